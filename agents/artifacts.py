@@ -82,10 +82,11 @@ class Analysis(Artifact):
     ranking: tuple[str, ...]
     """Rule ids of the findings, most important first."""
     text: str
-    """Prose without figures of the kernel: `[rule:ID]` stands for a finding and `[record:ID METRIC]` for a value; both are put in place
-    from the records."""
+    """Prose without figures of the kernel: `[rule:ID]` stands for a finding and `[record:ID METRIC]` for a value;
+    both are put in place from the records."""
     section: str = ""
-    """A section of the profiler's report that would decide; with it in sight the question is asked once more. Empty: none."""
+    """A section of the profiler's report that would decide; with it in sight the question is asked once more. Empty:
+    none."""
 
 
 class Query(Artifact):
@@ -107,7 +108,8 @@ class Dossier(Artifact):
     queries: tuple[Query, ...]
     passages: tuple[Passage, ...]
     methods: tuple[Page, ...]
-    """Own experience from like conditions, then method pages whose rules fired or whose triggers hold, those that fit best first."""
+    """Own experience from like conditions, then method pages whose rules fired or whose triggers hold, those that
+    fit best first."""
     attempts: tuple[Attempt, ...]
     """Past outcomes in like conditions."""
     earlier: tuple[Page, ...] = ()
@@ -141,13 +143,15 @@ class Tried(Artifact):
     speedup: Interval | None = None
     """Incumbent / candidate; None: it was not timed."""
     predicted: str = ""
-    """How many of the predictions that could be scored held (F6), and what came of the others; empty: none could be scored."""
+    """How many of the predictions that could be scored held (F6), and what came of the others; empty: none could be
+    scored."""
     moved: dict[str, tuple[float, float]] = Field(default_factory=dict)
     """Counter -> before and after, of those that changed; the last attempts'."""
 
 
 class Seen(Artifact):
-    """What was measured of the kernel at HEAD; the same for all roles that read of it, so that a cache keeps it once."""
+    """What was measured of the kernel at HEAD; the same for all roles that read of it, so that a cache keeps it
+    once."""
 
     times: dict[str, dict[str, float | None]] = Field(default_factory=dict)
     """Workload -> what was timed or worked out for it -> seconds a call; None: not known."""
@@ -172,7 +176,8 @@ class AnalystBrief(Artifact):
     records: tuple[str, ...]
     seen: Seen = Seen()
     specs: tuple[Spec, ...] = ()
-    """What is published of the device: the only figures of hardware that the answer may state, each with its citation."""
+    """What is published of the device: the only figures of hardware that the answer may state, each with its
+    citation."""
     architecture: str = ""
     """Of the device, as pages and signatures name it; empty: not known."""
     sections: tuple[str, ...] = ()

@@ -1,4 +1,5 @@
-"""The story of `scenario` through the real agents and provider, against a server on this machine that caches as Anthropic's does."""
+"""The story of `scenario` through the real agents and provider, against a server on this machine that caches as
+Anthropic's does."""
 
 from __future__ import annotations
 
@@ -26,13 +27,17 @@ from tests.agents.models.scripted_server import Step
 from tools.store.records import Records
 
 READ, WRITE_5M, WRITE_1H = 0.1, 1.25, 2.0
-"""Prices of a token read from and written to the cache, of one that is neither (Anthropic's documentation on prompt caching)."""
+"""Prices of a token read from and written to the cache, of one that is neither (Anthropic's documentation on prompt
+caching)."""
 MINUTES = 10
 """Between two iterations, so that what is kept for five minutes is lost."""
 DRAFTS = 2
 """Compiled in a coder's first round."""
 CHECKED = "{} is right on 12 of 12 cases."
-TIMED = "A hint: the incumbent's time over that of {} is 1.31 [1.27, 1.36].\n```data: workloads\n4096x1024: 1.31\n512x1000: 1.18\n```"
+TIMED = (
+    "A hint: the incumbent's time over that of {} is 1.31 [1.27, 1.36].\n```data: workloads\n4096x1024: "
+    "1.31\n512x1000: 1.18\n```"
+)
 RESULTS = {"compile": "{} compiles.", "quick_check": CHECKED, "quick_time": TIMED, "submit": "{} is handed in, 1 of 4."}
 
 
@@ -132,7 +137,8 @@ def _agent(role: RoleName, server: Server, way: Way, records: Records, ledger: L
 
 
 def _said(one: Asked) -> Answer:
-    """An answer of the type owed: the playbook's, or where it has none one that says little. What it says is not read again."""
+    """An answer of the type owed: the playbook's, or where it has none one that says little. What it says is not
+    read again."""
     made = answer(one.brief)
     if isinstance(one.brief, CoderBrief):
         found = made.drafts if isinstance(made, Drafts) else ()
@@ -143,7 +149,8 @@ def _said(one: Asked) -> Answer:
 
 
 def _step(body: Body, said: Answer, rounds: int) -> Step:
-    """Two drafts are compiled, then checked and timed, then one more, and so on; the last round hands in. Else the answer."""
+    """Two drafts are compiled, then checked and timed, then one more, and so on; the last round hands in. Else the
+    answer."""
     done = sum(message["role"] == "assistant" for message in body["messages"])
     if not rounds or not isinstance(said, Drafts):
         return Step(text=said.model_dump_json())
@@ -153,7 +160,9 @@ def _step(body: Body, said: Answer, rounds: int) -> Step:
     if done % 2:
         return Step(calls=tuple((tool, {"name": name}) for name in names for tool in ("quick_check", "quick_time")))
     sources = [draft.source for draft in said.drafts]
-    return Step(calls=tuple(("compile", {"name": name, "source": source}) for name, source in zip(names, sources, strict=False)))
+    return Step(
+        calls=tuple(("compile", {"name": name, "source": source}) for name, source in zip(names, sources, strict=False))
+    )
 
 
 def _costs(records: Records) -> dict[tuple[int, str], Cost]:

@@ -1,8 +1,9 @@
-"""Kernels that were not written for Kernelwright, each made faster by the playbook: python -m benchmarks.foreign [KERNEL...].
+"""Kernels that were not written for Kernelwright, each made faster by the playbook: python -m benchmarks.foreign
+[KERNEL...].
 
-One run after another, each a process of its own; results/foreign.md is written anew after each. A run that has finished is not repeated
-and one that was stopped is resumed, unless kernel, reference or settings have changed since. Every figure is read from the
-workspaces' records. Nothing here is a test.
+One run after another, each a process of its own; results/foreign.md is written anew after each. A run that has finished
+is not repeated and one that was stopped is resumed, unless kernel, reference or settings have changed since. Every
+figure is read from the workspaces' records. Nothing here is a test.
 """
 
 from __future__ import annotations
@@ -105,13 +106,19 @@ def config(name: str, runs: Path) -> Path:
     """Write the run's config file."""
     path = runs / f"{name}.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(yaml.safe_dump({"name": name, "task": str(KERNELS / name), "workspaces": str(runs), **SETTINGS}, sort_keys=False))
+    path.write_text(
+        yaml.safe_dump(
+            {"name": name, "task": str(KERNELS / name), "workspaces": str(runs), **SETTINGS}, sort_keys=False
+        )
+    )
     return path
 
 
 def workspace_of(name: str, runs: Path) -> Path | None:
     """The kernel's newest workspace, when it was made from the same kernel, reference and settings."""
-    made = sorted(path for path in runs.glob(f"{name}-*") if re.fullmatch(r"\d{8}T\d{6}Z(-\d+)?", path.name[len(name) + 1 :]))
+    made = sorted(
+        path for path in runs.glob(f"{name}-*") if re.fullmatch(r"\d{8}T\d{6}Z(-\d+)?", path.name[len(name) + 1 :])
+    )
     if not made or not (runs / f"{name}.yaml").is_file():
         return None
     workspace = peek(made[-1])
@@ -119,7 +126,9 @@ def workspace_of(name: str, runs: Path) -> Path | None:
     if record is None:
         return None
     task = Loaded.model_validate(record.payload).task
-    same = (task.baseline, task.reference) == tuple((KERNELS / name / file).read_text() for file in ("kernel.cpp", "reference.py"))
+    same = (task.baseline, task.reference) == tuple(
+        (KERNELS / name / file).read_text() for file in ("kernel.cpp", "reference.py")
+    )
     return workspace.root if same and workspace.settings() == load(runs / f"{name}.yaml") else None
 
 
@@ -138,7 +147,9 @@ def attempt(name: str, runs: Path, *, again: bool) -> None:
     # A home of its own: no run learns from another, so that the order does not matter.
     home = {"KERNELWRIGHT_HOME": str((runs / "homes" / name).resolve())}
     command = [sys.executable, "-m", "graph", *work, "--quiet", "--json"]
-    with subprocess.Popen(command, cwd=ROOT, env=os.environ | home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        command, cwd=ROOT, env=os.environ | home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
         try:
             said, complaint = child.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -148,19 +159,26 @@ def attempt(name: str, runs: Path, *, again: bool) -> None:
             child.wait(DRAIN_S)
             raise
     last = (said.splitlines() or [""])[-1]
-    ended.write_text(json.dumps({"exit": child.returncode, "last": last, "stderr": complaint[-2000:], "commit": commit()}))
+    ended.write_text(
+        json.dumps({"exit": child.returncode, "last": last, "stderr": complaint[-2000:], "commit": commit()})
+    )
 
 
 def commit() -> str:
     """What is checked out, with `-dirty` where that is not all."""
-    said = subprocess.run(["git", "describe", "--always", "--dirty", "--exclude=*"], cwd=ROOT, capture_output=True, text=True, check=False)
+    said = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--exclude=*"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     return said.stdout.strip() or "no commit"
 
 
 def commits(runs: Path, results: dict[str, Result]) -> str:
     """At which commits the rows were measured."""
     ended = [runs / f"{name}.json" for name, one in results.items() if one is not None]
-    return ", ".join(sorted({json.loads(path.read_text()).get("commit", "no commit") for path in ended if path.is_file()})) or "no commit"
+    return (
+        ", ".join(sorted({json.loads(path.read_text()).get("commit", "no commit") for path in ended if path.is_file()}))
+        or "no commit"
+    )
 
 
 def _stopped(child: subprocess.Popen[str]) -> tuple[str, str]:
@@ -201,7 +219,8 @@ def _lost(path: Path) -> str | None:
 
 
 def audit(workspace: Path, store: Path) -> str | None:
-    """Check the kernel at HEAD once more, on hidden sizes and values from a secret that its run did not know; the answer is kept."""
+    """Check the kernel at HEAD once more, on hidden sizes and values from a secret that its run did not know; the
+    answer is kept."""
     opened = peek(workspace)
     record = opened.records.find(key("task"))
     assert record is not None
@@ -225,7 +244,9 @@ def audit(workspace: Path, store: Path) -> str | None:
                 policy=Policy(),
                 emit=lambda kind, details: None,
             )
-            kept = judge.correctness(best, Candidate(language=task.language, files={file: task.baseline or ""}), "audit")
+            kept = judge.correctness(
+                best, Candidate(language=task.language, files={file: task.baseline or ""}), "audit"
+            )
     failed = evidence.correctness_failure(kept)
     return failed.reason if failed else None
 
@@ -253,15 +274,22 @@ def counts(results: dict[str, Result]) -> Iterator[str]:
     rows = {name: one for name, one in results.items() if isinstance(one, Row)}
     lost = {name: one for name, one in results.items() if isinstance(one, str)}
     tried = len(rows) + len(lost)
-    at_least = {other: {n for n, r in rows.items() if (found := r.against(other)) and found.estimate >= 1} for other in AGAINST}
+    at_least = {
+        other: {n for n, r in rows.items() if (found := r.against(other)) and found.estimate >= 1} for other in AGAINST
+    }
     wrong = {name: row.wrong for name, row in rows.items() if row.wrong is not None}
     yield f"- by the estimate, ≥ 2× over the baseline: {sum(row.speedup >= 2 for row in rows.values())} of {tried}"
     met = {**at_least, "both": at_least["eager"] & at_least["compile"]}
-    yield "- by the estimate, ≥ 1.0× torch: " + ", ".join(f"{other} {len(found)} of {tried}" for other, found in met.items())
+    yield "- by the estimate, ≥ 1.0× torch: " + ", ".join(
+        f"{other} {len(found)} of {tried}" for other, found in met.items()
+    )
     yield f"- wrong: {len(wrong)}{_listed(wrong)}"
     yield f"- lost or crashed: {len(lost)}{_listed(lost)}"
     absent = {
-        (name, other): row.final.unavailable[other] for name, row in rows.items() for other in AGAINST if other in row.final.unavailable
+        (name, other): row.final.unavailable[other]
+        for name, row in rows.items()
+        for other in AGAINST
+        if other in row.final.unavailable
     }
     for (name, other), why in absent.items():
         yield f"- {name}, torch {other}: N/A, {why}"
@@ -303,12 +331,18 @@ def table(results: dict[str, Result], runs: Path, command: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     known = names()
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.foreign", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.foreign", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("kernels", nargs="*", metavar="KERNEL", help=f"default: all; {', '.join(known)}")
     parser.add_argument("--runs", type=Path, default=RUNS, help=f"where workspaces are kept (default: {RUNS})")
-    parser.add_argument("--table", type=Path, default=TABLE, help="the page to write (default: benchmarks/results/foreign.md)")
+    parser.add_argument(
+        "--table", type=Path, default=TABLE, help="the page to write (default: benchmarks/results/foreign.md)"
+    )
     parser.add_argument("--again", action="store_true", help="new runs of the kernels named, also where they finished")
-    parser.add_argument("--render", action="store_true", help="write the page from the runs that are there, run nothing")
+    parser.add_argument(
+        "--render", action="store_true", help="write the page from the runs that are there, run nothing"
+    )
     options = parser.parse_args(argv)
     unknown = [name for name in options.kernels if name not in known]
     if unknown:

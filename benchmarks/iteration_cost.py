@@ -1,8 +1,9 @@
 """What an iteration costs by the ledger, as Markdown tables: python -m benchmarks.iteration_cost [MODEL ...]
 
-Simulated, and nothing is paid: the story of `benchmarks.scenario` (six iterations on a softmax: real prompts, the playbook's answers, with
-ablations) goes through the provider `anthropic`, the official SDK and the ledger to a server on this machine that keeps the API's rules for
-caching. That server counts characters / 4 as tokens. There is no thinking in it, which is paid as output.
+Simulated, and nothing is paid: the story of `benchmarks.scenario` (six iterations on a softmax: real prompts, the
+playbook's answers, with ablations) goes through the provider `anthropic`, the official SDK and the ledger to a server
+on this machine that keeps the API's rules for caching. That server counts characters / 4 as tokens. There is no
+thinking in it, which is paid as output.
 """
 
 from __future__ import annotations
@@ -78,9 +79,13 @@ def _row(name: str, spent: Sequence[Spent]) -> str:
 def _sum(found: Iterable[Spent], parts: int = 1) -> Spent:
     every = list(found)
     assert not any(one.unknown for one in every)
-    whole = {name: sum(getattr(one, name) for one in every) for name in ("exchanges", "input", "cached", "written", "output")}
+    whole = {
+        name: sum(getattr(one, name) for one in every) for name in ("exchanges", "input", "cached", "written", "output")
+    }
     usd, seconds = sum(one.usd for one in every) / parts, sum(one.seconds for one in every) / parts
-    return Spent(**{name: round(number / parts) for name, number in whole.items()}, usd=usd, unknown=(), seconds=seconds)
+    return Spent(
+        **{name: round(number / parts) for name, number in whole.items()}, usd=usd, unknown=(), seconds=seconds
+    )
 
 
 def main(models: Sequence[str]) -> None:

@@ -1,12 +1,13 @@
-"""What judging costs and can tell on the GPU here: `python benchmarks/judge_gpu.py [--same 40] [--planted 10] [--task FOLDER]`, from the
-repository's root.
+"""What judging costs and can tell on the GPU here: `python benchmarks/judge_gpu.py [--same 40] [--planted 10] [--task
+FOLDER]`, from the repository's root.
 
-Prints a table: seconds of a warm judged candidate, how often a kernel is accepted against a copy of itself, and how often a planted gain
-of 2 % is. Accepted means by `gate.decide` at the end of the whole path, as in a run: screen, build, correctness with derived sizes and
-distributions, up to four batches of 12 pairs at 95 % against the larger of the least gain and the noise floor of an A/A calibration,
-and the confirmation in processes of their own. The least gain is set to 1 % here, since a gain of 2 % cannot exceed the default of 2 %.
-No roof is measured, so that the physics floor is not applied, and no model reviews. With `--task` only the copies are judged, of that
-folder's kernel, and each is confirmed whatever its trial says.
+Prints a table: seconds of a warm judged candidate, how often a kernel is accepted against a copy of itself, and how
+often a planted gain of 2 % is. Accepted means by `gate.decide` at the end of the whole path, as in a run: screen,
+build, correctness with derived sizes and distributions, up to four batches of 12 pairs at 95 % against the larger of
+the least gain and the noise floor of an A/A calibration, and the confirmation in processes of their own. The least gain
+is set to 1 % here, since a gain of 2 % cannot exceed the default of 2 %. No roof is measured, so that the physics floor
+is not applied, and no model reviews. With `--task` only the copies are judged, of that folder's kernel, and each is
+confirmed whatever its trial says.
 """
 
 from __future__ import annotations
@@ -92,7 +93,9 @@ def verdict(judge: Judge, incumbent: Candidate, candidate: Candidate, noise: flo
         noise_floor=noise,
         looks=sum(judge.records.get(identity).kind == "timing" for identity in trial.records) or 1,
     )
-    return gate.decide(gate.with_confirmations(weighed, judge.confirmations(candidate, incumbent) if gained else (), POLICY), POLICY)
+    return gate.decide(
+        gate.with_confirmations(weighed, judge.confirmations(candidate, incumbent) if gained else (), POLICY), POLICY
+    )
 
 
 def seconds(judge: Judge, candidate: Candidate) -> float:
@@ -123,7 +126,10 @@ def costs(judge: Judge) -> None:
     print(f"first judged candidate, cold           {sum(spent[0]):8.2f} s", flush=True)
     building, judging = (statistics.median(part) for part in zip(*spent[1:], strict=True))
     kernel_us = 1e6 * seconds(judge, incumbent)
-    print(f"warm judged candidate ({kernel_us:.0f} us kernel)   {judging:8.2f} s after a build of {building:.2f} s", flush=True)
+    print(
+        f"warm judged candidate ({kernel_us:.0f} us kernel)   {judging:8.2f} s after a build of {building:.2f} s",
+        flush=True,
+    )
 
 
 def compare(judge: Judge, name: str, rounds: int, which: int, times: int, noise: float) -> None:
@@ -133,9 +139,13 @@ def compare(judge: Judge, name: str, rounds: int, which: int, times: int, noise:
     each = (time.perf_counter() - begun) / max(times, 1)
     outcomes = Counter(v.outcome for v in seen)
     estimates = [v.speedup.estimate for v in seen if v.speedup] or [float("nan")]
-    others = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if outcome != "accept") or "no other verdict"
+    others = (
+        ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if outcome != "accept")
+        or "no other verdict"
+    )
     print(
-        f"{name:12} {1e6 * seconds(judge, incumbent):4.0f} us kernel: {outcomes['accept']:3} of {times} accepted, {others}; estimates "
+        f"{name:12} {1e6 * seconds(judge, incumbent):4.0f} us kernel: {outcomes['accept']:3} of {times} accepted, "
+        f"{others}; estimates "
         f"{min(estimates):.4f} to {max(estimates):.4f}; {each:.2f} s each",
         flush=True,
     )
@@ -149,22 +159,34 @@ def copies(folder: Path, times: int, executor: Executor, records: Records) -> No
     judge, name = open_judge(judged, executor, records), f"kernel{language_of(folder).suffix}"
     mark = "#" if name.endswith(".py") else "//"
     incumbent = Candidate(language=judged.language, files={name: judged.baseline or ""})
-    noise, seen, begun = evidence.noise_floor(judge.calibrate(incumbent), POLICY.objective), Counter[str](), time.perf_counter()
+    noise, seen, begun = (
+        evidence.noise_floor(judge.calibrate(incumbent), POLICY.objective),
+        Counter[str](),
+        time.perf_counter(),
+    )
     for at in range(times):
         copy = Candidate(language=judged.language, files={name: f"{judged.baseline}\n{mark} copy {at}\n"})
         said = verdict(judge, incumbent, copy, noise, always=True)
         seen[said.outcome] += 1
-        estimate = f" {said.speedup.estimate:.4f} [{said.speedup.low:.4f}, {said.speedup.high:.4f}]" if said.speedup else ""
+        estimate = (
+            f" {said.speedup.estimate:.4f} [{said.speedup.low:.4f}, {said.speedup.high:.4f}]" if said.speedup else ""
+        )
         print(f"copy {at + 1}: {said.outcome}{estimate}", flush=True)
     each = (time.perf_counter() - begun) / max(times, 1)
-    print(f"{folder}, noise floor {noise:.2%}, least gain {POLICY.min_effect:.0%}: {dict(seen)} of {times}; {each:.2f} s each", flush=True)
+    print(
+        f"{folder}, noise floor {noise:.2%}, least gain {POLICY.min_effect:.0%}: {dict(seen)} of {times}; "
+        f"{each:.2f} s each",
+        flush=True,
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--same", type=int, default=40, help="candidates that are copies of the incumbent")
     parser.add_argument("--planted", type=int, default=10, help="candidates with a planted gain of 2 %%")
-    parser.add_argument("--task", type=Path, help="a task folder, copies of whose kernel are judged in place of all else")
+    parser.add_argument(
+        "--task", type=Path, help="a task folder, copies of whose kernel are judged in place of all else"
+    )
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="judge-gpu-") as folder:
         records = Records(Path(folder) / "store")

@@ -1,7 +1,8 @@
 """KernelBench problems as tasks, at reduced sizes and without a GPU or a model: python -m benchmarks.kernelbench PATH.
 
-PATH holds level1/, level2/ and so on, as that project publishes them. What is asked of each: is a contract inferred, is v0 lifted from what
-torch.compile makes, and is it correct? One answer a problem is kept; the same command goes on where it stopped. Nothing here is a test.
+PATH holds level1/, level2/ and so on, as that project publishes them. What is asked of each: is a contract inferred, is
+v0 lifted from what torch.compile makes, and is it correct? One answer a problem is kept; the same command goes on where
+it stopped. Nothing here is a test.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def _least(own: int) -> int:
 
 
 def asked(problem: Path, folder: Path, executor: Executor, records: Records) -> dict[str, str]:
-    """Stage -> "" where it is passed, else the sentence why not: at the first sizes that have a contract, else at the first of all."""
+    """Stage -> "" where it is passed, else the sentence why not: at the first sizes that have a contract, else at
+    the first of all."""
     found: list[dict[str, str]] = []
     for dims in reductions(problem):
         found.append(_asked(problem, folder, dims, executor, records))
@@ -111,7 +113,12 @@ def table(answers: dict[str, dict[str, str]], command: str) -> str:
         passed = {stage: sum(one.get(stage) == "" for one in of) for stage in ("contract", "lifted", "correct")}
         library = sum(LIBRARY in one.get("lifted", "") for one in of)
         lines.append(f"| {level} | {len(of)} | {' | '.join(str(n) for n in passed.values())} | {library} |")
-    for stage, title in (("contract", "No contract"), ("lifted", "Not lifted"), ("correct", "Not correct"), ("crashed", "Crashed")):
+    for stage, title in (
+        ("contract", "No contract"),
+        ("lifted", "Not lifted"),
+        ("correct", "Not correct"),
+        ("crashed", "Crashed"),
+    ):
         why = {name.partition("_")[0]: sentence(one[stage]) for name, one in answers.items() if one.get(stage)}
         lines += ["", f"## {title}: {len(why)}", ""] if why else []
         for said, count in Counter(why.values()).most_common():
@@ -121,18 +128,28 @@ def table(answers: dict[str, dict[str, str]], command: str) -> str:
 
 def sentence(reason: str) -> str:
     """A refusal without the problem's own name and the remedy, so that those of one kind are one."""
-    said = reason.partition("none could be written: ")[2] or reason.partition("reference.py: ")[2] or reason.splitlines()[0]
+    said = (
+        reason.partition("none could be written: ")[2]
+        or reason.partition("reference.py: ")[2]
+        or reason.splitlines()[0]
+    )
     return said.partition("; give a kernel")[0]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.kernelbench", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.kernelbench", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("path", type=Path, metavar="PATH", help="the folder that holds level1/, level2/ and so on")
     parser.add_argument("--every", type=int, default=1, help="only every so many files of each level, by name")
     parser.add_argument("--runs", type=Path, default=RUNS, help=f"where answers are kept (default: {RUNS})")
-    parser.add_argument("--table", type=Path, default=TABLE, help="the page to write (default: benchmarks/results/kernelbench.md)")
+    parser.add_argument(
+        "--table", type=Path, default=TABLE, help="the page to write (default: benchmarks/results/kernelbench.md)"
+    )
     options = parser.parse_args(argv)
-    files = [file for level in sorted(options.path.glob("level*")) for file in sorted(level.glob("*.py"))[:: options.every]]
+    files = [
+        file for level in sorted(options.path.glob("level*")) for file in sorted(level.glob("*.py"))[:: options.every]
+    ]
     if not files:
         parser.error(f"{options.path} holds no level1/*.py; name the folder KernelBench/ of that project's repository")
     answers: dict[str, dict[str, str]] = {}

@@ -1,7 +1,9 @@
-"""What torch.compile makes of references alone, lifted and judged, beside torch itself: python -m benchmarks.lifted [TASK...].
+"""What torch.compile makes of references alone, lifted and judged, beside torch itself: python -m benchmarks.lifted
+[TASK...].
 
-`--language cpp` on this CPU (the default), `--language triton` on a GPU, where three tasks more are measured and the time of the device
-alone stands below that with launches. results/lifted.md is written anew after each task. No run and no model take part: this is v0.
+`--language cpp` on this CPU (the default), `--language triton` on a GPU, where three tasks more are measured and the
+time of the device alone stands below that with launches. results/lifted.md is written anew after each task. No run and
+no model take part: this is v0.
 """
 
 from __future__ import annotations
@@ -69,12 +71,22 @@ def measured(task: Path, executor: Executor, records: Records) -> Iterator[str]:
     """The lines of one task."""
     loaded = loader.load_folder(task, executor, records.blobs)
     begun = time.monotonic()
-    language, found = open_language(loaded.task.language), generated(loaded.task, executor, records.blobs, Policy().job_limit_s)
+    language, found = (
+        open_language(loaded.task.language),
+        generated(loaded.task, executor, records.blobs, Policy().job_limit_s),
+    )
     kernel = Candidate(language=language.name, files={f"kernel{language.suffix}": lifted(loaded.task, found)})
     done = time.monotonic()
     device = pick(executor.devices(), language.device)
     parts = (loaded.task, language, executor, records)
-    judge = Judge(*parts, environment="", device=device.name, secret=secrets.token_bytes(32), policy=Policy(), emit=lambda kind, more: None)
+    judge = Judge(
+        *parts,
+        environment="",
+        device=device.name,
+        secret=secrets.token_bytes(32),
+        policy=Policy(),
+        emit=lambda kind, more: None,
+    )
     failed = judge.screened(kernel) or evidence.build_failure(judge.builds.build(kernel))
     built = time.monotonic()
     failed = failed or evidence.correctness_failure(judge.correctness(kernel, None, "baseline"))
@@ -89,7 +101,9 @@ def measured(task: Path, executor: Executor, records: Records) -> Iterator[str]:
         yield f"| {' | '.join(head)} |{' |' * 6}"
         return
     contest = judge.benchmark({"lifted": kernel})
-    moved = sum(w.weight * next(s.unique_bytes for s in loaded.workloads if s.name == w.name) for w in loaded.task.workloads)
+    moved = sum(
+        w.weight * next(s.unique_bytes for s in loaded.workloads if s.name == w.name) for w in loaded.task.workloads
+    )
     microbenchmarks.measure(language, executor, records)
     busy = " †" if confirmation.disturbed([contest]) else ""
     clocks: dict[str, Record | None] = {
@@ -99,7 +113,9 @@ def measured(task: Path, executor: Executor, records: Records) -> Iterator[str]:
     for clock, record in clocks.items():
         if record is not None:
             placed = rank(record, "total_time", anchor="lifted", best="lifted").overall
-            against = [ratio(one) if (one := placed[n].against_best if n in placed else None) else "N/A" for n in AGAINST]
+            against = [
+                ratio(one) if (one := placed[n].against_best if n in placed else None) else "N/A" for n in AGAINST
+            ]
             own = placed["lifted"].seconds
             share = percent(moved / own / rate) if (rate := copy_bandwidth(records)) else "N/A"
             yield f"| {' | '.join([*head, clock, f'{seconds(own)}{busy}', *against, share])} |"
@@ -109,13 +125,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     known = sorted(path.parent.name for path in TASKS.glob("*/reference.py"))
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lifted", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"default: all; {', '.join(known)}")
-    parser.add_argument("--language", choices=("cpp", "triton"), default="cpp", help="cpp: on this CPU; triton: on a GPU (default: cpp)")
-    parser.add_argument("--table", type=Path, default=TABLE, help="the page to write (default: benchmarks/results/lifted.md)")
+    parser.add_argument(
+        "--language", choices=("cpp", "triton"), default="cpp", help="cpp: on this CPU; triton: on a GPU (default: cpp)"
+    )
+    parser.add_argument(
+        "--table", type=Path, default=TABLE, help="the page to write (default: benchmarks/results/lifted.md)"
+    )
     options = parser.parse_args(argv)
     if unknown := [name for name in options.tasks if name not in known]:
         parser.error(f"there is no task {unknown[0]!r}; choose from {', '.join(known)}")
     names = options.tasks or [name for name in known if options.language != "cpp" or name not in ON_GPU]
-    command = " ".join(["python -m benchmarks.lifted", *options.tasks, *(["--language triton"] if options.language == "triton" else [])])
+    command = " ".join(
+        [
+            "python -m benchmarks.lifted",
+            *options.tasks,
+            *(["--language triton"] if options.language == "triton" else []),
+        ]
+    )
     page = ""
     for name in names:
         # An executor each: torch.compile remembers the first reference's module by its name.
@@ -125,7 +151,12 @@ def main(argv: Sequence[str] | None = None) -> None:
             records = Records(root / "records")
             with Local(records.blobs, root / "scratch", lock_wait_s=PATIENCE_S) as executor:
                 device = pick(executor.devices(), open_language(options.language).device)
-                said = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "torch": version("torch"), "commit": commit(), "command": command}
+                said = {
+                    "date": f"{datetime.now(UTC):%Y-%m-%d}",
+                    "torch": version("torch"),
+                    "commit": commit(),
+                    "command": command,
+                }
                 page = page or PAGE.format(device=device.name, units=device.units, **said)
                 try:
                     lines = list(measured(folder(name, options.language, root), executor, records))

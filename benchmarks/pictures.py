@@ -1,7 +1,8 @@
 """The pictures of README.md, drawn anew: python -m benchmarks.pictures [WORKSPACE].
 
-docs/images/graph.svg shows the compiled graph, grouped by agent. docs/images/run.svg shows a real run, line by line as the console writes
-it, replayed from docs/images/run.jsonl; with the WORKSPACE of a finished run, those events are taken from it first.
+docs/images/graph.svg shows the compiled graph, grouped by agent. docs/images/run.svg shows a real run, line by line as
+the console writes it, replayed from docs/images/run.jsonl; with the WORKSPACE of a finished run, those events are taken
+from it first.
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ IMAGES = Path(__file__).parent.parent / "docs" / "images"
 GRAPH, RUN, RECORDED = IMAGES / "graph.svg", IMAGES / "run.svg", IMAGES / "run.jsonl"
 COMMAND = "python -m graph run configs/quickstart.yaml"
 COLUMNS = 122
-STYLES = {"accept": "bold green", "passed": "green", "failed": "red", "reject": "yellow", "inconclusive": "yellow", "finished": "bold"}
+STYLES = {
+    "accept": "bold green",
+    "passed": "green",
+    "failed": "red",
+    "reject": "yellow",
+    "inconclusive": "yellow",
+    "finished": "bold",
+}
 TIP = """<defs><marker id="tip" viewBox="0 0 8 8" refX="1" refY="4" markerWidth="7" markerHeight="7" orient="auto">
 <path d="M8 0.5 L0 4 L8 7.5 z" fill="#556"/></marker></defs>"""
 
@@ -118,11 +126,18 @@ def graph() -> str:
     drawn = build(Settings(task="t")).get_graph()
     width, height = 2 * LEFT + 5 * STEP + WIDE, 2 * TOP + 2 * DROP + HIGH + 20
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="Helvetica, Arial, sans-serif">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="Helvetica, Arial, '
+            f'sans-serif">'
+        ),
         TIP,
         f'<rect width="{width}" height="{height}" rx="8" fill="#fff"/>',
         *(_agent(name, nodes) for name, nodes in AGENTS.items()),
-        *(_edge(one.source, one.target, one.conditional) for one in drawn.edges if {one.source, one.target} <= set(NODES)),
+        *(
+            _edge(one.source, one.target, one.conditional)
+            for one in drawn.edges
+            if {one.source, one.target} <= set(NODES)
+        ),
         *(_node(name) for name in drawn.nodes if not name.startswith("__")),
         "</svg>",
     ]
@@ -149,7 +164,11 @@ def _node(name: str) -> str:
 
 def _edge(source: str, target: str, conditional: bool) -> str:
     bends = [_place(*bend) for bend in BENDS.get((source, target), ())]
-    points = [_border(source, bends[0] if bends else _at(target)), *bends, _border(target, bends[-1] if bends else _at(source))]
+    points = [
+        _border(source, bends[0] if bends else _at(target)),
+        *bends,
+        _border(target, bends[-1] if bends else _at(source)),
+    ]
     # From the tip on, so that the dashes of edges that join fall on one another.
     path = " L".join(f"{px:.0f} {py:.0f}" for px, py in reversed(points))
     dashes = ' stroke-dasharray="5 4"' if conditional else ""
@@ -165,7 +184,10 @@ def record(workspace: Path) -> None:
     log = events.read(workspace / ".kernelwright" / "events.jsonl")
     summary = summarise(workspace, stored_state(peek(workspace)))
     said = summary.sentence().replace(str(summary.workspace), f"workspaces/{workspace.name}")
-    kept = [*(event for event in log if line(event) is not None), Event(kind="end", seconds=log[-1].seconds, details={"said": said})]
+    kept = [
+        *(event for event in log if line(event) is not None),
+        Event(kind="end", seconds=log[-1].seconds, details={"said": said}),
+    ]
     RECORDED.write_text("".join(json.dumps(event.model_dump()) + "\n" for event in kept))
 
 

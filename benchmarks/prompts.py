@@ -1,7 +1,7 @@
 """What prompts cost, as Markdown: python -m benchmarks.prompts [cpp | triton] > benchmarks/results/prompts.md
 
-The tables of caching are by the ledger's own count of the real provider's exchanges (see `caching`), a token being characters / 4 there;
-the tables of sections are by characters / 3, an upper bound, as budgets are.
+The tables of caching are by the ledger's own count of the real provider's exchanges (see `caching`), a token being
+characters / 4 there; the tables of sections are by characters / 3, an upper bound, as budgets are.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def iterations(found: dict[tuple[int, str], Cost]) -> str:
     """What each iteration took."""
     rows = [f"| iteration | {HEAD} |", f"|---|{RULE}"]
     numbers = sorted({at for at, _ in found})
-    rows += [row(number or "0 (v0)", total(cost for (at, _), cost in found.items() if at == number)) for number in numbers]
+    rows += [
+        row(number or "0 (v0)", total(cost for (at, _), cost in found.items() if at == number)) for number in numbers
+    ]
     return "\n".join([*rows, row("all", total(found.values()))])
 
 
@@ -69,7 +71,10 @@ def roles(found: dict[tuple[int, str], Cost]) -> str:
 def ways(story: Sequence[Asked], named: Iterable[str] = tuple(WAYS)) -> str:
     """The same story, asked in other ways."""
     rows = [
-        "| how | share from cache, all | after the first | uncached equivalent an iteration after the first | with the price of writing |"
+        (
+            "| how | share from cache, all | after the first | uncached equivalent an iteration after the first | "
+            "with the price of writing |"
+        )
     ]
     rows.append("|---|--:|--:|--:|--:|")
     for name in named:

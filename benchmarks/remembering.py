@@ -1,7 +1,8 @@
 """What a run gains from the one before: `python -m benchmarks.remembering > benchmarks/results/experience.md`.
 
-The quickstart's softmax is run twice with one empty KERNELWRIGHT_HOME and once more with another empty one, and what was judged is counted
-from the runs' own event logs. Candidates are the same when their ids are, and these are hashes of their sources.
+The quickstart's softmax is run twice with one empty KERNELWRIGHT_HOME and once more with another empty one, and what
+was judged is counted from the runs' own event logs. Candidates are the same when their ids are, and these are hashes of
+their sources.
 """
 
 from __future__ import annotations
@@ -71,12 +72,17 @@ def table(first: Seen, second: Seen, control: Seen) -> str:
         "| | first, nothing remembered | second, remembers the first | control, nothing remembered |",
         "|---|---|---|---|",
         _row("judged candidates in all", (str(len(one.judged)) for one in (first, second, control))),
-        _row("judged until the first run's best kernel", (_said(one.until(first.best)) for one in (first, second, control))),
+        _row(
+            "judged until the first run's best kernel",
+            (_said(one.until(first.best)) for one in (first, second, control)),
+        ),
         _row("iteration that accepted it", (_said(one.iteration(first.best)) for one in (first, second, control))),
     ]
     for name, wanted in (("rejected", ("avoid",)), ("rejected or left open", ("avoid", "pending"))):
         again = [len(first.outcomes(*wanted) & one.outcomes(*ORDER)) for one in (second, control)]
-        rows.append(_row(f"judged again from the same kernel, though the first run had {name} it", ("-", *map(str, again))))
+        rows.append(
+            _row(f"judged again from the same kernel, though the first run had {name} it", ("-", *map(str, again)))
+        )
     return "\n".join(rows)
 
 
@@ -95,7 +101,8 @@ def story(name: str, seen: Seen) -> str:
         if memory.iteration:
             gain = f"{memory.speedup.estimate:.2f}×" if memory.speedup else "not timed"
             lines.append(
-                f"- v{memory.iteration}: {memory.verdict}, {gain}: {', '.join(memory.methods) or 'no method'} ({memory.candidate})"
+                f"- v{memory.iteration}: {memory.verdict}, {gain}: {', '.join(memory.methods) or 'no method'} "
+                f"({memory.candidate})"
             )
     return "\n".join(lines)
 
@@ -106,9 +113,13 @@ def main() -> None:
         first, second, control = run(Path(one)), run(Path(one)), run(Path(other))
     print("# What a run gains from the one before\n")
     print(
-        "`python -m benchmarks.remembering > benchmarks/results/experience.md`: the quickstart's softmax (C++), three runs of the playbook"
+        "`python -m benchmarks.remembering > benchmarks/results/experience.md`: the quickstart's softmax (C++), "
+        "three runs of the playbook"
     )
-    print("on one machine. Counts, from the runs' logs and memories; the factors are those of the runs and vary with the machine.\n")
+    print(
+        "on one machine. Counts, from the runs' logs and memories; the factors are those of the runs and vary "
+        "with the machine.\n"
+    )
     print(table(first, second, control))
     for name, seen in (("First run", first), ("Second run", second), ("Control", control)):
         print(f"\n{story(name, seen)}")

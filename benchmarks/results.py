@@ -1,7 +1,7 @@
 """What runs achieved, as a Markdown table: python benchmarks/results.py WORKSPACE... > benchmarks/results/NAME.md.
 
-Every figure is read from the workspaces' records; losses are rows like the others. The share of the copy bandwidth is that of the
-paired timing's time (on a GPU: of the device alone), over the bytes of all inputs and outputs, each once.
+Every figure is read from the workspaces' records; losses are rows like the others. The share of the copy bandwidth is
+that of the paired timing's time (on a GPU: of the device alone), over the bytes of all inputs and outputs, each once.
 """
 
 from __future__ import annotations
@@ -34,12 +34,17 @@ def rows(workspace: Path) -> list[str]:
     standings: dict[str, dict[str, tuple[str, float]]] = {}
     for one in final.payload["standings"]:
         against = Interval.model_validate(one["against_best"]) if one["against_best"] else None
-        standings.setdefault(one["workload"] or WHOLE, {})[one["contestant"]] = (ratio(against) if against else "—", one["seconds"])
+        standings.setdefault(one["workload"] or WHOLE, {})[one["contestant"]] = (
+            ratio(against) if against else "—",
+            one["seconds"],
+        )
     found = []
     for workload, by in standings.items():
         share = f"{bytes_of[workload] / best[workload] / copy:.0%}" if copy and workload in best else "—"
         cells = [by[name][0] if name in by else "N/A" for name in ("baseline", "eager", "compile", "max_autotune")]
-        found.append(f"| {final_name(workspace)} | {workload} | {seconds(by['best'][1])} | {' | '.join(cells)} | {share} |")
+        found.append(
+            f"| {final_name(workspace)} | {workload} | {seconds(by['best'][1])} | {' | '.join(cells)} | {share} |"
+        )
     return found
 
 
@@ -67,12 +72,21 @@ def copy_bandwidth(records: Records) -> float:
 def headline(workspace: Path) -> tuple[str, Summary]:
     summary = summarise(workspace, stored_state(peek(workspace)))
     accepted = sum(outcome == "accept" for outcome in summary.verdicts.values())
-    return f"- {final_name(workspace)}: {accepted} of {len(summary.verdicts)} iterations accepted; stopped: {summary.stop_reason}", summary
+    return (
+        (
+            f"- {final_name(workspace)}: {accepted} of {len(summary.verdicts)} iterations accepted; stopped: "
+            f"{summary.stop_reason}"
+        ),
+        summary,
+    )
 
 
 def main() -> None:
     workspaces = [Path(argument) for argument in sys.argv[1:]]
-    print("| run | workload | best | over baseline | over torch eager | over torch.compile | over max-autotune | of copy bandwidth |")
+    print(
+        "| run | workload | best | over baseline | over torch eager | over torch.compile | over max-autotune | "
+        "of copy bandwidth |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for workspace in workspaces:
         print("\n".join(rows(workspace)))

@@ -1,4 +1,5 @@
-"""How well and how fast `knowledge_base query` finds what was asked for: `python -m benchmarks.retrieval [--final] [--embedder NAME]`.
+"""How well and how fast `knowledge_base query` finds what was asked for: `python -m benchmarks.retrieval [--final]
+[--embedder NAME]`.
 
 Each line of `benchmarks/questions.jsonl` is one question, written and labelled without looking at rankings:
 `{"question", "kind": "jargon" | "paraphrase", "half": "tune" | "final", "language", "answers": ["path" or "path#heading", …]}`.
@@ -81,7 +82,9 @@ def load(path: Path, wiki: Wiki) -> list[Question]:
         for answer in question.answers:
             page, _, heading = answer.partition("#")
             if page not in places or (heading and heading.lower() not in places[page]):
-                raise SettingsError(f"{path}:{number}: there is no {answer!r} in the wiki; name a page and one of its headings")
+                raise SettingsError(
+                    f"{path}:{number}: there is no {answer!r} in the wiki; name a page and one of its headings"
+                )
         found.append(question)
     return found
 
@@ -90,7 +93,8 @@ def answers(passage: Passage, labels: Iterable[str]) -> bool:
     """Whether a passage stands where one of the labels says."""
     headings = {heading.lower() for heading in passage.heading}
     return any(
-        page == passage.path and (not heading or heading.lower() in headings) for page, _, heading in (a.partition("#") for a in labels)
+        page == passage.path and (not heading or heading.lower() in headings)
+        for page, _, heading in (a.partition("#") for a in labels)
     )
 
 
@@ -114,8 +118,12 @@ def shown(values: Sequence[float]) -> str:
 
 
 def table(questions: Sequence[Question], methods: dict[str, Search]) -> str:
-    """Recall@5 and MRR of each method by kind of question, and what fusion gains over words alone, question by question."""
-    results = {name: [scored(question, search(question.question)) for question in questions] for name, search in methods.items()}
+    """Recall@5 and MRR of each method by kind of question, and what fusion gains over words alone, question by
+    question."""
+    results = {
+        name: [scored(question, search(question.question)) for question in questions]
+        for name, search in methods.items()
+    }
     rows = ["| questions | method | recall@5 | MRR@10 |", "|---|---|---|---|"]
     first, *_, last = results
     for kind in ("jargon", "paraphrase", "all"):
@@ -157,8 +165,18 @@ def warm_ms(search: Search, texts: Sequence[str]) -> list[float]:
 
 
 def cold_s(home: Path, embedder: str | None, text: str) -> tuple[list[float], float]:
-    """Seconds of whole processes that ask one question each, and what one takes of the processor; the index is there."""
-    command = [sys.executable, "-m", "knowledge_base", "query", text, "--home", str(home), *(["--embedder", embedder] if embedder else [])]
+    """Seconds of whole processes that ask one question each, and what one takes of the processor; the index is
+    there."""
+    command = [
+        sys.executable,
+        "-m",
+        "knowledge_base",
+        "query",
+        text,
+        "--home",
+        str(home),
+        *(["--embedder", embedder] if embedder else []),
+    ]
     subprocess.run(command, check=True, capture_output=True)
     before, found = resource.getrusage(resource.RUSAGE_CHILDREN), []
     for _ in range(COLD):
@@ -173,7 +191,9 @@ def main(argv: list[str] | None = None) -> int:
     """Print the tables."""
     top = argparse.ArgumentParser(prog="python -m benchmarks.retrieval", description=__doc__.partition("\n")[0])
     top.add_argument("--questions", type=Path, default=QUESTIONS)
-    top.add_argument("--final", action="store_true", help="the half that nothing was tuned on, for the figure that is reported")
+    top.add_argument(
+        "--final", action="store_true", help="the half that nothing was tuned on, for the figure that is reported"
+    )
     top.add_argument("--wiki", type=Path)
     top.add_argument("--embedder")
     top.add_argument("--json", action="store_true", help="print the first ten places of each question instead")
@@ -194,12 +214,21 @@ def main(argv: list[str] | None = None) -> int:
                 places = {name: [str(p.citation) for p in search(question.question)] for name, search in ways.items()}
                 print(json.dumps({"question": question.question, "answers": question.answers, **places}))
             return 0
-        print(f"{len(questions)} questions of the half {half}, {len(wiki.pages)} pages, {len(wiki.passages())} passages\n")
+        print(
+            f"{len(questions)} questions of the half {half}, {len(wiki.pages)} pages, {len(wiki.passages())} passages\n"
+        )
         print(table(questions, ways))
         warm = warm_ms(ways["fused"], [question.question for question in questions])
-        cold, processor = cold_s(home, arguments.embedder, questions[0].question) if arguments.wiki is None else ([], 0.0)
-        print(f"\nload average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; the index was built in {built:.1f} s")
-        print(f"a query in a running process: median {statistics.median(warm):.1f} ms, worst of {WARM} {max(warm):.1f} ms (goal: 30 ms)")
+        cold, processor = (
+            cold_s(home, arguments.embedder, questions[0].question) if arguments.wiki is None else ([], 0.0)
+        )
+        print(
+            f"\nload average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; the index was built in {built:.1f} s"
+        )
+        print(
+            f"a query in a running process: median {statistics.median(warm):.1f} ms, worst of {WARM} {max(warm):.1f} "
+            f"ms (goal: 30 ms)"
+        )
         if cold:
             print(
                 f"a cold one: median {statistics.median(cold):.2f} s, worst of {COLD} {max(cold):.2f} s (goal: 1.5 s), "

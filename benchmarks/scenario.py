@@ -1,5 +1,5 @@
-"""Six iterations on a softmax, as a run would brief its agents: real sources, real wiki, the playbook's plans and kernels; verdicts and
-metrics are made up, so that the story is the same each time and needs no device.
+"""Six iterations on a softmax, as a run would brief its agents: real sources, real wiki, the playbook's plans and
+kernels; verdicts and metrics are made up, so that the story is the same each time and needs no device.
 """
 
 from __future__ import annotations
@@ -47,29 +47,61 @@ RANGES = {"cpp": {"M": (64, 4096), "N": (32, 4096)}, "triton": {"M": (1024, 1638
 """As the folders' references have them."""
 VERDICTS = ("accept", "reject_perf", "accept", "inconclusive", "reject_correctness", "accept")
 REASONS = {
-    "accept": "Faster: 1.620x [1.571, 1.668] of the incumbent, threshold 1.020x (noise floor 0.8%), corrected for 4 candidates.",
+    "accept": "Faster: 1.620x [1.571, 1.668] of the incumbent, threshold 1.020x (noise floor 0.8%), corrected for 4 "
+    "candidates.",
     "reject_perf": "Not faster by enough: 1.003x [0.996, 1.009] of the incumbent, threshold 1.020x (noise floor 0.8%).",
-    "inconclusive": "The noise hides the answer after 4 of 4 batches: 1.024x [1.004, 1.046] of the incumbent, threshold 1.020x.",
+    "inconclusive": "The noise hides the answer after 4 of 4 batches: 1.024x [1.004, 1.046] of the incumbent, "
+    "threshold 1.020x.",
     "reject_correctness": "Candidate failed at correctness: element 17 of row 3 is nan where the reference is finite.",
 }
 METRICS: dict[str, tuple[dict[str, float], ...]] = {
     "cpp": (
-        {"objdump.omp_regions": 0, "device.units": 8, "objdump.math_calls": 2, "objdump.calls.expf": 2, "compiler.loops_missed": 3},
+        {
+            "objdump.omp_regions": 0,
+            "device.units": 8,
+            "objdump.math_calls": 2,
+            "objdump.calls.expf": 2,
+            "compiler.loops_missed": 3,
+        },
         {"objdump.math_calls": 2, "objdump.calls.expf": 2, "compiler.loops_missed": 3, "objdump.serial_reductions": 2},
         {"objdump.serial_reductions": 2, "objdump.divide": 1, "objdump.scalar_loops": 1, "objdump.loops": 3},
         {"roofline.headroom": 0.5, "roofline.launch_share": 0.01, "roofline.fraction_of_memory_roof": 0.5},
     ),
     "triton": (
-        {"sass.kernels": 1, "roofline.headroom": 0.8, "roofline.launch_share": 0.01, "roofline.intensity_over_ridge": 0.1, "sass.loops": 3},
-        {"sass.kernels": 1, "roofline.headroom": 0.5, "ncu.stall_share.long_scoreboard": 62, "ncu.sectors_per_request.ld": 2},
-        {"sass.kernels": 1, "roofline.headroom": 0.4, "sass.global_loads": 4, "sass.wide_loads": 0, "roofline.intensity_over_ridge": 0.1},
+        {
+            "sass.kernels": 1,
+            "roofline.headroom": 0.8,
+            "roofline.launch_share": 0.01,
+            "roofline.intensity_over_ridge": 0.1,
+            "sass.loops": 3,
+        },
+        {
+            "sass.kernels": 1,
+            "roofline.headroom": 0.5,
+            "ncu.stall_share.long_scoreboard": 62,
+            "ncu.sectors_per_request.ld": 2,
+        },
+        {
+            "sass.kernels": 1,
+            "roofline.headroom": 0.4,
+            "sass.global_loads": 4,
+            "sass.wide_loads": 0,
+            "roofline.intensity_over_ridge": 0.1,
+        },
         {"sass.kernels": 1, "roofline.headroom": 0.2, "roofline.fraction_of_memory_roof": 0.8},
     ),
 }
 """Of v0 and of each version that is accepted."""
 REMARKS = (
-    Remark(tool="gcc", line=9, kind="missed", text="couldn't vectorize loop: statement clobbers memory: _1 = expf (_2);"),
-    Remark(tool="gcc", line=8, kind="missed", text="not vectorized: reduction: would need to reorder floating-point additions"),
+    Remark(
+        tool="gcc", line=9, kind="missed", text="couldn't vectorize loop: statement clobbers memory: _1 = expf (_2);"
+    ),
+    Remark(
+        tool="gcc",
+        line=8,
+        kind="missed",
+        text="not vectorized: reduction: would need to reorder floating-point additions",
+    ),
 )
 
 
@@ -98,7 +130,8 @@ class Scenario:
         self.architecture = "sm_90" if language == "triton" else "x86_64"
 
     def asked(self) -> Iterator[Asked]:
-        """Every call in order: an analyst for each version, then who retrieves, plans, writes (twice after a failure) and reviews."""
+        """Every call in order: an analyst for each version, then who retrieves, plans, writes (twice after a
+        failure) and reviews."""
         version, source, tried = 0, self.task.baseline or "", ()
         yield Asked(0, "profiler_analyst", self.analyst(version, source), "Analysis")
         for iteration, verdict in enumerate(VERDICTS, 1):
@@ -109,11 +142,15 @@ class Scenario:
             coder = self.coder(version, source, plan, tried)
             yield Asked(iteration, "coder", coder, "Drafts")
             if verdict == "reject_correctness":
-                failed = f"4f1d0c8a2b9e: correctness: {REASONS[verdict]}\n" + "\n".join(f"row {n}: nan" for n in range(30))
+                failed = f"4f1d0c8a2b9e: correctness: {REASONS[verdict]}\n" + "\n".join(
+                    f"row {n}: nan" for n in range(30)
+                )
                 yield Asked(iteration, "coder", coder.model_copy(update={"failures": (failed,)}), "Drafts")
             written = self.written(coder, iteration)
             if verdict == "accept":
-                yield Asked(iteration, "gatekeeper", GatekeeperBrief(task=self.task, diff=self.diff(source, written)), "Review")
+                yield Asked(
+                    iteration, "gatekeeper", GatekeeperBrief(task=self.task, diff=self.diff(source, written)), "Review"
+                )
             tried = (*tried, _tried(iteration, plan, verdict))
             if verdict == "accept":
                 version, source = version + 1, written
@@ -130,7 +167,10 @@ class Scenario:
         timed = {f"time.{name}": Quantity(value=times["incumbent"], unit="s") for name in names}
         return Seen(
             times=dict.fromkeys(names, times),
-            counters={record("calibration", version): timed, record("profile", version): telling(metrics, rules.load())},
+            counters={
+                record("calibration", version): timed,
+                record("profile", version): telling(metrics, rules.load()),
+            },
             machine_code=signatures.hot((FIXTURES / LISTINGS[self.language]).read_text(encoding="utf-8")),
             operator=self.operator,
         )
@@ -138,7 +178,9 @@ class Scenario:
     def findings(self, version: int) -> tuple[Finding, ...]:
         """What the shipped rules make of the version's metrics."""
         metrics = self.metrics(version)
-        return rules.evaluate([(Profile(tool="static", launch="static", source="v", metrics=metrics), record("profile", version))], {})
+        return rules.evaluate(
+            [(Profile(tool="static", launch="static", source="v", metrics=metrics), record("profile", version))], {}
+        )
 
     def metrics(self, version: int) -> dict[str, Quantity]:
         return {name: Quantity(value=value) for name, value in METRICS[self.language][version].items()}
@@ -252,7 +294,10 @@ class Scenario:
 
     def diff(self, before: str, after: str) -> str:
         name = f"kernel{self.suffix}"
-        return diff(Candidate(language=self.language, files={name: before}), Candidate(language=self.language, files={name: after}))
+        return diff(
+            Candidate(language=self.language, files={name: before}),
+            Candidate(language=self.language, files={name: after}),
+        )
 
 
 def record(kind: str, version: int) -> str:
@@ -261,7 +306,10 @@ def record(kind: str, version: int) -> str:
 
 
 def _task(folder: str, kernel: str, language: str) -> Task:
-    tensors = [Argument(name=name, role=role, dtype="float32", shape=("M", "N")) for name, role in (("x", "input"), ("out", "output"))]
+    tensors = [
+        Argument(name=name, role=role, dtype="float32", shape=("M", "N"))
+        for name, role in (("x", "input"), ("out", "output"))
+    ]
     scalars = [Argument(name=name, role="scalar", dtype="int32") for name in ("M", "N")]
     return Task(
         name=folder,
@@ -286,7 +334,10 @@ def _headroom(version: int) -> Headroom:
 
 def _tried(iteration: int, plan: Plan, verdict: str) -> Tried:
     methods = tuple(item.method for item in plan.methods)
-    gains = {"accept": Interval(estimate=1.62, low=1.571, high=1.668), "reject_perf": Interval(estimate=1.003, low=0.996, high=1.009)}
+    gains = {
+        "accept": Interval(estimate=1.62, low=1.571, high=1.668),
+        "reject_perf": Interval(estimate=1.003, low=0.996, high=1.009),
+    }
     return Tried(
         iteration=iteration,
         methods=methods,
@@ -302,15 +353,29 @@ def _tried(iteration: int, plan: Plan, verdict: str) -> Tried:
 
 def _memory(task: Task, architecture: str) -> tuple[Attempt, ...]:
     """Two earlier runs."""
-    common = {"operator": task.name, "language": task.language, "architecture": architecture, "dtype": "float32", "shape_class": "2^25B"}
+    common = {
+        "operator": task.name,
+        "language": task.language,
+        "architecture": architecture,
+        "dtype": "float32",
+        "shape_class": "2^25B",
+    }
     won, lost = ("triton-single-pass", "triton-launch") if task.language == "triton" else ("fuse-passes", "simd-loop")
     gain, none = Interval(estimate=2.1, low=2.0, high=2.2), Interval(estimate=1.0, low=0.98, high=1.01)
     rows: list[dict[str, object]] = [
         {"methods": (won,), "result": "success", "verdict": "accept", "effect": gain, "note": REASONS["accept"]},
-        {"methods": (lost,), "result": "failure", "verdict": "reject_perf", "effect": none, "note": REASONS["reject_perf"]},
+        {
+            "methods": (lost,),
+            "result": "failure",
+            "verdict": "reject_perf",
+            "effect": none,
+            "note": REASONS["reject_perf"],
+        },
     ]
     return tuple(
-        Attempt.model_validate({**common, **row, "bottleneck": "memory", "evidence": record("verdict", at), "iteration": at + 1})
+        Attempt.model_validate(
+            {**common, **row, "bottleneck": "memory", "evidence": record("verdict", at), "iteration": at + 1}
+        )
         for at, row in enumerate(rows)
     )
 
@@ -322,7 +387,9 @@ def _others(brief: PlannerBrief, planned: tuple[PlannedMethod, ...]) -> tuple[Pl
         PlannedMethod(
             method=page.head.id,
             axis=page.head.axis or "compute",
-            hypothesis=Hypothesis(change=page.head.title, rationale="Next in line.", citations=(brief.records[0],), expected=(move,)),
+            hypothesis=Hypothesis(
+                change=page.head.title, rationale="Next in line.", citations=(brief.records[0],), expected=(move,)
+            ),
         )
         for page in brief.dossier.methods
         if page.head.id not in {method.method for method in planned}

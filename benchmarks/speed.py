@@ -1,6 +1,8 @@
-"""Speeds of Kernelwright itself, as a Markdown table: `make bench`, or python benchmarks/speed.py [WORKSPACE of a quickstart run].
+"""Speeds of Kernelwright itself, as a Markdown table: `make bench`, or python benchmarks/speed.py [WORKSPACE of a
+quickstart run].
 
-Nothing here is a test: machines are shared and noisy. All figures come from one run on one machine, so compare them with each other.
+Nothing here is a test: machines are shared and noisy. All figures come from one run on one machine, so compare them
+with each other.
 """
 
 from __future__ import annotations
@@ -82,7 +84,8 @@ def against_others(workspace: Path) -> list[Row]:
 def overhead(workspace: Path) -> list[Row]:
     """What is left of a run's wall time when compiling, measuring and profiling are taken out.
 
-    The start-up before the first node is shown by itself: the environment is looked at, compiler flags are tried and libraries loaded.
+    The start-up before the first node is shown by itself: the environment is looked at, compiler flags are tried and
+    libraries loaded.
     """
     log = events.read(workspace / ".kernelwright" / "events.jsonl")
     nodes: dict[str, list[float]] = defaultdict(list)
@@ -118,17 +121,39 @@ def judged_candidates(count: int = 5) -> list[Row]:
             language = open_language("cpp")
             nowhere = "benchmark"
             judge = Judge(
-                task, language, executor, records, environment=nowhere, device=nowhere, secret=b"s" * 32, policy=Policy(), emit=_mute
+                task,
+                language,
+                executor,
+                records,
+                environment=nowhere,
+                device=nowhere,
+                secret=b"s" * 32,
+                policy=Policy(),
+                emit=_mute,
             )
             baseline = Candidate(language="cpp", files={"kernel.cpp": FEW_MS})
-            judge.judge(Candidate(language="cpp", files={"kernel.cpp": FEW_MS + "// warm\n"}), baseline, baseline, siblings=1, iteration=0)
+            judge.judge(
+                Candidate(language="cpp", files={"kernel.cpp": FEW_MS + "// warm\n"}),
+                baseline,
+                baseline,
+                siblings=1,
+                iteration=0,
+            )
             times = []
             for number in range(count):
                 faster = FEW_MS.replace("  for (int i", f"  // {number}\n  #pragma omp parallel for\n  for (int i")
                 start = time.perf_counter()
-                judge.judge(Candidate(language="cpp", files={"kernel.cpp": faster}), baseline, baseline, siblings=1, iteration=0)
+                judge.judge(
+                    Candidate(language="cpp", files={"kernel.cpp": faster}), baseline, baseline, siblings=1, iteration=0
+                )
                 times.append(time.perf_counter() - start)
-    return [("one judged candidate of a few ms, warm oracle", f"{statistics.median(times):.2f} s (worst {max(times):.2f} s)", "≤ 1.5 s")]
+    return [
+        (
+            "one judged candidate of a few ms, warm oracle",
+            f"{statistics.median(times):.2f} s (worst {max(times):.2f} s)",
+            "≤ 1.5 s",
+        )
+    ]
 
 
 def _mute(kind: str, details: object) -> None:
@@ -136,10 +161,14 @@ def _mute(kind: str, details: object) -> None:
 
 
 def starting(count: int = 7) -> list[Row]:
-    """What a command waits for before it does anything, each as a whole process: its help, and the import of all that a run needs first."""
+    """What a command waits for before it does anything, each as a whole process: its help, and the import of all
+    that a run needs first."""
     rows = []
     for said, argv in (
-        *((f"python -m {program} --help", ("-m", program, "--help")) for program in ("graph", "tools", "knowledge_base")),
+        *(
+            (f"python -m {program} --help", ("-m", program, "--help"))
+            for program in ("graph", "tools", "knowledge_base")
+        ),
         ('python -c "import graph.lifecycle.run"', ("-c", "import graph.lifecycle.run")),
     ):
         times = []

@@ -1,4 +1,5 @@
-"""`python -m graph`: init, run, resume, check, score, show, report, audit, explain, verify, export, mask, unmask, restart.
+"""`python -m graph`: init, run, resume, check, score, show, report, audit, explain, verify, export, mask, unmask,
+restart.
 
 In this layer it alone prints."""
 
@@ -23,7 +24,8 @@ CODES = {
     0: "done",
     1: "verify disagrees, audit finds a fault, or explain decides otherwise",
     2: "bad input",
-    3: "budget reached: the run is finished and reported, and `restart WORKSPACE VERSION --budget usd=5` goes on in a new one",
+    3: "budget reached: the run is finished and reported, and `restart WORKSPACE VERSION --budget usd=5` goes "
+    "on in a new one",
     4: "the machine failed",
     5: "verify is inconclusive",
     6: "an answer is awaited: the message names the file, and `resume` goes on when it is there",
@@ -32,7 +34,8 @@ CODES = {
 """How a verb can end: exit code -> what it means."""
 EXITS = "exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in CODES.items())
 PROBLEM = (
-    "a file of KernelBench, a definition of SOL-ExecBench or FlashInfer-Bench, or a folder of GPU MODE; --dims changes its sizes, e.g. "
+    "a file of KernelBench, a definition of SOL-ExecBench or FlashInfer-Bench, or a folder of GPU MODE; "
+    "--dims changes its sizes, e.g. "
     "batch_size=4"
 )
 FORMATS = ("python", "patch", "torch-ext", "kernelbench", "gpumode", "flashinfer", "sol", "hf")
@@ -43,22 +46,30 @@ AGAIN = "run the command again"
 FAILURES = {
     "refused": ("error:", 2, "", ""),
     "disk_full": ("error:", 2, f", then {RESUME}", f", then {AGAIN}"),
-    "machine": ("machine:", 4, f"; when that is mended {RESUME} goes on, with the settings that the run began with", ""),
+    "machine": (
+        "machine:",
+        4,
+        f"; when that is mended {RESUME} goes on, with the settings that the run began with",
+        "",
+    ),
     "waiting": ("waiting:", 6, f"; then {RESUME}", f"; then {AGAIN}"),
     "interrupted": ("interrupted;", 130, f"{RESUME} goes on where it stopped", AGAIN),
 }
-"""Status of a failure in the object of `--json` -> the first word of its sentence, the exit code, and how the sentence ends: where a run
-can be taken up again, and elsewhere."""
+"""Status of a failure in the object of `--json` -> the first word of its sentence, the exit code, and how the
+sentence ends: where a run can be taken up again, and elsewhere."""
 
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     from tools.cli.suggestions import Parser
 
-    top = Parser(prog="python -m graph", description="Make a slow kernel fast, correct and provably faster.", epilog=EXITS)
+    top = Parser(
+        prog="python -m graph", description="Make a slow kernel fast, correct and provably faster.", epilog=EXITS
+    )
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
     init = verbs.add_parser(
-        "init", help="a task folder around a kernel file as it is: entry, reference and config, with what is left to fill"
+        "init",
+        help="a task folder around a kernel file as it is: entry, reference and config, with what is left to fill",
     )
     init.add_argument("file", type=Path, help="a .cu, C++ or Triton file")
     init.add_argument("--out", type=Path, help="the folder, default: the file's name without its ending")
@@ -73,27 +84,48 @@ def parser() -> argparse.ArgumentParser:
         verb.add_argument("--ref", help="its reference.py")
         verb.add_argument("--dims", nargs="+", help="sizes and scalars, e.g. M=512 N=1000 eps=1e-5")
         verb.add_argument("--problem", type=Path, metavar="PATH", help=PROBLEM)
-        verb.add_argument("--out", type=Path, help="with --problem: the task folder it becomes, default: the file's name")
+        verb.add_argument(
+            "--out", type=Path, help="with --problem: the task folder it becomes, default: the file's name"
+        )
         verb.add_argument("--ptr-size", type=int, default=0, help="seed style: elements of each pointer buffer")
         verb.add_argument(
-            "--trace", type=Path, metavar="FILE", help="launches as JSON lines or CSV: time their sizes, weighted by their number"
+            "--trace",
+            type=Path,
+            metavar="FILE",
+            help="launches as JSON lines or CSV: time their sizes, weighted by their number",
         )
-        verb.add_argument("--rivals", type=Path, metavar="FILE", help="Python file of other libraries' functions, timed beside torch")
+        verb.add_argument(
+            "--rivals", type=Path, metavar="FILE", help="Python file of other libraries' functions, timed beside torch"
+        )
     run.add_argument("--name", help="names the workspace")
     resume = verbs.add_parser("resume", help="go on with a run that was stopped or killed; a finished one stays so")
     score = verbs.add_parser(
-        "score", help="many problems, each a run of its own, and one table of what they came to; called again it goes on"
+        "score",
+        help="many problems, each a run of its own, and one table of what they came to; called again it goes on",
     )
-    score.add_argument("suite", type=Path, help="YAML that lists problems: task folders, configs, KernelBench files, or patterns of them")
-    score.add_argument("--out", type=Path, help="where workspaces and score.md lie, default: workspaces/ and the suite's name")
-    score.add_argument("--as-published", action="store_true", help="check on the suite's own sizes and draws alone, as its authors do")
+    score.add_argument(
+        "suite",
+        type=Path,
+        help="YAML that lists problems: task folders, configs, KernelBench files, or patterns of them",
+    )
+    score.add_argument(
+        "--out", type=Path, help="where workspaces and score.md lie, default: workspaces/ and the suite's name"
+    )
+    score.add_argument(
+        "--as-published", action="store_true", help="check on the suite's own sizes and draws alone, as its authors do"
+    )
     show = verbs.add_parser("show", help="where a run stands")
     report = verbs.add_parser("report", help="render report.md and report.html again from the records")
-    audit = verbs.add_parser("audit", help="whether every closed version is whole and in order, and nothing else lies in the workspace")
-    explain = verbs.add_parser("explain", help="make a version's decisions again from its records, and say whether they come out the same")
+    audit = verbs.add_parser(
+        "audit", help="whether every closed version is whole and in order, and nothing else lies in the workspace"
+    )
+    explain = verbs.add_parser(
+        "explain", help="make a version's decisions again from its records, and say whether they come out the same"
+    )
     verify = verbs.add_parser("verify", help="rebuild a version from git alone, measure again, say whether it agrees")
     export = verbs.add_parser(
-        "export", help="write the accepted kernel as others take it: a module, a patch, an extension, a suite's solution"
+        "export",
+        help="write the accepted kernel as others take it: a module, a patch, an extension, a suite's solution",
     )
     mask = verbs.add_parser("mask", help="make a version invisible to every later decision")
     unmask = verbs.add_parser("unmask", help="take a mask back")
@@ -108,21 +140,33 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("--file", type=Path, help="patch: your file, default: the kernel that the run was given")
     for verb in (explain, mask, unmask, restart):
         verb.add_argument("version", help="e.g. v2")
-    decisions = "one of them; prompts: what models were asked and what they said (default: all four decisions, in short)"
+    decisions = (
+        "one of them; prompts: what models were asked and what they said (default: all four decisions, in short)"
+    )
     explain.add_argument("--of", choices=("plan", "champion", "attribution", "verdict", "prompts"), help=decisions)
-    other = "what is other than in the old run, by its key in a config, e.g. dims='M=512 N=1000' gpu=1 judge.min_effect=0.05"
-    restart.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", dest="changes", help=other)
+    other = (
+        "what is other than in the old run, by its key in a config, e.g. dims='M=512 N=1000' gpu=1 "
+        "judge.min_effect=0.05"
+    )
+    restart.add_argument(
+        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", dest="changes", help=other
+    )
     caps = "the same for caps, as below budget: in a config, e.g. usd=5 wall_s=7200"
     restart.add_argument("--budget", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=caps)
     for verb in (init, run, check, resume, score, show, audit, explain, verify, restart):
         verb.add_argument("--json", action="store_true", help="print one JSON object last")
     for verb in (run, check, resume, verify, restart):
         verb.add_argument(
-            "--cutlass", type=Path, metavar="DIR", help="CUTLASS, whose include/ kernels may use; default: CUTLASS_PATH, the wheel"
+            "--cutlass",
+            type=Path,
+            metavar="DIR",
+            help="CUTLASS, whose include/ kernels may use; default: CUTLASS_PATH, the wheel",
         )
     for verb in (run, resume, restart):
         verb.add_argument(
-            "--quiet", action="store_true", help="print nothing, or with --json its object alone; the exit code says how it ended"
+            "--quiet",
+            action="store_true",
+            help="print nothing, or with --json its object alone; the exit code says how it ended",
         )
     for verb in verbs.choices.values():
         verb.epilog = EXITS
@@ -192,14 +236,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _named(interrupt: BaseException | None) -> Path | None:
-    """The workspace that an interrupt names; another Ctrl-C while it was on its way here names none, but the first is its context."""
+    """The workspace that an interrupt names; another Ctrl-C while it was on its way here names none, but the first
+    is its context."""
     while interrupt is not None and not (isinstance(interrupt, KeyboardInterrupt) and interrupt.args):
         interrupt = interrupt.__context__
     return Path(str(interrupt)) if interrupt else None
 
 
 def _left(arguments: argparse.Namespace, made: Path | None) -> Path | None:
-    """The workspace that is there after a failure: the one that the run made, or the one that it was told to work on."""
+    """The workspace that is there after a failure: the one that the run made, or the one that it was told to work
+    on."""
     asked = (
         arguments.workspace
         if arguments.verb in ("resume", "show", "report", "audit", "explain", "verify", "export", "mask", "unmask")
@@ -209,7 +255,9 @@ def _left(arguments: argparse.Namespace, made: Path | None) -> Path | None:
     return found if found is not None and found.is_dir() else None
 
 
-def _failed(arguments: argparse.Namespace, status: str, reason: str, made: Path | None, file: Path | None = None) -> int:
+def _failed(
+    arguments: argparse.Namespace, status: str, reason: str, made: Path | None, file: Path | None = None
+) -> int:
     """Say why on stderr in one sentence, last on stdout as an object where one was asked for; returns the exit code.
 
     `made`: the workspace that the run made. `file`: the one that somebody shall write.
@@ -223,7 +271,9 @@ def _failed(arguments: argparse.Namespace, status: str, reason: str, made: Path 
     return code
 
 
-def _told(arguments: argparse.Namespace, status: str, reason: str, workspace: Path | None, file: Path | None = None) -> None:
+def _told(
+    arguments: argparse.Namespace, status: str, reason: str, workspace: Path | None, file: Path | None = None
+) -> None:
     if getattr(arguments, "json", False):
         told = {"status": status, "reason": reason, "workspace": str(workspace) if workspace else None}
         _say(json.dumps({**told, "file": str(file)} if file else told))
@@ -303,7 +353,11 @@ def _audited(arguments: argparse.Namespace) -> int:
     from graph.lifecycle.versions import audit
 
     faults = audit(arguments.workspace)
-    _say(json.dumps({"faults": faults}) if arguments.json else "\n".join(faults) or "every closed version is whole and in order")
+    _say(
+        json.dumps({"faults": faults})
+        if arguments.json
+        else "\n".join(faults) or "every closed version is whole and in order"
+    )
     return 1 if faults else 0
 
 
@@ -311,20 +365,31 @@ def _explained(arguments: argparse.Namespace) -> int:
     from graph.lifecycle.explain import explain
 
     decisions = tuple(explain(arguments.workspace, arguments.version, arguments.of))
-    text = "\n".join(one.text(whole=bool(arguments.of)) for one in decisions) or f"{arguments.version}: no such decision was made"
-    _say(json.dumps({"decisions": [one.model_dump(mode="json") for one in decisions]}) if arguments.json else text, alone=True)
+    text = (
+        "\n".join(one.text(whole=bool(arguments.of)) for one in decisions)
+        or f"{arguments.version}: no such decision was made"
+    )
+    _say(
+        json.dumps({"decisions": [one.model_dump(mode="json") for one in decisions]}) if arguments.json else text,
+        alone=True,
+    )
     return int(any(one.differs for one in decisions))
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
     """What the command line says of a run."""
     settings = _named_task(arguments)
-    more: dict[str, Any] = {"name": getattr(arguments, "name", None), "trace": str(arguments.trace.resolve()) if arguments.trace else None}
+    more: dict[str, Any] = {
+        "name": getattr(arguments, "name", None),
+        "trace": str(arguments.trace.resolve()) if arguments.trace else None,
+    }
     if arguments.rivals:
         if not settings.benchmark.frameworks:
             from tools.errors import SettingsError
 
-            raise SettingsError("--rivals: are timed beside torch, which the config leaves out; set benchmark.eager or compile to true")
+            raise SettingsError(
+                "--rivals: are timed beside torch, which the config leaves out; set benchmark.eager or compile to true"
+            )
         more["benchmark"] = settings.benchmark.model_copy(update={"rivals": str(arguments.rivals.resolve())})
     return settings.model_copy(update={key: value for key, value in more.items() if value})
 
@@ -349,17 +414,21 @@ def _named_task(arguments: argparse.Namespace) -> Settings:
     if arguments.config is not None:
         if given:
             raise SettingsError(
-                "give either a config or task folder, or --kernel with --ref and --dims, not both; the config or folder says what these do"
+                "give either a config or task folder, or --kernel with --ref and --dims, not both; the config or "
+                "folder says what these do"
             )
         if arguments.ptr_size:
-            raise SettingsError("--ptr-size goes with --kernel, not with a config file; put `pointer_elements` into the config")
+            raise SettingsError(
+                "--ptr-size goes with --kernel, not with a config file; put `pointer_elements` into the config"
+            )
         settings = load(arguments.config)
         for sentence in renamed(settings, arguments.config):
             _complain(sentence)
         return settings
     if not given:
         raise SettingsError(
-            "nothing to run: give a config file such as configs/quickstart.yaml, or --kernel K.cpp --ref ref.py --dims M=512"
+            "nothing to run: give a config file such as configs/quickstart.yaml, or --kernel K.cpp --ref ref.py "
+            "--dims M=512"
         )
     if arguments.ptr_size:
         given["pointer_elements"] = arguments.ptr_size
@@ -391,7 +460,10 @@ def _optimise(arguments: argparse.Namespace) -> int:
     if isinstance(ended, tuple):
         state, workspace = ended
         found = summarise(workspace, state)
-        text, code = "\n".join(filter(None, (found.sentence(), found.closing()))), 3 if found.stop_reason == "budget" else 0
+        text, code = (
+            "\n".join(filter(None, (found.sentence(), found.closing()))),
+            3 if found.stop_reason == "budget" else 0,
+        )
     else:
         # That nothing was measured is no failure.
         found, text, code = ended, static_report.text(ended).rstrip(), 0
@@ -414,7 +486,8 @@ def _verified(found: Sequence[Verification], *, as_json: bool) -> int:
 
 
 def _say(text: str, *, alone: bool = False) -> None:
-    """Print to stdout. Where nobody reads it any more, or it is full, the work goes on without it and keeps its exit code.
+    """Print to stdout. Where nobody reads it any more, or it is full, the work goes on without it and keeps its exit
+    code.
 
     `alone`: the text is all that the command is for, so that a stdout that cannot be written is a SettingsError.
     """

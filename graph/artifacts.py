@@ -13,8 +13,8 @@ from tools.languages.triton_interpreter import Interpreted
 from tools.roofline.hardware import Headroom, Roof, Spec, Target, UnknownSpec
 
 PROTOCOL = 3
-"""Of a run's commits: what the trailer `Speedup` is. In 2 the gain that chose the candidate (`Verdict.speedup`), since 3 the confirmed one
-(`Verdict.claim`). `verify` keeps to the rule of each."""
+"""Of a run's commits: what the trailer `Speedup` is. In 2 the gain that chose the candidate (`Verdict.speedup`),
+since 3 the confirmed one (`Verdict.claim`). `verify` keeps to the rule of each."""
 
 
 class Reached(Artifact):
@@ -25,7 +25,8 @@ class Reached(Artifact):
 
 
 class Placeholder(Artifact):
-    """What a person said for a number that the wiki lacks (`on_unknown: ask`). No Spec: it is shown, and nothing rests on it."""
+    """What a person said for a number that the wiki lacks (`on_unknown: ask`). No Spec: it is shown, and nothing
+    rests on it."""
 
     metric: str
     value: float
@@ -133,7 +134,8 @@ class Inspection(Artifact):
     published: Target | None = None
     """The same held against what is published alone, to compare; None: nothing is."""
     doubt: str = ""
-    """Why the roof that binds may lie higher, where the kernel is so near to it that this decides; empty where nothing speaks for it."""
+    """Why the roof that binds may lie higher, where the kernel is so near to it that this decides; empty where
+    nothing speaks for it."""
     analysis: Analysis
     seen: Seen = Seen()
     """What all who read of this kernel are shown; empty in records from before it was kept."""
@@ -150,7 +152,8 @@ class Inspection(Artifact):
 
     @property
     def limit(self) -> str:
-        """What limits the kernel, in words; the roofline alone would name something, while rules that ask for counters are silent."""
+        """What limits the kernel, in words; the roofline alone would name something, while rules that ask for
+        counters are silent."""
         return limiter(self.bottleneck) if self.profiled else "not profiled"
 
 
@@ -189,7 +192,8 @@ class MethodOutcome(Artifact):
     method: str
     status: AttributionStatus
     visible: bool | None
-    """Its signature is in the machine code because of it; None: not checked, as where the page gives none for this architecture."""
+    """Its signature is in the machine code because of it; None: not checked, as where the page gives none for this
+    architecture."""
     seconds: float | None
     """t_without_m - t_champion of the objective; None: could not be taken out alone."""
     ratio: Interval | None
@@ -222,9 +226,11 @@ class Scored(Artifact):
 
     planned: PlannedMethod
     observed_factor: float | None
-    """New / old time, by the method's own ablation where there is one, else over the whole plan; None when nothing was measured."""
+    """New / old time, by the method's own ablation where there is one, else over the whole plan; None when nothing
+    was measured."""
     hit: bool | None
-    """Shown in the direction that was predicted, and within a factor of `SIZE`; None: nothing can be said, or noise hides it."""
+    """Shown in the direction that was predicted, and within a factor of `SIZE`; None: nothing can be said, or noise
+    hides it."""
 
     @property
     def borne_out(self) -> str:
@@ -258,7 +264,8 @@ class ContestantTime(Artifact):
     contestant: str
     workload: str
     seconds: float | None
-    """The baseline's median; for the others what their paired ratios make of it (`tools.gate.ranking`). None: not available."""
+    """The baseline's median; for the others what their paired ratios make of it (`tools.gate.ranking`). None: not
+    available."""
     against_best: Interval | None
     """contestant / best: above 1 the best kernel is faster. None: it is the best kernel itself."""
     note: str = ""
@@ -279,8 +286,8 @@ class FinalBenchmark(Artifact):
     host_bound: dict[str, int] = {}
     """Contestant -> rounds by the device's events in which gaps between launches could not be kept out."""
     device_s: dict[str, float] = {}
-    """Where calls only launch: contestant -> weighted sum of its median times on the device alone. All other times here are then by the
-    wall clock, launches included."""
+    """Where calls only launch: contestant -> weighted sum of its median times on the device alone. All other times
+    here are then by the wall clock, launches included."""
     unavailable: dict[str, str]
     disturbed: bool = False
     """Others kept the machine busy in more than half of the rounds of a workload."""
@@ -289,7 +296,8 @@ class FinalBenchmark(Artifact):
     spent_device_s: float | None = None
     """What of it jobs took on the device; None: not collected."""
     proposals: dict[int, tuple[str, ...]] = {}
-    """Iteration -> records of its dossier, its plan and the trial that was put to the gate; none in records of before that was kept."""
+    """Iteration -> records of its dossier, its plan and the trial that was put to the gate; none in records of
+    before that was kept."""
 
 
 class AttainableTime(Artifact):

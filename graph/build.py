@@ -68,7 +68,9 @@ def _timed(name: str, work: Node) -> Any:
         services = runtime.context
         services.executor.begin()
         iteration = str(state.get("iteration", 0))
-        services.emit("node", {"node": name, "state": "started", "iteration": iteration, "at": f"{services.executor.clock():.4f}"})
+        services.emit(
+            "node", {"node": name, "state": "started", "iteration": iteration, "at": f"{services.executor.clock():.4f}"}
+        )
         # This one opens the iteration that comes after the one in the state.
         services.ledger.iteration = int(iteration) + (name == "retrieve_evidence")
         services.executor.enter(services.ledger.iteration)
@@ -93,8 +95,8 @@ def _timed(name: str, work: Node) -> Any:
 
 
 def unpaid(name: str, state: State | Branch) -> State:
-    """What a node leaves that could not pay for its model: without a plan the iteration was not opened, without candidates its gate
-    closes it. (Nodes that can go on without their model do, and do not come here.)"""
+    """What a node leaves that could not pay for its model: without a plan the iteration was not opened, without
+    candidates its gate closes it. (Nodes that can go on without their model do, and do not come here.)"""
     if name == "plan":
         return State(iteration=state["iteration"] - 1)
     return State(drafts=[], champion=None, attribution=None) if name == "write" else State()

@@ -1,13 +1,14 @@
 """The caps on time: whose jobs each counts, and what it says when it is reached.
 
-Three roles send jobs. The coder's are those by which it tries a draft before anything is judged: its tools, the check after each round of
-fixes, and what torch.compile makes of the reference. The gatekeeper's are the judge's: of candidates, ablations and confirmations, and of
-roofs again before a time is called impossible. The profiler-analyst's are profiles, v0's included, the disassembly in which signatures
-are looked for, and roofs again before a run ends for a kernel's nearness to one that was measured beside others; without time for these
-it goes on. Planner and knowledge-retriever send none.
+Three roles send jobs. The coder's are those by which it tries a draft before anything is judged: its tools, the check
+after each round of fixes, and what torch.compile makes of the reference. The gatekeeper's are the judge's: of
+candidates, ablations and confirmations, and of roofs again before a time is called impossible. The profiler-analyst's
+are profiles, v0's included, the disassembly in which signatures are looked for, and roofs again before a run ends for a
+kernel's nearness to one that was measured beside others; without time for these it goes on. Planner and
+knowledge-retriever send none.
 
-What there is no run or no report without is nobody's: the environment, the roofs at the start, v0's build, check and A/A, and the final
-benchmark. It counts against the run's own cap alone, and is never refused or cut.
+What there is no run or no report without is nobody's: the environment, the roofs at the start, v0's build, check and
+A/A, and the final benchmark. It counts against the run's own cap alone, and is never refused or cut.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ class Limit:
         return f"{self.key}: {seconds(spent)} of {seconds(self.cap)} are spent{where}{kept}"
 
 
-def binding(caps: Caps, roles: Iterable[Sender] = (), iteration: int | None = None, aside: float = 0.0) -> tuple[Limit, ...]:
+def binding(
+    caps: Caps, roles: Iterable[Sender] = (), iteration: int | None = None, aside: float = 0.0
+) -> tuple[Limit, ...]:
     """Those of the run, of an iteration and of `roles`; an exchange's own role is the ledger's.
 
     Without an iteration those that stay reached once they are.
@@ -78,6 +81,8 @@ def binding(caps: Caps, roles: Iterable[Sender] = (), iteration: int | None = No
         found.append(("budget.per_iteration.device_s", own.device_s, None, iteration))
         # Most of v0's time is measuring that nobody may cut: a cap for iterations would end the run before the first.
         found.append(("budget.per_iteration.wall_s", own.wall_s if iteration else None, None, iteration))
-    found += [(f"budget.per_role.{role}.device_s", caps.per_role.get(role, Cap()).device_s, role, None) for role in roles]
+    found += [
+        (f"budget.per_role.{role}.device_s", caps.per_role.get(role, Cap()).device_s, role, None) for role in roles
+    ]
     kept = {"budget.device_s": aside}
     return tuple(Limit(key, cap, role, of, kept.get(key, 0.0)) for key, cap, role, of in found if cap is not None)

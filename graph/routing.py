@@ -12,7 +12,8 @@ from graph.state import State, StopReason, branch_of
 
 
 def unless_stopped(onward: str, state: State) -> str:
-    """Where the graph goes, unless the node has ended the run: the kernel is good enough, nothing applicable is left, a cap is reached."""
+    """Where the graph goes, unless the node has ended the run: the kernel is good enough, nothing applicable is
+    left, a cap is reached."""
     return "finalise" if state.get("stop") else onward
 
 
@@ -27,19 +28,22 @@ class Routes:
         return [Send("judge", branch_of(state, candidate)) for candidate in state.get("drafts", [])] or "gate"
 
     def after_select(self, state: State) -> Literal["write", "attribute", "gate"]:
-        """All wrong: written again with the failures shown. A gain: explained first. Else, or with the budget at its end, to the gate."""
+        """All wrong: written again with the failures shown. A gain: explained first. Else, or with the budget at its
+        end, to the gate."""
         if state.get("champion"):
             return "attribute"
         return "write" if state.get("rewrite") and not state.get("stop") else "gate"
 
     def after_learn(self, state: State) -> Literal["profile", "retrieve_evidence", "finalise"]:
-        """Profile a new incumbent (also the last one, for the report), stop, or look for another idea about the old one."""
+        """Profile a new incumbent (also the last one, for the report), stop, or look for another idea about the old
+        one."""
         if state["outcome"] == "accept":
             return "profile"
         return "finalise" if state.get("stop") else "retrieve_evidence"
 
     def good_enough(self, state: State, doubt: str = "") -> StopReason | None:
-        """The stop condition that the incumbent meets, if any. `doubt`: why no nearness to its roof may end the run; others may."""
+        """The stop condition that the incumbent meets, if any. `doubt`: why no nearness to its roof may end the run;
+        others may."""
         stop = self.settings.stop
         if stop.speedup is not None and state.get("speedup", 1.0) >= stop.speedup:
             return "speedup"
@@ -55,7 +59,8 @@ class Routes:
         return None
 
     def exhausted(self, state: State, over_time: str | None) -> StopReason | None:
-        """The cap that the search has reached after an iteration, if any; `over_time`: the one on wall or device time."""
+        """The cap that the search has reached after an iteration, if any; `over_time`: the one on wall or device
+        time."""
         if over_time:
             return "budget"
         if state["iteration"] >= self.settings.search.iterations:

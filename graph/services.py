@@ -99,18 +99,23 @@ class Services:
 
     def over_budget(self) -> str | None:
         """The same, or a cap on wall or device time under which no other iteration could come to its end."""
-        return self.ended or self.executor.reached(limits.binding(self.settings.budget, SENDERS, aside=self.kept_s), self.language.device)
+        return self.ended or self.executor.reached(
+            limits.binding(self.settings.budget, SENDERS, aside=self.kept_s), self.language.device
+        )
 
     @property
     def kept_s(self) -> float:
-        """Seconds of the cap on device time that are kept for the final benchmark; 0 until v0 is timed, and where there is no cap."""
+        """Seconds of the cap on device time that are kept for the final benchmark; 0 until v0 is timed, and where
+        there is no cap."""
         record = self.records.find(key("reserve"))
         return Reserve.model_validate(record.payload).seconds if record else 0.0
 
     def jobs_of(self, role: Sender, tell: Callable[[str], object] | None = None) -> Capped:
-        """The executor for a role's jobs: BudgetError when the caps on time leave nothing for them, which ends the run unless `tell` is
-        told instead: the run can do without these jobs."""
-        return Capped(self.executor, role, self.language.device, self.settings.budget, self.kept_s, tell or self.out_of_budget)
+        """The executor for a role's jobs: BudgetError when the caps on time leave nothing for them, which ends the
+        run unless `tell` is told instead: the run can do without these jobs."""
+        return Capped(
+            self.executor, role, self.language.device, self.settings.budget, self.kept_s, tell or self.out_of_budget
+        )
 
     @property
     def capped_judge(self) -> Judge:
@@ -142,16 +147,22 @@ class Services:
     def keep_drafted(self, candidate: Candidate, iteration: int, without: str | None = None) -> str:
         """The same for one that is about to be judged; `without`: it is the champion without that method."""
         ablation = {"without": without} if without else {}
-        made = {"methods": " ".join(candidate.methods), "knobs": " ".join(f"{name}={value}" for name, value in candidate.knobs.items())}
+        made = {
+            "methods": " ".join(candidate.methods),
+            "knobs": " ".join(f"{name}={value}" for name, value in candidate.knobs.items()),
+        }
         self.emit("drafted", {"candidate": candidate.id, "iteration": str(iteration), **made, **ablation})
         return self.keep_candidate(candidate, iteration)
 
     def candidate(self, identity: str, iteration: int | None = None) -> Candidate:
-        """The stored candidate. `iteration`: with the methods, knobs and parent that it had there, for equal code may be made twice."""
+        """The stored candidate. `iteration`: with the methods, knobs and parent that it had there, for equal code
+        may be made twice."""
         asked = self.records.find(key("candidate", id=identity, iteration=iteration)) if iteration is not None else None
         record = asked or self.records.find(key("candidate", id=identity))
         if record is None:
-            raise StorageError(f"candidate {identity} is missing from {self.records.folder}; restore it from a copy of the workspace")
+            raise StorageError(
+                f"candidate {identity} is missing from {self.records.folder}; restore it from a copy of the workspace"
+            )
         return Candidate.model_validate(record.payload)
 
     @property
@@ -169,7 +180,8 @@ class Services:
         return microbenchmarks.every(self._roofs, self.records)
 
     def roofs_again(self, jobs: Capped) -> tuple[Roof, ...]:
-        """Measured once more, on the account of `jobs`, while torch's contestants rest; BudgetError where the caps leave no time for it."""
+        """Measured once more, on the account of `jobs`, while torch's contestants rest; BudgetError where the caps
+        leave no time for it."""
         with contextlib.suppress(HarnessError):
             self.judge.prepare((), ())
         attempt = len(microbenchmarks.attempts(self._roofs, self.records)) + 1
@@ -182,7 +194,8 @@ class Services:
 
     @property
     def shape_class(self) -> str:
-        """Under which experience keeps the task's sizes: the power of two in the largest visible workload's unique bytes."""
+        """Under which experience keeps the task's sizes: the power of two in the largest visible workload's unique
+        bytes."""
         return f"2^{max(1, *(seen.unique_bytes for seen in self.seen)).bit_length() - 1}B"
 
     @property
@@ -199,7 +212,8 @@ class Services:
             return ""
 
     def workbench(self, incumbent: str, baseline: str, earlier: Mapping[str, Candidate] | None = None) -> Workbench:
-        """Where the coder tries drafts against the incumbent; `earlier`: what was judged of this iteration already, by id."""
+        """Where the coder tries drafts against the incumbent; `earlier`: what was judged of this iteration already,
+        by id."""
         search = self.settings.search
         return Workbench(
             judge=self.judge.through(self.jobs_of("coder")).rehearsal(),
@@ -220,7 +234,8 @@ class Services:
         return self.experience.like(self.operator, self.task.language, self.architecture, bottleneck=bottleneck)
 
     def own_methods(self, bottleneck: Bound) -> tuple[Page, ...]:
-        """Of methods that plans of other runs named themselves, those that were accepted in like conditions, the most alike first."""
+        """Of methods that plans of other runs named themselves, those that were accepted in like conditions, the
+        most alike first."""
         here = {"operator": self.operator, "architectures": (self.architecture,), "dtype": self.task.outputs[0].dtype}
         asked = Conditions.model_validate({"language": self.task.language, "bottleneck": bottleneck, **here})
         others = (one for one in self.experience.attempts() if one.workspace != self.workspace.root.name)
@@ -228,8 +243,8 @@ class Services:
 
 
 def open_executor(name: str, blobs: Blobs, scratch: Path, gpu: int | None = None, clocks: str = "observe") -> Executor:
-    """The executor that a name or import path stands for; `gpu`, where given, is the index of the one that it shall use; `clocks`: "lock"
-    where it shall hold them."""
+    """The executor that a name or import path stands for; `gpu`, where given, is the index of the one that it shall
+    use; `clocks`: "lock" where it shall hold them."""
     scratch.mkdir(parents=True, exist_ok=True)
     chosen = ({} if gpu is None else {"gpu": gpu}) | ({} if clocks == "observe" else {"clocks": clocks})
     return load(EXECUTORS, name, Executor, key="executor")(blobs, scratch, **chosen)  # type: ignore[type-abstract,call-arg]
@@ -273,10 +288,11 @@ def open_agents(
     begin: Callable[[], Left] | None = None,
     unset: list[str] | None = None,
 ) -> dict[RoleName, Agent]:
-    """All five roles, each with the model its config entry names; SettingsError for a cap in dollars on a model without a price.
+    """All five roles, each with the model its config entry names; SettingsError for a cap in dollars on a model without
+    a price.
 
-    `folder`: of the workspace, for models that keep files there. `begin`: called before each exchange, says what time it may take and
-    raises where none shall begin. `unset` as in `open_model`.
+    `folder`: of the workspace, for models that keep files there. `begin`: called before each exchange, says what time
+    it may take and raises where none shall begin. `unset` as in `open_model`.
     """
     roles: tuple[RoleName, ...] = ("planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper")
     agents = {}

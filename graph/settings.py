@@ -36,11 +36,16 @@ class ModelChoice(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     provider: str = "playbook"
-    """Who answers: playbook, anthropic, openai_compatible, command, manual, recorded, or your own as package.module:Class."""
+    """Who answers: playbook, anthropic, openai_compatible, command, manual, recorded, or your own as
+    package.module:Class."""
 
     def below(self, base: Path) -> ModelChoice:
         """With the files that its options name taken relative to `base`."""
-        named = {name: value for name, value in (self.model_extra or {}).items() if name in MODEL_FILES and isinstance(value, str)}
+        named = {
+            name: value
+            for name, value in (self.model_extra or {}).items()
+            if name in MODEL_FILES and isinstance(value, str)
+        }
         return self.model_copy(update={name: str((base / value).resolve()) for name, value in named.items() if value})
 
 
@@ -49,7 +54,9 @@ SOURCES = (".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cu", ".py")
 ELSEWHERE = {
     "workloads": "list them in the task's reference.py",
     "bytes": "put it beside the workload's dims in reference.py",
-    **dict.fromkeys(("weights", "margins"), "put it into the task folder's task.yaml, or beside the workload's dims in reference.py"),
+    **dict.fromkeys(
+        ("weights", "margins"), "put it into the task folder's task.yaml, or beside the workload's dims in reference.py"
+    ),
 }
 """Keys of a task that people write into a config -> where they go."""
 MODEL_FILES = ("path", "folder", "record")
@@ -72,7 +79,8 @@ class Search(Figures):
     fix_rounds: int = Field(default=2, ge=0)
     """How often a language model is shown which of its drafts do not compile or are wrong, before any is judged."""
     tool_rounds: int = Field(default=24, ge=0)
-    """Rounds of tool calls that a coder may take for one answer, where its provider can call tools; 0: it is offered none."""
+    """Rounds of tool calls that a coder may take for one answer, where its provider can call tools; 0: it is offered
+    none."""
     patience: int = Field(default=2, ge=1)
     """Iterations without an accepted version before the run stops."""
 
@@ -91,15 +99,16 @@ class Stop(Figures):
 class Budget(Caps):
     """Caps of the run. Reaching one ends the run in order, with exit code 3.
 
-    Those on dollars and tokens are looked at before each exchange with a model, which is not begun when it could pass one; those on time
-    before each job and exchange, which are given no more of it than is left. `graph.limits` says whose jobs each counts.
+    Those on dollars and tokens are looked at before each exchange with a model, which is not begun when it could pass
+    one; those on time before each job and exchange, which are given no more of it than is left. `graph.limits` says
+    whose jobs each counts.
     """
 
     wall_s: float = Field(default=3600, gt=0, allow_inf_nan=False)
     """Seconds, over all processes of the run; v0, the final benchmark and the report are never cut."""
     device_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Seconds that jobs may take on the device (on a CPU: all jobs); None: no cap. v0 counts first, and what the final benchmark will take
-    is kept for it, as estimated; neither is ever refused."""
+    """Seconds that jobs may take on the device (on a CPU: all jobs); None: no cap. v0 counts first, and what the
+    final benchmark will take is kept for it, as estimated; neither is ever refused."""
 
     def named(self) -> dict[str, str]:
         """Each cap that is set, by its key, as people read it."""
@@ -153,7 +162,8 @@ class Settings(Section):
     """A whole run."""
 
     name: str | None = None
-    """Of the task, in titles too, and of the workspace; default: the name of the task's folder or of the kernel's file."""
+    """Of the task, in titles too, and of the workspace; default: the name of the task's folder or of the kernel's
+    file."""
     task: str | None = None
     """Folder with reference.py and the kernel, relative to this file."""
     kernel: str | None = None
@@ -165,10 +175,11 @@ class Settings(Section):
     pointer_elements: int = Field(default=0, ge=0, strict=True)
     """Seed style: elements of each pointer buffer; 0: the product of the two largest dims."""
     trace: str | None = None
-    """A trace of launches, JSON lines or CSV, whose sizes are timed in place of the task's own workloads, weighted by their launches
-    (docs/your-kernel.md)."""
+    """A trace of launches, JSON lines or CSV, whose sizes are timed in place of the task's own workloads, weighted
+    by their launches (docs/your-kernel.md)."""
     tolerance: Literal["capped", "as_stated"] = "capped"
-    """Whether the reference's rtol and atol hold up to the judge's caps only, or as they are, which report and commits then show."""
+    """Whether the reference's rtol and atol hold up to the judge's caps only, or as they are, which report and
+    commits then show."""
     hardware: str | None = None
     """Product to look up in the gpu-wiki, e.g. "H200"; default: the device's reported name."""
     variant: str = ""
@@ -182,8 +193,8 @@ class Settings(Section):
     budget: Budget = Budget()
     """Caps on time, tokens and dollars; reaching one ends the run in order."""
     prices: dict[str, Price] = Field(default_factory=dict)
-    """Model -> USD per million tokens (`input`, `output`, `cache_read`, …), before those in agents/models/prices.yaml; 0 for a server of
-    your own."""
+    """Model -> USD per million tokens (`input`, `output`, `cache_read`, …), before those in
+    agents/models/prices.yaml; 0 for a server of your own."""
     judge: JudgePolicy = JudgePolicy()
     """How hard the judge looks and what the gate demands."""
     benchmark: Benchmark = Benchmark()
@@ -198,17 +209,20 @@ class Settings(Section):
     gpu: int | None = Field(default=None, ge=0, strict=True)
     """Index of the GPU that jobs run on, as nvidia-smi counts; default: the first that nobody uses."""
     clocks: Literal["observe", "lock"] = "observe"
-    """Whether the GPU's clocks are only watched, or locked while the run goes on where this user may (root); the environment says which."""
+    """Whether the GPU's clocks are only watched, or locked while the run goes on where this user may (root); the
+    environment says which."""
     gpu_wiki_path: str | None = None
     """Another gpu-wiki than the bundled one."""
     reference_projects: str | None = None
     """Folder of projects that retrieval searches beside the wiki, e.g. clones of kernel libraries; only read."""
     embedder: str | None = None
-    """What turns passages into vectors: hashed, minilm, or your own as package.module:Class; default: minilm where it is installed."""
+    """What turns passages into vectors: hashed, minilm, or your own as package.module:Class; default: minilm where
+    it is installed."""
     chroma: str | None = None
     """URL of a Chroma server that keeps the vectors; default: they are compared in memory."""
     on_unknown: Literal["continue", "ask", "stop"] = "continue"
-    """What a hardware number that the wiki lacks does to the run; `ask` asks whoever sits at the terminal, and stops where nobody does."""
+    """What a hardware number that the wiki lacks does to the run; `ask` asks whoever sits at the terminal, and stops
+    where nobody does."""
     workspaces: str = "workspaces"
     """Where workspaces are made, relative to the current folder."""
     linked_to: str | None = None
@@ -220,12 +234,20 @@ class Settings(Section):
         if (self.task is None) == (self.kernel is None):
             wrong.append("exactly one of task (a folder) and kernel (a file, with reference and dims) must be given")
         elif self.kernel is not None and self.reference is None:
-            wrong.append("reference: must name the reference.py that goes with kernel; `python -m graph init KERNEL` begins one")
-        beside = next((name for name in ("reference", "dims", "pointer_elements") if self.task and getattr(self, name)), None)
+            wrong.append(
+                "reference: must name the reference.py that goes with kernel; `python -m graph init KERNEL` begins one"
+            )
+        beside = next(
+            (name for name in ("reference", "dims", "pointer_elements") if self.task and getattr(self, name)), None
+        )
         if beside:
-            wrong.append(f"{beside}: goes with kernel; a task folder's sizes and reference stand in its reference.py, so leave it out")
+            wrong.append(
+                f"{beside}: goes with kernel; a task folder's sizes and reference stand in its reference.py, so "
+                f"leave it out"
+            )
         wrong += [
-            f"budget.per_role.{role}.device_s: the {role} sends no jobs; remove it, or cap one that does: {', '.join(SENDERS)}"
+            f"budget.per_role.{role}.device_s: the {role} sends no jobs; remove it, or cap one that does: "
+            f"{', '.join(SENDERS)}"
             for role, cap in self.budget.per_role.items()
             if cap.device_s is not None and role not in SENDERS
         ]
@@ -277,14 +299,16 @@ def load(path: Path) -> Settings:
         return _folder(path)
     if path.is_file() and path.suffix in SOURCES:
         raise SettingsError(
-            f"{path}: is source and no config; give `--kernel` and `--ref` with its two files, or the folder that holds both of them; "
+            f"{path}: is source and no config; give `--kernel` and `--ref` with its two files, or the folder that "
+            f"holds both of them; "
             "`python -m graph init FILE` makes one around a kernel, and a KernelBench file goes with --problem"
         )
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise SettingsError(
-            f"{path}: no such config or task folder; give a YAML file such as configs/quickstart.yaml, or a folder with reference.py"
+            f"{path}: no such config or task folder; give a YAML file such as configs/quickstart.yaml, or a folder "
+            f"with reference.py"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else f"not UTF-8 at byte {error.start}"
@@ -302,12 +326,14 @@ def _folder(path: Path) -> Settings:
     """The run of a task folder under all defaults; SettingsError where a folder holds no task."""
     if (path / ".kernelwright").is_dir():
         raise SettingsError(
-            f"{path}: is a run's workspace; `python -m graph resume {path}` goes on with it, `restart` begins from one of its versions"
+            f"{path}: is a run's workspace; `python -m graph resume {path}` goes on with it, `restart` begins from "
+            f"one of its versions"
         )
     if (path / "reference.py").exists() or any(path.glob("kernel.*")):
         return parse({"task": "."}, origin=str(path), base=path)
     raise SettingsError(
-        f"{path}: is a folder without a task (reference.py and a kernel); name one that holds these, or a YAML file such as "
+        f"{path}: is a folder without a task (reference.py and a kernel); name one that holds these, or a YAML "
+        f"file such as "
         "configs/quickstart.yaml"
     )
 
@@ -323,5 +349,7 @@ def parse(data: dict[str, Any], *, origin: str, base: Path) -> Settings:
     absolute: dict[str, Any] = {name: str((base / value).resolve()) for name, value in given.items() if value}
     absolute["models"] = {role: choice.below(base) for role, choice in settings.models.items()}
     if settings.benchmark.rivals:
-        absolute["benchmark"] = settings.benchmark.model_copy(update={"rivals": str((base / settings.benchmark.rivals).resolve())})
+        absolute["benchmark"] = settings.benchmark.model_copy(
+            update={"rivals": str((base / settings.benchmark.rivals).resolve())}
+        )
     return settings.model_copy(update=absolute)

@@ -1,4 +1,5 @@
-"""Ask the wiki and the experience log without a run. Exit 0: found; 1: nothing found, or problems; 2: bad input; 4: the machine failed."""
+"""Ask the wiki and the experience log without a run. Exit 0: found; 1: nothing found, or problems; 2: bad input; 4:
+the machine failed."""
 
 from __future__ import annotations
 
@@ -81,7 +82,9 @@ class VerbParser(Parser):
             settings |= {"nargs": "+"} if kind is float else {"action": "append"}
         # Of several values one is given at a time: --method a --method b.
         option = name.removesuffix("s") if settings.get("action") == "append" else name.replace("_", "-")
-        self.add_argument(f"-{option}" if len(option) == 1 else f"--{option}", dest=name, help=info.description, **settings)
+        self.add_argument(
+            f"-{option}" if len(option) == 1 else f"--{option}", dest=name, help=info.description, **settings
+        )
 
 
 def parser() -> Parser:
@@ -89,7 +92,9 @@ def parser() -> Parser:
     top = Parser(prog="python -m knowledge_base", description=__doc__)
     verbs = top.add_subparsers(required=True, metavar="VERB", parser_class=VerbParser)
     inner = verbs.add_parser(
-        "experience", help="past outcomes: add, recommend, search, list, merge, sync, stats, own, edit, drop", description=EXPERIENCE
+        "experience",
+        help="past outcomes: add, recommend, search, list, merge, sync, stats, own, edit, drop",
+        description=EXPERIENCE,
     )
     below = inner.add_subparsers(required=True, metavar="|".join(words.split()[1] for words in VERBS if " " in words))
     for words, (verb, brief) in VERBS.items():

@@ -83,7 +83,8 @@ class Passage(Artifact):
 
 
 class FreeMethod(Artifact):
-    """A method that a plan named itself and a version was accepted with; the texts are a model's, without figures of the hardware."""
+    """A method that a plan named itself and a version was accepted with; the texts are a model's, without figures of
+    the hardware."""
 
     method: str = Field(pattern=f"^{OWN}$", max_length=LONGEST_NAME)
     axis: Axis
@@ -108,7 +109,8 @@ class Forecast(Artifact):
 
 
 Result = Annotated[
-    Literal["success", "failure", "unknown", "crash"], BeforeValidator(lambda said: "unknown" if said == "neutral" else said)
+    Literal["success", "failure", "unknown", "crash"],
+    BeforeValidator(lambda said: "unknown" if said == "neutral" else said),
 ]
 """How experience calls an outcome; unknown: what it was worth, which earlier versions called neutral."""
 
@@ -154,14 +156,19 @@ class Attempt(Artifact):
     origin: Literal["run", "stated", "memo"] = "run"
     """Measured by a run of ours; stated by a person; in older logs, read from somebody's notes."""
     stamp: int = 0
-    """Nanoseconds since 1970, or one more than the greatest in the log where the clock was behind: of the lines about one thing the one
-    with the greatest stamp counts, in whatever order logs were merged. 0, in old logs: the number of the line stands for it."""
+    """Nanoseconds since 1970, or one more than the greatest in the log where the clock was behind: of the lines
+    about one thing the one with the greatest stamp counts, in whatever order logs were merged. 0, in old logs: the
+    number of the line stands for it."""
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What makes two lines speak of the same thing: the figures of one measurement are equal to the last digit, however many verdicts
-        rest on it."""
-        measured = (self.before, self.after, self.effect.model_dump_json()) if self.before and self.effect else (self.evidence,)
+        """What makes two lines speak of the same thing: the figures of one measurement are equal to the last digit,
+        however many verdicts rest on it."""
+        measured = (
+            (self.before, self.after, self.effect.model_dump_json())
+            if self.before and self.effect
+            else (self.evidence,)
+        )
         return (*measured, *self.methods)
 
 

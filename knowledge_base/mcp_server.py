@@ -1,4 +1,5 @@
-"""The knowledge base as an MCP server over stdio: the verbs of the command line as tools, answered with the same artifacts.
+"""The knowledge base as an MCP server over stdio: the verbs of the command line as tools, answered with the same
+artifacts.
 
 Read-only, unless adding is allowed. Nothing but the protocol goes to stdout.
 """
@@ -13,7 +14,16 @@ from pydantic import Field
 from pydantic_core import PydanticUndefined
 
 from knowledge_base.artifacts import PageType
-from knowledge_base.experience.verbs import Add, Answer, Base, CountAttempts, ListAttempts, Recommend, SearchAttempts, Verb
+from knowledge_base.experience.verbs import (
+    Add,
+    Answer,
+    Base,
+    CountAttempts,
+    ListAttempts,
+    Recommend,
+    SearchAttempts,
+    Verb,
+)
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.verbs import LookUp, Place, Query
 from tools.errors import KernelwrightError, SettingsError
@@ -24,8 +34,10 @@ if TYPE_CHECKING:
     from knowledge_base.search.index import Index
 
 INSTRUCTIONS = (
-    "Knowledge about making kernels faster: a wiki whose hardware figures are cited line by line, and the outcomes of earlier runs. "
-    "State no hardware figure that spec does not give with its citation; UNKNOWN means unknown. Ask recommend before you write a version: "
+    "Knowledge about making kernels faster: a wiki whose hardware figures are cited line by line, and the "
+    "outcomes of earlier runs. "
+    "State no hardware figure that spec does not give with its citation; UNKNOWN means unknown. Ask "
+    "recommend before you write a version: "
     "it names what failed in the same conditions, too."
 )
 READING: dict[str, type[Verb]] = {
@@ -92,7 +104,9 @@ def server(base: Base, *, adding: bool) -> MCPServer:
     for name, verb in READING.items():
         made.tool(name, annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))(_tool(verb, opened))
     if adding:
-        writing = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+        writing = ToolAnnotations(
+            read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+        )
         made.tool("experience_add", annotations=writing)(_tool(Add, opened))
     return made
 
@@ -112,7 +126,9 @@ def _tool(verb: type[Verb], base: Opened) -> Any:
         Parameter(
             name,
             Parameter.KEYWORD_ONLY,
-            default=Parameter.empty if (default := info.get_default(call_default_factory=True)) is PydanticUndefined else default,
+            default=Parameter.empty
+            if (default := info.get_default(call_default_factory=True)) is PydanticUndefined
+            else default,
             annotation=Annotated[info.annotation, Field(description=info.description)],
         )
         for name, info in verb.model_fields.items()

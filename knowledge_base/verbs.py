@@ -57,11 +57,14 @@ class Place(Base):
         """Everything there is to search."""
         from knowledge_base.search.index import Index
 
-        return Index.open(self.open(), home=self.home, reference=self.reference_folder, embedder=self.embedder, server=self.chroma)
+        return Index.open(
+            self.open(), home=self.home, reference=self.reference_folder, embedder=self.embedder, server=self.chroma
+        )
 
 
 class Query(Verb):
-    """Search the wiki, past outcomes and reference projects. Passages come with file, line range and why they matched."""
+    """Search the wiki, past outcomes and reference projects. Passages come with file, line range and why they
+    matched."""
 
     uses = ("wiki", "home", "reference_folder", "embedder", "chroma")
     positional = frozenset({"text"})
@@ -104,7 +107,8 @@ def _passages(answer: Passages) -> Iterator[str]:
 
 
 class Pages(Verb):
-    """Skill and method pages that answer rules of the profile; methods of own experience that gained on several kernels, too."""
+    """Skill and method pages that answer rules of the profile; methods of own experience that gained on several
+    kernels, too."""
 
     uses = ("wiki", "home")
     positional = frozenset({"rules"})
@@ -125,18 +129,25 @@ class Pages(Verb):
             raise SettingsError(f"{unknown[0]!r} is no rule of tools/analysis/rules.yaml; {hint}")
         wiki = base.open().guide()
         if self.language and self.language not in wiki.languages():
-            raise SettingsError(f"--language {self.language}: no page is about it; {offered(self.language, wiki.languages())}")
+            raise SettingsError(
+                f"--language {self.language}: no page is about it; {offered(self.language, wiki.languages())}"
+            )
         ranked = sorted(wiki.pages, key=lambda page: (page.head.type != "skill", -page.head.priority, page.head.id))
         log = Experience(base.home)
         own = free_methods.outcomes(log.attempts()).values()
         ranked += (free_methods.page(one) for one in own if len(free_methods.gained_on(one)) >= free_methods.OFFERED)
-        about = [page for page in ranked if not self.language or self.language in (page.head.languages or (self.language,))]
+        about = [
+            page for page in ranked if not self.language or self.language in (page.head.languages or (self.language,))
+        ]
         pairs = [(rule, page) for rule in dict.fromkeys(self.rules) for page in about if rule in page.head.rules]
         return Answer(
             None,
             (f"{rule}: {p.head.type} {p.head.id}: {p.head.title}  {_place(p, log.home)}" for rule, p in pairs),
             0 if pairs else 1,
-            [{"rule": rule, "type": p.head.type, "id": p.head.id, "title": p.head.title, "path": p.path} for rule, p in pairs],
+            [
+                {"rule": rule, "type": p.head.type, "id": p.head.id, "title": p.head.title, "path": p.path}
+                for rule, p in pairs
+            ],
         )
 
 
@@ -147,7 +158,8 @@ def _place(page: Page, home: Path) -> str:
 
 
 class LookUp(Verb):
-    """Look one hardware number up, with its citation, such as H200 memory_bandwidth, variant SXM5. UNKNOWN is never to be filled in."""
+    """Look one hardware number up, with its citation, such as H200 memory_bandwidth, variant SXM5. UNKNOWN is never
+    to be filled in."""
 
     uses = ("wiki",)
     positional = frozenset({"product", "metric"})
@@ -172,13 +184,18 @@ class LookUp(Verb):
             found = measured.resolve(*question) or found
         spec = found if isinstance(found, Spec) else None
         line = lookup.gap(found)
-        figure = Figure(known=spec is not None, line=line, spec=spec, unknown=None if isinstance(found, Spec) else found)
+        figure = Figure(
+            known=spec is not None, line=line, spec=spec, unknown=None if isinstance(found, Spec) else found
+        )
         caveat = [f"    caveat: {spec.caveat}"] if spec and spec.caveat else []
-        return Answer(figure, [line, *caveat], 0 if spec else 1, {"known": spec is not None, "line": line, **found.model_dump()})
+        return Answer(
+            figure, [line, *caveat], 0 if spec else 1, {"known": spec is not None, "line": line, **found.model_dump()}
+        )
 
 
 class Utilisation(Verb):
-    """What the kernel of a task reaches of the roofs measured here and of a product's published ones, such as H200, variant SXM5."""
+    """What the kernel of a task reaches of the roofs measured here and of a product's published ones, such as H200,
+    variant SXM5."""
 
     uses = ("wiki",)
     positional = frozenset({"product", "task"})
@@ -252,5 +269,7 @@ class Overlay(Verb):
         """Where the page is."""
         from knowledge_base.specs import measured
 
-        written = measured.write(self.record, base.open(), workspace=self.workspace, home=base.home, replace=self.replace)
+        written = measured.write(
+            self.record, base.open(), workspace=self.workspace, home=base.home, replace=self.replace
+        )
         return Answer(None, [f"{written.path} {'is written' if written.changed else 'says this already'}"])

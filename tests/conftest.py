@@ -27,7 +27,8 @@ def pytest_configure() -> None:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Nothing that the user has learnt is read or written. The search index, which is made from the wiki alone, is made once for all."""
+    """Nothing that the user has learnt is read or written. The search index, which is made from the wiki alone, is
+    made once for all."""
     home = tmp_path_factory.mktemp("home")
     shared = tmp_path_factory.getbasetemp() / "index"
     shared.mkdir(exist_ok=True)

@@ -1,7 +1,8 @@
-"""What README.md and docs/ say that is drawn from code and measurements: `python -m tests.readme` writes it, `test_readme.py` compares.
+"""What README.md and docs/ say that is drawn from code and measurements: `python -m tests.readme` writes it,
+`test_readme.py` compares.
 
-Between `<!-- NAME: drawn by python -m tests.readme -->` and `<!-- end -->` stands the part of that name; docs/tree.md and
-docs/configuration.md are drawn as a whole. What an iteration costs takes a minute and is drawn only with `--costs`.
+Between `<!-- NAME: drawn by python -m tests.readme -->` and `<!-- end -->` stands the part of that name; docs/tree.md
+and docs/configuration.md are drawn as a whole. What an iteration costs takes a minute and is drawn only with `--costs`.
 Pictures: `python -m benchmarks.pictures`.
 """
 
@@ -68,14 +69,20 @@ BOUNDS = {annotated_types.Ge: "≥", annotated_types.Gt: ">", annotated_types.Le
 
 def configuration() -> str:
     """docs/configuration.md: a table a section. KeyError for a key without a docstring."""
-    tables = [f"## {f'`{section}`' if section else 'The run'}\n\n{fields(kind, 'key')}\n" for section, kind in SECTIONS.items()]
+    tables = [
+        f"## {f'`{section}`' if section else 'The run'}\n\n{fields(kind, 'key')}\n"
+        for section, kind in SECTIONS.items()
+    ]
     return "\n".join([CONFIGURATION, *tables])
 
 
 def fields(kind: type[BaseModel], called: str) -> str:
     """A table of the model's fields. KeyError for one without a docstring."""
     meant = field_docstrings(kind)
-    rows = [f"| `{name}` | {_default(field)} | {_meaning(field, meant[name])} |" for name, field in kind.model_fields.items()]
+    rows = [
+        f"| `{name}` | {_default(field)} | {_meaning(field, meant[name])} |"
+        for name, field in kind.model_fields.items()
+    ]
     return "\n".join([f"| {called} | default | meaning |", "|---|---|---|", *rows])
 
 
@@ -85,7 +92,13 @@ def _default(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True)
     if isinstance(value, BaseModel) or (isinstance(value, dict) and value):
         return "see below"
-    return "none" if value is None or value in ((), {}, "") else f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+    return (
+        "none"
+        if value is None or value in ((), {}, "")
+        else f"`{value:g}`"
+        if isinstance(value, float)
+        else f"`{value}`"
+    )
 
 
 def _meaning(field: FieldInfo, docstring: str) -> str:
@@ -132,7 +145,9 @@ def cpu() -> str:
     """Of results/foreign.md every fifth kernel in the order of its factor over torch.compile, and what all come to."""
     page = (RESULTS / "foreign.md").read_text()
     rows = [
-        [cell.strip() for cell in line.strip("| ").split("|")] for line in page.splitlines() if re.match(r"\| \w+ \| [\d.]+ [mun]?s ", line)
+        [cell.strip() for cell in line.strip("| ").split("|")]
+        for line in page.splitlines()
+        if re.match(r"\| \w+ \| [\d.]+ [mun]?s ", line)
     ]
     rows.sort(key=lambda cells: float(cells[6].partition("×")[0]), reverse=True)
     shown = [
@@ -140,14 +155,20 @@ def cpu() -> str:
         for name, baseline, _, speedup, _, eager, compiled, *_ in rows[::5]
     ]
     counts = re.search(
-        r"≥ 2× over the baseline: (\d+) of (\d+)\n.*eager (\d+) of.*compile (\d+) of .*\n- wrong: (\d+).*\n- lost or crashed: (\d+)", page
+        r"≥ 2× over the baseline: (\d+) of (\d+)\n.*eager (\d+) of.*compile (\d+) of .*\n- wrong: (\d+).*\n- lost "
+        r"or crashed: (\d+)",
+        page,
     )
     made = re.search(r"^(\S+); cpu:0: (.+?), (\d+) units,.*Kernelwright at (.+)\.$", page, re.MULTILINE)
     assert counts and made
     faster, tried, eager, compiled, wrong, lost = counts.groups()
-    head = ["| C++ | baseline | against baseline | against torch eager | against torch.compile |", "|---|---|---|---|---|"]
+    head = [
+        "| C++ | baseline | against baseline | against torch eager | against torch.compile |",
+        "|---|---|---|---|---|",
+    ]
     told = (
-        f"Every fifth of {tried}, from the best to the worst against torch.compile. Of all {tried}, by the estimates: {faster} at least "
+        f"Every fifth of {tried}, from the best to the worst against torch.compile. Of all {tried}, by the "
+        f"estimates: {faster} at least "
         f"twice as fast as before, {eager} not slower than torch eager, {compiled} not slower than torch.compile; "
         f"{wrong} wrong, {lost} lost. "
         f"{made[1]}; {made[3]} virtual cores, {made[2]}; Kernelwright at {made[4]}."
@@ -190,7 +211,9 @@ def tree() -> str:
 
 
 def _modules(room: Path) -> str:
-    return " ".join(path.stem.replace("__", r"\_\_") for path in sorted(room.glob("*.py")) if path.name != "__init__.py")
+    return " ".join(
+        path.stem.replace("__", r"\_\_") for path in sorted(room.glob("*.py")) if path.name != "__init__.py"
+    )
 
 
 def _first(room: Path) -> str:
@@ -210,8 +233,10 @@ def wiki() -> str:
     kinds = {kind: [page for page in found if page.head.type == kind] for kind in ("skill", "method")}
     recipes = sum(bool(page.head.recipe) for page in kinds["method"])
     return (
-        f"The bundled one has {products} products, the limits of each compute capability once, the places where vendors contradict "
-        f"themselves, {len(kinds['skill'])} bottlenecks and {len(kinds['method'])} methods. {recipes} of these have a recipe, so that the "
+        f"The bundled one has {products} products, the limits of each compute capability once, the places where "
+        f"vendors contradict "
+        f"themselves, {len(kinds['skill'])} bottlenecks and {len(kinds['method'])} methods. {recipes} of these "
+        f"have a recipe, so that the "
         "playbook can carry them out; the others are for models and people."
     )
 
@@ -238,7 +263,9 @@ def pages(parts: Mapping[str, str]) -> dict[Path, str]:
     """Each page as it should be, `parts` between their marks. KeyError for a part that does not have one place."""
     texts = {path: path.read_text() for path in (README, *sorted(DOCS.glob("*.md")))}
     for name, content in parts.items():
-        pattern = re.compile(rf"(<!-- {name}: drawn by python -m tests.readme(?: --costs)? -->\n).*?(<!-- end -->)", re.DOTALL)
+        pattern = re.compile(
+            rf"(<!-- {name}: drawn by python -m tests.readme(?: --costs)? -->\n).*?(<!-- end -->)", re.DOTALL
+        )
         places = 0
         for path, text in texts.items():
             texts[path], found = pattern.subn(lambda match, content=content: f"{match[1]}{content}\n{match[2]}", text)  # type: ignore[misc]

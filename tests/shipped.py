@@ -1,4 +1,5 @@
-"""The vectors that come with the repository: `python -m tests.shipped` embeds what is new in the bundled wiki and drops what is gone."""
+"""The vectors that come with the repository: `python -m tests.shipped` embeds what is new in the bundled wiki and
+drops what is gone."""
 
 from __future__ import annotations
 
@@ -23,8 +24,13 @@ def main() -> int:
     texts, known = wanted(), vectors.codes_by_key(embedder)
     new = [key for key in texts if key not in known]
     made = vectors.packed(embedder.embed([texts[key] for key in new])) if new else []
-    vectors.write_precomputed(embedder, {key: code for key, code in known.items() if key in texts} | dict(zip(new, made, strict=True)))
-    print(f"{vectors.PRECOMPUTED.name}: {len(texts)} vectors, {len(new)} of them new; {len(known.keys() - texts.keys())} are gone")
+    vectors.write_precomputed(
+        embedder, {key: code for key, code in known.items() if key in texts} | dict(zip(new, made, strict=True))
+    )
+    print(
+        f"{vectors.PRECOMPUTED.name}: {len(texts)} vectors, {len(new)} of them new; "
+        f"{len(known.keys() - texts.keys())} are gone"
+    )
     return 0
 
 

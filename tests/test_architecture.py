@@ -1,4 +1,5 @@
-"""The laws that a test can hold (design 1 and 2). Import direction is import-linter's; excepts and prints are ruff's (BLE, E722, T20)."""
+"""The laws that a test can hold (design 1 and 2). Import direction is import-linter's; excepts and prints are ruff's
+(BLE, E722, T20)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("tools", "knowledge_base", "agents", "graph")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-HARDWARE_NUMBER = re.compile(r"\b\d+(\.\d+)?(e\d+)?\s?([MGTPE]i?B/s|[MGTPE]?FLOP(S|/s)|[MGTPE]OP(S|/s))(?!\w)", re.IGNORECASE)
+HARDWARE_NUMBER = re.compile(
+    r"\b\d+(\.\d+)?(e\d+)?\s?([MGTPE]i?B/s|[MGTPE]?FLOP(S|/s)|[MGTPE]OP(S|/s))(?!\w)", re.IGNORECASE
+)
 """A figure with the unit of a peak or a bandwidth."""
 HARDWARE_WORDS = {
     "peak", "peaks", "bandwidth", "bandwidths", "bw", "sm", "sms", "cu", "cus", "flops", "flop", "gflops", "tflops", "tops", "gbps", "tbps",
@@ -22,7 +25,9 @@ HARDWARE_WORDS = {
 }  # fmt: skip
 """Words in a name of which a hardware number may be made."""
 NUMERAL = r"(\d[\d_.]*(?:[eE]\+?\d+)?)"
-ASSIGNED = re.compile(rf"""(?<![\w.])["']?(\w+)["']?\s*(?::|=(?!=))\s*["']?{NUMERAL}|#\s*define\s+(\w+)\s+\(?{NUMERAL}""")
+ASSIGNED = re.compile(
+    rf"""(?<![\w.])["']?(\w+)["']?\s*(?::|=(?!=))\s*["']?{NUMERAL}|#\s*define\s+(\w+)\s+\(?{NUMERAL}"""
+)
 """A name and the number behind it, in YAML, Markdown, Jinja and C++."""
 
 
@@ -36,7 +41,12 @@ def nodes(path: Path) -> Iterator[ast.AST]:
 
 def test_no_hardware_number_in_code_prompts_or_configs() -> None:
     """Law 2: a bandwidth or a peak is cited from the wiki or measured, never written down."""
-    files = [*SOURCES, *(ROOT / "configs").rglob("*.yaml"), *(ROOT / "agents").rglob("*.md"), *(ROOT / "agents").rglob("*.yaml")]
+    files = [
+        *SOURCES,
+        *(ROOT / "configs").rglob("*.yaml"),
+        *(ROOT / "agents").rglob("*.md"),
+        *(ROOT / "agents").rglob("*.yaml"),
+    ]
     files += [
         *(ROOT / "agents").rglob("*.j2"),
         *(ROOT / "tools").rglob("*.yaml"),
@@ -52,13 +62,16 @@ def is_hardware(name: str) -> bool:
 
 
 def numeral(node: ast.AST | None) -> bool:
-    """A number that is written down, alone or in arithmetic with others; 0, 1 and shares between them describe no hardware."""
+    """A number that is written down, alone or in arithmetic with others; 0, 1 and shares between them describe no
+    hardware."""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, (int, float)) and not isinstance(node.value, bool) and abs(node.value) > 1
     if isinstance(node, ast.UnaryOp):
         return numeral(node.operand)
     if isinstance(node, ast.BinOp):
-        constant = all(isinstance(n, (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)) for n in ast.walk(node))
+        constant = all(
+            isinstance(n, (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)) for n in ast.walk(node)
+        )
         return constant and (numeral(node.left) or numeral(node.right))
     if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
         return any(numeral(item) for item in node.elts)
@@ -66,12 +79,17 @@ def numeral(node: ast.AST | None) -> bool:
 
 
 def given(tree: ast.AST) -> Iterator[tuple[int, str, ast.AST | None]]:
-    """Every (line, name, value) in which a name is given a value: assignments, defaults, keywords, entries of dictionaries."""
+    """Every (line, name, value) in which a name is given a value: assignments, defaults, keywords, entries of
+    dictionaries."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
             targets = [(t, node.value) for t in node.targets]
             for t in node.targets:
-                if isinstance(t, ast.Tuple) and isinstance(node.value, ast.Tuple) and len(t.elts) == len(node.value.elts):
+                if (
+                    isinstance(t, ast.Tuple)
+                    and isinstance(node.value, ast.Tuple)
+                    and len(t.elts) == len(node.value.elts)
+                ):
                     targets += list(zip(t.elts, node.value.elts, strict=True))
             yield from ((node.lineno, name, value) for target, value in targets if (name := named(target)))
         elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
@@ -79,7 +97,11 @@ def given(tree: ast.AST) -> Iterator[tuple[int, str, ast.AST | None]]:
         elif isinstance(node, ast.keyword):
             yield node.lineno, node.arg or "", node.value
         elif isinstance(node, ast.Dict):
-            yield from ((node.lineno, str(k.value), v) for k, v in zip(node.keys, node.values, strict=True) if isinstance(k, ast.Constant))
+            yield from (
+                (node.lineno, str(k.value), v)
+                for k, v in zip(node.keys, node.values, strict=True)
+                if isinstance(k, ast.Constant)
+            )
         elif isinstance(node, ast.arguments):
             positional = [*node.posonlyargs, *node.args]
             defaults = [*zip(positional[len(positional) - len(node.defaults) :], node.defaults, strict=True)]
@@ -131,7 +153,13 @@ def test_the_search_for_hardware_numbers_finds_them(text: str, suffix: str) -> N
 
 @pytest.mark.parametrize(
     ("text", "suffix"),
-    [("flops = 0.0", ".py"), ("bandwidth = unique / seconds", ".py"), ("x = 132", ".py"), ("flops: 0", ".yaml"), ("peak == 3", ".cpp")],
+    [
+        ("flops = 0.0", ".py"),
+        ("bandwidth = unique / seconds", ".py"),
+        ("x = 132", ".py"),
+        ("flops: 0", ".yaml"),
+        ("peak == 3", ".cpp"),
+    ],
 )
 def test_the_search_for_hardware_numbers_leaves_others_alone(text: str, suffix: str) -> None:
     assert not hardware_numbers(text, suffix)
@@ -141,8 +169,15 @@ MAKERS = {"model_validate", "model_validate_json", "model_construct", "model_val
 
 
 def makes_a_spec(tree: ast.AST) -> bool:
-    """Whether a Spec is called or validated into being, under its own name, an alias of it or as an attribute of a module."""
-    aliases = {a.asname for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names if a.name == "Spec" and a.asname}
+    """Whether a Spec is called or validated into being, under its own name, an alias of it or as an attribute of a
+    module."""
+    aliases = {
+        a.asname
+        for n in ast.walk(tree)
+        if isinstance(n, ast.ImportFrom)
+        for a in n.names
+        if a.name == "Spec" and a.asname
+    }
     aliases |= {
         name
         for n in ast.walk(tree)
@@ -156,14 +191,20 @@ def makes_a_spec(tree: ast.AST) -> bool:
             if isinstance(called, ast.Attribute) and called.attr in MAKERS:
                 called = called.value
             # TypeAdapter(Spec) makes what it adapts.
-            adapted = isinstance(called, ast.Name) and called.id == "TypeAdapter" and any(is_spec(a, aliases) for a in node.args)
+            adapted = (
+                isinstance(called, ast.Name)
+                and called.id == "TypeAdapter"
+                and any(is_spec(a, aliases) for a in node.args)
+            )
             if is_spec(called, aliases) or adapted:
                 return True
     return False
 
 
 def is_spec(node: ast.AST, aliases: set[str]) -> bool:
-    return (isinstance(node, ast.Name) and node.id in {"Spec", *aliases}) or (isinstance(node, ast.Attribute) and node.attr == "Spec")
+    return (isinstance(node, ast.Name) and node.id in {"Spec", *aliases}) or (
+        isinstance(node, ast.Attribute) and node.attr == "Spec"
+    )
 
 
 def test_only_specs_makes_a_spec() -> None:
@@ -222,7 +263,8 @@ STATE_MACHINE = {"graph/build.py", "graph/routing.py"}
 
 
 def loaded_at_once(tree: ast.AST) -> set[str]:
-    """Top packages that importing a module imports: inside its own `if`, `try` and `class`, too, but not in functions or for types only."""
+    """Top packages that importing a module imports: inside its own `if`, `try` and `class`, too, but not in
+    functions or for types only."""
     found: set[str] = set()
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
@@ -248,7 +290,10 @@ def test_heavy_packages_are_imported_where_they_are_used() -> None:
 
 @pytest.mark.parametrize("program", ["graph", "tools", "knowledge_base"])
 def test_help_loads_nothing_heavy(program: str) -> None:
-    tried = f"import runpy, sys\ntry:\n runpy.run_module('{program}', run_name='__main__', alter_sys=True)\nexcept SystemExit:\n"
+    tried = (
+        f"import runpy, sys\ntry:\n runpy.run_module('{program}', run_name='__main__', alter_sys=True)\nexcept "
+        f"SystemExit:\n"
+    )
     tried += f" print(*({HEAVY | {'yaml', 'pydantic'}!r} & set(sys.modules)), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", tried, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "usage:" in done.stdout
@@ -261,7 +306,9 @@ def test_what_a_run_imports_first_is_light() -> None:
     assert done.stdout.strip() == ""
 
 
-@pytest.mark.parametrize("text", ["import torch", "try:\n import torch.nn\nexcept ImportError: pass", "class A:\n from torch import nn"])
+@pytest.mark.parametrize(
+    "text", ["import torch", "try:\n import torch.nn\nexcept ImportError: pass", "class A:\n from torch import nn"]
+)
 def test_no_import_at_module_level_is_overlooked(text: str) -> None:
     assert loaded_at_once(ast.parse(text)) & HEAVY
     assert not loaded_at_once(ast.parse("if TYPE_CHECKING:\n import torch\ndef f():\n import torch"))
@@ -275,13 +322,15 @@ FOLDERS = sorted({path.parent for path in SOURCES})
 
 
 def module_name(path: Path) -> str:
-    """As it is imported: the harness's modules are `harness.x`, since its folder stands beside the device without `tools`."""
+    """As it is imported: the harness's modules are `harness.x`, since its folder stands beside the device without
+    `tools`."""
     parts = path.relative_to(ROOT / "tools" if "harness" in path.parts else ROOT).with_suffix("").parts
     return ".".join(parts).removesuffix(".__init__")
 
 
 def imports() -> dict[str, set[str]]:
-    """Module -> modules of ours that it imports, at its top, in functions and for types; names in registries do not count."""
+    """Module -> modules of ours that it imports, at its top, in functions and for types; names in registries do not
+    count."""
     known = {module_name(path) for path in SOURCES}
     found: dict[str, set[str]] = {}
     for path in SOURCES:

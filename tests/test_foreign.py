@@ -1,4 +1,5 @@
-"""The kernels of benchmarks/foreign: kernel and reference of each agree, at its smallest sizes, and the screen lets it pass."""
+"""The kernels of benchmarks/foreign: kernel and reference of each agree, at its smallest sizes, and the screen lets
+it pass."""
 
 from __future__ import annotations
 

@@ -18,7 +18,10 @@ def test_sizes_keep_divisors_then_ratios_then_one_number_of_the_file(tmp_path: P
 
 def test_refusals_that_name_the_problem_are_counted_as_one_kind() -> None:
     said = "none could be written: torch.compile leaves torch's mm to a library, which is not lifted; give a kernel"
-    answers = {f"level1/{name}": {"contract": "", "lifted": f"{name}: no kernel is given, and {said}"} for name in ("1_a", "2_b")}
+    answers = {
+        f"level1/{name}": {"contract": "", "lifted": f"{name}: no kernel is given, and {said}"}
+        for name in ("1_a", "2_b")
+    }
     page = table(answers | {"level1/3_c": {"contract": "", "lifted": "", "correct": ""}}, "the command")
     assert "| level1 | 3 | 3 | 1 | 1 | 2 |" in page
     assert "- 2: torch.compile leaves torch's mm to a library, which is not lifted (level1/1, level1/2)" in page

@@ -1,4 +1,5 @@
-"""The pages on models tell the truth: their recipes open, every provider has its options, and the costs are those of now."""
+"""The pages on models tell the truth: their recipes open, every provider has its options, and the costs are those of
+now."""
 
 from __future__ import annotations
 
@@ -56,7 +57,9 @@ def test_a_recipe_opens_and_its_first_exchanges_are_within_its_caps(
 ) -> None:
     settings = load(path)
     assert (Path(settings.task or "") / "reference.py").is_file()
-    models = {role: choice.model_copy(update=reachable.get(choice.provider, {})) for role, choice in settings.models.items()}
+    models = {
+        role: choice.model_copy(update=reachable.get(choice.provider, {})) for role, choice in settings.models.items()
+    }
     settings = settings.model_copy(update={"models": models})
     ledger = services.open_ledger(settings, Records(tmp_path))
     agents = services.open_agents(settings, ledger.records, lambda kind, facts: None, ledger, tmp_path)
@@ -65,7 +68,9 @@ def test_a_recipe_opens_and_its_first_exchanges_are_within_its_caps(
         # Each in an account of its own: what is set aside and never settled stays counted.
         ledger = services.open_ledger(settings, Records(tmp_path / str(number)))
         model = agents[one.role].model
-        asked = Request(role=one.role, brief=one.brief, answer=one.answer, prompt=blocks(one.role, one.brief, one.answer))
+        asked = Request(
+            role=one.role, brief=one.brief, answer=one.answer, prompt=blocks(one.role, one.brief, one.answer)
+        )
         with ledger.reserved(one.role, model, asked), ledger.reserved(one.role, model, asked):
             pass  # Room for two at least: the second is what the first leaves after it was settled at its dearest.
         if one.iteration > 1:
@@ -84,7 +89,9 @@ def test_the_yaml_of_the_readme_is_a_config(tmp_path: Path) -> None:
     for text in found:
         settings = parse({"task": "t", **yaml.safe_load(text)}, origin="README.md", base=tmp_path)
         choice = settings.model_for("planner")
-        assert isinstance(Agent("planner", open_model("planner", choice), Records(tmp_path), lambda kind, facts: None), Agent)
+        assert isinstance(
+            Agent("planner", open_model("planner", choice), Records(tmp_path), lambda kind, facts: None), Agent
+        )
 
 
 def test_commands_files_and_settings_that_it_names_exist() -> None:

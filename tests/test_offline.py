@@ -13,7 +13,8 @@ from agents.roles.agent import open_model
 from tests.agents.models.providers.test_anthropic import request
 
 KEPT = {
-    name: f"value of {name}" for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GOOGLE_APPLICATION_CREDENTIALS")
+    name: f"value of {name}"
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GOOGLE_APPLICATION_CREDENTIALS")
 }
 
 
@@ -32,7 +33,9 @@ def keys_of_the_developer() -> object:
 
 def test_no_key_is_left_for_a_test_or_its_children() -> None:
     assert not [name for name in KEPT if name in os.environ]
-    listed = subprocess.run([sys.executable, "-c", "import os; print(*os.environ)"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        [sys.executable, "-c", "import os; print(*os.environ)"], capture_output=True, text=True, check=True
+    ).stdout
     assert "KERNELWRIGHT_HOME" in listed and not [name for name in KEPT if name in listed.split()]
 
 

@@ -1,4 +1,5 @@
-"""The labelled questions of benchmarks/questions.jsonl: fields, balance, and that every answer stands in the bundled wiki."""
+"""The labelled questions of benchmarks/questions.jsonl: fields, balance, and that every answer stands in the bundled
+wiki."""
 
 from __future__ import annotations
 
@@ -84,7 +85,9 @@ def test_every_answer_stands_in_the_wiki(questions: list[Question], wiki: Wiki) 
             assert not heading or (path, heading) in headings, answer
             assert not heading or path not in answers(question), f"{answer}: the whole page is named beside it"
             served = pages[path].head.languages
-            assert not served or question["language"] in (None, *served), f"{answer} is not about {question['language']}"
+            assert not served or question["language"] in (None, *served), (
+                f"{answer} is not about {question['language']}"
+            )
 
 
 def test_all_folders_are_asked_about(questions: list[Question], wiki: Wiki) -> None:

@@ -24,7 +24,11 @@ LONGEST = 12_000
 
 def shown(language: str) -> list[str]:
     """The blocks of code of that language on all pages."""
-    return [block for path in PAGES for block in re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)]
+    return [
+        block
+        for path in PAGES
+        for block in re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+    ]
 
 
 def test_drawn_parts_are_current() -> None:
@@ -48,12 +52,15 @@ def test_a_page_is_short(path: Path) -> None:
 
 
 def test_every_key_of_a_config_has_a_section() -> None:
-    """A section that is added to the settings, and is on no page, is found here; a key without a docstring where it is drawn."""
+    """A section that is added to the settings, and is on no page, is found here; a key without a docstring where it
+    is drawn."""
     known, ahead = set(SECTIONS.values()), [Settings]
     while ahead:
         for field in ahead.pop().model_fields.values():
             for kind in _models(field.annotation):
-                assert any(issubclass(one, kind) for one in known), f"{kind.__name__} is in no section of tests/readme.py"
+                assert any(issubclass(one, kind) for one in known), (
+                    f"{kind.__name__} is in no section of tests/readme.py"
+                )
                 ahead.append(kind)
 
 
@@ -75,11 +82,15 @@ def test_the_first_kernel_that_it_shows_is_right(tmp_path: Path, capsys: pytest.
     for name in ("centre.cpp", "centre.py"):
         (found,) = re.findall(rf"^```\w+\n(?://|#) {name}\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
         (tmp_path / name).write_text(found)
-    assert tool(["check", "--kernel", str(tmp_path / "centre.cpp"), "--ref", str(tmp_path / "centre.py")]) == 0, capsys.readouterr().err
+    assert tool(["check", "--kernel", str(tmp_path / "centre.cpp"), "--ref", str(tmp_path / "centre.py")]) == 0, (
+        capsys.readouterr().err
+    )
     assert "the kernel compiles, agrees with the reference and is timed" in capsys.readouterr().out
 
 
-def test_a_kernel_can_be_written_for_the_logic_that_it_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kernel_can_be_written_for_the_logic_that_it_shows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (found,) = (block for block in shown("python") if block.startswith("# relu_softmax/reference.py\n"))
     folder = tmp_path / "relu_softmax"
     folder.mkdir()
@@ -93,7 +104,9 @@ def test_every_command_that_it_names_can_be_read() -> None:
     ours = {"graph": parser(), "knowledge_base": knowledge_parser()}
     lines = [line for block in shown("sh") for line in re.sub(r"\\\n", "", block).splitlines()]
     found = [shlex.split(line, comments=True)[2:] for line in lines if line.startswith("python -m ")]
-    assert {"run", "resume", "check", "show", "report", "verify", "mask", "restart"} <= {words[1] for words in found if words[0] == "graph"}
+    assert {"run", "resume", "check", "show", "report", "verify", "mask", "restart"} <= {
+        words[1] for words in found if words[0] == "graph"
+    }
     for program, *words in found:
         if program in ours:
             ours[program].parse_args(words)
@@ -134,8 +147,12 @@ def test_nothing_is_left_to_fill_in() -> None:
 
 
 def test_the_share_of_timed_calls_that_it_names_is_the_harnesss() -> None:
-    found = re.search(r"([\d.]+) % of the\s+candidate's others, chosen at random", (DOCS / "trust-and-limits.md").read_text())
+    found = re.search(
+        r"([\d.]+) % of the\s+candidate's others, chosen at random", (DOCS / "trust-and-limits.md").read_text()
+    )
     harness = re.search(
-        r"^SAMPLED = ([\d.]+)$", (ROOT / "tools" / "harness" / "measurement" / "paired_samples.py").read_text(), re.MULTILINE
+        r"^SAMPLED = ([\d.]+)$",
+        (ROOT / "tools" / "harness" / "measurement" / "paired_samples.py").read_text(),
+        re.MULTILINE,
     )
     assert found and harness and float(found[1]) / 100 == float(harness[1])

@@ -1,7 +1,8 @@
-"""One verb for each deterministic tool: `python -m tools VERB --help`. No language model, no workspace; results go to stdout.
+"""One verb for each deterministic tool: `python -m tools VERB --help`. No language model, no workspace; results go to
+stdout.
 
-Exit codes: 0 done (a kernel that fails is an answer), 1 `screen` refuses the kernel, 2 input that cannot be used, 4 the machine failed,
-130 interrupted.
+Exit codes: 0 done (a kernel that fails is an answer), 1 `screen` refuses the kernel, 2 input that cannot be used, 4 the
+machine failed, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> Parser:
     described, _, exits = (__doc__ or "").strip().partition("\n\n")
     parser = Parser(prog="python -m tools", description=described, epilog=exits)
-    parser.add_argument("--store", type=Path, metavar="DIR", help="keep records and blobs here, and reuse those that answer already")
+    parser.add_argument(
+        "--store", type=Path, metavar="DIR", help="keep records and blobs here, and reuse those that answer already"
+    )
     held = "observe (default), or lock those of the GPU meanwhile, where this user may (root)"
     parser.add_argument("--clocks", choices=("observe", "lock"), default="observe", metavar="HOW", help=held)
     verbs = parser.add_subparsers(required=True, metavar="VERB")
@@ -57,34 +60,53 @@ def _parser() -> Parser:
     bandwidth = verbs.add_parser(
         "bandwidth", help="what each way to go through memory reaches here: every try of the ceiling's measurement"
     )
-    bandwidth.add_argument("--language", default="cpp", help="cpp: this machine's own memory; triton or cuda: the GPU's (default: cpp)")
+    bandwidth.add_argument(
+        "--language", default="cpp", help="cpp: this machine's own memory; triton or cuda: the GPU's (default: cpp)"
+    )
     bandwidth.set_defaults(run=_bandwidth)
 
     def verb(name: str, run: Verb, text: str, as_json: str = "") -> Parser:
         """A verb about a task; `as_json`: help of its option."""
         made = verbs.add_parser(name, help=text, description=text)
         made.set_defaults(run=run)
-        made.add_argument("folder", nargs="?", type=Path, metavar="TASK", help="task folder with reference.py and kernel.<ext>")
+        made.add_argument(
+            "folder", nargs="?", type=Path, metavar="TASK", help="task folder with reference.py and kernel.<ext>"
+        )
         made.add_argument("--task", type=Path, metavar="FOLDER", help="the same")
         made.add_argument("--kernel", type=Path, metavar="FILE", help="kernel file, with --ref, instead of --task")
         made.add_argument("--ref", type=Path, metavar="FILE", help="its reference.py")
-        made.add_argument("--dims", nargs="+", default=[], metavar="N=1024", help="sizes and scalars; several workloads apart by ';'")
-        made.add_argument("--ptr-size", type=int, default=0, metavar="ELEMENTS", help="seed style: elements of every pointer")
+        made.add_argument(
+            "--dims", nargs="+", default=[], metavar="N=1024", help="sizes and scalars; several workloads apart by ';'"
+        )
+        made.add_argument(
+            "--ptr-size", type=int, default=0, metavar="ELEMENTS", help="seed style: elements of every pointer"
+        )
         if as_json:
             made.add_argument("--json", action="store_true", help=as_json)
         return made
 
-    verb("check", _check, "does the kernel compile, agree with its reference, and run? prints the contract that was inferred")
+    verb(
+        "check",
+        _check,
+        "does the kernel compile, agree with its reference, and run? prints the contract that was inferred",
+    )
     profile = verb("profile", _profile, "compiler remarks, instruction mix and the findings of the rules, as JSON")
-    profile.add_argument("--profiler", help="name or package.module:Class (default: the first that fits the kernel's device)")
+    profile.add_argument(
+        "--profiler", help="name or package.module:Class (default: the first that fits the kernel's device)"
+    )
     under = "time the kernel and place each workload under the measured roofs"
     verb("roofline", _roofline, under, "one JSON object instead of a table")
     verb("time", _time, "seconds of one call of the kernel on each workload, and the noise that they were measured in")
-    reached = "what the kernel reaches of the measured roofs; `python -m knowledge_base utilisation PRODUCT TASK`: of the cited ones, too"
+    reached = (
+        "what the kernel reaches of the measured roofs; `python -m knowledge_base utilisation PRODUCT TASK`: of "
+        "the cited ones, too"
+    )
     verb("utilisation", _utilisation, reached)
     slow = "why is the kernel slow? of a task, or of reports of Nsight Compute; changes nothing"
     diagnose = verb("diagnose", _diagnose, slow, "one JSON object instead of text")
-    reports = "instead of a task: .ncu-rep, the raw or details page as CSV, the details page as text; --kernel NAME chooses"
+    reports = (
+        "instead of a task: .ncu-rep, the raw or details page as CSV, the details page as text; --kernel NAME chooses"
+    )
     diagnose.add_argument("reports", nargs="*", type=Path, metavar="REPORT", help=reports)
     drawn = "of reports: also write charts and findings, each linked to its metrics, to one file"
     diagnose.add_argument("--html", type=Path, metavar="FILE", help=drawn)
@@ -97,8 +119,14 @@ def _parser() -> Parser:
     bench = verb("bench", _bench, "time the kernel against torch eager and torch.compile in separate processes")
     bench.add_argument("--against", type=Path, metavar="FILE", help="another kernel file to race")
     bench.add_argument("--rounds", type=int, help="rounds a workload (default: the judge's)")
-    sass = verb("sass", _sass, "machine code of the kernel (SASS on an NVIDIA GPU, else the CPU's own), or whether a pattern is in it")
-    sass.add_argument("--pattern", help="regular expression, or @name of tools/analysis/signatures.yaml; prints the check as JSON")
+    sass = verb(
+        "sass",
+        _sass,
+        "machine code of the kernel (SASS on an NVIDIA GPU, else the CPU's own), or whether a pattern is in it",
+    )
+    sass.add_argument(
+        "--pattern", help="regular expression, or @name of tools/analysis/signatures.yaml; prints the check as JSON"
+    )
     return parser
 
 
@@ -114,7 +142,8 @@ def _loaded(options: argparse.Namespace, executor: Executor, records: Records) -
         if options.dims or options.ptr_size:
             given = "--dims" if options.dims else "--ptr-size"
             raise SettingsError(
-                f"{given} goes with --kernel and --ref; the sizes of a task folder stand in its reference.py, as `workloads`"
+                f"{given} goes with --kernel and --ref; the sizes of a task folder stand in its reference.py, as "
+                f"`workloads`"
             )
         return loader.load_folder(folder, executor, records.blobs)
     if options.kernel is None or options.ref is None:
@@ -165,7 +194,10 @@ def _bandwidth(options: argparse.Namespace) -> None:
         for roof in (roof for roof in roofs if roof.metric == "memory_bandwidth"):
             for pattern, tries in records.get(roof.source).payload["bandwidth"].items():
                 least, most = min(tries), max(tries)
-                print(f"{pattern:<12} {most:.4g} B/s at best, {least:.4g} at worst of {len(tries)} tries, record {roof.source}")
+                print(
+                    f"{pattern:<12} {most:.4g} B/s at best, {least:.4g} at worst of {len(tries)} tries, record "
+                    f"{roof.source}"
+                )
 
 
 def _time(options: argparse.Namespace) -> None:
@@ -176,7 +208,9 @@ def _time(options: argparse.Namespace) -> None:
         record = opened.timed
         for workload, taken in evidence.seconds(record).items():
             print(f"{workload}: {seconds(taken)}")
-        print(f"against itself it differs by up to {percent(evidence.noise_floor(record, opened.judge.policy.objective))}")
+        print(
+            f"against itself it differs by up to {percent(evidence.noise_floor(record, opened.judge.policy.objective))}"
+        )
 
 
 def _utilisation(options: argparse.Namespace) -> None:
@@ -199,7 +233,9 @@ def _check(options: argparse.Namespace) -> None:
         opened.library()
         failed = evidence.correctness_failure(opened.judge.correctness(kernel, None, "baseline"))
         if failed is not None:
-            raise SettingsError(f"the kernel and the reference disagree: {failed.reason.rstrip('.')}; mend the one that is wrong")
+            raise SettingsError(
+                f"the kernel and the reference disagree: {failed.reason.rstrip('.')}; mend the one that is wrong"
+            )
         times = evidence.seconds(opened.timed)
         for seen in opened.loaded.workloads:
             count = "not counted" if seen.flops is None else f"{seen.flops:.4g}"
@@ -233,15 +269,22 @@ def _diagnose(options: argparse.Namespace) -> None:
     from tools.analysis.diagnosis import text
 
     if options.reports or (options.folder is not None and options.folder.suffix and not options.folder.is_dir()):
-        _diagnose_reports([options.folder, *options.reports], str(options.kernel or ""), options.html, as_json=options.json)
+        _diagnose_reports(
+            [options.folder, *options.reports], str(options.kernel or ""), options.html, as_json=options.json
+        )
         return
     if options.html is not None:
         raise SettingsError(
-            "--html goes with reports of Nsight Compute; of a task give --json, or name a report: diagnose report.ncu-rep --html FILE"
+            "--html goes with reports of Nsight Compute; of a task give --json, or name a report: diagnose "
+            "report.ncu-rep --html FILE"
         )
     with _task(options) as opened:
         found = opened.diagnosed()
-    print(found.model_dump_json(indent=1) if options.json else text(found, opened.task.language, kept=options.store is not None))
+    print(
+        found.model_dump_json(indent=1)
+        if options.json
+        else text(found, opened.task.language, kept=options.store is not None)
+    )
 
 
 def _diagnose_reports(paths: Sequence[Path], kernel: str, html: Path | None, *, as_json: bool) -> None:
@@ -254,7 +297,9 @@ def _diagnose_reports(paths: Sequence[Path], kernel: str, html: Path | None, *, 
         try:
             html.write_text(page.html(tuple(zip(report.kernels, chosen, strict=True))), encoding="utf-8")
         except OSError as error:
-            raise SettingsError(f"--html {html}: cannot be written ({error.strerror}); name a file in a folder that is there") from error
+            raise SettingsError(
+                f"--html {html}: cannot be written ({error.strerror}); name a file in a folder that is there"
+            ) from error
     print(report.model_dump_json(indent=1) if as_json else counted.text(report))
 
 
@@ -274,13 +319,17 @@ def _calibrate(options: argparse.Namespace) -> None:
     with _task(options) as opened:
         calibration = opened.timed
     floor = evidence.noise_floor(calibration, opened.judge.policy.objective)
-    print(json.dumps({"record": calibration.id, "seconds": evidence.seconds(calibration), "noise_floor": floor}, indent=1))
+    print(
+        json.dumps({"record": calibration.id, "seconds": evidence.seconds(calibration), "noise_floor": floor}, indent=1)
+    )
 
 
 def _judge(options: argparse.Namespace) -> None:
     with _task(options) as opened:
         opened.library()
-        trial = opened.judge.judge(opened.file(options.candidate), opened.kernel, opened.kernel, siblings=1, iteration=0)
+        trial = opened.judge.judge(
+            opened.file(options.candidate), opened.kernel, opened.kernel, siblings=1, iteration=0
+        )
     print(trial.model_dump_json(indent=1))
 
 

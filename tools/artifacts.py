@@ -1,7 +1,8 @@
 """What the tools make and exchange: frozen pydantic models, one docstring under each field.
 
-Jobs and devices are declared at the seam that they cross (`tools.executors.base`), figures of the hardware in `tools.roofline.hardware`.
-Times are seconds, sizes bytes, rates per second, unless a field says otherwise. Nothing here computes.
+Jobs and devices are declared at the seam that they cross (`tools.executors.base`), figures of the hardware in
+`tools.roofline.hardware`. Times are seconds, sizes bytes, rates per second, unless a field says otherwise. Nothing here
+computes.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class Artifact(BaseModel):
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """The schema with each field's docstring as its description.
 
-        Read from the source when a schema is asked for: pydantic's own `use_attribute_docstrings` does so for every class at import,
-        which was a fifth of what it took to import `graph.lifecycle.run`.
+        Read from the source when a schema is asked for: pydantic's own `use_attribute_docstrings` does so for every
+        class at import, which was a fifth of what it took to import `graph.lifecycle.run`.
         """
         found = handler(core_schema)
         properties = handler.resolve_ref_schema(found).get("properties", {})
@@ -54,7 +55,8 @@ class Artifact(BaseModel):
 
 @cache
 def field_docstrings(kind: type[BaseModel]) -> dict[str, str]:
-    """Field -> the docstring below it, those of base classes included; a class whose source cannot be had has its bases' only."""
+    """Field -> the docstring below it, those of base classes included; a class whose source cannot be had has its
+    bases' only."""
     found: dict[str, str] = {}
     for base in reversed([base for base in kind.__mro__ if issubclass(base, BaseModel) and base is not BaseModel]):
         with suppress(OSError, TypeError):
@@ -83,11 +85,13 @@ class Argument(Artifact):
     dtype: DType
     """Element type of a tensor; a scalar's C type (int32, int64, float32, float64, bool)."""
     shape: tuple[str, ...] = ()
-    """Extent of each axis: a dim's name where it follows that dim over the visible workloads, else a number. Empty for scalars."""
+    """Extent of each axis: a dim's name where it follows that dim over the visible workloads, else a number. Empty
+    for scalars."""
 
 
 class Grown(Artifact):
-    """What is written as it was before its `later` fields, as long as these are None, so that old tasks keep their identity."""
+    """What is written as it was before its `later` fields, as long as these are None, so that old tasks keep their
+    identity."""
 
     later: ClassVar[tuple[str, ...]] = ()
 
@@ -107,7 +111,8 @@ class Workload(Grown):
     hidden: bool = False
     """Drawn by the judge from the run's secret; never in a file that a prompt can contain."""
     margin: float | None = None
-    """How much longer a call may take than the incumbent's before the gate refuses, relative; None: `judge.workload_margin`."""
+    """How much longer a call may take than the incumbent's before the gate refuses, relative; None:
+    `judge.workload_margin`."""
     later = ("margin",)
 
 
@@ -118,7 +123,8 @@ class NumericPolicy(Grown):
     floor: dict[DType, float] = Field(default_factory=lambda: dict(DEFAULT_FLOORS))
     """Relative error per dtype that always passes."""
     cap: dict[DType, float] = Field(default_factory=lambda: dict(DEFAULT_CAPS))
-    """Relative error per dtype that never passes, however bad torch and the baseline are; no entry: the user lifted it."""
+    """Relative error per dtype that never passes, however bad torch and the baseline are; no entry: the user lifted
+    it."""
     rtol: float | None = None
     """As the user stated it; `floor` has what counts."""
     atol: float | None = None
@@ -224,7 +230,8 @@ class Quantity(Artifact):
 
 
 UNBOUNDED = 1e12
-"""Stands for infinity where a ratio's interval has no upper end, and its inverse where it has no lower one; never a figure to print."""
+"""Stands for infinity where a ratio's interval has no upper end, and its inverse where it has no lower one; never a
+figure to print."""
 
 
 class Interval(Artifact):
@@ -259,12 +266,14 @@ class Measurement(Artifact):
     max_error: float | None = None
     """Largest relative error seen on this workload's checked calls."""
     launched_incumbent_s: float | None = None
-    """On a device to which calls only launch their work: seconds with the launches. All other times here are then the device's own."""
+    """On a device to which calls only launch their work: seconds with the launches. All other times here are then
+    the device's own."""
     launched_candidate_s: float | None = None
 
     @property
     def paired_candidate_s(self) -> float:
-        """The candidate's seconds a call that agree with `speedup`, the estimate; the two medians alone do not share its noise."""
+        """The candidate's seconds a call that agree with `speedup`, the estimate; the two medians alone do not share
+        its noise."""
         return self.incumbent_s / self.speedup.estimate
 
 
@@ -311,7 +320,8 @@ class Record(Artifact):
     """One piece of evidence. Its id is the hash of its content, its key the hash of what was asked."""
 
     kind: str
-    """build, correctness, timing, confirmation, calibration, profile, roof, environment, probe, benchmark, verdict, exchange …"""
+    """build, correctness, timing, confirmation, calibration, profile, roof, environment, probe, benchmark, verdict,
+    exchange …"""
     key: str
     parents: tuple[str, ...] = ()
     """Ids of the records that it rests on."""
@@ -375,11 +385,13 @@ class Finding(Artifact):
 
 
 Clock = Literal["wall", "launch-included", "device-only"]
-"""Of a time: the host's, of what launches nothing; the host's, with the launches of what runs on a device; the device's own events."""
+"""Of a time: the host's, of what launches nothing; the host's, with the launches of what runs on a device; the
+device's own events."""
 
 
 class Claim(Artifact):
-    """What a version is said to be worth: the gain by which the gate decided, of two kernels in processes of their own."""
+    """What a version is said to be worth: the gain by which the gate decided, of two kernels in processes of their
+    own."""
 
     speedup: Interval
     clock: Clock

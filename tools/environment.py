@@ -1,4 +1,5 @@
-"""What this machine has, what it lacks, and how to mend that (A2). Reports and never insists: versions are evidence, not demands."""
+"""What this machine has, what it lacks, and how to mend that (A2). Reports and never insists: versions are evidence,
+not demands."""
 
 from __future__ import annotations
 
@@ -35,7 +36,10 @@ _CUDA_TOOLS = {
     "nvcc": "install the CUDA toolkit for kernels in CUDA C++; Triton brings its own compiler",
     "cuobjdump": "install the CUDA toolkit; for Triton kernels the one in the triton package is used",
 }
-_OPENMP = '#include <omp.h>\n#include <cstdio>\nint main(){int n=0;\n#pragma omp parallel reduction(+:n)\nn+=1;\nstd::printf("%d",n);}\n'
+_OPENMP = (
+    "#include <omp.h>\n#include <cstdio>\nint main(){int n=0;\n#pragma omp parallel "
+    'reduction(+:n)\nn+=1;\nstd::printf("%d",n);}\n'
+)
 
 
 class Item(Artifact):
@@ -62,7 +66,8 @@ class Environment(Artifact):
     def to_markdown(self) -> str:
         """The text of env_check.md."""
         rows = [
-            f"| {_cell(i.name)} | {i.status}{' (optional)' if i.optional else ''} | {_cell(i.value)} | {_cell(i.fix)} |" for i in self.items
+            f"| {_cell(i.name)} | {i.status}{' (optional)' if i.optional else ''} | {_cell(i.value)} | {_cell(i.fix)} |"
+            for i in self.items
         ]
         table = ["| what | status | found | what to do |", "|---|---|---|---|", *rows]
         return "\n".join(["# Environment", "", *table, ""])
@@ -82,20 +87,39 @@ def inspect(executor: Executor, languages: Iterable[Language], blobs: Blobs) -> 
     for language in languages:
         items += _compiler(language, executor, blobs)
     tools = [_tool(name, fix, optional=name != "git") for name, fix in _TOOLS.items()]
-    items += [_sandbox(features), *tools, *_gpus(devices, features, needed="cuda" in kinds, executor=executor, blobs=blobs)]
+    items += [
+        _sandbox(features),
+        *tools,
+        *_gpus(devices, features, needed="cuda" in kinds, executor=executor, blobs=blobs),
+    ]
     items.append(_item("python", platform.python_version()))
-    items += [_package(name, fix, optional=name == "triton" and "triton" not in names) for name, fix in _PACKAGES.items()]
+    items += [
+        _package(name, fix, optional=name == "triton" and "triton" not in names) for name, fix in _PACKAGES.items()
+    ]
     return Environment(items=tuple(items), devices=devices, sandbox=features)
 
 
-def _item(name: str, value: str, fix: str = "", *, optional: bool = False, otherwise: Literal["missing", "degraded"] = "missing") -> Item:
+def _item(
+    name: str,
+    value: str,
+    fix: str = "",
+    *,
+    optional: bool = False,
+    otherwise: Literal["missing", "degraded"] = "missing",
+) -> Item:
     """`value` as it was found; where it is empty, the status `otherwise` and what to do."""
-    return Item(name=name, status="ok" if value else otherwise, value=value, fix="" if value else fix, optional=optional)
+    return Item(
+        name=name, status="ok" if value else otherwise, value=value, fix="" if value else fix, optional=optional
+    )
 
 
 def _device(device: Device) -> list[Item]:
     cache = f", last-level cache {device.last_level_cache >> 20} MiB" if device.last_level_cache else ""
-    items = [_item(f"device {device.kind}:{device.index}", f"{device.name}, {device.units} units{cache}, {device.architecture}")]
+    items = [
+        _item(
+            f"device {device.kind}:{device.index}", f"{device.name}, {device.units} units{cache}, {device.architecture}"
+        )
+    ]
     if not device.last_level_cache:
         fix = "the OS does not report the cache; cold timings use a ring of the default size"
         items.append(_item("last-level cache", "", fix, optional=True, otherwise="degraded"))
@@ -121,20 +145,27 @@ def _compiler(language: Language, executor: Executor, blobs: Blobs) -> list[Item
 
 def _openmp(toolchain: Toolchain, executor: Executor, blobs: Blobs) -> Item:
     argv = (*toolchain.argv, "-fopenmp", "trial.cpp", "-o", "trial")
-    built = executor.run(Job(files={"trial.cpp": blobs.put(_OPENMP)}, argv=argv, limits=Limits(wall_s=60.0), results=("trial",)))
+    built = executor.run(
+        Job(files={"trial.cpp": blobs.put(_OPENMP)}, argv=argv, limits=Limits(wall_s=60.0), results=("trial",))
+    )
     threads = ""
     if built.exit_code == 0 and "trial" in built.files:
         argv = ("sh", "-c", "chmod +x trial && ./trial")
         ran = executor.run(Job(files={"trial": built.files["trial"]}, argv=argv, limits=Limits(wall_s=20.0)))
         threads = blobs.text(ran.files["stdout.txt"]) if ran.exit_code == 0 else ""
     fix = (
-        "install libgomp (with gcc) or libomp (with clang: package libomp-dev); without it kernels stay on one core unless they use threads"
+        "install libgomp (with gcc) or libomp (with clang: package libomp-dev); without it kernels stay on one "
+        "core unless they use threads"
     )
     return _item("OpenMP", threads and f"{threads} threads", fix, otherwise="degraded")
 
 
 def _sandbox_features(executor: Executor, blobs: Blobs) -> dict[str, str]:
-    job = Job(files={"sandbox.py": blobs.put(SANDBOX.read_bytes())}, argv=("{python}", "-I", "sandbox.py"), limits=Limits(wall_s=30.0))
+    job = Job(
+        files={"sandbox.py": blobs.put(SANDBOX.read_bytes())},
+        argv=("{python}", "-I", "sandbox.py"),
+        limits=Limits(wall_s=30.0),
+    )
     finished = executor.run(job)
     try:
         report = json.loads(blobs.text(finished.files["stdout.txt"]))
@@ -146,12 +177,18 @@ def _sandbox_features(executor: Executor, blobs: Blobs) -> dict[str, str]:
 def _sandbox(features: dict[str, str]) -> Item:
     wanted = ("network", "landlock", "no_new_privileges")
     if not features:
-        fix = "the sandbox could not be tried; candidates run with resource limits only, so judge no kernel that you do not trust"
+        fix = (
+            "the sandbox could not be tried; candidates run with resource limits only, so judge no kernel that you "
+            "do not trust"
+        )
         return _item("sandbox", "", fix, otherwise="degraded")
     value = ", ".join(f"{name}: {features[name]}" for name in wanted if name in features)
     lacking = [name for name in wanted if _is_lacking(features.get(name, "false"))]
     if lacking:
-        fix = f"this host does not give {' and '.join(lacking)} (a recent Linux kernel does); judge no kernel here that you do not trust"
+        fix = (
+            f"this host does not give {' and '.join(lacking)} (a recent Linux kernel does); judge no kernel here "
+            f"that you do not trust"
+        )
         return Item(name="sandbox", status="degraded", value=value, fix=fix)
     return _item("sandbox", value)
 
@@ -167,19 +204,29 @@ def _tool(name: str, fix: str, word: str = "", *, optional: bool = True) -> Item
     return _item(name, next((line for line in said if word in line), ""), fix, optional=optional)
 
 
-def _gpus(devices: Sequence[Device], features: dict[str, str], *, needed: bool, executor: Executor, blobs: Blobs) -> list[Item]:
+def _gpus(
+    devices: Sequence[Device], features: dict[str, str], *, needed: bool, executor: Executor, blobs: Blobs
+) -> list[Item]:
     """The GPUs with what goes with them; without any, one line. `needed`: a language of this run runs there."""
     gpus = [device for device in devices if device.kind == "cuda"]
     if not gpus:
-        shown = "nvidia-smi sees one, and the driver's libraries do not: " if shutil.which("nvidia-smi") else "none was found; "
-        where = "install the driver, or run this on a machine with one: without, its kernels are checked and not measured"
+        shown = (
+            "nvidia-smi sees one, and the driver's libraries do not: "
+            if shutil.which("nvidia-smi")
+            else "none was found; "
+        )
+        where = (
+            "install the driver, or run this on a machine with one: without, its kernels are checked and not measured"
+        )
         fix = shown + (where if needed else "kernels for the CPU are measured all the same")
         return [_item("NVIDIA GPU", "", fix, optional=not needed)]
     found = [
         _item(
             f"NVIDIA GPU {gpu.index}",
-            f"{gpu.name}, {gpu.architecture}, {int(gpu.details['memory_bytes']) >> 30} GiB, driver {gpu.details['driver']}, "
-            f"MIG {gpu.details['mig']}, clocks up to {gpu.details['max_sm_clock_mhz']} MHz, {gpu.details.get('clocks', 'as found')}",
+            f"{gpu.name}, {gpu.architecture}, {int(gpu.details['memory_bytes']) >> 30} GiB, driver "
+            f"{gpu.details['driver']}, "
+            f"MIG {gpu.details['mig']}, clocks up to {gpu.details['max_sm_clock_mhz']} MHz, "
+            f"{gpu.details.get('clocks', 'as found')}",
             optional=not needed,
         )
         for gpu in gpus

@@ -62,7 +62,8 @@ class StorageError(InfrastructureError):
 
 
 class ProviderError(InfrastructureError):
-    """A model could not be asked, or what it sent cannot be an answer; the message names the role's entry in the config."""
+    """A model could not be asked, or what it sent cannot be an answer; the message names the role's entry in the
+    config."""
 
 
 class RefusalError(ProviderError):
@@ -74,7 +75,8 @@ class OverloadedError(ProviderError):
 
 
 class PendingError(KernelwrightError):
-    """An answer is awaited from outside; the message names the file to write, and the run is resumed when it is there."""
+    """An answer is awaited from outside; the message names the file to write, and the run is resumed when it is
+    there."""
 
     def __init__(self, message: str, file: Path) -> None:
         super().__init__(message)

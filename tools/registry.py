@@ -1,7 +1,8 @@
 """Find a part by its name in a table, or by the import path of a stranger's class.
 
-Every seam (language, executor, profiler, model) has one table `name -> "package.module:Class"` beside its base. Nothing is
-imported before it is asked for, and a third party extends by config: `my_package.my_module:MyClass` works wherever a name does.
+Every seam (language, executor, profiler, model) has one table `name -> "package.module:Class"` beside its base. Nothing
+is imported before it is asked for, and a third party extends by config: `my_package.my_module:MyClass` works wherever a
+name does.
 """
 
 from __future__ import annotations
@@ -43,11 +44,18 @@ def load(table: Mapping[str, str], name: str, base: type[T], *, key: str) -> typ
     path = table.get(name, name)
     module_name, colon, attribute = path.partition(":")
     if not colon:
-        raise SettingsError(f"{key}: {name!r} is not known; {offered(name, sorted(table))}, or package.module:Class for your own")
-    with guarded(lambda said: f"{key}: {name!r} cannot be imported ({said}); install its package, or mend the path or the module"):
+        raise SettingsError(
+            f"{key}: {name!r} is not known; {offered(name, sorted(table))}, or package.module:Class for your own"
+        )
+    with guarded(
+        lambda said: f"{key}: {name!r} cannot be imported ({said}); install its package, or mend the path or the module"
+    ):
         found: Any = getattr(importlib.import_module(module_name), attribute)
     if not (isinstance(found, type) and issubclass(found, base)):
-        raise SettingsError(f"{key}: {name!r} is not a {base.__name__}; it must be a class that extends {base.__module__}.{base.__name__}")
+        raise SettingsError(
+            f"{key}: {name!r} is not a {base.__name__}; it must be a class that extends "
+            f"{base.__module__}.{base.__name__}"
+        )
     if inspect.isabstract(found):
         lacking = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
         raise SettingsError(f"{key}: {name!r} has no {lacking} of its own; add it to the class")
@@ -55,14 +63,16 @@ def load(table: Mapping[str, str], name: str, base: type[T], *, key: str) -> typ
 
 
 class guarded(AbstractContextManager[None]):
-    """A stranger's code runs inside: whatever it raises, classes of its own and its exit included, is one SettingsError. Our own errors and
-    Ctrl-C pass."""
+    """A stranger's code runs inside: whatever it raises, classes of its own and its exit included, is one
+    SettingsError. Our own errors and Ctrl-C pass."""
 
     def __init__(self, sentence: Callable[[str], str]) -> None:
         """`sentence`: what to say, from what was raised."""
         self.sentence = sentence
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if isinstance(error, Exception | SystemExit) and not isinstance(error, KernelwrightError):
             raise SettingsError(self.sentence(wrong(error))) from error
 

@@ -1,7 +1,8 @@
-"""What is wrong with a draft's text before any machine time: code left out, fences, diff marks, no entry, nothing changed. Pure.
+"""What is wrong with a draft's text before any machine time: code left out, fences, diff marks, no entry, nothing
+changed. Pure.
 
-A line of the source that was given is its author's and is held against nobody. A comment beside a statement describes that statement and
-is left alone, and so is one that announces the code behind it.
+A line of the source that was given is its author's and is held against nobody. A comment beside a statement describes
+that statement and is left alone, and so is one that announces the code behind it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _FENCE = re.compile(r"[ \t]*(?:```|~~~)")
 _DIFF = re.compile(r"@@ -\d|diff --git |--- a/|\+\+\+ b/|<<<<<<< |>>>>>>> |=======\Z")
 _ADDED = re.compile(r"[+-](?![+\-=>])[ \t]*[\w#{}/]")
 _CODE = (
-    r"(?:\w+ )?(?:code|kernels?|functions?|file|body|implementations?|loops?|program|source|helpers?|includes?|definitions?|logic|class|"
+    r"(?:\w+ "
+    r")?(?:code|kernels?|functions?|file|body|implementations?|loops?|program|source|helpers?|includes?|definitions?|logic|class|"
     r"struct|methods?|wrapper|module|imports?|setup|stuff)"
 )
 _STAYS = r"(?:unchanged|not changed|no changes?|the same|same|identical|as (?:before|above|is|in the original|it was))"
@@ -33,14 +35,18 @@ _ABOUT_CODE = re.compile(
 )
 """In a comment that has an ellipsis at one of its ends: it speaks of code, not of values."""
 _ALWAYS = re.compile(
-    r"(?:.*\b)?(?:omitted|elided|skipped|shortened|truncated|left out|not shown)(?: here)? for (?:brevity|clarity|space)(?: .*)?"
+    r"(?:.*\b)?(?:omitted|elided|skipped|shortened|truncated|left out|not shown)(?: here)? for "
+    r"(?:brevity|clarity|space)(?: .*)?"
     rf"|(?:the )?{_OF_CODE}(?: (?:is|are|remains?|stays?|goes))? (?:{_STAYS}|here|omitted)"
-    rf"|(?:the )?(?:rest|everything else|all else|(?:all )?other {_CODE}|remaining {_CODE})(?: is| are| remains?| stays?)?"
+    rf"|(?:the )?(?:rest|everything else|all else|(?:all )?other {_CODE}|remaining {_CODE})(?: is| are| "
+    rf"remains?| stays?)?"
     rf" (?:{_STAYS}|omitted)"
-    rf"|(?:insert|add|put|paste|place|fill in|copy|keep)(?: in)?(?: your| the| any)?(?: rest| remaining| existing| original| same)?"
+    rf"|(?:insert|add|put|paste|place|fill in|copy|keep)(?: in)?(?: your| the| any)?(?: rest| remaining| "
+    rf"existing| original| same)?"
     rf"(?: of the)? {_CODE} (?:here|from .*)"
     rf"|(?:your|the|existing|actual|original|previous) {_CODE} (?:goes )?here|(?:your )?{_CODE} goes here"
-    rf"|(?:todo|fixme|xxx)\W*(?:to )?(?:implement|fill in|complete|finish|write)(?: me| this| it|(?: the)? {_CODE})?(?: here)?"
+    rf"|(?:todo|fixme|xxx)\W*(?:to )?(?:implement|fill in|complete|finish|write)(?: me| this| it|(?: the)? "
+    rf"{_CODE})?(?: here)?"
     r"|(?:to be )?(?:implemented|filled in|completed)(?: later)?"
     rf"|existing {_CODE}|(?:not (?:yet )?implemented)(?: yet| here)?"
     r"|(?:a |just a )?(?:placeholder|stub)(?: (?:implementation|body|kernel|function))?"
@@ -51,7 +57,9 @@ _PLACEHOLDERS = ("", "pass", "...", "return", "return None")
 
 def faults(answer: Drafts, brief: CoderBrief) -> tuple[str, ...]:
     """One sentence a fault, with draft and line; empty where all drafts can go on to be built."""
-    return tuple(f"draft {number}: {fault}" for number, draft in enumerate(answer.drafts, 1) for fault in faults_of(draft, brief))
+    return tuple(
+        f"draft {number}: {fault}" for number, draft in enumerate(answer.drafts, 1) for fault in faults_of(draft, brief)
+    )
 
 
 def faults_of(draft: Draft, brief: CoderBrief) -> tuple[str, ...]:
@@ -60,13 +68,20 @@ def faults_of(draft: Draft, brief: CoderBrief) -> tuple[str, ...]:
     if not source.strip():
         return ("the source is empty; give the whole file",)
     if not brief.without and _plain(source) == _plain(brief.source):
-        return ("this is the given source unchanged; apply the planned methods, or say in skipped why they cannot be applied",)
+        return (
+            (
+                "this is the given source unchanged; apply the planned methods, or say in skipped why they cannot "
+                "be applied"
+            ),
+        )
     given = {line.strip() for line in brief.source.split("\n")}
     lines = source.split("\n")
     marked = [fault for fault in _marks(source, lines, python) if fault]
     if marked:
         return tuple(marked[:TOLD])
-    found = {(number, sentence) for number, sentence in _left_out(source, python) if lines[number - 1].strip() not in given}
+    found = {
+        (number, sentence) for number, sentence in _left_out(source, python) if lines[number - 1].strip() not in given
+    }
     # Where the given source has none that can be seen here either (a macro makes it), the compiler is left to say it.
     seen = not brief.source.strip() or _entry(brief.source, brief.task.language, python) is None
     entry = _entry(source, brief.task.language, python) if seen else None
@@ -87,8 +102,15 @@ def _left_out(source: str, python: bool) -> Iterator[tuple[int, str]]:
     for part in parts(source, python):
         # Names alone on a line: a comment may well say in words what is kept.
         alone = not source[source.rfind("\n", 0, part.start) + 1 : part.start].strip()
-        if alone and part.kind == "comment" and re.fullmatch(r"(?://|#)\s*keep:\s*[\w`()]+(?:\s*,\s*[\w`()]+)*\s*", part.text):
-            yield line_of(source, part.start), f"{_quoted(part.text)} names nothing that the given file defines once; write it out"
+        if (
+            alone
+            and part.kind == "comment"
+            and re.fullmatch(r"(?://|#)\s*keep:\s*[\w`()]+(?:\s*,\s*[\w`()]+)*\s*", part.text)
+        ):
+            yield (
+                line_of(source, part.start),
+                f"{_quoted(part.text)} names nothing that the given file defines once; write it out",
+            )
 
 
 def _marks(source: str, lines: list[str], python: bool) -> Iterator[str]:
@@ -98,7 +120,10 @@ def _marks(source: str, lines: list[str], python: bool) -> Iterator[str]:
         if _FENCE.match(line):
             yield f"line {number}: {_quoted(lines[number - 1])} is the mark of a code block; give the code without it"
         elif _DIFF.match(line):
-            yield f"line {number}: {_quoted(lines[number - 1])} is a mark of a diff; give the whole file as it is to be compiled"
+            yield (
+                f"line {number}: {_quoted(lines[number - 1])} is a mark of a diff; give the whole file as it is to "
+                f"be compiled"
+            )
     added = [number for number, line in enumerate(bare, 1) if _ADDED.match(line)]
     if len(added) > 2 and len(added) * 8 > len(lines):
         yield f"line {added[0]}: lines begin with + or - as in a diff; give the whole file as it is to be compiled"
@@ -109,7 +134,9 @@ def _entry(source: str, name: str, python: bool) -> str | None:
     entry, bare = language(name).entry, blanked(source, python)
     if python:
         return (
-            None if re.search(rf"^(?:async[ ]+)?def[ ]+{entry}\b", bare, re.MULTILINE) else f"`{entry}` is not defined; keep its signature"
+            None
+            if re.search(rf"^(?:async[ ]+)?def[ ]+{entry}\b", bare, re.MULTILINE)
+            else f"`{entry}` is not defined; keep its signature"
         )
     exported = any(part.kind == "string" and part.text == '"C"' for part in parts(source, python))
     if not re.search(rf"\b{entry}\s*\(", bare):
@@ -139,7 +166,9 @@ def _stands_for_code(part: Part, source: str, bare: str, bare_lines: list[str], 
     if before not in _PLACEHOLDERS and not before.endswith(("{", "}", ":" if python else "{")):
         return False
     text = " ".join(
-        re.sub(r"\A(?://+[!/]?|/\*+!?|#+)|\*+/\Z|^[ \t]*\*+(?!/)", " ", part.text, flags=re.MULTILINE).replace("…", "...").split()
+        re.sub(r"\A(?://+[!/]?|/\*+!?|#+)|\*+/\Z|^[ \t]*\*+(?!/)", " ", part.text, flags=re.MULTILINE)
+        .replace("…", "...")
+        .split()
     )
     text = text.strip("[](){}<>-=*~#/ ")
     core = re.sub(r"\s+", " ", text.replace("...", " ").replace(". . .", " ")).strip(" .,:;!-()[]{}<>").lower()
@@ -156,7 +185,8 @@ def _is_comment(number: int, source: str, bare_lines: list[str]) -> bool:
 
 
 def _cpp_ellipses(bare: str) -> Iterator[int]:
-    """Lines on which `...` is a statement; as parameters, packs, folds, catch and ranges it stands behind something else."""
+    """Lines on which `...` is a statement; as parameters, packs, folds, catch and ranges it stands behind something
+    else."""
     for match in re.finditer(r"\.\.\.|…", bare):
         before = bare[: match.start()].rstrip()
         if not before or before[-1] in "{};":
@@ -172,7 +202,12 @@ def _python_ellipses(source: str, bare: str) -> Iterator[int]:
         return
     allowed = {id(inner) for node in ast.walk(tree) if _declares_only(node) for inner in ast.walk(node)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and node.value.value is Ellipsis and id(node) not in allowed:
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and node.value.value is Ellipsis
+            and id(node) not in allowed
+        ):
             yield node.lineno
         elif isinstance(node, ast.FunctionDef) and id(node) not in allowed:
             body = [one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
@@ -183,4 +218,6 @@ def _python_ellipses(source: str, bare: str) -> Iterator[int]:
 def _declares_only(node: ast.AST) -> bool:
     if isinstance(node, ast.ClassDef):
         return True
-    return isinstance(node, ast.FunctionDef) and any(re.search(r"overload|abstract", ast.unparse(one)) for one in node.decorator_list)
+    return isinstance(node, ast.FunctionDef) and any(
+        re.search(r"overload|abstract", ast.unparse(one)) for one in node.decorator_list
+    )

@@ -1,6 +1,8 @@
-"""How the prose of an analysis names its figures: by reference, so that they are put in place from the records and never restated.
+"""How the prose of an analysis names its figures: by reference, so that they are put in place from the records and
+never restated.
 
-`[rule:ID]` stands for a finding of this inspection, `[record:ID METRIC]` for a value in a record, `[record:ID]` for the record alone.
+`[rule:ID]` stands for a finding of this inspection, `[record:ID METRIC]` for a value in a record, `[record:ID]` for the
+record alone.
 """
 
 from __future__ import annotations
@@ -29,11 +31,13 @@ UNIT = (
     r"(?:warp |machine )?(?:instructions?|cycles?|clocks?|registers?|spills?|sectors?|transactions?|requests?)\b)"
 )
 FIGURE = re.compile(rf"(?<![\w.])[~≈]?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?[\s\u00a0\u202f-]?{UNIT}")
-"""A number with its unit: what only a measurement can know. Lines, shapes, counts of loops and names of types have none."""
+"""A number with its unit: what only a measurement can know. Lines, shapes, counts of loops and names of types have
+none."""
 
 
 def faults(text: str, brief: AnalystBrief) -> tuple[str, ...]:
-    """One sentence for each reference to nothing and each figure that is restated; those of the hardware are the wiki's affair."""
+    """One sentence for each reference to nothing and each figure that is restated; those of the hardware are the
+    wiki's affair."""
     return (*_dangling(text, brief), *_restated(text))
 
 
@@ -51,7 +55,11 @@ def mended(text: str, brief: AnalystBrief) -> str:
 
 def _dangling(text: str, brief: AnalystBrief) -> Iterator[str]:
     fired = {finding.rule for finding in brief.findings}
-    known = {*brief.records, *brief.seen.counters, *(record for finding in brief.findings for record in finding.evidence)}
+    known = {
+        *brief.records,
+        *brief.seen.counters,
+        *(record for finding in brief.findings for record in finding.evidence),
+    }
     for found in REFERENCE.finditer(text):
         if found["rule"] and found["rule"] not in fired:
             yield f"text: {found[0]} names no finding of this kernel"
@@ -70,6 +78,7 @@ def _restated(text: str) -> Iterator[str]:
             continue
         for found in FIGURE.finditer(SOURCE_SAYS.sub("", sentence)):
             yield (
-                f'text: {found[0].strip()!r} is restated in "{" ".join(sentence.split())}"; write [record:ID METRIC] or [rule:ID] in its '
+                f'text: {found[0].strip()!r} is restated in "{" ".join(sentence.split())}"; write [record:ID METRIC] '
+                f"or [rule:ID] in its "
                 "place, which is replaced by the figure, or leave it out"
             )

@@ -1,7 +1,7 @@
 """The seam for handlers: each knows one shape of source, hints at it in the prompt and mends drafts made from it.
 
-Ours put back what stands in the given source and nothing else: no code is invented. A stranger's come after them, by import path from
-`handlers:` of a config; what they do wrong is a SettingsError that names them.
+Ours put back what stands in the given source and nothing else: no code is invented. A stranger's come after them, by
+import path from `handlers:` of a config; what they do wrong is a SettingsError that names them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ HANDLERS = {
     "namespaces": "agents.handlers.cpp_scopes:Namespaces",
     "templates": "agents.handlers.cpp_scopes:Templates",
 }
-"""Name -> class, in the order in which drafts are mended; a new handler is one class, one text in prompts/handlers and one line here."""
+"""Name -> class, in the order in which drafts are mended; a new handler is one class, one text in prompts/handlers
+and one line here."""
 PROMPTS = Path(__file__).parents[1] / "prompts" / "handlers"
 LONGEST = 1200
-"""Characters of the hints of all strangers' handlers together: what `hints` of prompts/budget.yaml has room for beside ours."""
+"""Characters of the hints of all strangers' handlers together: what `hints` of prompts/budget.yaml has room for
+beside ours."""
 
 
 class Handler(ABC):
-    """One shape of source. It is made without arguments, once a process, and keeps nothing from one draft to the next."""
+    """One shape of source. It is made without arguments, once a process, and keeps nothing from one draft to the
+    next."""
 
     name: ClassVar[str]
     """Of the hint's file; whoever overrides `hint` needs none."""
@@ -43,7 +46,8 @@ class Handler(ABC):
 
     @abstractmethod
     def mend(self, draft: str, source: str, language: str) -> str:
-        """`draft` with what it lost of `source` put back; as it is where that is not plain to see. Mending twice changes nothing more."""
+        """`draft` with what it lost of `source` put back; as it is where that is not plain to see. Mending twice
+        changes nothing more."""
 
     def hint(self) -> str:
         """What a model is told of this shape, the same for all sources; default: the text `<name>.md` in `prompts`."""
@@ -75,13 +79,20 @@ class Foreign(Handler):
         if self.applies(source, language):
             once = self.mend(source, source, language)
             if self.mend(once, source, language) != once:
-                raise SettingsError(f"handlers: {self.path!r} changes again what it has mended; let `mend` leave such a draft as it is")
+                raise SettingsError(
+                    f"handlers: {self.path!r} changes again what it has mended; let `mend` leave such a draft as it is"
+                )
 
     def _owed(self, act: Callable[[], T], kind: type[T], what: str) -> T:
-        with guarded(lambda said: f"handlers: {self.path!r} failed in {what} ({said}); mend that class, then run again or resume"):
+        with guarded(
+            lambda said: f"handlers: {self.path!r} failed in {what} ({said}); mend that class, then run again or resume"
+        ):
             made = act()
         if not isinstance(made, kind):
-            raise SettingsError(f"handlers: {self.path!r} gave {type(made).__name__} from {what} and owes {kind.__name__}; mend that class")
+            raise SettingsError(
+                f"handlers: {self.path!r} gave {type(made).__name__} from {what} and owes {kind.__name__}; mend "
+                f"that class"
+            )
         return made
 
     def __str__(self) -> str:
@@ -91,14 +102,17 @@ class Foreign(Handler):
 def opened(paths: Iterable[str] = (), source: str | None = None, language: str = "") -> tuple[Handler, ...]:
     """Ours in the table's order, then those that the import paths name.
 
-    `source`: the user's kernel, on which a stranger's handlers are tried. SettingsError for one that is not there, is none or fails.
+    `source`: the user's kernel, on which a stranger's handlers are tried. SettingsError for one that is not there, is
+    none or fails.
     """
     ours = tuple(load(HANDLERS, name, Handler, key="handlers")() for name in HANDLERS)  # type: ignore[type-abstract]
     theirs: dict[str, Foreign] = {}
     for path in paths:
         if ":" not in path:
             ours_too = f"{', '.join(HANDLERS)} take part anyway"
-            raise SettingsError(f"handlers: {path!r} is no import path; write package.module:Class of your own handler ({ours_too})")
+            raise SettingsError(
+                f"handlers: {path!r} is no import path; write package.module:Class of your own handler ({ours_too})"
+            )
         if path in theirs:
             raise SettingsError(f"handlers: {path!r} stands there twice; write it once")
         theirs[path] = Foreign(path)
@@ -107,10 +121,13 @@ def opened(paths: Iterable[str] = (), source: str | None = None, language: str =
         hint = handler.hint()
         told += len(hint)
         if not hint:
-            raise SettingsError(f"handlers: {path!r} has an empty hint; let `hint` say what a model should know of that shape")
+            raise SettingsError(
+                f"handlers: {path!r} has an empty hint; let `hint` say what a model should know of that shape"
+            )
         if told > LONGEST:
             raise SettingsError(
-                f"handlers: {path!r} makes it {told:,} characters of hints, and a prompt has room for {LONGEST:,}; shorten them"
+                f"handlers: {path!r} makes it {told:,} characters of hints, and a prompt has room for {LONGEST:,}; "
+                f"shorten them"
             )
         if source:
             handler.try_out(source, language)

@@ -1,4 +1,5 @@
-"""C++ sources whose functions stand in namespaces, or whose kernels are templates that a wrapper calls or an instantiation names."""
+"""C++ sources whose functions stand in namespaces, or whose kernels are templates that a wrapper calls or an
+instantiation names."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ class Templates(Handler):
 
     def applies(self, source: str, language: str) -> bool:
         """Whether a function is a template."""
-        return not is_python(language) and any(one.template and one.kind == "function" for one in definitions(source, language))
+        return not is_python(language) and any(
+            one.template and one.kind == "function" for one in definitions(source, language)
+        )
 
     def mend(self, draft: str, source: str, language_name: str) -> str:
         """Puts the entry and the instantiations at the end of the draft, word for word as they were."""
@@ -62,7 +65,11 @@ class Templates(Handler):
                     lost.append(one)
             elif one.kind == "instantiation" and (one.name, one.namespaces) in have and _words(one) not in written:
                 lost.append(one)
-        return "\n".join([draft.rstrip(), *(f"\n{_inside(one.text, one.namespaces)}" for one in lost), ""]) if lost else draft
+        return (
+            "\n".join([draft.rstrip(), *(f"\n{_inside(one.text, one.namespaces)}" for one in lost), ""])
+            if lost
+            else draft
+        )
 
 
 def _named(one: Definition) -> bool:

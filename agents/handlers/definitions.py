@@ -1,4 +1,5 @@
-"""What a source defines: functions and templates of them with their text and the namespaces around them. C++ and Python."""
+"""What a source defines: functions and templates of them with their text and the namespaces around them. C++ and
+Python."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ KINDS = {"function_definition": "function", "template_instantiation": "instantia
 
 
 class Definition(NamedTuple):
-    """One function that a source defines at the top or in a namespace; offsets are bytes for C++, characters for Python."""
+    """One function that a source defines at the top or in a namespace; offsets are bytes for C++, characters for
+    Python."""
 
     name: str
     namespaces: tuple[str, ...]
@@ -65,7 +67,9 @@ def _definition(outer: Node, node: Node, namespaces: tuple[str, ...], unit: CppS
         node = next((n for n in node.named_children if n.type == "function_definition"), node)
     name = _name(node, unit) if node.type in KINDS else None
     if name:
-        yield Definition(name, namespaces, unit.text(outer), outer.start_byte, outer.end_byte, KINDS[node.type], template)
+        yield Definition(
+            name, namespaces, unit.text(outer), outer.start_byte, outer.end_byte, KINDS[node.type], template
+        )
 
 
 def _name(node: Node, unit: CppSource) -> str | None:

@@ -39,5 +39,9 @@ def _head(source: str, language: str) -> str:
     python = is_python(language)
     bare = blanked(source, python)
     code = len(bare) - len(bare.lstrip()) if bare.strip() else len(source)
-    texts = [p for p in parts(source, python) if p.start < code and (p.kind == "comment" or (python and p.text.endswith(('"""', "'''"))))]
+    texts = [
+        p
+        for p in parts(source, python)
+        if p.start < code and (p.kind == "comment" or (python and p.text.endswith(('"""', "'''"))))
+    ]
     return source[texts[0].start : texts[-1].start + len(texts[-1].text)].rstrip() if texts else ""

@@ -1,4 +1,5 @@
-"""Sources with several functions, of which a change concerns few: the others may be named instead of written out again."""
+"""Sources with several functions, of which a change concerns few: the others may be named instead of written out
+again."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ class Several(Handler):
         return len({one.name for one in _functions(source, language_name)} - {entry}) > 1
 
     def mend(self, draft: str, source: str, language_name: str) -> str:
-        """Puts the definition in the place of each such line. A name that the source does not define, or defines twice, or that the
-        draft defines itself, is left as it stands."""
+        """Puts the definition in the place of each such line. A name that the source does not define, or defines
+        twice, or that the draft defines itself, is left as it stands."""
         # What stands at the top of a Python file is put back at its top level.
         line = r"^#" if is_python(language_name) else r"^[ \t]*//"
         own = {one.name for one in _functions(draft, language_name)}

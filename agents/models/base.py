@@ -1,4 +1,5 @@
-"""The seam for model providers: one exchange, a typed brief and a rendered prompt in, a typed answer or tool calls out."""
+"""The seam for model providers: one exchange, a typed brief and a rendered prompt in, a typed answer or tool calls
+out."""
 
 from __future__ import annotations
 
@@ -23,16 +24,19 @@ PROVIDERS = {
 }
 """Name -> class; a new provider is one file and one line here."""
 CHARACTERS_PER_TOKEN = 3
-"""For an upper bound of what a prompt costs where nobody counts its tokens: code and Markdown come to more characters a token."""
+"""For an upper bound of what a prompt costs where nobody counts its tokens: code and Markdown come to more
+characters a token."""
 SHORTEST_S = 0.01
 """Of the time-outs that are cut."""
 
 Scope = Literal["stable", "run", "version", "iteration"]
-"""How long a stretch of the prompt stays byte for byte the same: for all runs, a run, until a version is accepted, an iteration."""
+"""How long a stretch of the prompt stays byte for byte the same: for all runs, a run, until a version is accepted,
+an iteration."""
 
 
 class Block(Artifact):
-    """A stretch of the prompt. Blocks stand in the order stable, run, version, iteration, so that what is kept in a cache comes first.
+    """A stretch of the prompt. Blocks stand in the order stable, run, version, iteration, so that what is kept in a
+    cache comes first.
 
     What several prompts share ends where a block ends: there a provider that says what is to be cached says so.
     """
@@ -92,9 +96,11 @@ class Request(Artifact):
     tools: tuple[Tool, ...] = ()
     turns: tuple[Turn, ...] = ()
     number: int = 0
-    """Conversations that the run had before with this role for this purpose. Set when a model is asked: no part of what is asked."""
+    """Conversations that the run had before with this role for this purpose. Set when a model is asked: no part of
+    what is asked."""
     ends: float | None = Field(default=None, exclude=True)
-    """When the run's time is up, monotonic seconds; None: never. Set when a model is asked: in no record, and no part of what is asked."""
+    """When the run's time is up, monotonic seconds; None: never. Set when a model is asked: in no record, and no
+    part of what is asked."""
 
     @property
     def left_s(self) -> float:
@@ -186,7 +192,8 @@ class Model(ABC):
     """Of the run's workspace, where there is one; set when the model is opened."""
 
     def __init__(self, options: dict[str, Any]) -> None:
-        """`options` is the role's entry in the config, less `provider`; a provider raises SettingsError for a key it does not know."""
+        """`options` is the role's entry in the config, less `provider`; a provider raises SettingsError for a key it
+        does not know."""
         self.options = options
 
     @property
@@ -201,7 +208,8 @@ class Model(ABC):
 
     @abstractmethod
     def ask(self, request: Request) -> Reply:
-        """One exchange. ProviderError when the provider fails, PendingError when the answer is somebody's who has not given it yet."""
+        """One exchange. ProviderError when the provider fails, PendingError when the answer is somebody's who has
+        not given it yet."""
 
     def bound(self, request: Request) -> Usage:
         """What `ask(request)` takes at most, to be reserved before it; the default: nothing that we know of."""

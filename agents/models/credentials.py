@@ -30,19 +30,28 @@ def refuse_pasted(options: Mapping[str, object], name_of_variable: str = "api_ke
         if option == name_of_variable and value is not None:
             pasted = not VARIABLE.fullmatch(text) or bool(KEYLIKE.fullmatch(text))
         else:
-            pasted = bool(NAMED_LIKE_KEYS.search(option.lower()) and isinstance(value, str)) or bool(KEYLIKE.search(text))
+            pasted = bool(NAMED_LIKE_KEYS.search(option.lower()) and isinstance(value, str)) or bool(
+                KEYLIKE.search(text)
+            )
         if pasted:
             raise SettingsError(
-                f"models.{option}: looks like a key, and a config is copied into workspaces and git; put the key into an environment "
-                f"variable, give that variable's name (capitals, digits, underscores) as {name_of_variable}, and revoke a shared key"
+                f"models.{option}: looks like a key, and a config is copied into workspaces and git; put the key into "
+                f"an environment "
+                f"variable, give that variable's name (capitals, digits, underscores) as {name_of_variable}, and "
+                f"revoke a shared key"
             )
         if option == "base_url" and ("@" in text.partition("//")[2].partition("/")[0] or "?" in text):
-            raise SettingsError("models.base_url: must hold no user, password or query; give the key's environment variable as api_key_env")
+            raise SettingsError(
+                "models.base_url: must hold no user, password or query; give the key's environment variable as "
+                "api_key_env"
+            )
 
 
 def from_environment(variable: str) -> str:
     """The key that the environment variable holds; UnsetKeyError that names it when it is missing or empty."""
     key = os.environ.get(variable, "").strip()
     if not key:
-        raise UnsetKeyError(f"models.api_key_env: the environment variable {variable} is not set; export it with your key and run again")
+        raise UnsetKeyError(
+            f"models.api_key_env: the environment variable {variable} is not set; export it with your key and run again"
+        )
     return key

@@ -1,8 +1,9 @@
 """What the models of a run take: reserved before each exchange, settled by its record (F7).
 
-The records of exchanges are the account. What is set aside is on record before a model is asked, and its reply before that is given back:
-a crash neither loses what was paid nor counts it twice, a run that is taken up again knows what it has spent without a book of its own, and
-an exchange that was killed, of which nobody knows what it took, stays counted at what was set aside for it.
+The records of exchanges are the account. What is set aside is on record before a model is asked, and its reply before
+that is given back: a crash neither loses what was paid nor counts it twice, a run that is taken up again knows what it
+has spent without a book of its own, and an exchange that was killed, of which nobody knows what it took, stays counted
+at what was set aside for it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Cap(Artifact):
     device_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Seconds of jobs on the device (on a CPU: of all jobs); docs/costs-and-budgets.md says whose they are."""
     wall_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Seconds: of a role those of its exchanges, of an iteration those since it was begun, without the pauses of the run."""
+    """Seconds: of a role those of its exchanges, of an iteration those since it was begun, without the pauses of the
+    run."""
 
 
 class Caps(Cap):
@@ -112,11 +114,13 @@ class Spent(Artifact):
 
     @property
     def known(self) -> str:
-        """The figures alone, empty where there is none: why something is not known is said once, and not on each line."""
+        """The figures alone, empty where there is none: why something is not known is said once, and not on each
+        line."""
         return "" if self.unseen and not self.tokens else str(self).partition("cost unknown")[0].rstrip("; ,")
 
     def told(self) -> dict[str, str]:
-        """As details of an event: the line, and its figures (`spent_usd` is a lower bound where the cost of something is unknown)."""
+        """As details of an event: the line, and its figures (`spent_usd` is a lower bound where the cost of
+        something is unknown)."""
         unknown = {"spent_unknown": self.unknown[0]} if self.unknown else {}
         return {"spent": self.known, "spent_tokens": str(self.tokens), "spent_usd": f"{self.usd:.6f}", **unknown}
 
@@ -151,7 +155,8 @@ class Ledger:
         return total(
             record
             for record in exchanges(self.records, frozenset(held.record for held in self._held))
-            if (role is None or record.payload["role"] == role) and (iteration is None or record.payload.get("iteration", 0) == iteration)
+            if (role is None or record.payload["role"] == role)
+            and (iteration is None or record.payload.get("iteration", 0) == iteration)
         )
 
     def cost(self, model: Model, usage: Usage) -> float | None:
@@ -165,17 +170,21 @@ class Ledger:
         return cost(price, usage) if price else None
 
     def left(self, role: RoleName) -> Left:
-        """Of the wall time that the role's exchanges may take in all; one that was killed counts for none: nobody knows what it took."""
+        """Of the wall time that the role's exchanges may take in all; one that was killed counts for none: nobody
+        knows what it took."""
         cap = self.caps.per_role.get(role, Cap()).wall_s
         if cap is None:
             return Left()
-        return Left(cap - self.spent(role).seconds, f"budget.per_role.{role}.wall_s: {seconds(cap)} of {seconds(cap)} are spent")
+        return Left(
+            cap - self.spent(role).seconds, f"budget.per_role.{role}.wall_s: {seconds(cap)} of {seconds(cap)} are spent"
+        )
 
     @contextmanager
     def reserved(self, role: RoleName, model: Model, request: Request) -> Iterator[str]:
         """Hold what the exchange takes at most while it goes on; BudgetError when a cap would be passed.
 
-        Yields the id that the record of the exchange, which is made inside, must name as `begun`; empty where nothing is billed.
+        Yields the id that the record of the exchange, which is made inside, must name as `begun`; empty where nothing
+        is billed.
         """
         if model.bills == "nothing":
             yield ""
@@ -194,30 +203,52 @@ class Ledger:
 
     def _begun(self, role: RoleName, model: Model, bound: Usage, usd: float | None) -> str:
         asked = key(BEGUN, role=role, before=sum(record.kind == BEGUN for record in self.records))
-        payload = {"role": role, "provider": model.provider, "iteration": self.iteration, "usage": bound.model_dump(), "usd": usd}
+        payload = {
+            "role": role,
+            "provider": model.provider,
+            "iteration": self.iteration,
+            "usage": bound.model_dump(),
+            "usd": usd,
+        }
         return self.records.add(Record(kind=BEGUN, key=asked, payload=payload)).id
 
     def check(self, role: RoleName, model: Model) -> None:
-        """SettingsError when a cap holds for the role that cannot be kept: what its model takes, or what that costs, is not known."""
+        """SettingsError when a cap holds for the role that cannot be kept: what its model takes, or what that costs,
+        is not known."""
         if model.bills == "nothing":
             return
-        caps = [(f"{name}.{kind}", kind) for name, cap in self._caps(role) for kind in ("usd", "tokens") if getattr(cap, kind) is not None]
+        caps = [
+            (f"{name}.{kind}", kind)
+            for name, cap in self._caps(role)
+            for kind in ("usd", "tokens")
+            if getattr(cap, kind) is not None
+        ]
         if caps and model.bills == "unseen":
             raise SettingsError(
-                f"{caps[0][0]}: cannot be kept, for nobody sees what models.{role} takes; cap the other roles under per_role, and this one "
+                f"{caps[0][0]}: cannot be kept, for nobody sees what models.{role} takes; cap the other roles under "
+                f"per_role, and this one "
                 "by wall_s or search.iterations"
             )
         cap = next((name for name, kind in caps if kind == "usd"), None)
         if cap is None:
             return
         if find(self.prices, model.name) is None:
-            named = f"model {model.name!r} of models.{role} has no price" if model.name else f"models.{role} names no model"
-            raise SettingsError(f"{cap}: cannot be kept, for {named}; add it under prices: (USD per million tokens), or take the cap away")
+            named = (
+                f"model {model.name!r} of models.{role} has no price" if model.name else f"models.{role} names no model"
+            )
+            raise SettingsError(
+                f"{cap}: cannot be kept, for {named}; add it under prices: (USD per million tokens), or take the "
+                f"cap away"
+            )
 
     def _caps(self, role: RoleName) -> tuple[tuple[str, Cap], ...]:
         """Those that an exchange of the role is under, by their keys in the config."""
         own = self.caps.per_role.get(role, Cap())
-        return ("budget", self.caps), ("budget.per_iteration", self.caps.per_iteration), (f"budget.per_role.{role}", own)
+        return (
+            ("budget", self.caps),
+            ("budget.per_iteration", self.caps.per_iteration),
+            (f"budget.per_role.{role}", own),
+        )
 
     def _refuse(self, wanted: Reservation) -> None:
         for name, cap in self._caps(wanted.role):
@@ -247,7 +278,8 @@ def _sentence(name: str, role: RoleName, spent: str, wanted: str) -> str:
 
 
 def exchanges(records: Iterable[Record], going_on: frozenset[str] = frozenset()) -> tuple[Record, ...]:
-    """Those of exchanges with models: ended, failed, and begun without an end; `going_on` names beginnings that are no exchange yet."""
+    """Those of exchanges with models: ended, failed, and begun without an end; `going_on` names beginnings that are
+    no exchange yet."""
     found = tuple(record for record in records if record.kind in ("exchange", "failed_exchange", BEGUN))
     ended = {record.payload.get("begun") for record in found} | going_on
     return tuple(record for record in found if record.kind != BEGUN or record.id not in ended)
@@ -259,7 +291,9 @@ def total(found: Iterable[Record]) -> Spent:
     usages = [Usage.model_validate(record.payload["usage"]) for record in records]
     # Records of before there was a ledger are of the playbook, which is free.
     costs = [record.payload.get("usd", 0.0) for record in records]
-    unknown = [_unknown(record, usage) for record, usage, usd in zip(records, usages, costs, strict=True) if usd is None]
+    unknown = [
+        _unknown(record, usage) for record, usage, usd in zip(records, usages, costs, strict=True) if usd is None
+    ]
     return Spent(
         exchanges=len(records),
         input=sum(usage.input for usage in usages),

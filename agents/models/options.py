@@ -37,7 +37,8 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 
 
 def read(provider: str, kind: type[OptionsT], given: Mapping[str, Any]) -> OptionsT:
-    """`given` as `kind`; SettingsError with a line for each key at fault, or for the option that a key is pasted into."""
+    """`given` as `kind`; SettingsError with a line for each key at fault, or for the option that a key is pasted
+    into."""
     refuse_pasted(given)
     try:
         return kind.model_validate(dict(given))

@@ -1,4 +1,5 @@
-"""Takes out of text what must not leave the machine with it: keys, home folders, addresses. Pure but for the environment it reads."""
+"""Takes out of text what must not leave the machine with it: keys, home folders, addresses. Pure but for the
+environment it reads."""
 
 from __future__ import annotations
 
@@ -22,19 +23,22 @@ TOKENS = re.compile(
     r"|(?<![\w+/-])(?=[\w+/-]*[a-z])(?=[\w+/-]*[A-Z])(?=(?:[A-Za-z+/-]*\d){4})[A-Za-z0-9+/-]{32,}={0,2}(?![\w+/-])"
 )
 HOME = re.compile(r"/(?:home|Users)/[^/\s\"'`:;,)]+")
-# In Python `x@w.t()` multiplies two matrices: the last part of an address is a word in small letters that is not called.
+# In Python `x@w.t()` multiplies two matrices: the last part of an address is a word in small letters that is not
+# called.
 ADDRESS = re.compile(r"\b[A-Za-z0-9][\w.+-]+@(?:[a-z0-9-]+\.)+[a-z]{2,24}\b(?![\w(\[.]*[(\[])")
 
 
 def without_keys(text: str, *known: str) -> str:
-    """`text` with `<secret>` in the place of the keys that are `known`, those of the environment, and what looks like one of a provider."""
+    """`text` with `<secret>` in the place of the keys that are `known`, those of the environment, and what looks
+    like one of a provider."""
     for value in (*filter(None, known), *_own_secrets()):
         text = text.replace(value, "<secret>")
     return KEYLIKE.sub("<secret>", text)
 
 
 def redacted(text: str) -> str:
-    """The same for text that leaves the machine: with `~` and `<address>` besides, and without tokens of other kinds."""
+    """The same for text that leaves the machine: with `~` and `<address>` besides, and without tokens of other
+    kinds."""
     text = TOKENS.sub("<secret>", without_keys(text))
     own = str(Path.home())
     if len(own) > 1:
@@ -52,5 +56,9 @@ def each_text(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _own_secrets() -> tuple[str, ...]:
-    found = {value for name, value in os.environ.items() if SECRET_NAME.search(name) and len(value) >= SHORTEST and "/" not in value[:1]}
+    found = {
+        value
+        for name, value in os.environ.items()
+        if SECRET_NAME.search(name) and len(value) >= SHORTEST and "/" not in value[:1]
+    }
     return tuple(sorted(found, key=len, reverse=True))

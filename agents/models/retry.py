@@ -1,7 +1,7 @@
 """When a request is sent again, how long is waited before that, and how long an answer may go on: for both SDKs.
 
-The SDKs bound each silence alone, and a server may send signs of life for ever. Nor do they know of the run's time, which holds for all
-attempts together, the pauses between them included.
+The SDKs bound each silence alone, and a server may send signs of life for ever. Nor do they know of the run's time,
+which holds for all attempts together, the pauses between them included.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ LONGEST_PAUSE_S = 8.0
 
 
 def until(response: Any, end: float) -> None:
-    """From `end` (monotonic seconds) on whoever reads `response`, an HTTP response that is streamed, gets a TimeoutError.
+    """From `end` (monotonic seconds) on whoever reads `response`, an HTTP response that is streamed, gets a
+    TimeoutError.
 
-    It is looked at whenever bytes come in, those included that an SDK keeps to itself (comments and pings); between them the SDK's own
-    time-out counts.
+    It is looked at whenever bytes come in, those included that an SDK keeps to itself (comments and pings); between
+    them the SDK's own time-out counts.
     """
     pieces = response.iter_bytes
 
@@ -44,11 +45,14 @@ def until(response: Any, end: float) -> None:
     response.iter_bytes = timed
 
 
-def with_retries(asked: Request, sdk: Any, timeout_s: float, max_retries: int, send: Callable[[httpx2.Timeout], StreamT]) -> StreamT:
+def with_retries(
+    asked: Request, sdk: Any, timeout_s: float, max_retries: int, send: Callable[[httpx2.Timeout], StreamT]
+) -> StreamT:
     """What `send` returns when it is given a time-out; called again while the server cannot take the request.
 
-    All attempts, with the pauses between them, end with the run's time; `sdk` (the module `openai` or `anthropic`), which knows nothing
-    of it, makes single ones. ProviderError when that time is up, else the SDK's own error of the last attempt.
+    All attempts, with the pauses between them, end with the run's time; `sdk` (the module `openai` or `anthropic`),
+    which knows nothing of it, makes single ones. ProviderError when that time is up, else the SDK's own error of the
+    last attempt.
     """
     for attempt in range(1, 2 + max_retries):
         if asked.left_s <= 0:
@@ -76,7 +80,8 @@ def silence(timeout_s: float) -> httpx2.Timeout:
 
 
 def _for_now(status: int | None, headers: Mapping[str, str]) -> bool:
-    """Whether an error may be gone the next time; a server that says so itself (`x-should-retry`) is believed. None: it did not answer."""
+    """Whether an error may be gone the next time; a server that says so itself (`x-should-retry`) is believed. None:
+    it did not answer."""
     said = headers.get("x-should-retry")
     if status is None or said in ("true", "false"):
         return said != "false"
@@ -84,7 +89,8 @@ def _for_now(status: int | None, headers: Mapping[str, str]) -> bool:
 
 
 def pause_s(attempts: int, headers: Mapping[str, str]) -> float:
-    """Seconds to wait after so many attempts that failed: what the server asks for in `headers`, else a pause that doubles each time."""
+    """Seconds to wait after so many attempts that failed: what the server asks for in `headers`, else a pause that
+    doubles each time."""
     asked = _asked_s(headers)
     return asked if 0 < asked < math.inf else min(FIRST_PAUSE_S * 2.0 ** (attempts - 1), LONGEST_PAUSE_S)
 

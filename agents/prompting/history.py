@@ -1,7 +1,8 @@
-"""Past attempts in few words (mission D8): what is resolved, what is pending, what to avoid. Deterministic; every failure stays named.
+"""Past attempts in few words (mission D8): what is resolved, what is pending, what to avoid. Deterministic; every
+failure stays named.
 
-Detail goes oldest first (see `token_budget`). Where there are so many sets of methods that not even their shortest lines fit, they are
-told by method, of which a wiki has only so many.
+Detail goes oldest first (see `token_budget`). Where there are so many sets of methods that not even their shortest
+lines fit, they are told by method, of which a wiki has only so many.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def of_run(tried: Sequence[Tried], most: int | None) -> Told:
         groups.setdefault(tuple(sorted(set(one.methods or asked))), []).append(_of_tried(one))
         for method in sorted(set(asked) - set(one.methods)) if one.methods else ():
             said = "planned, but left out by the coder"
-            groups.setdefault((method,), []).append(_Event(one.iteration, "pending", "not written", "", said, f"v{one.iteration}"))
+            groups.setdefault((method,), []).append(
+                _Event(one.iteration, "pending", "not written", "", said, f"v{one.iteration}")
+            )
     return _told(groups, most)
 
 
@@ -65,7 +68,9 @@ def of_earlier(attempts: Sequence[Attempt], most: int | None, baseline: str = ""
 
 def _of_tried(one: Tried) -> _Event:
     status, reason = _meant(one.verdict, one.speedup, one.reason)
-    detail = ", ".join(part for part in (_knobs(one.knobs), "" if reason else _effect(one.speedup), one.predicted) if part)
+    detail = ", ".join(
+        part for part in (_knobs(one.knobs), "" if reason else _effect(one.speedup), one.predicted) if part
+    )
     return _Event(one.iteration, status, one.verdict, detail, reason, f"v{one.iteration}")
 
 
@@ -73,7 +78,9 @@ def _of_attempt(one: Attempt, when: int, here: bool) -> _Event:
     status, reason = _meant(one.verdict, one.effect, one.note)
     effect = "" if reason else _effect(one.effect)
     where = "on this baseline" if here else ""
-    detail = ", ".join(part for part in (where, _knobs(one.knobs), effect, limiter(one.bottleneck), one.dtype, one.shape_class) if part)
+    detail = ", ".join(
+        part for part in (where, _knobs(one.knobs), effect, limiter(one.bottleneck), one.dtype, one.shape_class) if part
+    )
     return _Event(when, status, one.verdict, detail, reason, f"record {one.evidence}")
 
 
@@ -82,7 +89,8 @@ def _knobs(knobs: Mapping[str, str]) -> str:
 
 
 def _meant(verdict: str, effect: Interval | None, reason: str) -> tuple[Status, str]:
-    """The reasons of an accept are the checks that it passed, of which the gain alone is news; all others end with what decided."""
+    """The reasons of an accept are the checks that it passed, of which the gain alone is news; all others end with
+    what decided."""
     status = standing.status(verdict, effect)
     return status, "" if status == "resolved" else reason
 
@@ -116,10 +124,14 @@ def _items(groups: dict[str, list[_Event]]) -> tuple[Item, ...]:
 
 def _levels(name: str, events: list[_Event]) -> tuple[str, ...]:
     last = events[-1]
-    verdicts = ", ".join(f"{verdict} x{count}" if count > 1 else verdict for verdict, count in Counter(e.verdict for e in events).items())
+    verdicts = ", ".join(
+        f"{verdict} x{count}" if count > 1 else verdict for verdict, count in Counter(e.verdict for e in events).items()
+    )
     start = f"{last.status}: {name}: {verdicts}"
     detail = f" ({last.detail})" if last.detail else ""
-    full, short, least = (f": {text}" if text else "" for text in (line(last.reason, 260), line(last.reason, 110), _start(last.reason)))
+    full, short, least = (
+        f": {text}" if text else "" for text in (line(last.reason, 260), line(last.reason, 110), _start(last.reason))
+    )
     return (f"{start}; last {last.where}{detail}{full}", f"{start}; last {last.where}{short}", f"{start}{least}")
 
 

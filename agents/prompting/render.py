@@ -1,8 +1,10 @@
-"""From a brief to the prompt's blocks: `prompts/` holds the texts, its `budget.yaml` each role's sections and how long these may be.
+"""From a brief to the prompt's blocks: `prompts/` holds the texts, its `budget.yaml` each role's sections and how long
+these may be.
 
-Blocks stand in the order of how long they stay the same, byte for byte: for all runs, for this run, until a version is accepted, for
-this iteration. Nothing that differs between two runs of one language stands in the first, no date and no id of a record before those of a
-version. A block that several roles name is the same bytes for all of them, so that a cache keeps it once.
+Blocks stand in the order of how long they stay the same, byte for byte: for all runs, for this run, until a version is
+accepted, for this iteration. Nothing that differs between two runs of one language stands in the first, no date and no
+id of a record before those of a version. A block that several roles name is the same bytes for all of them, so that a
+cache keeps it once.
 """
 
 from __future__ import annotations
@@ -90,14 +92,16 @@ class Part(NamedTuple):
 def blocks(role: RoleName, brief: Brief, answer: str) -> tuple[Block, ...]:
     """The prompt of a role for a brief; `answer` names the type that is owed.
 
-    How an answer is written is the provider's to say, behind the block that names its type: each reads another form most surely.
+    How an answer is written is the provider's to say, behind the block that names its type: each reads another form
+    most surely.
     """
     texts: dict[str, list[str]] = {}
     for part in parts(role, brief, answer):
         texts.setdefault(part.block, []).append(part.text)
     layouts = {name: budget().blocks[name] for name in texts}
     return tuple(
-        Block(scope=layout.scope, text="\n\n".join(texts[name]) + "\n", answers=layout.answers) for name, layout in layouts.items()
+        Block(scope=layout.scope, text="\n\n".join(texts[name]) + "\n", answers=layout.answers)
+        for name, layout in layouts.items()
     )
 
 
@@ -139,7 +143,8 @@ def _section(section: str, role: RoleName, brief: Brief, answer: str, most: int 
 
 
 def _language(name: str) -> str:
-    """What prompts say of a language; never read as a template, for code holds doubled braces. Empty where nothing is said."""
+    """What prompts say of a language; never read as a template, for code holds doubled braces. Empty where nothing
+    is said."""
     file = PROMPTS / "languages" / f"{Path(name).name}.md"
     return file.read_text(encoding="utf-8").strip("\n") if file.is_file() else ""
 
@@ -153,4 +158,10 @@ def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     # Markdown, not HTML: escaping would corrupt code. Foreign text comes in as a value and is never read as a template.
-    return Environment(loader=FileSystemLoader(PROMPTS), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
+    return Environment(
+        loader=FileSystemLoader(PROMPTS),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,
+    )

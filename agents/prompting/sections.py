@@ -1,4 +1,5 @@
-"""From a brief to what stands in each section of a prompt: foreign pieces to be fenced, and values of ours for the templates' sentences."""
+"""From a brief to what stands in each section of a prompt: foreign pieces to be fenced, and values of ours for the
+templates' sentences."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from tools.gate.ranking import FRAMEWORKS, called
 from tools.roofline.hardware import Headroom, Spec
 
 FAILURE = 3600
-"""Characters of one failure with its source, where the budget does not hold them whole; older ones are shortened first."""
+"""Characters of one failure with its source, where the budget does not hold them whole; older ones are shortened
+first."""
 WHOLE = 3
 """Method pages that are shown whole."""
 OWN = 150
@@ -60,19 +62,32 @@ def contract(brief: Brief, most: int | None) -> Content | None:
     floors = [f"{dtype} floor {numeric.floor[dtype]:g} {caps.get(dtype, 'without a cap')}" for dtype in types]
     ranges = [f"{name} {low}..{high}" for name, (low, high) in task.dims_range.items()]
     rows = [f"name: {task.name}", "arguments, in ABI order:"]
-    rows += [f"  {a.name}: {a.role} {a.dtype}{' [' + ', '.join(a.shape) + ']' if a.role != 'scalar' else ''}" for a in task.arguments]
+    rows += [
+        f"  {a.name}: {a.role} {a.dtype}{' [' + ', '.join(a.shape) + ']' if a.role != 'scalar' else ''}"
+        for a in task.arguments
+    ]
     # What the judge draws in secret never stands in a Task; a flag that says so is believed even here.
     rows += ["visible workloads (timed, and weighed so):"]
     visible = [w for w in task.workloads if not w.hidden]
     own = {name: f", may become slower by {100 * margin:.3g} % at most" for name, margin in task.margins.items()}
-    rows += [f"  {w.name}: {' '.join(f'{k}={v}' for k, v in w.dims.items())}, weight {w.weight:g}{own.get(w.name, '')}" for w in visible]
+    rows += [
+        f"  {w.name}: {' '.join(f'{k}={v}' for k, v in w.dims.items())}, weight {w.weight:g}{own.get(w.name, '')}"
+        for w in visible
+    ]
     rows += [f"further sizes that must be right are drawn from: {', '.join(ranges) or 'nothing'}"]
     rows += [f"precision {numeric.precision}; error of outputs: {', '.join(floors) or 'exact'}"]
     rows += [f"build flags: {' '.join(task.build_flags)}"] if task.build_flags else []
     called = ", ".join(f"torch.ops.{name}" for name in task.library or ())
-    rows += [f"library: host code may call {called} (or .out) on arguments and scratch, beside kernels of its own"] if called else []
+    rows += (
+        [f"library: host code may call {called} (or .out) on arguments and scratch, beside kernels of its own"]
+        if called
+        else []
+    )
     kept = [Item("contract", (_indented(row), _indented(row, 120))) for row in rows]
-    told = [Item("inferred", (f"inferred: {line(said, 300)}", f"inferred: {line(said, 60)}"), rank=1) for said in task.inferred]
+    told = [
+        Item("inferred", (f"inferred: {line(said, 300)}", f"inferred: {line(said, 60)}"), rank=1)
+        for said in task.inferred
+    ]
     return Content((*kept, *told))
 
 
@@ -90,7 +105,9 @@ def specs(brief: Brief, most: int | None) -> Content | None:
     if isinstance(brief, GatekeeperBrief):
         return None
     known = brief.architecture
-    architecture = [Item("architecture", (f"architecture: {line(known, 100)}, as the driver reports it",))] if known else []
+    architecture = (
+        [Item("architecture", (f"architecture: {line(known, 100)}, as the driver reports it",))] if known else []
+    )
     return Content((*architecture, *(_spec(spec) for spec in brief.specs)), {"count": len(brief.specs)})
 
 
@@ -114,7 +131,9 @@ def earlier(brief: Brief, most: int | None) -> Content | None:
 
 def kernel(brief: Brief, most: int | None) -> Content | None:
     """The incumbent, whole."""
-    return None if isinstance(brief, GatekeeperBrief) or not brief.source else Content((_whole("kernel", brief.source),))
+    return (
+        None if isinstance(brief, GatekeeperBrief) or not brief.source else Content((_whole("kernel", brief.source),))
+    )
 
 
 def champion(brief: Brief, most: int | None) -> Content | None:
@@ -143,15 +162,26 @@ def records(brief: Brief, most: int | None) -> Content | None:
         listed = Item("sections", (f"sections of the profiler's report: {line(', '.join(brief.sections), 400)}",))
         return Content((named, listed) if brief.sections else (named,))
     said = brief.analysis
-    analysis = [Item("analysis", tuple(f"the profiler-analyst: {line(said, most)}" for most in (1200, 400)), rank=1)] if said else []
+    analysis = (
+        [Item("analysis", tuple(f"the profiler-analyst: {line(said, most)}" for most in (1200, 400)), rank=1)]
+        if said
+        else []
+    )
     return Content((named, *analysis))
 
 
 def counters(brief: Brief, most: int | None) -> Content | None:
     """What was counted and is not 0, by record; times stand elsewhere."""
     held = {} if isinstance(brief, GatekeeperBrief) else brief.seen.counters
-    rows = {name: ", ".join(f"{m} {_value(q)}" for m, q in sorted(metrics.items()) if q.value) for name, metrics in held.items()}
-    levels = {name: tuple(f"record {line(name, 40)}: {line(said, most)}" for most in (4000, 1500)) for name, said in rows.items() if said}
+    rows = {
+        name: ", ".join(f"{m} {_value(q)}" for m, q in sorted(metrics.items()) if q.value)
+        for name, metrics in held.items()
+    }
+    levels = {
+        name: tuple(f"record {line(name, 40)}: {line(said, most)}" for most in (4000, 1500))
+        for name, said in rows.items()
+        if said
+    }
     asked = () if isinstance(brief, GatekeeperBrief) else brief.seen.section
     items = [Item(name, told) for name, told in levels.items()]
     items += [Item(f"section {at}", (line(said, 1500),)) for at, said in enumerate(asked)]
@@ -176,7 +206,10 @@ def machine_code(brief: Brief, most: int | None) -> Content | None:
 def standing(brief: Brief, most: int | None) -> Content | None:
     """The incumbent's times beside what they are held against."""
     held = {} if isinstance(brief, GatekeeperBrief) else brief.seen.times
-    rows = {name: "; ".join(f"{line(what, 60)} {_us(s)}" for what, s in times.items() if s is not None) for name, times in held.items()}
+    rows = {
+        name: "; ".join(f"{line(what, 60)} {_us(s)}" for what, s in times.items() if s is not None)
+        for name, times in held.items()
+    }
     return Content(tuple(Item(name, (f"{line(name, 120)}: {said}",)) for name, said in rows.items())) if rows else None
 
 
@@ -191,7 +224,10 @@ def _headroom(room: Headroom) -> str:
     def share(value: float | None) -> str:
         return "N/A" if value is None else f"{value:.2f}"
 
-    gaps = f"total {share(room.total)}, compute {share(room.compute)}, memory {share(room.memory)}, latency {share(room.latency)}"
+    gaps = (
+        f"total {share(room.total)}, compute {share(room.compute)}, memory {share(room.memory)}, latency "
+        f"{share(room.latency)}"
+    )
     return f"headroom: {gaps}; bound by {room.bound}"
 
 
@@ -199,7 +235,9 @@ def remarks(brief: Brief, most: int | None) -> Content | None:
     """What compiler and profiler say themselves."""
     if not isinstance(brief, AnalystBrief) or not brief.remarks:
         return None
-    seen = dict.fromkeys(f"{r.tool}, {r.kind}{f', line {r.line}' if r.line else ''}: {line(r.text, 240)}" for r in brief.remarks)
+    seen = dict.fromkeys(
+        f"{r.tool}, {r.kind}{f', line {r.line}' if r.line else ''}: {line(r.text, 240)}" for r in brief.remarks
+    )
     return Content(tuple(Item(text.split(":", 1)[0], (text,)) for text in seen), {"count": len(seen)})
 
 
@@ -232,10 +270,17 @@ def methods(brief: Brief, most: int | None) -> Content | None:
 
 def _method(page: Page, fired: set[str], architecture: str) -> Item:
     rules = ", ".join(rule for rule in page.head.rules if rule in fired) or "no rule that fired"
-    start = f"# {page.head.id} [{page.head.axis}, priority {page.head.priority}]: {line(page.head.title, 160)} ({_cited(page)})"
+    start = (
+        f"# {page.head.id} [{page.head.axis}, priority {page.head.priority}]: {line(page.head.title, 160)} "
+        f"({_cited(page)})"
+    )
     head = f"{start}\nanswers {rules}{_knobs(page)}{_signature(page, architecture)}"
     body = _text(IMPORTS.sub("", re.sub(r"\A#+ .*\n+", "", page.body.strip())))
-    short = "\n".join(part for part in (_text(section(page.body, name)) for name in ("What", "When it pays", "When it is legal")) if part)
+    short = "\n".join(
+        part
+        for part in (_text(section(page.body, name)) for name in ("What", "When it pays", "When it is legal"))
+        if part
+    )
     return Item(page.head.id, (f"{head}\n{body}", f"{head}\n{short or cut(body, 900)}", head, start))
 
 
@@ -259,7 +304,8 @@ def moved(brief: Brief, most: int | None) -> Content | None:
         Item(
             f"v{one.iteration}",
             tuple(
-                f"v{one.iteration} {line(' + '.join(one.methods), 160)}, {one.verdict}: {line(_moved(one), most)}" for most in (900, 200)
+                f"v{one.iteration} {line(' + '.join(one.methods), 160)}, {one.verdict}: {line(_moved(one), most)}"
+                for most in (900, 200)
             ),
         )
         for one in tried
@@ -281,7 +327,9 @@ def passages(brief: Brief, most: int | None) -> Content | None:
     """What retrieval found, less the pages that are shown anyway."""
     if not isinstance(brief, PlannerBrief):
         return None
-    shown = {page.path for page in (*brief.dossier.methods[:WHOLE], *brief.skills)} | {one.path for one in brief.seen.operator}
+    shown = {page.path for page in (*brief.dossier.methods[:WHOLE], *brief.skills)} | {
+        one.path for one in brief.seen.operator
+    }
     rows = tuple(_passage(passage) for passage in brief.dossier.passages if passage.path not in shown)
     return Content(rows, {"count": len(rows)}) if rows else None
 
@@ -338,12 +386,15 @@ def _page(page: Page, architecture: str) -> Item:
     how, legal, pitfalls = (f"\n{name}:\n{_text(text)}" if text else "" for name, text in parts.items())
     code = f"\nHow:\n{_text(_code(parts['How']))}" if CODE.search(parts["How"]) else ""
     # What is legal the planner has looked at; code says most in the fewest words.
-    levels = [head + text for text in dict.fromkeys((how + legal + pitfalls, how + pitfalls, code + pitfalls, code, ""))]
+    levels = [
+        head + text for text in dict.fromkeys((how + legal + pitfalls, how + pitfalls, code + pitfalls, code, ""))
+    ]
     return Item(page.head.id, tuple(levels), dear=levels.index(head + code + pitfalls) if code else None)
 
 
 def _code(text: str) -> str:
-    """The blocks of code in `text`, the first with what leads to it; what is left out between and after them is marked."""
+    """The blocks of code in `text`, the first with what leads to it; what is left out between and after them is
+    marked."""
     first, *others = CODE.finditer(text)
     rest = "" if text[(others or [first])[-1].end() :].strip() == "" else "\n[…]"
     return "\n[…]\n".join([text[: first.end()], *(found[0] for found in others)]) + rest
@@ -371,7 +422,9 @@ def failures(brief: Brief, most: int | None) -> Content | None:
         Item(f"failure {at}", (plain(text), cut(text, FAILURE), cut(text, FAILURE // 4), line(text, 200)))
         for at, text in enumerate(reversed(brief.failures), 1)
     )
-    stand = tuple(Item(f"sound draft {at}", (plain(text), line(text, 200)), rank=1) for at, text in enumerate(brief.sound, 1))
+    stand = tuple(
+        Item(f"sound draft {at}", (plain(text), line(text, 200)), rank=1) for at, text in enumerate(brief.sound, 1)
+    )
     return Content((*rows, *stand), {"count": len(rows)})
 
 
@@ -384,7 +437,9 @@ def iteration(brief: Brief, most: int | None) -> Content:
     """What is owed now."""
     if isinstance(brief, PlannerBrief):
         budget = dict(sorted(brief.budget.items()))
-        return Content(values={"methods": brief.methods_per_iteration, "candidates": brief.candidates, "budget": budget})
+        return Content(
+            values={"methods": brief.methods_per_iteration, "candidates": brief.candidates, "budget": budget}
+        )
     if isinstance(brief, CoderBrief):
         values = {
             "candidates": brief.plan.candidates,
@@ -395,13 +450,31 @@ def iteration(brief: Brief, most: int | None) -> Content:
         if not brief.without:
             return Content(values=values)
         knobs = " ".join(f"{name}={value}" for name, value in sorted(brief.champion_knobs.items()))
-        asked = f"leave out, each once: {line(', '.join(brief.without), 600)}\nthe champion's knobs: {line(knobs, 600) or 'none'}"
+        asked = (
+            f"leave out, each once: {line(', '.join(brief.without), 600)}\nthe champion's knobs: "
+            f"{line(knobs, 600) or 'none'}"
+        )
         return Content((Item("ablation", (asked,)),), values)
-    return Content(values={"rules": len({finding.rule for finding in brief.findings})} if isinstance(brief, AnalystBrief) else {})
+    return Content(
+        values={"rules": len({finding.rule for finding in brief.findings})} if isinstance(brief, AnalystBrief) else {}
+    )
 
 
 _NAMED_ALIKE: tuple[Fill, ...] = (
-    *(reference, specs, operator, kernel, champion, findings, counters, machine_code, standing, frameworks, remarks, records),
+    *(
+        reference,
+        specs,
+        operator,
+        kernel,
+        champion,
+        findings,
+        counters,
+        machine_code,
+        standing,
+        frameworks,
+        remarks,
+        records,
+    ),
     *(skills, methods, passages, attempts, moved, plan, pages, hints, failures, diff, iteration),
 )
 SECTIONS: dict[str, Fill] = {"task": contract, "memory": earlier, **{fill.__name__: fill for fill in _NAMED_ALIKE}}

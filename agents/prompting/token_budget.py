@@ -1,4 +1,5 @@
-"""Pieces of foreign text fitted into a section's budget of tokens: what is shortened or left out is said, never dropped in silence."""
+"""Pieces of foreign text fitted into a section's budget of tokens: what is shortened or left out is said, never
+dropped in silence."""
 
 from __future__ import annotations
 
@@ -41,14 +42,18 @@ def tokens(text: str) -> int:
 
 
 def fit(items: Sequence[Item], most: int | None, aim: int | None = None) -> Fitted:
-    """The items' texts, one below the other, in `most` tokens (None: whole), and in `aim` as far as no item gives up what is dear.
+    """The items' texts, one below the other, in `most` tokens (None: whole), and in `aim` as far as no item gives up
+    what is dear.
 
-    All details are shortened, the least important item's first, before any item goes; then items go, again from the least important.
+    All details are shortened, the least important item's first, before any item goes; then items go, again from the
+    least important.
     """
     made = _Fitting(items)
     ends = [len(item.levels) - 1 for item in items]
     if aim is not None and made.over(aim):
-        made.shorten(max(0, aim - NOTE), [end if item.dear is None else item.dear for item, end in zip(items, ends, strict=True)])
+        made.shorten(
+            max(0, aim - NOTE), [end if item.dear is None else item.dear for item, end in zip(items, ends, strict=True)]
+        )
     if most is not None and made.over(most - NOTE if any(made.level) else most):
         made.shorten(max(0, most - NOTE), ends)
         made.drop(max(0, most - NOTE))
@@ -104,4 +109,6 @@ class _Fitting:
 
 def _names(items: Sequence[Item], gone: set[int]) -> str:
     named = ", ".join(items[at].name for at in sorted(gone)[:NAMED])
-    return line(named, NOTE * CHARACTERS_PER_TOKEN // 2) + (f" and {len(gone) - NAMED} more" if len(gone) > NAMED else "")
+    return line(named, NOTE * CHARACTERS_PER_TOKEN // 2) + (
+        f" and {len(gone) - NAMED} more" if len(gone) > NAMED else ""
+    )

@@ -14,7 +14,19 @@ from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from agents.artifacts import Analysis, Brief, Drafts, Plan, Queries, Review, RoleName
-from agents.models.base import PROVIDERS, Answered, Called, Model, Reply, Request, ToolCall, ToolResult, Turn, Unfit, Usage
+from agents.models.base import (
+    PROVIDERS,
+    Answered,
+    Called,
+    Model,
+    Reply,
+    Request,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Unfit,
+    Usage,
+)
 from agents.models.credentials import UnsetKeyError
 from agents.models.ledger import Ledger, Left, total
 from agents.models.providers.recorded import Recording
@@ -67,11 +79,11 @@ class Agent:
     ) -> AnswerT:
         """The model's answer to `brief`; ProviderError when none was to be had, or one of another type than is owed.
 
-        `faults` says what is wrong with an answer, one sentence each: the model is then asked again with these, REPAIRS times at most.
-        What comes last is returned even so, and the role takes the faulty part out. Of what cannot be read as an answer the parts that
-        can be are returned, else the answer before it, else UnusableAnswerError is raised, with which the role goes on. `toolbox` is
-        offered to a model that can call tools; what was handed in through it counts as answered, also where the model then ends without
-        an answer of the type owed.
+        `faults` says what is wrong with an answer, one sentence each: the model is then asked again with these, REPAIRS
+        times at most. What comes last is returned even so, and the role takes the faulty part out. Of what cannot be
+        read as an answer the parts that can be are returned, else the answer before it, else UnusableAnswerError is
+        raised, with which the role goes on. `toolbox` is offered to a model that can call tools; what was handed in
+        through it counts as answered, also where the model then ends without an answer of the type owed.
         """
         prompt = blocks(self.role, brief, answer.__name__) if self.model.reads == "prompt" else ()
         request: Request = Request(role=self.role, brief=brief, answer=answer.__name__, prompt=prompt)
@@ -105,7 +117,9 @@ class Agent:
             elif isinstance(reply, Called):
                 # A model that goes on calling tools after it was told to stop has given no answer.
                 refused = (ENOUGH,)
-                turn = Turn(said=reply.said, results=tuple(_refusal(call.id, ENOUGH) for call in reply.calls), refused=refused)
+                turn = Turn(
+                    said=reply.said, results=tuple(_refusal(call.id, ENOUGH) for call in reply.calls), refused=refused
+                )
             else:
                 refused = reply.faults if isinstance(reply, Unfit) else ()
                 turn, faulty = Turn(said=reply.said, refused=refused), _usable(reply, answer) or faulty
@@ -116,9 +130,11 @@ class Agent:
 
     def exchange(self, request: Request) -> Reply:
         """The reply; that of the exchange's record where there is one."""
-        # What tools said is left out: it follows from the calls, and must not make a paid reply lost where a machine says it otherwise.
+        # What tools said is left out: it follows from the calls, and must not make a paid reply lost where a machine
+        # says it otherwise.
         heard = tuple(
-            turn.model_copy(update={"results": tuple(ToolResult(id=r.id, text="") for r in turn.results)}) for turn in request.turns
+            turn.model_copy(update={"results": tuple(ToolResult(id=r.id, text="") for r in turn.results)})
+            for turn in request.turns
         )
         put = request.model_copy(update={"turns": heard}).model_dump_json()
         asked = key("exchange", role=self.role, model=self.model.provider, options=self.model.options, request=put)
@@ -141,13 +157,15 @@ class Agent:
         return left
 
     def _before(self, request: Request) -> int:
-        """Conversations of this run before the request's own; counted in the records, so that it is the same after a kill."""
+        """Conversations of this run before the request's own; counted in the records, so that it is the same after a
+        kill."""
         opening = {"role": self.role, "purpose": request.purpose, "turn": 0}
         begun = sum(record.kind == "exchange" and opening.items() <= record.payload.items() for record in self.records)
         return begun - (1 if request.turns else 0)
 
     def _asked(self, asked: str, request: Request, begun: str, left: Left) -> Reply:
-        """The model's reply; the events around it tell a long wait from a pause of the run. What a failure took is put on record too.
+        """The model's reply; the events around it tell a long wait from a pause of the run. What a failure took is put
+        on record too.
 
         BudgetError where it failed with the time up that was `left`: what an exchange without time fails of is the cap.
         """
@@ -177,13 +195,16 @@ class Agent:
         return given if isinstance(given, answer) else None
 
     def _given(self, reply: Reply, answer: type[AnswerT], toolbox: Toolbox | None) -> AnswerT | None:
-        """What a reply amounts to with what was handed in before; None: no answer yet. ProviderError for one of another type."""
+        """What a reply amounts to with what was handed in before; None: no answer yet. ProviderError for one of
+        another type."""
         given = reply.answer if isinstance(reply, Answered) else None
         if toolbox and (given is None or isinstance(given, answer)):
             given = toolbox.answered(given)
         if given is not None and not isinstance(given, answer):
             said = type(given).__name__
-            raise ProviderError(f"models.{self.role}: the provider answered with {said} where {answer.__name__} is owed")
+            raise ProviderError(
+                f"models.{self.role}: the provider answered with {said} where {answer.__name__} is owed"
+            )
         return given
 
     def _served(self, call: ToolCall, toolbox: Toolbox) -> ToolResult:
@@ -232,23 +253,31 @@ def _refusal(call: str, why: str) -> ToolResult:
 
 
 def _keepable(reply: Reply) -> Reply:
-    """`reply` without halves of characters, which no UTF-8 file can hold, and without what looks like a key, for which every later commit
-    of the run would be refused: a paid reply must not be lost for either."""
+    """`reply` without halves of characters, which no UTF-8 file can hold, and without what looks like a key, for
+    which every later commit of the run would be refused: a paid reply must not be lost for either."""
     with suppress(PydanticSerializationError):
         text = reply.model_dump_json()
         if without_keys(text) == text:
             return reply
-    return REPLY.validate_python(each_text(reply.model_dump(), lambda text: without_keys(text.encode(errors="replace").decode())))
+    return REPLY.validate_python(
+        each_text(reply.model_dump(), lambda text: without_keys(text.encode(errors="replace").decode()))
+    )
 
 
 def open_model(
-    role: str, choice: Mapping[str, Any], folder: Path | None = None, *, entry: str | None = None, unset: list[str] | None = None
+    role: str,
+    choice: Mapping[str, Any],
+    folder: Path | None = None,
+    *,
+    entry: str | None = None,
+    unset: list[str] | None = None,
 ) -> Model:
     """The provider that a config entry `{provider: name, ...options}` names; SettingsError when there is none such.
 
-    `folder`: of the run's workspace, for a provider that keeps files there. `entry`: where under `models:` the choice stands; default:
-    under the role. The option `record: path`, which goes with any provider, writes down what it answers, for the provider `recorded`.
-    `unset`: takes the sentence about a key that is not set; such a model can be asked what it would cost, and nothing else.
+    `folder`: of the run's workspace, for a provider that keeps files there. `entry`: where under `models:` the choice
+    stands; default: under the role. The option `record: path`, which goes with any provider, writes down what it
+    answers, for the provider `recorded`. `unset`: takes the sentence about a key that is not set; such a model can be
+    asked what it would cost, and nothing else.
     """
     options, entry = dict(choice), entry or role
     provider, script = str(options.pop("provider")), options.pop("record", None)

@@ -16,12 +16,15 @@ from tools.artifacts import Candidate, Failed, Task, Unmeasured
 from tools.errors import BudgetError, InfrastructureError, SettingsError, StorageError, UnusableAnswerError
 
 
-def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Workbench | None = None) -> tuple[Candidate, ...]:
-    """Up to `brief.plan.candidates` distinct candidates; equal sources, copies of the parent and faulty drafts are dropped.
+def write(
+    agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Workbench | None = None
+) -> tuple[Candidate, ...]:
+    """Up to `brief.plan.candidates` distinct candidates; equal sources, copies of the parent and faulty drafts are
+    dropped.
 
-    With a `bench` a language model's drafts are tried before they are handed on: by the model itself where it can call tools, and then
-    again here. What does not compile or is wrong goes back to it, `bench.fixes` times at most; a draft that is still broken then is handed
-    on as far as there is room, so that the judge says what became of it.
+    With a `bench` a language model's drafts are tried before they are handed on: by the model itself where it can call
+    tools, and then again here. What does not compile or is wrong goes back to it, `bench.fixes` times at most; a draft
+    that is still broken then is handed on as far as there is room, so that the judge says what became of it.
     """
     wanted = max(brief.plan.candidates, 1)
     handlers = bench.handlers if bench else opened()
@@ -34,14 +37,26 @@ def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Work
     asked, right = brief, list[str]()
     for left in range(bench.fixes, -1, -1):
         answer = _answer(agent, asked, handlers, CoderTools(bench, asked))
-        made = {name: one for name, one in _distinct(answer, brief, handlers, parent, suffix).items() if name not in sound | broken}
+        made = {
+            name: one
+            for name, one in _distinct(answer, brief, handlers, parent, suffix).items()
+            if name not in sound | broken
+        }
         seen = {name: _fault(bench, one) for name, one in made.items()}
         failed = {name: told(f"draft {name}", why, made[name].source) for name, why in seen.items() if why is not None}
         # Whoever calls no tools has the compiler's word here; what the screen refuses is not compiled.
-        built = [name for name, why in seen.items() if why is None or (isinstance(why, Failed) and why.stage == "correctness")]
+        built = [
+            name
+            for name, why in seen.items()
+            if why is None or (isinstance(why, Failed) and why.stage == "correctness")
+        ]
         said = {name: bench.compiler(made[name]) for name in built if failed}
         failed |= {name: f"{said[name]}\n{text}" for name, text in failed.items() if said.get(name)}
-        right += [f"Compiler and quick check have nothing against draft {name}.\n{said[name]}" for name in said if name not in failed]
+        right += [
+            f"Compiler and quick check have nothing against draft {name}.\n{said[name]}"
+            for name in said
+            if name not in failed
+        ]
         sound |= {name: one for name, one in made.items() if name not in failed}
         broken |= {name: (made[name], said) for name, said in failed.items()}
         missing = min(len(failed), wanted - len(sound))
@@ -68,8 +83,11 @@ def first(agent: Agent, task: Task, suffix: str, failures: tuple[str, ...] = ())
     return made.model_copy(update={"parent": None})
 
 
-def ablate(agent: Agent, brief: CoderBrief, champion: Candidate, suffix: str, bench: Workbench | None = None) -> dict[str, Candidate]:
-    """Method -> the champion without it, from the same incumbent source, for those that can be taken out alone; asked once for all."""
+def ablate(
+    agent: Agent, brief: CoderBrief, champion: Candidate, suffix: str, bench: Workbench | None = None
+) -> dict[str, Candidate]:
+    """Method -> the champion without it, from the same incumbent source, for those that can be taken out alone;
+    asked once for all."""
     asked = brief.model_copy(
         update={
             "without": champion.methods,
@@ -80,12 +98,18 @@ def ablate(agent: Agent, brief: CoderBrief, champion: Candidate, suffix: str, be
     )
     handlers = bench.handlers if bench else opened()
     answer = _answer(agent, asked, handlers, CoderTools(bench, asked) if bench else None)
-    made = [one for one in _distinct(answer, asked, handlers, champion.parent or "", suffix).values() if one.id != champion.id]
+    made = [
+        one
+        for one in _distinct(answer, asked, handlers, champion.parent or "", suffix).values()
+        if one.id != champion.id
+    ]
     left_out = [set(champion.methods) - set(one.methods) for one in made]
     return {method: one for one, missing in zip(made, left_out, strict=True) if len(missing) == 1 for method in missing}
 
 
-def _answer(agent: Agent, brief: CoderBrief, handlers: tuple[Handler, ...], toolbox: CoderTools | None = None) -> Drafts:
+def _answer(
+    agent: Agent, brief: CoderBrief, handlers: tuple[Handler, ...], toolbox: CoderTools | None = None
+) -> Drafts:
     """What the coder wrote; no draft where nothing of it can be read."""
     try:
         return agent.ask(brief, Drafts, partial(faults, brief=brief, handlers=handlers), toolbox)
@@ -94,18 +118,20 @@ def _answer(agent: Agent, brief: CoderBrief, handlers: tuple[Handler, ...], tool
 
 
 def faults(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...]) -> tuple[str, ...]:
-    """What is wrong with drafts before anything is compiled, and one sentence for each method that a draft claims and the plan does not
-    hold: it would be credited with what was never planned.
+    """What is wrong with drafts before anything is compiled, and one sentence for each method that a draft claims and
+    the plan does not hold: it would be credited with what was never planned.
     """
     planned = _planned(brief)
     unplanned = tuple(
-        f"drafts.{number}.methods: {method!r} is not planned; name only {', '.join(planned) or 'none'}, as far as the draft applies it"
+        f"drafts.{number}.methods: {method!r} is not planned; name only {', '.join(planned) or 'none'}, as far as "
+        f"the draft applies it"
         for number, draft in enumerate(answer.drafts)
         for method in dict.fromkeys(draft.methods)
         if method not in planned
     )
     unclear = tuple(
-        f"drafts.{number}.methods: an ablation holds all methods of the champion but one; name those that this draft holds"
+        f"drafts.{number}.methods: an ablation holds all methods of the champion but one; name those that this "
+        f"draft holds"
         for number, draft in enumerate(answer.drafts)
         if brief.without and len(set(brief.without) - set(draft.methods)) != 1
     )
@@ -117,7 +143,8 @@ def _mended(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...]) ->
 
 
 def _fault(bench: Workbench, one: Candidate) -> Failed | Unmeasured | None:
-    """What is wrong with a draft, as far as it can be tried: where time is up or the machine fails, the judge says it."""
+    """What is wrong with a draft, as far as it can be tried: where time is up or the machine fails, the judge says
+    it."""
     try:
         return bench.fault(one)
     except StorageError:
@@ -131,7 +158,9 @@ def _mending(brief: CoderBrief, failures: Iterable[str], candidates: int) -> Cod
     return brief.model_copy(update={"plan": plan, "failures": (*brief.failures, *failures)})
 
 
-def _distinct(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...], parent: str, suffix: str) -> dict[str, Candidate]:
+def _distinct(
+    answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...], parent: str, suffix: str
+) -> dict[str, Candidate]:
     """Candidates by id, without copies of each other and of the parent, and without faulty drafts."""
     found: dict[str, Candidate] = {}
     for draft in _mended(answer, brief, handlers).drafts:

@@ -15,8 +15,8 @@ HEADERS = 2
 
 
 def review(agent: Agent, brief: GatekeeperBrief) -> Review:
-    """The review. It fails closed: a veto without a quote, which the gate answers with `inconclusive`, stands for each one that cannot be
-    used, whether it quotes no line of the diff even when asked again or no answer was to be had.
+    """The review. It fails closed: a veto without a quote, which the gate answers with `inconclusive`, stands for each
+    one that cannot be used, whether it quotes no line of the diff even when asked again or no answer was to be had.
     """
     try:
         answer = agent.ask(brief, Review, partial(faults, brief=brief))
@@ -31,11 +31,17 @@ def faults(answer: Review, brief: GatekeeperBrief) -> tuple[str, ...]:
     """Whether a veto has no line of the diff to stand on."""
     if not answer.veto or _quoted(answer.quote, brief.diff):
         return ()
-    return ("quote: a veto must quote one whole line of the diff, word for word and without its first column; else veto must be false",)
+    return (
+        (
+            "quote: a veto must quote one whole line of the diff, word for word and without its first column; else "
+            "veto must be false"
+        ),
+    )
 
 
 def _quoted(quote: str, diff: str) -> bool:
-    """Whether `quote` is one line, or several, of what the diff adds, takes out or shows; headers are not of the kernel.
+    """Whether `quote` is one line, or several, of what the diff adds, takes out or shows; headers are not of the
+    kernel.
 
     Both as the reviewer saw them. Brackets alone show nothing.
     """

@@ -25,15 +25,17 @@ def retrieve(
 ) -> Dossier:
     """Ask at least one kernel-specific and one bottleneck query (C3), archive them, and return what was found.
 
-    A kind that is missing and a query that finds nothing (`explain` says why) are returned to the model once; a kind still missing is
-    then completed from the facts, and so are both where the answer cannot be read. Of what is found only passages that `holds` are taken:
-    those whose line, opened now, says the same.
+    A kind that is missing and a query that finds nothing (`explain` says why) are returned to the model once; a kind
+    still missing is then completed from the facts, and so are both where the answer cannot be read. Of what is found
+    only passages that `holds` are taken: those whose line, opened now, says the same.
     """
 
     def faults(answer: Queries) -> tuple[str, ...]:
         kinds = {query.purpose for query in answer.queries}
         found = [
-            f"queries: none has the purpose {kind!r}; ask at least one of each" for kind in ("kernel", "bottleneck") if kind not in kinds
+            f"queries: none has the purpose {kind!r}; ask at least one of each"
+            for kind in ("kernel", "bottleneck")
+            if kind not in kinds
         ]
         if len(answer.queries) > MOST_QUERIES:
             found.append(f"queries: {len(answer.queries)} are too many; ask the {MOST_QUERIES} that matter most")

@@ -1,4 +1,5 @@
-"""Planner: from findings, headroom and what is known of methods to a plan, by a budget of axes that guides and never blocks."""
+"""Planner: from findings, headroom and what is known of methods to a plan, by a budget of axes that guides and never
+blocks."""
 
 from __future__ import annotations
 
@@ -20,12 +21,14 @@ UNSOURCED = "its hypothesis states a figure of the hardware without a source"
 
 
 def plan(agent: Agent, brief: PlannerBrief) -> Plan:
-    """A plan of methods that can be written and scored; those that break a rule are struck out and the reason is said in `reason`.
+    """A plan of methods that can be written and scored; those that break a rule are struck out and the reason is said
+    in `reason`.
 
-    Whatever breaks a rule is returned to the model first, once, with one sentence each, and so is a step beyond the budget of an axis or
-    past a page of higher priority without a word on it, which stays in the plan all the same. No more candidates are asked for than the
-    run wants, and of what is cited only what was given is kept. None are asked for by a plan that was empty from the start, which is to
-    say that nothing is left; an answer that cannot be read does not say so.
+    Whatever breaks a rule is returned to the model first, once, with one sentence each, and so is a step beyond the
+    budget of an axis or past a page of higher priority without a word on it, which stays in the plan all the same. No
+    more candidates are asked for than the run wants, and of what is cited only what was given is kept. None are asked
+    for by a plan that was empty from the start, which is to say that nothing is left; an answer that cannot be read
+    does not say so.
     """
     try:
         proposed = agent.ask(brief, Plan, partial(faults, brief=brief))
@@ -45,25 +48,40 @@ def plan(agent: Agent, brief: PlannerBrief) -> Plan:
 
 
 def faults(proposed: Plan, brief: PlannerBrief) -> tuple[str, ...]:
-    """What is returned to the model: what would be struck out or is not explained, figures without a source, citations that do not
-    resolve, patterns that are not looked for."""
+    """What is returned to the model: what would be struck out or is not explained, figures without a source,
+    citations that do not resolve, patterns that are not looked for."""
     proposed = _on_their_axes(proposed, brief)
     struck = violations(proposed, brief)
     # A figure without a source is told with its sentence, below.
-    found = [f"methods.{number} ({proposed.methods[number].method}): {why}" for number, why in struck.items() if why != UNSOURCED]
-    found += [f"{step}; plan otherwise, or say why in `reason`, by name" for step in _unexplained(proposed, struck, brief)]
+    found = [
+        f"methods.{number} ({proposed.methods[number].method}): {why}"
+        for number, why in struck.items()
+        if why != UNSOURCED
+    ]
+    found += [
+        f"{step}; plan otherwise, or say why in `reason`, by name" for step in _unexplained(proposed, struck, brief)
+    ]
     for number, item in enumerate(proposed.methods):
         wrong = [
-            f"{one!r} is no record, finding or line of the wiki that you were given; cite one that is" for one in _unresolved(item, brief)
+            f"{one!r} is no record, finding or line of the wiki that you were given; cite one that is"
+            for one in _unresolved(item, brief)
         ]
-        wrong += [f"signature {fault}" for pattern in item.signature.values() if _own(item) and (fault := signatures.fault(pattern))]
+        wrong += [
+            f"signature {fault}"
+            for pattern in item.signature.values()
+            if _own(item) and (fault := signatures.fault(pattern))
+        ]
         found += [f"methods.{number} ({item.method}): {why}" for why in wrong if number not in struck]
-    found += [f"reason: {citation} is no line of the wiki that you were given" for citation in sourced.invented(proposed.reason, brief)]
+    found += [
+        f"reason: {citation} is no line of the wiki that you were given"
+        for citation in sourced.invented(proposed.reason, brief)
+    ]
     return (*found, *sourced.faults(proposed, sourced.known(brief)))
 
 
 def violations(proposed: Plan, brief: PlannerBrief) -> dict[int, str]:
-    """Position -> why the plan may not contain that method: known or its own, once, cited, with a prediction to score."""
+    """Position -> why the plan may not contain that method: known or its own, once, cited, with a prediction to
+    score."""
     kept: list[PlannedMethod] = []
     found: dict[int, str] = {}
     for number, item in enumerate(proposed.methods):
@@ -94,7 +112,9 @@ def _own(item: PlannedMethod) -> bool:
 
 def _page(item: PlannedMethod, brief: PlannerBrief) -> Page | None:
     """The page by which a method is planned, of all that this run listed."""
-    return next((page for page in (*brief.dossier.methods, *brief.dossier.earlier) if page.head.id == item.method), None)
+    return next(
+        (page for page in (*brief.dossier.methods, *brief.dossier.earlier) if page.head.id == item.method), None
+    )
 
 
 def _on_their_axes(proposed: Plan, brief: PlannerBrief) -> Plan:
@@ -106,7 +126,10 @@ def _on_their_axes(proposed: Plan, brief: PlannerBrief) -> Plan:
 
 def _misplaced(item: PlannedMethod, kept: list[PlannedMethod], brief: PlannerBrief) -> str:
     if _own(item) and not (re.fullmatch(OWN, item.method) and len(item.method) <= LONGEST_NAME):
-        return f"behind `own:` stands a name of small letters, digits and single dashes, at most {LONGEST_NAME} characters in all"
+        return (
+            f"behind `own:` stands a name of small letters, digits and single dashes, at most {LONGEST_NAME} "
+            f"characters in all"
+        )
     page = _page(item, brief)
     if not _own(item) and (page is None or page.head.type != "method"):
         return "no method page that was listed has this id; an idea of your own is called `own:<slug>`"
@@ -132,7 +155,10 @@ def _unfounded(item: PlannedMethod, brief: PlannerBrief) -> str:
         return "its hypothesis does not predict the time, by which the gate scores it"
     impossible = next((expected for expected in hypothesis.expected if not _possible(expected)), None)
     if impossible is not None:
-        return f"its prediction of {impossible.metric} cannot be: factor is new / old, below 1 for down, and confidence lies in 0..1"
+        return (
+            f"its prediction of {impossible.metric} cannot be: factor is new / old, below 1 for down, and "
+            f"confidence lies in 0..1"
+        )
     if sourced.unsourced(hypothesis, sourced.known(brief)):
         return UNSOURCED
     return ""
@@ -149,8 +175,8 @@ def _unresolved(item: PlannedMethod, brief: PlannerBrief) -> list[str]:
 
 
 def _resolved(item: PlannedMethod, brief: PlannerBrief) -> PlannedMethod:
-    """Without citations of what was not given; of a catalogued method one at least is left, or it would have been struck out. With the
-    patterns that are looked for: those of its page, where it has one and the plan gives none."""
+    """Without citations of what was not given; of a catalogued method one at least is left, or it would have been
+    struck out. With the patterns that are looked for: those of its page, where it has one and the plan gives none."""
     unresolved = _unresolved(item, brief)
     citations = tuple(citation for citation in item.hypothesis.citations if citation not in unresolved)
     update: dict[str, object] = {"hypothesis": item.hypothesis.model_copy(update={"citations": citations})}

@@ -1,7 +1,7 @@
 """Foreign text on its way into a prompt: made visible, and put behind a fence that it cannot close.
 
-Kernels, logs, wiki pages, profiles and earlier answers are material. Whatever is written in them stays between the two lines of one
-fence, so that a reader (and a test) can tell it from what we ask.
+Kernels, logs, wiki pages, profiles and earlier answers are material. Whatever is written in them stays between the two
+lines of one fence, so that a reader (and a test) can tell it from what we ask.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import unicodedata
 
 SUSPECT = re.compile(r"[^\n\t -~]")
 SHOWN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Unicode categories of what is not seen, or turns the writing round: controls, formats, surrogates, private use, separators."""
+"""Unicode categories of what is not seen, or turns the writing round: controls, formats, surrogates, private use,
+separators."""
 SELECTORS = re.compile(r"[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 """Variation selectors, which carry bytes that nobody sees."""
 LONGEST_LINE = 600
@@ -19,12 +20,14 @@ LONGEST_LINE = 600
 
 
 def plain(text: str) -> str:
-    """`text` with Unix line ends and everything that cannot be seen written as an escape, so that it stays one line where it was one."""
+    """`text` with Unix line ends and everything that cannot be seen written as an escape, so that it stays one line
+    where it was one."""
     return SUSPECT.sub(_visible, text.replace("\r\n", "\n"))
 
 
 def fence(label: str, text: str) -> str:
-    """`text` as data under `label`, which is ours. The fence is longer than every run of backticks in the text (CommonMark's rule)."""
+    """`text` as data under `label`, which is ours. The fence is longer than every run of backticks in the text
+    (CommonMark's rule)."""
     body = plain(text).strip("\n")
     ticks = "`" * max(3, 1 + max(map(len, re.findall(r"`+", body)), default=0))
     return f"{ticks}data: {label}\n{body}\n{ticks}"

@@ -1,4 +1,5 @@
-"""A kernel's text taken apart into code, comments and strings, also where it does not compile. Pure; offsets are characters."""
+"""A kernel's text taken apart into code, comments and strings, also where it does not compile. Pure; offsets are
+characters."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def is_python(name: str) -> bool:
 def parts(source: str, python: bool) -> tuple[Part, ...]:
     """Comments and strings in order. What C++ writes as '…' after a digit separates digits."""
     found = (_PYTHON if python else _CPP).finditer(source)
-    return tuple(Part("comment" if m["comment"] is not None else "string", m.start(), m[0]) for m in found if m["other"] is None)
+    return tuple(
+        Part("comment" if m["comment"] is not None else "string", m.start(), m[0]) for m in found if m["other"] is None
+    )
 
 
 def blanked(source: str, python: bool) -> str:

@@ -20,9 +20,11 @@ class Toolbox(ABC):
 
     @abstractmethod
     def call(self, wanted: ToolCall) -> ToolResult:
-        """Do it. A wish that cannot be met is a failed result with a sentence, foreign text in a fence; only what must end the run raises.
+        """Do it. A wish that cannot be met is a failed result with a sentence, foreign text in a fence; only what must
+        end the run raises.
 
-        After a crash the same calls are made again in the same order: what they did must come about again, and cost nothing twice.
+        After a crash the same calls are made again in the same order: what they did must come about again, and cost
+        nothing twice.
         """
 
     @property

@@ -1,4 +1,5 @@
-"""The coder's tools. The docstring of an argument type is what the model is told of the tool, the docstrings below it of its arguments."""
+"""The coder's tools. The docstring of an argument type is what the model is told of the tool, the docstrings below
+it of its arguments."""
 
 from __future__ import annotations
 
@@ -141,9 +142,12 @@ class CoderTools(Toolbox):
         except StorageError:
             raise  # damaged evidence is no matter of one draft
         except (SettingsError, BudgetError, InfrastructureError) as error:
-            # What this machine lacks, has no time left for or failed at is no reason to end the run: what is tried here is only a hint.
+            # What this machine lacks, has no time left for or failed at is no reason to end the run: what is tried here
+            # is only a hint.
             said = fence(f"why {wanted.name} failed", cut(str(error), LOG))
-            return ToolResult(id=wanted.id, text=f"This cannot be had here; the draft is not to blame.\n{said}", failed=True)
+            return ToolResult(
+                id=wanted.id, text=f"This cannot be had here; the draft is not to blame.\n{said}", failed=True
+            )
 
     # ------------------------------------------------------------ the tools
 
@@ -157,8 +161,12 @@ class CoderTools(Toolbox):
     def search_knowledge(self, asked: SearchKnowledge) -> str:
         found = self.bench.index.search(asked.query, PASSAGES, language=self.bench.judge.language.name)
         if not found:
-            raise _Refused(f"Nothing is found: {self.bench.index.explain(asked.query, language=self.bench.judge.language.name)}.")
-        told = (f"{passage.citation} ({' > '.join(passage.heading)})\n{cut(passage.text, LONGEST)}" for passage in found)
+            raise _Refused(
+                f"Nothing is found: {self.bench.index.explain(asked.query, language=self.bench.judge.language.name)}."
+            )
+        told = (
+            f"{passage.citation} ({' > '.join(passage.heading)})\n{cut(passage.text, LONGEST)}" for passage in found
+        )
         return fence("passages of the wiki", "\n\n".join(told))
 
     def lookup_spec(self, asked: LookupSpec) -> str:
@@ -177,7 +185,11 @@ class CoderTools(Toolbox):
         if failed := self.bench.compiled(self._candidate(asked.name)):
             raise _refusal(asked.name, failed)
         said = self.bench.compiler(self._candidate(asked.name))
-        return f"{asked.name} compiles.\n{fence('what the compiler made of it', said)}" if said else f"{asked.name} compiles."
+        return (
+            f"{asked.name} compiles.\n{fence('what the compiler made of it', said)}"
+            if said
+            else f"{asked.name} compiles."
+        )
 
     def quick_check(self, asked: QuickCheck) -> str:
         return f"{asked.name} is right on {self.bench.cases(self._sound(asked.name))}."
@@ -187,7 +199,11 @@ class CoderTools(Toolbox):
         if isinstance(found, Failed):
             raise _refusal(asked.name, found)
         said = f"A hint: the incumbent's time over that of {asked.name} is {found.speedup.estimate:.3g}"
-        said += f" [{found.speedup.low:.3g}, {found.speedup.high:.3g}]." if found.speedup.bounded else ", its interval has no ends."
+        said += (
+            f" [{found.speedup.low:.3g}, {found.speedup.high:.3g}]."
+            if found.speedup.bounded
+            else ", its interval has no ends."
+        )
         rows = [f"{m.workload}: {m.incumbent_s / m.candidate_s:.3g}" for m in found.measurements]
         return f"{said}\n{fence('workloads', chr(10).join(rows))}"
 
@@ -201,7 +217,11 @@ class CoderTools(Toolbox):
         shown = lines[first - 1 : first - 1 + LINES]
         if not shown:
             raise _Refused(f"The machine code of {asked.name} has {len(lines)} lines; ask for an earlier one.")
-        more = f"\n… {len(lines)} lines in all; go on with from_line {first + LINES}" if len(lines) > first - 1 + LINES else ""
+        more = (
+            f"\n… {len(lines)} lines in all; go on with from_line {first + LINES}"
+            if len(lines) > first - 1 + LINES
+            else ""
+        )
         return fence("machine code", "\n".join(shown)) + more
 
     def submit(self, asked: Submit) -> str:
@@ -268,6 +288,10 @@ OFFERS: dict[str, _Offer] = {
 def offered() -> tuple[Tool, ...]:
     """The coder's tools as a model is told of them, the same for all runs."""
     return tuple(
-        Tool(name=name, description=" ".join((offer.arguments.__doc__ or "").split()), parameters=_schema(offer.arguments))
+        Tool(
+            name=name,
+            description=" ".join((offer.arguments.__doc__ or "").split()),
+            parameters=_schema(offer.arguments),
+        )
         for name, offer in OFFERS.items()
     )

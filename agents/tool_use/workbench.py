@@ -1,6 +1,8 @@
-"""Where a coder tries a draft before anything is judged: the judge in rehearsal, the knowledge base, the kernels at hand.
+"""Where a coder tries a draft before anything is judged: the judge in rehearsal, the knowledge base, the kernels at
+hand.
 
-Nothing found here is evidence: the records are of kinds of their own, no hidden workload is used, and the judge draws other seeds.
+Nothing found here is evidence: the records are of kinds of their own, no hidden workload is used, and the judge draws
+other seeds.
 """
 
 from __future__ import annotations
@@ -67,15 +69,20 @@ class Workbench:
 
     def fault(self, candidate: Candidate) -> Failed | Unmeasured | None:
         """The same, and whether it is right on a few cases; a machine's failure raises InfrastructureError."""
-        return self.compiled(candidate) or evidence.correctness_failure(self.judge.correctness(candidate, self.baseline, "rehearsal"))
+        return self.compiled(candidate) or evidence.correctness_failure(
+            self.judge.correctness(candidate, self.baseline, "rehearsal")
+        )
 
     def cases(self, candidate: Candidate) -> str:
         """How many cases of the quick check a sound candidate passed, in words."""
-        checked = evidence.Correctness.model_validate(self.judge.correctness(candidate, self.baseline, "rehearsal").payload)
+        checked = evidence.Correctness.model_validate(
+            self.judge.correctness(candidate, self.baseline, "rehearsal").payload
+        )
         return f"{sum(case.status == 'passed' for case in checked.cases)} of {len(checked.cases)} cases"
 
     def compiler(self, candidate: Candidate) -> str:
-        """What the compiler made of one that compiles: registers, spills, shared memory, or remarks; empty where nobody can say."""
+        """What the compiler made of one that compiles: registers, spills, shared memory, or remarks; empty where
+        nobody can say."""
         builds = self.judge.builds
         asked, static = key("profile", tool=Static.name, candidate=candidate.id), Static()
         record = builds.records.find(asked)
@@ -85,13 +92,17 @@ class Workbench:
                 there = (builds.task, candidate, library, builds.task.workloads[0], builds.language)
                 seen, blobs = static.profile(*there, builds.executor, builds.records.blobs)
                 payload = seen.model_dump(mode="json")
-                record = builds.records.add(Record(kind="profile", key=asked, environment=builds.environment, payload=payload, blobs=blobs))
+                record = builds.records.add(
+                    Record(kind="profile", key=asked, environment=builds.environment, payload=payload, blobs=blobs)
+                )
         except StorageError:
             raise  # damaged evidence is no matter of one draft
         except (SettingsError, BudgetError, InfrastructureError):
             return ""
         remarks = Profile.model_validate(record.payload).remarks if record else ()
-        return cut("\n".join(dict.fromkeys(f"{f'line {r.line}: ' if r.line else ''}{r.text}" for r in remarks)), LOG // 2)
+        return cut(
+            "\n".join(dict.fromkeys(f"{f'line {r.line}: ' if r.line else ''}{r.text}" for r in remarks)), LOG // 2
+        )
 
     def timed(self, candidate: Candidate) -> Hint | Failed:
         """A few pairs of the incumbent and a sound candidate."""
@@ -103,14 +114,17 @@ class Workbench:
         return Hint(evidence.speedup((record,), self.judge.policy.objective, CONFIDENCE), measured)
 
     def assembly(self, candidate: Candidate) -> str:
-        """The disassembly of a candidate that compiles; empty where there is none. SettingsError when the machine lacks the program."""
+        """The disassembly of a candidate that compiles; empty where there is none. SettingsError when the machine
+        lacks the program."""
         return self.judge.builds.assembly(candidate)
 
 
 def candidate(draft: Draft, language: str, parent: str, suffix: str, planned: tuple[str, ...]) -> Candidate:
     """A draft as a candidate: of the methods that it claims only those that were planned count."""
     methods = tuple(method for method in dict.fromkeys(draft.methods) if method in planned)
-    return Candidate(language=language, files={f"kernel{suffix}": draft.source}, parent=parent, methods=methods, knobs=draft.knobs)
+    return Candidate(
+        language=language, files={f"kernel{suffix}": draft.source}, parent=parent, methods=methods, knobs=draft.knobs
+    )
 
 
 def told(name: str, failed: Failed | Unmeasured, source: str = "") -> str:

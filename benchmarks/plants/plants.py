@@ -1,4 +1,5 @@
-"""Triton and library kernels for the planted causes: each is launched once between the profiler's marks, in the order of causes.json."""
+"""Triton and library kernels for the planted causes: each is launched once between the profiler's marks, in the
+order of causes.json."""
 
 import torch
 import triton

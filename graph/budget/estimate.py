@@ -1,4 +1,5 @@
-"""What a run may cost, told before it: the prompts as they would be rendered for this task, and assumptions where nothing is known yet."""
+"""What a run may cost, told before it: the prompts as they would be rendered for this task, and assumptions where
+nothing is known yet."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ ASSUMED = (
     f"{CHARACTERS_PER_TOKEN} characters a token, no cache, no thinking, no tools, nothing asked again; "
     "every iteration accepted and each of its methods taken out once; "
     f"{METHODS} methods and {PASSAGES} passages retrieved, no findings and no earlier attempts in the prompts; "
-    f"kernels {GROWTH} times as long as yours, other answers of {min(ANSWERS.values())} to {max(ANSWERS.values())} tokens"
+    f"kernels {GROWTH} times as long as yours, other answers of {min(ANSWERS.values())} to "
+    f"{max(ANSWERS.values())} tokens"
 )
 
 
@@ -87,8 +89,11 @@ class Estimate(Artifact):
         return tuple(dict.fromkeys(row.unknown for row in self.rows if row.unknown))
 
 
-def estimate(settings: Settings, task: Task, guide: Wiki, agents: dict[RoleName, Agent], hints: tuple[str, ...] = ()) -> Estimate:
-    """Rendered prompts and assumed answers (`ASSUMED`), at the prices of the roles' models; `hints`: of the kernel's handlers."""
+def estimate(
+    settings: Settings, task: Task, guide: Wiki, agents: dict[RoleName, Agent], hints: tuple[str, ...] = ()
+) -> Estimate:
+    """Rendered prompts and assumed answers (`ASSUMED`), at the prices of the roles' models; `hints`: of the kernel's
+    handlers."""
     paid = {role: agent for role, agent in agents.items() if agent.model.bills != "nothing"}
     questions = asked(settings, task, guide, hints) if paid else ()
     rows = tuple(_row(role, agent, questions) for role, agent in paid.items())
@@ -103,7 +108,11 @@ def _row(role: RoleName, agent: Agent, questions: tuple[Asked, ...]) -> Row:
     model = agent.model
     usages = []
     for _, brief, answer, times, output in (one for one in questions if one[0] == role):
-        texts = [block.text for block in blocks(role, brief, answer)] if model.reads == "prompt" else [brief.model_dump_json()]
+        texts = (
+            [block.text for block in blocks(role, brief, answer)]
+            if model.reads == "prompt"
+            else [brief.model_dump_json()]
+        )
         usage = Usage(model=model.name, input=sum(map(len, texts)) // CHARACTERS_PER_TOKEN, output=output)
         usages += [usage] * times
     costs = [agent.ledger.cost(model, usage) for usage in usages]
@@ -124,9 +133,14 @@ def asked(settings: Settings, task: Task, guide: Wiki, hints: tuple[str, ...] = 
     """What every role is asked in an iteration, as assumed."""
     search = settings.search
     source = task.baseline or ""
-    methods = tuple(sorted(guide.about("method", task.language), key=lambda page: (-page.head.priority, page.head.id))[:METHODS])
+    methods = tuple(
+        sorted(guide.about("method", task.language), key=lambda page: (-page.head.priority, page.head.id))[:METHODS]
+    )
     unknown = Headroom(total=None, compute=None, memory=None, latency=None, bound="memory")
-    plan = Plan(methods=tuple(_planned(page.head.id) for page in methods[: search.methods_per_iteration]), candidates=search.candidates)
+    plan = Plan(
+        methods=tuple(_planned(page.head.id) for page in methods[: search.methods_per_iteration]),
+        candidates=search.candidates,
+    )
     planner = PlannerBrief(
         task=task,
         source=source,
@@ -139,7 +153,9 @@ def asked(settings: Settings, task: Task, guide: Wiki, hints: tuple[str, ...] = 
         candidates=search.candidates,
         records=(),
     )
-    coder = CoderBrief(task=task, source=source, plan=plan, pages=methods[: search.methods_per_iteration], tried=(), hints=hints)
+    coder = CoderBrief(
+        task=task, source=source, plan=plan, pages=methods[: search.methods_per_iteration], tried=(), hints=hints
+    )
     retriever = RetrieverBrief(task=task, findings=(), bottleneck="memory", source=source)
     gatekeeper = GatekeeperBrief(task=task, diff=source * (1 + GROWTH))
     analyst = AnalystBrief(source=source, findings=(), remarks=(), headroom=unknown, records=(), task=task)

@@ -1,4 +1,5 @@
-"""Whether the caps on dollars and tokens leave room for a run, and for a single exchange: found out before it, without asking anybody."""
+"""Whether the caps on dollars and tokens leave room for a run, and for a single exchange: found out before it,
+without asking anybody."""
 
 from __future__ import annotations
 
@@ -26,10 +27,14 @@ def passed(settings: Settings, expected: Estimate) -> tuple[str, ...]:
     for key, cap, usd, count in weighed:
         if cap.usd is not None and usd > cap.usd:
             found.append(
-                f"{key}.usd: {dollars(cap.usd)} is less than the estimate, so that the run would end early; give {dollars(usd)} or more"
+                f"{key}.usd: {dollars(cap.usd)} is less than the estimate, so that the run would end early; give "
+                f"{dollars(usd)} or more"
             )
         if cap.tokens is not None and count > cap.tokens:
-            found.append(f"{key}.tokens: {cap.tokens:,} is less than the estimate, so that the run would end early; give {count:,} or more")
+            found.append(
+                f"{key}.tokens: {cap.tokens:,} is less than the estimate, so that the run would end early; give "
+                f"{count:,} or more"
+            )
     return tuple(found)
 
 
@@ -39,7 +44,9 @@ def refuse(settings: Settings, task: Task, guide: Wiki, agents: dict[RoleName, A
     Only of models that read prompts it is known what none of their exchanges falls short of.
     """
     budget = settings.budget
-    counted = [role for role, agent in agents.items() if agent.model.bills == "tokens" and agent.model.reads == "prompt"]
+    counted = [
+        role for role, agent in agents.items() if agent.model.bills == "tokens" and agent.model.reads == "prompt"
+    ]
     caps = [("budget", budget, counted), ("budget.per_iteration", budget.per_iteration, counted)]
     caps += [(f"budget.per_role.{role}", cap, [role]) for role, cap in budget.per_role.items() if role in counted]
     if not any(cap.usd or cap.tokens for _, cap, _ in caps):
@@ -52,17 +59,24 @@ def refuse(settings: Settings, task: Task, guide: Wiki, agents: dict[RoleName, A
             if cap.usd is not None and usd is not None and usd > cap.usd:
                 raise SettingsError(_sentence(f"{key}.usd", role, dollars(cap.usd), dollars(usd)))
             if cap.tokens is not None and tokens(least[role]) > cap.tokens:
-                raise SettingsError(_sentence(f"{key}.tokens", role, f"{cap.tokens:,} tokens", f"{tokens(least[role]):,} tokens"))
+                raise SettingsError(
+                    _sentence(f"{key}.tokens", role, f"{cap.tokens:,} tokens", f"{tokens(least[role]):,} tokens")
+                )
 
 
 def _least(agent: Agent, role: RoleName, questions: tuple[Asked, ...]) -> Usage:
     """What none of the role's exchanges falls short of: no prompt is as short as none."""
-    bare = [Request(role=role, brief=brief, answer=answer) for asked_of, brief, answer, _, _ in questions if asked_of == role]
+    bare = [
+        Request(role=role, brief=brief, answer=answer)
+        for asked_of, brief, answer, _, _ in questions
+        if asked_of == role
+    ]
     return min(map(agent.model.assumed_bound, bare), key=tokens)
 
 
 def _sentence(key: str, role: RoleName, cap: str, least: str) -> str:
     return (
-        f"{key}: {cap} is less than an exchange of the {role} sets aside before it begins (at least {least}, and its prompt comes on top); "
+        f"{key}: {cap} is less than an exchange of the {role} sets aside before it begins (at least {least}, and "
+        f"its prompt comes on top); "
         "give more than that, or lower max_tokens of its model"
     )

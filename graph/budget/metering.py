@@ -1,4 +1,5 @@
-"""The account of a run's time (F7): device seconds of its jobs, set aside before each and settled after; what is left of its wall time."""
+"""The account of a run's time (F7): device seconds of its jobs, set aside before each and settled after; what is
+left of its wall time."""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ Emit = Callable[[str, Mapping[str, str]], None]
 class Metered(Executor):
     """Passes jobs on and keeps account of them; what is left of a run's wall time is the orchestrator's own.
 
-    Before a job begins, the log says on whose account it is and how long it may take at most; after it, what it took. Of one without an
-    end in the log, for a kill took its process and with it the job, `graph.workspace.events.jobs_s` counts all the time until the kill,
-    and never more than was set aside.
+    Before a job begins, the log says on whose account it is and how long it may take at most; after it, what it took.
+    Of one without an end in the log, for a kill took its process and with it the job, `graph.workspace.events.jobs_s`
+    counts all the time until the kill, and never more than was set aside.
     """
 
     def __init__(
@@ -36,8 +37,8 @@ class Metered(Executor):
         before: Mapping[Sent, float],
         began: Mapping[int, float] | None = None,
     ) -> None:
-        """`clock`: wall seconds of the run. `before`: seconds that jobs of earlier processes of the run took. `began`: what the clock
-        said when an iteration was begun there."""
+        """`clock`: wall seconds of the run. `before`: seconds that jobs of earlier processes of the run took.
+        `began`: what the clock said when an iteration was begun there."""
         self.inner = inner
         self.emit = emit
         self.clock = clock
@@ -100,11 +101,12 @@ class Metered(Executor):
     def within(self, job: Job, sent: Sent, bounds: tuple[Limit, ...]) -> Finished:
         """Run `job` on the account `sent`, under `bounds`.
 
-        Set aside is the job's own time limit: no figure of earlier jobs bounds what the next one takes. Where a cap leaves less, the limit
-        is cut to that, since limits are generous (minutes) and to refuse would leave most of a small cap unspent. BudgetError when nothing
-        is left, or when the job did not end within what was, with the cap that left least: nothing that the job left counts then, for or
-        against what it ran. A cap is passed by no more than ending a process takes. Jobs are run one
-        at a time, but for compilers, which no cap on a device's seconds counts.
+        Set aside is the job's own time limit: no figure of earlier jobs bounds what the next one takes. Where a cap
+        leaves less, the limit is cut to that, since limits are generous (minutes) and to refuse would leave most of a
+        small cap unspent. BudgetError when nothing is left, or when the job did not end within what was, with the cap
+        that left least: nothing that the job left counts then, for or against what it ran. A cap is passed by no more
+        than ending a process takes. Jobs are run one at a time, but for compilers, which no cap on a device's seconds
+        counts.
         """
         self.begin()
         held = job.limits.wall_s
@@ -116,7 +118,11 @@ class Metered(Executor):
         if tightest and held <= 0:
             raise BudgetError(tightest.sentence(self._used(tightest, sent.device)))
         given = job.model_copy(update={"limits": job.limits.model_copy(update={"wall_s": held})}) if tightest else job
-        named = {"job": digest(job.model_dump_json())[:16], "argv": " ".join(job.argv[:2]), "number": str(next(self._numbers))}
+        named = {
+            "job": digest(job.model_dump_json())[:16],
+            "argv": " ".join(job.argv[:2]),
+            "number": str(next(self._numbers)),
+        }
         named |= {"device": sent.device, "iteration": str(sent.iteration)} | ({"role": sent.role} if sent.role else {})
         start, used = time.perf_counter(), None
         try:
@@ -158,7 +164,9 @@ class Metered(Executor):
 
 
 def _cut_short(job: Job, limit: Limit) -> BudgetError:
-    return BudgetError(f"{limit.sentence(limit.cap - limit.aside)}; a job that may take {job.limits.wall_s:.0f} s was cut short")
+    return BudgetError(
+        f"{limit.sentence(limit.cap - limit.aside)}; a job that may take {job.limits.wall_s:.0f} s was cut short"
+    )
 
 
 @dataclass(frozen=True, eq=False)

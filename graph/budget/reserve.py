@@ -22,10 +22,11 @@ class Reserve(Artifact):
 
 
 def benchmark_s(sample_s: float, workloads: int, settings: Settings, device: DeviceKind, rivals: int = 0) -> float:
-    """Device seconds of the final benchmark, rather too many: all repeats are counted, and a best kernel that is as slow as v0.
+    """Device seconds of the final benchmark, rather too many: all repeats are counted, and a best kernel that is as
+    slow as v0.
 
-    `sample_s`: of a sample of v0 with what is around it. In 35 finished runs, 27 on a shared CPU and 8 on an H200, of one workload to
-    three, the benchmark took 0.16 to 0.99 of this.
+    `sample_s`: of a sample of v0 with what is around it. In 35 finished runs, 27 on a shared CPU and 8 on an H200, of
+    one workload to three, the benchmark took 0.16 to 0.99 of this.
     """
     policy, wanted = settings.judge, settings.benchmark
     rounds = max(policy.benchmark_rounds, policy.least_rounds(workloads))
@@ -45,13 +46,15 @@ def sample_s(calibration: Record) -> float:
 
 
 def too_small(settings: Settings, workloads: int, device: DeviceKind) -> tuple[str, ...]:
-    """That `budget.device_s` may not do for v0 and the final benchmark alone, in one sentence; empty: it may, or there is none."""
+    """That `budget.device_s` may not do for v0 and the final benchmark alone, in one sentence; empty: it may, or
+    there is none."""
     cap = settings.budget.device_s
     pairs = max(settings.judge.calibration_pairs, settings.judge.least_rounds(workloads))
     least = V0_S + 2 * pairs * workloads * SAMPLE_S + benchmark_s(SAMPLE_S, workloads, settings, device)
     if cap is None or cap >= least:
         return ()
     take = (
-        f"may be less than v0 and the final benchmark take (about {least:.0f} s by the estimate), which would leave nothing for the search"
+        f"may be less than v0 and the final benchmark take (about {least:.0f} s by the estimate), which would "
+        f"leave nothing for the search"
     )
     return (f"budget.device_s: {cap:g} s {take}; give more than {least:.0f} s",)

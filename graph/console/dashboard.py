@@ -124,7 +124,9 @@ class Dashboard:
 
     def _capped(self, event: Event) -> None:
         told = event.details
-        self.caps = {name: value for name in ("wall_s", "device_s", "usd", "tokens") if (value := number(told, name)) is not None}
+        self.caps = {
+            name: value for name in ("wall_s", "device_s", "usd", "tokens") if (value := number(told, name)) is not None
+        }
         self.device = told["device"]
         self.taken_up = event.seconds, float(told["spent_wall_s"])
         spent = number(told, "spent_device_s")
@@ -155,7 +157,11 @@ class Dashboard:
 
     def _paid(self, told: dict[str, str]) -> None:
         if "spent_tokens" in told:
-            self.tokens, self.usd, self.unpriced = int(told["spent_tokens"]), float(told["spent_usd"]), "spent_unknown" in told
+            self.tokens, self.usd, self.unpriced = (
+                int(told["spent_tokens"]),
+                float(told["spent_usd"]),
+                "spent_unknown" in told,
+            )
 
     def _job(self, told: dict[str, str]) -> None:
         if told["state"] == "started":
@@ -175,7 +181,9 @@ def _made(told: dict[str, str]) -> str:
 
 def _headroom(told: dict[str, str]) -> str:
     """Distance of the kernel at HEAD from the roof, in all and by axes."""
-    total, compute, memory, latency = (percent(number(told, name)) for name in ("total", "compute", "memory", "latency"))
+    total, compute, memory, latency = (
+        percent(number(told, name)) for name in ("total", "compute", "memory", "latency")
+    )
     # Shorter than elsewhere: no figure may be cut off at 80 columns.
     limit = f"limit {told['bound']}" if told["bound"] else "not profiled"
     return f"Δ {total}, {limit} (Δc {compute}, Δm {memory}, Δl {latency})"
@@ -191,4 +199,6 @@ def interval(told: dict[str, str]) -> Interval | None:
     estimate = number(told, "speedup")
     if estimate is None:
         return None
-    return Interval(estimate=estimate, low=float(told.get("low", 1 / UNBOUNDED)), high=float(told.get("high", UNBOUNDED)))
+    return Interval(
+        estimate=estimate, low=float(told.get("low", 1 / UNBOUNDED)), high=float(told.get("high", UNBOUNDED))
+    )

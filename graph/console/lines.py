@@ -31,7 +31,8 @@ def _line(event: Event) -> str | None:
         return f"{details['iteration']:>3} {'verdict':<18} {details['outcome']:<9}  {details['summary']}"
     if event.kind == "interrupt":
         return (
-            "stopping: what is being measured or asked comes to its end first, nothing else begins; Ctrl-C again stops at once; "
+            "stopping: what is being measured or asked comes to its end first, nothing else begins; Ctrl-C again "
+            "stops at once; "
             f"`python -m graph resume {details['workspace']}` goes on where it stopped"
         )
     return None

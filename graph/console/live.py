@@ -1,8 +1,8 @@
 """The live view of a run at a terminal: finished lines scroll, below them stands where the run is.
 
-Kernels are timed on the cores that this draws with. So it draws when something happened, at most `RATE` times a second, once more as a job
-begins, and not while one runs: what stands there then gives the time at which it began and is true until the job ends. While nothing is
-measured it draws once a second.
+Kernels are timed on the cores that this draws with. So it draws when something happened, at most `RATE` times a second,
+once more as a job begins, and not while one runs: what stands there then gives the time at which it began and is true
+until the job ends. While nothing is measured it draws once a second.
 """
 
 from __future__ import annotations
@@ -31,7 +31,14 @@ ECHO = 2
 """Columns left free on the right: where a terminal echoes ^C at the end of a full line, it would move the view."""
 BESIDE = 6
 """Lines of the view other than candidates."""
-STYLES = {"accept": "green", "passed": "green", "failed": "red", "reject": "yellow", "inconclusive": "yellow", "infra_error": "red"}
+STYLES = {
+    "accept": "green",
+    "passed": "green",
+    "failed": "red",
+    "reject": "yellow",
+    "inconclusive": "yellow",
+    "infra_error": "red",
+}
 
 
 class Live:
@@ -54,7 +61,9 @@ class Live:
         threading.Thread(target=self._tick, daemon=True).start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._over.set()
         self._hide()
 
@@ -90,7 +99,11 @@ class Live:
         with self._guard:
             # Erased at the end: the finished lines stay, and what a run came to is said below them.
             self._region = Region(
-                get_renderable=self._view, console=self.console, auto_refresh=False, transient=True, vertical_overflow="crop"
+                get_renderable=self._view,
+                console=self.console,
+                auto_refresh=False,
+                transient=True,
+                vertical_overflow="crop",
             )
             self._region.start(refresh=True)
 
@@ -113,7 +126,8 @@ class Live:
             return
         try:
             if self._fresh:
-                # Left to the terminal to wrap, so that a line is copied and widened as one. The view is drawn with them.
+                # Left to the terminal to wrap, so that a line is copied and widened as one. The view is drawn with
+                # them.
                 self.console.print(Text("\n").join(self._fresh), soft_wrap=True)
             else:
                 self._region.refresh()

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """The observers that suit where stdout goes: a live view on a terminal, plain lines elsewhere; quiet: what Ctrl-C does, on stderr."""
+    """The observers that suit where stdout goes: a live view on a terminal, plain lines elsewhere; quiet: what
+    Ctrl-C does, on stderr."""
 
     def __init__(self, say: Callable[[str], None], complain: Callable[[str], None], *, quiet: bool) -> None:
         self.say, self.complain, self.quiet = say, complain, quiet

@@ -63,10 +63,17 @@ class Accepted(Artifact):
     def contract(self) -> dict[str, Any]:
         """What `runtime.Exported` takes."""
         task, ranges = self.task, self.task.dims_range if self._follows() else {}
-        sized = {*(axis for a in task.arguments for axis in a.shape), *(a.name for a in task.arguments if a.role == "scalar")}
+        sized = {
+            *(axis for a in task.arguments for axis in a.shape),
+            *(a.name for a in task.arguments if a.role == "scalar"),
+        }
         points = [{a.name: a.value if a.role == "scalar" else list(a.shape) for a in w.arguments} for w in self.seen]
         values = [{**p, **w.dims} for p, w in zip(points, self.seen, strict=True)]
-        free = {n: list(dict.fromkeys(v[n] for v in values)) for n in sorted(sized - {*ranges}) if all(n in v for v in values)}
+        free = {
+            n: list(dict.fromkeys(v[n] for v in values))
+            for n in sorted(sized - {*ranges})
+            if all(n in v for v in values)
+        }
         return {
             "arguments": [(a.name, a.role, a.dtype, list(a.shape)) for a in task.arguments],
             "points": points,
@@ -102,7 +109,9 @@ class Accepted(Artifact):
         if not launch:
             built = f"flags={list(self.flags)}, file='kernel{self.suffix}', source={literal(self.source)}"
             lines += [f"_CONTRACT.update({built})"]
-        return "\n\n".join(filter(None, [*lines, f"_exported = Exported(_CONTRACT{', _run' if launch else ''})"])) + "\n"
+        return (
+            "\n\n".join(filter(None, [*lines, f"_exported = Exported(_CONTRACT{', _run' if launch else ''})"])) + "\n"
+        )
 
 
 def literal(text: str) -> str:
@@ -115,7 +124,9 @@ def _undocumented(source: str) -> str:
     """A module without its docstring and `from __future__` lines, which only the first lines of a file may be."""
     lines = source.splitlines()
     for node in ast.parse(source).body:
-        first = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        first = (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        )
         if first or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
             lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
     return "\n".join(lines).strip()

@@ -9,7 +9,10 @@ from tools.errors import SettingsError
 C = {"bool": "bool", "int32": "int", "int64": "long", "float32": "float", "float64": "double"}
 """A scalar's dtype -> its type in C; in PyTorch's schemas there are bool, int and float alone."""
 TORCH = {"bool": ("bool", "bool"), "int": ("int64_t", "int"), "float": ("double", "float")}
-HALVES = tuple(f"-U__CUDA_NO_{what}__" for what in ("HALF_OPERATORS", "HALF_CONVERSIONS", "HALF2_OPERATORS", "BFLOAT16_CONVERSIONS"))
+HALVES = tuple(
+    f"-U__CUDA_NO_{what}__"
+    for what in ("HALF_OPERATORS", "HALF_CONVERSIONS", "HALF2_OPERATORS", "BFLOAT16_CONVERSIONS")
+)
 """PyTorch takes these operators away from every extension; the kernel was judged with them."""
 PYBIND = 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("run", &run{named}); }}\n'
 LIBRARY = """TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {{
@@ -22,7 +25,8 @@ REGISTER_EXTENSION(TORCH_EXTENSION_NAME)
 
 
 def pybind(kernel: Accepted, *, derived: bool = False) -> str:
-    """A module with `run`, which takes all arguments by name; `derived`: those up to the last output, in order, and sizes from shapes."""
+    """A module with `run`, which takes all arguments by name; `derived`: those up to the last output, in order, and
+    sizes from shapes."""
     asked = kernel.task.arguments[: _last(kernel) + 1] if derived else kernel.task.arguments
     named = "".join(f', py::arg("{a.name}")' for a in asked)
     return f"#include <torch/extension.h>\n\n{_run(kernel, asked)}\n{PYBIND.format(named=named)}"
@@ -31,7 +35,9 @@ def pybind(kernel: Accepted, *, derived: bool = False) -> str:
 def library(kernel: Accepted) -> str:
     """The operator `run` of all arguments in order, as Hugging Face's kernel-builder takes it."""
     schema = ", ".join(
-        f"{_kind(a)[1]} {a.name}" if a.role == "scalar" else f"Tensor{f'(a{at}!)' if a.role == 'output' else ''} {a.name}"
+        f"{_kind(a)[1]} {a.name}"
+        if a.role == "scalar"
+        else f"Tensor{f'(a{at}!)' if a.role == 'output' else ''} {a.name}"
         for at, a in enumerate(kernel.task.arguments)
     )
     registered = LIBRARY.format(schema=schema, device="kCUDA" if kernel.device == "cuda" else "kCPU")
@@ -55,7 +61,11 @@ def _kind(argument: Argument) -> tuple[str, str]:
 def _run(kernel: Accepted, asked: tuple[Argument, ...]) -> str:
     declared, passed = [], []
     for a in kernel.task.arguments:
-        declared.append(f"{C[a.dtype]} {a.name}" if a.role == "scalar" else f"{'' if a.role == 'output' else 'const '}void* {a.name}")
+        declared.append(
+            f"{C[a.dtype]} {a.name}"
+            if a.role == "scalar"
+            else f"{'' if a.role == 'output' else 'const '}void* {a.name}"
+        )
         value = a.name if a in asked else _size(kernel, a, asked)
         passed.append(f"static_cast<{C[a.dtype]}>({value})" if a.role == "scalar" else f"{a.name}.data_ptr()")
     parameters = ", ".join(f"{_kind(a)[0] if a.role == 'scalar' else 'torch::Tensor'} {a.name}" for a in asked)
@@ -70,11 +80,22 @@ def _size(kernel: Accepted, scalar: Argument, asked: tuple[Argument, ...]) -> st
             return f"{a.name}.size({a.shape.index(scalar.name)})"
     values = {next(s.value for s in w.arguments if s.name == scalar.name) for w in kernel.seen}
     if len(values) > 1:
-        raise SettingsError(f"{kernel.task.name}: no shape says {scalar.name!r}, which the suite does not give; export it as python")
+        raise SettingsError(
+            f"{kernel.task.name}: no shape says {scalar.name!r}, which the suite does not give; export it as python"
+        )
     return str(*values)
 
 
 def flags(kernel: Accepted) -> list[str]:
     """The kernel's flags less those that make a library of it, and the standard, which PyTorch's own headers decide."""
-    ours = ("-shared", "-fPIC", "-Xcompiler=-fPIC", "-cudart=static", "-Xptxas=-v", "-Xlinker", "-std=", "-fdiagnostics")
+    ours = (
+        "-shared",
+        "-fPIC",
+        "-Xcompiler=-fPIC",
+        "-cudart=static",
+        "-Xptxas=-v",
+        "-Xlinker",
+        "-std=",
+        "-fdiagnostics",
+    )
     return [flag for flag in kernel.flags if not flag.startswith(ours)]

@@ -146,9 +146,16 @@ def python(kernel: Accepted) -> Files:
     """A module with the kernel, the user's reference beside it, and a test."""
     module, test = f"{kernel.name}.py", f"test_{kernel.name}.py"
     if module in ("reference.py", "torch.py"):
-        raise SettingsError(f"name: a task called {kernel.name} cannot be a module beside {module}; export it from a run of another --name")
+        raise SettingsError(
+            f"name: a task called {kernel.name} cannot be a module beside {module}; export it from a run of "
+            f"another --name"
+        )
     text = kernel.module() + _function(kernel)
-    return {module: text, "reference.py": kernel.task.reference, test: _test(kernel, test, f'loaded("{module}")', "reference.py")}
+    return {
+        module: text,
+        "reference.py": kernel.task.reference,
+        test: _test(kernel, test, f'loaded("{module}")', "reference.py"),
+    }
 
 
 def _function(kernel: Accepted) -> str:
@@ -157,7 +164,9 @@ def _function(kernel: Accepted) -> str:
     optional = [a.name for a in kernel.task.arguments if a.role == "output" or (a.role == "scalar" and a.name in axes)]
     names = [a.name for a in kernel.task.arguments]
     parameters = [*(n for n in names if n not in optional), *(f"{n}=None" for n in names if n in optional)]
-    return PYTHON.format(parameters=", ".join(parameters), given=", ".join(f"{n}={n}" for n in names), title=kernel.title)
+    return PYTHON.format(
+        parameters=", ".join(parameters), given=", ".join(f"{n}={n}" for n in names), title=kernel.title
+    )
 
 
 def _test(kernel: Accepted, test: str, exported: str, reference: str) -> str:
@@ -198,11 +207,18 @@ def hub(kernel: Accepted) -> Files:
     build, package = BUILD.format(name=called, backend=backend), f"torch-ext/{name}"
     files = {f"{package}/reference.py": kernel.task.reference}
     if not kernel.compiled:
-        return {"build.toml": f"{build}\n[torch-noarch]\n", f"{package}/__init__.py": kernel.module() + _function(kernel), **files}
+        return {
+            "build.toml": f"{build}\n[torch-noarch]\n",
+            f"{package}/__init__.py": kernel.module() + _function(kernel),
+            **files,
+        }
     key = "cuda-flags" if backend == "cuda" else "cxx-flags"
     given = json.dumps([flag for flag in bindings.flags(kernel) if flag != "-march=native"])
     build += COMPILED.format(name=name, backend=backend, suffix=kernel.suffix, flags=key, given=given)
-    launch = "from ._ops import ops\n\n\ndef _run(**given):\n    ops.run(*(given[name] for name, *_ in _CONTRACT['arguments']))\n"
+    launch = (
+        "from ._ops import ops\n\n\ndef _run(**given):\n    ops.run(*(given[name] for name, *_ in "
+        "_CONTRACT['arguments']))\n"
+    )
     return {
         "build.toml": build,
         "torch-ext/torch_binding.cpp": bindings.library(kernel),

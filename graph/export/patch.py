@@ -1,8 +1,8 @@
-"""The accepted kernel behind the user's own function: a header or module beside the file, and a few lines in it that call the kernel where
-it was judged and leave everything else to what stands there.
+"""The accepted kernel behind the user's own function: a header or module beside the file, and a few lines in it that
+call the kernel where it was judged and leave everything else to what stands there.
 
-A file is changed only where it can be seen that the kernel stands for what it replaces: the file's function is still the one that the run
-began with, and what it does not hand to the kernel has the value that the run gave it.
+A file is changed only where it can be seen that the kernel stands for what it replaces: the file's function is still
+the one that the run began with, and what it does not hand to the kernel has the value that the run gave it.
 """
 
 from __future__ import annotations
@@ -66,10 +66,13 @@ def patch(kernel: Accepted) -> Files:
     """A unified diff on the user's own file that also makes the file that holds the kernel."""
     if kernel.task.baseline is None or kernel.own is None:
         raise SettingsError(
-            "--format patch: no file of yours is there that the run began with; name it with --file, or use --format python"
+            "--format patch: no file of yours is there that the run began with; name it with --file, or use "
+            "--format python"
         )
     if kernel.source == kernel.task.baseline:
-        raise SettingsError("--format patch: no version was accepted, so that it would call your own kernel again; run longer")
+        raise SettingsError(
+            "--format patch: no version was accepted, so that it would call your own kernel again; run longer"
+        )
     stem = f"{re.sub(r'[^A-Za-z0-9_]', '_', Path(kernel.own_name).stem)}_kernelwright"
     if kernel.compiled:
         beside, made = f"{stem}{'.cuh' if kernel.device == 'cuda' else '.hpp'}", _header(kernel, stem)
@@ -77,7 +80,10 @@ def patch(kernel: Accepted) -> Files:
     else:
         beside, made = f"{stem}.py", kernel.module()
         changed = _guarded_python(kernel, kernel.own, stem)
-    lines = [*_diff(kernel.own, changed, f"a/{kernel.own_name}", f"b/{kernel.own_name}"), *_diff("", made, "/dev/null", f"b/{beside}")]
+    lines = [
+        *_diff(kernel.own, changed, f"a/{kernel.own_name}", f"b/{kernel.own_name}"),
+        *_diff("", made, "/dev/null", f"b/{beside}"),
+    ]
     return {f"{kernel.name}.patch": "".join(lines)}
 
 
@@ -103,7 +109,9 @@ def _header(kernel: Accepted, space: str) -> str:
     made = HEADER.format(
         title=kernel.title,
         flags=" ".join(kernel.flags) or "the compiler's own",
-        includes="".join(f"{one.strip()}\n" for one in _INCLUDE.findall(_COMMENT.sub("", kernel.source)) if "pragma" not in one),
+        includes="".join(
+            f"{one.strip()}\n" for one in _INCLUDE.findall(_COMMENT.sub("", kernel.source)) if "pragma" not in one
+        ),
         pushed="\n".join(f'#pragma push_macro("{name}")\n#undef {name}' for name in macros),
         popped="\n".join(f'#pragma pop_macro("{name}")' for name in macros),
         space=space,
@@ -120,7 +128,8 @@ def _header(kernel: Accepted, space: str) -> str:
 
 
 def _renamed(kernel: Accepted) -> str:
-    """Its source, functions renamed that the user's file has, too: these would be found by the types of their arguments."""
+    """Its source, functions renamed that the user's file has, too: these would be found by the types of their
+    arguments."""
     source = CppSource(kernel.source, "cuda")
     theirs = {f.name for f in CudaFile(kernel.own_whole).functions}
     both = ({f.name for f in CudaFile(kernel.source).functions} & theirs) - {ENTRY}
@@ -139,7 +148,11 @@ def _sizes(scalars: list[Argument], contract: dict[str, Any]) -> str:
     ranges = {a.name: contract["ranges"][a.name] for a in scalars if a.name in contract["ranges"]}
     if ranges:
         asked = [f"{low} <= {name} && {name} <= {high}" for name, (low, high) in ranges.items()]
-        asked += [f"({' || '.join(equal(a, v) for v in contract['seen'].get(a.name, ()))})" for a in scalars if a.name not in ranges]
+        asked += [
+            f"({' || '.join(equal(a, v) for v in contract['seen'].get(a.name, ()))})"
+            for a in scalars
+            if a.name not in ranges
+        ]
         asked += [f"{' * '.join(f'static_cast<double>({name})' for name in ranges)} <= {contract['most']}.0"]
         ways.append(" && ".join(asked))
     return " ||\n         ".join(f"({way})" for way in dict.fromkeys(ways))
@@ -155,7 +168,10 @@ def _guarded(kernel: Accepted, own: str, space: str, header: str) -> str:
     pointers = ", ".join(given[a.name] for a in kernel.task.arguments if a.role != "scalar")
     scalars = "".join(f", {given[a.name]}" for a in kernel.task.arguments if a.role == "scalar")
     asked = "".join(f"{condition} && " for condition in place.conditions)
-    call, guard = f"{space}::{ENTRY}({', '.join(given.values())});", f"if ({asked}{space}::judged({{{pointers}}}{scalars}))"
+    call, guard = (
+        f"{space}::{ENTRY}({', '.join(given.values())});",
+        f"if ({asked}{space}::judged({{{pointers}}}{scalars}))",
+    )
     node, source = place.node, CppSource(own, "cuda")
     if node.type == "compound_statement":
         edits = [Edit(node.start_byte + 1, node.start_byte + 1, f"\n  {guard} {{\n    {call}\n    return;\n  }}")]
@@ -183,19 +199,32 @@ def _guarded_python(kernel: Accepted, own: str, module: str) -> str:
     entry, names = functions.get("run_kernel"), {a.name: a.name for a in kernel.task.arguments}
     if entry is None:
         calls = [
-            n for n in ast.walk(before["run_kernel"]) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in functions
+            n
+            for n in ast.walk(before["run_kernel"])
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in functions
         ]
         if len(calls) != 1:
             raise far(kernel, "there is no one function in it that the kernel could stand for")
         entry = functions[ast.unparse(calls[0].func)]
-        passed = [*zip(calls[0].args, [a.arg for a in entry.args.args], strict=False), *((k.value, k.arg or "") for k in calls[0].keywords)]
+        passed = [
+            *zip(calls[0].args, [a.arg for a in entry.args.args], strict=False),
+            *((k.value, k.arg or "") for k in calls[0].keywords),
+        ]
         names = {ast.unparse(given): name for given, name in passed}
     taken = [a.arg for a in (*entry.args.posonlyargs, *entry.args.args, *entry.args.kwonlyargs)]
     rest = entry.args.kwarg.arg if entry.args.kwarg else ""
-    lacking = [a.name for a in kernel.task.arguments if a.role != "output" and names.get(a.name) not in taken and not rest]
+    lacking = [
+        a.name for a in kernel.task.arguments if a.role != "output" and names.get(a.name) not in taken and not rest
+    ]
     if lacking or {*taken} - {*names.values()} or entry.body[0].lineno == entry.lineno:
-        raise far(kernel, f"{entry.name} does not take what the kernel does: {', '.join([*lacking, *({*taken} - {*names.values()})])}")
-    given = ", ".join(f'"{a}": {n if n in taken else f"{rest}.get({n!r})"}' for a, n in names.items() if n in taken or rest)
+        raise far(
+            kernel,
+            f"{entry.name} does not take what the kernel does: "
+            f"{', '.join([*lacking, *({*taken} - {*names.values()})])}",
+        )
+    given = ", ".join(
+        f'"{a}": {n if n in taken else f"{rest}.get({n!r})"}' for a, n in names.items() if n in taken or rest
+    )
     returns = any(isinstance(n, ast.Return) and n.value is not None for n in ast.walk(entry))
     first = entry.body[1] if len(entry.body) > 1 and ast.get_docstring(entry) is not None else entry.body[0]
     margin = " " * first.col_offset
@@ -205,6 +234,7 @@ def _guarded_python(kernel: Accepted, own: str, module: str) -> str:
     lines.insert(first.lineno - 1, "\n".join([*guard, ""]))
     above = [n for n in ast.parse(own).body if n.lineno < entry.lineno and isinstance(n, ast.Import | ast.ImportFrom)]
     lines.insert(
-        max((n.end_lineno or 0 for n in above), default=0), f"from {'.' * kernel.own_package}{module} import _exported as judged\n"
+        max((n.end_lineno or 0 for n in above), default=0),
+        f"from {'.' * kernel.own_package}{module} import _exported as judged\n",
     )
     return "".join(lines)

@@ -1,4 +1,5 @@
-"""Where in a user's C++ or CUDA file a kernel stands for what is there, and what it gets; SettingsError where that cannot be seen."""
+"""Where in a user's C++ or CUDA file a kernel stands for what is there, and what it gets; SettingsError where that
+cannot be seen."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ class Place:
         return found[0]
 
     def _passed(self, given: list[str], host: Function, asked: set[str]) -> None:
-        """What `solve` gives to the user's launcher: its own arguments, numbers that the guard asks for, and how many threads."""
+        """What `solve` gives to the user's launcher: its own arguments, numbers that the guard asks for, and how
+        many threads."""
         if len(given) != len(host.parameters):
             raise far(self.kernel, f"the run called {host.name} without all of its arguments")
         self.names = {written: p.name for written, p in zip(given, host.parameters, strict=True) if written in asked}
@@ -67,15 +69,25 @@ class Place:
                 raise far(self.kernel, f"{host.name} takes {p.name!r}, which the kernel does not")
 
     def _unchanged(self, host: Function) -> None:
-        """Neither the host function nor device code has become another since the run began; what was cut is looked at by `_launching`."""
+        """Neither the host function nor device code has become another since the run began; what was cut is looked
+        at by `_launching`."""
         before = {f.name: " ".join(text(f.node).split()) for f in self.begun.functions}
         for function in self.own.functions:
-            compared = function.kernel or function.name == host.name or "__device__" in text(function.node).partition("{")[0]
-            if compared and function.name in before and before[function.name] != " ".join(_joined(text(function.node)).split()):
-                raise far(self.kernel, f"{function.name} has changed since the run began with it; put it back or run again")
+            compared = (
+                function.kernel or function.name == host.name or "__device__" in text(function.node).partition("{")[0]
+            )
+            if (
+                compared
+                and function.name in before
+                and before[function.name] != " ".join(_joined(text(function.node)).split())
+            ):
+                raise far(
+                    self.kernel, f"{function.name} has changed since the run began with it; put it back or run again"
+                )
 
     def _statement(self, host: Function) -> Node:
-        """The one launch where there is one, else the body, which must do nothing behind its work that a return would leave out."""
+        """The one launch where there is one, else the body, which must do nothing behind its work that a return
+        would leave out."""
         if len(host.launches) == 1:
             node: Node | None = host.launches[0]
             self.conditions += [f"static_cast<cudaStream_t>({s}) == nullptr" for s in _streams(host)]
@@ -96,10 +108,12 @@ class Place:
         return body
 
     def _launching(self) -> Function:
-        """The host function whose one launch was repeated in `solve`. What the launch is given besides the kernel's arguments must be what
-        the run took it for: declared once, in the same words."""
+        """The host function whose one launch was repeated in `solve`. What the launch is given besides the kernel's
+        arguments must be what the run took it for: declared once, in the same words."""
         launch = self.solve.launches[0]
-        hosts = [f for f in self.own.functions if not f.kernel and any(_called(n) == _called(launch) for n in f.launches)]
+        hosts = [
+            f for f in self.own.functions if not f.kernel and any(_called(n) == _called(launch) for n in f.launches)
+        ]
         if len(self.solve.launches) != 1 or len(hosts) != 1 or len(hosts[0].launches) != 1 or hosts[0].templates:
             raise far(self.kernel, "there is no one launch in it that the kernel could stand for")
         host, node = hosts[0], hosts[0].launches[0]
@@ -109,7 +123,9 @@ class Place:
             dict(self.begun.declared(self.solve)),
         )
         changed = {*CppSource(self.own.source, "cuda").assigned(host.node)}
-        self.names = {inner: outer for inner, outer in zip(_arguments(launch), _arguments(node), strict=False) if inner in asked}
+        self.names = {
+            inner: outer for inner, outer in zip(_arguments(launch), _arguments(node), strict=False) if inner in asked
+        }
         known = {p.name for p in host.parameters} | {*theirs}
         for name in asked - {*self.names}:
             size = re.fullmatch(r"(\w+)_(?:size(\d+)|numel)", name)
@@ -148,7 +164,11 @@ def _grid(launch: Node) -> list[str]:
 
 def _streams(host: Function) -> list[str]:
     """The streams of its launches, as they are written."""
-    return [s for s in dict.fromkeys(one for n in host.launches for one in _grid(n)[3:]) if s not in ("0", "nullptr", "NULL")]
+    return [
+        s
+        for s in dict.fromkeys(one for n in host.launches for one in _grid(n)[3:])
+        if s not in ("0", "nullptr", "NULL")
+    ]
 
 
 def _plain(written: str) -> str:

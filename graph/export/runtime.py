@@ -1,5 +1,5 @@
-"""Calls a kernel where it was judged, and says where it was not. Written into each exported module; needs torch, and a compiler for C++ and
-CUDA."""
+"""Calls a kernel where it was judged, and says where it was not. Written into each exported module; needs torch, and
+a compiler for C++ and CUDA."""
 
 import ctypes
 import hashlib
@@ -29,9 +29,10 @@ SCALARS: dict[str, Any] = {
 class Exported:
     """One kernel with the conditions of its claim.
 
-    `contract`: `arguments` in ABI order (name, role, dtype, axes), `points` (each argument's shape or value at the sizes that were timed),
-    `ranges` (of dims from which further sizes were drawn and found right; empty: none), `seen` (values of what has no range), `most` (the
-    largest product of ranged dims), `device`, `align` in bytes, `triton`; where it is built at its first call `flags`, `file`, `source`.
+    `contract`: `arguments` in ABI order (name, role, dtype, axes), `points` (each argument's shape or value at the
+    sizes that were timed), `ranges` (of dims from which further sizes were drawn and found right; empty: none), `seen`
+    (values of what has no range), `most` (the largest product of ranged dims), `device`, `align` in bytes, `triton`;
+    where it is built at its first call `flags`, `file`, `source`.
     """
 
     def __init__(self, contract: dict[str, Any], run: Callable[..., Any] | None = None) -> None:
@@ -82,11 +83,27 @@ class Exported:
                 if wrong:
                     return f"{name} {wrong}"
             filled[name] = value
-        if self.device == "cuda" and not self.contract["triton"] and torch.cuda.current_stream() != torch.cuda.default_stream():
+        if (
+            self.device == "cuda"
+            and not self.contract["triton"]
+            and torch.cuda.current_stream() != torch.cuda.default_stream()
+        ):
             return "a stream other than the default one"
-        tensors = [filled[name].untyped_storage().data_ptr() for name, role, *_ in self.contract["arguments"] if role != "scalar"]
-        written = [filled[name].untyped_storage().data_ptr() for name, role, *_ in self.contract["arguments"] if role == "output"]
-        return "an output that shares memory with another argument" if any(tensors.count(one) > 1 for one in written) else filled
+        tensors = [
+            filled[name].untyped_storage().data_ptr()
+            for name, role, *_ in self.contract["arguments"]
+            if role != "scalar"
+        ]
+        written = [
+            filled[name].untyped_storage().data_ptr()
+            for name, role, *_ in self.contract["arguments"]
+            if role == "output"
+        ]
+        return (
+            "an output that shares memory with another argument"
+            if any(tensors.count(one) > 1 for one in written)
+            else filled
+        )
 
     def _unlike(self, value: Any, dtype: str, where: Any) -> str:
         if value.dtype != getattr(torch, dtype):
@@ -164,7 +181,9 @@ class Exported:
             if not library.exists():
                 with tempfile.TemporaryDirectory(dir=kept) as folder:
                     (Path(folder) / self.contract["file"]).write_text(source, encoding="utf-8")
-                    done = subprocess.run([*argv, "-o", "kernel.so"], cwd=folder, capture_output=True, text=True, check=False)
+                    done = subprocess.run(
+                        [*argv, "-o", "kernel.so"], cwd=folder, capture_output=True, text=True, check=False
+                    )
                     if done.returncode:
                         raise RuntimeError(f"{' '.join(argv)} failed:\n{done.stderr}")
                     (Path(folder) / "kernel.so").replace(library)

@@ -39,14 +39,18 @@ def custom_kernel(data):
 def gpu_mode(kernel: Accepted) -> Files:
     """submission.py, of a task that came of a problem of GPU MODE."""
     if not all(a.name.startswith(("data_", "out_")) or a.role == "scalar" for a in kernel.task.arguments):
-        raise SettingsError(f"--format gpumode: {kernel.task.name} is no problem of GPU MODE; it must come of `run --problem FOLDER`")
+        raise SettingsError(
+            f"--format gpumode: {kernel.task.name} is no problem of GPU MODE; it must come of `run --problem FOLDER`"
+        )
     return {"submission.py": kernel.module() + GPU_MODE}
 
 
 def _solution(kernel: Accepted, form: str, languages: dict[str, object], compiled: dict[str, object]) -> Files:
     """solution.json of a kernel for a GPU; `compiled`: what its spec holds besides for C++."""
     if kernel.device != "cuda":
-        raise SettingsError(f"--format {form}: the suite runs on a GPU, and this kernel is for a CPU; use --format python")
+        raise SettingsError(
+            f"--format {form}: the suite runs on a GPU, and this kernel is for a CPU; use --format python"
+        )
     asked = bindings.taken(kernel)
     if kernel.compiled:
         sources = {"binding.cpp": bindings.pybind(kernel, derived=True), f"kernel{kernel.suffix}": kernel.source}
@@ -82,20 +86,31 @@ def sol(kernel: Accepted) -> Files:
 
 def flashinfer(kernel: Accepted) -> Files:
     """A solution of FlashInfer-Bench, whose builds have its own flags."""
-    return _solution(kernel, "flashinfer", {"language": "python" if kernel.task.language == "cutedsl" else "triton"}, {"language": "cuda"})
+    return _solution(
+        kernel,
+        "flashinfer",
+        {"language": "python" if kernel.task.language == "cutedsl" else "triton"},
+        {"language": "cuda"},
+    )
 
 
 def kernelbench_solution(kernel: Accepted) -> Files:
     """ModelNew in one file, of a task that came of a KernelBench problem."""
     problem, marker, _ = kernel.task.reference.partition(kernelbench.CONTRACT.strip().splitlines()[0])
     if not marker:
-        raise SettingsError(f"--format kernelbench: {kernel.task.name} is no KernelBench problem; it must come of `run --problem FILE`")
+        raise SettingsError(
+            f"--format kernelbench: {kernel.task.name} is no KernelBench problem; it must come of `run --problem FILE`"
+        )
     module = ast.parse(problem)
     module.body = [node for node in module.body if getattr(node, "name", "") != "get_inputs"]
     made: list[ast.FunctionDef] = []
     for node in ast.walk(module):
         # Words of a docstring are read as code by the suite's static check.
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and len(node.body) > 1 and ast.get_docstring(node) is not None:
+        if (
+            isinstance(node, ast.ClassDef | ast.FunctionDef)
+            and len(node.body) > 1
+            and ast.get_docstring(node) is not None
+        ):
             del node.body[0]
         if isinstance(node, ast.Name) and node.id == "Model":
             node.id = "ModelNew"

@@ -80,7 +80,8 @@ class Checked(Artifact):
 def check(settings: Settings) -> Checked:
     """Load and probe the task, open every part that the settings name, compile the kernel, and describe the contract.
 
-    Raises SettingsError for whatever `run` would refuse before its first measurement; but of keys that are not set it tells with the rest.
+    Raises SettingsError for whatever `run` would refuse before its first measurement; but of keys that are not set it
+    tells with the rest.
     """
     from knowledge_base.pages.wiki import Wiki
     from tools.judge.build import compiled
@@ -134,7 +135,8 @@ def check(settings: Settings) -> Checked:
             handlers=tuple(str(handler) for handler in applying(handlers, task.baseline or "", task.language)),
             models={role: agent.model.provider for role, agent in agents.items()},
             estimate=expected,
-            too_small=feasibility.passed(settings, expected) + reserve.too_small(settings, len(task.workloads), language.device),
+            too_small=feasibility.passed(settings, expected)
+            + reserve.too_small(settings, len(task.workloads), language.device),
             caps=settings.budget.named(),
             pages=len(wiki.pages),
             unset=tuple(dict.fromkeys(unset)),

@@ -1,7 +1,8 @@
-"""`explain`: the decisions of a version made again from what they rested on, by the code that decides (A12), and compared with the record.
+"""`explain`: the decisions of a version made again from what they rested on, by the code that decides (A12), and
+compared with the record.
 
-Each is made on a copy of the workspace as it stood before. There models say what they are on record to have said, and kernels are compiled
-and disassembled, but neither run nor timed.
+Each is made on a copy of the workspace as it stood before. There models say what they are on record to have said, and
+kernels are compiled and disassembled, but neither run nor timed.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ from tools.executors.base import Device, Finished, Job
 from tools.store.records import Records
 
 Payload = dict[str, JsonValue]
-LOST = "that this decision takes today is not on record; use the version of Kernelwright that made the run, on the machine that it ran on"
+LOST = (
+    "that this decision takes today is not on record; use the version of Kernelwright that made the run, on "
+    "the machine that it ran on"
+)
 
 
 class Explained(Artifact):
@@ -61,7 +65,13 @@ class Explained(Artifact):
         """The same for people; `whole`: with `decided`."""
         where = f" ({self.record})" if self.record else ""
         title = f"{self.version} {self.of}: {'DIFFERS from what is' if self.differs else 'as'} recorded{where}"
-        return "\n".join([title, *(f"- {line}" for line in self.differs), *(f"  {line}" for line in prompts.lines(self.decided) if whole)])
+        return "\n".join(
+            [
+                title,
+                *(f"- {line}" for line in self.differs),
+                *(f"  {line}" for line in prompts.lines(self.decided) if whole),
+            ]
+        )
 
 
 class Recalled(Model):
@@ -104,7 +114,10 @@ class Unmeasuring(Metered):
 
 def _plan(state: State, services: Services) -> Payload:
     brief = propose.planner_brief(state, services)
-    budget: Payload = {"methods": brief.methods_per_iteration, **{str(axis): most for axis, most in brief.budget.items()}}
+    budget: Payload = {
+        "methods": brief.methods_per_iteration,
+        **{str(axis): most for axis, most in brief.budget.items()},
+    }
     made = services.records.get(propose.plan(state, services)["plan"]).payload
     return {"budget": budget, "offered": [page.head.id for page in brief.dossier.methods], **made}
 
@@ -112,8 +125,16 @@ def _plan(state: State, services: Services) -> Payload:
 def _champion(state: State, services: Services) -> Payload:
     update, parent = decide.select(state, services), version_of(services.workspace.root, state["incumbent"])
     judged = [one.trial for one in propose.trials(state, services)]
-    told = {one.candidate: decide.describe(one, services.candidate(one.candidate, state["iteration"]), parent) for one in judged}
-    return {"trials": {**told}, "noise_floor": state["noise_floor"], "why": update["summary"], "champion": update["champion"]}
+    told = {
+        one.candidate: decide.describe(one, services.candidate(one.candidate, state["iteration"]), parent)
+        for one in judged
+    }
+    return {
+        "trials": {**told},
+        "noise_floor": state["noise_floor"],
+        "why": update["summary"],
+        "champion": update["champion"],
+    }
 
 
 def _attribution(state: State, services: Services) -> Payload:
@@ -134,14 +155,16 @@ DECISIONS: dict[str, tuple[str, type[Artifact] | None, Callable[[State, Services
 
 
 def explain(path: Path, version: str, of: str | None = None) -> Iterator[Explained]:
-    """A decision of `version`, or in order all that were made for it; nothing where none was. WorkspaceError where what one rested on is
-    lost."""
+    """A decision of `version`, or in order all that were made for it; nothing where none was. WorkspaceError where
+    what one rested on is lost."""
     workspace = workspaces.peek(path)
     memory_of(workspace, version)
     iteration, root = int(version[1:]), workspace.root
     if of == "prompts":
         said = prompts.exchanges(workspace.records, iteration)
-        texts: Payload = {prompts.name_of(record) or record.id: prompts.text(record, workspace.records.blobs) for record in said}
+        texts: Payload = {
+            prompts.name_of(record) or record.id: prompts.text(record, workspace.records.blobs) for record in said
+        }
         yield Explained(version=version, of=of, decided=texts)
         return
     for name in [of] if of else DECISIONS:
@@ -165,20 +188,29 @@ def _explained(copy: Path, version: str, of: str, before: State, after: State) -
     with runs.opened(copy, reading=True) as services:
         executor, recalled = Unmeasuring(services), Recalled(services.records, before["iteration"])
         agents = {role: Agent(role, recalled, services.records, services.emit) for role in get_args(RoleName)}
-        decided = decided_by(before, replace(services, executor=executor, judge=services.judge.through(executor), agents=agents))
+        decided = decided_by(
+            before, replace(services, executor=executor, judge=services.judge.through(executor), agents=agents)
+        )
     return Explained(version=version, of=of, record=found, decided=decided, differs=tuple(differing(decided, recorded)))
 
 
 def around(workspace: workspaces.Workspace, iteration: int, node: str) -> Iterator[tuple[State, State]]:
-    """The states before and after the last call of `node` in an iteration, from the checkpoints; nothing where none came to its end."""
+    """The states before and after the last call of `node` in an iteration, from the checkpoints; nothing where none
+    came to its end."""
     from langgraph.checkpoint.sqlite import SqliteSaver
 
     from graph.build import build
 
     with closing(sqlite3.connect(checkpoint(workspace), check_same_thread=False)) as connection:
-        history = list(build(workspace.settings(), SqliteSaver(connection)).get_state_history({"configurable": {"thread_id": "run"}}))
+        history = list(
+            build(workspace.settings(), SqliteSaver(connection)).get_state_history(
+                {"configurable": {"thread_id": "run"}}
+            )
+        )
     # The newest comes first.
-    called = [at for at, one in enumerate(history) if one.next == (node,) and one.values["iteration"] == iteration and at]
+    called = [
+        at for at, one in enumerate(history) if one.next == (node,) and one.values["iteration"] == iteration and at
+    ]
     yield from ((cast(State, dict(history[at].values)), cast(State, history[at - 1].values)) for at in called[:1])
 
 
@@ -190,5 +222,7 @@ def differing(now: JsonValue, then: JsonValue, name: str = "") -> Iterator[str]:
     elif isinstance(now, list) and isinstance(then, list) and len(now) == len(then):
         for place, (one, other) in enumerate(zip(now, then, strict=True)):
             yield from differing(one, other, f"{name}.{place}")
-    elif not (now == then or (isinstance(now, float) and isinstance(then, float) and math.isclose(now, then, rel_tol=1e-9))):
+    elif not (
+        now == then or (isinstance(now, float) and isinstance(then, float) and math.isclose(now, then, rel_tol=1e-9))
+    ):
         yield f"{name} is {json.dumps(now)}, and recorded is {json.dumps(then)}"

@@ -22,19 +22,25 @@ from tools.tasks.scaffold import with_headers
 
 
 def export(path: Path, version: str | None, form: str, out: Path | None, file: Path | None = None) -> str:
-    """Write the kernel of `version`, by default the one at HEAD, in a format of `FORMATS`. SettingsError for what it cannot be had in, and
-    where `out` holds another file of that name. Returns a sentence."""
+    """Write the kernel of `version`, by default the one at HEAD, in a format of `FORMATS`. SettingsError for what it
+    cannot be had in, and where `out` holds another file of that name. Returns a sentence."""
     kernel = accepted(path, version, file)
     files = FORMATS[form](kernel)
     folder = out or Path(f"{kernel.name}-{form}")
     for name, text in files.items():
         there = folder / name
         if there.exists() and there.read_text(encoding="utf-8", errors="replace") != text:
-            raise SettingsError(f"{there}: says something else, and nothing is overwritten; name another folder with --out")
+            raise SettingsError(
+                f"{there}: says something else, and nothing is overwritten; name another folder with --out"
+            )
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / name, text.encode())
-    flags = f" It was judged as built with {' '.join(bindings.flags(kernel))}." if kernel.compiled and form == "patch" else ""
+    flags = (
+        f" It was judged as built with {' '.join(bindings.flags(kernel))}."
+        if kernel.compiled and form == "patch"
+        else ""
+    )
     sizes = "; ".join(dims(workload.dims) for workload in kernel.task.workloads)
     return f"{folder}: {', '.join(files)}; {kernel.title} It was judged at {sizes}.{flags}"
 
@@ -52,7 +58,10 @@ def accepted(path: Path, version: str | None, file: Path | None = None) -> Accep
     memory = remembered((workspace.root / memory_of(workspace, version)).read_bytes(), workspace.root, version)
     if memory.masked or memory.verdict not in ("accept", "baseline"):
         state = "masked" if memory.masked else "not accepted"
-        raise SettingsError(f"{version}: is {state}, so that it has no kernel to export; `python -m graph show {path}` lists the versions")
+        raise SettingsError(
+            f"{version}: is {state}, so that it has no kernel to export; `python -m graph show {path}` lists the "
+            f"versions"
+        )
     commit, record = having(workspace.repository.log(), "Version", version), workspace.records.find(key("task"))
     if commit is None or record is None:
         raise WorkspaceError(f"{version}: has no commit in {path}; `python -m graph audit {path}` says what is missing")
@@ -82,7 +91,9 @@ def accepted(path: Path, version: str | None, file: Path | None = None) -> Accep
         beyond=bool(others) and {*others} == {"passed"},
         own=read_source(file) if file is not None else None,
         own_name=file.name if file is not None else "",
-        own_whole=with_headers(read_source(file), file.resolve(), []) if file is not None and language.suffix != ".py" else "",
+        own_whole=with_headers(read_source(file), file.resolve(), [])
+        if file is not None and language.suffix != ".py"
+        else "",
         own_package=file is not None and file.with_name("__init__.py").is_file(),
         title=f"{version} of {workspace.root.name} (commit {commit.id[:12]}), {made}.",
     )

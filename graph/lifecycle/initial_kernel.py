@@ -23,15 +23,18 @@ LIFTED = "torch.compile"
 def written(loaded: Loaded, services: Services) -> Loaded:
     """The task with a v0 that compiles and agrees with its reference; from here on it is as if the user had given it.
 
-    It is what torch.compile makes of the reference, where that can be lifted: no model has to write what users have already. Else a
-    language model writes it; it is told what was wrong and tries again, `search.fix_rounds` times. SettingsError, in one sentence, where
-    no v0 comes of it.
+    It is what torch.compile makes of the reference, where that can be lifted: no model has to write what users have
+    already. Else a language model writes it; it is told what was wrong and tries again, `search.fix_rounds` times.
+    SettingsError, in one sentence, where no v0 comes of it.
     """
     agent = services.agents["coder"]
     failures: tuple[str, ...] = ()
     tries = 1 + services.settings.search.fix_rounds if agent.model.reads == "prompt" else 0
     try:
-        made, by = lift(loaded.task, services.executor, services.records.blobs, services.settings.judge.job_limit_s), LIFTED
+        made, by = (
+            lift(loaded.task, services.executor, services.records.blobs, services.settings.judge.job_limit_s),
+            LIFTED,
+        )
         services.keep("lift", Lifted(source=made.source))
     except SettingsError:
         if not tries:
@@ -40,10 +43,12 @@ def written(loaded: Loaded, services: Services) -> Loaded:
         by = agent.model.provider
     while (fault := _fault(made, services)) is not None:
         if not tries:
-            wrote = f"the one that {by} gave" if by == LIFTED else f"the one that the coder ({by}) wrote from reference.py"
+            wrote = (
+                f"the one that {by} gave" if by == LIFTED else f"the one that the coder ({by}) wrote from reference.py"
+            )
             raise SettingsError(
-                f"{loaded.task.name}: no kernel is given, and {wrote} is refused: {fault.reason.rstrip('.')}; give a kernel"
-                + (f", or {MODEL}" if by == LIFTED else "")
+                f"{loaded.task.name}: no kernel is given, and {wrote} is refused: {fault.reason.rstrip('.')}; give "
+                f"a kernel" + (f", or {MODEL}" if by == LIFTED else "")
             )
         failures = (*failures, told("the first version", fault, made.source))
         made, by, tries = _asked(loaded, services, failures), agent.model.provider, tries - 1
@@ -51,7 +56,8 @@ def written(loaded: Loaded, services: Services) -> Loaded:
 
 
 def lift(task: Task, executor: Executor, blobs: Blobs, limit_s: float) -> Candidate:
-    """What torch.compile makes of the reference, as a kernel of the task's language. SettingsError, in one sentence, where that is none."""
+    """What torch.compile makes of the reference, as a kernel of the task's language. SettingsError, in one sentence,
+    where that is none."""
     try:
         source = lifted(task, generated(task, executor, blobs, limit_s))
     except SettingsError as error:
@@ -65,13 +71,18 @@ def _asked(loaded: Loaded, services: Services, failures: tuple[str, ...]) -> Can
     except BudgetError as error:
         # Without v0 there is nothing to report.
         raise SettingsError(
-            f"{loaded.task.name}: no kernel is given, and the coder cannot write one, {error}; raise it, or give a kernel"
+            f"{loaded.task.name}: no kernel is given, and the coder cannot write one, {error}; raise it, or give "
+            f"a kernel"
         ) from error
 
 
 def with_kernel(loaded: Loaded, made: Candidate, by: str) -> Loaded:
     """The task with `made` as its v0, and the sentence that says where it comes from."""
-    origin = f"is what {LIFTED} makes of reference.py" if by == LIFTED else f"was written from reference.py by the coder ({by})"
+    origin = (
+        f"is what {LIFTED} makes of reference.py"
+        if by == LIFTED
+        else f"was written from reference.py by the coder ({by})"
+    )
     task = loaded.task.model_copy(
         update={"baseline": made.source, "inferred": (*loaded.task.inferred, f"No kernel was given: v0 {origin}.")}
     )
@@ -104,14 +115,20 @@ def _fault(made: Candidate, services: Services) -> Failed | Unmeasured | None:
 
 
 def _unfair(made: Candidate, services: Services) -> Failed | None:
-    """A size derived from the visible ones on which it is wrong. A user's own kernel may be, and such a size is then asked of nobody; one
-    written here must not take a size out of the contract."""
+    """A size derived from the visible ones on which it is wrong. A user's own kernel may be, and such a size is then
+    asked of nobody; one written here must not take a size out of the contract."""
     record = services.judge.correctness(made, made, "first")
     failed = evidence.correctness_failure(record)
     if failed is not None:
         return failed
     for result in evidence.Correctness.model_validate(record.payload).cases:
-        if result.status == "dropped" and result.case.distribution == "as_given" and result.reason.startswith("the baseline"):
-            said = f"wrong at the size {result.case.workload}: {result.reason.removeprefix('the baseline').lstrip(': ')}"
+        if (
+            result.status == "dropped"
+            and result.case.distribution == "as_given"
+            and result.reason.startswith("the baseline")
+        ):
+            said = (
+                f"wrong at the size {result.case.workload}: {result.reason.removeprefix('the baseline').lstrip(': ')}"
+            )
             return Failed(candidate=made.id, stage="correctness", reason=said, log=said)
     return None

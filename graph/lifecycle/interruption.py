@@ -14,7 +14,15 @@ from pathlib import Path
 from graph.report.content.summary import stored_state
 from graph.services import Services
 from graph.workspace.folder import Workspace
-from tools.errors import DiskFullError, InfrastructureError, KernelwrightError, PendingError, SettingsError, StorageError, WorkspaceError
+from tools.errors import (
+    DiskFullError,
+    InfrastructureError,
+    KernelwrightError,
+    PendingError,
+    SettingsError,
+    StorageError,
+    WorkspaceError,
+)
 from tools.store.records import disk_full, without_room
 
 
@@ -27,7 +35,8 @@ def checkpoint(workspace: Workspace) -> Path:
 def kept(workspace: Workspace) -> Iterator[None]:
     """What ends a run names the workspace from which it can be resumed.
 
-    A workspace whose v0 is refused is removed: resumed, it would be refused again, and nothing was measured that could be lost.
+    A workspace whose v0 is refused is removed: resumed, it would be refused again, and nothing was measured that could
+    be lost.
     """
     root = workspace.root
     try:
@@ -55,14 +64,17 @@ def kept(workspace: Workspace) -> Iterator[None]:
 
 @contextmanager
 def stoppable(services: Services) -> Iterator[None]:
-    """The first Ctrl-C lets the job or exchange under way come to its end, so that nothing measured or paid is lost; another ends it."""
+    """The first Ctrl-C lets the job or exchange under way come to its end, so that nothing measured or paid is lost;
+    another ends it."""
     executor = services.executor
-    # Its put may interrupt itself; whoever writes must not do so from a signal handler, which may have interrupted a write.
+    # Its put may interrupt itself; whoever writes must not do so from a signal handler, which may have interrupted a
+    # write.
     pressed: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
     def stop(_number: int, _frame: object) -> None:
         if executor.stopping.is_set():
-            # LangGraph's threads still hand in what they were at, to a pool that takes nothing any more: a traceback on stderr for each.
+            # LangGraph's threads still hand in what they were at, to a pool that takes nothing any more: a traceback on
+            # stderr for each.
             logging.getLogger("concurrent.futures").disabled = True
             executor.abandon()
             raise KeyboardInterrupt
@@ -96,4 +108,6 @@ def _machine_failure(error: sqlite3.DatabaseError | InfrastructureError, checkpo
         return error
     if "full" in str(error):
         return disk_full(checkpoint.parent)
-    return StorageError(f"{checkpoint}: the checkpoint cannot be used ({error}); restore it from a copy of the workspace")
+    return StorageError(
+        f"{checkpoint}: the checkpoint cannot be used ({error}); restore it from a copy of the workspace"
+    )

@@ -1,4 +1,5 @@
-"""Before a run goes on: checkpoint, git and records must agree, and nobody else may have changed what git holds (F8)."""
+"""Before a run goes on: checkpoint, git and records must agree, and nobody else may have changed what git holds
+(F8)."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def reconcile(services: Services) -> None:
 
 
 def rewound(state: State, services: Services) -> State | None:
-    """What of the state is other when a mask put another kernel back at HEAD: as after an accept its profile comes next.
+    """What of the state is other when a mask put another kernel back at HEAD: as after an accept its profile comes
+    next.
 
     None: no such thing. A plan under way was for a kernel that is no longer there: its iteration is closed.
     """
@@ -66,8 +68,8 @@ def rewound(state: State, services: Services) -> State | None:
 
 
 def _put_back(services: Services) -> None:
-    """HEAD's kernel in place of one that was accepted when a kill came before the commit, for the gate goes on from HEAD's; and HEAD's
-    reports, for `report` may be asked for in the middle of a run, whose end renders them anew."""
+    """HEAD's kernel in place of one that was accepted when a kill came before the commit, for the gate goes on from
+    HEAD's; and HEAD's reports, for `report` may be asked for in the middle of a run, whose end renders them anew."""
     workspace = services.workspace
     for name in {f"kernel{services.language.suffix}", *final.FILES} & set(workspace.repository.drift()):
         (workspace.root / name).unlink(missing_ok=True)

@@ -15,7 +15,16 @@ from graph.budget.metering import Metered
 from graph.lifecycle.interruption import checkpoint, kept, stoppable
 from graph.report import prompts
 from graph.report.content.summary import stored_state, versions
-from graph.services import Ask, Services, open_agents, open_executor, open_index, open_language, open_ledger, open_profilers
+from graph.services import (
+    Ask,
+    Services,
+    open_agents,
+    open_executor,
+    open_index,
+    open_language,
+    open_ledger,
+    open_profilers,
+)
 from graph.settings import Settings
 from graph.state import State
 from graph.workspace import drift
@@ -35,25 +44,37 @@ NODES_PER_ITERATION = 10
 
 
 Ended = tuple[State, Path] | NotMeasured
-"""The final state and the workspace; or, without the device that the task's language needs, what was found without it."""
+"""The final state and the workspace; or, without the device that the task's language needs, what was found without
+it."""
 
 
 def start(settings: Settings, observers: Sequence[Observer] = (), ask: Ask | None = None) -> Ended:
     """A new run from its settings to its report; `ask` puts questions to a person, None where nobody can answer.
 
-    Raises SettingsError for input that cannot be used; found before the first measurement, it leaves no workspace behind.
+    Raises SettingsError for input that cannot be used; found before the first measurement, it leaves no workspace
+    behind.
     """
     return _begin(settings, observers, ask, lambda executor, blobs: load_task(settings, executor, blobs))
 
 
 def start_from(
-    settings: Settings, load: Callable[[Executor, Blobs], Loaded], observers: Sequence[Observer] = (), ask: Ask | None = None
+    settings: Settings,
+    load: Callable[[Executor, Blobs], Loaded],
+    observers: Sequence[Observer] = (),
+    ask: Ask | None = None,
 ) -> Ended:
     """A new run of a task that an earlier one has frozen (`restart`)."""
-    return _begin(settings, observers, ask, lambda executor, blobs: _screened(load(executor, blobs), settings.linked_to or "kernel"))
+    return _begin(
+        settings,
+        observers,
+        ask,
+        lambda executor, blobs: _screened(load(executor, blobs), settings.linked_to or "kernel"),
+    )
 
 
-def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, load: Callable[[Executor, Blobs], Loaded]) -> Ended:
+def _begin(
+    settings: Settings, observers: Sequence[Observer], ask: Ask | None, load: Callable[[Executor, Blobs], Loaded]
+) -> Ended:
     from graph.budget import feasibility
     from graph.lifecycle import static_report
     from graph.specs import datasheet
@@ -75,9 +96,11 @@ def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, l
     raise AssertionError("unreachable")
 
 
-def begun(settings: Settings, observers: Sequence[Observer], stack: ExitStack) -> tuple[Workspace, Events, Metered, ExitStack]:
-    """A new workspace with its log and its executor, to be closed with `stack`, and what then takes it away again, unless that is emptied.
-    SettingsError where nothing could be kept."""
+def begun(
+    settings: Settings, observers: Sequence[Observer], stack: ExitStack
+) -> tuple[Workspace, Events, Metered, ExitStack]:
+    """A new workspace with its log and its executor, to be closed with `stack`, and what then takes it away again,
+    unless that is emptied. SettingsError where nothing could be kept."""
     from knowledge_base.experience.log import Experience
 
     Experience().refuse_unwritable()
@@ -91,7 +114,8 @@ def begun(settings: Settings, observers: Sequence[Observer], stack: ExitStack) -
 
 
 def _keep(workspace: Workspace, name: Literal["loaded", "task"], loaded: Loaded) -> None:
-    """Put the task on record: as "loaded" while its v0 is to be written or its pinned kernels are to be compared, as "task" for good."""
+    """Put the task on record: as "loaded" while its v0 is to be written or its pinned kernels are to be compared, as
+    "task" for good."""
     from tools.tasks import loader as tasks
 
     if name == "task":
@@ -100,36 +124,51 @@ def _keep(workspace: Workspace, name: Literal["loaded", "task"], loaded: Loaded)
 
 
 def _settled(services: Services, loaded: Loaded, events: Events) -> Services:
-    """The services of the task with its v0, written or the fastest of its pinned kernels; what was cut short goes on from its records."""
+    """The services of the task with its v0, written or the fastest of its pinned kernels; what was cut short goes on
+    from its records."""
     from graph.lifecycle import initial_kernel
     from tools.tasks import autotune
 
     with kept(services.workspace), stoppable(services):
-        loaded = initial_kernel.written(loaded, services) if loaded.task.baseline is None else autotune.tuned(loaded, services.judge)
+        loaded = (
+            initial_kernel.written(loaded, services)
+            if loaded.task.baseline is None
+            else autotune.tuned(loaded, services.judge)
+        )
         services = assemble(services.settings, services.workspace, loaded, services.executor, events, services.ask)
         _keep(services.workspace, "task", loaded)
     return services
 
 
 def _executor(settings: Settings, workspace: Workspace, events: Events) -> Metered:
-    inner = open_executor(settings.executor, workspace.records.blobs, workspace.private / "scratch", settings.gpu, settings.clocks)
+    inner = open_executor(
+        settings.executor, workspace.records.blobs, workspace.private / "scratch", settings.gpu, settings.clocks
+    )
     log = event_log.read(events.path)
-    return Metered(inner, events.emit, workspace.wall_s, event_log.jobs_s(log, workspace.wall_s_before), event_log.began(log))
+    return Metered(
+        inner, events.emit, workspace.wall_s, event_log.jobs_s(log, workspace.wall_s_before), event_log.began(log)
+    )
 
 
 def load_task(settings: Settings, executor: Executor, blobs: Blobs, like: Task | None = None) -> Loaded:
     """The task that the settings name, under the name that they give it, probed; `like`: see `load_files`.
 
-    SettingsError where `linked_to` is no version, and for a kernel that no candidate made from it could get past the screen.
+    SettingsError where `linked_to` is no version, and for a kernel that no candidate made from it could get past the
+    screen.
     """
     from tools.contracts.inference import as_stated
     from tools.tasks import loader as tasks
     from tools.tasks import trace
 
     root, _, version = (settings.linked_to or "").rpartition(" ")
-    if settings.linked_to and like is None and not (Path(settings.workspaces) / root / "memory" / f"{version}.json").is_file():
+    if (
+        settings.linked_to
+        and like is None
+        and not (Path(settings.workspaces) / root / "memory" / f"{version}.json").is_file()
+    ):
         raise SettingsError(
-            f"linked_to: {settings.linked_to!r} is no version in {settings.workspaces}/; `restart` sets it, so leave it out"
+            f"linked_to: {settings.linked_to!r} is no version in {settings.workspaces}/; `restart` sets it, so "
+            f"leave it out"
         )
 
     def at(dims: tuple[Dims, ...]) -> Loaded:
@@ -159,7 +198,8 @@ def rivals(settings: Settings) -> Rivals | None:
 
 
 def _screened(loaded: Loaded, origin: str) -> Loaded:
-    """`loaded`, when its kernel keeps the rules of candidates: what they take over from it would be held against every one of them."""
+    """`loaded`, when its kernel keeps the rules of candidates: what they take over from it would be held against
+    every one of them."""
     from tools.screen.screen import screen
 
     task = loaded.task
@@ -167,7 +207,8 @@ def _screened(loaded: Loaded, origin: str) -> Loaded:
     if refused:
         more = f" ({len(refused) - 1} more lines are refused too)" if len(refused) > 1 else ""
         raise SettingsError(
-            f"{origin}: {refused[0].rstrip('.')}{more}; no candidate may hold that line, so change it in your kernel and run again"
+            f"{origin}: {refused[0].rstrip('.')}{more}; no candidate may hold that line, so change it in your kernel "
+            f"and run again"
         )
     return loaded
 
@@ -192,18 +233,26 @@ def write_report(path: Path) -> str:
     with opened(path, reading=True) as services:
         state = stored_state(services.workspace)
         if "profile" not in state:
-            raise WorkspaceError(f"{path}: there is nothing to report before v0 is measured; `python -m graph resume {path}` goes on")
+            raise WorkspaceError(
+                f"{path}: there is nothing to report before v0 is measured; `python -m graph resume {path}` goes on"
+            )
         drift.refuse(services.workspace.repository, final.FILES)
         services.workspace.write(final.reports(state, services))
-        return f"{path}/{final.MARKDOWN} and {final.HTML} beside it are written from {len(versions(services.workspace.root))} versions"
+        return (
+            f"{path}/{final.MARKDOWN} and {final.HTML} beside it are written from "
+            f"{len(versions(services.workspace.root))} versions"
+        )
 
 
 @contextmanager
 def opened(path: Path, observers: Sequence[Observer] = (), *, reading: bool = False) -> Iterator[Services]:
-    """The services of an existing workspace, locked until the block ends; `reading`: nothing is measured, its device may be elsewhere."""
+    """The services of an existing workspace, locked until the block ends; `reading`: nothing is measured, its device
+    may be elsewhere."""
     with _reopened(path, observers, None, reading=reading) as (services, _, _):
         if services.records.find(key("task")) is None:
-            raise WorkspaceError(f"{path}: the run was stopped before its v0 was settled; `python -m graph resume {path}` goes on")
+            raise WorkspaceError(
+                f"{path}: the run was stopped before its v0 was settled; `python -m graph resume {path}` goes on"
+            )
         yield services
 
 
@@ -219,10 +268,14 @@ def _reopened(
         final = workspace.records.find(key("task"))
         record = final or workspace.records.find(key("loaded"))
         if record is None:
-            raise WorkspaceError(f"{path}: the run was stopped before its task was read; start it again with `python -m graph run`")
+            raise WorkspaceError(
+                f"{path}: the run was stopped before its task was read; start it again with `python -m graph run`"
+            )
         loaded = Loaded.model_validate(record.payload)
         if final and tasks.thaw(workspace.task_folder).identity() != loaded.task.identity():
-            raise WorkspaceError(f"{workspace.task_folder}: changed since the run began; restore it from git, or start a new run")
+            raise WorkspaceError(
+                f"{workspace.task_folder}: changed since the run began; restore it from git, or start a new run"
+            )
         events = Events(workspace.private / "events.jsonl", tuple(observers))
         events.emit("start", {"state": "reopened", "wall_s": f"{workspace.wall_s_before:.4f}"})
         with _executor(settings, workspace, events) as executor:
@@ -271,13 +324,16 @@ def assemble(
     environment = records.find(key("environment"))
     if environment is None:
         found = inspect(executor, (language,), records.blobs)
-        environment = records.add(Record(kind="environment", key=key("environment"), payload=found.model_dump(mode="json")))
+        environment = records.add(
+            Record(kind="environment", key=key("environment"), payload=found.model_dump(mode="json"))
+        )
     begun_on = pick(Environment.model_validate(environment.payload).devices, language.device)
     device = begun_on if reading else pick(executor.devices(), language.device)
     same = {"kind", "name", "units", "architecture"}
     if begun_on.model_dump(include=same) != device.model_dump(include=same):
         raise WorkspaceError(
-            f"{workspace.root}: the run began on {begun_on.name} ({begun_on.units} units) and this is {device.name} ({device.units}); "
+            f"{workspace.root}: the run began on {begun_on.name} ({begun_on.units} units) and this is {device.name} "
+            f"({device.units}); "
             "resume it there, or `python -m graph restart` a version here"
         )
     judge = Judge(
@@ -318,7 +374,11 @@ def assemble(
 def drive(services: Services) -> State:
     """Run the graph to its end, one checkpoint a node, each on disk before the next node starts."""
     path = checkpoint(services.workspace)
-    with kept(services.workspace), closing(sqlite3.connect(path, check_same_thread=False)) as connection, stoppable(services):
+    with (
+        kept(services.workspace),
+        closing(sqlite3.connect(path, check_same_thread=False)) as connection,
+        stoppable(services),
+    ):
         return _to_the_end(services, connection)
     raise AssertionError("unreachable")
 
@@ -347,7 +407,9 @@ def _to_the_end(services: Services, connection: sqlite3.Connection) -> State:
     spent = services.ledger.spent()
     paid = spent.told() if spent.paid else {}
     used = {"spent_device_s": f"{services.device_s():.2f}"}
-    services.emit("caps", {**caps, "device": services.language.device, "spent_wall_s": f"{services.wall_s():.2f}", **used, **paid})
+    services.emit(
+        "caps", {**caps, "device": services.language.device, "spent_wall_s": f"{services.wall_s():.2f}", **used, **paid}
+    )
     _make_ready(services)
     begin: State | None = None if known.values else State(iteration=0, stale=0, speedup=1.0, trials={})
     for _ in graph.stream(begin, config, context=services, stream_mode="updates", durability="sync"):  # type: ignore[call-overload]
@@ -356,7 +418,8 @@ def _to_the_end(services: Services, connection: sqlite3.Connection) -> State:
 
 
 def _make_ready(services: Services) -> None:
-    """What else the first nodes would do once a process: a part of the start-up that `benchmarks/speed.py` shows, beside no measurement."""
+    """What else the first nodes would do once a process: a part of the start-up that `benchmarks/speed.py` shows,
+    beside no measurement."""
     start = time.perf_counter()
     import numpy.ma
     import numpy.random  # noqa: F401  numpy itself loads both at their first use

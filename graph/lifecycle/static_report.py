@@ -1,4 +1,5 @@
-"""What can be said of a task whose device is not here: is it right, what does it compile to, what is its least time. Never a speed."""
+"""What can be said of a task whose device is not here: is it right, what does it compile to, what is its least time.
+Never a speed."""
 
 from __future__ import annotations
 
@@ -22,10 +23,13 @@ from tools.store.records import Blobs
 from tools.tasks.loader import Loaded
 
 
-def look(settings: Settings, loaded: Loaded, executor: Executor, blobs: Blobs, absent: str, ask: Ask | None = None) -> NotMeasured:
+def look(
+    settings: Settings, loaded: Loaded, executor: Executor, blobs: Blobs, absent: str, ask: Ask | None = None
+) -> NotMeasured:
     """Everything that needs no device of the task's language; `absent` says why there is none.
 
-    SettingsError where the kernel does not compile or is wrong, which is found without the device, and where `on_unknown` says so.
+    SettingsError where the kernel does not compile or is wrong, which is found without the device, and where
+    `on_unknown` says so.
     """
     task = loaded.task
     absent = lacking_of(settings, absent)
@@ -37,10 +41,15 @@ def look(settings: Settings, loaded: Loaded, executor: Executor, blobs: Blobs, a
     library = compiled(task, language, executor, blobs, name=files.kernel)
     interpreted = language.interpret(task, task.baseline, executor, blobs)
     if interpreted and interpreted.status == "failed":
-        raise SettingsError(f"{files.kernel} and {files.reference} disagree {interpreted.reason}; mend the one that is wrong and run again")
+        raise SettingsError(
+            f"{files.kernel} and {files.reference} disagree {interpreted.reason}; mend the one that is wrong and "
+            f"run again"
+        )
     profiles, missing = _profiles(settings, task, library, language, executor, blobs, absent)
     wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
-    reason = "no device is here that could be looked up; set `hardware` (and `variant`) to the product that it is to run on"
+    reason = (
+        "no device is here that could be looked up; set `hardware` (and `variant`) to the product that it is to run on"
+    )
     unnamed = (UnknownSpec(metric="roofline", reason=reason),)
     answers = datasheet.published(wiki, task, settings.hardware, settings.variant) if settings.hardware else unnamed
     specs = tuple(answer for answer in answers if isinstance(answer, Spec))
@@ -92,4 +101,11 @@ def _reach(seen: SeenWorkload, specs: tuple[Spec, ...], task: Task) -> Attainabl
     roofs = roofline.published(specs)
     roof_s, bound = roofline.roof_time(seen.flops, seen.unique_bytes, roofs, roofline.precision(task))
     least_s = roofline.memory_floor(seen.unique_bytes, roofs)
-    return AttainableTime(workload=seen.name, flops=seen.flops, unique_bytes=seen.unique_bytes, least_s=least_s, roof_s=roof_s, bound=bound)
+    return AttainableTime(
+        workload=seen.name,
+        flops=seen.flops,
+        unique_bytes=seen.unique_bytes,
+        least_s=least_s,
+        roof_s=roof_s,
+        bound=bound,
+    )

@@ -1,7 +1,9 @@
-"""`verify`: rebuild a version from git alone, measure it again with fresh seeds, and say whether the commit tells the truth.
+"""`verify`: rebuild a version from git alone, measure it again with fresh seeds, and say whether the commit tells the
+truth.
 
-A clone is enough: neither the run's secret nor its private folder is needed. The task, the settings and so the tolerances are those of the
-first commit, v0; a later commit that changed them is refuted. What is measured anew goes through the same gate.
+A clone is enough: neither the run's secret nor its private folder is needed. The task, the settings and so the
+tolerances are those of the first commit, v0; a later commit that changed them is refuted. What is measured anew goes
+through the same gate.
 """
 
 from __future__ import annotations
@@ -34,12 +36,14 @@ from tools.tasks.loader import Loaded
 FROZEN = ("task", "settings.yaml")
 """What no commit after v0 may touch."""
 RULES = {"2": " (protocol 2: the gain that chose the candidate)", str(PROTOCOL): ""}
-"""Protocol of a commit -> what is said beside its figures, where they are not what is claimed today (`graph.artifacts.PROTOCOL`)."""
+"""Protocol of a commit -> what is said beside its figures, where they are not what is claimed today
+(`graph.artifacts.PROTOCOL`)."""
 DRIFT = 0.2
-"""Share of a claimed speed-up that another hour on the same machine may take away; beyond it the claim is not reproduced, and beyond
-half of it refuted."""
+"""Share of a claimed speed-up that another hour on the same machine may take away; beyond it the claim is not
+reproduced, and beyond half of it refuted."""
 LOOKS = 3
-"""Times that a claim is measured before its figures are called wrong: what neighbours take away in one look they may leave in the next."""
+"""Times that a claim is measured before its figures are called wrong: what neighbours take away in one look they may
+leave in the next."""
 BUSY = 0.1
 """Share of the machine's CPU time in others' hands from which on a look can support a claim but not refute it."""
 
@@ -101,12 +105,15 @@ class Refuted(Exception):
 
 
 def verify(path: Path, commit: str | None = None, *, every: bool = False) -> tuple[Verification, ...]:
-    """Verify one commit (an id, v<N> or HEAD; default: the last accepted one) or every accepted one of a workspace or a clone of it.
+    """Verify one commit (an id, v<N> or HEAD; default: the last accepted one) or every accepted one of a workspace or a
+    clone of it.
 
     Raises WorkspaceError when there is nothing to verify, InfrastructureError when this machine cannot measure.
     """
     if not (path / ".git").exists():
-        raise WorkspaceError(f"{path}: not a Kernelwright workspace; give a folder that `python -m graph run` made, or a clone of it")
+        raise WorkspaceError(
+            f"{path}: not a Kernelwright workspace; give a folder that `python -m graph run` made, or a clone of it"
+        )
     repository = Repository(path.resolve())
     repository.check()
     chosen = _chosen(repository, commit, every=every)
@@ -123,7 +130,11 @@ def _chosen(repository: Repository, commit: str | None, *, every: bool) -> Seque
     found = accepted(repository)
     if commit is None:
         # What is masked now is verified only where it is named.
-        found = tuple(c for c in found if not json.loads(repository.show("HEAD", f"memory/{c.trailers['Version']}.json"))["masked"])
+        found = tuple(
+            c
+            for c in found
+            if not json.loads(repository.show("HEAD", f"memory/{c.trailers['Version']}.json"))["masked"]
+        )
     else:
         log = repository.log()
         named = [c for c in log if c.trailers.get("Version") == commit or c.id.startswith(commit.lower())]
@@ -131,33 +142,44 @@ def _chosen(repository: Repository, commit: str | None, *, every: bool) -> Seque
             named = list(log[:1])
         if len(named) != 1 or named[0].trailers.get("Verdict") != "accept":
             known = ", ".join(c.trailers["Version"] for c in found) or "none"
-            raise WorkspaceError(f"{commit!r} does not name an accepted version of {repository.root}; accepted are: {known}")
+            raise WorkspaceError(
+                f"{commit!r} does not name an accepted version of {repository.root}; accepted are: {known}"
+            )
         return named
     if not found:
         raise WorkspaceError(
-            f"{repository.root}: no version was accepted, so nothing to verify; `python -m graph show {repository.root}` tells more"
+            f"{repository.root}: no version was accepted, so nothing to verify; `python -m graph show "
+            f"{repository.root}` tells more"
         )
     return found if every else found[-1:]
 
 
 def _intruders(repository: Repository) -> tuple[Verification, ...]:
-    """What is there besides the run's own commits: strangers, changes of the kernel that no gate accepted, files that drifted."""
+    """What is there besides the run's own commits: strangers, changes of the kernel that no gate accepted, files
+    that drifted."""
     log = repository.log()
     found = []
     if lying := drift.drifted(repository):
-        found.append(_result(log[0], "disagree", f"{drift.told(repository, lying)}; what is verified is what git holds"))
+        found.append(
+            _result(log[0], "disagree", f"{drift.told(repository, lying)}; what is verified is what git holds")
+        )
     strangers = set(foreign(log))
     kernels = set(repository.changing("kernel"))
     for commit in log:
         if commit.id in strangers:
-            found.append(_result(commit, "disagree", f"not a commit of the run ({commit.subject[:60]!r}): nothing in it was measured"))
+            found.append(
+                _result(
+                    commit, "disagree", f"not a commit of the run ({commit.subject[:60]!r}): nothing in it was measured"
+                )
+            )
         elif commit.id in kernels and (why := _unearned(repository, commit, log)):
             found.append(_result(commit, "disagree", why))
     return tuple(found)
 
 
 def _unearned(repository: Repository, commit: Commit, log: Sequence[Commit]) -> str:
-    """Why a change of the kernel is nobody's right; empty: the gate accepted it, or a mask put back, byte for byte, what was accepted."""
+    """Why a change of the kernel is nobody's right; empty: the gate accepted it, or a mask put back, byte for byte,
+    what was accepted."""
     named = commit.trailers.get("Restores")
     if commit.trailers.get("Version") == "v0" or commit.trailers.get("Verdict") == "accept":
         return ""
@@ -170,7 +192,10 @@ def _unearned(repository: Repository, commit: Commit, log: Sequence[Commit]) -> 
 
 def _one(repository: Repository, commit: Commit) -> Verification:
     if commit.trailers.get("Protocol") not in RULES:
-        reason = f"made under protocol {commit.trailers.get('Protocol', 'none')}, and this version knows only {', '.join(RULES)}"
+        reason = (
+            f"made under protocol {commit.trailers.get('Protocol', 'none')}, and this version knows only "
+            f"{', '.join(RULES)}"
+        )
         return _result(commit, "inconclusive", reason)
     with tempfile.TemporaryDirectory(prefix="kernelwright-verify-") as folder:
         copy = repository.clone_to(Path(folder) / "copy", commit.id)
@@ -182,7 +207,8 @@ def _one(repository: Repository, commit: Commit) -> Verification:
 
 
 def read(copy: Repository, commit: Commit) -> Claim:
-    """The claim of `commit`, checked out at `copy`. Refuted when task, kernel, message and records do not belong together."""
+    """The claim of `commit`, checked out at `copy`. Refuted when task, kernel, message and records do not belong
+    together."""
     from graph.workspace import completeness
     from tools.judge import evidence
     from tools.tasks import loader as tasks
@@ -206,7 +232,11 @@ def read(copy: Repository, commit: Commit) -> Claim:
         raise Refuted("the frozen task is not the one that the commit names")
     if commit.trailers.get("Candidate") != candidate.id or verdict.candidate != candidate.id:
         raise Refuted(f"the kernel's content is {candidate.id}, not the candidate that the commit names")
-    if verdict.outcome != "accept" or said is None or commit.trailers.get("Speedup", "").split(" ")[0] != f"{said.estimate:.4g}":
+    if (
+        verdict.outcome != "accept"
+        or said is None
+        or commit.trailers.get("Speedup", "").split(" ")[0] != f"{said.estimate:.4g}"
+    ):
         raise Refuted("the speed-up in the commit message is not the one in its record")
     incumbent = _kernel(copy, f"{commit.id}^", task)
     cited = [records.get(identity) for identity in verdict.records]
@@ -229,12 +259,14 @@ def read(copy: Repository, commit: Commit) -> Claim:
 
 
 def _named(label: str) -> str:
-    """A device's name from the label that its records bear, such as `cpu:0 AMD EPYC`: which of several alike it was does not matter."""
+    """A device's name from the label that its records bear, such as `cpu:0 AMD EPYC`: which of several alike it was
+    does not matter."""
     return label.partition(" ")[2]
 
 
 def _same_rule(copy: Repository, protocol: str, recorded: str) -> None:
-    """Refuted unless a commit's protocol is that of its record, and that of the run then: a newer product may go on with an old run."""
+    """Refuted unless a commit's protocol is that of its record, and that of the run then: a newer product may go on
+    with an old run."""
     if protocol != recorded:
         raise Refuted("the protocol in the commit message is not the one of its record")
     later = tuple(RULES)[tuple(RULES).index(protocol) + 1 :]
@@ -252,7 +284,10 @@ def _confirmed(cited: Sequence[Record], kernels: Mapping[str, str], policy: Poli
     if any(confirmation.problem(record) for record in confirmed):
         raise Refuted("the candidate failed in the confirmation that the verdict names")
     if confirmation.contradicted(confirmed, policy.objective, policy.confidence):
-        raise Refuted("in the confirmation that the verdict names the candidate's own clock and the one outside contradict each other")
+        raise Refuted(
+            "in the confirmation that the verdict names the candidate's own clock and the one outside contradict "
+            "each other"
+        )
     # The device's events are read in the candidate's process: that there is a gain the clock outside must show.
     if confirmation.confirmation(confirmed, policy.objective, policy.confidence).low <= 1.0:
         raise Refuted("the confirmation that the verdict names does not show the gain")
@@ -268,14 +303,17 @@ def _equal(one: Interval, other: Interval | None) -> bool:
 
 
 def measure(claim: Claim, scratch: Path) -> tuple[Look, ...]:
-    """The claim through the whole judge and gate again: own noise floor, fresh seeds and hidden sizes, separate processes.
+    """The claim through the whole judge and gate again: own noise floor, fresh seeds and hidden sizes, separate
+    processes.
 
     Looked at again, each time from nothing, while the figures speak against it; `LOOKS` times at most.
     """
     looks: list[Look] = []
     while len(looks) < LOOKS and all(_too_slow(claim, look) for look in looks):
         records = Records(scratch / f"look-{len(looks)}")
-        with open_executor(claim.settings.executor, records.blobs, scratch / "jobs", claim.settings.gpu, claim.settings.clocks) as executor:
+        with open_executor(
+            claim.settings.executor, records.blobs, scratch / "jobs", claim.settings.gpu, claim.settings.clocks
+        ) as executor:
             looks.append(_look(claim, executor, records))
     return tuple(looks)
 
@@ -312,7 +350,13 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
 
     needs = {w.name: w.unique_bytes for w in claim.loaded.workloads}
     possible = lower_bounds.settled(
-        trial, needs, device.last_level_cache, roofs(), roofs, judge.needed, lambda: evidence.seconds(judge.calibrate(baseline))
+        trial,
+        needs,
+        device.last_level_cache,
+        roofs(),
+        roofs,
+        judge.needed,
+        lambda: evidence.seconds(judge.calibrate(baseline)),
     )
     weighed = gate.Evidence(
         incumbent=claim.incumbent.id,
@@ -355,10 +399,15 @@ def compare(commit: Commit, claim: Claim, looks: Sequence[Look]) -> Verification
     if _too_slow(claim, look):
         others = max(look.others for look in looks)
         if others > BUSY:
-            busy = f"{figures}, but others took up to {others:.0%} of the CPU time meanwhile; verify again on an idle machine"
+            busy = (
+                f"{figures}, but others took up to {others:.0%} of the CPU time meanwhile; verify again on an "
+                f"idle machine"
+            )
             return _result(commit, "inconclusive", busy, claimed, found)
         if claim.device and look.device not in ("", claim.device):
-            elsewhere = f"{figures}, but it was claimed on {claim.device}, which {look.device} cannot refute; verify it there"
+            elsewhere = (
+                f"{figures}, but it was claimed on {claim.device}, which {look.device} cannot refute; verify it there"
+            )
             return _result(commit, "inconclusive", elsewhere, claimed, found)
         why = reason if look.verdict.outcome == "reject_perf" else "not half of the claim is there"
         return _result(commit, "disagree", f"{figures} (the last of {len(looks)} looks): {why}", claimed, found)
@@ -367,7 +416,13 @@ def compare(commit: Commit, claim: Claim, looks: Sequence[Look]) -> Verification
     if look.verdict.outcome != "accept":
         return _result(commit, "inconclusive", f"{figures}: {reason}", claimed, found)
     if found.high < claimed.low * (1 - DRIFT):
-        return _result(commit, "inconclusive", f"faster by less than claimed; is the machine as idle as then? {figures}", claimed, found)
+        return _result(
+            commit,
+            "inconclusive",
+            f"faster by less than claimed; is the machine as idle as then? {figures}",
+            claimed,
+            found,
+        )
     return _result(commit, "agree", figures, claimed, found)
 
 

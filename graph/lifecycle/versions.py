@@ -35,24 +35,30 @@ def audit(path: Path) -> tuple[str, ...]:
     """What the closed versions of a workspace lack, and what in it is not the run's; one sentence each (C1, C4)."""
     workspace = workspaces.peek(path)
     found = drift.drifted(workspace.repository)
-    others = (drift.told(workspace.repository, found) if found else "", drift.stranger(workspace.root, workspace.repository.log()))
+    others = (
+        drift.told(workspace.repository, found) if found else "",
+        drift.stranger(workspace.root, workspace.repository.log()),
+    )
     # What others did explains much of the rest.
     return (*filter(None, others), *completeness.audit_closed(workspace.root))
 
 
 def mask(path: Path, version: str, *, masked: bool) -> str:
-    """Hide a version and all that came of it from every decision and ranking, or show again what its mask hid; one commit, with which HEAD
-    has the kernel of the last accepted version that is left. Returns a sentence."""
+    """Hide a version and all that came of it from every decision and ranking, or show again what its mask hid; one
+    commit, with which HEAD has the kernel of the last accepted version that is left. Returns a sentence."""
     with runs.opened(path, reading=True) as services:
         workspace = services.workspace
         repository = workspace.repository
         memory_of(workspace, version)
         drift.refuse(repository)
-        # What HEAD says counts: a kill may have left files written and not committed. Every step below can be done again.
+        # What HEAD says counts: a kill may have left files written and not committed. Every step below can be done
+        # again.
         closed = _closed(repository)
         top = closed[int(version[1:])]
         if masked and top.iteration == 0:
-            raise WorkspaceError(f"{version}: is the baseline, which no decision can do without; name a version that was tried")
+            raise WorkspaceError(
+                f"{version}: is the baseline, which no decision can do without; name a version that was tried"
+            )
         if not masked and closed[parent := _parent(top, closed)].masked and top.iteration:
             raise WorkspaceError(f"{version}: came of v{parent}, which is masked; unmask v{parent}")
         chosen = [top.iteration]
@@ -64,7 +70,9 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
             attempts = tuple(attempt.model_copy(update={"masked": masked}) for attempt in closed[n].attempts)
             after[n] = closed[n].model_copy(update={"masked": masked, "attempts": attempts})
         said, back = " ".join(f"v{n}" for n in chosen), ""
-        texts = {f"memory/v{n}.json": after[n].model_dump_json(indent=1) + "\n" for n in chosen if after[n] != closed[n]}
+        texts = {
+            f"memory/v{n}.json": after[n].model_dump_json(indent=1) + "\n" for n in chosen if after[n] != closed[n]
+        }
         if texts:
             trailers = {"Masked" if masked else "Unmasked": said}
             left = incumbent(after)
@@ -72,7 +80,10 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
             source = repository.show(repository.find_commit("Version", standing) or "", kernel).decode()
             if source != repository.show("HEAD", kernel).decode():
                 texts[kernel], trailers["Restores"] = source, standing
-                back = f"; HEAD has the kernel of {standing} again, and `python -m graph resume {workspace.root}` goes on from there"
+                back = (
+                    f"; HEAD has the kernel of {standing} again, and `python -m graph resume {workspace.root}` "
+                    f"goes on from there"
+                )
             workspace.write(texts)
             if (workspace.root / final.MARKDOWN).is_file():
                 # It would go on praising what is masked.
@@ -96,7 +107,10 @@ def _closed(repository: Repository) -> list[VersionMemory]:
 
 def _parent(memory: VersionMemory, closed: Sequence[VersionMemory]) -> int:
     """The version that it was made from and measured against."""
-    return max((m.iteration for m in closed[: memory.iteration] if m.candidate == memory.parent and m.verdict == "accept"), default=0)
+    return max(
+        (m.iteration for m in closed[: memory.iteration] if m.candidate == memory.parent and m.verdict == "accept"),
+        default=0,
+    )
 
 
 def _suffix(workspace: Workspace) -> str:
@@ -106,9 +120,11 @@ def _suffix(workspace: Workspace) -> str:
 def restart(
     path: Path, version: str, observers: Sequence[Observer] = (), ask: Ask | None = None, *, changes: Sequence[str] = ()
 ) -> runs.Ended:
-    """A new run whose v0 is the kernel at `version` of an old one; all else stays but for `changes`, and the two are linked (C2).
+    """A new run whose v0 is the kernel at `version` of an old one; all else stays but for `changes`, and the two are
+    linked (C2).
 
-    `changes`: see `changed`. Where one is a constraint of the task, the frozen task is probed anew. What the old run spent does not count.
+    `changes`: see `changed`. Where one is a constraint of the task, the frozen task is probed anew. What the old run
+    spent does not count.
     """
     workspace = workspaces.reopen(path)
     try:
@@ -119,14 +135,19 @@ def restart(
         if commit is None or record is None:
             raise SettingsError(f"{version}: has no commit in {path}; `python -m graph show {path}` lists the versions")
         if memory.masked:
-            raise SettingsError(f"{version}: is masked; name another version, or `python -m graph unmask {path} {version}` first")
+            raise SettingsError(
+                f"{version}: is masked; name another version, or `python -m graph unmask {path} {version}` first"
+            )
         known = Loaded.model_validate(record.payload)
         suffix = _suffix(workspace)
         source = workspace.repository.show(commit, f"kernel{suffix}").decode()
         first = known.origin or known.task.baseline or ""
         settings, again = workspace.settings(), any(TASK.match(change) for change in changes)
         if again:
-            files = {"kernel": str(workspace.task_folder / f"kernel{suffix}"), "reference": str(workspace.task_folder / tasks.REFERENCE)}
+            files = {
+                "kernel": str(workspace.task_folder / f"kernel{suffix}"),
+                "reference": str(workspace.task_folder / tasks.REFERENCE),
+            }
             # Sizes that are given stand in place of a trace's.
             kept = None if any(change.startswith("dims=") for change in changes) else settings.trace
             settings = settings.model_copy(update={"name": settings.run, "task": None, "trace": kept, **files})
@@ -137,7 +158,11 @@ def restart(
     def load(executor: Executor, blobs: Blobs) -> Loaded:
         loaded = runs.load_task(settings, executor, blobs, like=known.task) if again else known
         # Those that the run began with, wherever their file is by now.
-        named = runs.rivals(settings) if any(change.startswith("benchmark.rivals=") for change in changes) else known.task.rivals
+        named = (
+            runs.rivals(settings)
+            if any(change.startswith("benchmark.rivals=") for change in changes)
+            else known.task.rivals
+        )
         task = loaded.task.model_copy(update={"baseline": source, "rivals": named})
         return loaded.model_copy(update={"task": task, "pinned": (), "origin": first if first != source else ""})
 
@@ -145,8 +170,8 @@ def restart(
 
 
 def changed(settings: Settings, changes: Sequence[str]) -> Settings:
-    """`settings` with other values, each `key=value` with the key as in a config, e.g. `budget.usd=5` or `dims=M=512 N=1000`; `key=null`
-    takes one away. SettingsError for what cannot be."""
+    """`settings` with other values, each `key=value` with the key as in a config, e.g. `budget.usd=5` or `dims=M=512
+    N=1000`; `key=null` takes one away. SettingsError for what cannot be."""
     import yaml
 
     data = settings.model_dump(mode="json", exclude_none=True)
@@ -156,12 +181,16 @@ def changed(settings: Settings, changes: Sequence[str]) -> Settings:
             raise SettingsError(f"--set {said}: must be KEY=VALUE, e.g. budget.usd=5 or dims='M=512 N=1000'")
         *outer, last = name.split(".")
         if name in FIXED:
-            raise SettingsError(f"--set {said}: {name} is what the version says; `python -m graph run` starts a run of another")
+            raise SettingsError(
+                f"--set {said}: {name} is what the version says; `python -m graph run` starts a run of another"
+            )
         section = data
         for part in outer:
             section = section.setdefault(part, {})
             if not isinstance(section, dict):
-                raise SettingsError(f"--set {said}: {part} holds a value and no keys; write e.g. budget.per_role.coder.usd=5")
+                raise SettingsError(
+                    f"--set {said}: {part} holds a value and no keys; write e.g. budget.per_role.coder.usd=5"
+                )
         try:
             section[last] = read_yaml(value)
         except yaml.YAMLError as error:

@@ -16,19 +16,26 @@ from tools.errors import WorkspaceError
 from tools.store.repository import Commit, having
 
 STORES = ("records", "blobs", "prompts")
-"""Everything in them is evidence: blobs that no record names lie in the private folder. Prompts are records made readable."""
+"""Everything in them is evidence: blobs that no record names lie in the private folder. Prompts are records made
+readable."""
 
 
 def commit_version(state: State, services: Services, verdict: Verdict, record: Record, restores: str = "") -> str:
-    """One commit an iteration: `accept vN` changes the kernel, `close vN` only adds what was learnt. `restores`: the version whose kernel
-    a mask has put at HEAD meanwhile."""
+    """One commit an iteration: `accept vN` changes the kernel, `close vN` only adds what was learnt. `restores`: the
+    version whose kernel a mask has put at HEAD meanwhile."""
     workspace = services.workspace
     iteration = state["iteration"]
     kernel = f"kernel{services.language.suffix}"
     history = own_history(services)
     head = history[0].id if history else None
-    if head is None or workspace.repository.show(head, kernel).decode() != services.candidate(state["incumbent"]).source:
-        raise WorkspaceError(f"{workspace.root}: HEAD does not hold the kernel that was measured; restore it with git, or start a new run")
+    if (
+        head is None
+        or workspace.repository.show(head, kernel).decode() != services.candidate(state["incumbent"]).source
+    ):
+        raise WorkspaceError(
+            f"{workspace.root}: HEAD does not hold the kernel that was measured; restore it with git, or start "
+            f"a new run"
+        )
     accepted = verdict.outcome == "accept" and verdict.candidate is not None
     closing = {completeness.POINTER: f"{iteration}\n"}
     if accepted and verdict.candidate:
@@ -43,7 +50,8 @@ def commit_version(state: State, services: Services, verdict: Verdict, record: R
 
 
 def own_history(services: Services) -> tuple[Commit, ...]:
-    """The commits from HEAD back; WorkspaceError when somebody else's lie on top, for what was measured started from our own (C1)."""
+    """The commits from HEAD back; WorkspaceError when somebody else's lie on top, for what was measured started from
+    our own (C1)."""
     history = services.workspace.repository.log()
     if said := drift.stranger(services.workspace.root, history):
         raise WorkspaceError(said)
@@ -73,7 +81,8 @@ def trailers(services: Services, version: str, verdict: Verdict, record: str) ->
 
 
 def commit_baseline(state: State, services: Services, inspection: Record) -> str:
-    """v0: the frozen inputs, the kernel that the run begins with and everything measured about it, as the first commit."""
+    """v0: the frozen inputs, the kernel that the run begins with and everything measured about it, as the first
+    commit."""
     workspace = services.workspace
     history = workspace.repository.log()
     known = having(history, "Version", "v0")
@@ -99,7 +108,10 @@ def commit_baseline(state: State, services: Services, inspection: Record) -> str
     texts[f"versions/v0/{completeness.VERDICT}"] = verdict.model_dump_json(indent=1) + "\n"
     workspace.write({**texts, completeness.POINTER: "0\n"})
     everything = [*drift.FROZEN, "env_check.md", *texts, completeness.POINTER, *STORES]
-    message = "baseline v0\n\nThe kernel that the run begins with: correct against the float64 reference and timed against itself."
+    message = (
+        "baseline v0\n\nThe kernel that the run begins with: correct against the float64 reference and timed "
+        "against itself."
+    )
     said = trailers(services, "v0", verdict, record.id) | {"Verdict": "baseline"}
     return workspace.commit(everything, message, said, history[0].id if history else None)
 

@@ -26,7 +26,8 @@ from tools.store.records import key
 
 COMPOSED = "not separable: each has sizes of its own in a kernel composed of several"
 JUDGE_ATTEMPTS = 2
-"""A machine failure is tried once more before the candidate ends unmeasured; proposed again, it ends this process of the run."""
+"""A machine failure is tried once more before the candidate ends unmeasured; proposed again, it ends this process of
+the run."""
 
 
 def judge(branch: Branch, services: Services) -> State:
@@ -35,23 +36,34 @@ def judge(branch: Branch, services: Services) -> State:
     trial: Trial
     hidden = _hidden(candidate, services)
     try:
-        trial = Unmeasured(candidate=candidate.id, reason=hidden, capped=True) if hidden else _measured(candidate, branch, services)
+        trial = (
+            Unmeasured(candidate=candidate.id, reason=hidden, capped=True)
+            if hidden
+            else _measured(candidate, branch, services)
+        )
     except BudgetError as error:
         # Those that were measured go on to the gate.
         services.out_of_budget(str(error))
         trial = Unmeasured(candidate=candidate.id, reason=str(error), capped=True)
     record = services.keep(
-        "trial", Judged(iteration=branch["iteration"], trial=trial), iteration=branch["iteration"], candidate=candidate.id
+        "trial",
+        Judged(iteration=branch["iteration"], trial=trial),
+        iteration=branch["iteration"],
+        candidate=candidate.id,
     )
     # What was found before a kill stays.
     trial = Judged.model_validate(record.payload).trial
     parent = version_of(services.workspace.root, branch["incumbent"])
-    services.emit("candidate", {**_told(trial, branch["iteration"]), "parent": parent, "summary": describe(trial, candidate, parent)})
+    services.emit(
+        "candidate",
+        {**_told(trial, branch["iteration"]), "parent": parent, "summary": describe(trial, candidate, parent)},
+    )
     return State(trials={f"{branch['iteration']}/{candidate.id}": record.id}, summary=f"{candidate.id} {trial.kind}")
 
 
 def _hidden(candidate: Candidate, services: Services) -> str:
-    """Why nobody looks at `candidate` again, where a masked version tried it: its records would bring it back as it was."""
+    """Why nobody looks at `candidate` again, where a masked version tried it: its records would bring it back as it
+    was."""
     masked = [m.iteration for m in versions(services.workspace.root) if m.masked]
     tried = [n for n in masked if services.records.find(key("candidate", id=candidate.id, iteration=n)) is not None]
     return f"v{tried[0]}, which is masked, tried it" if tried else ""
@@ -100,16 +112,21 @@ def describe(trial: Trial, candidate: Candidate, parent: str) -> str:
 
 
 def select(state: State, services: Services) -> State:
-    """The fastest correct candidate that is faster than the incumbent becomes provisional champion; the rest stay in the frontier.
+    """The fastest correct candidate that is faster than the incumbent becomes provisional champion; the rest stay in
+    the frontier.
 
-    One that seems to have made some workload slower than its margin allows comes behind all that did not: the gate would not take it.
+    One that seems to have made some workload slower than its margin allows comes behind all that did not: the gate
+    would not take it.
     """
     calmer = _calmer(state, services)
     state = State(**{**state, **calmer, "trials": merge(state.get("trials", {}), calmer.get("trials", {}))})
     judged = trials(state, services)
     passed = [j.trial for j in judged if isinstance(j.trial, Passed)]
     if not passed:
-        again = any(isinstance(j.trial, Failed) for j in judged) and state["repair"] <= services.settings.search.repair_rounds
+        again = (
+            any(isinstance(j.trial, Failed) for j in judged)
+            and state["repair"] <= services.settings.search.repair_rounds
+        )
         fresh = bool(state.get("drafts")) and not services.ended
         return State(champion=None, rewrite=again and fresh, summary="no candidate passed")
     if composed := _composed(state, passed, services):
@@ -125,14 +142,15 @@ def select(state: State, services: Services) -> State:
     calmer["summary"] = f"{best.candidate} at {ratio(best.speedup)}"
     if fastest is not best:
         calmer["summary"] += (
-            f"; {fastest.candidate} at {ratio(fastest.speedup)} seems to slow {_slowed(fastest, services)} by more than its margin"
+            f"; {fastest.candidate} at {ratio(fastest.speedup)} seems to slow {_slowed(fastest, services)} by more "
+            f"than its margin"
         )
     return State(**calmer, champion=best.candidate, rewrite=False)
 
 
 def _composed(state: State, passed: Sequence[Passed], services: Services) -> State:
-    """The trial of one kernel that calls each candidate at the sizes where it was the fastest, the incumbent at all others (F10); nothing
-    where no size is faster than in the best single one, or where the language cannot.
+    """The trial of one kernel that calls each candidate at the sizes where it was the fastest, the incumbent at all
+    others (F10); nothing where no size is faster than in the best single one, or where the language cannot.
     """
     if not state.get("composing"):
         return State()
@@ -149,7 +167,10 @@ def _composed(state: State, passed: Sequence[Passed], services: Services) -> Sta
     least = min([took({}), *(took({w: found[w].estimate for w in weights}) for found in single)])
     if took({w: surely[w][c] for w, c in fastest.items()}) * (1 + services.settings.judge.min_effect) >= least:
         return State()
-    incumbent, chosen = services.candidate(state["incumbent"]), {w: services.candidate(c, state["iteration"]) for w, c in fastest.items()}
+    incumbent, chosen = (
+        services.candidate(state["incumbent"]),
+        {w: services.candidate(c, state["iteration"]) for w, c in fastest.items()},
+    )
     source = dispatched(services.task, incumbent.source, {w: candidate.source for w, candidate in chosen.items()})
     if source is None:
         return State()
@@ -161,7 +182,8 @@ def _composed(state: State, passed: Sequence[Passed], services: Services) -> Sta
 
 
 def _calmer(state: State, services: Services) -> State:
-    """The noise floor measured again, and the trials against it, where the floor alone may hide a gain; nothing where it is no lower now.
+    """The noise floor measured again, and the trials against it, where the floor alone may hide a gain; nothing where
+    it is no lower now.
 
     A floor is one calibration's: taken in a bad minute it would keep every later candidate from being seen.
     """
@@ -172,7 +194,9 @@ def _calmer(state: State, services: Services) -> State:
         return State()
     update = State(trials={})
     try:
-        calibration = services.capped_judge.calibrate(services.candidate(state["incumbent"]), attempt=state["iteration"])
+        calibration = services.capped_judge.calibrate(
+            services.candidate(state["incumbent"]), attempt=state["iteration"]
+        )
         seen = evidence.noise_floor(calibration, services.settings.judge.objective)
         if seen >= floor:
             return State()
@@ -181,7 +205,9 @@ def _calmer(state: State, services: Services) -> State:
             candidate = services.candidate(trial.candidate, state["iteration"])
             calmer: Branch = {**branch_of(state, candidate.id), "noise_floor": seen}
             judged = Judged(iteration=state["iteration"], trial=_measured(candidate, calmer, services))
-            record = services.keep("trial", judged, iteration=state["iteration"], candidate=candidate.id, calibration=calibration.id)
+            record = services.keep(
+                "trial", judged, iteration=state["iteration"], candidate=candidate.id, calibration=calibration.id
+            )
             update["trials"][f"{state['iteration']}/{candidate.id}"] = record.id
     except BudgetError as error:
         services.out_of_budget(str(error))
@@ -189,9 +215,12 @@ def _calmer(state: State, services: Services) -> State:
 
 
 def _proven(state: State, services: Services) -> list[Passed]:
-    """The correct candidates whose gain is proven, which a noisy high estimate must not displace; the one for the gate first."""
+    """The correct candidates whose gain is proven, which a noisy high estimate must not displace; the one for the
+    gate first."""
     threshold = 1 + max(services.settings.judge.min_effect, state["noise_floor"])
-    found = [j.trial for j in trials(state, services) if isinstance(j.trial, Passed) and j.trial.speedup.low > threshold]
+    found = [
+        j.trial for j in trials(state, services) if isinstance(j.trial, Passed) and j.trial.speedup.low > threshold
+    ]
     return sorted(found, key=lambda trial: (_slowed(trial, services) is None, trial.speedup.estimate), reverse=True)
 
 
@@ -238,9 +267,11 @@ def attribute(state: State, services: Services) -> State:
     return State(attribution=record.id, summary="; ".join(f"{o.method} {o.status}" for o in outcomes))
 
 
-def _mechanism(method: str, claimed: dict[str, str], assembly: str, without: Candidate, services: Services) -> signatures.Mechanism:
-    """Whether the method's signature is in the champion's `assembly` because of it: not, or markedly less, in the kernel `without` it.
-    `claimed`: the plan's, of a method without a page."""
+def _mechanism(
+    method: str, claimed: dict[str, str], assembly: str, without: Candidate, services: Services
+) -> signatures.Mechanism:
+    """Whether the method's signature is in the champion's `assembly` because of it: not, or markedly less, in the
+    kernel `without` it. `claimed`: the plan's, of a method without a page."""
     page = services.guide.page(method)
     signature = page.head.signature if page else claimed
     there = signatures.check(assembly, services.architecture, signature)
@@ -266,8 +297,11 @@ def _simplified(champion: Candidate, made: Plan, state: State, services: Service
     return coder.ablate(services.agents["coder"], brief, champion, services.language.suffix, bench)
 
 
-def _ablated(method: str, champion: Candidate, simplified: Candidate | None, state: State, services: Services) -> Trial | None:
-    """The trial of `simplified`, the champion without `method`, against the champion; None where there is no such kernel.
+def _ablated(
+    method: str, champion: Candidate, simplified: Candidate | None, state: State, services: Services
+) -> Trial | None:
+    """The trial of `simplified`, the champion without `method`, against the champion; None where there is no such
+    kernel.
 
     BudgetError where it cannot be measured any more.
     """
@@ -299,7 +333,9 @@ def _of_ablation(method: str, visible: bool | None, trial: Trial | None, state: 
         note = why if trial is None else f"the kernel without it: {trial.reason}"
         status: AttributionStatus = "implementation_failed" if visible is False else "unattributed"
         ablation = trial.candidate if trial else None
-        return MethodOutcome(method=method, status=status, visible=visible, seconds=None, ratio=None, ablation=ablation, note=note)
+        return MethodOutcome(
+            method=method, status=status, visible=visible, seconds=None, ratio=None, ablation=ablation, note=note
+        )
     found = trial.speedup
     # Timed as candidate against the champion, so its slowness is the inverse of its speed-up.
     slower = found.model_copy(update={"estimate": 1 / found.estimate, "low": 1 / found.high, "high": 1 / found.low})
@@ -307,8 +343,11 @@ def _of_ablation(method: str, visible: bool | None, trial: Trial | None, state: 
     return _weighed(method, visible, slower, saved, trial.candidate, state["noise_floor"])
 
 
-def _weighed(method: str, visible: bool | None, ratio: Interval, saved: float, without: str, noise: float) -> MethodOutcome:
-    """A9: not seen has failed; surely worth more than the noise is effective, surely not is ineffective; between them nothing is known.
+def _weighed(
+    method: str, visible: bool | None, ratio: Interval, saved: float, without: str, noise: float
+) -> MethodOutcome:
+    """A9: not seen has failed; surely worth more than the noise is effective, surely not is ineffective; between them
+    nothing is known.
 
     Where nobody could look for the mechanism, a gain alone makes nothing effective.
     """
@@ -322,7 +361,9 @@ def _weighed(method: str, visible: bool | None, ratio: Interval, saved: float, w
         status = "ineffective"
     else:
         note = "the noise hides what it is worth"
-    return MethodOutcome(method=method, status=status, visible=visible, seconds=saved, ratio=ratio, ablation=without, note=note)
+    return MethodOutcome(
+        method=method, status=status, visible=visible, seconds=saved, ratio=ratio, ablation=without, note=note
+    )
 
 
 def gate(state: State, services: Services) -> State:
@@ -334,8 +375,15 @@ def gate(state: State, services: Services) -> State:
     # The reasons in full are in the commit; the last one is the one that decided.
     said = f"{worth(verdict)} over {parent}" if accepted else f"against {parent}: {verdict.reasons[-1]}"
     at_least = state.get("speedup", 1.0) * verdict.worth.low if accepted and verdict.worth else None
-    told = {"candidate": verdict.candidate or "", "parent": parent, **events.interval(verdict.worth), **events.figures(at_least=at_least)}
-    services.emit("verdict", {"iteration": str(state["iteration"]), "outcome": verdict.outcome, "summary": said, **told})
+    told = {
+        "candidate": verdict.candidate or "",
+        "parent": parent,
+        **events.interval(verdict.worth),
+        **events.figures(at_least=at_least),
+    }
+    services.emit(
+        "verdict", {"iteration": str(state["iteration"]), "outcome": verdict.outcome, "summary": said, **told}
+    )
     # A failure of the machine is no failure of the idea.
     stale = 0 if accepted else state.get("stale", 0) + (verdict.outcome != "infra_error")
     update = State(**second, verdict=record, outcome=verdict.outcome, stale=stale, summary=commit[:12])
@@ -375,5 +423,6 @@ def learn(state: State, services: Services) -> State:
     left_out = ", the accepted one not: its mechanism did not show" if unexplained else ""
     return State(
         stop=stop,
-        summary=f"{len(memory.attempts)} outcome{'s' * (len(memory.attempts) != 1)} kept{left_out}{f'; stop: {stop}' if stop else ''}",
+        summary=f"{len(memory.attempts)} outcome{'s' * (len(memory.attempts) != 1)} "
+        f"kept{left_out}{f'; stop: {stop}' if stop else ''}",
     )

@@ -24,7 +24,8 @@ from tools.tasks.loader import Loaded
 
 
 def finalise(state: State, services: Services) -> State:
-    """Audit what was closed, benchmark the best version against everything it is compared with, write and commit the report."""
+    """Audit what was closed, benchmark the best version against everything it is compared with, write and commit the
+    report."""
     audit(services)
     datasheet.sheet(state["specs"], services)
     contestants = {"baseline": services.candidate(state["baseline"])}
@@ -55,7 +56,8 @@ def audit(services: Services) -> None:
 
 
 def _original(services: Services, others: Mapping[str, Candidate]) -> tuple[Candidate | None, dict[str, str]]:
-    """The kernel that the first of the linked runs began with, where it is another one than `others`; or why it cannot be timed here."""
+    """The kernel that the first of the linked runs began with, where it is another one than `others`; or why it
+    cannot be timed here."""
     task = services.records.find(key("task"))
     source = Loaded.model_validate(task.payload).origin if task else ""
     if source in ("", *(candidate.source for candidate in others.values())):
@@ -68,18 +70,23 @@ def _original(services: Services, others: Mapping[str, Candidate]) -> tuple[Cand
 
 
 def standings(record: Record, services: Services, unfit: Mapping[str, str]) -> FinalBenchmark:
-    """Each contestant against the best kernel, a workload at a time and over the objective; `unfit`: those that were kept out, and why."""
+    """Each contestant against the best kernel, a workload at a time and over the objective; `unfit`: those that were
+    kept out, and why."""
     contest = confirmation.Contest.model_validate(record.payload)
     best: Literal["baseline", "best"] = "best" if "best" in contest.candidates else "baseline"
     ranked = ranking.rank(record, services.settings.judge.objective, anchor="baseline", best=best)
     return FinalBenchmark(
         best=best,
         standings=tuple(
-            ContestantTime(contestant=name, workload=workload, seconds=placing.seconds, against_best=placing.against_best)
+            ContestantTime(
+                contestant=name, workload=workload, seconds=placing.seconds, against_best=placing.against_best
+            )
             for workload, placed in ranked.workloads.items()
             for name, placing in placed.items()
         ),
-        overall={name: placing.against_best for name, placing in ranked.overall.items() if placing.against_best is not None},
+        overall={
+            name: placing.against_best for name, placing in ranked.overall.items() if placing.against_best is not None
+        },
         objective_s={name: placing.seconds for name, placing in ranked.overall.items()},
         objective_of=objective_of(services.settings.judge.objective, services.task),
         device_s=confirmation.device_s(record),

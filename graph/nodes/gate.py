@@ -1,4 +1,5 @@
-"""The gate's own hands: gather the evidence, ask for the verdict, write the version's artifacts, make the one commit."""
+"""The gate's own hands: gather the evidence, ask for the verdict, write the version's artifacts, make the one
+commit."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ WORDS = 800
 
 
 def close(state: State, services: Services) -> tuple[Verdict, str, str]:
-    """Verdict, its record, and the commit of the artifacts. Called again after a kill it finds the commit, or does what was left to do."""
+    """Verdict, its record, and the commit of the artifacts. Called again after a kill it finds the commit, or does
+    what was left to do."""
     iteration = state["iteration"]
     commit = having(services.workspace.repository.log(), "Version", f"v{iteration}")
     if commit is not None:
@@ -62,18 +64,29 @@ def close(state: State, services: Services) -> tuple[Verdict, str, str]:
 
 
 def abandon(state: State, services: Services, back: VersionMemory) -> None:
-    """Close the iteration under way unjudged: a mask, or the end of one, took the kernel away that it was planned for, and HEAD has that of
-    `back`. With its parent's mask it is masked too."""
+    """Close the iteration under way unjudged: a mask, or the end of one, took the kernel away that it was planned
+    for, and HEAD has that of `back`. With its parent's mask it is masked too."""
     parent = version_of(services.workspace.root, state["incumbent"])
-    reason = f"Not judged: it was planned for the kernel of {parent}, in whose place a mask, or its end, put that of v{back.iteration}."
+    reason = (
+        f"Not judged: it was planned for the kernel of {parent}, in whose place a mask, or its end, put that of "
+        f"v{back.iteration}."
+    )
     verdict = Verdict(outcome="inconclusive", reasons=(reason,), candidate=None, incumbent=state["incumbent"])
     # A verdict of its own, for the gate may have been killed with another one on record.
     asked = {"iteration": state["iteration"], "instead": back.iteration}
     record = services.keep("verdict", verdict, parents=(state["plan"],), **asked)
     _write(State(**{**state, "champion": None, "attribution": None}), services, None, verdict, record, None)
-    told = {"iteration": str(state["iteration"]), "outcome": verdict.outcome, "candidate": "", "parent": parent, "summary": reason}
+    told = {
+        "iteration": str(state["iteration"]),
+        "outcome": verdict.outcome,
+        "candidate": "",
+        "parent": parent,
+        "summary": reason,
+    }
     services.emit("verdict", told)
-    commit_version(State(**{**state, "incumbent": back.candidate or ""}), services, verdict, record, restores=f"v{back.iteration}")
+    commit_version(
+        State(**{**state, "incumbent": back.candidate or ""}), services, verdict, record, restores=f"v{back.iteration}"
+    )
 
 
 # ---------------------------------------------------------------- evidence
@@ -147,7 +160,9 @@ def _gather(state: State, services: Services) -> gate.Evidence:
     )
     before = refused(state, services)
     if before and before[1].candidate != state.get("champion"):
-        said = f"Candidate {before[1].candidate} was put to the gate first: {before[1].outcome}, {before[1].reasons[-1]}"
+        said = (
+            f"Candidate {before[1].candidate} was put to the gate first: {before[1].outcome}, {before[1].reasons[-1]}"
+        )
         weighed = weighed.model_copy(update={"refused": said, "records": (*weighed.records, before[0].id)})
     policy = services.settings.judge
     weighed = gate.with_confirmations(weighed, confirmed, policy)
@@ -157,7 +172,8 @@ def _gather(state: State, services: Services) -> gate.Evidence:
 
 
 def _calibrated(champion: str, trial: Trial | None, services: Services) -> Trial | None:
-    """The champion's trial, or its failure in its own A/A blocks; where the cap leaves no time for these, no confirmation follows."""
+    """The champion's trial, or its failure in its own A/A blocks; where the cap leaves no time for these, no
+    confirmation follows."""
     try:
         calibration = services.capped_judge.calibrate(services.candidate(champion))
     except BudgetError as error:
@@ -167,16 +183,20 @@ def _calibrated(champion: str, trial: Trial | None, services: Services) -> Trial
 
 
 def _confirmed(candidate: Candidate, incumbent: Candidate, iteration: int, services: Services) -> tuple[Record, ...]:
-    """The confirmations of a candidate whose A/A blocks are measured; BudgetError where the cap leaves no time for both."""
+    """The confirmations of a candidate whose A/A blocks are measured; BudgetError where the cap leaves no time for
+    both."""
     services.capped_judge.calibrate(candidate)
     return services.capped_judge.confirmations(candidate, incumbent, iteration=iteration)
 
 
 def _weighed_trial(state: State, services: Services) -> Trial | None:
-    """The champion's trial; else the fastest correct one, else a kernel's failure, else a machine's; recomputed from its records."""
+    """The champion's trial; else the fastest correct one, else a kernel's failure, else a machine's; recomputed from
+    its records."""
     judged = [j.trial for j in trials(state, services)]
     champion = state.get("champion")
-    passed = sorted((t for t in judged if isinstance(t, Passed)), key=lambda t: (t.candidate != champion, -t.speedup.estimate))
+    passed = sorted(
+        (t for t in judged if isinstance(t, Passed)), key=lambda t: (t.candidate != champion, -t.speedup.estimate)
+    )
     failed = [t for t in judged if isinstance(t, Failed)]
     chosen = next(iter([*passed, *failed, *judged]), None)
     if chosen is None:
@@ -201,7 +221,9 @@ def _screened(champion: str | None, services: Services) -> tuple[str, ...]:
         return ()
     texts = services.candidate(champion).files.values()
     task = services.task
-    return tuple(sentence for text in texts for sentence in screen(text, task.language, (), task.tensors, task.library or ()))
+    return tuple(
+        sentence for text in texts for sentence in screen(text, task.language, (), task.tensors, task.library or ())
+    )
 
 
 def _cited(trial: Trial | None, kind: str, services: Services) -> list[Record]:
@@ -211,7 +233,8 @@ def _cited(trial: Trial | None, kind: str, services: Services) -> list[Record]:
 
 
 def _idle(methods: Sequence[MethodOutcome]) -> tuple[str, ...]:
-    """What is in neither the machine code nor the time explains nothing, and leaves nothing unexplained where another method is seen."""
+    """What is in neither the machine code nor the time explains nothing, and leaves nothing unexplained where
+    another method is seen."""
     idle = tuple(o.method for o in methods if o.visible is False and o.ratio is not None and o.ratio.low <= 1)
     return idle if any(o.visible for o in methods) else ()
 
@@ -225,7 +248,10 @@ def diff(before: Candidate, after: Candidate) -> str:
     """Unified diff of two kernels' entry files."""
     names = [next(name for name in c.files if name.startswith("kernel.")) for c in (before, after)]
     lines = difflib.unified_diff(
-        before.source.splitlines(keepends=True), after.source.splitlines(keepends=True), f"a/{names[0]}", f"b/{names[1]}"
+        before.source.splitlines(keepends=True),
+        after.source.splitlines(keepends=True),
+        f"a/{names[0]}",
+        f"b/{names[1]}",
     )
     return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
 
@@ -233,7 +259,9 @@ def diff(before: Candidate, after: Candidate) -> str:
 # ---------------------------------------------------------------- what is written
 
 
-def _write(state: State, services: Services, trial: Trial | None, verdict: Verdict, record: Record, own: Record | None) -> None:
+def _write(
+    state: State, services: Services, trial: Trial | None, verdict: Verdict, record: Record, own: Record | None
+) -> None:
     """`own`: the accepted kernel's inspection; a refused one was not looked at."""
     iteration = state["iteration"]
     champion = services.candidate(verdict.candidate, iteration) if verdict.candidate else None
@@ -256,7 +284,11 @@ def _ablations(state: State, services: Services) -> dict[str, Judged]:
     """Method -> the trial of the champion without it, where one was made."""
     champion = state.get("champion")
     methods = services.candidate(champion, state["iteration"]).methods if champion else ()
-    return {method: judged for method in methods if (judged := ablation(state, services, champion or "", method)) is not None}
+    return {
+        method: judged
+        for method in methods
+        if (judged := ablation(state, services, champion or "", method)) is not None
+    }
 
 
 def ablation(state: State, services: Services, champion: str, method: str) -> Judged | None:
@@ -265,7 +297,9 @@ def ablation(state: State, services: Services, champion: str, method: str) -> Ju
     return Judged.model_validate(record.payload) if record else None
 
 
-def _memory(state: State, services: Services, verdict: Verdict, record: Record, champion: Candidate | None) -> VersionMemory:
+def _memory(
+    state: State, services: Services, verdict: Verdict, record: Record, champion: Candidate | None
+) -> VersionMemory:
     made = Plan.model_validate(services.records.get(state["plan"]).payload)
     predictions = _scored(made, verdict, champion, _attribution(state, services), services.settings.judge.min_effect)
     forecasts = tuple(
@@ -286,9 +320,13 @@ def _memory(state: State, services: Services, verdict: Verdict, record: Record, 
         knobs=champion.knobs if champion else {},
         speedup=verdict.worth,
         predictions=predictions,
-        attempts=tuple(one.model_copy(update={"forecasts": forecasts}) if one.evidence == record.id else one for one in attempts),
+        attempts=tuple(
+            one.model_copy(update={"forecasts": forecasts}) if one.evidence == record.id else one for one in attempts
+        ),
         masked=versions(root)[int(version_of(root, state["incumbent"])[1:])].masked,
-        records=tuple(r for r in (record.id, state["plan"], state["dossier"], state["profile"], state.get("attribution")) if r),
+        records=tuple(
+            r for r in (record.id, state["plan"], state["dossier"], state["profile"], state.get("attribution")) if r
+        ),
     )
 
 
@@ -297,9 +335,9 @@ def _scored(
 ) -> tuple[Scored, ...]:
     """Each prediction on time against the method's own ablation where there is one, else against the whole plan (F6).
 
-    A method that the coder left out is not scored. A hit has the direction shown (the interval leaves 1 + `min_effect` out) and the
-    size within a factor of `SIZE` either way; a miss has the opposite shown, or no size within that factor left in its interval. What
-    noise hides is neither.
+    A method that the coder left out is not scored. A hit has the direction shown (the interval leaves 1 + `min_effect`
+    out) and the size within a factor of `SIZE` either way; a miss has the opposite shown, or no size within that factor
+    left in its interval. What noise hides is neither.
     """
     own = {o.method: o.ratio for o in attribution.methods if o.ratio} if attribution else {}
     scored = []
@@ -318,12 +356,14 @@ def _scored(
     return tuple(scored)
 
 
-def _attempts(state: State, services: Services, verdict: Verdict, record: Record, champion: Candidate | None) -> tuple[Attempt, ...]:
-    """What experience may keep: nothing of a machine's failure or of a cap's, nothing that was accepted without its mechanism showing,
-    and no success of a method that did not show.
+def _attempts(
+    state: State, services: Services, verdict: Verdict, record: Record, champion: Candidate | None
+) -> tuple[Attempt, ...]:
+    """What experience may keep: nothing of a machine's failure or of a cap's, nothing that was accepted without its
+    mechanism showing, and no success of a method that did not show.
 
-    A refusal by screen, review or physics is kept (D8): it is about what was written, which need not be written again, and says nothing of
-    what the methods are worth.
+    A refusal by screen, review or physics is kept (D8): it is about what was written, which need not be written again,
+    and says nothing of what the methods are worth.
     """
     unmeasured = verdict.outcome == "inconclusive" and verdict.speedup is None
     if champion is None or unmeasured or verdict.outcome == "infra_error":
@@ -341,7 +381,8 @@ def _attempts(state: State, services: Services, verdict: Verdict, record: Record
 
 
 def _free(state: State, services: Services, champion: Candidate, worth: Interval | None) -> Iterator[FreeMethod]:
-    """The methods of an accepted version that its plan named itself, but for those that were shown to have no part in the gain."""
+    """The methods of an accepted version that its plan named itself, but for those that were shown to have no part
+    in the gain."""
     made, found = Plan.model_validate(services.records.get(state["plan"]).payload), _attribution(state, services)
     outcomes = {outcome.method: outcome for outcome in found.methods} if found else {}
     name = services.device.name
@@ -369,7 +410,9 @@ def _siblings(state: State, services: Services, champion: Candidate) -> Iterator
         if before and trial.candidate == before[1].candidate:
             record, verdict = before
             tried = services.candidate(trial.candidate, state["iteration"])
-            yield _attempt(state, services, tried, verdict.outcome, verdict.worth, record.id, "; ".join(verdict.reasons))
+            yield _attempt(
+                state, services, tried, verdict.outcome, verdict.worth, record.id, "; ".join(verdict.reasons)
+            )
             continue
         if trial.candidate == champion.id or isinstance(trial, Unmeasured):
             continue
@@ -380,15 +423,27 @@ def _siblings(state: State, services: Services, champion: Candidate) -> Iterator
             yield _attempt(state, services, candidate, outcome, None, evidence, f"{trial.stage}: {trial.reason}")
         else:
             slower = trial.speedup.high < 1
-            note = "slower than the incumbent" if slower else "timed, but another candidate of its iteration was put to the gate"
+            note = (
+                "slower than the incumbent"
+                if slower
+                else "timed, but another candidate of its iteration was put to the gate"
+            )
             outcome = "reject_perf" if slower else "inconclusive"
             # Nothing confirmed the figure: it is said, and no effect.
             effect = trial.speedup if slower else None
-            yield _attempt(state, services, candidate, outcome, effect, evidence, f"{note}: {ratio(trial.speedup)}, not confirmed")
+            yield _attempt(
+                state, services, candidate, outcome, effect, evidence, f"{note}: {ratio(trial.speedup)}, not confirmed"
+            )
 
 
 def _attempt(
-    state: State, services: Services, candidate: Candidate, outcome: Outcome, effect: Interval | None, evidence: str, note: str
+    state: State,
+    services: Services,
+    candidate: Candidate,
+    outcome: Outcome,
+    effect: Interval | None,
+    evidence: str,
+    note: str,
 ) -> Attempt:
     inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
     return Attempt(

@@ -15,8 +15,8 @@ from tools.tasks.generated import generated
 
 
 def page(state: State, services: Services) -> Page | None:
-    """The method's page while there is something to try: neither where torch.compile is shown slower than the incumbent, nor where the
-    incumbent is what it makes."""
+    """The method's page while there is something to try: neither where torch.compile is shown slower than the
+    incumbent, nor where the incumbent is what it makes."""
     times = frameworks.beside(state, services)
     behind = times is not None and bool(times.compiled) and all(one.low > 1 for one in times.compiled)
     found = None if behind or services.task.language not in LIFTS else source(services)
@@ -30,7 +30,9 @@ def source(services: Services) -> str:
         task = services.task
         try:
             jobs = services.jobs_of("coder", tell=lambda _: None)
-            found = Lifted(source=lifted(task, generated(task, jobs, services.records.blobs, services.settings.judge.job_limit_s)))
+            found = Lifted(
+                source=lifted(task, generated(task, jobs, services.records.blobs, services.settings.judge.job_limit_s))
+            )
         except SettingsError as error:
             found = Lifted(refused=str(error))
         except (BudgetError, HarnessError):

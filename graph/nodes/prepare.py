@@ -30,7 +30,15 @@ from tools.roofline import lower_bounds, roofline
 from tools.roofline.hardware import Headroom, Roof, Spec, Target, UnknownSpec
 from tools.store.records import key
 
-ITEM_BYTES: dict[DType, int] = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
+ITEM_BYTES: dict[DType, int] = {
+    "float64": 8,
+    "int64": 8,
+    "float32": 4,
+    "int32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int16": 2,
+}
 """Of the types wider than a byte."""
 SPENT = re.compile(r"registers|stack|shared|hit_rate|dram\w*bytes|warps_active|waves")
 """In the names of metrics that say what a kernel takes and moves, whether a rule reads them or not."""
@@ -57,7 +65,8 @@ def preflight(state: State, services: Services) -> State:
 def _start_frameworks(services: Services) -> None:
     """Start what the final benchmark compares with, which waits for it in the end.
 
-    On a CPU after the roofs, which nothing of ours may lower; on a GPU beside the first build, since it is imported on cores alone.
+    On a CPU after the roofs, which nothing of ours may lower; on a GPU beside the first build, since it is imported on
+    cores alone.
     """
     wanted = services.settings.benchmark.frameworks
     if not wanted:
@@ -96,7 +105,8 @@ def retrieve_specs(state: State, services: Services) -> State:
 
 
 def establish_baseline(state: State, services: Services) -> State:
-    """v0: the user's kernel must compile, be right (both known since preflight) and be timed before anything is compared with it."""
+    """v0: the user's kernel must compile, be right (both known since preflight) and be timed before anything is
+    compared with it."""
     baseline = _sound_baseline(services)
     services.keep_candidate(baseline)
     calibration = services.judge.calibrate(baseline)
@@ -108,17 +118,27 @@ def establish_baseline(state: State, services: Services) -> State:
     if services.settings.budget.device_s is not None:
         task = services.task
         rivals = len(task.rivals.names) if task.rivals else 0
-        kept = benchmark_s(sample_s(calibration), len(task.workloads), services.settings, services.language.device, rivals)
+        kept = benchmark_s(
+            sample_s(calibration), len(task.workloads), services.settings, services.language.device, rivals
+        )
         services.keep("reserve", Reserve(seconds=kept), parents=(calibration.id,))
     noise = evidence.noise_floor(calibration, services.settings.judge.objective)
     times = evidence.seconds(calibration)
     total = sum(w.weight * times[w.name] for w in services.task.workloads)
     summary = f"{seconds(total)} a round, noise floor {percent(noise)}"
-    return State(baseline=baseline.id, incumbent=baseline.id, noise_floor=noise, calibration=calibration.id, speedup=1.0, summary=summary)
+    return State(
+        baseline=baseline.id,
+        incumbent=baseline.id,
+        noise_floor=noise,
+        calibration=calibration.id,
+        speedup=1.0,
+        summary=summary,
+    )
 
 
 def _sound_baseline(services: Services) -> Candidate:
-    """The user's kernel, compiled and compared with its reference; asked again, the records answer. SettingsError names their files."""
+    """The user's kernel, compiled and compared with its reference; asked again, the records answer. SettingsError
+    names their files."""
     task = services.task
     kernel, reference = services.settings.sources(services.language.suffix)
     if task.baseline is None:
@@ -132,7 +152,8 @@ def _sound_baseline(services: Services) -> Candidate:
     borrowed = evidence.not_its_own(checked)
     if borrowed is not None:
         raise SettingsError(
-            f"{kernel} {borrowed}: candidates inherit its lines and may run kernels of their own alone, so compute that in a kernel of "
+            f"{kernel} {borrowed}: candidates inherit its lines and may run kernels of their own alone, so compute "
+            f"that in a kernel of "
             "the file, or leave it to the caller, and run again"
         )
     failed = evidence.correctness_failure(checked, ())
@@ -180,7 +201,8 @@ def profile(state: State, services: Services) -> State:
 
 
 def _time_frameworks(state: State, services: Services) -> tuple[str, str]:
-    """Record id of v0 timed once beside torch; or empty and why, where there is no time or luck for it: nothing depends on it."""
+    """Record id of v0 timed once beside torch; or empty and why, where there is no time or luck for it: nothing
+    depends on it."""
     wanted = services.settings.benchmark.frameworks
     if not wanted:
         return "", ""
@@ -196,7 +218,8 @@ def _time_frameworks(state: State, services: Services) -> tuple[str, str]:
 
 
 def inspected(candidate: Candidate, state: State, services: Services) -> Record:
-    """What counters, rules and rooflines say of a kernel, looked at once: a version's in its gate, before its commit."""
+    """What counters, rules and rooflines say of a kernel, looked at once: a version's in its gate, before its
+    commit."""
     record = services.records.find(key("inspection", candidate=candidate.id))
     if record is None:
         sheet = datasheet.sheet(state["specs"], services)
@@ -205,7 +228,9 @@ def inspected(candidate: Candidate, state: State, services: Services) -> Record:
     return record
 
 
-def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...], doubt: str) -> tuple[Inspection, tuple[str, ...]]:
+def _inspect(
+    candidate: Candidate, services: Services, specs: tuple[Spec, ...], doubt: str
+) -> tuple[Inspection, tuple[str, ...]]:
     calibration = services.judge.calibrate(candidate)
     profiles, records, missing = profiled(candidate, services)
     published = roofline.published(specs)
@@ -221,7 +246,10 @@ def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...], 
     remarks = tuple(remark for profile in profiles for remark in profile.remarks)
     seen = Seen(
         times=_times(services, rows, specs),
-        counters={name: telling(held, services.rules) for name, held in figures(calibration.id, rows, facts, profiles, records).items()},
+        counters={
+            name: telling(held, services.rules)
+            for name, held in figures(calibration.id, rows, facts, profiles, records).items()
+        },
         machine_code=_machine_code(services, records),
         operator=services.guide.of_operator(services.operator, services.device.kind),
     )
@@ -240,7 +268,9 @@ def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...], 
     report = _report(services, records)
     analysis = _analysed(services, brief.model_copy(update={"sections": tuple(report)}))
     if analysis.section in report:
-        seen = seen.model_copy(update={"section": tuple(f"{analysis.section}, {kernel}" for kernel in report[analysis.section])})
+        seen = seen.model_copy(
+            update={"section": tuple(f"{analysis.section}, {kernel}" for kernel in report[analysis.section])}
+        )
         analysis = _analysed(services, brief.model_copy(update={"seen": seen}))
     inspection = Inspection(
         candidate=candidate.id,
@@ -262,10 +292,11 @@ def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...], 
 
 
 def _settle_roofs(state: State, services: Services, candidate: Candidate) -> str:
-    """Measure the roofs again, `lower_bounds.AGAIN` times at most, while only their doubt keeps a kernel from being near enough to one.
+    """Measure the roofs again, `lower_bounds.AGAIN` times at most, while only their doubt keeps a kernel from being
+    near enough to one.
 
-    Returns the doubt that is left; empty where there is none, where the kernel is far from its roof anyway, and where the run ends for
-    another reason. It stays until another kernel is accepted.
+    Returns the doubt that is left; empty where there is none, where the kernel is far from its roof anyway, and where
+    the run ends for another reason. It stays until another kernel is accepted.
     """
     routes, precision = Routes(services.settings), roofline.precision(services.task)
     calibration = services.judge.calibrate(candidate)
@@ -277,7 +308,12 @@ def _settle_roofs(state: State, services: Services, candidate: Candidate) -> str
         return next(filter(None, (roofline.doubted(row.headroom, services.all_roofs, precision) for row in rows)), "")
 
     left = doubt()
-    if not left or state.get("stop") or routes.good_enough(state, left) or routes.exhausted(state, services.over_budget()):
+    if (
+        not left
+        or state.get("stop")
+        or routes.good_enough(state, left)
+        or routes.exhausted(state, services.over_budget())
+    ):
         return ""
     # Nothing depends on these jobs: without time or luck for them the doubt stays, and the run goes on.
     jobs = services.jobs_of("profiler_analyst", tell=lambda _: None)
@@ -293,7 +329,8 @@ def _settle_roofs(state: State, services: Services, candidate: Candidate) -> str
 
 
 def _analysed(services: Services, brief: AnalystBrief) -> Analysis:
-    """The analysis; where it cannot be paid for, the findings as they came: the run ends in order with what was measured."""
+    """The analysis; where it cannot be paid for, the findings as they came: the run ends in order with what was
+    measured."""
     try:
         return profiler_analyst.analyse(services.agents["profiler_analyst"], brief)
     except BudgetError as error:
@@ -302,7 +339,9 @@ def _analysed(services: Services, brief: AnalystBrief) -> Analysis:
         return Analysis(ranking=ranking, text=f"Nobody explained these findings: {error}.")
 
 
-def _times(services: Services, rows: tuple[WorkloadRoofline, ...], specs: tuple[Spec, ...]) -> dict[str, dict[str, float | None]]:
+def _times(
+    services: Services, rows: tuple[WorkloadRoofline, ...], specs: tuple[Spec, ...]
+) -> dict[str, dict[str, float | None]]:
     """Of each workload: what the kernel takes, and what its roofs would."""
     precision = roofline.precision(services.task)
 
@@ -311,7 +350,11 @@ def _times(services: Services, rows: tuple[WorkloadRoofline, ...], specs: tuple[
 
     measured, published = services.roofs, roofline.published(specs)
     return {
-        row.workload: {"incumbent": row.seconds, "measured roof": roof(row, measured), "published roof": roof(row, published)}
+        row.workload: {
+            "incumbent": row.seconds,
+            "measured roof": roof(row, measured),
+            "published roof": roof(row, published),
+        }
         for row in rows
     }
 
@@ -324,12 +367,15 @@ def _report(services: Services, profiles: tuple[str, ...]) -> dict[str, tuple[st
 
 def _machine_code(services: Services, profiles: tuple[str, ...]) -> tuple[str, ...]:
     """The hot loops in the profiles' listings."""
-    listings = [blobs["assembly.txt"] for one in profiles if "assembly.txt" in (blobs := services.records.get(one).blobs)]
+    listings = [
+        blobs["assembly.txt"] for one in profiles if "assembly.txt" in (blobs := services.records.get(one).blobs)
+    ]
     return tuple(loop for sha in listings for loop in signatures.hot(services.records.blobs.text(sha)))
 
 
 def telling(metrics: Mapping[str, Quantity], known: tuple[rules.Rule, ...]) -> dict[str, Quantity]:
-    """The times, and of the metrics those that some rule reads and what a compiler spent: a profiler reports hundreds."""
+    """The times, and of the metrics those that some rule reads and what a compiler spent: a profiler reports
+    hundreds."""
     read = {condition.metric for rule in known for condition in rule.when}
     return {m: q for m, q in metrics.items() if m in read or m.startswith("time.") or SPENT.search(m)}
 
@@ -338,7 +384,10 @@ def _target(services: Services, rows: tuple[WorkloadRoofline, ...], roofs: tuple
     weighted = [(w.weight, row.headroom) for w, row in zip(services.task.workloads, rows, strict=True)]
     found = roofline.target(weighted, roofs, services.settings.stop.target_fraction, roofline.precision(services.task))
     if wrong := _refuted(services):
-        said = f"no target: the given kernel is right and faster than the bytes that were counted for {', '.join(wrong)} allow; "
+        said = (
+            f"no target: the given kernel is right and faster than the bytes that were counted for "
+            f"{', '.join(wrong)} allow; "
+        )
         return found.model_copy(update={"description": f"{said}declare their `bytes` in the task"})
     return found
 
@@ -359,14 +408,26 @@ def profiled(candidate: Candidate, services: Services) -> tuple[tuple[Profile, .
         if record is None:
             try:
                 seen, blobs = profiler.profile(
-                    services.task, candidate, library, services.task.workloads[0], services.language, jobs, services.records.blobs
+                    services.task,
+                    candidate,
+                    library,
+                    services.task.workloads[0],
+                    services.language,
+                    jobs,
+                    services.records.blobs,
                 )
             except BudgetError as error:
                 missing[name] = str(error)
                 services.out_of_budget(str(error))
                 continue
             record = services.records.add(
-                Record(kind="profile", key=asked, environment=services.environment, payload=seen.model_dump(mode="json"), blobs=blobs)
+                Record(
+                    kind="profile",
+                    key=asked,
+                    environment=services.environment,
+                    payload=seen.model_dump(mode="json"),
+                    blobs=blobs,
+                )
             )
         found.append(Profile.model_validate(record.payload))
         records.append(record.id)
@@ -405,14 +466,18 @@ def _rooflines(services: Services, calibration: Record, ceiling: tuple[Roof, ...
 
 def _refuted(services: Services) -> tuple[str, ...]:
     """The workloads whose counted bytes the given kernel refutes: no distance from a roof is known of them."""
-    baseline = Candidate(language=services.task.language, files={f"kernel{services.language.suffix}": services.task.baseline or ""})
+    baseline = Candidate(
+        language=services.task.language, files={f"kernel{services.language.suffix}": services.task.baseline or ""}
+    )
     needs = {seen.name: seen.unique_bytes for seen in services.seen}
     possible = lower_bounds.known(needs, services.device.last_level_cache, services.all_roofs)
     return possible.refuted_by(evidence.seconds(services.judge.calibrate(baseline)))
 
 
 def _whole(services: Services, rows: tuple[WorkloadRoofline, ...]) -> Headroom:
-    return roofline.whole([(w.weight, row.seconds, row.headroom) for w, row in zip(services.task.workloads, rows, strict=True)])
+    return roofline.whole(
+        [(w.weight, row.seconds, row.headroom) for w, row in zip(services.task.workloads, rows, strict=True)]
+    )
 
 
 def _facts(services: Services, rows: tuple[WorkloadRoofline, ...], ceiling: tuple[Roof, ...]) -> dict[str, Quantity]:
@@ -420,4 +485,6 @@ def _facts(services: Services, rows: tuple[WorkloadRoofline, ...], ceiling: tupl
     device = services.device
     shares = [w.weight * row.seconds for w, row in zip(services.task.workloads, rows, strict=True)]
     row = rows[max(range(len(rows)), key=shares.__getitem__)]
-    return dict(roofline.facts(row.headroom, device, row.unique_bytes, row.seconds, ceiling, roofline.precision(services.task)))
+    return dict(
+        roofline.facts(row.headroom, device, row.unique_bytes, row.seconds, ceiling, roofline.precision(services.task))
+    )

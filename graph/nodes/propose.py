@@ -60,24 +60,37 @@ def retrieve_evidence(state: State, services: Services) -> State:
             search=lambda text: services.index.search(text, k=8, language=task.language, arch=arch),
             explain=lambda text: services.index.explain(text, language=task.language, arch=arch),
             holds=lambda passage: services.index.holds(passage.citation),
-            methods=services.guide.methods(task.language, fired, inspection.metrics, services.operator, services.architecture),
+            methods=services.guide.methods(
+                task.language, fired, inspection.metrics, services.operator, services.architecture
+            ),
             attempts=services.past_attempts(inspection.bottleneck),
         )
-        others = [one for one in dossier.passages if one.path not in {passage.path for passage in inspection.seen.operator}]
+        others = [
+            one for one in dossier.passages if one.path not in {passage.path for passage in inspection.seen.operator}
+        ]
         pages = (*services.own_methods(inspection.bottleneck), *dossier.methods)
         lifted = None if any(METHOD in one.planned for one in tried(services)) else lift.page(state, services)
         rest = (page for page in pages if page.head.id != METHOD)
         # What runs found out for themselves stands before what torch.compile makes, and both before the catalogue.
-        methods = tuple(sorted((*([lifted] if lifted else []), *rest), key=lambda page: not page.head.id.startswith("own:")))
-        dossier = dossier.model_copy(
-            update={"shortfall": services.index.shortfall, "methods": methods, "passages": (*inspection.seen.operator, *others)}
+        methods = tuple(
+            sorted((*([lifted] if lifted else []), *rest), key=lambda page: not page.head.id.startswith("own:"))
         )
-        before = Dossier.model_validate(services.records.get(state["dossier"]).payload) if state.get("dossier") else None
+        dossier = dossier.model_copy(
+            update={
+                "shortfall": services.index.shortfall,
+                "methods": methods,
+                "passages": (*inspection.seen.operator, *others),
+            }
+        )
+        before = (
+            Dossier.model_validate(services.records.get(state["dossier"]).payload) if state.get("dossier") else None
+        )
         dossier = _listed(dossier, brief.skills, before, services)
         record = services.keep("dossier", dossier, parents=(state["profile"],), **asked)
     found = Dossier.model_validate(record.payload)
     summary = (
-        f"{len(found.queries)} queries, {len(found.passages)} passages, {len(found.methods)} methods, {len(found.attempts)} past outcomes"
+        f"{len(found.queries)} queries, {len(found.passages)} passages, {len(found.methods)} methods, "
+        f"{len(found.attempts)} past outcomes"
     )
     return State(iteration=iteration, dossier=record.id, repair=0, summary=summary)
 
@@ -85,7 +98,10 @@ def retrieve_evidence(state: State, services: Services) -> State:
 def _listed(found: Dossier, skills: tuple[Page, ...], before: Dossier | None, services: Services) -> Dossier:
     """`found` with what this run listed up to now, which stays to be planned and cited as long as it holds."""
     pages, passages = (before.methods + before.earlier, before.passages) if before else ((), ())
-    now, places = {page.head.id for page in found.methods}, {(passage.path, passage.first_line) for passage in found.passages}
+    now, places = (
+        {page.head.id for page in found.methods},
+        {(passage.path, passage.first_line) for passage in found.passages},
+    )
     earlier = {page.head.id: page for page in (*pages, *skills) if page.head.id not in now}
     kept = (one for one in passages if (one.path, one.first_line) not in places and services.index.holds(one.citation))
     return found.model_copy(update={"earlier": tuple(earlier.values()), "passages": (*found.passages, *kept)})
@@ -97,9 +113,14 @@ def plan(state: State, services: Services) -> State:
     record = services.keep("plan", made, parents=(state["dossier"], state["profile"]), iteration=state["iteration"])
     if not made.candidates:
         # No version was opened, so the iteration is given back and the run ends.
-        return State(plan=record.id, iteration=state["iteration"] - 1, stop="exhausted", summary=f"nothing left: {made.reason}")
-    # A planner of whose methods none can stand has not said that nothing is left: its gate closes the iteration, patience ends the run.
-    return State(plan=record.id, summary=", ".join(item.method for item in made.methods) or f"nothing stands: {made.reason}")
+        return State(
+            plan=record.id, iteration=state["iteration"] - 1, stop="exhausted", summary=f"nothing left: {made.reason}"
+        )
+    # A planner of whose methods none can stand has not said that nothing is left: its gate closes the iteration,
+    # patience ends the run.
+    return State(
+        plan=record.id, summary=", ".join(item.method for item in made.methods) or f"nothing stands: {made.reason}"
+    )
 
 
 def planner_brief(state: State, services: Services) -> PlannerBrief:
@@ -108,7 +129,9 @@ def planner_brief(state: State, services: Services) -> PlannerBrief:
     inspection, memory = Inspection.model_validate(inspected.payload), earlier_outcomes(services)
     search = services.settings.search
     dossier = Dossier.model_validate(services.records.get(state["dossier"]).payload)
-    asked = {finding.axis for finding in inspection.findings} | {page.head.axis for page in dossier.methods if page.head.axis}
+    asked = {finding.axis for finding in inspection.findings} | {
+        page.head.axis for page in dossier.methods if page.head.axis
+    }
     return PlannerBrief(
         task=services.task,
         source=services.candidate(state["incumbent"]).source,
@@ -138,7 +161,9 @@ def write(state: State, services: Services) -> State:
     if not made.methods:
         return State(drafts=[], champion=None, attribution=None, summary="no method of the plan stands")
     incumbent = services.candidate(state["incumbent"])
-    brief = coder_brief(state, services, made, incumbent.source).model_copy(update={"failures": failures(state, services)})
+    brief = coder_brief(state, services, made, incumbent.source).model_copy(
+        update={"failures": failures(state, services)}
+    )
     known = {judged.trial.candidate: services.candidate(judged.trial.candidate) for judged in trials(state, services)}
     bench = services.workbench(state["incumbent"], state["baseline"], known)
     drafts = [
@@ -148,7 +173,9 @@ def write(state: State, services: Services) -> State:
     ]
     # What goes wrong with a compiler's job is met again, and told, when its candidate is judged.
     with contextlib.suppress(BudgetError, InfrastructureError):
-        services.capped_judge.build_ahead([services.candidate(one, state["iteration"]) for one in drafts], state["iteration"])
+        services.capped_judge.build_ahead(
+            [services.candidate(one, state["iteration"]) for one in drafts], state["iteration"]
+        )
     again = state.get("repair", 0)
     return State(
         drafts=drafts,
@@ -169,7 +196,11 @@ def coder_brief(state: State, services: Services, made: Plan, source: str) -> Co
         task=services.task,
         source=source,
         plan=made,
-        pages=tuple(page for item in made.methods if (page := services.guide.page(item.method) or pages.get(item.method)) is not None),
+        pages=tuple(
+            page
+            for item in made.methods
+            if (page := services.guide.page(item.method) or pages.get(item.method)) is not None
+        ),
         tried=tried(services),
         specs=datasheet.sheet(state["specs"], services).here,
         architecture=services.architecture,
@@ -186,9 +217,11 @@ def coder_brief(state: State, services: Services, made: Plan, source: str) -> Co
 
 
 def earlier_outcomes(services: Services) -> EarlierAttempts:
-    """What earlier runs made of this operator, and how the planner's predictions fared, as it stood when this run first asked.
+    """What earlier runs made of this operator, and how the planner's predictions fared, as it stood when this run first
+    asked.
 
-    Kept as a record: other runs add to the log meanwhile, and each change of an early stretch of the prompt loses what a cache holds of it.
+    Kept as a record: other runs add to the log meanwhile, and each change of an early stretch of the prompt loses what
+    a cache holds of it.
     """
     record = services.records.find(key("memory"))
     if record is None:
@@ -211,14 +244,21 @@ def trials(state: State, services: Services) -> tuple[Judged, ...]:
 def failures(state: State, services: Services) -> tuple[str, ...]:
     """What went wrong with the candidates of this iteration so far, one text each, with their sources."""
     failed = [judged.trial for judged in trials(state, services) if isinstance(judged.trial, Failed)]
-    return tuple(told(f"draft {trial.candidate}", trial, services.candidate(trial.candidate).source) for trial in failed)
+    return tuple(
+        told(f"draft {trial.candidate}", trial, services.candidate(trial.candidate).source) for trial in failed
+    )
 
 
 def tried(services: Services) -> tuple[Tried, ...]:
-    """Closed iterations of this run, less the masked ones and those in which the machine failed: they say nothing about the idea."""
-    closed = [m for m in versions(services.workspace.root) if not m.masked and m.iteration > 0 and m.verdict != "infra_error"]
+    """Closed iterations of this run, less the masked ones and those in which the machine failed: they say nothing
+    about the idea."""
+    closed = [
+        m for m in versions(services.workspace.root) if not m.masked and m.iteration > 0 and m.verdict != "infra_error"
+    ]
     # Nobody is read to where a model takes briefs, and counting takes time.
-    counted = closed[-COUNTED:] if any(services.agents[role].model.reads == "prompt" for role in ("planner", "coder")) else []
+    counted = (
+        closed[-COUNTED:] if any(services.agents[role].model.reads == "prompt" for role in ("planner", "coder")) else []
+    )
     return tuple(
         Tried(
             iteration=m.iteration,
@@ -248,7 +288,8 @@ def _fared(known: list[Scored]) -> str:
 
 
 def _moved(m: VersionMemory, services: Services) -> dict[str, tuple[float, float]]:
-    """What the candidate that was weighed did to the counters of its parent, the greatest change first; nothing where it was not timed."""
+    """What the candidate that was weighed did to the counters of its parent, the greatest change first; nothing
+    where it was not timed."""
     if m.candidate is None or m.speedup is None:
         return {}
     before, after = (
@@ -260,6 +301,8 @@ def _moved(m: VersionMemory, services: Services) -> dict[str, tuple[float, float
         for one in (m.parent, m.candidate)
     )
     pairs = {
-        name: (before[name], after[name]) for name in before if name in after and not math.isclose(before[name], after[name], rel_tol=MOVED)
+        name: (before[name], after[name])
+        for name in before
+        if name in after and not math.isclose(before[name], after[name], rel_tol=MOVED)
     }
     return dict(sorted(pairs.items(), key=lambda one: -abs(one[1][1] - one[1][0]) / max(map(abs, one[1]))))

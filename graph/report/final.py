@@ -22,7 +22,8 @@ def benchmark(found: FinalBenchmark, record: str) -> str:
 
 
 def reports(state: State, services: Services) -> dict[str, str]:
-    """File name -> text of the report in its two renderings, and of the final benchmark, or that there is none of the best kernel."""
+    """File name -> text of the report in its two renderings, and of the final benchmark, or that there is none of
+    the best kernel."""
     found = view(state, services)
     contest = benchmark(found.final, found.final_record) if found.final and found.final_record else NO_BENCHMARK
     return {MARKDOWN: markdown(found), HTML: html.html(found), BENCHMARK: contest}

@@ -25,7 +25,8 @@ SHOWN, LENGTH = 14, 100
 
 
 def html(view: View) -> str:
-    """The page. Names, reasons and prose of kernels, tasks and models are escaped, and its policy lets nothing load or run."""
+    """The page. Names, reasons and prose of kernels, tasks and models are escaped, and its policy lets nothing load
+    or run."""
     links = Links(view.records)
     style = render("report.css")
     return render(

@@ -1,4 +1,5 @@
-"""prompts/NN-<role>.md: what a model was asked and what it said, for whoever reviews a run (D14). Rendered from the exchange's record."""
+"""prompts/NN-<role>.md: what a model was asked and what it said, for whoever reviews a run (D14). Rendered from the
+exchange's record."""
 
 from __future__ import annotations
 
@@ -16,14 +17,17 @@ from tools.store.records import Blobs
 
 
 def name_of(record: Record) -> str | None:
-    """Of the exchange's file, relative to the workspace; None for what is no exchange, or one from before they were numbered."""
+    """Of the exchange's file, relative to the workspace; None for what is no exchange, or one from before they were
+    numbered."""
     number = record.payload.get("number") if record.kind in ("exchange", "failed_exchange") else None
     return f"prompts/{number:02}-{record.payload['role']}.md" if number else None
 
 
 def exchanges(records: Iterable[Record], iteration: int) -> tuple[Record, ...]:
     """Those of an iteration, failed ones too, in order."""
-    found = (one for one in records if one.kind in ("exchange", "failed_exchange") and one.payload["iteration"] == iteration)
+    found = (
+        one for one in records if one.kind in ("exchange", "failed_exchange") and one.payload["iteration"] == iteration
+    )
     return tuple(sorted(found, key=lambda one: int(one.payload.get("number", 0))))
 
 
@@ -52,4 +56,8 @@ def lines(value: JsonValue, name: str = "") -> Iterator[str]:
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
             yield from lines(inner, f"{name}.{key}" if name else str(key))
     elif value not in (None, ""):
-        yield f"{name}:\n\n{textwrap.indent(value, '    ')}" if isinstance(value, str) and "\n" in value else f"{name}: {value}"
+        yield (
+            f"{name}:\n\n{textwrap.indent(value, '    ')}"
+            if isinstance(value, str) and "\n" in value
+            else f"{name}: {value}"
+        )

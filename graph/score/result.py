@@ -38,11 +38,13 @@ class Ending(Artifact):
     reason: str = ""
     """One sentence of a process that brought no final benchmark."""
     final: bool = False
-    """It would end the same way again: the input was refused, or nothing can be measured here; and it left no workspace."""
+    """It would end the same way again: the input was refused, or nothing can be measured here; and it left no
+    workspace."""
 
 
 class Result(Artifact):
-    """One line of a score. Times are the final benchmark's; nothing here is measured or reckoned anew but from its records."""
+    """One line of a score. Times are the final benchmark's; nothing here is measured or reckoned anew but from its
+    records."""
 
     problem: str
     status: Literal["finished", "failed", "unfinished"]
@@ -50,7 +52,8 @@ class Result(Artifact):
     reason: str = ""
     """Why there is no final benchmark; one sentence."""
     code: int | None = None
-    """Exit code of its last process where it is not finished; None: it has not ended, or was killed with whoever started it."""
+    """Exit code of its last process where it is not finished; None: it has not ended, or was killed with whoever
+    started it."""
     workspace: str | None = None
     """Its folder's name."""
     record: str | None = None
@@ -59,7 +62,8 @@ class Result(Artifact):
     """The best kernel's; v0: none was accepted."""
     clock: Literal["launch-included", "wall"] = "wall"
     speedups: dict[str, Interval] = {}
-    """Rival -> its time / the best kernel's by `clock`; `baseline` is v0, and is left out where no version was accepted."""
+    """Rival -> its time / the best kernel's by `clock`; `baseline` is v0, and is left out where no version was
+    accepted."""
     device_only: dict[str, Interval] = {}
     """The same by what the device alone took; empty where calls do not merely launch, or it was not seen."""
     unavailable: dict[str, str] = {}
@@ -67,9 +71,11 @@ class Result(Artifact):
     of_roof: dict[Literal["cited", "measured"], float] = {}
     """Origin of the roof -> its time / the best kernel's, as profiled."""
     library_share: float | None = None
-    """Of the best kernel's device time what passed in operators of torch; None: the task lets it call none, or it was not seen."""
+    """Of the best kernel's device time what passed in operators of torch; None: the task lets it call none, or it
+    was not seen."""
     sol_score: float | None = None
-    """SOL-ExecBench's: 1 at the roof (cited, else measured), a half at the fastest of torch, by the device where that was timed."""
+    """SOL-ExecBench's: 1 at the roof (cited, else measured), a half at the fastest of torch, by the device where
+    that was timed."""
     libraries: tuple[str, ...] = ()
     """The rivals that its run names beside torch."""
     refused: dict[str, int] = {}
@@ -109,7 +115,9 @@ class Result(Artifact):
 def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
     """What a problem came to; `root`: its workspace, if there is one."""
     code, reason = (ending.code, ending.reason) if ending else (None, "")
-    begun = Result(problem=problem, status="failed" if ending and ending.final else "unfinished", reason=reason, code=code)
+    begun = Result(
+        problem=problem, status="failed" if ending and ending.final else "unfinished", reason=reason, code=code
+    )
     if root is None:
         return begun
     workspace = peek(root)
@@ -154,7 +162,8 @@ def _libraries(records: Records) -> tuple[str, ...]:
 
 
 def sol_score(roof: float | None, rival: Interval | None) -> float | None:
-    """From the roof's and a rival's time over the kernel's; held between 0 and 1, which SOL-ExecBench's own formula is not."""
+    """From the roof's and a rival's time over the kernel's; held between 0 and 1, which SOL-ExecBench's own formula
+    is not."""
     if roof is None or rival is None:
         return None
     if roof >= 1 or rival.estimate <= roof:
@@ -168,7 +177,9 @@ def _with_best(against: Mapping[str, Interval]) -> dict[str, Interval]:
     return {**against, **({BEST: min(timed, key=lambda found: found.estimate)} if timed else {})}
 
 
-def _of_roof(records: Records, workspace: Workspace, kernel: str, task: Task) -> dict[Literal["cited", "measured"], float]:
+def _of_roof(
+    records: Records, workspace: Workspace, kernel: str, task: Task
+) -> dict[Literal["cited", "measured"], float]:
     inspected = records.find(key("inspection", candidate=kernel))
     if inspected is None:
         return {}
@@ -176,11 +187,14 @@ def _of_roof(records: Records, workspace: Workspace, kernel: str, task: Task) ->
     weights = {w.name: w.weight for w in task.workloads}
     took = sum(weights[row.workload] * row.seconds for row in seen.rooflines)
     fraction = workspace.settings().stop.target_fraction
-    return {t.roof.origin: t.seconds * fraction / took for t in (seen.published, seen.target) if t and t.roof and t.seconds}
+    return {
+        t.roof.origin: t.seconds * fraction / took for t in (seen.published, seen.target) if t and t.roof and t.seconds
+    }
 
 
 def _refusals(records: Records) -> Iterator[str]:
-    """Of each candidate that was judged and not accepted, where it ended; what was not the fastest of its siblings was not refused."""
+    """Of each candidate that was judged and not accepted, where it ended; what was not the fastest of its siblings
+    was not refused."""
     for record in records:
         if record.kind == "trial":
             judged = Judged.model_validate(record.payload)

@@ -1,4 +1,5 @@
-"""The runs of a suite: each a process of its own, as many at a time as there are devices of its kind, and taken up again after any end."""
+"""The runs of a suite: each a process of its own, as many at a time as there are devices of its kind, and taken up
+again after any end."""
 
 from __future__ import annotations
 
@@ -56,11 +57,14 @@ class Entry:
         self.kind = kind
         if self.ending is not None and self.ending.asked != now and self.workspace is not None:
             raise SettingsError(
-                f"{suite}: {self.name} was begun with other settings or files in {self.workspace}; remove that folder to score it anew, "
+                f"{suite}: {self.name} was begun with other settings or files in {self.workspace}; remove that folder "
+                f"to score it anew, "
                 "or name another with --out"
             )
         if self.ending is None and self.workspace is not None:
-            raise SettingsError(f"{suite}: {self.name} has a run in {self.workspace} that this score did not begin; name another --out")
+            raise SettingsError(
+                f"{suite}: {self.name} has a run in {self.workspace} that this score did not begin; name another --out"
+            )
         if self.ending is None or self.ending.asked != now:
             self.ending = Ending(asked=now)
 
@@ -100,12 +104,21 @@ class Entry:
         import yaml
 
         config, begun = self.notes / f"{self.name}.yaml", self.workspace
-        config.write_text(yaml.safe_dump(self.settings.model_dump(mode="json", exclude_none=True), sort_keys=False), encoding="utf-8")
+        config.write_text(
+            yaml.safe_dump(self.settings.model_dump(mode="json", exclude_none=True), sort_keys=False), encoding="utf-8"
+        )
         self._note(Ending(asked=self.ending.asked))
         work = ["resume", str(begun)] if begun else ["run", str(config)]
         paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-        environment = {**os.environ, "PYTHONPATH": paths, **({"CUDA_VISIBLE_DEVICES": slot.details["uuid"]} if slot else {})}
-        with (self.notes / f"{self.name}.out").open("wb") as said, (self.notes / f"{self.name}.err").open("wb") as complained:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": paths,
+            **({"CUDA_VISIBLE_DEVICES": slot.details["uuid"]} if slot else {}),
+        }
+        with (
+            (self.notes / f"{self.name}.out").open("wb") as said,
+            (self.notes / f"{self.name}.err").open("wb") as complained,
+        ):
             return subprocess.Popen(
                 [sys.executable, "-m", "graph", *work, "--quiet", "--json"],
                 env=environment,
@@ -126,7 +139,10 @@ class Entry:
             told = json.loads(said[-1])
             status, reason = told["status"], told.get("reason") or ""
         except (ValueError, LookupError):
-            status, reason = "lost", complained[-1] if complained else f"it ended with exit code {code} and said nothing"
+            status, reason = (
+                "lost",
+                complained[-1] if complained else f"it ended with exit code {code} and said nothing",
+            )
         final = status in ("refused", "not_measured") and self.workspace is None
         self._note(Ending(asked=self.ending.asked, code=code, reason=reason, final=final))
 
@@ -168,7 +184,8 @@ def score(suite: Path, out: Path, say: Say, over: Mapping[str, Any] = MappingPro
 
 
 def through(todo: Sequence[Entry], slots: list[Device | None], say: Say) -> Iterator[Entry]:
-    """Each entry when its process has ended; as many at a time as there are `slots`, None being whatever device is there."""
+    """Each entry when its process has ended; as many at a time as there are `slots`, None being whatever device is
+    there."""
     waiting = list(todo)
     running: dict[int, tuple[Entry, subprocess.Popen[bytes], Device | None]] = {}
     try:
@@ -177,7 +194,10 @@ def through(todo: Sequence[Entry], slots: list[Device | None], say: Say) -> Iter
                 entry, slot = waiting.pop(0), slots.pop()
                 process = entry.start(slot)
                 running[os.pidfd_open(process.pid)] = (entry, process, slot)
-                say(f"{entry.name}: {'goes on' if entry.workspace else 'begins'}{f' on GPU {slot.index}' if slot else ''}")
+                say(
+                    f"{entry.name}: "
+                    f"{'goes on' if entry.workspace else 'begins'}{f' on GPU {slot.index}' if slot else ''}"
+                )
             for handle in wait(list(running)):
                 entry, process, slot = running.pop(handle)  # type: ignore[arg-type]
                 os.close(handle)  # type: ignore[arg-type]
@@ -200,5 +220,7 @@ def _alone(out: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise WorkspaceError(f"{out}: another score is at work there; wait until it ends, or name another folder with --out") from None
+            raise WorkspaceError(
+                f"{out}: another score is at work there; wait until it ends, or name another folder with --out"
+            ) from None
         yield

@@ -28,13 +28,15 @@ class Group(Section):
     """Some of a suite's problems."""
 
     path: str
-    """A task folder, a config or a problem as `--problem` takes it, or a pattern of such (`level1/*.py`); relative to the suite's file."""
+    """A task folder, a config or a problem as `--problem` takes it, or a pattern of such (`level1/*.py`); relative
+    to the suite's file."""
     skip: tuple[str, ...] = ()
     """Patterns of names that are left out, e.g. `*conv*`."""
     every: int = Field(default=1, ge=1, strict=True)
     """Of those that are left the first, and of each so many one, in the order of their names."""
     settings: dict[str, Any] = {}
-    """Keys of a config that are other than the suite's, e.g. `budget: {wall_s: 600}`; `dims` gives a problem other sizes."""
+    """Keys of a config that are other than the suite's, e.g. `budget: {wall_s: 600}`; `dims` gives a problem other
+    sizes."""
 
 
 class Suite(Section):
@@ -65,11 +67,16 @@ class Problem:
         if of_a_suite(path):
             path, _ = folder_of(path, out / "tasks" / self.name, str(given.pop("dims", "") or ""))
         own = load(path).model_dump(mode="json", exclude_none=True, exclude={"gpu", "linked_to"})
-        return parse(merged(own, given) | {"name": self.name, "workspaces": str(out)}, origin=f"{suite}: {self.name}", base=suite.parent)
+        return parse(
+            merged(own, given) | {"name": self.name, "workspaces": str(out)},
+            origin=f"{suite}: {self.name}",
+            base=suite.parent,
+        )
 
 
 def asked(settings: Settings) -> str:
-    """A digest of all that decides what a run measures: its settings, and the files that they name, which must be there."""
+    """A digest of all that decides what a run measures: its settings, and the files that they name, which must be
+    there."""
     if settings.task is not None:
         files = [path for path in sorted(Path(settings.task).iterdir()) if path.is_file()]
     else:
@@ -95,7 +102,9 @@ def read(path: Path) -> tuple[Problem, ...]:
     except ValidationError as error:
         raise SettingsError(sentences(error, Suite, f"{path}: ")) from None
     if not suite.problems:
-        raise SettingsError(f"{path}: problems: the list is empty; name a folder with reference.py, a config or a suite's problem")
+        raise SettingsError(
+            f"{path}: problems: the list is empty; name a folder with reference.py, a config or a suite's problem"
+        )
     found: dict[Path, Mapping[str, Any]] = {}
     for group in suite.problems:
         settings = merged(suite.settings, group.settings)
@@ -111,7 +120,9 @@ def _refuse_unknown(settings: Mapping[str, Any], path: Path) -> None:
     if fixed := next((name for name in GIVEN if name in settings), None):
         raise SettingsError(f"{path}: settings.{fixed}: follows from the problem; leave it out")
     parse(
-        {"task": ".", **{name: value for name, value in settings.items() if name != "dims"}}, origin=f"{path}: settings", base=path.parent
+        {"task": ".", **{name: value for name, value in settings.items() if name != "dims"}},
+        origin=f"{path}: settings",
+        base=path.parent,
     )
 
 
@@ -125,13 +136,16 @@ def _matched(group: Group, path: Path) -> tuple[Path, ...]:
     left = [problem for problem in there if not any(fnmatch(problem.name, name) for name in group.skip)][:: group.every]
     if not left:
         raise SettingsError(
-            f"{path}: problems.path {group.path!r} names no problem; give a folder with reference.py, a config or a suite's problem"
+            f"{path}: problems.path {group.path!r} names no problem; give a folder with reference.py, a config or a "
+            f"suite's problem"
         )
     return tuple(left)
 
 
 def _may_be(path: Path) -> bool:
-    return of_a_suite(path) or (path / "reference.py").is_file() or (path.is_file() and path.suffix in (".yaml", ".yml"))
+    return (
+        of_a_suite(path) or (path / "reference.py").is_file() or (path.is_file() and path.suffix in (".yaml", ".yml"))
+    )
 
 
 def _names(paths: tuple[Path, ...]) -> dict[Path, str]:
@@ -142,10 +156,14 @@ def _names(paths: tuple[Path, ...]) -> dict[Path, str]:
         for path in paths:
             if counted[names[path]] > 1 or depth == 1:
                 own = path.name if path.is_dir() else path.stem
-                names[path] = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join([*path.parts[-depth:-1], own]))[-64:].lstrip("._-")
+                names[path] = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join([*path.parts[-depth:-1], own]))[-64:].lstrip(
+                    "._-"
+                )
     # A task folder beside a config of the same name has no folder above to be told apart by.
     counted = Counter(names.values())
-    return {path: name if counted[name] == 1 else f"{name[-55:]}-{digest(str(path))[:8]}" for path, name in names.items()}
+    return {
+        path: name if counted[name] == 1 else f"{name[-55:]}-{digest(str(path))[:8]}" for path, name in names.items()
+    }
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,8 +20,8 @@ CLOCKS: tuple[Clock, ...] = ("launch-included", "device-only")
 
 
 class Standing(Artifact):
-    """All problems against one rival (another library than torch: those that name it). Of those that have no factor against it each counts
-    as 1 in the mean and as none in the shares."""
+    """All problems against one rival (another library than torch: those that name it). Of those that have no factor
+    against it each counts as 1 in the mean and as none in the shares."""
 
     rival: str
     clock: Clock
@@ -52,8 +52,13 @@ class Score(Artifact):
     def sentence(self) -> str:
         """In one line."""
         done = sum(one.status == "finished" for one in self.results)
-        means = [f"{s.geomean:.3g}× {'the baseline' if s.rival == 'baseline' else f'the {s.rival}'}" for s in self._told()]
-        return f"{self.suite}: {done} of {len(self.results)} problems finished; geometric mean with failures as 1: {', '.join(means)}"
+        means = [
+            f"{s.geomean:.3g}× {'the baseline' if s.rival == 'baseline' else f'the {s.rival}'}" for s in self._told()
+        ]
+        return (
+            f"{self.suite}: {done} of {len(self.results)} problems finished; geometric mean with failures as 1: "
+            f"{', '.join(means)}"
+        )
 
     def _told(self) -> list[Standing]:
         return [one for one in self.standings if one.clock != "device-only" and one.rival in ("baseline", BEST)]

@@ -19,12 +19,17 @@ from tools.roofline.hardware import Citation, Spec, UnknownSpec
 
 WANTED = ("memory_bandwidth", "peak_fp32")
 """Metrics that every run asks the wiki for (E2), besides the last cache before device memory."""
-MATRIX_PEAKS: dict[roofline.Precision, str] = {"float16": "fp16_tensor", "bfloat16": "bf16_tensor", "tf32": "tf32_tensor"}
+MATRIX_PEAKS: dict[roofline.Precision, str] = {
+    "float16": "fp16_tensor",
+    "bfloat16": "bf16_tensor",
+    "tf32": "tf32_tensor",
+}
 """And those that a task which may use matrix units asks for."""
 CPU = "CPU"
 """The family of which the wiki publishes nothing by design; its page says why."""
 SILENT = (
-    "No figure of a CPU is published, by design (`hardware/cpu.md` says why): `on_unknown` does not apply, and the run measures its roofs."
+    "No figure of a CPU is published, by design (`hardware/cpu.md` says why): `on_unknown` does not apply, "
+    "and the run measures its roofs."
 )
 
 
@@ -64,7 +69,8 @@ def refuse(settings: Settings, wiki: Wiki, task: Task, device: Device) -> None:
 
 
 def unpublished(wiki: Wiki, task: Task, hardware: str | None, variant: str) -> str:
-    """One sentence where the settings name a product of which the wiki answers nothing that a run asks for; "" where not."""
+    """One sentence where the settings name a product of which the wiki answers nothing that a run asks for; "" where
+    not."""
     if not hardware:
         return ""
     if cpu(wiki, hardware):
@@ -74,29 +80,39 @@ def unpublished(wiki: Wiki, task: Task, hardware: str | None, variant: str) -> s
         return ""
     near = f" (there are {', '.join(gaps[0].candidates)})" if gaps[0].candidates else ""
     return (
-        f"the gpu-wiki answers nothing of {f'{hardware} {variant}'.strip()}: {gaps[0].reason}{near}; mend `hardware` and `variant`, "
+        f"the gpu-wiki answers nothing of {f'{hardware} {variant}'.strip()}: {gaps[0].reason}{near}; mend "
+        f"`hardware` and `variant`, "
         "or leave them, and targets rest on measured roofs alone"
     )
 
 
 def elsewhere(wiki: Wiki, device: Device, hardware: str | None, variant: str) -> str:
-    """One sentence where the wiki does not say that the product in the settings is the device that measures; "" where it does."""
+    """One sentence where the wiki does not say that the product in the settings is the device that measures; ""
+    where it does."""
     asked = lookup.identified(wiki, hardware, variant) if hardware else None
     here = lookup.identified(wiki, device.name) if device.kind != "cpu" else None
-    if asked is None or (here and here.product == asked.product and asked.variant in ("", here.variant or asked.variant)):
+    if asked is None or (
+        here and here.product == asked.product and asked.variant in ("", here.variant or asked.variant)
+    ):
         return ""
     listed = "" if here or device.kind == "cpu" else ", which product-aliases does not list"
-    return f"These figures are of {asked}, while this run measures on {device.name}{listed}: no target is computed from them."
+    return (
+        f"These figures are of {asked}, while this run measures on {device.name}{listed}: no target is computed "
+        f"from them."
+    )
 
 
 def sheet(identity: str, services: Services) -> SpecSheet:
-    """The sheet in the record `identity`; WorkspaceError when a line that it cites says something else now. Nothing is lost by that."""
+    """The sheet in the record `identity`; WorkspaceError when a line that it cites says something else now. Nothing
+    is lost by that."""
     found = SpecSheet.model_validate(services.records.get(identity).payload)
     wiki = services.wiki
     for spec, citation in stale(found, wiki):
         raise WorkspaceError(
-            f"{citation} does not say any more what this run cited it for ({str(spec).partition(' <- ')[0]} of {found.product}); restore "
-            f"that line in {wiki.root} and `python -m graph resume {services.workspace.root}`, or start a new run with the wiki as it is"
+            f"{citation} does not say any more what this run cited it for ({str(spec).partition(' <- ')[0]} of "
+            f"{found.product}); restore "
+            f"that line in {wiki.root} and `python -m graph resume {services.workspace.root}`, or start a new run "
+            f"with the wiki as it is"
         )
     return found
 

@@ -13,9 +13,11 @@ TICK_S = 1.0
 
 
 class Clock:
-    """Wall seconds of a run, summed over the processes that worked on it and written down while they do: pauses between them are not in it.
+    """Wall seconds of a run, summed over the processes that worked on it and written down while they do: pauses between
+    them are not in it.
 
-    A thread of this process writes twenty bytes once in TICK_S, into a file that is open already; jobs run in processes of their own.
+    A thread of this process writes twenty bytes once in TICK_S, into a file that is open already; jobs run in processes
+    of their own.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The artifacts of a version: what must be there, in which order, what each must hold, and what is missing of it (C4)."""
+"""The artifacts of a version: what must be there, in which order, what each must hold, and what is missing of it
+(C4)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,15 @@ from typing import Any, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from agents.artifacts import PlannedMethod
-from graph.artifacts import AbsenceReason, Attribution, InstructionsSeen, Judged, KernelRoofline, NotAvailable, VersionMemory
+from graph.artifacts import (
+    AbsenceReason,
+    Attribution,
+    InstructionsSeen,
+    Judged,
+    KernelRoofline,
+    NotAvailable,
+    VersionMemory,
+)
 from tools.artifacts import Measurement, Trial, Verdict
 
 VERDICT = "verdict.json"
@@ -17,7 +26,15 @@ MEMORY = "memory/"
 POINTER = "current_iteration.txt"
 ARTIFACTS: dict[str, Any] = {
     "hypothesis.md": ("# v", "From kernel ", "## ", "- change: ", "- rationale: ", "- evidence: "),
-    "evidence.md": ("# Evidence for v", "## Queries", "- (kernel) ", "- (bottleneck) ", "## Passages", "## Methods ", "## Past "),
+    "evidence.md": (
+        "# Evidence for v",
+        "## Queries",
+        "- (kernel) ",
+        "- (bottleneck) ",
+        "## Passages",
+        "## Methods ",
+        "## Past ",
+    ),
     "roofline.json": KernelRoofline | NotAvailable,
     "methods.json": tuple[PlannedMethod, ...],
     "analysis.md": ("# Analysis of ", "| rule "),
@@ -33,39 +50,61 @@ ARTIFACTS: dict[str, Any] = {
     VERDICT: Verdict,
     MEMORY: VersionMemory,
 }
-"""What of versions/v<N>/ must be there, N >= 1, in the order in which it is made -> its schema, or how lines that it must hold begin.
+"""What of versions/v<N>/ must be there, N >= 1, in the order in which it is made -> its schema, or how lines that it
+must hold begin.
 
-A folder (trailing slash) must hold at least one file, and each of its JSON files that. What was not done is said in its place, by one of
-`AbsenceReason`. The last two come with the gate: they close the version.
+A folder (trailing slash) must hold at least one file, and each of its JSON files that. What was not done is said in its
+place, by one of `AbsenceReason`. The last two come with the gate: they close the version.
 """
-BASELINE_ARTIFACTS = ("roofline.json", "analysis.md", "profile_summary.md", "profile_details.md", "correctness.md", "bench.json", VERDICT)
+BASELINE_ARTIFACTS = (
+    "roofline.json",
+    "analysis.md",
+    "profile_summary.md",
+    "profile_details.md",
+    "correctness.md",
+    "bench.json",
+    VERDICT,
+)
 """Those of v0, which nobody proposed."""
 
 
 def audit(folder: Path, iteration: int, *, closed: bool = False) -> tuple[str, ...]:
-    """What versions/v<iteration>/ of the workspace `folder` lacks, one sentence each; empty when it is complete and in order (C4).
+    """What versions/v<iteration>/ of the workspace `folder` lacks, one sentence each; empty when it is complete and in
+    order (C4).
 
-    `closed`: the iteration's gate is done (final audit, `verify`), so that verdict, memory and pointer must be there as well.
+    `closed`: the iteration's gate is done (final audit, `verify`), so that verdict, memory and pointer must be there as
+    well.
     """
     version = f"versions/v{iteration}"
-    needed = [name for name in (ARTIFACTS if iteration else BASELINE_ARTIFACTS) if name != MEMORY and (closed or name != VERDICT)]
+    needed = [
+        name
+        for name in (ARTIFACTS if iteration else BASELINE_ARTIFACTS)
+        if name != MEMORY and (closed or name != VERDICT)
+    ]
     places = {f"{version}/{name}": name for name in needed} | ({f"{MEMORY}v{iteration}.json": MEMORY} if closed else {})
     found = [sentence for where, name in places.items() if (sentence := _fault(folder, where, name))]
     pointer = last_closed(folder)
     unjudged = [n for n in range(iteration) if not (folder / "versions" / f"v{n}" / VERDICT).is_file()]
-    found += [f"versions/v{n}/{VERDICT} is missing: v{iteration} is out of order, v{n} never passed its gate." for n in unjudged]
+    found += [
+        f"versions/v{n}/{VERDICT} is missing: v{iteration} is out of order, v{n} never passed its gate."
+        for n in unjudged
+    ]
     if pointer < (iteration if closed else iteration - 1):
         found.append(f"{POINTER} says {pointer if pointer >= 0 else 'nothing'}: v{iteration} is out of order.")
     present = [int(p.name[1:]) for p in (folder / "versions").glob("v*") if p.name[1:].isdigit()]
     later = sorted(n for n in present if n > max(iteration, pointer + 1))
     if later:
-        found.append(f"versions/v{later[0]} is out of order: nothing of it may exist before v{later[0] - 1} passed its gate.")
+        found.append(
+            f"versions/v{later[0]} is out of order: nothing of it may exist before v{later[0] - 1} passed its gate."
+        )
     return tuple(found)
 
 
 def audit_closed(folder: Path) -> tuple[str, ...]:
     """The same for every closed version of a workspace; without any, that there is none."""
-    return tuple(fault for iteration in range(max(last_closed(folder), 0) + 1) for fault in audit(folder, iteration, closed=True))
+    return tuple(
+        fault for iteration in range(max(last_closed(folder), 0) + 1) for fault in audit(folder, iteration, closed=True)
+    )
 
 
 def last_closed(folder: Path) -> int:
@@ -90,7 +129,10 @@ def _fault(folder: Path, where: str, name: str) -> str | None:
             _schema(name).validate_json(text)
         except ValidationError as error:
             first = error.errors()[0]
-            return f"{where}: {'.'.join(map(str, first['loc'])) or 'the whole'} is not as its schema says ({first['msg']})."
+            return (
+                f"{where}: {'.'.join(map(str, first['loc'])) or 'the whole'} is not as its schema says "
+                f"({first['msg']})."
+            )
         return None
     lines = [line for line in text.splitlines() if line.strip()]
     if any(line.removeprefix("N/A: ").rstrip(".") in get_args(AbsenceReason) for line in lines):

@@ -1,4 +1,5 @@
-"""What lies in a workspace and is not the run's: it holds neither what git says nor what the run has written there since (C1)."""
+"""What lies in a workspace and is not the run's: it holds neither what git says nor what the run has written there
+since (C1)."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ FROZEN = (".gitignore", "settings.yaml", "task")
 
 
 def note(root: Path, texts: Mapping[str, str]) -> None:
-    """Keep what the run is about to write (relative path -> text), so that it can be told from what others write there."""
+    """Keep what the run is about to write (relative path -> text), so that it can be told from what others write
+    there."""
     path = _notes(root)
     try:
         with path.open("a", encoding="utf-8") as file:
@@ -33,7 +35,8 @@ def forget(root: Path) -> None:
 
 
 def drifted(repository: Repository, expected: Sequence[str] = ()) -> tuple[str, ...]:
-    """Paths that drifted, sorted, but for those `expected` to. New files of the stores are none: records are checked when they are read."""
+    """Paths that drifted, sorted, but for those `expected` to. New files of the stores are none: records are checked
+    when they are read."""
     changed = repository.drift((*expected, *(() if repository.head() else FROZEN)))
     path = _notes(repository.root)
     noted = set(path.read_text(encoding="utf-8").splitlines()) if changed and path.is_file() else set()
@@ -42,7 +45,10 @@ def drifted(repository: Repository, expected: Sequence[str] = ()) -> tuple[str, 
 
 def told(repository: Repository, found: Sequence[str]) -> str:
     """One sentence that names them, with the commands that put them right."""
-    return f"{repository.root}: {', '.join(found)} changed outside the run; {repository.remedy(found)} in that folder puts it right"
+    return (
+        f"{repository.root}: {', '.join(found)} changed outside the run; {repository.remedy(found)} in that "
+        f"folder puts it right"
+    )
 
 
 def stranger(root: Path, history: Sequence[Commit]) -> str:

@@ -22,11 +22,13 @@ class Event(Artifact):
     """Something that happened, with flat details."""
 
     kind: str
-    """start, caps, node, headroom, drafted, judge, candidate, ablated, verdict, job, exchange, tool, record, commit, interrupt, stop."""
+    """start, caps, node, headroom, drafted, judge, candidate, ablated, verdict, job, exchange, tool, record, commit,
+    interrupt, stop."""
     seconds: float
     """Unix time."""
     details: dict[str, str]
-    """Each id and each figure under a name of its own, figures as `float` reads them; what was not collected is left out."""
+    """Each id and each figure under a name of its own, figures as `float` reads them; what was not collected is left
+    out."""
 
 
 Observer = Callable[[Event], None]
@@ -41,8 +43,8 @@ class Events:
         self._guard = threading.Lock()
 
     def emit(self, kind: str, details: Mapping[str, str]) -> None:
-        """Record one event. The log is for people, benchmarks and the account of device time; a kill loses none of it, so it is not synced
-        to disk."""
+        """Record one event. The log is for people, benchmarks and the account of device time; a kill loses none of
+        it, so it is not synced to disk."""
         event = Event(kind=kind, seconds=time.time(), details=dict(details))
         with self._guard:
             try:
@@ -81,7 +83,8 @@ def interval(speedup: Interval | None) -> dict[str, str]:
 
 
 def wall_s(log: Sequence[Event]) -> float:
-    """Wall seconds of the run by the last event: what the run's clock said in the last event that carries it, and the time since."""
+    """Wall seconds of the run by the last event: what the run's clock said in the last event that carries it, and
+    the time since."""
     for event in reversed(log):
         clock = event.details.get("at" if event.kind == "job" else "wall_s" if event.kind == "start" else "")
         if clock is not None:
@@ -90,7 +93,8 @@ def wall_s(log: Sequence[Event]) -> float:
 
 
 def began(log: Sequence[Event]) -> dict[int, float]:
-    """Iteration -> wall seconds of the run when it was first begun; logs from before that was written down hold none."""
+    """Iteration -> wall seconds of the run when it was first begun; logs from before that was written down hold
+    none."""
     found: dict[int, float] = {}
     for event in log:
         if event.kind == "node" and event.details["node"] == "retrieve_evidence" and "at" in event.details:
@@ -109,8 +113,8 @@ def device_s(log: Sequence[Event], wall_s: float) -> dict[str, float]:
 def jobs_s(log: Sequence[Event], wall_s: float) -> dict[Sent, float]:
     """Whose jobs -> seconds that they took; nobody's where the log, from before that was written down, does not say.
 
-    A job without an end counts with what it can have taken: from its start until its process died, or until now where none came after
-    it, `wall_s` being the run's wall time by now; and never with more than was set aside for it.
+    A job without an end counts with what it can have taken: from its start until its process died, or until now where
+    none came after it, `wall_s` being the run's wall time by now; and never with more than was set aside for it.
     """
     spent: defaultdict[Sent, float] = defaultdict(float)
     begun: dict[str, Mapping[str, str]] = {}

@@ -43,7 +43,8 @@ class Workspace:
 
     @cached_property
     def records(self) -> Records:
-        """The evidence, read when first asked for: `verify` believes git's copy alone, and a damaged file here must not stop it."""
+        """The evidence, read when first asked for: `verify` believes git's copy alone, and a damaged file here must
+        not stop it."""
         return Records(self.root, self.private / "blobs")
 
     @property
@@ -74,8 +75,8 @@ class Workspace:
         return self.root / "versions" / f"v{iteration}"
 
     def write(self, texts: Mapping[str, str]) -> None:
-        """Write artifacts (relative path -> text), each atomically. They can be rendered again from the records, so they need not survive a
-        power failure; the note of what they are to hold does, and comes first."""
+        """Write artifacts (relative path -> text), each atomically. They can be rendered again from the records, so
+        they need not survive a power failure; the note of what they are to hold does, and comes first."""
         drift.note(self.root, texts)
         for relative, text in texts.items():
             write_atomically(self.root / relative, text.encode(), durable=False)
@@ -133,7 +134,9 @@ def create(settings: Settings) -> Workspace:
         private.mkdir(mode=0o700)
         write_atomically(private / "secret", secrets.token_hex(32).encode())
         (private / "secret").chmod(0o600)
-        write_atomically(root / "settings.yaml", yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False).encode())
+        write_atomically(
+            root / "settings.yaml", yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False).encode()
+        )
         Repository(root).init()
         return Workspace(root, _lock(root), made)
     except BaseException:
@@ -192,7 +195,8 @@ def _new_folder(parent: Path, stem: str) -> Path:
         free = shutil.disk_usage(parent).free
         if free < MINIMUM_FREE:
             raise DiskFullError(
-                f"{parent}: only {free >> 20} MiB of the disk are free and a run needs {MINIMUM_FREE >> 20}; free some space"
+                f"{parent}: only {free >> 20} MiB of the disk are free and a run needs {MINIMUM_FREE >> 20}; free "
+                f"some space"
             )
         for attempt in itertools.count(1):
             root = parent / (stem if attempt == 1 else f"{stem}-{attempt}")
@@ -200,7 +204,9 @@ def _new_folder(parent: Path, stem: str) -> Path:
                 root.mkdir()
                 return root
     except OSError as error:
-        raise SettingsError(f"workspaces: {parent} cannot be used ({error.strerror}); name a folder you may write to") from error
+        raise SettingsError(
+            f"workspaces: {parent} cannot be used ({error.strerror}); name a folder you may write to"
+        ) from error
     raise AssertionError("unreachable")
 
 
@@ -215,7 +221,9 @@ def _lock(root: Path) -> IO[str]:
         file.seek(0)
         holder = file.read().strip() or "another process"
         file.close()
-        raise WorkspaceError(f"{root}: in use by process {holder}; wait until it ends, or stop it, then resume") from None
+        raise WorkspaceError(
+            f"{root}: in use by process {holder}; wait until it ends, or stop it, then resume"
+        ) from None
     file.truncate(0)
     file.write(str(os.getpid()))
     file.flush()

@@ -12,7 +12,8 @@ from tools.artifacts import Artifact
 ENOUGH = 10
 """Scored predictions from which on a model is told how it did."""
 SURE = 0.01
-"""Nothing is counted as more certain than 1 - SURE: one that was stated as certain and missed would outweigh all others."""
+"""Nothing is counted as more certain than 1 - SURE: one that was stated as certain and missed would outweigh all
+others."""
 
 
 class ForecastScore(Artifact):
@@ -27,7 +28,10 @@ class ForecastScore(Artifact):
 
     def __str__(self) -> str:
         held = f"{self.held} of {self.scored} predictions of time held ({self.held / self.scored:.0%})"
-        return f"{held}, stated {self.stated:.0%} on average; log score {self.log_score:.2f} (a coin has {math.log(0.5):.2f})"
+        return (
+            f"{held}, stated {self.stated:.0%} on average; log score {self.log_score:.2f} (a coin has "
+            f"{math.log(0.5):.2f})"
+        )
 
 
 def scores(attempts: Iterable[Attempt]) -> dict[str, ForecastScore]:

@@ -76,7 +76,13 @@ def _why(one: Advice) -> Iterator[str]:
     yield f"    {one.reason}"
     for seen in one.evidence[:3]:
         alike = f"likeness {seen.likeness:g}" + (f" ({', '.join(seen.differing)})" if seen.differing else "")
-        parts = (f"record {seen.record}", f"commit {seen.commit[:12]}" if seen.commit else "", seen.workspace, _knobs(seen.knobs), alike)
+        parts = (
+            f"record {seen.record}",
+            f"commit {seen.commit[:12]}" if seen.commit else "",
+            seen.workspace,
+            _knobs(seen.knobs),
+            alike,
+        )
         yield f"    {seen.result} {effect(seen.effect)}: {', '.join(part for part in parts if part)}"
     if one.citation:
         yield f"    {one.citation}"
@@ -87,7 +93,9 @@ def listed(found: Listed) -> Iterator[str]:
     if found.note:
         yield f"nothing found: {found.note}"
     for one in found.attempts:
-        place = " ".join(part for part in (one.operator, one.language, one.architecture, one.dtype, one.shape_class) if part)
+        place = " ".join(
+            part for part in (one.operator, one.language, one.architecture, one.dtype, one.shape_class) if part
+        )
         noise = "" if one.noise_floor is None else f"  noise floor {one.noise_floor:.1%}"
         origin = "" if one.origin == "run" else f"  ({one.origin}, not measured by a run)"
         where = f"{place}  evidence {one.evidence}{noise}{origin}"
@@ -120,7 +128,9 @@ def own_method(found: free_methods.Outcomes, home: Path) -> Iterator[str]:
     gained = free_methods.gained_on(found)
     offered = ", a method page" if len(gained) >= free_methods.OFFERED else ""
     where = home / free_methods.FOLDER / free_methods.name(found)
-    told = f"{effect(free.effect)}  {last.language}, {free.axis}; gained on {', '.join(gained) or 'none alone'}{offered}"
+    told = (
+        f"{effect(free.effect)}  {last.language}, {free.axis}; gained on {', '.join(gained) or 'none alone'}{offered}"
+    )
     yield f"{free.method}  {told}  {where}"
     yield f"    {' '.join(free.change.split())}"
 

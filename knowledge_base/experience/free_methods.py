@@ -1,4 +1,5 @@
-"""Methods that plans named themselves (`own:<slug>`), as pages: drawn from the outcomes of the versions that were accepted with them.
+"""Methods that plans named themselves (`own:<slug>`), as pages: drawn from the outcomes of the versions that were
+accepted with them.
 
 What a model wrote stands in quotes and on one line, so that it makes no heading and no row of a table.
 """
@@ -79,8 +80,13 @@ def _outcome(one: Attempt, free: FreeMethod) -> str:
     rest = " + ".join(method for method in one.methods if method != free.method)
     effect, company = free.effect, f" beside {rest}" if rest else ""
     told = f"{effect.estimate:.3g}x [{effect.low:.3g}, {effect.high:.3g}]" if effect else "not separable"
-    place = ", ".join(part for part in (one.architecture, free.device, one.dtype, one.shape_class, limiter(one.bottleneck)) if part)
-    return f"{told}{company} on {one.operator}: {place}; findings {', '.join(one.findings) or 'none'}; record {one.evidence}"
+    place = ", ".join(
+        part for part in (one.architecture, free.device, one.dtype, one.shape_class, limiter(one.bottleneck)) if part
+    )
+    return (
+        f"{told}{company} on {one.operator}: {place}; findings {', '.join(one.findings) or 'none'}; record "
+        f"{one.evidence}"
+    )
 
 
 def draw(home: Path, attempts: Iterable[Attempt]) -> None:
@@ -90,7 +96,9 @@ def draw(home: Path, attempts: Iterable[Attempt]) -> None:
     folder, wanted = home / FOLDER, dict[str, bytes]()
     for found in outcomes(attempts).values():
         made = page(found)
-        head = yaml.safe_dump(made.head.model_dump(mode="json", exclude_defaults=True), sort_keys=False, allow_unicode=True)
+        head = yaml.safe_dump(
+            made.head.model_dump(mode="json", exclude_defaults=True), sort_keys=False, allow_unicode=True
+        )
         wanted[name(found)] = f"---\n{head}---\n{made.body}".encode()
     for path in folder.glob("*.md"):
         if path.name not in wanted:

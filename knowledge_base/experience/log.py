@@ -1,8 +1,8 @@
 """The log of outcomes: append-only JSONL under `KERNELWRIGHT_HOME/experience`, safe for many processes at once.
 
-Of the lines about the same evidence and methods the one with the greatest stamp counts, so that masking an attempt is one more line, and
-the union of two logs says the same whichever was merged into the other. What a kill tore off at the end is ignored on reading and removed
-by the next append.
+Of the lines about the same evidence and methods the one with the greatest stamp counts, so that masking an attempt is
+one more line, and the union of two logs says the same whichever was merged into the other. What a kill tore off at the
+end is ignored on reading and removed by the next append.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Experience:
         self.folder = self.home / "experience"
 
     def add(self, attempt: Attempt, *, anew: bool = False) -> bool:
-        """Append `attempt`; False when it is there already (same evidence and methods, and the same masking unless it is stated `anew`,
-        which unmasks nothing). StorageError when the disk refuses."""
+        """Append `attempt`; False when it is there already (same evidence and methods, and the same masking unless
+        it is stated `anew`, which unmasks nothing). StorageError when the disk refuses."""
         if attempt.verdict == "infra_error":
             raise ValueError("a machine's failure is no experience of a method")
         with self._locked() as file:
@@ -71,21 +71,30 @@ class Experience:
         free_methods.draw(self.home, _visible([*lines, *new]))
 
     def refuse_unwritable(self) -> None:
-        """SettingsError where nothing could be appended, before any work whose outcome would be lost. Creates nothing."""
+        """SettingsError where nothing could be appended, before any work whose outcome would be lost. Creates
+        nothing."""
         path = self.folder / LOG
         while not path.exists() and path != path.parent:
             path = path.parent
         fits = path.is_file() if path == self.folder / LOG else path.is_dir()
         if not fits or not os.access(path, os.W_OK):
             why = "may not be written" if fits else "is no folder" if path.is_file() else "is no file"
-            raise SettingsError(f"{path} {why}, and what is learnt is kept in {self.folder}; mend that, or set {HOME} to a writable folder")
+            raise SettingsError(
+                f"{path} {why}, and what is learnt is kept in {self.folder}; mend that, or set {HOME} to a "
+                f"writable folder"
+            )
 
     def merge(self, lines: Iterable[Attempt]) -> int:
-        """Append those of `lines` (stamped ones, see `read`) that are not here; how many that were. Commutes, and again adds nothing."""
+        """Append those of `lines` (stamped ones, see `read`) that are not here; how many that were. Commutes, and
+        again adds nothing."""
         with self._locked() as file:
             old = self.lines().attempts
             here = {one.model_dump_json() for one in old}
-            new = {text: one for one in lines if one.verdict != "infra_error" and (text := one.model_dump_json()) not in here}
+            new = {
+                text: one
+                for one in lines
+                if one.verdict != "infra_error" and (text := one.model_dump_json()) not in here
+            }
             _append(file, sorted(new.values(), key=_order))
             free_methods.draw(self.home, _visible([*old, *new.values()]))
         return len(new)
@@ -94,12 +103,16 @@ class Experience:
         """Every attempt that counts and is not masked, newest first."""
         return _visible(self.lines().attempts)
 
-    def like(self, operator: str, language: str, architecture: str, bottleneck: Bound | None = None) -> tuple[Attempt, ...]:
-        """Attempts on the same operator family, language and architecture, newest first; of a bottleneck where one is given."""
+    def like(
+        self, operator: str, language: str, architecture: str, bottleneck: Bound | None = None
+    ) -> tuple[Attempt, ...]:
+        """Attempts on the same operator family, language and architecture, newest first; of a bottleneck where one
+        is given."""
         return tuple(
             attempt
             for attempt in self.attempts()
-            if (family(attempt.operator), attempt.language, attempt.architecture) == (family(operator), language, architecture)
+            if (family(attempt.operator), attempt.language, attempt.architecture)
+            == (family(operator), language, architecture)
             and bottleneck in (None, attempt.bottleneck)
         )
 
@@ -181,7 +194,8 @@ def _append(file: BinaryIO, attempts: list[Attempt]) -> None:
 
 
 def _mend(file: BinaryIO) -> None:
-    """Cut a torn last line off; one that only lacks its line feed is as torn, for nothing said that it had been written."""
+    """Cut a torn last line off; one that only lacks its line feed is as torn, for nothing said that it had been
+    written."""
     file.seek(0)
     data = file.read()
     whole = data.rfind(b"\n") + 1

@@ -1,6 +1,8 @@
-"""What to try next, by what came of it before: sets of methods ranked by similarity-weighted outcomes, each with its reasons.
+"""What to try next, by what came of it before: sets of methods ranked by similarity-weighted outcomes, each with its
+reasons.
 
-An outcome is one of a whole set of methods, and is counted as that: what a set gained says nothing certain of one of its methods.
+An outcome is one of a whole set of methods, and is counted as that: what a set gained says nothing certain of one of
+its methods.
 """
 
 from __future__ import annotations
@@ -25,9 +27,11 @@ LEAST = 0.05
 SAID = 0.5
 """Weight of an outcome that no run of ours measured."""
 PRIOR = 1.0
-"""Weight of an imagined outcome without gain in every rank, so that one lucky measurement does not lead the list by itself."""
+"""Weight of an imagined outcome without gain in every rank, so that one lucky measurement does not lead the list by
+itself."""
 SPREAD = math.log(1.5)
-"""By how much one method's gain differs from kernel to kernel: an outcome whose standard error is as large counts half."""
+"""By how much one method's gain differs from kernel to kernel: an outcome whose standard error is as large counts
+half."""
 CONFIDENCE = 0.95
 DECIDED = ("success", "failure")
 """Results whose figure tells something: the best of a few trials, which nothing confirmed, lies too high as a rule."""
@@ -72,10 +76,11 @@ class Advice(Artifact):
     n: int
     results: dict[str, int]
     effect: Interval | None
-    """Pooled over those that a confirmation or a shown loss decided, weighted by likeness; with n = 1 the measurement's own. None: there is
-    none with an interval."""
+    """Pooled over those that a confirmation or a shown loss decided, weighted by likeness; with n = 1 the
+    measurement's own. None: there is none with an interval."""
     score: float
-    """By which it is ranked: the gain to be expected when every decided outcome counts by its weight, beside one imagined outcome of 1x."""
+    """By which it is ranked: the gain to be expected when every decided outcome counts by its weight, beside one
+    imagined outcome of 1x."""
     warning: str
     """What failed in the same conditions; empty: nothing did."""
     reason: str
@@ -110,7 +115,9 @@ def recommend(attempts: Iterable[Attempt], asked: Conditions, wiki: Wiki, k: int
     # In these very conditions it failed and nothing ever spoke for it; what noise hid besides is no word for it.
     avoid = [one for one in ranked if _refuted(groups[frozenset(one.methods)])]
     proposed = [one for one in ranked if one not in avoid and one.results.get("success")][:k]
-    told = {method for one in proposed for method in one.methods} | {one.methods[0] for one in avoid if len(one.methods) == 1}
+    told = {method for one in proposed for method in one.methods} | {
+        one.methods[0] for one in avoid if len(one.methods) == 1
+    }
     hinted = [_hint(page, asked, wiki, groups) for page in _pages(asked, wiki) if page.head.id not in told]
     return Recommendation(
         asked=asked,
@@ -122,7 +129,14 @@ def recommend(attempts: Iterable[Attempt], asked: Conditions, wiki: Wiki, k: int
 
 
 def conditions(
-    wiki: Wiki, *, language: str, bottleneck: str = "", architecture: str = "", operator: str = "", dtype: str = "", shape_class: str = ""
+    wiki: Wiki,
+    *,
+    language: str,
+    bottleneck: str = "",
+    architecture: str = "",
+    operator: str = "",
+    dtype: str = "",
+    shape_class: str = "",
 ) -> Conditions:
     """What was asked, checked against the names that there are; SettingsError for one that means nothing."""
     languages = wiki.languages()
@@ -146,7 +160,8 @@ def conditions(
 
 
 def targets(wiki: Wiki, name: str) -> tuple[str, ...]:
-    """What a name of an architecture or a product covers: `hopper` and `H200` are sm_90; a target is itself. SettingsError otherwise."""
+    """What a name of an architecture or a product covers: `hopper` and `H200` are sm_90; a target is itself.
+    SettingsError otherwise."""
     plain = name.lower().strip()
     if plain.startswith(("sm_", "gfx")) or plain in ("x86_64", "aarch64"):
         return (plain,)
@@ -169,8 +184,8 @@ def _bottleneck(asked: str) -> tuple[str, str]:
 
 
 def pooled(outcomes: Sequence[tuple[Interval, float]]) -> Interval | None:
-    """One effect from several with weights: random effects on logarithms (DerSimonian and Laird), so that outcomes that disagree widen
-    the interval. With one outcome it is that outcome's own; None without any."""
+    """One effect from several with weights: random effects on logarithms (DerSimonian and Laird), so that outcomes
+    that disagree widen the interval. With one outcome it is that outcome's own; None without any."""
     if not outcomes:
         return None
     if len(outcomes) == 1:
@@ -187,14 +202,20 @@ def pooled(outcomes: Sequence[tuple[Interval, float]]) -> Interval | None:
     mean = sum(s * x for s, x in zip(shares, logs, strict=True)) / sum(shares)
     spread = math.sqrt(sum(s * s * (v + between) for s, v in zip(shares, variances, strict=True))) / sum(shares)
     half = normal.inv_cdf((1 + CONFIDENCE) / 2) * spread
-    return Interval(estimate=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half), confidence=CONFIDENCE)
+    return Interval(
+        estimate=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half), confidence=CONFIDENCE
+    )
 
 
 def _advice(found: list[Weighed], wiki: Wiki) -> Advice:
     alike = sorted(found, key=lambda one: -one.weight)
     methods = tuple(sorted(set(found[0].attempt.methods)))
     decided = [one for one in alike if one.attempt.result in DECIDED]
-    timed = [(one.attempt.effect, one.weight) for one in decided if one.attempt.effect is not None and one.attempt.effect.bounded]
+    timed = [
+        (one.attempt.effect, one.weight)
+        for one in decided
+        if one.attempt.effect is not None and one.attempt.effect.bounded
+    ]
     effect = pooled(timed)
     results: dict[str, int] = {}
     for one in found:
@@ -236,7 +257,9 @@ def _refuted(found: list[Weighed]) -> bool:
 
 
 def _warning(found: list[Weighed]) -> str:
-    failed = [one.attempt for one in found if one.like.same and status(one.attempt.verdict, one.attempt.effect) == "avoid"]
+    failed = [
+        one.attempt for one in found if one.like.same and status(one.attempt.verdict, one.attempt.effect) == "avoid"
+    ]
     if not failed:
         return ""
     last = failed[0]
@@ -251,7 +274,11 @@ def _reason(found: list[Weighed], timed: int) -> str:
     same = sum(one.like.same for one in found)
     places = sorted({one.attempt.architecture or "an unknown architecture" for one in found})
     kernels = len({one.attempt.before for one in found if one.attempt.before})
-    alike = f"{same} in the same conditions" if same else f"none in the same conditions: the nearest, {', '.join(best.like.differing)}"
+    alike = (
+        f"{same} in the same conditions"
+        if same
+        else f"none in the same conditions: the nearest, {', '.join(best.like.differing)}"
+    )
     parts = [f"n={len(found)} on {', '.join(places)}", alike]
     if timed == 1:
         parts.append("one measurement, which says nothing of how much it varies from kernel to kernel")
@@ -265,11 +292,14 @@ def _reason(found: list[Weighed], timed: int) -> str:
 
 def _evidence(one: Weighed) -> Evidence:
     kept = one.attempt.model_dump(include=set(Evidence.model_fields))
-    return Evidence(record=one.attempt.evidence, likeness=round(one.like.score, 3), differing=one.like.differing, **kept)
+    return Evidence(
+        record=one.attempt.evidence, likeness=round(one.like.score, 3), differing=one.like.differing, **kept
+    )
 
 
 def _pages(asked: Conditions, wiki: Wiki) -> list[Page]:
-    """The wiki's methods for what was asked: those that answer the finding, then those of its axis; each highest priority first."""
+    """The wiki's methods for what was asked: those that answer the finding, then those of its axis; each highest
+    priority first."""
     answering = wiki.answering(asked.language, asked.rule) if asked.rule else frozenset[str]()
     pages = wiki.about("method", asked.language)
     found = [page for page in pages if page.head.id in answering or asked.bottleneck in ("", "mixed", page.head.axis)]
@@ -279,7 +309,9 @@ def _pages(asked: Conditions, wiki: Wiki) -> list[Page]:
 def _hint(page: Page, asked: Conditions, wiki: Wiki, groups: dict[frozenset[str], list[Weighed]]) -> Advice:
     """A page's method, which nothing speaks for but the wiki; what is known of it all the same is said."""
     tried = [one for methods, found in groups.items() if page.head.id in methods for one in found]
-    failed = [one.attempt for one in tried if one.like.same and status(one.attempt.verdict, one.attempt.effect) == "avoid"]
+    failed = [
+        one.attempt for one in tried if one.like.same and status(one.attempt.verdict, one.attempt.effect) == "avoid"
+    ]
     if asked.rule in page.head.rules:
         says = f"says that it answers {asked.rule}"
     elif page.head.id in wiki.answering(asked.language, asked.rule):
@@ -296,7 +328,9 @@ def _hint(page: Page, asked: Conditions, wiki: Wiki, groups: dict[frozenset[str]
         results={},
         effect=None,
         score=1.0,
-        warning=f"failed in the same conditions as {' + '.join(failed[0].methods)} ({failed[0].evidence})" if failed else "",
+        warning=f"failed in the same conditions as {' + '.join(failed[0].methods)} ({failed[0].evidence})"
+        if failed
+        else "",
         reason=f"{known}; the wiki's page {says} (priority {page.head.priority})",
         citation=_cited(page),
         evidence=(),
@@ -310,8 +344,15 @@ def _cited(page: Page) -> str:
 def _note(groups: dict[frozenset[str], list[Weighed]], proposed: list[Advice], hinted: list[Advice]) -> str:
     seen = sum(map(len, groups.values()))
     if not seen:
-        tail = "these are the wiki's methods, which nobody is known to have tried here" if hinted else "and the wiki has no method for them"
+        tail = (
+            "these are the wiki's methods, which nobody is known to have tried here"
+            if hinted
+            else "and the wiki has no method for them"
+        )
         return f"no outcome in conditions like these is known; {tail}"
     if not proposed:
-        return f"{seen} outcomes in conditions like these, none that speaks for a set of methods; what is proposed comes from the wiki"
+        return (
+            f"{seen} outcomes in conditions like these, none that speaks for a set of methods; what is proposed "
+            f"comes from the wiki"
+        )
     return f"{seen} outcomes in conditions like these; ranked by what they gained, weighted by how alike they are"

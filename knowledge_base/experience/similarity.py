@@ -1,7 +1,7 @@
 """Under which conditions something was tried (design 8), and how alike two of them are.
 
-The factors below are judgements, written down in one place so that whoever reads a recommendation can see them; they rank, and no figure
-rests on them.
+The factors below are judgements, written down in one place so that whoever reads a recommendation can see them; they
+rank, and no figure rests on them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,34 @@ from tools.artifacts import Artifact
 from tools.cli.formatting import limiter
 
 KINDS: dict[str, tuple[str, ...]] = {
-    "row-wise": ("log_softmax", "softmax", "cross_entropy", "layer_norm", "rms_norm", "group_norm", "batch_norm", "instance_norm", "norm"),
+    "row-wise": (
+        "log_softmax",
+        "softmax",
+        "cross_entropy",
+        "layer_norm",
+        "rms_norm",
+        "group_norm",
+        "batch_norm",
+        "instance_norm",
+        "norm",
+    ),
     "contraction": ("attention", "matmul", "gemm", "bmm", "gemv", "linear", "einsum", "conv", "moe"),
     "reduction": ("reduction", "sum", "mean", "var", "dot", "argmax", "argmin", "max", "min", "histogram"),
-    "element-wise": ("gelu", "silu", "swish", "sigmoid", "relu", "tanh", "exp", "log", "axpy", "add", "mul", "dropout", "rope"),
+    "element-wise": (
+        "gelu",
+        "silu",
+        "swish",
+        "sigmoid",
+        "relu",
+        "tanh",
+        "exp",
+        "log",
+        "axpy",
+        "add",
+        "mul",
+        "dropout",
+        "rope",
+    ),
     "movement": ("transpose", "permute", "gather", "scatter", "embedding", "copy", "concat"),
     "scan": ("cumsum", "scan", "prefix", "sort", "topk"),
     "neighbourhood": ("stencil", "jacobi", "blur", "filter", "pool"),
@@ -40,7 +64,18 @@ SAME_WIDTH = 0.7
 OTHER_WIDTH = 0.4
 OCTAVES = 4
 """Doublings of the data after which a shape counts half."""
-WIDTHS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
+WIDTHS = {
+    "float16": 2,
+    "bfloat16": 2,
+    "float32": 4,
+    "float64": 8,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+}
 
 
 class Conditions(Artifact):
@@ -70,7 +105,8 @@ class Likeness(NamedTuple):
 
 
 def family(operator: str) -> str:
-    """The family of a kernel's or task's name: `triton-softmax` and `my_softmax_v2` are softmax; a name that tells none is its own."""
+    """The family of a kernel's or task's name: `triton-softmax` and `my_softmax_v2` are softmax; a name that tells
+    none is its own."""
     name = re.sub(r"[^a-z0-9]+", "_", operator.lower()).strip("_")
     words = f"_{name}_"
     for known in (one for kind in KINDS.values() for one in kind):
@@ -108,7 +144,9 @@ def _operator(asked: Conditions, attempt: Attempt) -> tuple[float, str]:
     if not asked.operator or family(asked.operator) == family(attempt.operator):
         return 1.0, ""
     alike = kind(asked.operator) != "" and kind(asked.operator) == kind(attempt.operator)
-    return (KIN if alike else STRANGE), f"operator {attempt.operator}{f' ({kind(attempt.operator)}, too)' if alike else ''}"
+    return (
+        KIN if alike else STRANGE
+    ), f"operator {attempt.operator}{f' ({kind(attempt.operator)}, too)' if alike else ''}"
 
 
 def _architecture(asked: Conditions, attempt: Attempt) -> tuple[float, str]:

@@ -1,4 +1,5 @@
-"""What outcomes say of the methods tried (mission D8): resolved, pending, or to be avoided. The one place that says so."""
+"""What outcomes say of the methods tried (mission D8): resolved, pending, or to be avoided. The one place that says
+so."""
 
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ class MethodStatus(Artifact):
 def status(verdict: str, effect: Interval | None) -> Status:
     """What a verdict with its measured effect says of the methods on this source.
 
-    Only a gain that is surely not there speaks against them: what noise hides is not known, and a draft that is wrong or refused says
-    nothing of what right code would have gained.
+    Only a gain that is surely not there speaks against them: what noise hides is not known, and a draft that is wrong
+    or refused says nothing of what right code would have gained.
     """
     if verdict == "accept":
         return "resolved"
@@ -55,7 +56,8 @@ def status(verdict: str, effect: Interval | None) -> Status:
 
 
 def compacted(attempts: Iterable[Attempt]) -> tuple[MethodStatus, ...]:
-    """Attempts (newest first) by operator, language, architecture and set of methods; resolved first, then by what was tried last."""
+    """Attempts (newest first) by operator, language, architecture and set of methods; resolved first, then by what
+    was tried last."""
     groups: dict[tuple[str, ...], list[Attempt]] = {}
     for one in attempts:
         groups.setdefault((one.operator, one.language, one.architecture, *sorted(set(one.methods))), []).append(one)

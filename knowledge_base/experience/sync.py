@@ -1,8 +1,9 @@
 """The log shared with other machines: through a folder that all of them see, or a branch of a git remote.
 
-What a machine knows and the others do not, it lays down as one more file whose name is the hash of its content; what the others laid down
-it appends to its own log. Nobody ever writes a file that somebody else wrote, so that two machines at once cannot hurt each other, a kill
-leaves at most a file without a name, and on a git branch two histories always go together.
+What a machine knows and the others do not, it lays down as one more file whose name is the hash of its content; what
+the others laid down it appends to its own log. Nobody ever writes a file that somebody else wrote, so that two machines
+at once cannot hurt each other, a kill leaves at most a file without a name, and on a git branch two histories always go
+together.
 """
 
 from __future__ import annotations
@@ -46,13 +47,16 @@ class Synced(Artifact):
 def sync(log: Experience, place: str) -> Synced:
     """Bring `log` and `place` (a folder that exists, or a git remote) to the union of both.
 
-    SettingsError when the place is neither; InfrastructureError when git or the disk refuses. What was exchanged before stays exchanged.
+    SettingsError when the place is neither; InfrastructureError when git or the disk refuses. What was exchanged before
+    stays exchanged.
     """
     path = Path(place).expanduser()
     if _remote(place, path):
         return _through_git(log, place if not path.exists() else str(path.resolve()))
     if not path.is_dir():
-        raise SettingsError(f"{place}: no such folder, and no git remote; make it first (mkdir, or git init --bare), or give a URL")
+        raise SettingsError(
+            f"{place}: no such folder, and no git remote; make it first (mkdir, or git init --bare), or give a URL"
+        )
     came, went, damaged = _exchange(log, path)
     return Synced(place=place, came=came, went=went, damaged=damaged)
 
@@ -121,13 +125,22 @@ def _overtaken(said: str) -> bool:
     """Whether a push failed because the branch moved meanwhile, or was just moving."""
     return any(
         word in said
-        for word in ("non-fast-forward", "fetch first", "[rejected]", "cannot lock ref", "failed to update ref", "reference already exists")
+        for word in (
+            "non-fast-forward",
+            "fetch first",
+            "[rejected]",
+            "cannot lock ref",
+            "failed to update ref",
+            "reference already exists",
+        )
     )
 
 
 def _refused(remote: str, said: str) -> InfrastructureError:
     last = next((line for line in reversed(said.splitlines()) if line.strip()), "it gave no reason")
-    return InfrastructureError(f"{remote}: git refused ({last.strip()[:200]}); try `git ls-remote {remote}` and mend what it names")
+    return InfrastructureError(
+        f"{remote}: git refused ({last.strip()[:200]}); try `git ls-remote {remote}` and mend what it names"
+    )
 
 
 def _git(root: Path, *arguments: str) -> None:
@@ -147,7 +160,9 @@ def _run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         "core.autocrlf": "false",
     }
     options = [text for key, value in settings.items() for text in ("-c", f"{key}={value}")]
-    inherited = {key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")}
+    inherited = {
+        key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+    }
     try:
         return subprocess.run(
             ["git", *options, *arguments],
@@ -163,4 +178,6 @@ def _run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     except FileNotFoundError as error:
         raise SettingsError("sync: git is not installed; install it, or sync with a folder") from error
     except subprocess.TimeoutExpired as error:
-        raise InfrastructureError(f"git {arguments[0]}: no answer within {GIT_S} s; see whether the remote can be reached") from error
+        raise InfrastructureError(
+            f"git {arguments[0]}: no answer within {GIT_S} s; see whether the remote can be reached"
+        ) from error

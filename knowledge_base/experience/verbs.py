@@ -1,4 +1,5 @@
-"""What can be asked of the experience log. Each verb is a typed request, of which its options and its MCP tool are drawn."""
+"""What can be asked of the experience log. Each verb is a typed request, of which its options and its MCP tool are
+drawn."""
 
 from __future__ import annotations
 
@@ -88,8 +89,8 @@ class Described(Verb):
 
 
 class Recommend(Described):
-    """What to try next under given conditions and why, by outcomes in like conditions; where nobody tried anything, by the wiki. And what
-    failed in the same conditions."""
+    """What to try next under given conditions and why, by outcomes in like conditions; where nobody tried anything,
+    by the wiki. And what failed in the same conditions."""
 
     answers = Recommendation
 
@@ -131,7 +132,9 @@ class Filter(Described):
         wanted = targets(wiki, self.arch) if self.arch else ()
         languages = sorted({*wiki.languages(), *(attempt.language for attempt in attempts)})
         if self.language and self.language not in languages:
-            raise SettingsError(f"--language {self.language}: no page and no attempt is about it; {offered(self.language, languages)}")
+            raise SettingsError(
+                f"--language {self.language}: no page and no attempt is about it; {offered(self.language, languages)}"
+            )
         if self.result and self.result not in RESULTS.values():
             raise SettingsError(f"--result {self.result}: is none; {offered(self.result, list(RESULTS.values()))}")
         return tuple(
@@ -180,15 +183,20 @@ class SearchAttempts(Filter):
     """attempts wanted (default 20)"""
 
     def answer(self, base: Base) -> Answer:
-        """Attempts in which words of `text` occur (method, operator, note, knobs, evidence …): those with the most of them first."""
+        """Attempts in which words of `text` occur (method, operator, note, knobs, evidence …): those with the most
+        of them first."""
         words = {word for word in self.text.lower().replace(",", " ").split() if word}
         if not words:
-            raise SettingsError(f"search {self.text!r}: has no word to look for; give a method, an operator or words of a note")
+            raise SettingsError(
+                f"search {self.text!r}: has no word to look for; give a method, an operator or words of a note"
+            )
         log = Experience(base.home)
         passing = self.passing(log.attempts(), base.open())
         counted = [(sum(word in attempt.model_dump_json().lower() for word in words), attempt) for attempt in passing]
         hits = tuple(attempt for count, attempt in sorted(counted, key=lambda hit: -hit[0]) if count)
-        nowhere = f"none of {', '.join(sorted(words))} occurs in {len(passing)} attempts" if passing else self.nothing(log)
+        nowhere = (
+            f"none of {', '.join(sorted(words))} occurs in {len(passing)} attempts" if passing else self.nothing(log)
+        )
         return _listed(hits, self.n, "" if hits else nowhere)
 
 
@@ -198,8 +206,8 @@ def _listed(attempts: tuple[Attempt, ...], most: int, note: str) -> Answer:
 
 
 class CountAttempts(Filter):
-    """Count outcomes by method, and say of each set of methods whether it is resolved, pending or to be avoided, of each model how far
-    its predictions hold."""
+    """Count outcomes by method, and say of each set of methods whether it is resolved, pending or to be avoided, of
+    each model how far its predictions hold."""
 
     answers = Stats
 
@@ -288,19 +296,25 @@ class Add(Described):
         if missing:
             raise SettingsError(f"experience add: {' and '.join(f'--{name}' for name in missing)} must be given")
         if self.language not in wiki.languages():
-            raise SettingsError(f"--language {self.language}: no page is about it; {offered(self.language, wiki.languages())}")
+            raise SettingsError(
+                f"--language {self.language}: no page is about it; {offered(self.language, wiki.languages())}"
+            )
         # A method that no page describes would say nothing to whom it is recommended later.
         known = [page.head.id for page in wiki.pages if page.head.type == "method"]
         for method in self.methods:
             if method not in known:
-                near = meant(method, known, "`python -m knowledge_base query WORDS --kind method` finds those there are")
+                near = meant(
+                    method, known, "`python -m knowledge_base query WORDS --kind method` finds those there are"
+                )
                 raise SettingsError(f"--method {method}: no page of the wiki is about such a method; {near}")
         if self.result not in RESULTS.values():
             raise SettingsError(f"--result {self.result}: is none; {offered(self.result, list(RESULTS.values()))}")
         architecture = targets(wiki, self.arch) if self.arch else ("",)
         if len(architecture) > 1:
             raise SettingsError(f"--arch {self.arch}: covers several targets; give one of {', '.join(architecture)}")
-        ordered = len(self.effect) in (0, 1) or (len(self.effect) == 3 and self.effect[1] <= self.effect[0] <= self.effect[2])
+        ordered = len(self.effect) in (0, 1) or (
+            len(self.effect) == 3 and self.effect[1] <= self.effect[0] <= self.effect[2]
+        )
         if not ordered or any(value <= 0 for value in self.effect):
             raise SettingsError("--effect: must be old time / new time, as one positive number or as ESTIMATE LOW HIGH")
         return architecture[0]
@@ -333,13 +347,24 @@ class _OfOwn(Verb):
     """only its page for this kernel language"""
 
     def restated(self, base: Base, said: dict[str, str] | None) -> int:
-        """How many outcomes were stated again, with other texts; None: without the method. SettingsError where none is kept."""
+        """How many outcomes were stated again, with other texts; None: without the method. SettingsError where none
+        is kept."""
         log = _writable(base)
         found = free_methods.outcomes(log.attempts())
-        met = [one for (language, method), one in found.items() if method == self.method and self.language in ("", language)]
+        met = [
+            one
+            for (language, method), one in found.items()
+            if method == self.method and self.language in ("", language)
+        ]
         if not met:
-            known = meant(self.method, {method for _, method in found}, "`python -m knowledge_base experience own` shows those there are")
-            raise SettingsError(f"{self.method}: no such method is kept{self.language and f' for {self.language}'}; {known}")
+            known = meant(
+                self.method,
+                {method for _, method in found},
+                "`python -m knowledge_base experience own` shows those there are",
+            )
+            raise SettingsError(
+                f"{self.method}: no such method is kept{self.language and f' for {self.language}'}; {known}"
+            )
         attempts = [one for outcomes in met for one, _ in reversed(outcomes)]
         kept = ([free for free in one.free if said is not None or free.method != self.method] for one in attempts)
         free = [tuple(f.model_copy(update=said) if f.method == self.method else f for f in found) for found in kept]
@@ -390,7 +415,8 @@ class Merge(Verb):
 
 
 class Sync(Verb):
-    """Bring this log and a shared folder, or a branch of a git remote, to the union of both; safe for many machines at once."""
+    """Bring this log and a shared folder, or a branch of a git remote, to the union of both; safe for many machines
+    at once."""
 
     positional = frozenset({"place"})
     answers = log_sync.Synced

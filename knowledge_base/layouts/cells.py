@@ -1,4 +1,5 @@
-"""The value of one cell: number, unit and what the words around it say, or why there is none. What is not understood whole is not read."""
+"""The value of one cell: number, unit and what the words around it say, or why there is none. What is not understood
+whole is not read."""
 
 from __future__ import annotations
 
@@ -11,18 +12,22 @@ from knowledge_base.layouts.terminology import Words
 
 DASHES = frozenset({"", "-", "–", "—", "--", "n/a", "na", "none", "null", "tbd", "?", "no"})
 NUMBER = r"\d[\d,]*(?:\.\d+)?"
-RANGE = re.compile(rf"{NUMBER}\s?[A-Za-z/]*\s?(?:-|–|—|\bto\b)\s?{NUMBER}|{NUMBER}\s?[A-Za-z/]*\s+or\s+{NUMBER}", re.IGNORECASE)
+RANGE = re.compile(
+    rf"{NUMBER}\s?[A-Za-z/]*\s?(?:-|–|—|\bto\b)\s?{NUMBER}|{NUMBER}\s?[A-Za-z/]*\s+or\s+{NUMBER}", re.IGNORECASE
+)
 
 
 WHOLE = re.compile(
-    r"(?:of )?(?:the )?(?:(?:[a-z]{2}\d{3}\w? )?(?:full|whole|entire)\b(?!.?(?:rate|speed|duplex)).*|chip|die)", re.IGNORECASE
+    r"(?:of )?(?:the )?(?:(?:[a-z]{2}\d{3}\w? )?(?:full|whole|entire)\b(?!.?(?:rate|speed|duplex)).*|chip|die)",
+    re.IGNORECASE,
 )
 """A bracket that says of a number that it is that of the chip, of which a product enables less."""
 
 
 OTHER = re.compile(
     rf"({NUMBER})\s?[A-Za-z/]*?\s*(?:with |w/ ?|in |for )?(?:structured )?"
-    r"((?:sparsity|sparse|dense|total|aggregate|bidirectional|unidirectional|one-way|(?:per|each) direction|both directions)\b)",
+    r"((?:sparsity|sparse|dense|total|aggregate|bidirectional|unidirectional|one-way|(?:per|each) "
+    r"direction|both directions)\b)",
     re.IGNORECASE,
 )
 """In a bracket: another number, and the word that is said of it and not of the number before the bracket."""
@@ -55,7 +60,9 @@ class Refusal:
 def read(text: str, words: Words) -> tuple[Reading, ...] | Refusal:
     """The values of a cell, in order; none for an empty one."""
     text = plain(text)
-    if text.lower() in DASHES or words.kinds["fluff"].issuperset(word for part in words_of(text) for word in part.split("-")):
+    if text.lower() in DASHES or words.kinds["fluff"].issuperset(
+        word for part in words_of(text) for word in part.split("-")
+    ):
         return ()
     if words.kinds["same"].intersection(words_of(re.sub(r"\([^)]*\)", " ", text))):
         return Refusal(f"inherited by prose: {text}")
@@ -123,13 +130,16 @@ def _part(text: str, doubt: str, words: Words) -> Reading | None:
         unit=ONE.get(match["unit"], match["unit"]) or "",
         qualifier=says,
         kind=kind(" ".join([after, notes])),
-        scope=next((scope for scope, said_as in SCOPES.items() if said_as & set(rest) and ("per" in said or "/" in after)), ""),
+        scope=next(
+            (scope for scope, said_as in SCOPES.items() if said_as & set(rest) and ("per" in said or "/" in after)), ""
+        ),
         doubt=doubt,
     )
 
 
 def _of_many(rest: list[str], notes: str, unit: str) -> bool:
-    """Whether the number is that of several GPUs together, of a part of one, or of a whole chip of which a product enables less."""
+    """Whether the number is that of several GPUs together, of a part of one, or of a whole chip of which a product
+    enables less."""
     said = words_of(notes)
     if WHOLE.fullmatch(notes):
         return True

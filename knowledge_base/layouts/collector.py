@@ -103,14 +103,18 @@ class Findings:
         return Figures(tuple(kept), tuple(dict.fromkeys(self.silences)), tuple(self.problems))
 
     def _distinct(self, group: list[Figure]) -> list[Figure]:
-        """One figure of each value that lines about the same number give; none of two that contradict each other is the vendor's."""
+        """One figure of each value that lines about the same number give; none of two that contradict each other is
+        the vendor's."""
         values: dict[float, list[Figure]] = {}
         for figure in group:
             values.setdefault(round(self.size(figure), 6), []).append(figure)
         kept = []
         for same in values.values():
             doubted = next((figure for figure in same if figure.evidence == "unofficial"), None)
-            own = next((figure for figure in same if figure.product.lower().replace(" ", "-") in figure.citation.path.lower()), same[0])
+            own = next(
+                (figure for figure in same if figure.product.lower().replace(" ", "-") in figure.citation.path.lower()),
+                same[0],
+            )
             figure = doubted or own
             other = next((others[0] for size, others in values.items() if not _near(size, self.size(figure))), None)
             if other:
@@ -131,17 +135,27 @@ class Findings:
                     continue
                 caveat = joined((f"via compute capability {mapped.capability}", limit.caveat))
                 for variant in sorted(variants.get(mapped.product, {""})):
-                    self.figures.append(limit._replace(product=mapped.product, variant=variant, via=mapped.citation, caveat=caveat))
+                    self.figures.append(
+                        limit._replace(product=mapped.product, variant=variant, via=mapped.citation, caveat=caveat)
+                    )
 
     def _sparse(self) -> None:
         """A sparse peak is twice the dense one of its own row; anything else is a misread or corrupt cell."""
-        dense = {(f.product, f.variant, f.metric, f.citation.path): self.size(f) for f in self.figures if f.qualifier == "dense"}
+        dense = {
+            (f.product, f.variant, f.metric, f.citation.path): self.size(f)
+            for f in self.figures
+            if f.qualifier == "dense"
+        }
         for figure in list(self.figures):
             base = dense.get((figure.product, figure.variant, figure.metric, figure.citation.path))
             if figure.qualifier != "sparse" or base is None:
                 continue
             least, most = next(
-                ((e.least, e.most) for e in self.words.exempt if (e.product, f"{e.dtype}_tensor") == (figure.product, figure.metric)),
+                (
+                    (e.least, e.most)
+                    for e in self.words.exempt
+                    if (e.product, f"{e.dtype}_tensor") == (figure.product, figure.metric)
+                ),
                 (1.9, 2.1),
             )
             if not least <= self.size(figure) / base <= most:
@@ -153,7 +167,10 @@ class Findings:
         for figure in list(self.figures):
             vector = fp32.get((figure.product, figure.variant, figure.citation.path))
             if figure.metric in NARROW and vector is not None and self.size(figure) <= vector:
-                self._drop(figure, f"{figure.value:g} {figure.unit} is not above the FP32 figure of the same page: no matrix peak")
+                self._drop(
+                    figure,
+                    f"{figure.value:g} {figure.unit} is not above the FP32 figure of the same page: no matrix peak",
+                )
 
     def _drop(self, figure: Figure, reason: str) -> None:
         self.figures.remove(figure)

@@ -1,4 +1,5 @@
-"""Hardware records as JSON: one product a file, one scalar a line. The record's own fields are read, never an index made of them."""
+"""Hardware records as JSON: one product a file, one scalar a line. The record's own fields are read, never an index
+made of them."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ class _Sheet:
     def line(self, field: str, start: int) -> int:
         """Line (from 1) of the first `"field":` at or below `start`; 0 when there is none."""
         mark = f'"{field}":'
-        return next((i for i, text in enumerate(self.place.lines[start:], start + 1) if text.lstrip().startswith(mark)), 0)
+        return next(
+            (i for i, text in enumerate(self.place.lines[start:], start + 1) if text.lstrip().startswith(mark)), 0
+        )
 
     def read(self, facts: dict[str, Any]) -> None:
         at = self.line("peak_compute", 0)
@@ -75,10 +78,15 @@ class _Sheet:
 
     def _scalar(self, field: str, value: float, line: int, provenance: str) -> None:
         metric = self.metric(field)
-        unit = next((unit for mark, unit in SCALARS.items() if re.search(rf"(?:^|_){mark}(?:_|$)", field)), self.findings.of(metric).unit)
+        unit = next(
+            (unit for mark, unit in SCALARS.items() if re.search(rf"(?:^|_){mark}(?:_|$)", field)),
+            self.findings.of(metric).unit,
+        )
         if metric and line and self.says(line, value):
             evidence, caveat = _evidence(provenance)
-            self.findings.add(Figure(*self.name, metric, value, unit, "", self.place.cite(line), evidence=evidence, caveat=caveat))
+            self.findings.add(
+                Figure(*self.name, metric, value, unit, "", self.place.cite(line), evidence=evidence, caveat=caveat)
+            )
 
     def _peak(self, row: dict[str, Any], at: int) -> None:
         word = self.words.dtypes.get(str(row.get("dtype", "")).lower())
@@ -93,7 +101,9 @@ class _Sheet:
             if line and line <= self.end(at) and self.says(line, float(row[field])):
                 evidence, caveat = _evidence(str(row.get("provenance", "")))
                 parts = (metric, float(row[field]), str(row.get("unit", "")), qualifier, self.place.cite(line))
-                self.findings.add(Figure(self.name.product, self.name.variant, *parts, evidence=evidence, caveat=caveat))
+                self.findings.add(
+                    Figure(self.name.product, self.name.variant, *parts, evidence=evidence, caveat=caveat)
+                )
 
     def says(self, line: int, value: float) -> bool:
         """Whether that very line holds the value."""
@@ -106,7 +116,11 @@ class _Sheet:
 
 
 def _evidence(provenance: str) -> tuple[Evidence, str]:
-    return ("vendor", "") if provenance == "vendor-published" else ("unofficial", f"the record's evidence is {provenance or 'not stated'}")
+    return (
+        ("vendor", "")
+        if provenance == "vendor-published"
+        else ("unofficial", f"the record's evidence is {provenance or 'not stated'}")
+    )
 
 
 def read_text(place: Place, findings: Findings) -> None:

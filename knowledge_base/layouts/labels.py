@@ -1,4 +1,5 @@
-"""Label of a row or column -> metric; for peaks data type, unit and dense or sparse. What a label says besides makes it unread."""
+"""Label of a row or column -> metric; for peaks data type, unit and dense or sparse. What a label says besides makes
+it unread."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def _peak(text: str, words: Words) -> Label | None:
     if not all(metrics) or kind == "both":
         names = ", ".join(dtypes)
         return Label(
-            tuple(f"{dtype}_{unit}" for dtype in dtypes for unit in ("vector", "tensor")), silent=f"{names}: vector or matrix is not said"
+            tuple(f"{dtype}_{unit}" for dtype in dtypes for unit in ("vector", "tensor")),
+            silent=f"{names}: vector or matrix is not said",
         )
     return Label(tuple(metric for metric in metrics if metric), unit, cells.qualifier(text, words))
 

@@ -1,4 +1,5 @@
-"""The tables of a Markdown file, each with the product that the nearest heading is about. Knows nothing about metrics."""
+"""The tables of a Markdown file, each with the product that the nearest heading is about. Knows nothing about
+metrics."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Section(NamedTuple):
     hardware: bool
     """Whether the nearest heading speaks of hardware and nothing else."""
     refused: bool
-    """Whether a heading above it speaks of measurements, ridge points or whole systems: no number of one GPU is read there."""
+    """Whether a heading above it speaks of measurements, ridge points or whole systems: no number of one GPU is read
+    there."""
 
 
 class Table(NamedTuple):
@@ -76,7 +78,9 @@ class _Reader:
         _, caveat, doubted = self.notes[-1] if self.notes else (0, *self.page)
         head = self.stack[-1][1] if self.stack else ""
         hardware = product_names.of_hardware(head if isinstance(head, str) else head.text, self.words)
-        return Section(name, capability, caveat, doubted, hardware, any(_refused(head, self.words) for _, head in self.stack))
+        return Section(
+            name, capability, caveat, doubted, hardware, any(_refused(head, self.words) for _, head in self.stack)
+        )
 
     def heading(self, level: int, text: str) -> None:
         self.stack = [item for item in self.stack if item[0] < level]
@@ -86,7 +90,9 @@ class _Reader:
 
     def quote(self, text: str) -> None:
         text = product_names.plain(text)
-        doubted = bool(DOUBT.search(text)) and bool(re.search(r"\b(?:values|figures|numbers|specifications?)\b", text, re.IGNORECASE))
+        doubted = bool(DOUBT.search(text)) and bool(
+            re.search(r"\b(?:values|figures|numbers|specifications?)\b", text, re.IGNORECASE)
+        )
         if not doubted and not text.lower().startswith("evidence status"):
             return
         short = text if len(text) <= 240 else text[:240].rsplit(" ", 1)[0] + " ..."
@@ -191,7 +197,8 @@ def _below(lines: list[str], index: int) -> str:
 
 
 def _table(reader: _Reader, index: int) -> int:
-    """Read the table that starts at `index`; the index of the line below it. A heading glued to a row's end closes the table."""
+    """Read the table that starts at `index`; the index of the line below it. A heading glued to a row's end closes
+    the table."""
     start, rows, glued = index, [], ""
     while index < len(reader.source) and reader.source[index].strip().startswith("|") and not glued:
         text = reader.source[index].strip()

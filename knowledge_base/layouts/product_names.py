@@ -1,4 +1,5 @@
-"""Which product a heading, a column, a row or a record is about: exactly one, whole, or none (no product is taken for another)."""
+"""Which product a heading, a column, a row or a record is about: exactly one, whole, or none (no product is taken
+for another)."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ def mentioned(text: str, words: Words) -> list[str]:
 
 
 def about(text: str, words: Words) -> Name | None:
-    """The one product that a heading, a header or a cell is about; None when it names none or several, or says anything besides."""
+    """The one product that a heading, a header or a cell is about; None when it names none or several, or says
+    anything besides."""
     text = plain(text)
     outside = re.sub(r"\([^)]*\)", " ", text)
     inside = " ".join(re.findall(r"\(([^)]*)\)", text))
@@ -72,7 +74,8 @@ def heading(text: str, words: Words) -> Heading:
 
 
 def of_hardware(text: str, words: Words) -> bool:
-    """Whether a heading speaks of nothing but hardware, so that a table below it that names its own products is a table of hardware."""
+    """Whether a heading speaks of nothing but hardware, so that a table below it that names its own products is a
+    table of hardware."""
     text = NUMBERING.sub("", plain(text))
     kinds = ("neutral", "about", "architecture", "comparison", "variant", "fluff")
     allowed = frozenset().union(*(words.kinds[kind] for kind in kinds))
@@ -80,14 +83,16 @@ def of_hardware(text: str, words: Words) -> bool:
 
 
 def capability_of(text: str) -> str:
-    """`sm_90`, `CC 9.0`, `9.0` in a header -> 9.0; empty where there is none or several, or a placeholder such as 10.x."""
+    """`sm_90`, `CC 9.0`, `9.0` in a header -> 9.0; empty where there is none or several, or a placeholder such as
+    10.x."""
     found = {f"{major}.{minor}" for major, minor in re.findall(r"\bsm_?(\d{1,2})(\d)a?\b", text, re.IGNORECASE)}
     found |= set(re.findall(r"\b(?:CC|Compute Capability)\s*(\d{1,2}\.\d)\b", text, re.IGNORECASE))
     return found.pop() if len(found) == 1 else ""
 
 
 def several(text: str, words: Words) -> list[Name]:
-    """Products of a list such as `H100, H200` or `RTX PRO 5000/6000 Blackwell`; parts that are not exactly a product are left out."""
+    """Products of a list such as `H100, H200` or `RTX PRO 5000/6000 Blackwell`; parts that are not exactly a product
+    are left out."""
     names = []
     for part in plain(text).split(","):
         short = re.fullmatch(r"\s*(.*?)(\d{3,4})/(\d{3,4})(.*)", part)
@@ -125,5 +130,7 @@ def _size(word: str) -> bool:
 
 def _spelled(variant: list[str]) -> str:
     spelled = {"max": "Max-Q", "q": "", "pcie": "PCIe"}
-    parts = [spelled.get(word, word.upper() if word[:3] in ("sxm", "nvl", "oam") else word.capitalize()) for word in variant]
+    parts = [
+        spelled.get(word, word.upper() if word[:3] in ("sxm", "nvl", "oam") else word.capitalize()) for word in variant
+    ]
     return " ".join(re.sub(r"^(\d+)gb$", r"\1 GB", part, flags=re.IGNORECASE) for part in parts if part)

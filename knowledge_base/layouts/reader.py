@@ -1,6 +1,7 @@
 """Wikis of other people: JSON records, architecture-first, role-first or plain Markdown -> Figures.
 
-The layout is told from the folders and files, never from the wiki's name. Reads each file once; a file that cannot be read costs itself.
+The layout is told from the folders and files, never from the wiki's name. Reads each file once; a file that cannot be
+read costs itself.
 """
 
 from __future__ import annotations
@@ -18,7 +19,18 @@ from knowledge_base.pages.figures import Figures
 from knowledge_base.pages.wiki import lines_of, read_page, refusal
 
 SKIPPED = frozenset(
-    {"3rdparty", "third_party", "node_modules", "reference-kernels", "schema", "schemas", "skills", "tools", "scripts", "tests"}
+    {
+        "3rdparty",
+        "third_party",
+        "node_modules",
+        "reference-kernels",
+        "schema",
+        "schemas",
+        "skills",
+        "tools",
+        "scripts",
+        "tests",
+    }
 )
 """Folders that hold no page of the wiki itself."""
 SHEETS = "hardware-specs"
@@ -47,7 +59,10 @@ def _walk(root: Path) -> list[str]:
         folders[:] = sorted(name for name in folders if name not in SKIPPED and not name.startswith("."))
         base = os.path.relpath(folder, root)
         for file in files:
-            index = file.lower() in ("readme.md", "index.md", "relations.md", "agents.md", "claude.md") or file == "index.json"
+            index = (
+                file.lower() in ("readme.md", "index.md", "relations.md", "agents.md", "claude.md")
+                or file == "index.json"
+            )
             if file.endswith((".md", ".json")) and not index:
                 found.append(file if base == "." else f"{base}/{file}".replace(os.sep, "/"))
     return sorted(found)
@@ -81,7 +96,8 @@ def _file(root: Path, name: str, findings: Findings, sheets: bool) -> None:
 
 
 def _own(root: Path, name: str, raw: bytes) -> bool:
-    """Whether this is a page of our own layout, which has a reader of its own; a broken one is none of somebody else's."""
+    """Whether this is a page of our own layout, which has a reader of its own; a broken one is none of somebody
+    else's."""
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     if not raw.startswith(b"---"):
         return False

@@ -1,4 +1,5 @@
-"""Tables of hardware numbers: rows of one product, products as columns or rows, limits as columns of compute capabilities."""
+"""Tables of hardware numbers: rows of one product, products as columns or rows, limits as columns of compute
+capabilities."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from tools.roofline.hardware import Citation, Evidence
 
 Row = tuple[int, tuple[str, ...]]
 Convention = Literal["dense", "marked", "open", ""]
-"""A table's peaks are dense; dense but for those with a footnote's sign; not told apart though sparsity is spoken of; not said."""
+"""A table's peaks are dense; dense but for those with a footnote's sign; not told apart though sparsity is spoken
+of; not said."""
 MARK = re.compile(r"\*(?!\*)|<sup>|[†‡]|\[\^|\\\*")
 """A footnote's sign in a cell or at the footnote."""
 CAPTION = 100
@@ -29,7 +31,8 @@ class Reader:
     """Reads the tables of one file into `findings`."""
 
     def __init__(self, findings: Findings, place: Place, curated: bool = True) -> None:
-        """`curated`: the page is known to hold specifications, so that its tables need no heading that speaks of hardware alone."""
+        """`curated`: the page is known to hold specifications, so that its tables need no heading that speaks of
+        hardware alone."""
         self.findings, self.words = findings, findings.words
         self.place, self.curated = place, curated
 
@@ -69,7 +72,11 @@ class Reader:
         return len(header) > 1 and all(word in self.words.kinds["first"] for word in said)
 
     def _map(self, table: Table, header: tuple[str, ...]) -> None:
-        column = next(i for i, cell in enumerate(header) if i and set(product_names.words_of(cell)) & self.words.kinds["map column"])
+        column = next(
+            i
+            for i, cell in enumerate(header)
+            if i and set(product_names.words_of(cell)) & self.words.kinds["map column"]
+        )
         for number, row in table.rows:
             capability = CAPABILITY.fullmatch(product_names.plain(row[0])) if len(row) > column else None
             if capability:
@@ -99,7 +106,9 @@ class Reader:
             named = [name for cell in row[:2] if (name := product_names.about(cell, self.words))]
             if len(named) == 1 and not set(product_names.words_of(" ".join(row))) & self.words.kinds["measured"]:
                 for column in range(1, min(len(header), len(row))):
-                    self._cell(table, (number, row), named[0], bare.get(key(header[column]), header[column]), column, "", "")
+                    self._cell(
+                        table, (number, row), named[0], bare.get(key(header[column]), header[column]), column, "", ""
+                    )
 
     def _parameters(self, table: Table, header: tuple[str, ...]) -> None:
         section = table.section
@@ -149,7 +158,9 @@ class Reader:
             for figure in self.figures(name, label, readings[0], self.place.cite(row[0]), table.section.caveat):
                 self.findings.limit(figure)
 
-    def _cell(self, table: Table, row: Row, name: Name, text: str, column: int, unit: str, notes: str, qualifier: str = "") -> None:
+    def _cell(
+        self, table: Table, row: Row, name: Name, text: str, column: int, unit: str, notes: str, qualifier: str = ""
+    ) -> None:
         """One cell of one product."""
         number, columns = row
         label = labels.read(text, self.words)
@@ -172,8 +183,12 @@ class Reader:
         caveat = joined((table.section.caveat, self._footnote(table, cell), doubt))
         apart = convention != "" or any(reading.qualifier == "sparse" for reading in readings)
         for reading in readings:
-            reading = reading._replace(unit=reading.unit or label.unit or unit, qualifier=qualifier or reading.qualifier)
-            for figure in self.figures(name, label, reading, citation, caveat, table.section.doubted or bool(doubt), apart):
+            reading = reading._replace(
+                unit=reading.unit or label.unit or unit, qualifier=qualifier or reading.qualifier
+            )
+            for figure in self.figures(
+                name, label, reading, citation, caveat, table.section.doubted or bool(doubt), apart
+            ):
                 self.findings.add(figure)
             if label.silent and not reading.kind:
                 self.findings.silent(name, label.metrics[0], label.silent, citation)
@@ -188,7 +203,9 @@ class Reader:
             return Refusal(f"inherited by prose: {product_names.plain(notes)}")
         if said & self.words.kinds["observed"]:
             return Refusal(f"the row's note speaks of a measurement: {product_names.plain(notes)}")
-        others = [product for product in product_names.mentioned(f"{text} {cell}", self.words) if product != name.product]
+        others = [
+            product for product in product_names.mentioned(f"{text} {cell}", self.words) if product != name.product
+        ]
         if others and readings:
             return Refusal(f"speaks of {', '.join(others)}: {product_names.plain(cell)}")
         return readings
@@ -208,9 +225,17 @@ class Reader:
         return "marked" if footnoted else "open" if "spars" in around else ""
 
     def figures(
-        self, name: Name, label: Label, reading: Reading, citation: Citation, caveat: str, doubted: bool = False, apart: bool = False
+        self,
+        name: Name,
+        label: Label,
+        reading: Reading,
+        citation: Citation,
+        caveat: str,
+        doubted: bool = False,
+        apart: bool = False,
     ) -> list[Figure]:
-        """The figures that a reading gives the metrics of a label; `apart`: a peak that says neither is known to be dense."""
+        """The figures that a reading gives the metrics of a label; `apart`: a peak that says neither is known to be
+        dense."""
         found = []
         for asked in label.metrics:
             metric, dtype = asked, asked.split("_")[0]
@@ -221,7 +246,11 @@ class Reader:
                 continue
             metric = SCOPED.get((metric, reading.scope), metric)
             known = self.findings.of(metric)
-            if not metric or (known.scope and reading.scope not in ("", known.scope)) or (reading.scope and not known.scope):
+            if (
+                not metric
+                or (known.scope and reading.scope not in ("", known.scope))
+                or (reading.scope and not known.scope)
+            ):
                 continue
             said = reading.qualifier or label.qualifier
             unsaid = ""

@@ -83,9 +83,13 @@ def load() -> Words:
             r"(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\d,])|\d+(?:\.\d+)?(?![\d,.]\d))"
             rf"\s?(?P<unit>(?:{spellings})(?![A-Za-z]))?"
         ),
-        dtypes={row["word"]: DType(row["dtype"], row["alone"], tuple(row["kinds"].split())) for row in tables["Data types"]},
+        dtypes={
+            row["word"]: DType(row["dtype"], row["alone"], tuple(row["kinds"].split())) for row in tables["Data types"]
+        },
         product=re.compile(rf"(?<![A-Za-z0-9])(?:{products})(?![A-Za-z0-9])", re.IGNORECASE),
-        prefilter=re.compile(re.sub(r"(?<!\\)[a-z]", lambda letter: letter[0].upper(), rf"{products}|CC \d|SM_\d").encode()),
+        prefilter=re.compile(
+            re.sub(r"(?<!\\)[a-z]", lambda letter: letter[0].upper(), rf"{products}|CC \d|SM_\d").encode()
+        ),
         kinds={row["kind"]: frozenset(row["words"].split()) for row in tables["Words"]},
         exempt=tuple(
             Exempt(row["product"], row["dtype"], float(row["least"]), float(row["most"]))

@@ -1,4 +1,5 @@
-"""Hardware numbers as a wiki holds them, in whatever layout: what the readers of layouts make and the resolver binds (law 2)."""
+"""Hardware numbers as a wiki holds them, in whatever layout: what the readers of layouts make and the resolver binds
+(law 2)."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class Figure(NamedTuple):
     """dense | sparse for matrix peaks, total | per_direction for links, base | boost for clocks, opt-in, or empty."""
     citation: Citation
     via: Citation | None = None
-    """The line that maps the product to its compute capability or architecture, when the number stands in a table of that."""
+    """The line that maps the product to its compute capability or architecture, when the number stands in a table of
+    that."""
     evidence: Evidence = "vendor"
     caveat: str = ""
 

@@ -1,7 +1,7 @@
 """What wikis and people call things: metrics with their units, products with their variants.
 
-Both are tables of the pages `metric-names` and `product-aliases`, data like the rest, and so are the targets of `platforms`. A wiki without
-such a page is read by the bundled wiki's.
+Both are tables of the pages `metric-names` and `product-aliases`, data like the rest, and so are the targets of
+`platforms`. A wiki without such a page is read by the bundled wiki's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from knowledge_base.pages.wiki import BUNDLED, Row, Wiki, read_page, rows
 METRIC_NAMES = "meta/metric-names.md"
 PRODUCT_ALIASES = "meta/product-aliases.md"
 PLATFORMS = "meta/platforms.md"
-VENDOR_WORDS = frozenset({"nvidia", "amd", "intel", "instinct", "tesla", "geforce", "gpu", "accelerator", "tensor", "core"})
+VENDOR_WORDS = frozenset(
+    {"nvidia", "amd", "intel", "instinct", "tesla", "geforce", "gpu", "accelerator", "tensor", "core"}
+)
 PREFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 ON_CHIP = {"K": 1024.0, "M": 1024.0**2}
 """Of bytes: only memories on the chip are printed in KB and MB, and mean powers of two."""
@@ -46,7 +48,8 @@ class Metrics(NamedTuple):
     """Another spelling of a unit -> the unit."""
 
     def canonical(self, asked: str) -> tuple[str, str]:
-        """The metric that is meant, and the qualifier that its name implies (`bf16_dense`); a name that nobody lists stays as it is."""
+        """The metric that is meant, and the qualifier that its name implies (`bf16_dense`); a name that nobody lists
+        stays as it is."""
         name = key(asked)
         if name in self.kinds or name in self.aliases:
             return self.aliases.get(name, (name, ""))
@@ -67,7 +70,8 @@ class Metrics(NamedTuple):
         return kind.least <= self.scaled(value, unit)[0] <= kind.most
 
     def scaled(self, value: float, unit: str) -> tuple[float, str]:
-        """`value` without its unit's prefix, to see whether two lines say the same. KB and KiB count alike: of a chip both mean 1024."""
+        """`value` without its unit's prefix, to see whether two lines say the same. KB and KiB count alike: of a
+        chip both mean 1024."""
         unit = self.spellings.get(unit, unit)
         match = SCALED.fullmatch(unit)
         if match is None:
@@ -100,7 +104,8 @@ class Products(NamedTuple):
     """A word in a name -> the product whose page says why there are no figures."""
 
     def identify(self, product: str, variant: str, held: Iterable[Name]) -> Name | None:
-        """Which product is meant by `product` and `variant`; None where no name says it. `held`: what the wiki has figures of."""
+        """Which product is meant by `product` and `variant`; None where no name says it. `held`: what the wiki has
+        figures of."""
         reported = self.reported.get(product)
         if reported and variant in ("", reported.variant):
             return reported
@@ -111,7 +116,11 @@ class Products(NamedTuple):
         exact = names.get(plain(f"{whole.product if whole else product} {variant}"))
         # A variant by its whole name, as answers show it: it stands for the product only where that is said in it.
         named = names.get(plain(variant))
-        if exact is None and named and (named.product == whole.product if whole else words(product) - VENDOR_WORDS <= words(str(named))):
+        if (
+            exact is None
+            and named
+            and (named.product == whole.product if whole else words(product) - VENDOR_WORDS <= words(str(named)))
+        ):
             exact = named
         return exact if exact and (whole is None or whole.variant in ("", exact.variant)) else None
 
@@ -137,7 +146,9 @@ def metrics(wiki: Wiki) -> Metrics:
     """The metrics, their units and their other names."""
     page = _page(wiki, "metric-names", METRIC_NAMES)
     kinds = {
-        row.cells["dimension"]: Kind(frozenset(row.cells["units"].split(", ")), frozenset(row.cells.get("qualifiers", "").split()))
+        row.cells["dimension"]: Kind(
+            frozenset(row.cells["units"].split(", ")), frozenset(row.cells.get("qualifiers", "").split())
+        )
         for row in _table(page, "dimension", "units")
     }
     listed = {
@@ -145,7 +156,10 @@ def metrics(wiki: Wiki) -> Metrics:
         for row in _table(page, "metric", "dimension")
         if row.cells["dimension"] in kinds
     }
-    aliases = {key(row.cells["alias"]): (row.cells["metric"], row.cells.get("qualifier", "")) for row in _table(page, "alias", "metric")}
+    aliases = {
+        key(row.cells["alias"]): (row.cells["metric"], row.cells.get("qualifier", ""))
+        for row in _table(page, "alias", "metric")
+    }
     spellings = {row.cells["spelling"]: row.cells["unit"] for row in _table(page, "spelling", "unit")}
     return Metrics(listed, aliases, spellings)
 
@@ -155,7 +169,10 @@ def products(wiki: Wiki) -> Products:
     page = _page(wiki, "product-aliases", PRODUCT_ALIASES)
 
     def names(column: str) -> list[tuple[str, Name]]:
-        return [(row.cells[column], Name(row.cells["product"], row.cells["variant"])) for row in _table(page, column, "product", "variant")]
+        return [
+            (row.cells[column], Name(row.cells["product"], row.cells["variant"]))
+            for row in _table(page, column, "product", "variant")
+        ]
 
     sold = tuple(Name(row.cells["product"], row.cells["sold as"]) for row in _table(page, "product", "sold as"))
     reported = dict(names("driver says"))
@@ -206,7 +223,8 @@ def _bounded(kind: Kind, row: Row) -> Kind:
     """With the bounds that a row of a metric states; a page may leave them out."""
     least, most = (row.cells.get(column, "") for column in ("least", "most"))
     return kind._replace(
-        least=float(least) if NUMBER.fullmatch(least) else kind.least, most=float(most) if NUMBER.fullmatch(most) else kind.most
+        least=float(least) if NUMBER.fullmatch(least) else kind.least,
+        most=float(most) if NUMBER.fullmatch(most) else kind.most,
     )
 
 

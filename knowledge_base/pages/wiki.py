@@ -1,7 +1,7 @@
 """A folder of Markdown pages -> validated pages -> passages with line ranges that can be cited.
 
-The bundled wiki lies in `knowledge_base/pages/wiki/`; `gpu_wiki_path` points to any other folder of pages with our front matter. A page
-that cannot be used is listed in `Wiki.problems` and costs nothing but itself.
+The bundled wiki lies in `knowledge_base/pages/wiki/`; `gpu_wiki_path` points to any other folder of pages with our
+front matter. A page that cannot be used is listed in `Wiki.problems` and costs nothing but itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*$")
 
 
 def home_folder() -> Path:
-    """$KERNELWRIGHT_HOME, else ~/.local/share/kernelwright: measured roofs as pages, the experience log, search indexes."""
+    """$KERNELWRIGHT_HOME, else ~/.local/share/kernelwright: measured roofs as pages, the experience log, search
+    indexes."""
     return Path(os.environ.get(HOME) or "~/.local/share/kernelwright").expanduser()
 
 
@@ -76,11 +77,13 @@ class Wiki:
 
     @classmethod
     def open(cls, path: Path | None = None, types: Collection[PageType] = ()) -> Wiki:
-        """Read the wiki at `path` (None: the bundled one), or only its pages of `types`; SettingsError when it is no readable folder."""
+        """Read the wiki at `path` (None: the bundled one), or only its pages of `types`; SettingsError when it is no
+        readable folder."""
         root = BUNDLED if path is None else path
         if not root.is_dir() or not os.access(root, os.R_OK | os.X_OK):
             raise SettingsError(
-                f"gpu_wiki_path: {str(root)!r} is not a readable folder; name a folder of wiki pages or leave it out for the bundled wiki"
+                f"gpu_wiki_path: {str(root)!r} is not a readable folder; name a folder of wiki pages or leave it out "
+                f"for the bundled wiki"
             )
         pages: dict[str, Page] = {}
         problems: list[Problem] = []
@@ -117,39 +120,57 @@ class Wiki:
     def about(self, kind: PageType, language: str) -> list[Page]:
         """Pages of a type about a kernel language, or about all."""
         spoken = {language, SPOKEN.get(language, language)}
-        return [page for page in self.pages if page.head.type == kind and spoken.intersection(page.head.languages or (language,))]
+        return [
+            page
+            for page in self.pages
+            if page.head.type == kind and spoken.intersection(page.head.languages or (language,))
+        ]
 
     def methods(
-        self, language: str, rules: Iterable[str], metrics: Mapping[str, Quantity], operator: str = "", architecture: str = ""
+        self,
+        language: str,
+        rules: Iterable[str],
+        metrics: Mapping[str, Quantity],
+        operator: str = "",
+        architecture: str = "",
     ) -> tuple[Page, ...]:
         """Method pages of `language` of which a rule fired or a trigger holds over `metrics`.
 
-        First those that leave their signature on `architecture`, of these those that the page on `operator` names, then those that answer
-        most rules; without an operator, the highest priority first. A page that applies to other architectures alone is left out.
+        First those that leave their signature on `architecture`, of these those that the page on `operator` names, then
+        those that answer most rules; without an operator, the highest priority first. A page that applies to other
+        architectures alone is left out.
         """
         fired, named = set(rules), self._linked(page.body for page in (self.operator(operator),) if page)
         found = [
             page
             for page in self.about("method", language)
             if (fired.intersection(page.head.rules) or any(fires(trigger, metrics) for trigger in page.head.triggers))
-            and (not architecture or architecture in ([t for t in page.head.applies_to if TARGET.fullmatch(t)] or [architecture]))
+            and (
+                not architecture
+                or architecture in ([t for t in page.head.applies_to if TARGET.fullmatch(t)] or [architecture])
+            )
         ]
 
         def rank(page: Page) -> tuple[bool, bool, int, int, str]:
-            elsewhere = bool(architecture and page.head.signature) and not {architecture, "*"} & set(page.head.signature)
+            elsewhere = bool(architecture and page.head.signature) and not {architecture, "*"} & set(
+                page.head.signature
+            )
             answers = len(fired.intersection(page.head.rules)) if operator else 0
             return elsewhere, page.head.id not in named, -answers, -page.head.priority, page.head.id
 
         return tuple(sorted(found, key=rank))
 
     def operator(self, name: str) -> Page | None:
-        """The page on what a reference computes (`tools.contracts.operators`): by its name, else by most of its operations."""
+        """The page on what a reference computes (`tools.contracts.operators`): by its name, else by most of its
+        operations."""
 
         def fit(page: Page) -> tuple[bool, int]:
             tags = {tag.replace(" ", "_") for tag in (page.head.id, *page.head.applies_to)}
             return name in tags or page.head.id.startswith(name), len(tags.intersection(name.split("_")))
 
-        best = max((page for page in self.pages if page.head.type == "operator"), key=fit, default=None) if name else None
+        best = (
+            max((page for page in self.pages if page.head.type == "operator"), key=fit, default=None) if name else None
+        )
         return best if best and any(fit(best)) else None
 
     def of_operator(self, name: str, device: str) -> tuple[Passage, ...]:
@@ -168,9 +189,12 @@ class Wiki:
         return tuple({page.head.id: page for page in found}.values())[:most]
 
     def answering(self, language: str, rule: str) -> frozenset[str]:
-        """Ids of the methods of `language` that answer `rule`: their pages name it, or a skill page on it names them among its fixes."""
+        """Ids of the methods of `language` that answer `rule`: their pages name it, or a skill page on it names them
+        among its fixes."""
         linked = self._linked(section(page.body, "Fixes") for page in self.skills(language, [rule]))
-        return frozenset(page.head.id for page in self.about("method", language) if rule in page.head.rules or page.head.id in linked)
+        return frozenset(
+            page.head.id for page in self.about("method", language) if rule in page.head.rules or page.head.id in linked
+        )
 
     def languages(self) -> tuple[str, ...]:
         """The kernel languages that its pages are about, in order."""
@@ -181,7 +205,8 @@ class Wiki:
         return tuple(passage for page in self.pages for passage in passages_of(page))
 
     def holds(self, citation: Citation) -> bool:
-        """Whether the cited line, opened now, still says the same word for word: the one check of all citations of a wiki."""
+        """Whether the cited line, opened now, still says the same word for word: the one check of all citations of a
+        wiki."""
         line = self.line(citation.path, citation.line)
         return line is not None and digest(line) == citation.sha256
 
@@ -208,7 +233,8 @@ def refusal(root: Path, name: str) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines as editors number them: they end at a line feed, a carriage return before it is no part of them, nothing else cuts."""
+    """Lines as editors number them: they end at a line feed, a carriage return before it is no part of them, nothing
+    else cuts."""
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     return lines if lines[-1] else lines[:-1]
 
@@ -230,7 +256,8 @@ def section(body: str, heading: str) -> str:
 
 
 def fires(trigger: Trigger, metrics: Mapping[str, Quantity]) -> bool:
-    """Whether a page's trigger holds; a metric that was not collected never fires. It may be named with or without its tool."""
+    """Whether a page's trigger holds; a metric that was not collected never fires. It may be named with or without
+    its tool."""
     seen = metrics.get(trigger.metric) or metrics.get(f"{trigger.tool}.{trigger.metric}")
     return seen is not None and bool(COMPARE[trigger.op](seen.value, trigger.value))
 
@@ -256,7 +283,8 @@ def citation(page: Page, number: int) -> Citation:
 
 
 def read_page(root: Path, name: str, types: Collection[PageType] = ()) -> Page | Problem | None:
-    """The page at `name` in the wiki at `root`, or what is wrong with it; None when its type is none of `types`, if they are given."""
+    """The page at `name` in the wiki at `root`, or what is wrong with it; None when its type is none of `types`, if
+    they are given."""
     refused = refusal(root, name)
     if refused:
         return Problem(name, 1, refused)

@@ -1,4 +1,5 @@
-"""Every citation of the gpu-wiki and of reference projects in a workspace, opened again: does the line still say what was cited?"""
+"""Every citation of the gpu-wiki and of reference projects in a workspace, opened again: does the line still say
+what was cited?"""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ class Cited(NamedTuple):
 
 
 def check(workspace: Path, wiki: Wiki, reference: Reference | None = None) -> tuple[int, tuple[Problem, ...]]:
-    """How many lines are cited, and what is wrong with them, opened again; those of reference projects where their folder is given.
-    SettingsError when `workspace` is no folder that a run made."""
+    """How many lines are cited, and what is wrong with them, opened again; those of reference projects where their
+    folder is given. SettingsError when `workspace` is no folder that a run made."""
     if not (workspace / "records").is_dir():
         raise SettingsError(f"--workspace: {workspace} holds no records; name a folder that `python -m graph run` made")
     wikis = (wiki, wiki.guide())
@@ -65,7 +66,8 @@ def wiki_of(workspace: Path) -> Path | None:
 
 
 def reference_of(workspace: Path) -> Reference | None:
-    """The `reference_projects` of a workspace's settings; None where it had none, or they are gone: the dossier keeps what was cited."""
+    """The `reference_projects` of a workspace's settings; None where it had none, or they are gone: the dossier
+    keeps what was cited."""
     folder = _named(workspace, "reference_projects")
     return Reference(folder) if folder and folder.is_dir() else None
 
@@ -75,7 +77,9 @@ def _named(workspace: Path, key: str) -> Path | None:
     try:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise SettingsError(f"--workspace: {workspace} has no settings.yaml; name a folder that `python -m graph run` made") from None
+        raise SettingsError(
+            f"--workspace: {workspace} has no settings.yaml; name a folder that `python -m graph run` made"
+        ) from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise SettingsError(f"{path}: cannot be read; restore it with `git checkout -- settings.yaml` there") from error
     named = settings.get(key) if isinstance(settings, dict) else None
@@ -96,7 +100,9 @@ def _citations(name: str, text: str) -> Iterator[Cited]:
             yield Cited(name, number, match[1], int(match[2]), "")
 
 
-def _stale(one: Cited, held: dict[tuple[str, int], set[str]], wikis: tuple[Wiki, Wiki], reference: Reference | None) -> Problem | None:
+def _stale(
+    one: Cited, held: dict[tuple[str, int], set[str]], wikis: tuple[Wiki, Wiki], reference: Reference | None
+) -> Problem | None:
     root, _, name = one.path.partition("/")
     if root == PREFIX and reference is not None:
         cited, within, line = f"{one.path}:{one.line}", reference.root, reference.line(name, one.line)
@@ -107,5 +113,7 @@ def _stale(one: Cited, held: dict[tuple[str, int], set[str]], wikis: tuple[Wiki,
         return Problem(one.file, one.at, f"{cited} does not exist any more in {within}")
     hashes = {one.sha256} if one.sha256 else held.get((one.path, one.line), set())
     if hashes and digest(line) not in hashes:
-        return Problem(one.file, one.at, f"{cited} does not say any more what was cited; it is now: {line.strip()[:120]!r}")
+        return Problem(
+            one.file, one.at, f"{cited} does not say any more what was cited; it is now: {line.strip()[:120]!r}"
+        )
     return None

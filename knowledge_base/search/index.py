@@ -1,4 +1,5 @@
-"""Search over wiki passages, past outcomes and reference projects: words and vectors, fused by points; filters are hard."""
+"""Search over wiki passages, past outcomes and reference projects: words and vectors, fused by points; filters are
+hard."""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ class Index:
     ) -> None:
         """`glossary`: None for ours. `languages`: known ones besides those that there are pages about.
 
-        `recheck_s`: how long what was read counts as current; after that a search looks whether a file has changed since.
+        `recheck_s`: how long what was read counts as current; after that a search looks whether a file has changed
+        since.
         """
         self._wiki = wiki
         self._experience = experience
@@ -100,7 +102,8 @@ class Index:
         outcomes: bool = True,
         languages: Collection[str] = (),
     ) -> Index:
-        """With past outcomes (unless not wanted), the reference projects in a folder, and vectors under `home` (None: `home_folder()`)."""
+        """With past outcomes (unless not wanted), the reference projects in a folder, and vectors under `home`
+        (None: `home_folder()`)."""
         vectors = Vectors((home or home_folder()) / FOLDER, embedding.opened(embedder), server)
         experience = Experience(home) if outcomes else None
         return cls(wiki, experience=experience, reference=reference, vectors=vectors, languages=languages)
@@ -117,7 +120,9 @@ class Index:
         own += of_experience(self._experience, self._architectures) if self._experience else ()
         entries = (*own, *(self._reference.entries() if self._reference else ()))
         few = self._vectors is None or len(entries) - len(own) <= self._vectors.embedder.most
-        return Stock(mark, entries, Lexical(entries, self._glossary, self._architectures.targets), entries if few else tuple(own))
+        return Stock(
+            mark, entries, Lexical(entries, self._glossary, self._architectures.targets), entries if few else tuple(own)
+        )
 
     def _current(self) -> Stock:
         """What is on disk now, read again where a file changed."""
@@ -141,10 +146,12 @@ class Index:
     def search(
         self, query: str, k: int = 8, *, kind: str | None = None, language: str | None = None, arch: str | None = None
     ) -> tuple[Passage, ...]:
-        """The `k` best passages for `query` (any text), each with its score and why it was found; empty when nothing fits.
+        """The `k` best passages for `query` (any text), each with its score and why it was found; empty when nothing
+        fits.
 
-        At most PER_PAGE are of one page, and none says nearly the same as a better one. `kind`, `language` and `arch` are hard filters;
-        what names no language or architecture is about all of them. `explain` says why nothing was found.
+        At most PER_PAGE are of one page, and none says nearly the same as a better one. `kind`, `language` and `arch`
+        are hard filters; what names no language or architecture is about all of them. `explain` says why nothing was
+        found.
         """
         self.shortfall = ""
         stock, filters = self._current(), Filters(kind, language, arch)
@@ -156,13 +163,19 @@ class Index:
         by_row = {hit.row: hit for hit in hits}
         similar = {one.row: one.similarity for one in near}
         weight = self._vectors.embedder.weight if self._vectors else 0.0
-        lists = ({hit.row: hit.score for hit in hits}, {row: weight * max(value, 0.0) for row, value in similar.items()})
+        lists = (
+            {hit.row: hit.score for hit in hits},
+            {row: weight * max(value, 0.0) for row, value in similar.items()},
+        )
         # Whoever types the name of a counter or an instruction wants the page that has it.
         scores = _fused(stock.entries, lists, {hit.row: NAMED * hit.exact for hit in hits})
         order = sorted(scores, key=lambda row: (-scores[row], row))
         return tuple(
             stock.entries[row].passage.model_copy(
-                update={"score": round(scores[row], 5), "why": _why(stock.entries[row], by_row.get(row), similar.get(row), twins)}
+                update={
+                    "score": round(scores[row], 5),
+                    "why": _why(stock.entries[row], by_row.get(row), similar.get(row), twins),
+                }
             )
             for row, twins in _distinct(stock.entries, order, k)
         )
@@ -179,7 +192,9 @@ class Index:
             return []
         if len(stock.embedded) < len(stock.entries):
             pieces = len(stock.entries) - len(stock.embedded)
-            self.shortfall = f"{pieces} pieces of reference projects are too many for {self._vectors.embedder.id.partition(':')[0]}"
+            self.shortfall = (
+                f"{pieces} pieces of reference projects are too many for {self._vectors.embedder.id.partition(':')[0]}"
+            )
         floor = 0.0 if words else self._vectors.embedder.floor
         return [one for one in found if one.row in fit and one.similarity >= floor]
 
@@ -188,13 +203,18 @@ class Index:
         targets = None if filters.arch is None else self._architectures.named(filters.arch)
         if targets == frozenset() or (filters.language is not None and filters.language not in self._known(stock)):
             return frozenset()
-        return frozenset(row for row, entry in enumerate(stock.entries) if fits(entry, filters.kind, filters.language, targets))
+        return frozenset(
+            row for row, entry in enumerate(stock.entries) if fits(entry, filters.kind, filters.language, targets)
+        )
 
     def _known(self, stock: Stock) -> list[str]:
         return sorted(self._languages.union(*(entry.languages for entry in stock.entries)))
 
-    def unknown(self, *, kind: str | None = None, language: str | None = None, arch: str | None = None) -> dict[str, str]:
-        """Filter -> a sentence, for each that names nothing there is, whatever is asked; none where there are no pages at all."""
+    def unknown(
+        self, *, kind: str | None = None, language: str | None = None, arch: str | None = None
+    ) -> dict[str, str]:
+        """Filter -> a sentence, for each that names nothing there is, whatever is asked; none where there are no
+        pages at all."""
         stock, found = self._current(), dict[str, str]()
         kinds, languages = sorted({entry.passage.kind for entry in stock.entries}), self._known(stock)
         if not stock.entries:
@@ -207,7 +227,9 @@ class Index:
             found["arch"] = f"no architecture is called {arch!r}; {offered(arch, sorted(self._architectures.targets))}"
         return found
 
-    def explain(self, query: str, *, kind: str | None = None, language: str | None = None, arch: str | None = None) -> str:
+    def explain(
+        self, query: str, *, kind: str | None = None, language: str | None = None, arch: str | None = None
+    ) -> str:
         """Why `search` with the same arguments finds nothing, in one sentence; empty when it does find something."""
         if self.search(query, 1, kind=kind, language=language, arch=arch):
             return ""
@@ -220,7 +242,9 @@ class Index:
             return next(iter(unknown.values()))
         unfiltered = len(stock.lexical.matching(query))
         if unfiltered:
-            asked = " and ".join(f"{name}={value or 'any'}" for name, value in Filters(kind, language, arch)._asdict().items())
+            asked = " and ".join(
+                f"{name}={value or 'any'}" for name, value in Filters(kind, language, arch)._asdict().items()
+            )
             return f"{unfiltered} passages match, but none within {asked}"
         return f"none of the words {', '.join(terms(query))} occurs in the wiki"
 
@@ -236,12 +260,15 @@ class Index:
         return line is not None and digest(line) == citation.sha256
 
 
-def _fused(entries: Sequence[Entry], lists: Iterable[Mapping[int, float]], more: Mapping[int, float]) -> dict[int, float]:
+def _fused(
+    entries: Sequence[Entry], lists: Iterable[Mapping[int, float]], more: Mapping[int, float]
+) -> dict[int, float]:
     """Row -> score over lists of row -> points, best row first, and points for the row alone.
 
-    A page has the points of its passages, in each list each next one counting NEXT of them; a passage has its own and its page's. Of
-    the page's the second best passage has NEXT, and so on, so that the best one of another page comes before the third of this. A
-    passage that stands in several rows, as itself and by phrases, is there once, by the best of them.
+    A page has the points of its passages, in each list each next one counting NEXT of them; a passage has its own and
+    its page's. Of the page's the second best passage has NEXT, and so on, so that the best one of another page comes
+    before the third of this. A passage that stands in several rows, as itself and by phrases, is there once, by the
+    best of them.
     """
     own, pages = defaultdict(float, more), defaultdict[str, float](float)
     for points in lists:

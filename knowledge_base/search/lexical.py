@@ -1,4 +1,5 @@
-"""The lexical half: SQLite FTS5 in memory, Porter stems, identifiers kept whole and in parts, synonyms beside what was said."""
+"""The lexical half: SQLite FTS5 in memory, Porter stems, identifiers kept whole and in parts, synonyms beside what
+was said."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ PARTS = re.compile(r"[A-Z]*[^\W_A-Z]+|[A-Z]+")
 OPCODE = re.compile(r"[A-Z][A-Z0-9]{3,}")
 STOP = frozenset(
     WORD.findall(
-        "a an and are as at be but by can do does for from get has have how i if in into is it its make me my no not of on or so than that "
+        "a an and are as at be but by can do does for from get has have how i if in into is it its make me my no "
+        "not of on or so than that "
         "the their then there these this to too use was what when where which why will with you"
     )
 )
@@ -45,19 +47,25 @@ class Hit(NamedTuple):
 
 
 class Lexical:
-    """Full-text search over entries; built in memory in some milliseconds, so that there is nothing on disk to go stale."""
+    """Full-text search over entries; built in memory in some milliseconds, so that there is nothing on disk to go
+    stale."""
 
     def __init__(self, entries: Sequence[Entry], glossary: Glossary, hardware: Collection[str] = ()) -> None:
-        """`hardware`: names of products in lower case; they say where somebody asks from, more often than what about."""
+        """`hardware`: names of products in lower case; they say where somebody asks from, more often than what
+        about."""
         self._glossary = glossary
         self._hardware = frozenset(hardware)
         self._count = len(entries)
         # The graph asks from whichever thread runs the node; the table is only read after this.
         self._db = sqlite3.connect(":memory:", check_same_thread=False)
         try:
-            self._db.execute(f"CREATE VIRTUAL TABLE p USING fts5({', '.join(COLUMNS)}, tokenize=\"porter unicode61 tokenchars '_'\")")
+            self._db.execute(
+                f"CREATE VIRTUAL TABLE p USING fts5({', '.join(COLUMNS)}, tokenize=\"porter unicode61 tokenchars '_'\")"
+            )
         except sqlite3.OperationalError as error:
-            raise InfrastructureError(f"this Python's SQLite has no FTS5 ({error}); use a CPython built with it") from error
+            raise InfrastructureError(
+                f"this Python's SQLite has no FTS5 ({error}); use a CPython built with it"
+            ) from error
         cut = lru_cache(maxsize=None)(parts)
         filled = ((number, *_row(entry, cut)) for number, entry in enumerate(entries))
         self._db.executemany(f"INSERT INTO p(rowid, {', '.join(COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?)", filled)
@@ -67,9 +75,12 @@ class Lexical:
         asked = terms(query)
         by_term = {term: scores for term in asked if (scores := self._scores(term))}
         concepts = list(self._concepts(query))
-        rare = [scores for word, scores in self._identifiers(query) if scores and len(scores) <= max(5, RARE * self._count)]
+        rare = [
+            scores for word, scores in self._identifiers(query) if scores and len(scores) <= max(5, RARE * self._count)
+        ]
         rows = set().union(*by_term.values(), *(scores for _, scores in concepts))
-        # bm25 adds up over words: as a share of what they are worth, points of one question compare with another's and with cosines.
+        # bm25 adds up over words: as a share of what they are worth, points of one question compare with another's and
+        # with cosines.
         told = sum(log1p(self._count / max(1, len(by_term.get(term, ())))) for term in asked)
         found = []
         for row in rows:
@@ -85,7 +96,9 @@ class Lexical:
                     also.append(phrase)
             # bm25 favours short passages; one that covers the whole question should beat one that repeats a word of it.
             share = covered / len(asked)
-            found.append(Hit(row, score * share / told, tuple(words), tuple(also), sum(row in scores for scores in rare)))
+            found.append(
+                Hit(row, score * share / told, tuple(words), tuple(also), sum(row in scores for scores in rare))
+            )
         return sorted(found, key=lambda hit: (-hit.exact, -hit.score, hit.row))
 
     def matching(self, query: str) -> set[int]:
@@ -93,7 +106,8 @@ class Lexical:
         return set().union(*(self._scores(term) for term in terms(query)))
 
     def _concepts(self, query: str) -> Iterator[tuple[list[str], dict[int, tuple[float, str]]]]:
-        """Of each concept in the question: the words that say it, and the entries that say it otherwise, by the phrase that counts most."""
+        """Of each concept in the question: the words that say it, and the entries that say it otherwise, by the
+        phrase that counts most."""
         said = query.lower()
         for number, words in self._glossary.concepts(query).items():
             best: dict[int, tuple[float, str]] = {}

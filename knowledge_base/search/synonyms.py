@@ -54,7 +54,8 @@ class Glossary:
         return max(map(len, self._by_stem), default=0)
 
     def concepts(self, text: str) -> dict[int, list[str]]:
-        """Numbers of the groups of which `text` contains a phrase -> its words that say it. Long phrases hide those within them."""
+        """Numbers of the groups of which `text` contains a phrase -> its words that say it. Long phrases hide those
+        within them."""
         words = WORD.findall(text)
         stemmed = tuple(map(stem, words))
         found: dict[int, list[str]] = {}

@@ -55,11 +55,13 @@ class Store(ABC):
 
     @abstractmethod
     def nearest(self, vector: Vectors, n: int, facets: Sequence[str] | None) -> list[tuple[int, float]]:
-        """Which of the content's ids are nearest to `vector`, float32 of shape (dim,), with their cosines; of `facets` only (None: all)."""
+        """Which of the content's ids are nearest to `vector`, float32 of shape (dim,), with their cosines; of
+        `facets` only (None: all)."""
 
 
 class Matrix(Store):
-    """All vectors in memory; a question is compared with every one of them, exactly: 20,000 of them take some ten milliseconds."""
+    """All vectors in memory; a question is compared with every one of them, exactly: 20,000 of them take some ten
+    milliseconds."""
 
     def __init__(self, content: Content, vectors: Vectors) -> None:
         import numpy as np
@@ -94,12 +96,18 @@ class Chroma(Store):
         self._url, self._places = url.geturl(), {name: place for place, name in enumerate(content.ids)}
         said = "\n".join(("served", content.embedder.id, str(content.embedder.dim), *content.ids))
         name = f"{NAME}-{hashlib.sha256(said.encode()).hexdigest()[:24]}"
-        shape: Any = {"hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200, "max_neighbors": 32, "num_threads": 1}}
+        shape: Any = {
+            "hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200, "max_neighbors": 32, "num_threads": 1}
+        }
         with self._answering():
             secure = url.scheme == "https"
             settings = chromadb.config.Settings(_env_file=None, anonymized_telemetry=False)
-            client = chromadb.HttpClient(host=url.hostname, port=url.port or (443 if secure else 8000), ssl=secure, settings=settings)
-            self._collection: Collection = client.get_or_create_collection(name, configuration=shape, embedding_function=None)
+            client = chromadb.HttpClient(
+                host=url.hostname, port=url.port or (443 if secure else 8000), ssl=secure, settings=settings
+            )
+            self._collection: Collection = client.get_or_create_collection(
+                name, configuration=shape, embedding_function=None
+            )
             if self._collection.count() != len(content.ids):
                 self._fill(content, made())
 
@@ -114,9 +122,13 @@ class Chroma(Store):
         where: Any = None if facets is None else {"facet": {"$in": list(facets)}}
         most = min(n, len(self._places))
         with self._answering():
-            found = self._collection.query(query_embeddings=vector[None], n_results=most, where=where, include=["distances"])
+            found = self._collection.query(
+                query_embeddings=vector[None], n_results=most, where=where, include=["distances"]
+            )
         distances = (found["distances"] or [[]])[0]
-        return [(self._places[name], 1 - float(distance)) for name, distance in zip(found["ids"][0], distances, strict=True)]
+        return [
+            (self._places[name], 1 - float(distance)) for name, distance in zip(found["ids"][0], distances, strict=True)
+        ]
 
     @contextmanager
     def _answering(self) -> Iterator[None]:

@@ -37,13 +37,15 @@ AGAIN_S = 60.0
 PRECOMPUTED = Path(__file__).with_name("minilm.vectors")
 """Vectors of the bundled wiki's passages, so that the first question embeds nothing but itself.
 
-The embedder's id and how many dimensions a vector has stand in a first line of JSON; then of each text, by key, the first KEY bytes of
-`Embedder.key` and the vector in four bits a component. `python -m tests.shipped` writes the file after pages or `asked.yaml` changed.
+The embedder's id and how many dimensions a vector has stand in a first line of JSON; then of each text, by key, the
+first KEY bytes of `Embedder.key` and the vector in four bits a component. `python -m tests.shipped` writes the file
+after pages or `asked.yaml` changed.
 """
 KEY = 8
 """Bytes; among some thousand texts two with the same do not happen."""
 LARGEST = 7
-"""Of the whole numbers that stand for components: the largest of a vector is scaled to it, so that each takes half a byte."""
+"""Of the whole numbers that stand for components: the largest of a vector is scaled to it, so that each takes half a
+byte."""
 
 
 class Failure(NamedTuple):
@@ -66,7 +68,8 @@ class Vectors:
     """Nearest entries by meaning; opens or builds what it needs when it is first asked."""
 
     def __init__(self, folder: Path, embedder: Embedder, server: str | None = None) -> None:
-        """`folder`: of the indexes (`<home>/index`); `server`: URL of a Chroma server to use instead (None: $KERNELWRIGHT_CHROMA)."""
+        """`folder`: of the indexes (`<home>/index`); `server`: URL of a Chroma server to use instead (None:
+        $KERNELWRIGHT_CHROMA)."""
         self.folder = folder
         self.embedder = embedder
         self.server = server or os.environ.get(VARIABLE) or None
@@ -76,7 +79,8 @@ class Vectors:
         self._failed: Failure | None = None
 
     def nearest(self, entries: Sequence[Entry], query: str, n: int, facets: Sequence[str] | None = None) -> list[Near]:
-        """The `n` entries nearest to `query`, nearest first; of `facets` only (None: all). Unavailable says why there is no answer."""
+        """The `n` entries nearest to `query`, nearest first; of `facets` only (None: all). Unavailable says why
+        there is no answer."""
         if not entries or facets == []:
             return []
         if self._content.entries is not entries:
@@ -100,12 +104,14 @@ class Vectors:
             return Matrix(content, self._vectors(content))
         url = urlsplit(self.server)
         if url.scheme not in ("http", "https") or not url.hostname:
-            raise SettingsError(f"chroma: {self.server!r} is no URL of a server; give one such as http://localhost:8000")
+            raise SettingsError(
+                f"chroma: {self.server!r} is no URL of a server; give one such as http://localhost:8000"
+            )
         return Chroma(url, content, partial(self._vectors, content))
 
     def _vectors(self, content: Content) -> Rows:
-        """float32 of shape (len(content.ids), dim). Those of the bundled wiki are shipped, those of texts that were embedded before come
-        from a table: a model takes milliseconds for each."""
+        """float32 of shape (len(content.ids), dim). Those of the bundled wiki are shipped, those of texts that were
+        embedded before come from a table: a model takes milliseconds for each."""
         import numpy as np
 
         texts = {self.embedder.key(text): text for text in (content.entries[row].text for row in content.rows)}
@@ -139,13 +145,17 @@ class Vectors:
             missing = [key for key in texts if key not in known]
             fresh = self.embedder.embed([texts[key] for key in missing]) if missing else ()
             known.update(zip(missing, fresh, strict=True))
-            db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", [(k, np.asarray(known[k], "<f4").tobytes()) for k in missing])
+            db.executemany(
+                "INSERT OR REPLACE INTO vectors VALUES (?, ?)",
+                [(k, np.asarray(known[k], "<f4").tobytes()) for k in missing],
+            )
         return known
 
 
 @contextmanager
 def _table(path: Path) -> Iterator[sqlite3.Connection]:
-    """The table of vectors by text. sqlite3.OperationalError when it is locked or full, any other DatabaseError when it is damaged."""
+    """The table of vectors by text. sqlite3.OperationalError when it is locked or full, any other DatabaseError when
+    it is damaged."""
     with closing(sqlite3.connect(path, timeout=LOCKED_S)) as db, db:
         db.execute("CREATE TABLE IF NOT EXISTS vectors (sha BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
         yield db
@@ -162,7 +172,8 @@ def precomputed(embedder: Embedder, keys: Sequence[bytes], file: Path = PRECOMPU
 
 
 def codes_by_key(embedder: Embedder, file: Path = PRECOMPUTED) -> dict[bytes, bytes]:
-    """The first bytes of the keys -> packed vectors; empty where there is no file, or it was made by another embedder."""
+    """The first bytes of the keys -> packed vectors; empty where there is no file, or it was made by another
+    embedder."""
     if not file.is_file():
         return {}
     head, _, data = file.read_bytes().partition(b"\n")
@@ -175,7 +186,9 @@ def codes_by_key(embedder: Embedder, file: Path = PRECOMPUTED) -> dict[bytes, by
 def write_precomputed(embedder: Embedder, codes: Mapping[bytes, bytes], file: Path = PRECOMPUTED) -> None:
     """Keep packed vectors by key; of a key only the first bytes count."""
     head = json.dumps({"embedder": embedder.id, "dim": embedder.dim}).encode()
-    file.write_bytes(head + b"\n" + b"".join(key + code for key, code in sorted((key[:KEY], code) for key, code in codes.items())))
+    file.write_bytes(
+        head + b"\n" + b"".join(key + code for key, code in sorted((key[:KEY], code) for key, code in codes.items()))
+    )
 
 
 def packed(vectors: Rows) -> list[bytes]:

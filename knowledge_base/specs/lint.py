@@ -21,17 +21,21 @@ DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 def lint(wiki: Wiki, rules: frozenset[str]) -> tuple[Problem, ...]:
     """Everything wrong with `wiki`; `rules` are the ids that pages may name."""
-    found = [problem for page in wiki.pages for problem in (*_head(page, rules), *_links(wiki, page), *sheets.problems(wiki, page))]
+    found = [
+        problem
+        for page in wiki.pages
+        for problem in (*_head(page, rules), *_links(wiki, page), *sheets.problems(wiki, page))
+    ]
     figures = lookup.figures_of(wiki).figures
     return tuple(sorted((*wiki.problems, *found, *_same_product(wiki.pages), *contradicting(figures, metrics(wiki)))))
 
 
 def contradicting(figures: Iterable[Figure], known: Metrics) -> Iterator[Problem]:
-    """Figures of different pages that differ in value though product, variant, metric and qualifier are the same; and those of a product
-    that repeat a limit of its capability, which stands once.
+    """Figures of different pages that differ in value though product, variant, metric and qualifier are the same; and
+    those of a product that repeat a limit of its capability, which stands once.
 
-    Within a page that is a row that stands there twice. A figure whose caveat names source-conflicts says itself that another is known,
-    and a measurement or somebody else's figure does not contradict the vendor's.
+    Within a page that is a row that stands there twice. A figure whose caveat names source-conflicts says itself that
+    another is known, and a measurement or somebody else's figure does not contradict the vendor's.
     """
     first: dict[tuple[str, ...], Figure] = {}
     for figure in figures:
@@ -45,20 +49,31 @@ def contradicting(figures: Iterable[Figure], known: Metrics) -> Iterator[Problem
             text = f"{here.metric} of {f'{here.product} {here.variant}'.strip()} is {here.value:g} {here.unit}, which"
             said = f"{'repeats' if same else 'contradicts'} {there.value:g} {there.unit} <- {there.citation}"
             remedy = f"correct one, or tell why in {CONFLICTS} and name it in the caveat"
-            yield Problem(here.citation.path, here.citation.line, f"{text} {said}; {'leave it out' if same else remedy}")
+            yield Problem(
+                here.citation.path, here.citation.line, f"{text} {said}; {'leave it out' if same else remedy}"
+            )
 
 
 def _same_product(pages: Iterable[Page]) -> Iterator[Problem]:
-    """Hardware pages that are about the same product and variant; those of limits are about none, and each driver is measured anew."""
+    """Hardware pages that are about the same product and variant; those of limits are about none, and each driver is
+    measured anew."""
     first: dict[tuple[str, ...], Page] = {}
     for page in pages:
         about = tuple(plain(name) for name in page.head.applies_to)
-        if page.head.type != "hardware" or not about or any(source.startswith("measured:") for source in page.head.sources):
+        if (
+            page.head.type != "hardware"
+            or not about
+            or any(source.startswith("measured:") for source in page.head.sources)
+        ):
             continue
         other = first.setdefault(about, page)
         if other is not page:
             said = ", ".join(page.head.applies_to)
-            yield Problem(page.path, 1, f"applies_to [{said}] is that of {other.path}, too; merge them, or name what tells them apart")
+            yield Problem(
+                page.path,
+                1,
+                f"applies_to [{said}] is that of {other.path}, too; merge them, or name what tells them apart",
+            )
 
 
 def _head(page: Page, known: frozenset[str]) -> Iterator[Problem]:

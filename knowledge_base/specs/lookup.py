@@ -52,8 +52,9 @@ def identified(wiki: Wiki, product: str, variant: str = "") -> Name | None:
 def resolve(wiki: Wiki, product: str, metric: str, variant: str = "", qualifier: str = "") -> Spec | UnknownSpec:
     """The published value of `metric` for exactly this product and variant.
 
-    Without a variant the wiki answers only when it holds every variant of the product and they agree. Without a qualifier the dense
-    figure is meant, a link's total, the shared memory that a block can opt in to; a sparse one is never given for it.
+    Without a variant the wiki answers only when it holds every variant of the product and they agree. Without a
+    qualifier the dense figure is meant, a link's total, the shared memory that a block can opt in to; a sparse one is
+    never given for it.
     """
     known, names = metrics(wiki), products(wiki)
     held = _held(figures_of(wiki), known, names)
@@ -66,13 +67,19 @@ def resolve(wiki: Wiki, product: str, metric: str, variant: str = "", qualifier:
         reason = f"{asked!r} is the whole name of no variant; name the one that is meant" if several else none
         nearest = several or _nearest(asked, sorted(str(name) for name in held))
         return UnknownSpec(metric=metric, reason=reason + broken, candidates=nearest)
-    mine = [found for name, found in held.items() if name.product == named.product and named.variant in ("", name.variant)]
+    mine = [
+        found for name, found in held.items() if name.product == named.product and named.variant in ("", name.variant)
+    ]
     sold = [name for name in names.sold if name.product == named.product]
     mine.sort(key=lambda found: sold.index(found.name) if found.name in sold else len(sold))
     if not mine:
         others = tuple(str(name) for name in held if name.product == named.product)
         unsaid = named.product in others
-        reason = f"the wiki speaks of {named.product} without a variant" if unsaid else f"{named} exists but the wiki has no page of it"
+        reason = (
+            f"the wiki speaks of {named.product} without a variant"
+            if unsaid
+            else f"{named} exists but the wiki has no page of it"
+        )
         return UnknownSpec(metric=metric, reason=reason + broken, candidates=others)
     answers = [_bind(found, known, metric, qualifier) for found in mine]
     unknown = next((answer for answer in answers if isinstance(answer, UnknownSpec)), None)
@@ -88,14 +95,17 @@ def resolve(wiki: Wiki, product: str, metric: str, variant: str = "", qualifier:
     if unknown or len({(*known.scaled(spec.value, spec.unit), spec.qualifier) for spec in specs}) > 1:
         reason = f"the variants of {named.product} differ or one is silent; name the variant"
         return UnknownSpec(
-            metric=metric, reason=reason, candidates=tuple(f"{spec.product} {spec.variant}: {_told(spec)}" for spec in specs)
+            metric=metric,
+            reason=reason,
+            candidates=tuple(f"{spec.product} {spec.variant}: {_told(spec)}" for spec in specs),
         )
     weakest = max(specs, key=lambda spec: TIERS.index(spec.evidence))
     return weakest if len(specs) == 1 else weakest.model_copy(update={"variant": ""})
 
 
 def reverify(wiki: Wiki, spec: Spec) -> bool:
-    """Open the cited lines again: are they the same word for word, and does the same reader make the same number of them?"""
+    """Open the cited lines again: are they the same word for word, and does the same reader make the same number of
+    them?"""
     cited = (spec.citation,) if spec.via is None else (spec.citation, spec.via)
     if not all(map(wiki.holds, cited)):
         return False
@@ -157,7 +167,10 @@ def _held(figures: Figures, known: Metrics, names: Products) -> dict[Name, Held]
 def _bind(found: Held, known: Metrics, metric: str, qualifier: str) -> Spec | UnknownSpec:
     wanted, implied = known.canonical(metric)
     if implied and qualifier and key(implied) != key(qualifier):
-        return UnknownSpec(metric=metric, reason=f"{metric!r} means the {implied} figure, which contradicts the qualifier {qualifier!r}")
+        return UnknownSpec(
+            metric=metric,
+            reason=f"{metric!r} means the {implied} figure, which contradicts the qualifier {qualifier!r}",
+        )
     qualifier = qualifier or implied
     here = [figure for figure in found.figures if figure.metric == wanted]
     fitting = _meant(here, qualifier)
@@ -172,7 +185,9 @@ def _bind(found: Held, known: Metrics, metric: str, qualifier: str) -> Spec | Un
         return UnknownSpec(metric=metric, reason=f"{silent.citation} says: {silent.reason}", candidates=told)
     if not here:
         names = sorted({figure.metric for figure in found.figures})
-        return UnknownSpec(metric=metric, reason=f"{found.path} ({found.name}) has no such row", candidates=_nearest(wanted, names))
+        return UnknownSpec(
+            metric=metric, reason=f"{found.path} ({found.name}) has no such row", candidates=_nearest(wanted, names)
+        )
     if len({figure.qualifier for figure in fitting}) == 1:
         why = f"has two rows of {wanted} that differ"
     else:

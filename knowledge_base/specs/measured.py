@@ -1,8 +1,8 @@
 """Measured roofs as pages that can be cited: `<home>/overlay/<device>-<driver>.md`.
 
-They are laid out like the hardware pages of the wiki. Their metrics have names of their own (`measured_memory_bandwidth`), so that a
-figure measured here answers no question about a published one. The exact value is in the record that each row names; a page shows six
-digits.
+They are laid out like the hardware pages of the wiki. Their metrics have names of their own
+(`measured_memory_bandwidth`), so that a figure measured here answers no question about a published one. The exact value
+is in the record that each row names; a page shows six digits.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def pages(home: Path | None = None) -> list[Path]:
 
 
 def resolve(product: str, metric: str, variant: str = "", qualifier: str = "", home: Path | None = None) -> Spec | None:
-    """What was measured on exactly this product and variant under one of the names for measurements; cited as `<gpu-wiki>/overlay/…`."""
+    """What was measured on exactly this product and variant under one of the names for measurements; cited as
+    `<gpu-wiki>/overlay/…`."""
     folder = home or home_folder()
     if not pages(folder):
         return None
@@ -79,10 +80,13 @@ def resolve(product: str, metric: str, variant: str = "", qualifier: str = "", h
     return found if isinstance(found, Spec) else None
 
 
-def write(named: str, wiki: Wiki, *, workspace: Path | None = None, home: Path | None = None, replace: bool = False) -> Written:
+def write(
+    named: str, wiki: Wiki, *, workspace: Path | None = None, home: Path | None = None, replace: bool = False
+) -> Written:
     """The page of the roof record `named` (its file, or its id in `workspace`).
 
-    SettingsError when it is no such record, or when the page of this device and driver rests on another one and `replace` is not said.
+    SettingsError when it is no such record, or when the page of this device and driver rests on another one and
+    `replace` is not said.
     """
     found = _measured(*_located(named, workspace))
     name = re.sub(r"[^a-z0-9.]+", "-", f"{found.device.name} {found.driver}".lower()).strip("-.")
@@ -95,7 +99,8 @@ def write(named: str, wiki: Wiki, *, workspace: Path | None = None, home: Path |
         if f"record {found.record}" not in before and not replace:
             held = re.search(r"record ([0-9a-f]{16})", before)
             raise SettingsError(
-                f"{path}: rests on record {held[1] if held else 'unknown'} already; say --replace to put record {found.record} in its place"
+                f"{path}: rests on record {held[1] if held else 'unknown'} already; say --replace to put record "
+                f"{found.record} in its place"
             )
     write_atomically(path, text.encode())
     return Written(path, changed=True)
@@ -108,7 +113,9 @@ def _located(named: str, workspace: Path | None) -> tuple[Path, str]:
     else:
         root, identity = Path(named).parent.parent, Path(named).stem
         if not Path(named).is_file():
-            raise SettingsError(f"{named}: no such record file; give records/<id>.json of a workspace, or an id with --workspace")
+            raise SettingsError(
+                f"{named}: no such record file; give records/<id>.json of a workspace, or an id with --workspace"
+            )
     if not (root / "records" / f"{identity}.json").is_file():
         raise SettingsError(f"{identity}: no such record in {root / 'records'}; README.md there names those of roofs")
     return root, identity
@@ -121,7 +128,9 @@ def _measured(root: Path, identity: str) -> Measured:
     except StorageError as error:
         raise SettingsError(f"{root / 'records'}: {error}") from error
     if record.kind != "roof":
-        raise SettingsError(f"{identity}: is a record of kind {record.kind}, and only one of kind roof becomes a page; see README.md")
+        raise SettingsError(
+            f"{identity}: is a record of kind {record.kind}, and only one of kind roof becomes a page; see README.md"
+        )
     device = _device(record, records)
     return Measured(
         record=identity,
@@ -140,14 +149,18 @@ def _device(record: Record, records: Records) -> Device:
         for device in environment.devices:
             if (f"{device.kind}:{device.index}", device.name) == (place, name):
                 return device
-    raise SettingsError(f"{record.id}: no environment record says which driver {record.device} had; take a record that a run made")
+    raise SettingsError(
+        f"{record.id}: no environment record says which driver {record.device} had; take a record that a run made"
+    )
 
 
 def _roofs(record: Record) -> tuple[Roof, ...]:
     try:
         return microbenchmarks.of(record)
     except ValidationError as error:
-        raise SettingsError(f"{record.id}: holds no measurement of roofs that can be read; take one of this version's runs") from error
+        raise SettingsError(
+            f"{record.id}: holds no measurement of roofs that can be read; take one of this version's runs"
+        ) from error
 
 
 def _day(root: Path, identity: str) -> date:

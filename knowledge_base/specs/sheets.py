@@ -59,9 +59,13 @@ def problems(wiki: Wiki, page: Page) -> Iterator[Problem]:
             continue
         required = known.kinds[found.metric].qualifiers
         if required and found.qualifier not in required:
-            yield Problem(page.path, row.line, f"{found.metric} needs one of the qualifiers {', '.join(sorted(required))}")
+            yield Problem(
+                page.path, row.line, f"{found.metric} needs one of the qualifiers {', '.join(sorted(required))}"
+            )
         if row.cells["source"].partition(",")[0] not in keys:
-            yield Problem(page.path, row.line, f"source {row.cells['source']!r} does not start with a key of the page's sources")
+            yield Problem(
+                page.path, row.line, f"source {row.cells['source']!r} does not start with a key of the page's sources"
+            )
         if twice[_identity(row)] > 1:
             yield Problem(page.path, row.line, f"metric {found.metric!r} stands there twice with the same qualifier")
     for row in rows(page, SILENT):
@@ -96,7 +100,11 @@ def _figure(page: Page, row: Row, known: Metrics, name: Name) -> Figure | Proble
         return Problem(page.path, row.line, f"unit {cells['unit']!r} is none of {metric}; write {allowed}")
     value = float(cells["value"].replace(",", ""))
     if not known.possible(metric, value, cells["unit"]):
-        return Problem(page.path, row.line, f"{value:g} {cells['unit']} is no possible {metric}; correct it, or the bounds in metric-names")
+        return Problem(
+            page.path,
+            row.line,
+            f"{value:g} {cells['unit']} is no possible {metric}; correct it, or the bounds in metric-names",
+        )
     tier = next((tier for tier in get_args(Evidence) if tier == (cells.get("evidence") or "vendor")), None)
     if tier is None:
         return Problem(page.path, row.line, f"evidence {cells['evidence']!r} is none of {', '.join(TIERS)}")
@@ -106,11 +114,16 @@ def _figure(page: Page, row: Row, known: Metrics, name: Name) -> Figure | Proble
 
 def _limits(page: Page, known: Metrics) -> list[Figure]:
     """With the capability in the place of the product."""
-    return [found for row in rows(page, LIMITS) if isinstance(found := _figure(page, row, known, Name(row.cells["cc"])), Figure)]
+    return [
+        found
+        for row in rows(page, LIMITS)
+        if isinstance(found := _figure(page, row, known, Name(row.cells["cc"])), Figure)
+    ]
 
 
 def _inherited(page: Page, name: Name, own: list[Figure], limits: list[Figure]) -> Iterator[Figure]:
-    """The limits of the capability that the page states: each cites its own line, and by way of which line it is this product's."""
+    """The limits of the capability that the page states: each cites its own line, and by way of which line it is
+    this product's."""
     stated = {row.line: row.cells["value"] for row in rows(page, COLUMNS) if key(row.cells["metric"]) == CAPABILITY}
     for figure in own:
         if figure.metric != CAPABILITY:
@@ -119,7 +132,9 @@ def _inherited(page: Page, name: Name, own: list[Figure], limits: list[Figure]) 
             if limit.product == stated[figure.citation.line]:
                 evidence = max(figure.evidence, limit.evidence, key=TIERS.index)
                 caveat = "; ".join(text for text in (limit.caveat, figure.caveat) if text)
-                yield limit._replace(product=name.product, variant=name.variant, via=figure.citation, evidence=evidence, caveat=caveat)
+                yield limit._replace(
+                    product=name.product, variant=name.variant, via=figure.citation, evidence=evidence, caveat=caveat
+                )
 
 
 def _silences(page: Page, name: Name) -> list[Silence]:
@@ -136,10 +151,15 @@ def _identity(row: Row) -> tuple[str, ...]:
 
 def _implausible(figures: list[Figure], known: Metrics) -> Iterator[Problem]:
     low, high = SPARSE_RATIO
-    dense = {figure.metric: known.scaled(figure.value, figure.unit)[0] for figure in figures if figure.qualifier == "dense"}
+    dense = {
+        figure.metric: known.scaled(figure.value, figure.unit)[0] for figure in figures if figure.qualifier == "dense"
+    }
     for figure in figures:
         if figure.qualifier == "sparse" and figure.metric in dense:
             ratio = known.scaled(figure.value, figure.unit)[0] / dense[figure.metric]
             if not low <= ratio <= high and not figure.caveat:
-                text = f"the sparse {figure.metric} is {ratio:.2f} times the dense one; say in the caveat why it is not twice"
+                text = (
+                    f"the sparse {figure.metric} is {ratio:.2f} times the dense one; say in the caveat why it is "
+                    f"not twice"
+                )
                 yield Problem(figure.citation.path, figure.citation.line, text)

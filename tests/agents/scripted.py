@@ -1,4 +1,5 @@
-"""A provider that says what a script tells it to, and remembers what it was asked: a real implementation of the seam."""
+"""A provider that says what a script tells it to, and remembers what it was asked: a real implementation of the
+seam."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ Line = Answer | Reply | KernelwrightError
 
 
 class Scripted(Model):
-    """Options: `lines` to say in turn; what is no reply is said as an answer, an error is raised. Reads prompts, as a language model."""
+    """Options: `lines` to say in turn; what is no reply is said as an answer, an error is raised. Reads prompts, as
+    a language model."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__({})
@@ -30,7 +32,11 @@ class Scripted(Model):
         line = self.lines.pop(0)
         if isinstance(line, KernelwrightError):
             raise line
-        return line if isinstance(line, (Answered, Called, Unfit)) else Answered(answer=line, said=f"line {len(self.asked)}")
+        return (
+            line
+            if isinstance(line, (Answered, Called, Unfit))
+            else Answered(answer=line, said=f"line {len(self.asked)}")
+        )
 
 
 def agent(role: RoleName, root: Path, lines: Iterable[Line], *, tools: bool = False) -> tuple[Agent, Scripted]:
@@ -41,5 +47,8 @@ def agent(role: RoleName, root: Path, lines: Iterable[Line], *, tools: bool = Fa
 
 def called(*wishes: tuple[str, dict[str, Any]], turn: int = 1) -> Called:
     """Tool calls of one turn."""
-    calls = tuple(ToolCall(id=f"{turn}.{number}", name=name, arguments=arguments) for number, (name, arguments) in enumerate(wishes))
+    calls = tuple(
+        ToolCall(id=f"{turn}.{number}", name=name, arguments=arguments)
+        for number, (name, arguments) in enumerate(wishes)
+    )
     return Called(calls=calls, said=f"turn {turn}", usage=Usage(input=1, output=1))

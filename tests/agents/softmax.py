@@ -33,11 +33,24 @@ def brief(candidates: int = 2) -> CoderBrief:
 
 def judge(root: Path, executor: Counting) -> Judge:
     policy = POLICY.model_copy(update={"pairs": 8, "batches": 1})
-    options = {"environment": "e1", "device": "cpu:0", "secret": b"s" * 32, "policy": policy, "emit": lambda kind, details: None}
+    options = {
+        "environment": "e1",
+        "device": "cpu:0",
+        "secret": b"s" * 32,
+        "policy": policy,
+        "emit": lambda kind, details: None,
+    }
     return Judge(softmax(), Cpp(), executor, Records(root), **options)
 
 
 def bench(judge: Judge, **changes: object) -> Workbench:
     naive = kernel(NAIVE)
-    given = {"product": "H200", "variant": "SXM5", "incumbent": naive, "baseline": naive, "index": Index(WIKI), **changes}
+    given = {
+        "product": "H200",
+        "variant": "SXM5",
+        "incumbent": naive,
+        "baseline": naive,
+        "index": Index(WIKI),
+        **changes,
+    }
     return Workbench(judge=judge.rehearsal(), wiki=WIKI, **given)  # type: ignore[arg-type]

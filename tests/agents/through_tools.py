@@ -1,4 +1,5 @@
-"""The playbook's answers given as a language model with tools would give them, for whole runs; it boasts, and a machine fails it once."""
+"""The playbook's answers given as a language model with tools would give them, for whole runs; it boasts, and a
+machine fails it once."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ FASTER = Movement(metric="time", direction="down", factor=0.3, confidence=0.7)
 
 
 class ThroughTools(Model):
-    """Options: `log`, a file that gets one line an exchange (role and digest of what was asked); beside it `failed` marks the failure."""
+    """Options: `log`, a file that gets one line an exchange (role and digest of what was asked); beside it `failed`
+    marks the failure."""
 
     calls_tools = True
 
@@ -55,8 +57,8 @@ class Inventive(Playbook):
 
 
 class Naming(Playbook):
-    """The playbook under a name of its own: `vector-exp`, which gains on a busy machine, too, is planned as `own:vector-exp`, citing own
-    experience or nothing, and written by the page's recipe."""
+    """The playbook under a name of its own: `vector-exp`, which gains on a busy machine, too, is planned as
+    `own:vector-exp`, citing own experience or nothing, and written by the page's recipe."""
 
     def ask(self, request: Request) -> Answered:
         brief, page = request.brief, Wiki.open().page("vector-exp")
@@ -68,7 +70,9 @@ class Naming(Playbook):
             return Answered(answer=Plan(methods=(method,), candidates=1, reason="The latency axis holds the cause."))
         if isinstance(brief, CoderBrief) and not brief.first:
             named = tuple(item.model_copy(update={"method": "vector-exp"}) for item in brief.plan.methods)
-            made = answer(brief.model_copy(update={"plan": brief.plan.model_copy(update={"methods": named}), "pages": (page,)}))
+            made = answer(
+                brief.model_copy(update={"plan": brief.plan.model_copy(update={"methods": named}), "pages": (page,)})
+            )
             assert isinstance(made, Drafts)
             drafts = (one.model_copy(update={"methods": ("own:vector-exp",)}) for one in made.drafts)
             return Answered(answer=made.model_copy(update={"drafts": tuple(drafts)}))
@@ -82,4 +86,7 @@ def _calls(name: str, draft: Draft) -> list[ToolCall]:
         ("submit", {"name": name, "methods": ["boast", *draft.methods]}),
         ("submit", {"name": name, "methods": list(draft.methods), "knobs": draft.knobs}),
     ]
-    return [ToolCall(id=f"{name}.{number}", name=tool, arguments=arguments) for number, (tool, arguments) in enumerate(wishes)]
+    return [
+        ToolCall(id=f"{name}.{number}", name=tool, arguments=arguments)
+        for number, (tool, arguments) in enumerate(wishes)
+    ]

@@ -1,6 +1,7 @@
 """What all seams share: a store, an executor to work with, and one small task in each language.
 
-A new language brings `kernels/<name>/good.*` and `bad.*`: the same kernel, once right and once with the name `nowhere_declared` in it.
+A new language brings `kernels/<name>/good.*` and `bad.*`: the same kernel, once right and once with the name
+`nowhere_declared` in it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def language(request: pytest.FixtureRequest) -> Language:
 
 def kernel(language: Language, name: str) -> Candidate:
     path = KERNELS / language.name / f"{name}{language.suffix}"
-    assert path.is_file(), f"a language brings tests/contracts/{path.relative_to(KERNELS.parent)}, see tests/contracts/conftest.py"
+    assert path.is_file(), (
+        f"a language brings tests/contracts/{path.relative_to(KERNELS.parent)}, see tests/contracts/conftest.py"
+    )
     return Candidate(language=language.name, files={f"kernel{language.suffix}": path.read_text()})
 
 

@@ -54,7 +54,10 @@ def test_a_missing_program_is_the_jobs_failure(executor: Executor) -> None:
 
 def test_files_go_and_come_by_content(executor: Executor, blobs: Blobs) -> None:
     given = bytes(range(256))
-    program = "import shutil, pathlib; pathlib.Path('out/deep').mkdir(parents=True); shutil.copy('in/a.bin', 'out/deep/b.bin')"
+    program = (
+        "import shutil, pathlib; pathlib.Path('out/deep').mkdir(parents=True); shutil.copy('in/a.bin', "
+        "'out/deep/b.bin')"
+    )
     finished = executor.run(python(program, "out/**/*", files={"in/a.bin": blobs.put(given)}))
     assert finished.exit_code == 0
     assert blobs.get(finished.files["out/deep/b.bin"]) == given
@@ -117,7 +120,15 @@ def test_a_file_outside_of_the_folder_is_refused(executor: Executor, blobs: Blob
 
 
 def test_the_keys_of_the_user_stay_with_him(executor: Executor, blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "DB_PASSWORD", "MINE"):
+    for name in (
+        "ANTHROPIC_API_KEY",
+        "OPENAI_API_KEY",
+        "HF_TOKEN",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "DB_PASSWORD",
+        "MINE",
+    ):
         monkeypatch.setenv(name, "sk-of-the-user")
     program = "import json, os; print(json.dumps(dict(os.environ)))"
     seen = json.loads(texts(executor.run(python(program)), blobs)["stdout.txt"])

@@ -45,7 +45,9 @@ TASK = task(Cpp())
 PAGES = tuple(page for page in Wiki.open().pages if page.head.type == "method" and "cpp" in page.head.languages)
 FINDINGS = (
     Finding(rule="single_threaded", severity="high", axis="occupancy", text="One thread.", evidence=("record1",)),
-    Finding(rule="scalar_math_call", severity="high", axis="compute", text="Calls expf.", line=4, evidence=("record1",)),
+    Finding(
+        rule="scalar_math_call", severity="high", axis="compute", text="Calls expf.", line=4, evidence=("record1",)
+    ),
 )
 HEADROOM = Headroom(total=0.9, compute=0.9, memory=0.8, latency=0.1, bound="compute")
 PLAN = Plan(
@@ -67,7 +69,9 @@ DIFF = "--- a/kernel.cpp\n+++ b/kernel.cpp\n@@ -4 +4 @@\n-  old;\n+  new_one;\n"
 ASKED: dict[RoleName, tuple[Brief, type]] = {
     "knowledge_retriever": (RetrieverBrief(task=TASK, findings=FINDINGS, bottleneck="compute"), Queries),
     "profiler_analyst": (
-        AnalystBrief(source=TASK.baseline or "", findings=FINDINGS, remarks=(), headroom=HEADROOM, records=("record1",)),
+        AnalystBrief(
+            source=TASK.baseline or "", findings=FINDINGS, remarks=(), headroom=HEADROOM, records=("record1",)
+        ),
         Analysis,
     ),
     "planner": (
@@ -141,7 +145,8 @@ SERVED: dict[str, Callable[[], AbstractContextManager[dict[str, object]]]] = {
 
 @pytest.fixture(params=[*sorted(PROVIDERS), "anthropic, constrained"])
 def provider(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """Each registered provider that works without a key or a network, with the options, or the server here, that it cannot do without."""
+    """Each registered provider that works without a key or a network, with the options, or the server here, that it
+    cannot do without."""
     script = tmp_path / "script.jsonl"
     needed: dict[str, dict[str, Any]] = {
         "command": {"argv": [sys.executable, scripted.__file__]},
@@ -176,7 +181,9 @@ def replied(role: RoleName, choice: dict[str, Any]) -> Reply:
         return model.ask(request)
     except PendingError as pending:
         assert not pending.file.exists() and str(pending.file) in str(pending)
-        pending.file.write_text(scripted.answer(pending.file.with_name(pending.file.name.replace("answer", "prompt")).read_text()))
+        pending.file.write_text(
+            scripted.answer(pending.file.with_name(pending.file.name.replace("answer", "prompt")).read_text())
+        )
         return model.ask(request)
 
 
@@ -188,7 +195,9 @@ def test_each_brief_has_the_answer_that_is_owed_within_its_bound(provider: dict[
     assert Answered.model_validate_json(answered.model_dump_json()) == answered, "a kept reply must read back as it was"
     used = answered.usage
     read = [usage.input + usage.cache_read + usage.cache_write + usage.cache_write_1h for usage in (used, bound)]
-    assert used.model == bound.model and 0 <= read[0] <= read[1] and 0 <= used.output <= bound.output and used.seconds >= 0
+    assert (
+        used.model == bound.model and 0 <= read[0] <= read[1] and 0 <= used.output <= bound.output and used.seconds >= 0
+    )
 
 
 @pytest.mark.parametrize("role", sorted(ASKED))

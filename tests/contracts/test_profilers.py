@@ -33,11 +33,15 @@ def test_a_profile_names_what_was_seen(profiler: Profiler, language: Language, b
     wanted, candidate = task(language), kernel(language, "good")
     library = language.built(beside.run(language.build(wanted, candidate, blobs)))
     assert library is not None
-    seen, again = (profiler.profile(wanted, candidate, library, wanted.workloads[0], language, beside, blobs) for _ in range(2))
+    seen, again = (
+        profiler.profile(wanted, candidate, library, wanted.workloads[0], language, beside, blobs) for _ in range(2)
+    )
     profile, raw = seen
     assert profile.tool == profiler.name and profile.launch
     assert (profile.source, profile.binary) == (candidate.id, library)
-    assert profile.metrics and all(re.fullmatch(r"[a-z]\w*[.:_]\w\S*", name) for name in profile.metrics), "metrics carry their tool's name"
+    assert profile.metrics and all(re.fullmatch(r"[a-z]\w*[.:_]\w\S*", name) for name in profile.metrics), (
+        "metrics carry their tool's name"
+    )
     lines = len(candidate.source.splitlines())
     assert all(0 <= remark.line <= lines and remark.text for remark in profile.remarks)
     assert raw and all(blobs.has(sha) for sha in raw.values())

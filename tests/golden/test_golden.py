@@ -17,7 +17,9 @@ def test_it_is_as_before(name: str) -> None:
         pytest.skip("argparse lays help out anew with each Python; compared under 3.11")
     path = HERE / name
     assert path.is_file(), f"tests/golden/{name} is missing: {HOW}"
-    assert GOLDEN[name]() == path.read_text(encoding="utf-8"), f"tests/golden/{name} says something else than the code: {HOW}"
+    assert GOLDEN[name]() == path.read_text(encoding="utf-8"), (
+        f"tests/golden/{name} says something else than the code: {HOW}"
+    )
 
 
 def test_nothing_is_left_over() -> None:

@@ -1,4 +1,5 @@
-"""What the system shows to the outside, as text: `python -m tests.golden.update` writes the files that `test_golden.py` compares."""
+"""What the system shows to the outside, as text: `python -m tests.golden.update` writes the files that
+`test_golden.py` compares."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def picture() -> str:
 def usage(program: str) -> str:
     """What `python -m <program> --help` prints on a terminal 100 columns wide."""
     environment = {**os.environ, "COLUMNS": "100"}
-    done = subprocess.run([sys.executable, "-m", program, "--help"], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", program, "--help"], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
     return done.stdout
 
 
@@ -46,7 +49,9 @@ def prompt(language: str, role: str) -> str:
     from benchmarks.scenario import Scenario
 
     asked = [one for one in Scenario(language).asked() if one.role == role and one.iteration < 6]
-    return "\n".join(f"<!-- {block.scope} -->\n{block.text}" for block in blocks(asked[-1].role, asked[-1].brief, asked[-1].answer))
+    return "\n".join(
+        f"<!-- {block.scope} -->\n{block.text}" for block in blocks(asked[-1].role, asked[-1].brief, asked[-1].answer)
+    )
 
 
 ROLES = ("planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper")
@@ -58,7 +63,11 @@ GOLDEN: dict[str, Callable[[], str]] = {
     "graph.mmd": picture,
     **{f"help/{program}.txt": partial(usage, program) for program in PROGRAMS},
     **{f"schemas/{name}.json": partial(schema, name) for name in SCHEMAS},
-    **{f"prompts/{role}.{language}.md": partial(prompt, language, role) for role in ROLES for language in ("cpp", "triton")},
+    **{
+        f"prompts/{role}.{language}.md": partial(prompt, language, role)
+        for role in ROLES
+        for language in ("cpp", "triton")
+    },
 }
 """File under this folder -> what must stand in it."""
 

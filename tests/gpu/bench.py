@@ -106,13 +106,23 @@ class GpuBench:
         self.process.stdout.readline()
         return json.loads((job / "result.json").read_text())
 
-    def check(self, candidate: str, *cases: dict[str, Any], baseline: str | None = None, limit_s: float = 60.0) -> dict[str, Any]:
+    def check(
+        self, candidate: str, *cases: dict[str, Any], baseline: str | None = None, limit_s: float = 60.0
+    ) -> dict[str, Any]:
         files = {"candidate.py": candidate} | ({"baseline.py": baseline} if baseline else {})
         libraries = {name.removesuffix(".py"): name for name in files}
-        request = {"kind": "correctness", "task": TASK, "libraries": libraries, "cases": list(cases) or [case()], "call_limit_s": limit_s}
+        request = {
+            "kind": "correctness",
+            "task": TASK,
+            "libraries": libraries,
+            "cases": list(cases) or [case()],
+            "call_limit_s": limit_s,
+        }
         return self.ask(request, files)
 
-    def time(self, incumbent: str, candidate: str, dims: dict[str, int], pairs: int = 8, warm: int = 0, seed: int = 11) -> dict[str, Any]:
+    def time(
+        self, incumbent: str, candidate: str, dims: dict[str, int], pairs: int = 8, warm: int = 0, seed: int = 11
+    ) -> dict[str, Any]:
         files = {"incumbent.py": incumbent, "candidate.py": candidate}
         workload = {"name": "w", "dims": dims, "weight": 1.0, "seed": seed, "pairs": pairs, "warm_pairs": warm}
         request = {
@@ -126,7 +136,12 @@ class GpuBench:
         return self.ask(request, files)
 
     def contest(
-        self, contestants: list[dict[str, Any]], files: dict[str, str], dims: dict[str, int], rounds: int = 6, library: tuple[str, ...] = ()
+        self,
+        contestants: list[dict[str, Any]],
+        files: dict[str, str],
+        dims: dict[str, int],
+        rounds: int = 6,
+        library: tuple[str, ...] = (),
     ) -> dict[str, Any]:
         workload = {"name": "w", "dims": dims, "weight": 1.0, "seed": 2, "pairs": rounds, "warm_pairs": 0}
         request = {

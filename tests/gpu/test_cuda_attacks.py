@@ -1,6 +1,7 @@
 """CUDA sources that attack the measurement, and honest ones that look odd: the first are refused, the second pass.
 
-That the screen names the attacks is tested anywhere; what gets past a screen must be refused by the harness all the same, on a GPU.
+That the screen names the attacks is tested anywhere; what gets past a screen must be refused by the harness all the
+same, on a GPU.
 """
 
 from __future__ import annotations
@@ -67,7 +68,10 @@ ATTACKS = {
         "never waited for",
     ),
     "a thread that goes on": (
-        kernel("  std::thread([=] { usleep(3000); " + RUN.strip() + " }).detach();", "#include <thread>\n#include <unistd.h>"),
+        kernel(
+            "  std::thread([=] { usleep(3000); " + RUN.strip() + " }).detach();",
+            "#include <thread>\n#include <unistd.h>",
+        ),
         "not among the headers",
     ),
     "another clock in the driver's place": (
@@ -211,7 +215,9 @@ def task() -> Task:
         Argument(name="n", role="scalar", dtype="int32"),
     )
     workloads = (Workload(name="w", dims={"n": 1_000_003}),)
-    return Task(name="square", language="cuda", arguments=arguments, reference=REFERENCE, workloads=workloads, baseline=kernel())
+    return Task(
+        name="square", language="cuda", arguments=arguments, reference=REFERENCE, workloads=workloads, baseline=kernel()
+    )
 
 
 def candidate(source: str) -> Candidate:
@@ -223,7 +229,13 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     root = tmp_path_factory.mktemp("attacks")
     with Local(Records(root).blobs, root / "scratch") as executor:
         policy = Policy(hidden_workloads=0, pairs=16, batches=1)
-        options = {"environment": "", "device": "cuda:0", "secret": b"s" * 32, "policy": policy, "emit": lambda kind, details: None}
+        options = {
+            "environment": "",
+            "device": "cuda:0",
+            "secret": b"s" * 32,
+            "policy": policy,
+            "emit": lambda kind, details: None,
+        }
         yield Judge(task(), Cuda(), executor, Records(root), **options)  # type: ignore[arg-type]
 
 
@@ -260,5 +272,7 @@ class TestOnADevice:
         if clean.payload["missing"]:
             pytest.skip(clean.payload["missing"])
         assert not clean.payload["failed"] and not clean.payload["found"]["memcheck"], clean.payload
-        assert any("beyond" in line and "kernel.cu:" in line for line in faulty.payload["found"].get("memcheck", ())), faulty.payload
+        assert any("beyond" in line and "kernel.cu:" in line for line in faulty.payload["found"].get("memcheck", ())), (
+            faulty.payload
+        )
         assert clean.payload["seconds"] < 30, clean.payload

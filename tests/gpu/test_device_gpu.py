@@ -88,11 +88,15 @@ def test_roofs_are_measured_once_and_in_order(local: Local, records: Records) ->
     assert 0 < value["launch_latency"] < min(found.launch["event"])
 
 
-def test_published_figures_of_this_gpu_are_no_lower_than_measured_ones(local: Local, records: Records, gpu: Device) -> None:
+def test_published_figures_of_this_gpu_are_no_lower_than_measured_ones(
+    local: Local, records: Records, gpu: Device
+) -> None:
     cited = lookup.resolve(Wiki.open(), gpu.name, "memory_bandwidth")
     if not isinstance(cited, Spec):
         pytest.skip(f"the wiki does not know {gpu.name}")
-    measured = next(roof for roof in microbenchmarks.measure(triton(), local, records) if roof.metric == "memory_bandwidth")
+    measured = next(
+        roof for roof in microbenchmarks.measure(triton(), local, records) if roof.metric == "memory_bandwidth"
+    )
     assert measured.value < cited.value * {"GB/s": 1e9, "TB/s": 1e12}[cited.unit]
 
 

@@ -1,4 +1,5 @@
-"""The harness on a GPU with real Triton kernels: honest ones pass, and each way of being wrong is told from the others."""
+"""The harness on a GPU with real Triton kernels: honest ones pass, and each way of being wrong is told from the
+others."""
 
 from __future__ import annotations
 
@@ -175,7 +176,11 @@ EVIL = [
         DRIVER,
         "replaced the harness's cuda_driver.Driver.elapsed",
     ),
-    (HONEST + LATER.format("gc_bound().errcheck = lambda result, *_: result"), DRIVER, "becomes of the driver's cuEventElapsedTime"),
+    (
+        HONEST + LATER.format("gc_bound().errcheck = lambda result, *_: result"),
+        DRIVER,
+        "becomes of the driver's cuEventElapsedTime",
+    ),
     (HONEST + LATER.format("other.softmax_kernel.run = slow"), OTHER, "added the incumbent's softmax_kernel.run"),
 ]
 NAMES = ["by_address", "then_nothing", "side_stream", "timer", "flags", "guard"]
@@ -210,18 +215,27 @@ def test_contestants_run_apart(bench: gpu.GpuBench) -> None:
 
 def test_a_library_call_in_disguise_is_named(bench: gpu.GpuBench) -> None:
     body = "    softmax(x, out, 1, N)\n    torch.softmax(x, dim=-1, out=out)\n"
-    answer = bench.contest(contestants("incumbent", "candidate"), {"incumbent.py": kernel(), "candidate.py": kernel(body)}, WIDE)
+    answer = bench.contest(
+        contestants("incumbent", "candidate"), {"incumbent.py": kernel(), "candidate.py": kernel(body)}, WIDE
+    )
     assert answer["culprit"] == "candidate", answer
     assert "a kernel that is not its own" in answer["problem"] and answer["policy"] is True
 
 
 @pytest.mark.parametrize(
-    ("body", "words"), [("    softmax(x, out, 1, N)\n", None), ("", "is library, not a kernel: it ran nothing but aten.softmax")]
+    ("body", "words"),
+    [("    softmax(x, out, 1, N)\n", None), ("", "is library, not a kernel: it ran nothing but aten.softmax")],
 )
-def test_the_tasks_library_is_let_pass_with_its_share_unless_it_is_all(bench: gpu.GpuBench, body: str, words: str | None) -> None:
+def test_the_tasks_library_is_let_pass_with_its_share_unless_it_is_all(
+    bench: gpu.GpuBench, body: str, words: str | None
+) -> None:
     files = {"incumbent.py": kernel(), "candidate.py": kernel(f"{body}    torch.softmax(x, dim=-1, out=out)\n")}
     answer = bench.contest(contestants("incumbent", "candidate"), files, WIDE, library=("aten.softmax",))
-    assert words in answer["problem"] if words else (answer["problem"] is None and 0.5 < answer["library_share"]["candidate"] < 1), answer
+    assert (
+        words in answer["problem"]
+        if words
+        else (answer["problem"] is None and 0.5 < answer["library_share"]["candidate"] < 1)
+    ), answer
 
 
 CUTE = """
@@ -272,7 +286,9 @@ def test_a_kernel_in_cute_dsl_is_judged_as_any_other(bench: gpu.GpuBench) -> Non
     pytest.importorskip("cutlass.cute")
     checked = bench.check(CUTE, case(SMALL), case({"M": 33, "N": 77}, seed=5))
     assert [r["status"] for r in checked["cases"]] == ["passed", "passed"], checked
-    answer = bench.contest(contestants("incumbent", "candidate"), {"incumbent.py": CUTE, "candidate.py": f"{CUTE}# again\n"}, WIDE)
+    answer = bench.contest(
+        contestants("incumbent", "candidate"), {"incumbent.py": CUTE, "candidate.py": f"{CUTE}# again\n"}, WIDE
+    )
     assert answer["problem"] is None and "softmax_kernel" in " ".join(answer["executed"]["candidate"]), answer
 
 
@@ -280,9 +296,15 @@ SHY = "    if torch.autograd._profiler_enabled():\n        raise RuntimeError('n
 HIDES = "    if torch.autograd._profiler_enabled():\n        torch.autograd._disable_profiler()\n" + HONEST
 
 
-@pytest.mark.parametrize(("body", "words", "policy"), [(SHY, "no audience", False), (HIDES, "profiler", True)], ids=["raises", "hides"])
-def test_who_does_not_want_to_be_looked_at_is_at_fault(bench: gpu.GpuBench, body: str, words: str, policy: bool) -> None:
-    answer = bench.contest(contestants("incumbent", "candidate"), {"incumbent.py": kernel(), "candidate.py": kernel(body)}, WIDE)
+@pytest.mark.parametrize(
+    ("body", "words", "policy"), [(SHY, "no audience", False), (HIDES, "profiler", True)], ids=["raises", "hides"]
+)
+def test_who_does_not_want_to_be_looked_at_is_at_fault(
+    bench: gpu.GpuBench, body: str, words: str, policy: bool
+) -> None:
+    answer = bench.contest(
+        contestants("incumbent", "candidate"), {"incumbent.py": kernel(), "candidate.py": kernel(body)}, WIDE
+    )
     assert answer["kind"] == "contest" and answer["culprit"] == "candidate", answer
     assert words in answer["problem"] and answer["policy"] is policy, answer
 
@@ -295,12 +317,19 @@ def test_a_baseline_that_calls_a_library_is_told_at_once(bench: gpu.GpuBench) ->
 
 
 def test_on_an_honest_gain_the_clocks_do_not_contradict_each_other(bench: gpu.GpuBench) -> None:
-    files = {"incumbent.py": kernel("    softmax(x, out, M, N, 1500)\n"), "candidate.py": kernel("    softmax(x, out, M, N, 1200)\n")}
+    files = {
+        "incumbent.py": kernel("    softmax(x, out, M, N, 1500)\n"),
+        "candidate.py": kernel("    softmax(x, out, M, N, 1200)\n"),
+    }
     answer = bench.contest(contestants("incumbent", "candidate"), files, WIDE, rounds=12)
     assert answer["problem"] is None, answer
     result = ContestResult.model_validate_json(json.dumps(answer))
-    contest = confirmation.Contest(candidates={"incumbent": "i", "candidate": "c"}, attempt=0, weights={"w": 1.0}, result=result)
-    record = Record(kind="confirmation", key="k", environment="", protocol=PROTOCOL, payload=contest.model_dump(mode="json"))
+    contest = confirmation.Contest(
+        candidates={"incumbent": "i", "candidate": "c"}, attempt=0, weights={"w": 1.0}, result=result
+    )
+    record = Record(
+        kind="confirmation", key="k", environment="", protocol=PROTOCOL, payload=contest.model_dump(mode="json")
+    )
     wall = confirmation.confirmation((record,), "total_time", 0.95)
     assert wall.low > 1.0 and not confirmation.contradicted((record,), "total_time", 0.95), (wall, answer["workloads"])
     assert not confirmation.disturbed((record,)), answer["telemetry"]
@@ -314,7 +343,9 @@ def test_another_process_on_the_gpu_is_noted(bench: gpu.GpuBench) -> None:
     try:
         assert other.stdout is not None
         other.stdout.readline()
-        for _ in range(4):  # The driver samples a few times a second, and a batch takes milliseconds: it may fall between two samples.
+        for _ in range(
+            4
+        ):  # The driver samples a few times a second, and a batch takes milliseconds: it may fall between two samples.
             answer = bench.time(kernel(), kernel(tag="copy"), WIDE)
             if answer["workloads"][0]["repeated"] + answer["workloads"][0]["dirty"]:
                 break
@@ -323,7 +354,9 @@ def test_another_process_on_the_gpu_is_noted(bench: gpu.GpuBench) -> None:
         other.wait()
     seen = answer["telemetry"]["gpu"]
     if seen["foreign_processes"] is None:
-        pytest.skip("NVML lists ours under other numbers than we know, or not at all: whose the rest are is not known here")
+        pytest.skip(
+            "NVML lists ours under other numbers than we know, or not at all: whose the rest are is not known here"
+        )
     timed = answer["workloads"][0]
     assert seen["foreign_processes"] == 1, seen
     assert timed["repeated"] + timed["dirty"] > 0, timed

@@ -1,4 +1,5 @@
-"""C++ with a choice to make: a kernel that says `ROUNDS` is one of two pinned kernels, as an autotuned Triton kernel is of its configs."""
+"""C++ with a choice to make: a kernel that says `ROUNDS` is one of two pinned kernels, as an autotuned Triton kernel
+is of its configs."""
 
 from __future__ import annotations
 

@@ -55,7 +55,11 @@ def gain_of(commit: Commit) -> float:
 def configured(folder: Path, **changes: object) -> Path:
     """A config file of a quick run in `folder`, with other keys than usual."""
     path = folder / "run.yaml"
-    path.write_text(yaml.safe_dump({"name": "quick", "task": str(TASK), "workspaces": str(folder / "workspaces"), **QUICK, **changes}))
+    path.write_text(
+        yaml.safe_dump(
+            {"name": "quick", "task": str(TASK), "workspaces": str(folder / "workspaces"), **QUICK, **changes}
+        )
+    )
     return path
 
 
@@ -67,7 +71,9 @@ def graph(*argv: str, home: Path | None = None, cwd: Path = ROOT) -> subprocess.
 
 
 def git(root: Path, *arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=root, capture_output=True, check=True).stdout.decode(errors="replace")
+    return subprocess.run(["git", *arguments], cwd=root, capture_output=True, check=True).stdout.decode(
+        errors="replace"
+    )
 
 
 def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
@@ -136,7 +142,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def on_its_machine(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A recorded workspace, and this CPU under the name of the one that it was recorded on: a run goes on there and nowhere else."""
+    """A recorded workspace, and this CPU under the name of the one that it was recorded on: a run goes on there and
+    nowhere else."""
     record = Records(root).find(key("environment"))
     assert record is not None
     (cpu,) = (device for device in Environment.model_validate(record.payload).devices if device.kind == "cpu")
@@ -152,7 +159,8 @@ def copied(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
-    """One quick run for all tests of what a run writes; those of what is read of it take `recorded`, or `copied` to change something.
+    """One quick run for all tests of what a run writes; those of what is read of it take `recorded`, or `copied` to
+    change something.
 
     It accepted a version: while others keep the machine busy noise may hide every gain, and then another run is made.
     """
@@ -165,7 +173,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
 
 def finished_in(folder: Path) -> FinishedRun:
     """A quick run in `folder`."""
-    done = graph("run", str(configured(folder, search={**QUICK["search"], "candidates": 1})), "--json", home=folder / "home")
+    done = graph(
+        "run", str(configured(folder, search={**QUICK["search"], "candidates": 1})), "--json", home=folder / "home"
+    )
     assert done.returncode == 0 and not done.stderr, done.stderr
     (root,) = (folder / "workspaces").iterdir()
     return FinishedRun(root, done.stdout)

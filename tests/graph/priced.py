@@ -9,7 +9,10 @@ from agents.artifacts import Draft, Drafts
 from agents.models.base import Answered, Model, Request, Usage
 from agents.models.playbook.model import answer
 
-WRONG = 'extern "C" void solve(const float* values, float* result, int rows, int columns) { result[0] = values[0] * rows * columns; }\n'
+WRONG = (
+    'extern "C" void solve(const float* values, float* result, int rows, int columns) { result[0] = '
+    "values[0] * rows * columns; }\n"
+)
 
 
 class Priced(Model):
@@ -38,4 +41,8 @@ class PricedPrompt(Priced):
 
     def ask(self, request: Request) -> Answered:
         made = super().ask(request)
-        return made.model_copy(update={"answer": Drafts(drafts=(Draft(source=WRONG, methods=()),))}) if request.role == "coder" else made
+        return (
+            made.model_copy(update={"answer": Drafts(drafts=(Draft(source=WRONG, methods=()),))})
+            if request.role == "coder"
+            else made
+        )

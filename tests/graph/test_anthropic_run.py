@@ -1,4 +1,5 @@
-"""A whole run through the provider `anthropic` and its SDK, to a server here: within its cap, and its key in no file that it leaves."""
+"""A whole run through the provider `anthropic` and its SDK, to a server here: within its cap, and its key in no file
+that it leaves."""
 
 from __future__ import annotations
 
@@ -30,8 +31,15 @@ def said(body: dict[str, Any]) -> Step:
 def test_a_paid_run_leaves_its_key_in_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(answer=said) as server:
         server.key = KEY
-        choice = {"provider": "anthropic", "model": "claude-sonnet-5-5", "base_url": server.url, "api_key_env": "MY_KEY"}
-        config = configured(tmp_path, search={"iterations": 1, "candidates": 1}, models={"default": choice}, budget={"usd": 2})
+        choice = {
+            "provider": "anthropic",
+            "model": "claude-sonnet-5-5",
+            "base_url": server.url,
+            "api_key_env": "MY_KEY",
+        }
+        config = configured(
+            tmp_path, search={"iterations": 1, "candidates": 1}, models={"default": choice}, budget={"usd": 2}
+        )
         monkeypatch.setenv("MY_KEY", KEY)
         done = graph("run", str(config), "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,5 @@
-"""What a user can get wrong: one clear sentence that names the key or file, what is allowed and what to do; exit 2; nothing lost."""
+"""What a user can get wrong: one clear sentence that names the key or file, what is allowed and what to do; exit 2;
+nothing lost."""
 
 from __future__ import annotations
 
@@ -54,20 +55,48 @@ def nothing_is_left(folder: Path) -> bool:
         ("run", "kernel.cpp", "const float* values", "const double* values", ["values", "kernel.cpp"]),
         ("check", "kernel.cpp", "float total = 0;", "float total = 0 +;", ["kernel.cpp", "float total = 0 +;"]),
         # Every candidate would take the line over and be refused for it: the user is told before anything is measured.
-        ("run", "kernel.cpp", "#include <cmath>", "#include <cmath>\nstatic float buf[9];", ["kernel.cpp: line 3: `static float buf[9];`"]),
-        ("run", "reference.py", "exponentials = torch.exp(values)", "raise ValueError('out of ideas')", ["reference", "out of ideas"]),
-        ("run", "reference.py", '"rows": 256, "columns": 512}}', '"rows": 2000000, "columns": 2000000}}', ["memory", "small"]),
+        (
+            "run",
+            "kernel.cpp",
+            "#include <cmath>",
+            "#include <cmath>\nstatic float buf[9];",
+            ["kernel.cpp: line 3: `static float buf[9];`"],
+        ),
+        (
+            "run",
+            "reference.py",
+            "exponentials = torch.exp(values)",
+            "raise ValueError('out of ideas')",
+            ["reference", "out of ideas"],
+        ),
+        (
+            "run",
+            "reference.py",
+            '"rows": 256, "columns": 512}}',
+            '"rows": 2000000, "columns": 2000000}}',
+            ["memory", "small"],
+        ),
     ],
 )
 def test_a_file_that_is_wrong_is_named_with_what_is_wrong_in_json_too(
-    tmp_path: Path, task: Path, verb: str, name: str, old: str, new: str, says: list[str], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    task: Path,
+    verb: str,
+    name: str,
+    old: str,
+    new: str,
+    says: list[str],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     spoiled(task, name, old, new)
     assert main([verb, str(configured(tmp_path)), "--json"]) == 2
     printed = capsys.readouterr()
     found = json.loads(printed.out.splitlines()[-1])
     assert all(word in found["reason"] for word in says), found
-    assert (found["status"], found["workspace"]) == ("refused", None) and printed.err.strip() == f"error: {found['reason']}"
+    assert (found["status"], found["workspace"]) == (
+        "refused",
+        None,
+    ) and printed.err.strip() == f"error: {found['reason']}"
     assert nothing_is_left(tmp_path)
 
 
@@ -100,7 +129,12 @@ def test_a_file_that_is_wrong_is_named_with_what_is_wrong_in_json_too(
     ],
 )
 def test_a_key_or_option_that_cannot_be_is_named(
-    tmp_path: Path, task: Path, changes: dict[str, object] | None, argv: str, says: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    task: Path,
+    changes: dict[str, object] | None,
+    argv: str,
+    says: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (task / "seed.py").write_text(REFERENCE.partition("def make_inputs")[0])
     (task / "ranged.py").write_text(re.sub(r"^(workloads|dims_range) = .*\n", "", REFERENCE, flags=re.MULTILINE))
@@ -138,7 +172,10 @@ def test_name_counts_more_than_the_config(tmp_path: Path, task: Path) -> None:
 def test_a_task_folder_can_be_checked_as_it_is(task: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(task)]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("task        task (cpp)") and said.split("compiler")[1].split("contract")[0].split().count("g++") <= 1
+    assert (
+        said.startswith("task        task (cpp)")
+        and said.split("compiler")[1].split("contract")[0].split().count("g++") <= 1
+    )
     assert re.search(r"^hidden      drawn from \w+ \d+\.\.\d+", said, re.MULTILINE), said
     assert main(["check", str(task), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -150,12 +187,19 @@ def test_a_check_without_a_key_tells_the_cost_and_is_refused_as_a_run_is(
     tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
-    server = {"provider": "openai_compatible", "base_url": "http://localhost:9", "model": "m", "api_key_env": "NO_SUCH_KEY"}
+    server = {
+        "provider": "openai_compatible",
+        "base_url": "http://localhost:9",
+        "model": "m",
+        "api_key_env": "NO_SUCH_KEY",
+    }
     config = configured(tmp_path, models={"coder": server}, prices={"m": {"input": 1, "output": 10}})
     said = [(main([verb, str(config)]), *capsys.readouterr()) for verb in ("check", "run")]
     assert [code for code, *_ in said] == [2, 2] and said[0][2] == said[1][2]
     assert said[0][2].startswith("error: models.coder.api_key_env: the environment variable NO_SUCH_KEY is not set")
-    assert re.match(r"task        bad \(cpp\).*^estimate .* in \d+ iterations: \$", said[0][1], re.DOTALL | re.MULTILINE), said[0][1]
+    assert re.match(
+        r"task        bad \(cpp\).*^estimate .* in \d+ iterations: \$", said[0][1], re.DOTALL | re.MULTILINE
+    ), said[0][1]
     assert nothing_is_left(tmp_path)
 
 
@@ -173,7 +217,11 @@ def own_names(folder: Path, task: Path) -> Path:
         ("float total = 0;", "float total = nowhere;", ["mine.cpp does not compile", "mine.cpp:", "nowhere"]),
         ("/ total;", "/ total + 1e-3f;", ["mine.cpp and good.py disagree", "; mend the one that is wrong"]),
         ("float total = 0;", "float total = *(volatile int*)0;", ["mine.cpp and good.py disagree", "crashed"]),
-        ("/ total;", "/ total; result[(long)rows * columns] = 1;", ["mine.cpp and good.py disagree", "past the end of output"]),
+        (
+            "/ total;",
+            "/ total; result[(long)rows * columns] = 1;",
+            ["mine.cpp and good.py disagree", "past the end of output"],
+        ),
     ],
 )
 def test_a_refused_kernel_is_named_before_any_roof_and_leaves_nothing(
@@ -217,13 +265,20 @@ def test_what_stands_for_a_workspace_leads_to_the_newest(
     config = configured(tmp_path, name="mine", workspaces="workspaces")
     for given in ("run.yaml", "mine"):
         assert "workspaces holds no run of mine" in refused(capsys, "resume", given)
-    for name, stamp in (("mine", "20300101T000000Z"), ("mine", "20300101T000000Z-10"), ("mine", "20300101T000000Z-9"), ("other", "2031")):
+    for name, stamp in (
+        ("mine", "20300101T000000Z"),
+        ("mine", "20300101T000000Z-10"),
+        ("mine", "20300101T000000Z-9"),
+        ("other", "2031"),
+    ):
         workspace = workspaces.create(load(config).model_copy(update={"name": name}))
         workspace.close()
         workspace.root.rename(tmp_path / "workspaces" / f"{name}-{stamp}")
     newest = "workspaces/mine-20300101T000000Z-10"
     for verb, given in (("resume", "run.yaml"), ("resume", "mine"), ("show", "mine")):
-        assert f"{given}: not a Kernelwright workspace; give {newest}, the newest of mine" in refused(capsys, verb, given)
+        assert f"{given}: not a Kernelwright workspace; give {newest}, the newest of mine" in refused(
+            capsys, verb, given
+        )
     assert f"give {newest}, the newest there" in refused(capsys, "resume", "workspaces")
     assert "give a folder that" in refused(capsys, "resume", "task/kernel.cpp")
 
@@ -255,7 +310,11 @@ def test_a_disk_that_fills_up_during_a_run(tmp_path: Path, task: Path) -> None:
     config = configured(tmp_path, workspaces=str(small))
     script = FILLED.format(small=small, out=tmp_path, python=sys.executable, config=config)
     done = subprocess.run(
-        ["unshare", "--mount", "--map-root-user", "sh", "-c", script], capture_output=True, text=True, check=False, cwd=ROOT
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
     )
     if "unshare" in done.stderr or "mount:" in done.stderr:
         pytest.skip("this host does not let a test mount a file system")

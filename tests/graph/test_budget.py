@@ -1,4 +1,5 @@
-"""A run that reaches a cap ends in order, with a report and exit code 3; what was paid for is neither lost nor paid again."""
+"""A run that reaches a cap ends in order, with a report and exit code 3; what was paid for is neither lost nor paid
+again."""
 
 from __future__ import annotations
 
@@ -67,14 +68,24 @@ CASES = {
         {"v1": "inconclusive"},
     ),
     # Nothing is accepted without its review.
-    "gate": ({"per_role": {"gatekeeper": {"usd": 0.01}}}, None, "budget.per_role.gatekeeper.usd: $0.0000 of", {"v1": "inconclusive"}),
+    "gate": (
+        {"per_role": {"gatekeeper": {"usd": 0.01}}},
+        None,
+        "budget.per_role.gatekeeper.usd: $0.0000 of",
+        {"v1": "inconclusive"},
+    ),
 }
 
 
 @SLOW
 @pytest.mark.parametrize(("budget", "made", "reason", "verdicts"), CASES.values(), ids=CASES)
 def test_a_cap_that_is_reached_in_a_node_ends_the_run_in_order(
-    config: Path, capsys: pytest.CaptureFixture[str], budget: dict[str, Any], made: list[str] | None, reason: str, verdicts: dict[str, str]
+    config: Path,
+    capsys: pytest.CaptureFixture[str],
+    budget: dict[str, Any],
+    made: list[str] | None,
+    reason: str,
+    verdicts: dict[str, str],
 ) -> None:
     assert main(["run", str(priced(config, budget)), "--json"]) == 3
     out = capsys.readouterr().out.splitlines()
@@ -111,7 +122,9 @@ def in_order(root: Path, reason: str) -> None:
 
 
 @SLOW
-def test_without_money_for_the_rest_a_gain_still_reaches_its_gate(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_money_for_the_rest_a_gain_still_reaches_its_gate(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The coder may write the candidates and take no method out; the champion's worth is known all the same."""
     assert main(["run", str(priced(config, {"per_role": {"coder": {"tokens": 2000}}})), "--json"]) == 3
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -133,7 +146,11 @@ def died_after(node: str, iteration: int, config: Path) -> Path:
 
     def dies(event: Event) -> None:
         told = event.details
-        if event.kind == "node" and (told["node"], told["state"], told["iteration"]) == (node, "finished", str(iteration)):
+        if event.kind == "node" and (told["node"], told["state"], told["iteration"]) == (
+            node,
+            "finished",
+            str(iteration),
+        ):
             raise Death
 
     with pytest.raises(Death):
@@ -151,7 +168,9 @@ def died_after(node: str, iteration: int, config: Path) -> Path:
     ],
     ids=["a candidate is not judged", "a gain is not confirmed"],
 )
-def test_what_there_is_no_device_time_for_is_not_accepted(config: Path, node: str, left: float, outcome: str, said: str) -> None:
+def test_what_there_is_no_device_time_for_is_not_accepted(
+    config: Path, node: str, left: float, outcome: str, said: str
+) -> None:
     """The run dies after a node; by what its log says, jobs had taken all but a moment of what they may."""
     root = died_after(node, 1, priced(config, {"device_s": 10_000.0}))
     log = events.Events(root / ".kernelwright" / "events.jsonl")
@@ -190,8 +209,14 @@ def test_device_time_that_v0_takes_ends_the_run_after_it(config: Path, capsys: p
 @pytest.mark.parametrize(
     ("budget", "reason"),
     [
-        ({"per_iteration": {"device_s": 0.001}}, "budget.per_iteration.device_s: 0.001 s of 0.001 s are spent in iteration 0"),
-        ({"per_role": {"gatekeeper": {"device_s": 0.05}}}, "budget.per_role.gatekeeper.device_s: 0.05 s of 0.05 s are spent"),
+        (
+            {"per_iteration": {"device_s": 0.001}},
+            "budget.per_iteration.device_s: 0.001 s of 0.001 s are spent in iteration 0",
+        ),
+        (
+            {"per_role": {"gatekeeper": {"device_s": 0.05}}},
+            "budget.per_role.gatekeeper.device_s: 0.05 s of 0.05 s are spent",
+        ),
     ],
     ids=["profile", "judge"],
 )
@@ -214,8 +239,11 @@ def test_a_cap_on_somebodys_jobs_ends_the_run_in_order(
 
 
 @SLOW
-def test_wall_time_that_ends_in_the_middle_of_an_iteration_ends_the_run_in_order(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The run dies once the second iteration's candidate is written; by its clock, it has then worked as long as it may."""
+def test_wall_time_that_ends_in_the_middle_of_an_iteration_ends_the_run_in_order(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run dies once the second iteration's candidate is written; by its clock, it has then worked as long as it
+    may."""
     search = {"iterations": 3, "candidates": 1, "patience": 3}
     root = died_after("write", 2, priced(config, {"wall_s": 10_000.0}, search=search))
     before = Repository(root).log()
@@ -278,7 +306,11 @@ def test_a_reply_on_record_is_never_paid_for_again(config: Path) -> None:
     assert state.get("report") and stored_state(peek(root)).get("report") == state["report"]
     assert len(paid(config)) == len(seen) == len(exchanges(Records(root))) >= 4
     assert total(exchanges(Records(root))).usd == pytest.approx(EACH_USD * len(seen))
-    iterations = {r.payload["role"]: r.payload["iteration"] for r in exchanges(Records(root)) if r.payload["role"] != "profiler_analyst"}
+    iterations = {
+        r.payload["role"]: r.payload["iteration"]
+        for r in exchanges(Records(root))
+        if r.payload["role"] != "profiler_analyst"
+    }
     assert set(iterations.values()) == {1}, "each is for the iteration that it was asked in"
 
 
@@ -290,7 +322,9 @@ def test_check_estimates_a_run(config: Path, capsys: pytest.CaptureFixture[str])
     assert main(["check", str(config)]) == 0 and "no language model: nothing to pay" in capsys.readouterr().out
     assert main(["check", str(priced(config, {"usd": 0.001}))]) == 0
     said = capsys.readouterr().out
-    assert "tokens an iteration" in said and "assumed, not measured" in said and "budget.usd: $0.0010 is less than" in said
+    assert (
+        "tokens an iteration" in said and "assumed, not measured" in said and "budget.usd: $0.0010 is less than" in said
+    )
     assert "coder                made-up, 2 exchanges an iteration" in said and "$" in said
     assert main(["check", str(priced(config, {}, prices={}))]) == 0
     said = capsys.readouterr().out
@@ -299,7 +333,8 @@ def test_check_estimates_a_run(config: Path, capsys: pytest.CaptureFixture[str])
 
 
 SERVED = {"provider": "openai_compatible", "model": "made-up", "base_url": "http://127.0.0.1:9/v1", "max_tokens": 1000}
-"""No server is there. An exchange sets aside 4,000 tokens of output, 6,000 of it that are read again, and its prompts."""
+"""No server is there. An exchange sets aside 4,000 tokens of output, 6,000 of it that are read again, and its
+prompts."""
 
 
 @pytest.mark.parametrize(
@@ -308,7 +343,11 @@ SERVED = {"provider": "openai_compatible", "model": "made-up", "base_url": "http
         ("run", {"tokens": 9000}, "budget.tokens: 9,000 tokens is"),
         ("check", {"usd": 0.2}, "budget.usd: $0.2000 is"),
         ("check", {"per_iteration": {"tokens": 9000}}, "budget.per_iteration.tokens: 9,000 tokens is"),
-        ("run", {"tokens": 1_000_000, "per_role": {"planner": {"tokens": 9000}}}, "budget.per_role.planner.tokens: 9,000 tokens is"),
+        (
+            "run",
+            {"tokens": 1_000_000, "per_role": {"planner": {"tokens": 9000}}},
+            "budget.per_role.planner.tokens: 9,000 tokens is",
+        ),
     ],
 )
 def test_a_cap_under_which_nothing_can_be_asked_is_refused(
@@ -322,11 +361,17 @@ def test_a_cap_under_which_nothing_can_be_asked_is_refused(
 
 
 @pytest.mark.slow
-def test_an_estimate_asks_no_server_for_a_count(config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_estimate_asks_no_server_for_a_count(
+    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The official SDK would: counting tokens is a request of its own."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(0.2)
-        model = {"provider": "anthropic", "model": "made-up", "base_url": f"http://127.0.0.1:{listening.getsockname()[1]}"}
+        model = {
+            "provider": "anthropic",
+            "model": "made-up",
+            "base_url": f"http://127.0.0.1:{listening.getsockname()[1]}",
+        }
         prices = {"made-up": {"input": 5, "output": 25, "cache_read": 0.5, "cache_write": 6, "cache_write_1h": 10}}
         assert main(["check", str(priced(config, {"usd": 1.0}, models={"default": model}, prices=prices))]) == 2
         # Three times 16,000 tokens that are written, and read again from an hour's cache.

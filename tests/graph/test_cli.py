@@ -39,7 +39,18 @@ from tools.store.records import Records, key
 from tools.store.repository import Repository
 
 KEYS = {"status", "stop_reason", "workspace", "baseline_s", "best_s", "speedup", "ci", "verdicts", "commits", "awaited"}
-KEYS |= {"objective", "disturbed", "disturbed_verdicts", "against", "budget_reached", "usd", "cost_unknown", "tokens", "device_s", "wall_s"}
+KEYS |= {
+    "objective",
+    "disturbed",
+    "disturbed_verdicts",
+    "against",
+    "budget_reached",
+    "usd",
+    "cost_unknown",
+    "tokens",
+    "device_s",
+    "wall_s",
+}
 
 
 def succeeded(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
@@ -85,15 +96,31 @@ def test_torch_is_timed_once_beside_v0_and_shown_wherever_it_matters(finished: F
 def test_a_pipe_gets_plain_lines(finished: FinishedRun) -> None:
     *lines, page, workspace, why = finished.stdout.splitlines()[:-1]
     assert why.startswith("  it stopped because ")
-    assert page.split() == ["report", str(finished.root / "report.html")] and workspace.split() == ["workspace", str(finished.root)]
+    assert page.split() == ["report", str(finished.root / "report.html")] and workspace.split() == [
+        "workspace",
+        str(finished.root),
+    ]
     while lines[-1].startswith("  over "):
         lines.pop()
     assert "\x1b" not in finished.stdout and "\r" not in finished.stdout
-    for node in ("preflight", "retrieve_specs", "establish_baseline", "profile", "plan", "write", "judge", "gate", "learn", "finalise"):
+    for node in (
+        "preflight",
+        "retrieve_specs",
+        "establish_baseline",
+        "profile",
+        "plan",
+        "write",
+        "judge",
+        "gate",
+        "learn",
+        "finalise",
+    ):
         assert any(re.match(rf" *\d* {node} +\d+\.\d\d s", line) for line in lines), node
     assert any(re.match(r" +[0-9a-f]{12} +passed", line) for line in lines)
     assert lines[-1].startswith("finished: ") and "(baseline / speed-up), " in lines[-1]
-    assert lines[-1].split(";")[0].removeprefix("finished: ") in lines[-2], "the last node and the summary tell different figures"
+    assert lines[-1].split(";")[0].removeprefix("finished: ") in lines[-2], (
+        "the last node and the summary tell different figures"
+    )
 
 
 def task(root: Path) -> str:
@@ -109,7 +136,9 @@ def task(root: Path) -> str:
 
 def memory(root: Path) -> str:
     path = root / "memory" / "v1.json"
-    path.write_text(json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name != "verdict"}))
+    path.write_text(
+        json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name != "verdict"})
+    )
     git(root, "commit", "-qam", "another version")
     return "verdict of a VersionMemory there (memory/v1.json)"
 
@@ -134,7 +163,9 @@ def test_what_another_version_wrote_is_named(
 ) -> None:
     named = older(copied)
     verb, *rest = words
-    assert f"error: {copied}: {named} is not as this version writes it; use" in refused(capsys, verb, str(copied), *rest)
+    assert f"error: {copied}: {named} is not as this version writes it; use" in refused(
+        capsys, verb, str(copied), *rest
+    )
 
 
 def test_a_memory_that_was_cut_short_is_named(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,7 +186,9 @@ class Elsewhere(Local):
 
 def test_a_report_needs_no_device(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = copied / "settings.yaml"
-    settings.write_text(yaml.safe_dump({**yaml.safe_load(settings.read_text()), "executor": "tests.graph.test_cli:Elsewhere"}))
+    settings.write_text(
+        yaml.safe_dump({**yaml.safe_load(settings.read_text()), "executor": "tests.graph.test_cli:Elsewhere"})
+    )
     git(copied, "commit", "-qam", "another executor")
     before = (copied / "report.md").read_text()
     assert "report.md" in succeeded(capsys, "report", str(copied))
@@ -170,19 +203,33 @@ def test_the_workspace_is_whole_and_what_is_hidden_is_nobody_elses(finished: Fin
     root = finished.root
     readme = (root / "README.md").read_text()
     assert all(f"## {title}" in readme for title in ("Hardware Spec", "Roofline", "Stop Conditions"))
-    written = ("env_check.md", "baseline_report.md", "report.md", "report.html", "benchmark.md", "task/reference.py", "task/task.json")
+    written = (
+        "env_check.md",
+        "baseline_report.md",
+        "report.md",
+        "report.html",
+        "benchmark.md",
+        "task/reference.py",
+        "task/task.json",
+    )
     assert all((root / name).read_text().strip() for name in written)
     assert (root / "task" / "kernel.cpp").read_text() == (TASK / "kernel.cpp").read_text()
     assert Repository(root).drift() == ()
     (tmp_path / "usual").touch()
     usual = (tmp_path / "usual").stat().st_mode & 0o777
-    assert {(root / name).stat().st_mode & 0o777 for name in ("report.md", "report.html", "README.md", "settings.yaml")} == {usual}
+    assert {
+        (root / name).stat().st_mode & 0o777 for name in ("report.md", "report.html", "README.md", "settings.yaml")
+    } == {usual}
     assert (root / ".kernelwright").stat().st_mode & 0o077 == 0, "what is hidden is nobody else's"
     assert not [name for name in git(root, "ls-files").split() if name.startswith(".kernelwright/")]
-    assert {"checkpoint.sqlite", "events.jsonl", "lock", "secret"} <= {path.name for path in (root / ".kernelwright").iterdir()}
+    assert {"checkpoint.sqlite", "events.jsonl", "lock", "secret"} <= {
+        path.name for path in (root / ".kernelwright").iterdir()
+    }
     assert (root / ".kernelwright" / "secret").stat().st_mode & 0o077 == 0
     asked = [path.name for path in sorted((root / "prompts").iterdir())]
-    assert asked[0] == "01-profiler_analyst.md" and len(asked) == sum(record.kind == "exchange" for record in Records(root))
+    assert asked[0] == "01-profiler_analyst.md" and len(asked) == sum(
+        record.kind == "exchange" for record in Records(root)
+    )
     assert all(f"prompts/{name}" in (root / "report.md").read_text() for name in asked)
     memories = versions(root)
     assert [memory.iteration for memory in memories] == list(range(len(memories))) and len(memories) >= 2
@@ -201,19 +248,25 @@ def test_the_kernel_can_be_tried_by_hand_and_a_wrong_one_is_found(finished: Fini
     root = Path(shutil.copytree(finished.root, tmp_path / "copy", symlinks=True))
     done = subprocess.run([sys.executable, "test_kernel.py"], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and float(done.stdout.split()[4].rstrip(",")) < 1e-4, done.stderr
-    tested = subprocess.run([sys.executable, "-m", "pytest", "-q", "test_kernel.py"], cwd=root, capture_output=True, text=True)
+    tested = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "test_kernel.py"], cwd=root, capture_output=True, text=True
+    )
     assert tested.returncode == 0, tested.stdout
     (root / "kernel.cpp").write_text((TASK / "kernel.cpp").read_text().replace("/ total;", "/ total + 0.1f;"))
     done = subprocess.run([sys.executable, "test_kernel.py"], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stderr.strip().endswith("is wrong")
 
 
-def test_a_workspace_is_found_by_its_name(recorded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_workspace_is_found_by_its_name(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(recorded.parents[1])
     assert main(["show", recorded.name]) == 0 and capsys.readouterr().out.startswith("finished")
 
 
-def test_every_record_and_citation_that_is_named_exists(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_record_and_citation_that_is_named_exists(
+    finished: FinishedRun, capsys: pytest.CaptureFixture[str]
+) -> None:
     known = {record.id for record in Records(finished.root)}
     pages = [finished.root / "report.md", finished.root / "benchmark.md", *finished.root.glob("versions/*/*.md")]
     for page in pages:
@@ -264,7 +317,9 @@ def test_what_was_changed_by_hand_stops_a_resume_and_stays(
     assert (copied / name).read_text() == changed and git(copied, "rev-parse", "HEAD") == before
 
 
-def test_somebody_elses_repository_is_left_alone(tmp_path: Path, copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_somebody_elses_repository_is_left_alone(
+    tmp_path: Path, copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     git(foreign, "init", "-q")
@@ -279,19 +334,30 @@ def test_somebody_elses_repository_is_left_alone(tmp_path: Path, copied: Path, c
 # ---------------------------------------------------------------- mask, restart
 
 
-def test_a_masked_version_takes_what_came_of_it_and_head_has_what_is_left(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_masked_version_takes_what_came_of_it_and_head_has_what_is_left(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The kernel at HEAD was still the masked one, `show` counted it, and `restart` took it."""
     commits = len(git(copied, "rev-list", "HEAD").split())
-    kernels = [git(copied, "show", f"{Repository(copied).find_commit('Version', f'v{n}')}:kernel.cpp") for n in range(3)]
+    kernels = [
+        git(copied, "show", f"{Repository(copied).find_commit('Version', f'v{n}')}:kernel.cpp") for n in range(3)
+    ]
     assert seen(copied) == [1, 2, 3] and kernel(copied) == kernels[2]
-    assert "v2 v3: now invisible to every later decision; HEAD has the kernel of v1 again" in succeeded(capsys, "mask", str(copied), "v2")
+    assert "v2 v3: now invisible to every later decision; HEAD has the kernel of v1 again" in succeeded(
+        capsys, "mask", str(copied), "v2"
+    )
     assert seen(copied) == [1] and kernel(copied) == kernels[1]
     shown = succeeded(capsys, "show", str(copied))
     assert "unfinished: 1 of 1 iterations accepted so far" in shown and shown.count("(masked)") == 2
-    assert json.loads(succeeded(capsys, "show", str(copied), "--json"))["speedup"] is None, "what was benchmarked is masked"
+    assert json.loads(succeeded(capsys, "show", str(copied), "--json"))["speedup"] is None, (
+        "what was benchmarked is masked"
+    )
     assert "v2: is masked" in refused(capsys, "restart", str(copied), "v2")
     assert "v2" not in str(_chosen(Repository(copied), None, every=True)), "no one verifies it any more"
-    assert succeeded(capsys, "mask", str(copied), "v1").startswith("v1 v2 v3: now invisible") and kernel(copied) == kernels[0]
+    assert (
+        succeeded(capsys, "mask", str(copied), "v1").startswith("v1 v2 v3: now invisible")
+        and kernel(copied) == kernels[0]
+    )
     assert [c.trailers for c in Repository(copied).log()[:2]] == [
         {"Masked": "v1 v2 v3", "Restores": "v0"},
         {"Masked": "v2 v3", "Restores": "v1"},
@@ -299,7 +365,9 @@ def test_a_masked_version_takes_what_came_of_it_and_head_has_what_is_left(copied
     memories = versions(copied)
     assert all(attempt.masked for memory in memories[1:] for attempt in memory.attempts)
     attempt = memories[1].attempts[0]
-    assert not Experience(None).like(attempt.operator, attempt.language, attempt.architecture, bottleneck=attempt.bottleneck)
+    assert not Experience(None).like(
+        attempt.operator, attempt.language, attempt.architecture, bottleneck=attempt.bottleneck
+    )
     assert main(["mask", str(copied), "v0"]) == 2 and "v0: is the baseline" in capsys.readouterr().err
     assert "v2: came of v1, which is masked" in refused(capsys, "unmask", str(copied), "v2")
     succeeded(capsys, "mask", str(copied), "v1")
@@ -308,9 +376,13 @@ def test_a_masked_version_takes_what_came_of_it_and_head_has_what_is_left(copied
 
     assert "v1 v2 v3: now visible; HEAD has the kernel of v2 again" in succeeded(capsys, "unmask", str(copied), "v1")
     assert seen(copied) == [1, 2, 3] and kernel(copied) == kernels[2]
-    found = Experience(None).like(attempt.operator, attempt.language, attempt.architecture, bottleneck=attempt.bottleneck)
+    found = Experience(None).like(
+        attempt.operator, attempt.language, attempt.architecture, bottleneck=attempt.bottleneck
+    )
     assert {a.evidence for a in found} >= {a.evidence for a in memories[1].attempts}
-    assert json.loads(succeeded(capsys, "show", str(copied), "--json"))["status"] == "finished", "its benchmark is of this kernel"
+    assert json.loads(succeeded(capsys, "show", str(copied), "--json"))["status"] == "finished", (
+        "its benchmark is of this kernel"
+    )
     succeeded(capsys, "resume", str(copied), "--quiet")
 
 
@@ -333,14 +405,19 @@ def test_a_kernel_that_was_put_back_must_be_that_versions_byte_for_byte(
     record = Records(copied).find(key("candidate", id=candidate))
     assert record is not None
     (copied / "kernel.cpp").write_text(record.payload["files"]["kernel.cpp"])
-    repository.commit(["kernel.cpp"], "mask v2", {"Masked": "v2", **({"Restores": restores} if restores else {})}, repository.head())
+    repository.commit(
+        ["kernel.cpp"], "mask v2", {"Masked": "v2", **({"Restores": restores} if restores else {})}, repository.head()
+    )
     found = _intruders(repository)
     assert [told in one.reason for one in found if told] == [True] * bool(told) and len(found) == bool(told)
 
 
 @pytest.mark.parametrize("under_way", [False, True])
-def test_a_run_goes_on_from_the_kernel_that_was_put_back(copied: Path, under_way: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    """What was planned for a kernel that is masked was closed as if nobody had proposed anything; what it tried came back unmeasured."""
+def test_a_run_goes_on_from_the_kernel_that_was_put_back(
+    copied: Path, under_way: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was planned for a kernel that is masked was closed as if nobody had proposed anything; what it tried came
+    back unmeasured."""
     with runs.opened(copied) as services:
         before = stored_state(services.workspace)
         assert rewound(before, services) is None
@@ -377,7 +454,10 @@ def test_another_commit_of_a_version_is_nobodys(copied: Path, capsys: pytest.Cap
     assert repository.find_commit("Version", "v0") == first
     assert ["not a commit of the run" in one.reason for one in _intruders(repository)] == [True]
     for verb, code in (("show", 0), ("audit", 1)):
-        assert main([verb, str(copied)]) == code and f"commit {made[:12]} was not made by this run" in capsys.readouterr().out
+        assert (
+            main([verb, str(copied)]) == code
+            and f"commit {made[:12]} was not made by this run" in capsys.readouterr().out
+        )
     assert f"commit {made[:12]} was not made by this run" in refused(capsys, "resume", str(copied))
 
 
@@ -392,7 +472,9 @@ def test_a_kernel_is_worth_what_led_to_it_and_not_what_was_shown_again_beside_it
 
 
 @pytest.mark.slow
-def test_a_finished_run_whose_best_version_is_masked_is_benchmarked_anew(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_run_whose_best_version_is_masked_is_benchmarked_anew(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     succeeded(capsys, "mask", str(copied), "v2")
     assert main(["resume", str(copied), "--quiet"]) == 0
     shown = json.loads(succeeded(capsys, "show", str(copied), "--json"))

@@ -22,7 +22,17 @@ from tools.store.repository import Commit, Repository
 MANY = 200
 """Deaths after which something is wrong: the run is not getting on."""
 MEASURED = {"build", "correctness", "timing", "calibration", "confirmation", "benchmark", "roof"}
-BOUNDARIES = ("preflight", "retrieve_specs", "establish_baseline", "profile", "retrieve_evidence", "plan", "write", "judge", "select")
+BOUNDARIES = (
+    "preflight",
+    "retrieve_specs",
+    "establish_baseline",
+    "profile",
+    "retrieve_evidence",
+    "plan",
+    "write",
+    "judge",
+    "select",
+)
 INSIDE = (
     "commit started 1",
     "commit written 1",
@@ -41,7 +51,8 @@ INSIDE = (
 
 
 def live_through(folder: Path, config: Path, enough: Callable[[Path], bool] = lambda root: False) -> tuple[Path, int]:
-    """Start the run and take it up again until it ends by itself or is far `enough`, looking at what lies there after each death."""
+    """Start the run and take it up again until it ends by itself or is far `enough`, looking at what lies there
+    after each death."""
     verb = ["run", str(config)]
     seen: dict[str, str] = {}
     for deaths in range(MANY):
@@ -63,7 +74,8 @@ def live_through(folder: Path, config: Path, enough: Callable[[Path], bool] = la
 
 
 def nothing_is_lost(root: Path, seen: dict[str, str]) -> None:
-    """After any death: every record can be read and has its blobs, and what was finished before is still there unchanged."""
+    """After any death: every record can be read and has its blobs, and what was finished before is still there
+    unchanged."""
     records = Records(root, root / ".kernelwright" / "blobs")
     there = {record.id: record.key for record in records}
     assert seen.items() <= there.items(), "a finished record is gone"
@@ -109,12 +121,16 @@ def test_killed_everywhere(tmp_path: Path, config: Path) -> None:
 
     repository = Repository(root)
     commits = repository.log()
-    assert max(Counter(c.trailers["Version"] for c in commits if "Version" in c.trailers).values()) == 1, "a commit was doubled"
+    assert max(Counter(c.trailers["Version"] for c in commits if "Version" in c.trailers).values()) == 1, (
+        "a commit was doubled"
+    )
     assert sum("Report" in c.trailers for c in commits) == 1
     assert repository.drift() == ()
 
     attempts = Experience(None).attempts()
-    assert attempts and max(Counter((a.evidence, a.methods) for a in attempts).values()) == 1, "an outcome was learnt twice"
+    assert attempts and max(Counter((a.evidence, a.methods) for a in attempts).values()) == 1, (
+        "an outcome was learnt twice"
+    )
 
     memories = versions(root)
     assert [m.iteration for m in memories] == list(range(len(memories)))
@@ -127,8 +143,8 @@ def test_killed_everywhere(tmp_path: Path, config: Path) -> None:
 def verified(root: Path, commits: tuple[Commit, ...]) -> None:
     """No commit is called wrong, and the one that claims most is reproduced.
 
-    A busy machine may take so much of a gain away that one look is inconclusive; another one is fair. A small gain beside the large one can
-    stay hidden for as long as others are at work, so of the rest only a refutation counts.
+    A busy machine may take so much of a gain away that one look is inconclusive; another one is fair. A small gain
+    beside the large one can stay hidden for as long as others are at work, so of the rest only a refutation counts.
     """
     most = max(commits, key=gain_of)
     for commit in commits:

@@ -24,9 +24,12 @@ from tools.tasks.loader import thaw
 
 @pytest.fixture(scope="module")
 def asked(finished: FinishedRun) -> list[Request]:
-    """Every exchange of the run, in no particular order; a playbook reads briefs, so that the prompts are rendered here."""
+    """Every exchange of the run, in no particular order; a playbook reads briefs, so that the prompts are rendered
+    here."""
     records = Records(finished.root)
-    found = [Request.model_validate_json(records.blobs.get(r.blobs["request"])) for r in records if r.kind == "exchange"]
+    found = [
+        Request.model_validate_json(records.blobs.get(r.blobs["request"])) for r in records if r.kind == "exchange"
+    ]
     assert {one.role for one in found} >= {"planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper"}
     return found
 
@@ -35,7 +38,9 @@ def prompt(request: Request) -> str:
     return "\n".join(block.text for block in blocks(request.role, request.brief, request.answer))
 
 
-def test_hidden_sizes_and_the_secret_stand_in_no_prompt_and_no_commit_of_a_run(finished: FinishedRun, asked: list[Request]) -> None:
+def test_hidden_sizes_and_the_secret_stand_in_no_prompt_and_no_commit_of_a_run(
+    finished: FinishedRun, asked: list[Request]
+) -> None:
     secret = (Path(finished.root) / ".kernelwright" / "secret").read_text()
     hidden = hidden_workloads(thaw(finished.root / "task"), bytes.fromhex(secret), QUICK["judge"]["hidden_workloads"])
     (visible, *_) = thaw(finished.root / "task").workloads
@@ -43,13 +48,24 @@ def test_hidden_sizes_and_the_secret_stand_in_no_prompt_and_no_commit_of_a_run(f
     committed = subprocess.run(log, cwd=finished.root, capture_output=True, check=True).stdout.decode(errors="replace")
     for everything in ("\n".join(map(prompt, asked)), committed):
         assert hidden and re.search(written(visible.dims), everything), "the pattern below would find nothing"
-        assert secret not in everything and not [one for one in hidden if re.search(written(one.choices[0]), everything)]
+        assert secret not in everything and not [
+            one for one in hidden if re.search(written(one.choices[0]), everything)
+        ]
 
 
 def test_no_prompt_names_the_machine_or_its_user(finished: FinishedRun, asked: list[Request]) -> None:
     everything = "\n".join(map(prompt, asked))
-    places = {str(finished.root), str(finished.root.parent), tempfile.gettempdir(), str(Path.home()), sys.prefix, socket.gethostname()}
-    assert not [place for place in places if len(place) > 1 and re.search(rf"(?<![\w.]){re.escape(place)}(?![\w.])", everything)]
+    places = {
+        str(finished.root),
+        str(finished.root.parent),
+        tempfile.gettempdir(),
+        str(Path.home()),
+        sys.prefix,
+        socket.gethostname(),
+    }
+    assert not [
+        place for place in places if len(place) > 1 and re.search(rf"(?<![\w.]){re.escape(place)}(?![\w.])", everything)
+    ]
     assert not re.search(r"(?<![\w./<>])/(?:home|Users|root|tmp)/", everything)
 
 
@@ -75,9 +91,15 @@ def test_planner_and_coder_are_told_what_they_need(asked: list[Request]) -> None
             assert one.brief.architecture and all(page.head.id in prompt(one) for page in one.brief.pages)
 
 
-def test_what_is_retrieved_is_of_the_task_s_language_by_vectors_too_and_evidence_shows_each_place(finished: FinishedRun) -> None:
+def test_what_is_retrieved_is_of_the_task_s_language_by_vectors_too_and_evidence_shows_each_place(
+    finished: FinishedRun,
+) -> None:
     languages = {page.path: page.head.languages for page in Wiki.open().pages}
-    dossiers = {record.id: Dossier.model_validate(record.payload) for record in Records(finished.root) if record.kind == "dossier"}
+    dossiers = {
+        record.id: Dossier.model_validate(record.payload)
+        for record in Records(finished.root)
+        if record.kind == "dossier"
+    }
     found = [passage for dossier in dossiers.values() for passage in dossier.passages]
     assert found and all("cpp" in languages[passage.path] or not languages[passage.path] for passage in found)
     told = (finished.root / "versions" / "v1" / "evidence.md").read_text()

@@ -1,4 +1,5 @@
-"""Whole runs with another answerer than the playbook: a program, its recording, and somebody who writes files and a handler."""
+"""Whole runs with another answerer than the playbook: a program, its recording, and somebody who writes files and a
+handler."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def exchanges(root: Path) -> list[dict[str, Any]]:
 
 
 def accepted_a_faster_kernel(root: Path, summary: Mapping[str, Any]) -> None:
-    """The run ended because the planner had nothing left, and what the coder wrote was found right, timed and accepted."""
+    """The run ended because the planner had nothing left, and what the coder wrote was found right, timed and
+    accepted."""
     assert "accept" in summary["verdicts"].values() and summary["speedup"] > 1
     assert "fast_exp" in Repository(root).show("HEAD", "kernel.cpp").decode()
     assert summary["status"] == "finished" and summary["stop_reason"] == "exhausted"
@@ -54,7 +56,9 @@ def accepted_a_faster_kernel(root: Path, summary: Mapping[str, Any]) -> None:
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     folder = tmp_path_factory.mktemp("played")
     script = folder / "script.jsonl"
-    config = configured(folder, search=SEARCH, models={"default": {"provider": "command", "argv": PROGRAM, "record": script.name}})
+    config = configured(
+        folder, search=SEARCH, models={"default": {"provider": "command", "argv": PROGRAM, "record": script.name}}
+    )
     done = graph("run", str(config), "--json", home=folder / "home")
     assert done.returncode == 0, done.stderr
     (root,) = (folder / "workspaces").iterdir()
@@ -68,7 +72,9 @@ def test_a_program_behind_every_role(played: Played) -> None:
     }
     lines = recorded.read(played.script)
     assert len(lines) == len(exchanges(played.root))
-    assert not recorded.ID.search(json.dumps([line.reply.model_dump(mode="json") for line in lines])), "ids differ in the next run"
+    assert not recorded.ID.search(json.dumps([line.reply.model_dump(mode="json") for line in lines])), (
+        "ids differ in the next run"
+    )
     kept = list((played.root / ".kernelwright" / "exchanges").iterdir())
     assert len(kept) == len(exchanges(played.root))
     assert all((folder / "prompt.md").stat().st_size and (folder / "stdout.txt").stat().st_size for folder in kept)
@@ -76,7 +82,11 @@ def test_a_program_behind_every_role(played: Played) -> None:
 
 def test_what_a_program_took_is_unknown_and_never_zero(played: Played, capsys: pytest.CaptureFixture[str]) -> None:
     unsaid = "cost unknown: Command does not say what it takes"
-    assert played.summary["tokens"] is None and played.summary["usd"] is None and played.summary["cost_unknown"] == [unsaid]
+    assert (
+        played.summary["tokens"] is None
+        and played.summary["usd"] is None
+        and played.summary["cost_unknown"] == [unsaid]
+    )
     assert main(["show", str(played.root)]) == 0
     shown = capsys.readouterr().out
     assert f"spent: tokens unknown, {unsaid}" in shown and "0 tokens" not in shown
@@ -116,10 +126,13 @@ class RowMajor(Handler):
 def test_somebody_who_writes_files_and_a_handler(
     tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run pauses for each answer. A bad one comes back, a kill loses none, and nobody is asked the same thing twice."""
+    """The run pauses for each answer. A bad one comes back, a kill loses none, and nobody is asked the same thing
+    twice."""
     (tmp_path / "my_shapes.py").write_text(HANDLER)
     monkeypatch.syspath_prepend(str(tmp_path))
-    config = configured(tmp_path, search=SEARCH, models={"default": {"provider": "manual"}}, handlers=["my_shapes:RowMajor"])
+    config = configured(
+        tmp_path, search=SEARCH, models={"default": {"provider": "manual"}}, handlers=["my_shapes:RowMajor"]
+    )
     assert main(["check", str(config)]) == 0 and "handlers    my_shapes:RowMajor\n" in capsys.readouterr().out
     code = main(["run", str(config), "--quiet", "--json"])
     said = capsys.readouterr()

@@ -1,8 +1,8 @@
 """What must not change: two workspaces made at commit f92a695 are shown, reported and judged as they were then.
 
-Who breaks a test here changes what readers of old workspaces see: a figure, a word or a verdict. Each workspace is a git repository with
-its checkpoint, packed as tests/fixtures/workspaces/*.tar.xz: one run on a C++ softmax, one on PyTorch logic alone.
-tests/fixtures/verdicts.jsonl.xz holds what the gate was asked and what it answered.
+Who breaks a test here changes what readers of old workspaces see: a figure, a word or a verdict. Each workspace is a
+git repository with its checkpoint, packed as tests/fixtures/workspaces/*.tar.xz: one run on a C++ softmax, one on
+PyTorch logic alone. tests/fixtures/verdicts.jsonl.xz holds what the gate was asked and what it answered.
 """
 
 from __future__ import annotations
@@ -59,12 +59,19 @@ def test_show_says_the_same_of_a_finished_run(workspace: Path, capsys: pytest.Ca
 
 def test_a_report_made_again_has_the_same_words_and_figures(workspace: Path) -> None:
     runs.write_report(workspace)
-    changed = [line for line in git(workspace, "diff", "-U0", "report.md").splitlines()[4:] if not line.startswith("@@")]
+    changed = [
+        line for line in git(workspace, "diff", "-U0", "report.md").splitlines()[4:] if not line.startswith("@@")
+    ]
     # Why a run ended was said by its key, and what noise leaves open of a prediction as what nobody measured.
     told = [line for line in changed if "observed factor is" not in line]
-    then, now = ([line[1:].replace("| N/A |", "| unknown |") for line in told if line.startswith(sign)] for sign in ("-|", "+|"))
+    then, now = (
+        [line[1:].replace("| N/A |", "| unknown |") for line in told if line.startswith(sign)] for sign in ("-|", "+|")
+    )
     assert then == now
-    assert [line.split(" ", 1)[0] for line in told if line[1] != "|"] == ["-Stopped:", "+It"] and "It stopped because" in told[1]
+    assert [line.split(" ", 1)[0] for line in told if line[1] != "|"] == [
+        "-Stopped:",
+        "+It",
+    ] and "It stopped because" in told[1]
 
 
 def gates(root: Path) -> Iterator[State]:
@@ -74,10 +81,13 @@ def gates(root: Path) -> Iterator[State]:
 
 
 def test_the_gate_asked_again_gives_the_same_verdicts_and_files(workspace: Path) -> None:
-    """From the records alone: verdict, versions/vN and, but for the version of its schema, memory/vN.json come out byte by byte."""
+    """From the records alone: verdict, versions/vN and, but for the version of its schema, memory/vN.json come out
+    byte by byte."""
     judged = 0
     with runs.opened(workspace, reading=True) as services:
-        services.agents.update(open_agents(services.settings, services.records, services.emit, services.ledger, workspace))
+        services.agents.update(
+            open_agents(services.settings, services.records, services.emit, services.ledger, workspace)
+        )
         for state in gates(workspace):
             evidence = gate_node._gather(state, services)
             record = services.records.get(commit_of(workspace, state["iteration"]).trailers["Evidence"])
@@ -91,32 +101,43 @@ def test_the_gate_asked_again_gives_the_same_verdicts_and_files(workspace: Path)
     assert judged >= 2
     # A version's folder holds its own profile since, and its parent's then.
     own = r"versions/v\d+/(roofline.json|analysis.md|profile_summary.md|profile_details.md|hypothesis.md)"
-    changed = [line[3:] for line in git(workspace, "status", "--porcelain", "versions", "memory", "records").splitlines()]
+    changed = [
+        line[3:] for line in git(workspace, "status", "--porcelain", "versions", "memory", "records").splitlines()
+    ]
     for name in changed:
         assert re.fullmatch(own, name) or without_news((workspace / name).read_text()) == without_news(
             git(workspace, "show", f"HEAD:{name}")
         )
 
 
-def test_the_readme_names_instructions_of_methods_that_the_kernel_asks_for(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme_names_instructions_of_methods_that_the_kernel_asks_for(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with runs.opened(workspace, reading=True) as services:
         # Another compiler may be here.
         built = next(record for record in services.records if record.kind == "build")
         monkeypatch.setattr(services.judge.builds, "build", lambda candidate: built)
         state = next(gates(workspace))
         baseline, inspection = services.candidate(state["baseline"]), services.records.get(state["profile"])
-        checked, calibration = services.judge.correctness(baseline, None, "baseline"), services.judge.calibrate(baseline)
+        checked, calibration = (
+            services.judge.correctness(baseline, None, "baseline"),
+            services.judge.calibrate(baseline),
+        )
         readme = render_baseline(services, state, baseline, checked, calibration, inspection)["README.md"]  # type: ignore[arg-type]
         offered = Dossier.model_validate(services.records.get(state["dossier"]).payload).methods
-        signed = [page.head.id for page in services.guide.about("method", "cpp") if services.architecture in page.head.signature]
+        signed = [
+            page.head.id
+            for page in services.guide.about("method", "cpp")
+            if services.architecture in page.head.signature
+        ]
     told = re.findall(r"^- ([\w-]+): `.*` \(front matter", readme, re.MULTILINE)
     assert told == [page.head.id for page in offered if page.head.id in signed] and len(told) < len(signed)
 
 
 def without_news(text: str) -> object:
-    """What protocol 2 had not: a claim, how noisy the machine was, the version of memory's schema, methods that plans name themselves,
-    predictions with their confidence, which of them noise hides (those it called missed), what nothing confirmed as a note, and the word
-    for outcomes that say nothing."""
+    """What protocol 2 had not: a claim, how noisy the machine was, the version of memory's schema, methods that
+    plans name themselves, predictions with their confidence, which of them noise hides (those it called missed),
+    what nothing confirmed as a note, and the word for outcomes that say nothing."""
     news = {"claim", "noise_floor", "schema_version", "hit", "free", "forecasts"}
 
     def clean(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -151,7 +172,17 @@ def test_no_claim_is_refuted_when_it_is_measured_again(workspace: Path) -> None:
 @pytest.mark.slow
 def test_an_old_version_can_be_the_start_of_a_new_run(recorded: Path) -> None:
     sizes = {"M": 700, "N": 520}
-    done = graph("restart", str(recorded), "v1", "--json", "--budget", "wall_s=40", "--set", "dims=M=700 N=520", "judge.min_effect=0.03")
+    done = graph(
+        "restart",
+        str(recorded),
+        "v1",
+        "--json",
+        "--budget",
+        "wall_s=40",
+        "--set",
+        "dims=M=700 N=520",
+        "judge.min_effect=0.03",
+    )
     found = json.loads(done.stdout.splitlines()[-1])
     assert (done.returncode in {0, 3}, found["status"]) == (True, "finished"), done.stderr
     root = Path(found["workspace"])
@@ -160,7 +191,11 @@ def test_an_old_version_can_be_the_start_of_a_new_run(recorded: Path) -> None:
         assert git(root, "show", f"{found['commits'][0]}:kernel.cpp") == git(recorded, "show", f"{old}:kernel.cpp")
         assert f"{recorded.name} v1" in (root / "README.md").read_text()
         settings = (root / "settings.yaml").read_text()
-        assert f"linked_to: {recorded.name} v1\n" in settings and "min_effect: 0.03\n" in settings and "dims: M=700 N=520\n" in settings
+        assert (
+            f"linked_to: {recorded.name} v1\n" in settings
+            and "min_effect: 0.03\n" in settings
+            and "dims: M=700 N=520\n" in settings
+        )
         task, before = (json.loads((place / "task" / "task.json").read_text())["task"] for place in (root, recorded))
         assert [w["dims"] for w in task["workloads"]] == [sizes] and task["baseline"] != before["baseline"]
         same = ("name", "language", "reference", "numeric", "build_flags", "arguments")
@@ -185,6 +220,9 @@ def test_the_gate_answers_recorded_evidence_as_before() -> None:
         if answer.outcome == "inconclusive" and then["outcome"] == "reject_perf":
             # What a noise floor hides was called a failure.
             assert "Not faster by enough" in then["reasons"][0] and "noise floor is too high" in answer.reasons[0]
-            assert answer.speedup is not None and answer.speedup.high > 1 + Policy.model_validate(case["policy"]).min_effect
+            assert (
+                answer.speedup is not None
+                and answer.speedup.high > 1 + Policy.model_validate(case["policy"]).min_effect
+            )
             continue
         assert answer.model_dump(mode="json", exclude={"claim"}) == then

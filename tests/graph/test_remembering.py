@@ -1,4 +1,5 @@
-"""A second run on the same kernel begins where the first one arrived. Counts only: what the machine's noise decides is not asked."""
+"""A second run on the same kernel begins where the first one arrived. Counts only: what the machine's noise decides
+is not asked."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from tools.store.records import Records
 
 
 def run(folder: Path, name: str, iterations: int) -> tuple[list[str], list[Attempt]]:
-    """The candidates that a quick run judged, in order, and what it told experience; all runs of `folder` share one log."""
+    """The candidates that a quick run judged, in order, and what it told experience; all runs of `folder` share one
+    log."""
     search = {**QUICK["search"], "iterations": iterations, "methods_per_iteration": 1}
     path = configured(folder, name=name, workspaces=str(folder / name), search=search)
     done = graph("run", str(path), "--quiet", home=folder / "home")
@@ -33,17 +35,23 @@ def test_the_second_run_starts_where_the_first_arrived_and_repeats_no_failure(tm
     first, told = run(tmp_path, "first", 1)
     assert len(first) == 2, "two candidates of one method are judged when nothing is known"
     kept = Experience(tmp_path / "home").attempts()
-    assert {one.after for one in kept} == {one.after for one in told} and all(one.commit and one.before and one.findings for one in kept)
+    assert {one.after for one in kept} == {one.after for one in told} and all(
+        one.commit and one.before and one.findings for one in kept
+    )
     second, again = run(tmp_path, "second", 1)
     won = [one for one in told if status(one.verdict, one.effect) == "resolved"]
     if won:
-        assert len(second) == 1 and [one.after for one in again] == [one.after for one in won], "the winner alone is judged, and at once"
+        assert len(second) == 1 and [one.after for one in again] == [one.after for one in won], (
+            "the winner alone is judged, and at once"
+        )
     rejected = {(one.before, one.after) for one in told if status(one.verdict, one.effect) == "avoid"}
     assert not rejected & {(one.before, one.after) for one in again}
 
 
 @pytest.mark.slow
-def test_a_method_that_a_plan_named_itself_is_a_page_that_a_run_on_a_sibling_kernel_retrieves_and_cites(tmp_path: Path) -> None:
+def test_a_method_that_a_plan_named_itself_is_a_page_that_a_run_on_a_sibling_kernel_retrieves_and_cites(
+    tmp_path: Path,
+) -> None:
     sibling, page = tmp_path / "sibling", tmp_path / "home" / "overlay" / "own" / "cpp-vector-exp.md"
     sibling.mkdir()
     for file in TASK.iterdir():
@@ -68,5 +76,8 @@ def test_a_method_that_a_plan_named_itself_is_a_page_that_a_run_on_a_sibling_ker
     root, records = last(sibling, "next")
     first, (planned,) = records["dossier"]["methods"][0], records["plan"]["methods"]
     assert first["head"]["id"] == "own:vector-exp" and text.endswith(first["body"])
-    assert planned["hypothesis"]["citations"] == first["head"]["sources"] and f"record {first['head']['sources'][0]}" in text
+    assert (
+        planned["hypothesis"]["citations"] == first["head"]["sources"]
+        and f"record {first['head']['sources'][0]}" in text
+    )
     assert "own:vector-exp" in (root / "report.md").read_text()

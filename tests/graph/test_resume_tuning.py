@@ -1,4 +1,5 @@
-"""A run killed while it compares configs goes on where it stopped: no finished measurement is repeated, and the same config is taken."""
+"""A run killed while it compares configs goes on where it stopped: no finished measurement is repeated, and the same
+config is taken."""
 
 from __future__ import annotations
 

@@ -22,17 +22,31 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert load(written(tmp_path, GOOD)).task == str(tmp_path / "softmax")
     kernel = load(written(tmp_path, "kernel: layer_norm/kernel.cpp\nreference: r.py\n"))
     assert (kernel.run, kernel.model_copy(update={"name": "mine"}).run) == ("layer_norm", "mine")
-    assert load(written(tmp_path, GOOD + "reference_projects: kernels\n")).reference_projects == str(tmp_path / "kernels")
-    assert load(written(tmp_path, GOOD + "benchmark: {rivals: others.py}\n")).benchmark.rivals == str(tmp_path / "others.py")
+    assert load(written(tmp_path, GOOD + "reference_projects: kernels\n")).reference_projects == str(
+        tmp_path / "kernels"
+    )
+    assert load(written(tmp_path, GOOD + "benchmark: {rivals: others.py}\n")).benchmark.rivals == str(
+        tmp_path / "others.py"
+    )
 
 
 def test_every_role_has_the_default_model_and_files_of_models_are_relative_to_the_config(tmp_path: Path) -> None:
     settings = load(written(tmp_path, GOOD + "models:\n  coder: {provider: mine, speed: 3}\n"))
-    assert (settings.model_for("coder"), settings.model_for("planner")) == ({"provider": "mine", "speed": 3}, {"provider": "playbook"})
-    models = "models: {coder: {provider: recorded, path: a/script.jsonl}, default: {provider: manual, folder: /desk, record: b.jsonl}}\n"
+    assert (settings.model_for("coder"), settings.model_for("planner")) == (
+        {"provider": "mine", "speed": 3},
+        {"provider": "playbook"},
+    )
+    models = (
+        "models: {coder: {provider: recorded, path: a/script.jsonl}, default: {provider: manual, folder: /desk, "
+        "record: b.jsonl}}\n"
+    )
     settings = load(written(tmp_path, GOOD + models))
     assert settings.model_for("coder") == {"provider": "recorded", "path": str(tmp_path / "a/script.jsonl")}
-    assert settings.model_for("planner") == {"provider": "manual", "folder": "/desk", "record": str(tmp_path / "b.jsonl")}
+    assert settings.model_for("planner") == {
+        "provider": "manual",
+        "folder": "/desk",
+        "record": str(tmp_path / "b.jsonl"),
+    }
 
 
 @pytest.mark.parametrize(
@@ -42,24 +56,39 @@ def test_every_role_has_the_default_model_and_files_of_models_are_relative_to_th
         (GOOD + "workloads: []\n", ["run.yaml: workloads: does not stand here; list them in the task's reference.py"]),
         (GOOD + "search: {candidates: 99}\n", ["search.candidates", "16"]),
         (GOOD + "search: 3\n", ["search: must hold keys and values", "iterations", "not 3", "patience"]),
-        (GOOD + "search: {iterations: 0}\n", ["search.iterations: must be greater than or equal to 1, not 0; change it"]),
+        (
+            GOOD + "search: {iterations: 0}\n",
+            ["search.iterations: must be greater than or equal to 1, not 0; change it"],
+        ),
         (GOOD + "models: 3\n", ["models: must be keys and values", "not 3"]),
         (GOOD + "profilers: static\n", ["profilers: must be a list", "'static'"]),
         (GOOD + "on_unknown: maybe\n", ["on_unknown: must be 'continue', 'ask' or 'stop', not 'maybe'"]),
         (GOOD + "models: {codr: {}}\n", ["models.codr: must be", "not 'codr'; did you mean 'coder'?"]),
-        (GOOD + "budget: {per_role: {codr: {usd: 1}}}\n", ["budget.per_role.codr: must be", "not 'codr'; did you mean 'coder'?"]),
+        (
+            GOOD + "budget: {per_role: {codr: {usd: 1}}}\n",
+            ["budget.per_role.codr: must be", "not 'codr'; did you mean 'coder'?"],
+        ),
         (GOOD + "judge: {objective: geomen}\n", ["judge.objective", "did you mean 'geomean'?"]),
-        (GOOD + "benchmark: {rivals: r.py, eager: false, compile: false}\n", ["benchmark: rivals: are timed beside torch"]),
+        (
+            GOOD + "benchmark: {rivals: r.py, eager: false, compile: false}\n",
+            ["benchmark: rivals: are timed beside torch"],
+        ),
         (GOOD + "budget: {device_s: true}\n", ["budget.device_s: must be a number, not True; change it there"]),
         (GOOD + "budget: {device_s: '12'}\n", ["budget.device_s: must be a number, not '12'; write 12"]),
         (GOOD + "budget: {wall_s: 1e3}\n", ["budget.wall_s: must be a number, not '1e3'; write 1000"]),
         (GOOD + "budget: {tokens: 2.0e+6}\n", ["budget.tokens: must be an integer, not 2000000.0; write 2000000"]),
-        (GOOD + "budget: {per_role: {coder: {device_s: '9'}}}\n", ["budget.per_role.coder.device_s: must be a number", "write 9"]),
+        (
+            GOOD + "budget: {per_role: {coder: {device_s: '9'}}}\n",
+            ["budget.per_role.coder.device_s: must be a number", "write 9"],
+        ),
         (GOOD + "prices: {m: {input: true, output: 1}}\n", ["prices.m.input: must be a number"]),
         ("search: {}\n", ["exactly one of task", "kernel"]),
         ("kernel: a.cpp\n", ["reference"]),
         ("task: [a\n", ["run.yaml:1: not valid YAML; the [ in that line is not closed"]),
-        (GOOD + 'name: "mine\nsearch: {}\n', ["run.yaml:2: not valid YAML; the quote that begins in that line does not end"]),
+        (
+            GOOD + 'name: "mine\nsearch: {}\n',
+            ["run.yaml:2: not valid YAML; the quote that begins in that line does not end"],
+        ),
         (GOOD + "  name: mine\n", ["run.yaml:2: not valid YAML; check the indentation"]),
         ("- task\n", ["run.yaml", "keys and values"]),
     ],
@@ -78,7 +107,12 @@ def test_mistakes_are_named(tmp_path: Path, text: str, says: list[str]) -> None:
     [
         (
             "taks: softmax\nsearch: {iterations: 0, candidates: 99}\nmodels: {codr: {}}\n",
-            ["taks: unknown key; did you mean 'task'?", "models.codr: must", "search.iterations: must", "search.candidates: must"],
+            [
+                "taks: unknown key; did you mean 'task'?",
+                "models.codr: must",
+                "search.iterations: must",
+                "search.candidates: must",
+            ],
         ),
         (
             GOOD + "prices: {m: {inptu: 1, output: 2}, n: {output: 3}}\n",
@@ -86,7 +120,11 @@ def test_mistakes_are_named(tmp_path: Path, text: str, says: list[str]) -> None:
         ),
         (
             "kernel: a.cpp\nbudget: {per_role: {planner: {device_s: 3}, knowledge_retriever: {device_s: 3}}}\n",
-            ["reference: must name", "budget.per_role.planner.device_s: ", "budget.per_role.knowledge_retriever.device_s: "],
+            [
+                "reference: must name",
+                "budget.per_role.planner.device_s: ",
+                "budget.per_role.knowledge_retriever.device_s: ",
+            ],
         ),
     ],
     ids=["keys", "a misspelt key is not missing too", "what does not go together"],
@@ -96,7 +134,9 @@ def test_every_mistake_has_a_line(tmp_path: Path, text: str, lines: list[str]) -
     with pytest.raises(SettingsError) as caught:
         load(path)
     said = str(caught.value).splitlines()
-    assert len(said) == len(lines) and all(one.startswith(f"{path}: {line}") for one, line in zip(said, lines, strict=True)), said
+    assert len(said) == len(lines) and all(
+        one.startswith(f"{path}: {line}") for one, line in zip(said, lines, strict=True)
+    ), said
 
 
 def test_a_key_that_stands_twice_is_no_silent_change_of_mind(tmp_path: Path) -> None:
@@ -106,7 +146,9 @@ def test_a_key_that_stands_twice_is_no_silent_change_of_mind(tmp_path: Path) -> 
 
 def test_what_only_looks_like_a_date_or_number_is_named(tmp_path: Path) -> None:
     for value in ("2024-99-99", "0b_", "!!int five", "!!int ''", "!!bool five", "!!timestamp five"):
-        with pytest.raises(SettingsError, match=r":2: '.*' cannot be read as the date or number that it looks like; put it in quotes"):
+        with pytest.raises(
+            SettingsError, match=r":2: '.*' cannot be read as the date or number that it looks like; put it in quotes"
+        ):
             load(written(tmp_path, f"task: x\nname: {value}\n"))
 
 
@@ -117,7 +159,9 @@ def test_what_is_merged_from_another_mapping_may_be_set_anew(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("files", [("reference.py",), ("kernel.py",)])
-def test_a_task_folder_is_a_config_with_nothing_else(tmp_path: Path, files: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_folder_is_a_config_with_nothing_else(
+    tmp_path: Path, files: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "softmax"
     folder.mkdir()
     for name in files:

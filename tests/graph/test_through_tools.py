@@ -1,4 +1,5 @@
-"""A whole run whose models read prompts and call tools: a provider fails it, it is resumed, and nothing is paid for twice."""
+"""A whole run whose models read prompts and call tools: a provider fails it, it is resumed, and nothing is paid for
+twice."""
 
 from __future__ import annotations
 

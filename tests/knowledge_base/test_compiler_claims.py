@@ -1,4 +1,5 @@
-"""What listings and operator pages of the wiki say that compilers make of a construct is asked of the compilers: nvcc, and Triton's own."""
+"""What listings and operator pages of the wiki say that compilers make of a construct is asked of the compilers:
+nvcc, and Triton's own."""
 
 from __future__ import annotations
 
@@ -93,20 +94,31 @@ def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_triton_stages_of_a_launch_do_nothing_without_a_product(kernels: Any) -> None:
-    launches = [triton_names(kernels.row_sum, "*fp32 *fp32 i32", {"STAGES": None}, 90, num_stages=n) for n in (1, 2, 3, 4)]
+    launches = [
+        triton_names(kernels.row_sum, "*fp32 *fp32 i32", {"STAGES": None}, 90, num_stages=n) for n in (1, 2, 3, 4)
+    ]
     assert all(names == launches[0] for names in launches) and not has(launches[0], "LDGSTS")
     assert has(triton_names(kernels.row_sum, "*fp32 *fp32 i32", {"STAGES": 3}, 90), "LDGSTS")
 
 
-@pytest.mark.parametrize(("capability", "cheap"), [(80, r"RED\.E\.ADD"), (90, r"REDG\.E\.ADD\.F32x4"), (100, r"REDG\.E\.ADD\.F32x4")])
+@pytest.mark.parametrize(
+    ("capability", "cheap"), [(80, r"RED\.E\.ADD"), (90, r"REDG\.E\.ADD\.F32x4"), (100, r"REDG\.E\.ADD\.F32x4")]
+)
 def test_triton_atomics_fence_unless_they_are_relaxed(capability: int, cheap: str, kernels: Any) -> None:
     default, relaxed = (triton_names(kernels.add, "*fp32 *fp32", {"SEM": sem}, capability) for sem in (None, "relaxed"))
-    assert has(default, r"MEMBAR\.ALL\.GPU") and has(default, "ATOMG") and not has(relaxed, "MEMBAR|ATOMG") and has(relaxed, cheap)
+    assert (
+        has(default, r"MEMBAR\.ALL\.GPU")
+        and has(default, "ATOMG")
+        and not has(relaxed, "MEMBAR|ATOMG")
+        and has(relaxed, cheap)
+    )
 
 
 @pytest.mark.parametrize(("kind", "turned"), [("*fp16", False), ("*fp8e4nv", True)])
 def test_triton_turns_an_operand_on_hopper_only_where_it_is_narrow(kind: str, turned: bool, kernels: Any) -> None:
-    rows, columns = (triton_names(kernels.product, f"{kind} {kind} *fp32 i32 i32", {"K_MAJOR": major}, 90) for major in (False, True))
+    rows, columns = (
+        triton_names(kernels.product, f"{kind} {kind} *fp32 i32 i32", {"K_MAJOR": major}, 90) for major in (False, True)
+    )
     assert has(rows, r"STS\.U8") is turned and not has(columns, r"STS\.U8|PRMT")
 
 

@@ -1,7 +1,8 @@
-"""What the CUDA method pages claim is tried where a CUDA compiler is: their blocks compile, and show the promised instructions.
+"""What the CUDA method pages claim is tried where a CUDA compiler is: their blocks compile, and show the promised
+instructions.
 
-Nothing runs: no GPU is needed. `cuda compile sm_80 sm_90` behind the fence names the architectures, sm_80 when it names none; as in a run,
-code from Hopper on is made with the instructions that only this architecture has (`sm_90a`).
+Nothing runs: no GPU is needed. `cuda compile sm_80 sm_90` behind the fence names the architectures, sm_80 when it names
+none; as in a run, code from Hopper on is made with the instructions that only this architecture has (`sm_90a`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ FENCED = re.compile(r"^```cuda compile([^\n]*)\n(.*?)^```", flags=re.DOTALL | re
 INSTRUCTION = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)\s*(.*?)\s*;", flags=re.MULTILINE)
 DEFAULT = "sm_80"
 Built = tuple[str, dict[str, str]]
-"""What the compiler says, nothing where all is well; architecture -> disassembly in objdump's layout, empty without a disassembler."""
+"""What the compiler says, nothing where all is well; architecture -> disassembly in objdump's layout, empty without
+a disassembler."""
 FLAGS = ("-std=c++17", "-Werror", "all-warnings", "-fatbin")
 """Host code is read and checked, but only device code is made."""
 PLAIN = """
@@ -48,14 +50,23 @@ def listings(binary: Path) -> dict[str, str]:
     if tool is None:
         return {}
     path = f"{Path(tool).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    said = subprocess.run([tool, "-sass", str(binary)], capture_output=True, text=True, check=True, env={**os.environ, "PATH": path}).stdout
+    said = subprocess.run(
+        [tool, "-sass", str(binary)], capture_output=True, text=True, check=True, env={**os.environ, "PATH": path}
+    ).stdout
     found: dict[str, str] = {}
     for part in re.split(r"^\s*code for (?=sm_)", said, flags=re.MULTILINE)[1:]:
         functions = re.split(r"^\s*Function : ", part, flags=re.MULTILINE)[1:]
         names = [text.split(None, 1)[0] for text in functions]
-        lines = ["0000000000000000 <run_kernel>:", *(f"   {at:x}:\tlaunch\tkernel <{name}>" for at, name in enumerate(names))]
+        lines = [
+            "0000000000000000 <run_kernel>:",
+            *(f"   {at:x}:\tlaunch\tkernel <{name}>" for at, name in enumerate(names)),
+        ]
         for name, text in zip(names, functions, strict=True):
-            lines += ["", f"{'0':0>16} <{name}>:", *(f"   {at}:\t{what}\t{operands}" for at, what, operands in INSTRUCTION.findall(text))]
+            lines += [
+                "",
+                f"{'0':0>16} <{name}>:",
+                *(f"   {at}:\t{what}\t{operands}" for at, what, operands in INSTRUCTION.findall(text)),
+            ]
         found[part.split(None, 1)[0].removesuffix("a")] = "\n".join(lines)
     return found
 
@@ -65,7 +76,10 @@ def build(folder: Path, code: str, targets: tuple[str, ...], listed: bool) -> Bu
     (folder / "kernel.cu").write_text(code)
     wanted = [flag for sm in targets for flag in cuda_compile.generated(sm)]
     done = subprocess.run(
-        [str(cuda_compile.program("nvcc")), *FLAGS, *wanted, "kernel.cu", "-o", "kernel.fatbin"], cwd=folder, capture_output=True, text=True
+        [str(cuda_compile.program("nvcc")), *FLAGS, *wanted, "kernel.cu", "-o", "kernel.fatbin"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
         return done.stdout + done.stderr or "nvcc failed", {}
@@ -78,7 +92,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Built]:
     if cuda_compile.program("nvcc") is None:
         pytest.skip("no nvcc here")
     folder = tmp_path_factory.mktemp("cuda")
-    wanted = {page.head.id: (FENCED.findall(page.body)[0][1], architectures(page), bool(page.head.signature)) for page in PAGES}
+    wanted = {
+        page.head.id: (FENCED.findall(page.body)[0][1], architectures(page), bool(page.head.signature))
+        for page in PAGES
+    }
     wanted["plain"] = (PLAIN, tuple(sorted({sm for page in PAGES for sm in page.head.signature})), True)
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         made = pool.map(lambda item: build(folder / item[0], *item[1]), wanted.items())
@@ -92,7 +109,9 @@ def test_each_page_has_one_block_for_the_architectures_of_its_signature() -> Non
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.head.id)
-def test_the_block_compiles_and_shows_its_signature_which_a_plain_kernel_does_not(page: Page, built: Mapping[str, Built]) -> None:
+def test_the_block_compiles_and_shows_its_signature_which_a_plain_kernel_does_not(
+    page: Page, built: Mapping[str, Built]
+) -> None:
     log, listed = built[page.head.id]
     assert log == ""
     if page.head.signature and not listed:

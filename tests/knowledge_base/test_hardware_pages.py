@@ -23,8 +23,29 @@ PAGES = [page for page in WIKI.pages if sheets.product(page)]
 (LIMITS,) = [page for page in WIKI.pages if page.head.id == "compute-capability-limits"]
 QUESTIONS = sorted({(figure.metric, figure.qualifier) for figure in figures_of(WIKI).figures})
 PRODUCTS = {
-    *("V100 SXM2", "T4 PCIe", "A10 PCIe", "L4 PCIe", "L40S PCIe", "RTX 3090", "RTX 4090", "RTX 5090", "A100 SXM4 40GB", "A100 SXM4 80GB"),
-    *("A100 PCIe 40GB", "A100 PCIe 80GB", "H100 SXM5", "H100 PCIe", "H100 NVL", "H200 SXM5", "H200 NVL", "H20 96GB", "H800"),
+    *(
+        "V100 SXM2",
+        "T4 PCIe",
+        "A10 PCIe",
+        "L4 PCIe",
+        "L40S PCIe",
+        "RTX 3090",
+        "RTX 4090",
+        "RTX 5090",
+        "A100 SXM4 40GB",
+        "A100 SXM4 80GB",
+    ),
+    *(
+        "A100 PCIe 40GB",
+        "A100 PCIe 80GB",
+        "H100 SXM5",
+        "H100 PCIe",
+        "H100 NVL",
+        "H200 SXM5",
+        "H200 NVL",
+        "H20 96GB",
+        "H800",
+    ),
     *("GH200 96GB HBM3", "B200 HGX", "GB200 NVL72", "B300 HGX", "GB300"),
     *("MI250X OAM", "MI250 OAM", "MI300X OAM", "MI325X OAM", "MI308X", "MI355X OAM"),
 }
@@ -37,12 +58,15 @@ def name(page: Page) -> terminology.Name:
 
 
 def asked() -> Iterator[tuple[Page, Row, Row | None]]:
-    """Page of a product and one of its rows; or a row of the limits of its capability, then the row that states the capability."""
+    """Page of a product and one of its rows; or a row of the limits of its capability, then the row that states the
+    capability."""
     for page in PAGES:
         for own in rows(page, sheets.COLUMNS):
             yield page, own, None
             if own.cells["metric"] == sheets.CAPABILITY:
-                yield from ((page, row, own) for row in rows(LIMITS, sheets.LIMITS) if row.cells["cc"] == own.cells["value"])
+                yield from (
+                    (page, row, own) for row in rows(LIMITS, sheets.LIMITS) if row.cells["cc"] == own.cells["value"]
+                )
 
 
 def test_there_is_a_page_for_every_product():
@@ -56,7 +80,11 @@ def test_each_row_and_each_limit_of_a_capability_answers_its_own_question():
         cells, evidence = row.cells, (own or row).cells["evidence"]
         spec = resolve(WIKI, name(page).product, cells["metric"], name(page).variant, cells["qualifier"])
         assert isinstance(spec, Spec), gap(spec)
-        at = f"<gpu-wiki>/{LIMITS.path}:{row.line} via <gpu-wiki>/{page.path}:{own.line}" if own else f"<gpu-wiki>/{page.path}:{row.line}"
+        at = (
+            f"<gpu-wiki>/{LIMITS.path}:{row.line} via <gpu-wiki>/{page.path}:{own.line}"
+            if own
+            else f"<gpu-wiki>/{page.path}:{row.line}"
+        )
         number = cells["value"] if spec.unit == "CC" else cells["value"].removesuffix(".0")
         assert gap(spec) == f"{spec.metric}: {number} {spec.unit} <- {at}{' [unofficial]' if evidence else ''}"
         assert (spec.metric, spec.value, spec.unit) == (cells["metric"], float(cells["value"]), cells["unit"])
@@ -67,7 +95,9 @@ def test_each_row_and_each_limit_of_a_capability_answers_its_own_question():
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.head.id for page in PAGES])
 def test_no_product_is_answered_by_anothers_line(page: Page):
-    assert not [figure for figure in figures_of(WIKI).figures if figure.citation.path.startswith("meta/")], "prose about conflicts"
+    assert not [figure for figure in figures_of(WIKI).figures if figure.citation.path.startswith("meta/")], (
+        "prose about conflicts"
+    )
     stated = {row.cells["value"] for row in rows(page, sheets.COLUMNS) if row.cells["metric"] == sheets.CAPABILITY}
     lines = {row.line for row in rows(LIMITS, sheets.LIMITS) if row.cells["cc"] in stated}
     for metric, qualifier in QUESTIONS:
@@ -77,7 +107,9 @@ def test_no_product_is_answered_by_anothers_line(page: Page):
             assert answer.via is None or (answer.citation.path == LIMITS.path and answer.citation.line in lines)
 
 
-def test_a_changed_digit_is_noticed_whichever_line_it_stands_in_and_so_is_a_moved_line_or_an_altered_spec(tmp_path: Path):
+def test_a_changed_digit_is_noticed_whichever_line_it_stands_in_and_so_is_a_moved_line_or_an_altered_spec(
+    tmp_path: Path,
+):
     root = tmp_path / "wiki"
     shutil.copytree(BUNDLED, root)
     wiki = Wiki.open(root, types=("hardware", "meta"))
@@ -112,7 +144,9 @@ def test_a_figure_of_a_module_of_two_devices_says_so():
     assert isinstance(module, Spec) and "module" in module.caveat
 
 
-@pytest.mark.parametrize(("reported", "page"), sorted((r, str(n)) for r, n in terminology.products(WIKI).reported.items()))
+@pytest.mark.parametrize(
+    ("reported", "page"), sorted((r, str(n)) for r, n in terminology.products(WIKI).reported.items())
+)
 def test_a_name_that_a_driver_reports_leads_to_one_page_or_to_none(reported: str, page: str):
     answer = resolve(WIKI, reported, "compute_capability")
     without = [product for product in ("GCD", "141GB") if product in page]
@@ -151,4 +185,6 @@ def test_the_glossary_of_counters_tells_of_each_that_is_kept_and_names_its_rules
                 worked = share.format(match[1])
         assert named == known.get(counter, set()) | known.get(worked, set()), counter
     counted = {metric for metric in known if metric.startswith("ncu.") or "__" in metric}
-    assert counted <= told.keys() | {m for m in counted if m.startswith(("ncu.stall_share.", "ncu.occupancy_limited_by."))}
+    assert counted <= told.keys() | {
+        m for m in counted if m.startswith(("ncu.stall_share.", "ncu.occupancy_limited_by."))
+    }

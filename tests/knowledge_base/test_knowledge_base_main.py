@@ -27,8 +27,16 @@ HERE = "recommend --language cpp --operator softmax --arch x86_64 --bottleneck c
 @pytest.mark.parametrize(
     ("command", "code", "says"),
     [
-        ("spec H200 memory_bandwidth --variant SXM5", 0, "memory_bandwidth: 4.8 TB/s <- <gpu-wiki>/hardware/nvidia/h200-sxm5.md:"),
-        ("spec H300 memory_bandwidth", 1, "memory_bandwidth: UNKNOWN (gpu-wiki not found): no hardware page is about 'H300'"),
+        (
+            "spec H200 memory_bandwidth --variant SXM5",
+            0,
+            "memory_bandwidth: 4.8 TB/s <- <gpu-wiki>/hardware/nvidia/h200-sxm5.md:",
+        ),
+        (
+            "spec H300 memory_bandwidth",
+            1,
+            "memory_bandwidth: UNKNOWN (gpu-wiki not found): no hardware page is about 'H300'",
+        ),
         ("spec H800 warp_size", 0, " via <gpu-wiki>/hardware/nvidia/h800.md:"),
         ("spec H800 warp_size", 0, " [unofficial]\n    caveat: "),
         ("query GOMP_parallel -k 1", 0, "<gpu-wiki>/methods/openmp-parallel-outer.md:"),
@@ -41,10 +49,16 @@ HERE = "recommend --language cpp --operator softmax --arch x86_64 --bottleneck c
         ("experience search zzz", 1, "none of zzz occurs in 2 attempts"),
         ("experience stats", 0, "vector-exp: 1 success"),
         ("experience stats", 0, "avoid: simd-loop: reject_perf"),
-        *((f"{place}{HERE}", 0, "1. vector-exp  2.500x [2.4, 2.6] (experience: 1 success)") for place in ("", "experience ")),
+        *(
+            (f"{place}{HERE}", 0, "1. vector-exp  2.500x [2.4, 2.6] (experience: 1 success)")
+            for place in ("", "experience ")
+        ),
         (HERE, 0, "(wiki: not tried)"),
         (HERE, 0, "avoid, failed in the same conditions:\n-  simd-loop"),
-        *((f"{verb} --help", 0, "--json") for verb in ("recommend", "experience search", "experience sync", "experience list")),
+        *(
+            (f"{verb} --help", 0, "--json")
+            for verb in ("recommend", "experience search", "experience sync", "experience list")
+        ),
         ("serve --help", 0, "usage: "),
     ],
 )
@@ -65,7 +79,10 @@ OUTCOME = "experience add --operator softmax --language cpp --dtype float32 --ar
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        ("query softmax --lang c%p", "--language: no page is about language 'c%p'; did you mean 'cpp'? There are cpp, cuda"),
+        (
+            "query softmax --lang c%p",
+            "--language: no page is about language 'c%p'; did you mean 'cpp'? There are cpp, cuda",
+        ),
         ("query softmax --kind %s", "--kind: no page is of kind '%s'; give one of "),
         ("query softmax --arch hoper", "--arch: no architecture is called 'hoper'; did you mean 'hopper'?"),
         ("query softmax -k 0", "-k"),
@@ -75,7 +92,10 @@ OUTCOME = "experience add --operator softmax --language cpp --dtype float32 --ar
         (OUTCOME, "--result must be given"),
         (f"{OUTCOME} --result good", "--result good"),
         (f"{OUTCOME} --result sucess", "did you mean 'success'? There are"),
-        (f"{OUTCOME} --result success --method vectr-exp", "--method vectr-exp: no page of the wiki is about such a method"),
+        (
+            f"{OUTCOME} --result success --method vectr-exp",
+            "--method vectr-exp: no page of the wiki is about such a method",
+        ),
         (f"{OUTCOME} --result success --method nonsense", "--kind method` finds those there are"),
         (f"{OUTCOME} --result success --language trition", "did you mean 'triton'?"),
         (f"{OUTCOME} --result success --home /dev/null", "/dev/null is no file"),
@@ -119,7 +139,9 @@ def test_answers_are_had_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(answered(capsys, "query", "softmax", "-k", "2", "--kind", "operator")["passages"]) == 2
     assert answered(capsys, "experience", "stats")["results"] == {"failure": 1, "success": 1}
     assert [one["evidence"] for one in answered(capsys, "experience", "list")["attempts"]] == ["rec2", "rec1"]
-    assert [one["evidence"] for one in answered(capsys, "experience", "list", "--result", "success")["attempts"]] == ["rec1"]
+    assert [one["evidence"] for one in answered(capsys, "experience", "list", "--result", "success")["attempts"]] == [
+        "rec1"
+    ]
     found = answered(capsys, *HERE.split())
     assert found["proposed"][0]["n"] == 1 and found["avoid"][0]["methods"] == ["simd-loop"]
 
@@ -129,7 +151,11 @@ def test_an_outcome_is_added_once_and_called_stated(tmp_path: Path, capsys: pyte
     assert answered(capsys, *command)["added"] == 1
     assert answered(capsys, *command) == {"added": 0, "known": 1, "left": []}
     (kept,) = Experience(tmp_path).attempts()
-    assert (kept.origin, kept.effect, kept.knobs) == ("stated", Interval(estimate=1.4, low=1.3, high=1.5), {"DEGREE": "5"})
+    assert (kept.origin, kept.effect, kept.knobs) == (
+        "stated",
+        Interval(estimate=1.4, low=1.3, high=1.5),
+        {"DEGREE": "5"},
+    )
     assert kept.evidence.startswith("stated:") and kept.verdict == "accept"
 
 

@@ -25,11 +25,16 @@ ENTRIES = [json.loads(block) for block in re.findall(r"^```json\n(.*?)^```", DOC
 READING = {"query", "spec", "recommend", "experience_list", "experience_search", "experience_stats"}
 
 
-def talk(home: Path, conversation: Callable[[Client], Awaitable[None]], *arguments: str, command: list[str] | None = None) -> None:
+def talk(
+    home: Path, conversation: Callable[[Client], Awaitable[None]], *arguments: str, command: list[str] | None = None
+) -> None:
     argv = command or [sys.executable, "-P", "-m", "knowledge_base", "serve"]
     # In a folder that is not ours, as an editor starts it.
     server = StdioServerParameters(
-        command=argv[0], args=[*argv[1:], *arguments], cwd=str(home), env={**os.environ, HOME: str(home), "PYTHONPATH": str(ROOT)}
+        command=argv[0],
+        args=[*argv[1:], *arguments],
+        cwd=str(home),
+        env={**os.environ, HOME: str(home), "PYTHONPATH": str(ROOT)},
     )
 
     async def start() -> None:
@@ -59,7 +64,9 @@ def test_a_client_asks_everything_and_a_mistake_is_one_sentence(tmp_path: Path) 
         assert (await ask(client, "query", text="zzzunknown"))["explain"]
         for product, line in (("H200", "memory_bandwidth: 4.8 TB/s <- "), ("H300", "memory_bandwidth: UNKNOWN")):
             assert (await ask(client, "spec", product=product, metric="memory_bandwidth"))["line"].startswith(line)
-        advised = await ask(client, "recommend", language="cpp", operator="softmax", arch="x86_64", bottleneck="compute")
+        advised = await ask(
+            client, "recommend", language="cpp", operator="softmax", arch="x86_64", bottleneck="compute"
+        )
         assert (advised["proposed"][0]["methods"], advised["avoid"][0]["methods"]) == (["vector-exp"], ["simd-loop"])
         assert [one["evidence"] for one in (await ask(client, "experience_list"))["attempts"]] == ["b", "a"]
         assert [one["evidence"] for one in (await ask(client, "experience_search", text="slower"))["attempts"]] == ["b"]
@@ -79,7 +86,13 @@ def test_a_client_asks_everything_and_a_mistake_is_one_sentence(tmp_path: Path) 
 
 
 def test_outcomes_are_added_only_where_that_is_allowed(tmp_path: Path) -> None:
-    outcome = {"operator": "softmax", "language": "cpp", "dtype": "float32", "methods": ["tile-loops"], "result": "success"}
+    outcome = {
+        "operator": "softmax",
+        "language": "cpp",
+        "dtype": "float32",
+        "methods": ["tile-loops"],
+        "result": "success",
+    }
 
     async def refused(client: Client) -> None:
         assert (await client.call_tool("experience_add", outcome)).is_error
@@ -136,8 +149,14 @@ def test_nothing_but_the_protocol_goes_to_stdout(tmp_path: Path) -> None:
 
 
 def test_without_the_package_it_is_one_sentence(tmp_path: Path) -> None:
-    hidden = "import sys; sys.modules['mcp'] = None; sys.modules['mcp.server'] = None; sys.modules['mcp.server.mcpserver'] = None\n"
-    code = f"{hidden}from knowledge_base.__main__ import main\nraise SystemExit(main(['serve', '--home', {str(tmp_path)!r}]))"
+    hidden = (
+        "import sys; sys.modules['mcp'] = None; sys.modules['mcp.server'] = None; "
+        "sys.modules['mcp.server.mcpserver'] = None\n"
+    )
+    code = (
+        f"{hidden}from knowledge_base.__main__ import main\nraise SystemExit(main(['serve', '--home', "
+        f"{str(tmp_path)!r}]))"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.splitlines() == ["error: serve: needs the package mcp; pip install 'kernelwright[mcp]'"]

@@ -1,4 +1,5 @@
-"""What the bundled pages claim is tried: their code compiles, shows the promised instructions and computes what it says."""
+"""What the bundled pages claim is tried: their code compiles, shows the promised instructions and computes what it
+says."""
 
 import ctypes
 import json
@@ -33,7 +34,9 @@ ELSEWHERE = {"register_spill": "register_spill", "narrow_accesses": "narrow_load
 """What the labels of planted bottlenecks call a rule -> its id."""
 LABELS = Path(__file__).parents[1] / "tools" / "fixtures" / "ncu" / "labels.json"
 BLOCKS = [
-    (page, code) for page in WIKI.pages for code in re.findall(r"^```cpp compile\n(.*?)^```", page.body, flags=re.DOTALL | re.MULTILINE)
+    (page, code)
+    for page in WIKI.pages
+    for code in re.findall(r"^```cpp compile\n(.*?)^```", page.body, flags=re.DOTALL | re.MULTILINE)
 ]
 CODE_OF = {page.head.id: code for page, code in BLOCKS}
 FLAGS = ("-O3", "-fopenmp", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared")
@@ -47,7 +50,9 @@ extern "C" void solve(const float* x, float* y, int n) {
 
 def build(folder: Path, code: str, *flags: str) -> Path:
     (folder / "kernel.cpp").write_text(code)
-    done = subprocess.run(["g++", *FLAGS, *flags, "kernel.cpp", "-o", "kernel.so"], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        ["g++", *FLAGS, *flags, "kernel.cpp", "-o", "kernel.so"], cwd=folder, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return folder / "kernel.so"
 
@@ -81,7 +86,8 @@ def test_every_guide_and_operator_is_reached_from_the_first_page():
             reached.add(path)
             text = CODE.sub("", (WIKI.root / path).read_text(encoding="utf-8"))
             ahead += [
-                posixpath.normpath(posixpath.join(posixpath.dirname(path), name)) for name in re.findall(r"\]\(([^)#:\s]+\.md)", text)
+                posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+                for name in re.findall(r"\]\(([^)#:\s]+\.md)", text)
             ]
     assert {page.path for page in WIKI.pages if page.head.type in ("guide", "operator")} - reached == set()
 
@@ -131,7 +137,10 @@ def test_a_guide_leads_from_each_bottleneck_to_the_methods_that_answer_it(langua
     for row in rows(page, ("bottleneck", "axis", "methods")):
         (skill,) = re.findall(r"skills/([\w-]+)\.md", row.cells["bottleneck"])
         told[skill] = re.findall(r"methods/([\w-]+)\.md", row.cells["methods"])
-    known = sorted((page.head for page in ALL_METHODS if language in page.head.languages), key=lambda head: (-head.priority, head.id))
+    known = sorted(
+        (page.head for page in ALL_METHODS if language in page.head.languages),
+        key=lambda head: (-head.priority, head.id),
+    )
     answers = {
         skill.head.id: [head.id for head in known if set(head.rules) & set(skill.head.rules)]
         for skill in SKILLS
@@ -144,8 +153,12 @@ def test_a_guide_leads_from_each_bottleneck_to_the_methods_that_answer_it(langua
 def test_each_product_has_its_architecture():
     page = WIKI.page("platforms")
     assert page is not None
-    listed = {name for row in rows(page, ("product", "architecture", "target")) for name in row.cells["product"].split(", ")}
-    assert {page.head.applies_to[0] for page in WIKI.pages if page.head.type == "hardware" and page.head.applies_to} - {"CPU"} == listed
+    listed = {
+        name for row in rows(page, ("product", "architecture", "target")) for name in row.cells["product"].split(", ")
+    }
+    assert {page.head.applies_to[0] for page in WIKI.pages if page.head.type == "hardware" and page.head.applies_to} - {
+        "CPU"
+    } == listed
 
 
 def test_knobs_occur_in_the_code_of_their_page():
@@ -155,7 +168,9 @@ def test_knobs_occur_in_the_code_of_their_page():
 
 
 @pytest.mark.parametrize(("page", "code"), BLOCKS, ids=[page.head.id for page, _ in BLOCKS])
-def test_marked_blocks_compile_and_show_their_signature_which_a_plain_loop_does_not(tmp_path: Path, page: Page, code: str):
+def test_marked_blocks_compile_and_show_their_signature_which_a_plain_loop_does_not(
+    tmp_path: Path, page: Page, code: str
+):
     machine = platform.machine()
     flags = ["-march=x86-64-v3"] if machine == "x86_64" else []
     library = build(tmp_path, code, *flags)

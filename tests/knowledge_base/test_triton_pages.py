@@ -1,4 +1,5 @@
-"""What the Triton method pages claim is tried: their kernels pass the screen, compute what they say, and show the promised instructions.
+"""What the Triton method pages claim is tried: their kernels pass the screen, compute what they say, and show the
+promised instructions.
 
 They run in Triton's interpreter and are compiled for sm_90, both without a GPU.
 """
@@ -56,7 +57,9 @@ SEGMENTS = (
 GATHERED = 'torch.stack([a["x"][s : s + a["N"]] for s in a["starts"].tolist()])'
 
 
-def product(result: str = 'a["a"] @ a["b"]', more: str = "", dtype: DType = "float16", plain: dict[str, str] | None = None) -> Case:
+def product(
+    result: str = 'a["a"] @ a["b"]', more: str = "", dtype: DType = "float16", plain: dict[str, str] | None = None
+) -> Case:
     inputs = (
         f'h = lambda: torch.randn(n, n).half(); n = 128; return {{"a": h(), "b": h(), {more}'
         f'"c": torch.empty(n, n, dtype=torch.{dtype}), "rows": n, "columns": n, "depth": n}}'
@@ -76,13 +79,17 @@ SCALED_PRODUCT = """
     n = 128; byte = lambda low, high, *of: torch.randint(low, high, of, dtype=torch.uint8)
     return {"a": byte(0, 120, n, n), "a_scale": byte(124, 130, n, n // 32), "b": byte(0, 120, n, n), "b_scale": byte(124, 130, n, n // 32),
             "c": torch.empty(n, n), "rows": n, "columns": n, "depth": n}"""
-WIDENED = "*(a[x].view(torch.float8_e4m3fn).float() * torch.exp2(a[x + '_scale'] - 127.0).repeat_interleave(32, 1) for x in 'ab')"
+WIDENED = (
+    "*(a[x].view(torch.float8_e4m3fn).float() * torch.exp2(a[x + '_scale'] - 127.0).repeat_interleave(32, 1) "
+    "for x in 'ab')"
+)
 GROUPED = """
     ends = [0, 5, 5, 70, 134, 200]; x = torch.randn(200, 96).half()
     return {"x": x, "weights": torch.randn(5, 96, 160).half(), "offsets": torch.tensor(ends, dtype=torch.int32),
             "out": torch.empty(200, 160), "rows": 200, "columns": 160, "depth": 96, "groups": 5}"""
 UNSCALED = {
-    'tl.dot_scaled(x, p, "e4m3", y, q, "e4m3", acc)': "tl.dot(x.to(tl.float8e4nv, bitcast=True), y.to(tl.float8e4nv, bitcast=True), acc)"
+    'tl.dot_scaled(x, p, "e4m3", y, q, '
+    '"e4m3", acc)': "tl.dot(x.to(tl.float8e4nv, bitcast=True), y.to(tl.float8e4nv, bitcast=True), acc)"
 }
 HINTS = {', eviction_policy="evict_first"': "", ', eviction_policy="evict_last"': ""}
 CASES = {
@@ -90,18 +97,26 @@ CASES = {
     "triton-launch": Case(ROWS, 'a["x"].sum(1)'),
     "triton-single-pass": Case(MAP, 'torch.softmax(a["x"], 1)'),
     "triton-cache-hints": Case(SCALED, 'a["x"] * a["weight"]', plain=HINTS),
-    "triton-group-swizzle": Case(MATRIX + '"y": torch.empty_like(x), "rows": d["M"], "columns": d["N"]}', 'a["x"]', output="y"),
+    "triton-group-swizzle": Case(
+        MATRIX + '"y": torch.empty_like(x), "rows": d["M"], "columns": d["N"]}', 'a["x"]', output="y"
+    ),
     "triton-tiles": product(plain={"128, 128, 64": "32, 32, 32"}),
     "triton-split-k": product(dtype="float32", plain={ADDED: "tl.store(c + i[:, None] + j, acc)"}),
     "triton-split-reduction": Case(ROWS, 'a["x"].sum(1)', plain={SUMMED: "tl.store(out + row, tl.sum(total))"}),
     "triton-persistent": Case(SCALED, 'a["x"] * torch.rsqrt((a["x"] ** 2).mean(1, keepdim=True) + 1e-6) * a["weight"]'),
-    "triton-fused-epilogue": product('torch.nn.functional.silu(a["a"] @ a["b"] + a["bias"])', '"bias": torch.randn(n), '),
+    "triton-fused-epilogue": product(
+        'torch.nn.functional.silu(a["a"] @ a["b"] + a["bias"])', '"bias": torch.randn(n), '
+    ),
     "triton-pipelined-loop": Case(ROWS, '(a["x"] ** 2).sum(1).sqrt()', plain={", num_stages=STAGES": ", num_stages=1"}),
-    "triton-alignment-hints": Case(SEGMENTS, GATHERED, plain={"tl.multiple_of(tl.load(starts + row), 16)": "tl.load(starts + row)"}),
+    "triton-alignment-hints": Case(
+        SEGMENTS, GATHERED, plain={"tl.multiple_of(tl.load(starts + row), 16)": "tl.load(starts + row)"}
+    ),
     "triton-tensor-descriptor": product(plain=DESCRIBED),
     "triton-persistent-product": product(plain=STORED),
     "triton-grouped-product": Case(
-        GROUPED, 'torch.cat([a["x"][s:e] @ w for s, e, w in zip(*[a["offsets"][i:].tolist() for i in (0, 1)], a["weights"])])', same=True
+        GROUPED,
+        'torch.cat([a["x"][s:e] @ w for s, e, w in zip(*[a["offsets"][i:].tolist() for i in (0, 1)], a["weights"])])',
+        same=True,
     ),
     "triton-dot-scaled": Case(SCALED_PRODUCT, f"(lambda x, y: x @ y.T)({WIDENED})", "c", plain=UNSCALED, same=True),
     "triton-rows-per-program": Case(MAP, 'torch.softmax(a["x"], 1)'),
@@ -118,7 +133,8 @@ def task(page: Page, columns: int) -> Task:
     case = CASES[page.head.id]
     reference = (
         f"import torch\n\noutputs = ('{case.output}',)\n\n\n"
-        f"def make_inputs(d, seed):\n    torch.manual_seed(seed)\n    {case.inputs}\n\n\ndef reference(**a):\n    return {case.result}\n"
+        f"def make_inputs(d, seed):\n    torch.manual_seed(seed)\n    {case.inputs}\n\n\ndef reference(**a):\n    "
+        f"return {case.result}\n"
     )
     # The interpreter makes small what shapes follow.
     shape = () if case.same else ("M", "N")

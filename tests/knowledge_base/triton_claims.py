@@ -37,7 +37,9 @@ def persistent(a, b, c, rows, columns, depth):
     right = tl.make_tensor_descriptor(b, shape=[depth, columns], strides=[columns, 1], block_shape=[64, 128])
     result = tl.make_tensor_descriptor(c, shape=[rows, columns], strides=[columns, 1], block_shape=[128, 128])
     wide = tl.cdiv(columns, 128)
-    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, 128) * wide, tl.num_programs(0), flatten=True, warp_specialize=True):
+    for tile in tl.range(
+        tl.program_id(0), tl.cdiv(rows, 128) * wide, tl.num_programs(0), flatten=True, warp_specialize=True
+    ):
         acc = tl.zeros((128, 128), dtype=tl.float32)
         for start in range(0, depth, 64):
             acc = tl.dot(left.load([tile // wide * 128, start]), right.load([start, tile % wide * 128]), acc)

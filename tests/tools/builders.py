@@ -29,5 +29,11 @@ def softmax(**changes: Any) -> Task:
     tensors = (Argument(name="x", role="input", **tensor), Argument(name="out", role="output", **tensor))
     scalars = (Argument(name="M", role="scalar", dtype="int32"), Argument(name="N", role="scalar", dtype="int32"))
     workloads = (Workload(name="w", dims={"M": 4096, "N": 1024}),)
-    fields = {"name": "softmax", "language": "cpp", "arguments": tensors + scalars, "reference": REFERENCE, "workloads": workloads}
+    fields = {
+        "name": "softmax",
+        "language": "cpp",
+        "arguments": tensors + scalars,
+        "reference": REFERENCE,
+        "workloads": workloads,
+    }
     return Task(**(fields | changes))

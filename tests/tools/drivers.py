@@ -90,7 +90,8 @@ int cuPointerGetAttribute(void) { return 0; }
 
 
 def compiled(code: str, library: Path) -> str:
-    """The path of a library that stands in for NVIDIA's: functions of its names and shapes, which say what the environment tells them."""
+    """The path of a library that stands in for NVIDIA's: functions of its names and shapes, which say what the
+    environment tells them."""
     assert COMPILER is not None
     source = library.with_suffix(".c")
     source.write_text(code)

@@ -23,10 +23,21 @@ HEAD = (
 
 
 def made(first: str = "", top: str = "", kernel: str = "", middle: str = "", run: str = "", end: str = "") -> str:
-    """A whole file with lines added: before and behind its imports, first in the kernel, behind it, first in run_kernel, last."""
+    """A whole file with lines added: before and behind its imports, first in the kernel, behind it, first in
+    run_kernel, last."""
     entry = KERNEL.replace("    at =", f"    {kernel}\n    at =", 1) if kernel else KERNEL
     called = RUN.replace(":\n", f":\n    {run}\n", 1) if run else RUN
-    return "".join((first and f"{first}\n", IMPORTS, top and f"{top}\n", entry, middle and f"{middle}\n\n\n", called, end and f"{end}\n"))
+    return "".join(
+        (
+            first and f"{first}\n",
+            IMPORTS,
+            top and f"{top}\n",
+            entry,
+            middle and f"{middle}\n\n\n",
+            called,
+            end and f"{end}\n",
+        )
+    )
 
 
 INSIDE = {
@@ -128,17 +139,26 @@ FILES = {
     "state in a lambda": made(top="S = lambda c={}: c"),
     "state in a set": made(top="S = {1}"),
     "state from a function": made(top="def make():\n    return []\n\n\nS = make()", run="S.append(y)"),
-    "state in the list of configs": made(top="C = [triton.Config({'B': 1})]\n@triton.autotune(configs=C, key=[])", run="C.append(y)"),
+    "state in the list of configs": made(
+        top="C = [triton.Config({'B': 1})]\n@triton.autotune(configs=C, key=[])", run="C.append(y)"
+    ),
     "buffer in a config": made(top="@triton.autotune(configs=[triton.Config({'B': torch.empty(3)})], key=[])"),
     "buffer by a function of configs": made(
-        top="def make():\n    return [triton.Config({'B': torch.empty(3)})]\n\n\n@triton.autotune(configs=[make()[0]], key=[])"
+        top="def make():\n    return [triton.Config({'B': "
+        "torch.empty(3)})]\n\n\n@triton.autotune(configs=[make()[0]], key=[])"
     ),
-    "code of one's own for a config": made(top="@triton.autotune(configs=[triton.Config({'B': 1}, ir_override='/a.ptx')], key=[])"),
-    "code of one's own in a config": made(top="@triton.autotune(configs=[triton.Config({'B': 1, 'ir_override': '/a.ptx'})], key=[])"),
+    "code of one's own for a config": made(
+        top="@triton.autotune(configs=[triton.Config({'B': 1}, ir_override='/a.ptx')], key=[])"
+    ),
+    "code of one's own in a config": made(
+        top="@triton.autotune(configs=[triton.Config({'B': 1, 'ir_override': '/a.ptx'})], key=[])"
+    ),
     "state in constexpr": made(top="S = tl.constexpr([])"),
     "exec in heuristics": made(top='@triton.heuristics({"B": lambda a: exec("1")})'),
     "exec kept at import": made(top="E = exec", run="E('1')"),
-    "assembly": made(top="from triton.language import inline_asm_elementwise as f", kernel="f('', '', [], tl.int32, True, 1)"),
+    "assembly": made(
+        top="from triton.language import inline_asm_elementwise as f", kernel="f('', '', [], tl.int32, True, 1)"
+    ),
     "assembly by another name": made(kernel="f = tl.inline_asm_elementwise"),
     "foreign bitcode": made(kernel="tl.core.extern_elementwise('', '/f.bc', [], {}, True)"),
     "everything": made(first="from torch import *"),

@@ -10,7 +10,9 @@ from tools.registry import load
 
 
 def test_a_name_and_an_import_path_find_the_same_class() -> None:
-    assert load(LANGUAGES, "cpp", Language, key="language") is load({}, "tools.languages.cpp:Cpp", Language, key="language")
+    assert load(LANGUAGES, "cpp", Language, key="language") is load(
+        {}, "tools.languages.cpp:Cpp", Language, key="language"
+    )
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,9 @@ def test_what_the_screen_refuses_and_how_noisy_the_machine_is_have_verbs_of_thei
     assert "line 1: `#include <time.h>`" in capsys.readouterr().out
     assert main([*store, "calibrate", str(tmp_path)]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert main([*store, "time", str(tmp_path)]) == 0 and "against itself it differs by up to" in capsys.readouterr().out
+    assert (
+        main([*store, "time", str(tmp_path)]) == 0 and "against itself it differs by up to" in capsys.readouterr().out
+    )
     assert found["noise_floor"] > 0 and next(iter(found["seconds"].values())) > 0
 
 
@@ -95,7 +97,10 @@ def test_every_try_of_the_bandwidth_is_told_and_utilisation_names_measured_and_c
     assert "of measured  of cited" in capsys.readouterr().out
     assert knowledge_base(["utilisation", "H200", str(tmp_path), "--variant", "SXM"]) == 0
     said = capsys.readouterr().out
-    assert "of measured  of cited" in said and "memory_bandwidth: 4.8 TB/s, cited: <gpu-wiki>/hardware/nvidia/h200-sxm5.md:" in said
+    assert (
+        "of measured  of cited" in said
+        and "memory_bandwidth: 4.8 TB/s, cited: <gpu-wiki>/hardware/nvidia/h200-sxm5.md:" in said
+    )
 
 
 @pytest.mark.slow
@@ -111,5 +116,7 @@ def test_a_kernel_that_is_wrong_is_refused_in_one_clean_sentence(tmp_path, capsy
     (tmp_path / "reference.py").write_text(REFERENCE.replace("dim=1)", "dim=1) * 2"))
     assert main(["check", "--kernel", str(SEED), "--ref", str(tmp_path / "reference.py")]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("error: the kernel and the reference disagree: ") and error.endswith("; mend the one that is wrong")
+    assert error.startswith("error: the kernel and the reference disagree: ") and error.endswith(
+        "; mend the one that is wrong"
+    )
     assert ".;" not in error

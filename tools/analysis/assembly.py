@@ -13,7 +13,9 @@ BY_NAME = "run_kernel"
 """The entry where a listing holds GPU kernels: the table of what is launched."""
 
 _FUNCTION = re.compile(r"^([0-9a-f]+) <(.+)>:$")
-_INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(?:(?:bnd|notrack|lock|rep[nze]*|data16|cs) )*([A-Za-z][\w.]*)[ \t]*(.*)$")
+_INSTRUCTION = re.compile(
+    r"^\s*([0-9a-f]+):\s+(?:(?:bnd|notrack|lock|rep[nze]*|data16|cs) )*([A-Za-z][\w.]*)[ \t]*(.*)$"
+)
 _INLINED = re.compile(r"^;?\s*(\S.*)\(\):$")
 _LINE = re.compile(r"^;?\s*(\S.*?):(\d+)(?: \(discriminator \d+\))?$")
 
@@ -27,7 +29,8 @@ class Function:
 
 
 def parse(text: str, source: str = "kernel.") -> dict[str, Function]:
-    """Functions by name. Lines count only in files whose name begins with `source`, and are marked where a helper was inlined."""
+    """Functions by name. Lines count only in files whose name begins with `source`, and are marked where a helper
+    was inlined."""
     functions: dict[str, list[Instruction]] = {}
     current: list[Instruction] | None = None
     own, line = "", 0
@@ -60,16 +63,20 @@ def with_lines(timed: Mapping[str, Function], debug: Mapping[str, Function]) -> 
         twin = debug.get(name)
         if twin is not None and shape(twin) == shape(function):
             pairs = zip(function.instructions, twin.instructions, strict=True)
-            merged[name] = replace(function, instructions=tuple(replace(i, line=j.line, inlined=j.inlined) for i, j in pairs))
+            merged[name] = replace(
+                function, instructions=tuple(replace(i, line=j.line, inlined=j.inlined) for i, j in pairs)
+            )
     return merged
 
 
 def reachable(functions: Mapping[str, Function], entry: str = ENTRY) -> tuple[Function, ...]:
-    """`entry` with what it calls, jumps to or hands on (outlined parallel regions, its lambdas) inside the same library."""
+    """`entry` with what it calls, jumps to or hands on (outlined parallel regions, its lambdas) inside the same
+    library."""
     found: list[Function] = []
     if entry == ENTRY and entry not in functions:
         entry = BY_NAME
-    # A lambda may be reached through a table of virtual functions only, as a thread's body is; its name tells whose it is.
+    # A lambda may be reached through a table of virtual functions only, as a thread's body is; its name tells whose it
+    # is.
     pending = [entry, *(name for name in functions if f"{entry}::" in name)] if entry in functions else []
     while pending:
         name = pending.pop(0)

@@ -1,4 +1,5 @@
-"""Why is a kernel slow: times, roofline, findings and the compiler's remarks put together for a reader. Nothing is changed. Pure."""
+"""Why is a kernel slow: times, roofline, findings and the compiler's remarks put together for a reader. Nothing is
+changed. Pure."""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ class Diagnosis(Artifact):
     """Profiler -> why it saw nothing."""
 
 
-def place(task: Task, seen: Sequence[SeenWorkload], times: Mapping[str, float], roofs: tuple[Roof, ...], device: Device) -> Roofline:
+def place(
+    task: Task, seen: Sequence[SeenWorkload], times: Mapping[str, float], roofs: tuple[Roof, ...], device: Device
+) -> Roofline:
     """Each workload under the roofs. `times`: workload -> seconds; empty where there is no kernel."""
     kind = roofline.precision(task)
     rows = []
@@ -83,18 +86,27 @@ def place(task: Task, seen: Sequence[SeenWorkload], times: Mapping[str, float], 
             )
         )
     remark = (
-        "" if times else "There is no kernel, so nothing was timed: the roof's time is what the reference's operations and bytes allow."
+        ""
+        if times
+        else "There is no kernel, so nothing was timed: the roof's time is what the reference's operations and "
+        "bytes allow."
     )
     if any(w.flops is None for w in seen):
         remark += " The reference's operations could not be counted, so that only its bytes are held against a roof."
-    return Roofline(task=task.name, device=device.name, roofs=roofs, precision=kind, workloads=tuple(rows), remark=remark.strip())
+    return Roofline(
+        task=task.name, device=device.name, roofs=roofs, precision=kind, workloads=tuple(rows), remark=remark.strip()
+    )
 
 
-def diagnose(placed: Roofline, profiles: Sequence[tuple[Profile, str]], missing: Mapping[str, str], device: Device) -> Diagnosis:
+def diagnose(
+    placed: Roofline, profiles: Sequence[tuple[Profile, str]], missing: Mapping[str, str], device: Device
+) -> Diagnosis:
     """What times and profiles (each with its record's id, or none) say together."""
     timed = [(w, w.headroom, w.seconds) for w in placed.workloads if w.headroom is not None and w.seconds is not None]
     largest, gap, taken = max(timed, key=lambda row: row[0].weight * row[2])
-    facts: dict[str, Quantity] = dict(roofline.facts(gap, device, largest.unique_bytes, taken, placed.roofs, placed.precision))
+    facts: dict[str, Quantity] = dict(
+        roofline.facts(gap, device, largest.unique_bytes, taken, placed.roofs, placed.precision)
+    )
     findings = rules.evaluate(profiles, facts)
     whole = roofline.whole([(w.weight, s, h) for w, h, s in timed])
     bottleneck = rules.bottleneck(findings, whole)
@@ -115,7 +127,11 @@ def _headline(placed: Roofline, bottleneck: Bound, whole: Headroom, findings: Se
     else:
         origin = "measured" if any(roof.origin == "measured" for roof in placed.roofs) else "cited"
         reached = f"{percent(1 - whole.total)} of the {origin} roof"
-    lack = f"the largest lack is {findings[0].rule}: {findings[0].text.rstrip('.')}" if findings else "no rule names a lack"
+    lack = (
+        f"the largest lack is {findings[0].rule}: {findings[0].text.rstrip('.')}"
+        if findings
+        else "no rule names a lack"
+    )
     return f"{placed.task}: {limiter(bottleneck)}, {reached}; {lack}."
 
 
@@ -127,7 +143,18 @@ def roofline_text(placed: Roofline) -> str:
         intensity = f"{w.flops / w.unique_bytes:.3g}" if w.flops is not None and w.unique_bytes else "N/A"
         total = w.headroom.total if w.headroom else None
         share = percent(None if total is None else 1 - total)
-        rows.append((w.workload, seconds(w.seconds), si(w.flops), si(w.unique_bytes, "B"), intensity, seconds(w.roof_s), share, w.bound))
+        rows.append(
+            (
+                w.workload,
+                seconds(w.seconds),
+                si(w.flops),
+                si(w.unique_bytes, "B"),
+                intensity,
+                seconds(w.roof_s),
+                share,
+                w.bound,
+            )
+        )
     roofs = [
         f"  {roof.metric:<18} {si(roof.value, roof.unit) if roof.unit != 's' else seconds(roof.value)}, {_origin(roof)}"
         for roof in placed.roofs
@@ -137,9 +164,12 @@ def roofline_text(placed: Roofline) -> str:
 
 
 def utilisation_text(task: Task, placed: Roofline, cited: Sequence[Roof]) -> str:
-    """What each workload reaches of memory's and arithmetic's roofs, the measured and the cited ones: a table, and whence the cited are."""
+    """What each workload reaches of memory's and arithmetic's roofs, the measured and the cited ones: a table, and
+    whence the cited are."""
     kind, measured = roofline.precision(task), [roof for roof in placed.roofs if roof.origin == "measured"]
-    rows: list[tuple[str, ...]] = [("workload", "time", "bytes", "of measured", "of cited", "operations", "of measured", "of cited")]
+    rows: list[tuple[str, ...]] = [
+        ("workload", "time", "bytes", "of measured", "of cited", "operations", "of measured", "of cited")
+    ]
     for w in placed.workloads:
         cells = [w.workload, seconds(w.seconds)]
         for count, unit in ((w.unique_bytes, "B/s"), (w.flops, "op/s")):
@@ -158,7 +188,8 @@ def _origin(roof: Roof) -> str:
 
 
 def text(found: Diagnosis, language: str, *, kept: bool) -> str:
-    """For people: the headline, the roofline, each finding with what it rests on, what the compiler says, and where to go on.
+    """For people: the headline, the roofline, each finding with what it rests on, what the compiler says, and where to
+    go on.
 
     `kept`: the records that are named outlive this.
     """
@@ -177,7 +208,9 @@ def text(found: Diagnosis, language: str, *, kept: bool) -> str:
     named = " ".join(dict.fromkeys(finding.rule for finding in found.findings))
     if named:
         lines += ["", f"pages about these: python -m knowledge_base pages --language {language} {named}"]
-    return "\n".join([*lines, *([] if kept else ["the records named here are kept with --store DIR in front of the verb"])])
+    return "\n".join(
+        [*lines, *([] if kept else ["the records named here are kept with --store DIR in front of the verb"])]
+    )
 
 
 def _of(finding: Finding, found: Diagnosis) -> tuple[Remark, ...]:

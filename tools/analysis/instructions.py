@@ -1,4 +1,5 @@
-"""What single instructions of x86-64 (AT&T syntax) and aarch64 do, above all to floating-point data; of SASS, where they jump. Pure."""
+"""What single instructions of x86-64 (AT&T syntax) and aarch64 do, above all to floating-point data; of SASS, where
+they jump. Pure."""
 
 from __future__ import annotations
 
@@ -66,14 +67,18 @@ class Instruction:
     @property
     def falls_through(self) -> bool:
         """Whether control can go on to the next instruction."""
-        return _LAST.match(self.mnemonic) is None or (self.mnemonic.isupper() and _GUARDED.search(self.operands) is not None)
+        return _LAST.match(self.mnemonic) is None or (
+            self.mnemonic.isupper() and _GUARDED.search(self.operands) is not None
+        )
 
 
 def is_packed(instruction: Instruction) -> bool:
     """A floating-point operation on several elements at once."""
     if found := _X86_ARITHMETIC.match(instruction.mnemonic):
         return found[1] == "p"
-    return _ARM_ARITHMETIC.match(instruction.mnemonic) is not None and _ARM_VECTOR.match(instruction.operands) is not None
+    return (
+        _ARM_ARITHMETIC.match(instruction.mnemonic) is not None and _ARM_VECTOR.match(instruction.operands) is not None
+    )
 
 
 def is_scalar(instruction: Instruction) -> bool:

@@ -1,8 +1,8 @@
 """Loops in machine code, and what can be said of them. Pure.
 
-Straight-line counts mislead, since a vectorised loop drags scalar prologues and remainders along; so instructions are counted in
-innermost loops, which are found as strongly connected parts of the control flow. With line numbers the vector body and its scalar
-remainder, which come from the same source loop, are recognised as one.
+Straight-line counts mislead, since a vectorised loop drags scalar prologues and remainders along; so instructions are
+counted in innermost loops, which are found as strongly connected parts of the control flow. With line numbers the
+vector body and its scalar remainder, which come from the same source loop, are recognised as one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Loop:
     line: int = 0
     """Line of the source loop that it implements; 0 when not known."""
     tests: frozenset[int] = frozenset()
-    """Lines of the branches that leave it, where they are known; of those in loops inside it, which may leave both, none counts."""
+    """Lines of the branches that leave it, where they are known; of those in loops inside it, which may leave both,
+    none counts."""
 
 
 def loops(function: Function) -> tuple[Loop, ...]:
@@ -65,9 +66,9 @@ def loops(function: Function) -> tuple[Loop, ...]:
 def source_loops(functions: Iterable[Function], loop_lines: frozenset[int] = frozenset()) -> tuple[Loop, ...]:
     """The innermost loops that touch memory or call, one for each source loop.
 
-    Of machine loops that come from the same source loop (vector body, remainder) the one with the widest work stands for all.
-    `loop_lines` are the lines on which the compiler saw loops; a machine loop belongs to the last one that is not below its own last
-    line. Without line numbers every machine loop stands for itself.
+    Of machine loops that come from the same source loop (vector body, remainder) the one with the widest work stands
+    for all. `loop_lines` are the lines on which the compiler saw loops; a machine loop belongs to the last one that is
+    not below its own last line. Without line numbers every machine loop stands for itself.
     """
     chosen: dict[object, Loop] = {}
     for function in functions:
@@ -89,12 +90,15 @@ def source_loops(functions: Iterable[Function], loop_lines: frozenset[int] = fro
 
 
 def _repeats(loop: Loop, found: tuple[Loop, ...]) -> bool:
-    """Whether a cycle copies a loop around others for the case that these have nothing to do: the test at that loop's head ends it."""
+    """Whether a cycle copies a loop around others for the case that these have nothing to do: the test at that
+    loop's head ends it."""
     for around in found:
         head = min((i.line for i in around.instructions if i.line and not i.inlined), default=0)
         if head in around.tests & loop.tests and not around.innermost:
             inside = {i.address for i in around.instructions}
-            if any(inner.innermost and inner.header in inside and min(inner.tests, default=0) > head for inner in found):
+            if any(
+                inner.innermost and inner.header in inside and min(inner.tests, default=0) > head for inner in found
+            ):
                 return True
     return False
 
@@ -166,8 +170,9 @@ def _cycles(edges: Mapping[int, list[int]], nodes: frozenset[int]) -> list[froze
 def is_serial_reduction(loop: Loop) -> bool:
     """Each round waits for the one before, element by element.
 
-    True when a float register that holds a value at the start of a round reaches the end of it through scalar additions,
-    multiplications, minima or maxima alone, at least one of them, whatever registers it wanders through meanwhile.
+    True when a float register that holds a value at the start of a round reaches the end of it through scalar
+    additions, multiplications, minima or maxima alone, at least one of them, whatever registers it wanders through
+    meanwhile.
     """
     steps = [_step(i) for i in loop.instructions]
     written = {step.to for step in steps if step and step.to}
@@ -213,7 +218,9 @@ def _step(instruction: Instruction) -> _Step | None:
     scalar = instructions.is_scalar(instruction)
     if "%" in operands:
         stores = operands.endswith(",")
-        implicit = instructions.is_fma(instruction) or (not instruction.mnemonic.startswith("v") and "mov" not in instruction.mnemonic)
+        implicit = instructions.is_fma(instruction) or (
+            not instruction.mnemonic.startswith("v") and "mov" not in instruction.mnemonic
+        )
         sources = registers if stores or implicit else registers[:-1]
         accumulates = scalar and _X86_ACCUMULATE.match(instruction.mnemonic) is not None
         moves = re.match(r"^v?mov[au]?p?s?[sd]?$", instruction.mnemonic) is not None
@@ -225,13 +232,16 @@ def _step(instruction: Instruction) -> _Step | None:
 
 
 def is_strided(loop: Loop) -> bool:
-    """Walks memory with a step that is only known at run time: a register that addresses floats is advanced by another register."""
+    """Walks memory with a step that is only known at run time: a register that addresses floats is advanced by
+    another register."""
     addresses: set[str] = set()
     for instruction in loop.instructions:
         if re.search(r"%[xyz]mm", instruction.operands):
             for base, index in _MEMORY.findall(instruction.operands):
                 addresses |= {base, index}
-        elif re.match(r"^[sdqv]\d+", instruction.operands) and (arm := re.search(r"\[(x\d+)(?:, (x\d+))?", instruction.operands)):
+        elif re.match(r"^[sdqv]\d+", instruction.operands) and (
+            arm := re.search(r"\[(x\d+)(?:, (x\d+))?", instruction.operands)
+        ):
             addresses |= {arm[1], arm[2] or ""}
             if re.search(r"\], x\d+$", instruction.operands):
                 return True

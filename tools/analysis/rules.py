@@ -1,7 +1,7 @@
 """Metrics -> findings -> bottleneck. Pure, but for reading rules.yaml.
 
-A rule whose metric was not collected does not fire: absence is never evidence. Findings that rest on two kinds of evidence (machine
-code and the compiler's own remark, say) come before those of equal severity that rest on one (D7).
+A rule whose metric was not collected does not fire: absence is never evidence. Findings that rest on two kinds of
+evidence (machine code and the compiler's own remark, say) come before those of equal severity that rest on one (D7).
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ def holding(metrics: Mapping[str, Quantity], rules: Sequence[Rule] | None = None
 
 
 def undecided(metrics: Mapping[str, Quantity]) -> dict[str, tuple[str, ...]]:
-    """Rule -> the counters without which nobody can tell whether it fires: no condition that is known fails, and some are not known."""
+    """Rule -> the counters without which nobody can tell whether it fires: no condition that is known fails, and
+    some are not known."""
     found: dict[str, tuple[str, ...]] = {}
     for rule in load():
         lacking = tuple(c.metric for c in rule.when if c.metric not in metrics)
@@ -133,7 +134,8 @@ def undecided(metrics: Mapping[str, Quantity]) -> dict[str, tuple[str, ...]]:
 
 
 def bottleneck(findings: Iterable[Finding], headroom: Headroom) -> Bound:
-    """What holds the kernel back now: the roof that it is near, else the axis on which most was found, else the roof's own bound."""
+    """What holds the kernel back now: the roof that it is near, else the axis on which most was found, else the
+    roof's own bound."""
     if headroom.memory is not None and headroom.memory < AT_ROOF:
         return "memory"
     if headroom.compute is not None and headroom.compute < AT_ROOF:
@@ -164,7 +166,10 @@ def _fill(text: str, metrics: Mapping[str, Quantity], remarks: Sequence[Remark])
     def value(found: re.Match[str]) -> str:
         name, form = found[1], found[2] or ".3g"
         if name.endswith(".*"):
-            return ", ".join(sorted(metric[len(name) - 1 :] for metric in metrics if metric.startswith(name[:-1]))) or "N/A"
+            return (
+                ", ".join(sorted(metric[len(name) - 1 :] for metric in metrics if metric.startswith(name[:-1])))
+                or "N/A"
+            )
         if name in words:
             return words[name]
         return format(metrics[name].value, form) if name in metrics else "N/A"

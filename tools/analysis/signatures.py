@@ -1,4 +1,5 @@
-"""Is the instruction that a method promises in the machine code because of the method? Pure, but for reading signatures.yaml."""
+"""Is the instruction that a method promises in the machine code because of the method? Pure, but for reading
+signatures.yaml."""
 
 from __future__ import annotations
 
@@ -37,14 +38,16 @@ class InstructionCheck(Artifact):
     examples: tuple[str, ...] = ()
     """Some of them, each with its function; those of hot loops first."""
     share: float | None = None
-    """Of the instructions of a hot loop, the mean over these, the innermost loops; over functions where there is none. None: no code."""
+    """Of the instructions of a hot loop, the mean over these, the innermost loops; over functions where there is
+    none. None: no code."""
 
     def __str__(self) -> str:
         return f"{self.count} ({self.share or 0.0:.0%} of the hot code)"
 
 
 class Mechanism(Artifact):
-    """A method's signature in a kernel, held against the same kernel without the method: a mechanism is a difference."""
+    """A method's signature in a kernel, held against the same kernel without the method: a mechanism is a
+    difference."""
 
     shown: bool | None
     """None: not checked, or not clear: a larger share of fewer instructions may be what else was taken out."""
@@ -60,15 +63,21 @@ class Mechanism(Artifact):
         if self.shown is None:
             if self.there.present and self.without and self.without.present:
                 return f"not clear: {self.there}, without it {self.without}"
-            return f"not checked: {'no code of this kernel' if self.there.present is None else 'nothing to compare with'}"
-        return f"{'yes' if self.shown else 'no'}: {self.there}" + (f", without it {self.without}" if self.without else "")
+            return (
+                f"not checked: {'no code of this kernel' if self.there.present is None else 'nothing to compare with'}"
+            )
+        return f"{'yes' if self.shown else 'no'}: {self.there}" + (
+            f", without it {self.without}" if self.without else ""
+        )
 
 
 def fault(pattern: str) -> str:
     """Why a pattern that a model wrote is not looked for; empty where it is."""
     if pattern.startswith("@"):
         return (
-            "" if pattern[1:] in _named() else f"{pattern!r} is not known; use one of {', '.join('@' + name for name in sorted(_named()))}"
+            ""
+            if pattern[1:] in _named()
+            else f"{pattern!r} is not known; use one of {', '.join('@' + name for name in sorted(_named()))}"
         )
     if len(pattern) > LONGEST or not SIMPLE.fullmatch(pattern):
         return f"{pattern!r} is no plain pattern: at most {LONGEST} characters, no (), no {{}}, at most three of * + ?"
@@ -91,28 +100,37 @@ def check(assembly: str, architecture: str, signature: Mapping[str, str]) -> Ins
     try:
         wanted = re.compile(pattern)
     except re.error as error:
-        raise SettingsError(f"signature: {pattern!r} is not a regular expression ({error}); mend it in the method's page") from error
+        raise SettingsError(
+            f"signature: {pattern!r} is not a regular expression ({error}); mend it in the method's page"
+        ) from error
     functions = reachable(parse(assembly))
     if not functions:
         return InstructionCheck(architecture=architecture, pattern=pattern, present=None, count=0)
     hot = [(loop.function, loop.instructions) for loop in source_loops(functions)]
     whole = [(function.name, function.instructions) for function in functions]
     matching = [
-        [f"{name}: {text}" for i in code if wanted.search(text := f"{i.mnemonic} {i.operands}".rstrip())] for name, code in (*hot, *whole)
+        [f"{name}: {text}" for i in code if wanted.search(text := f"{i.mnemonic} {i.operands}".rstrip())]
+        for name, code in (*hot, *whole)
     ]
     shares = [len(seen) / max(1, len(code)) for seen, (_, code) in zip(matching, hot or whole, strict=False)]
     found = sum(map(len, matching[len(hot) :]))
     examples = tuple(dict.fromkeys(text for seen in matching for text in seen))[:EXAMPLES]
     return InstructionCheck(
-        architecture=architecture, pattern=pattern, present=found > 0, count=found, examples=examples, share=sum(shares) / len(shares)
+        architecture=architecture,
+        pattern=pattern,
+        present=found > 0,
+        count=found,
+        examples=examples,
+        share=sum(shares) / len(shares),
     )
 
 
 def compare(there: InstructionCheck, without: InstructionCheck | None, against: str) -> Mechanism:
-    """Whether a signature is shown `there` by a method: it is not `without` it, or fewer times and markedly less of the hot loops.
+    """Whether a signature is shown `there` by a method: it is not `without` it, or fewer times and markedly less of the
+    hot loops.
 
-    Where it stands in no hot loop of either, as the start of threads does, its instructions are counted instead. `against`: what `without`
-    was made of.
+    Where it stands in no hot loop of either, as the start of threads does, its instructions are counted instead.
+    `against`: what `without` was made of.
     """
     shown = there.present
     if there.present:
@@ -130,15 +148,20 @@ def compare(there: InstructionCheck, without: InstructionCheck | None, against: 
 def entry(assembly: str, name: str = ENTRY) -> str:
     """The machine code of `name` and all that it reaches, as text for a reader."""
     return "\n\n".join(
-        "\n".join([f"<{function.name}>:", *(f"{i.address:8x}:\t{i.mnemonic}\t{i.operands}" for i in function.instructions)])
+        "\n".join(
+            [f"<{function.name}>:", *(f"{i.address:8x}:\t{i.mnemonic}\t{i.operands}" for i in function.instructions)]
+        )
         for function in reachable(parse(assembly), name)
     )
 
 
 def hot(assembly: str) -> tuple[str, ...]:
-    """The machine code of the innermost loops, longest first; of each function where there is no loop. Without what only pads."""
+    """The machine code of the innermost loops, longest first; of each function where there is no loop. Without what
+    only pads."""
     functions = reachable(parse(assembly))
-    pieces = [(loop.function, loop.instructions) for loop in source_loops(functions)] or [(f.name, f.instructions) for f in functions]
+    pieces = [(loop.function, loop.instructions) for loop in source_loops(functions)] or [
+        (f.name, f.instructions) for f in functions
+    ]
     pieces.sort(key=lambda piece: -len(piece[1]))
     return tuple(
         f"<{name}>, {len(code)} instructions:\n"
@@ -154,7 +177,8 @@ def _resolve(architecture: str, signature: Mapping[str, str]) -> str | None:
     known = _named()
     if pattern[1:] not in known:
         raise SettingsError(
-            f"signature: {pattern!r} is not known; use one of {', '.join('@' + name for name in sorted(known))}, or a pattern"
+            f"signature: {pattern!r} is not known; use one of {', '.join('@' + name for name in sorted(known))}, or "
+            f"a pattern"
         )
     named = known[pattern[1:]]
     return named.get(architecture, named.get("*"))
@@ -165,4 +189,6 @@ def _named() -> dict[str, dict[str, str]]:
     """Name -> architecture -> pattern, as shipped."""
     import yaml
 
-    return TypeAdapter(dict[str, dict[str, str]]).validate_python(yaml.safe_load(SIGNATURES.read_text(encoding="utf-8")))
+    return TypeAdapter(dict[str, dict[str, str]]).validate_python(
+        yaml.safe_load(SIGNATURES.read_text(encoding="utf-8"))
+    )

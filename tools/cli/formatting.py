@@ -18,7 +18,8 @@ def seconds(value: float | None) -> str:
 
 
 def ratio(value: Interval | None) -> str:
-    """A factor with its interval; N/A when it was not collected, or when too few samples left the interval without an end."""
+    """A factor with its interval; N/A when it was not collected, or when too few samples left the interval without
+    an end."""
     if value is None:
         return "N/A"
     if not value.bounded:
@@ -32,7 +33,8 @@ def percent(value: float | None) -> str:
 
 
 def limiter(bottleneck: str) -> str:
-    """What holds a kernel back by all that was found; "bound" is kept for the roof that lies over it, which may be another."""
+    """What holds a kernel back by all that was found; "bound" is kept for the roof that lies over it, which may be
+    another."""
     if bottleneck == "unknown":
         return "limited by something unknown"
     return "limited on several axes" if bottleneck == "mixed" else f"limited by {bottleneck}"
@@ -52,6 +54,9 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
     """Columns under a head, the first to the left and the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
-        "  ".join(cell.ljust(w) if not at else cell.rjust(w) for at, (cell, w) in enumerate(zip(row, widths, strict=True))) for row in rows
+        "  ".join(
+            cell.ljust(w) if not at else cell.rjust(w) for at, (cell, w) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
     ]
     return "\n".join(line.rstrip() for line in (lines[0], "-" * len(lines[0]), *lines[1:]))

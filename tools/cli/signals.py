@@ -1,4 +1,5 @@
-"""How a command ends as a process: Ctrl-C while it works or ends gives exit code 130, or the one that it already has, and no traceback."""
+"""How a command ends as a process: Ctrl-C while it works or ends gives exit code 130, or the one that it already
+has, and no traceback."""
 
 from __future__ import annotations
 
@@ -14,10 +15,12 @@ INTERRUPTED = 130
 
 
 def process(main: Callable[[], int]) -> NoReturn:
-    """Run `main` as this process and exit with what it returns; a second Ctrl-C that `main` does not handle itself ends it at once.
+    """Run `main` as this process and exit with what it returns; a second Ctrl-C that `main` does not handle itself ends
+    it at once.
 
-    The interpreter still has work when `main` is over: it waits for threads, calls what was registered for the end, and takes modules
-    down. A Ctrl-C that comes meanwhile, as a second one often does, would print a traceback of a command that has said how it ended.
+    The interpreter still has work when `main` is over: it waits for threads, calls what was registered for the end, and
+    takes modules down. A Ctrl-C that comes meanwhile, as a second one often does, would print a traceback of a command
+    that has said how it ended.
     """
     pressed = False
 
@@ -35,7 +38,8 @@ def process(main: Callable[[], int]) -> NoReturn:
     code = INTERRUPTED
 
     def ended(_kind: object, error: BaseException | None, _trace: object) -> bool:
-        """Whether it was an interrupt, which may arrive as something else when it was raised in the middle of an import; or an exit."""
+        """Whether it was an interrupt, which may arrive as something else when it was raised in the middle of an
+        import; or an exit."""
         nonlocal code
         if isinstance(error, SystemExit) and isinstance(error.code, int) and not pressed:
             code = error.code

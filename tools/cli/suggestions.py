@@ -45,8 +45,9 @@ def refusal(error: KernelwrightError | Misread) -> str:
 
 
 def answered(run: Callable[[], int], arguments: Sequence[str] | None) -> int:
-    """The exit code of a command: what `run` gives back; 2 for input that cannot be used, 4 where the machine failed, with one sentence on
-    stderr, and the same as an object where `--json` is among the `arguments` (None: the process's own)."""
+    """The exit code of a command: what `run` gives back; 2 for input that cannot be used, 4 where the machine
+    failed, with one sentence on stderr, and the same as an object where `--json` is among the `arguments` (None: the
+    process's own)."""
     as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)
     try:
         code = run()
@@ -66,7 +67,8 @@ def answered(run: Callable[[], int], arguments: Sequence[str] | None) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser that, for a mistyped verb, option or choice, says which was meant; its verbs' parsers do the same."""
+    """An argparse parser that, for a mistyped verb, option or choice, says which was meant; its verbs' parsers do
+    the same."""
 
     def error(self, message: str) -> NoReturn:
         """As argparse's, but what it raises tells the sentence."""
@@ -79,8 +81,11 @@ class Parser(argparse.ArgumentParser):
         """As argparse's, but nothing unknown is left over: it exits with code 2 and one sentence."""
         found, strange = super().parse_known_args(args, namespace)
         for action in self._get_positional_actions():
-            # Before Python 3.13 argparse gives an optional one up at the first option: `verify WORKSPACE --json v1` would lose its v1.
-            left_out = action.nargs == argparse.OPTIONAL and getattr(found, action.dest, action.default) == action.default
+            # Before Python 3.13 argparse gives an optional one up at the first option: `verify WORKSPACE --json v1`
+            # would lose its v1.
+            left_out = (
+                action.nargs == argparse.OPTIONAL and getattr(found, action.dest, action.default) == action.default
+            )
             if left_out and strange and not strange[0].startswith("-"):
                 setattr(found, action.dest, self._get_value(action, strange.pop(0)))
         if strange:
@@ -91,4 +96,6 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            raise argparse.ArgumentError(action, f"{value!r} is not known; {offered(str(value), [str(one) for one in action.choices])}")
+            raise argparse.ArgumentError(
+                action, f"{value!r} is not known; {offered(str(value), [str(one) for one in action.choices])}"
+            )

@@ -42,7 +42,8 @@ _SHOWN = 40
 
 
 def read_yaml(text: str) -> object:
-    """What a YAML file of a person's says; YAMLError, for `no_yaml`, also where a key stands twice: one of the two would be lost.
+    """What a YAML file of a person's says; YAMLError, for `no_yaml`, also where a key stands twice: one of the two
+    would be lost.
 
     Keys are compared as they were written: what `<<` takes over from another mapping may be set anew.
     """
@@ -77,32 +78,46 @@ def read_yaml(text: str) -> object:
 
 
 def no_yaml(path: Path | str, error: YAMLError) -> str:
-    """What is wrong with a YAML file that cannot be parsed, and in which line: where it opened, of what is not closed."""
+    """What is wrong with a YAML file that cannot be parsed, and in which line: where it opened, of what is not
+    closed."""
     mark: Mark | None = getattr(error, "problem_mark", None)
     context = str(getattr(error, "context", None))
     if context == TWICE and mark:
         return f"{path}:{mark.line + 1}: the key {getattr(error, 'problem', '')!r} stands twice; keep one of the two"
     if context == UNREADABLE and mark:
         value = str(getattr(error, "problem", ""))[:_SHOWN]
-        return f"{path}:{mark.line + 1}: {value!r} cannot be read as the date or number that it looks like; put it in quotes"
+        return (
+            f"{path}:{mark.line + 1}: {value!r} cannot be read as the date or number that it looks like; put it "
+            f"in quotes"
+        )
     opened: Mark | None = getattr(error, "context_mark", None)
     if opened and context in _OPENED:
         return f"{path}:{opened.line + 1}: not valid YAML; {_OPENED[context]}"
     return f"{path}{f':{mark.line + 1}' if mark else ''}: not valid YAML; check the indentation and quotes there"
 
 
-def sentences(error: ValidationError, model: type[BaseModel], origin: str, elsewhere: Mapping[str, str] | None = None) -> str:
-    """The problems of `error`, found while reading `model`, a line each behind `origin`; a validator's own sentences stay as they are.
+def sentences(
+    error: ValidationError, model: type[BaseModel], origin: str, elsewhere: Mapping[str, str] | None = None
+) -> str:
+    """The problems of `error`, found while reading `model`, a line each behind `origin`; a validator's own sentences
+    stay as they are.
 
     `elsewhere`: keys that belong to another file -> where they stand.
 
     Unknown keys come before all others, and a key that is missing because it was misspelt has no line of its own.
     """
     strange = [problem["loc"] for problem in error.errors() if problem["type"] == "extra_forbidden"]
-    misspelt = {(*at, name) for *at, word in strange for name in _section(model, tuple(at)).model_fields if meant(str(word), [name])}
+    misspelt = {
+        (*at, name)
+        for *at, word in strange
+        for name in _section(model, tuple(at)).model_fields
+        if meant(str(word), [name])
+    }
     problems = [problem for problem in error.errors() if problem["type"] != "missing" or problem["loc"] not in misspelt]
     problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
-    return "\n".join(f"{origin}{line}" for problem in problems for line in _sentence(problem, model, elsewhere or {}).splitlines())
+    return "\n".join(
+        f"{origin}{line}" for problem in problems for line in _sentence(problem, model, elsewhere or {}).splitlines()
+    )
 
 
 def _sentence(problem: ErrorDetails, model: type[BaseModel], elsewhere: Mapping[str, str]) -> str:
@@ -136,7 +151,9 @@ def _mended(problem: ErrorDetails) -> str:
     """What to write instead, where that can be told."""
     given, kind = problem["input"], problem["type"]
     if kind == "literal_error":
-        return meant(str(given), re.findall(r"'([^']*)'", str(problem.get("ctx", {}).get("expected"))), "change it there")
+        return meant(
+            str(given), re.findall(r"'([^']*)'", str(problem.get("ctx", {}).get("expected"))), "change it there"
+        )
     if kind in ("int_type", "float_type") and isinstance(given, str | float):
         # YAML takes 1e6, as it takes what stands in quotes, for text.
         try:

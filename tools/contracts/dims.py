@@ -1,4 +1,5 @@
-"""Sizes and scalars of workloads as people write them, and what a seed-style kernel's buffers follow from them. Pure."""
+"""Sizes and scalars of workloads as people write them, and what a seed-style kernel's buffers follow from them.
+Pure."""
 
 from __future__ import annotations
 
@@ -54,41 +55,65 @@ def _number(item: str, value: str) -> int | float:
     return number
 
 
-def check_seed_dims(points: Sequence[Dims], parameters: Sequence[Parameter], elements: int, memory: int, kernel: str) -> None:
-    """Refuse, before anything is allocated, dims that lack a scalar or whose buffers and float64 copies cannot be held."""
+def check_seed_dims(
+    points: Sequence[Dims], parameters: Sequence[Parameter], elements: int, memory: int, kernel: str
+) -> None:
+    """Refuse, before anything is allocated, dims that lack a scalar or whose buffers and float64 copies cannot be
+    held."""
     if not points:
-        raise SettingsError("dims: the reference has no make_inputs, so that the sizes must be given, e.g. --dims M=512 N=1000")
+        raise SettingsError(
+            "dims: the reference has no make_inputs, so that the sizes must be given, e.g. --dims M=512 N=1000"
+        )
     for point in points:
         missing = [p.name for p in parameters if not p.pointer and p.name not in point]
         nameless = [at for at, p in enumerate(parameters) if p.name in missing and p.name == f"arg{at}"]
         if nameless:
-            raise SettingsError(f"{kernel}: parameter {nameless[0] + 1} of the kernel has no name; name it and give that name to --dims")
+            raise SettingsError(
+                f"{kernel}: parameter {nameless[0] + 1} of the kernel has no name; name it and give that name to --dims"
+            )
         if missing:
-            raise SettingsError(f"dims: {missing[0]!r}, a scalar that {kernel} takes, is not given; add {missing[0]}=NUMBER to --dims")
+            raise SettingsError(
+                f"dims: {missing[0]!r}, a scalar that {kernel} takes, is not given; add {missing[0]}=NUMBER to --dims"
+            )
         for parameter in parameters:
             integer = (parameter.dtype or "").startswith("int") and not parameter.pointer
             if integer and not isinstance(point[parameter.name], int):
-                raise SettingsError(f"dims: {parameter.name}={point[parameter.name]} must be an integer, as {kernel} takes it")
-            outside = "" if parameter.pointer or parameter.dtype is None else beyond(point[parameter.name], parameter.dtype)
+                raise SettingsError(
+                    f"dims: {parameter.name}={point[parameter.name]} must be an integer, as {kernel} takes it"
+                )
+            outside = (
+                "" if parameter.pointer or parameter.dtype is None else beyond(point[parameter.name], parameter.dtype)
+            )
             if outside:
-                raise SettingsError(f"dims: {parameter.name}={outside}, as {kernel} takes it; give another value or declare a wider type")
+                raise SettingsError(
+                    f"dims: {parameter.name}={outside}, as {kernel} takes it; give another value or declare a "
+                    f"wider type"
+                )
         negative = [name for name, value in point.items() if isinstance(value, int) and value < 0]
         if negative:
-            raise SettingsError(f"dims: {negative[0]}={point[negative[0]]} is negative, and an integer here is a size; give a positive one")
+            raise SettingsError(
+                f"dims: {negative[0]}={point[negative[0]]} is negative, and an integer here is a size; give a "
+                f"positive one"
+            )
         count = pointer_elements(point, elements)
         if count < 1:
-            raise SettingsError("dims: no buffer size follows from them; give positive integer sizes such as M=512 N=1000, or --ptr-size")
+            raise SettingsError(
+                "dims: no buffer size follows from them; give positive integer sizes such as M=512 N=1000, or "
+                "--ptr-size"
+            )
         needed = count * sum(item_bytes(p.dtype) + 8 for p in parameters if p.pointer and p.dtype)
         if needed > memory:
             written = " ".join(f"{name}={value}" for name, value in point.items())
             raise SettingsError(
-                f"dims: workload {written} needs about {needed:,} bytes for its buffers and their float64 copies, but {memory:,} are "
+                f"dims: workload {written} needs about {needed:,} bytes for its buffers and their float64 copies, but "
+                f"{memory:,} are "
                 "available; give smaller dims or --ptr-size"
             )
 
 
 def beyond(value: int | float, dtype: DType) -> str:
-    """Empty where a scalar of C type `dtype` can hold `value`, else "3000000000 does not fit int32 (-2147483648 to 2147483647)"."""
+    """Empty where a scalar of C type `dtype` can hold `value`, else "3000000000 does not fit int32 (-2147483648 to
+    2147483647)"."""
     low: int | float
     high: int | float
     if dtype == "bool":

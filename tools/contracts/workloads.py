@@ -1,7 +1,7 @@
 """Which calls a candidate is checked on: visible, hidden, derived sizes and distributions (pure).
 
-Everything that a kernel could prepare for is drawn from the run's secret by HMAC, after the candidate is frozen: the seeds depend on
-its id, so that no candidate meets the numbers of another.
+Everything that a kernel could prepare for is drawn from the run's secret by HMAC, after the candidate is frozen: the
+seeds depend on its id, so that no candidate meets the numbers of another.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ SEED_BITS = 31
 DRAWS = 64
 """Tries to draw hidden dims that are no larger than what the user himself wants computed."""
 ROUNDS = 3
-"""How often each further distribution is drawn: how far it goes is drawn as well, and one draw may stop short of where a kernel breaks."""
+"""How often each further distribution is drawn: how far it goes is drawn as well, and one draw may stop short of
+where a kernel breaks."""
 SHARED = 64
 """The largest power of two that drawn sizes keep of what all visible ones are multiples of."""
 Form = Literal["ragged", "aligned", "alike", "powers"]
-"""What drawn sizes keep of the visible ones: nothing; the power of two in each; that and which of them divide or equal each other; that
-they are powers of two."""
+"""What drawn sizes keep of the visible ones: nothing; the power of two in each; that and which of them divide or
+equal each other; that they are powers of two."""
 OTHER_DISTRIBUTIONS = tuple(name for name in get_args(Distribution) if name != "as_given")
 
 
@@ -52,11 +53,13 @@ class Hidden(NamedTuple):
 
 
 def hidden_workloads(task: Task, secret: bytes, count: int) -> tuple[Hidden, ...]:
-    """`count` workloads whose ranged dims are drawn log-uniformly from `dims_range`, the same for all candidates of a run.
+    """`count` workloads whose ranged dims are drawn log-uniformly from `dims_range`, the same for all candidates of a
+    run.
 
-    Of two the first is ragged and the second keeps what the visible sizes have in common; the choices behind are for a reference that
-    refuses these, down to one dim alone that differs. Other dims and scalars are taken from a visible workload. The product of the ranged
-    dims stays below the largest visible one, so that checking costs no more than what is timed. Empty where the task has no `dims_range`.
+    Of two the first is ragged and the second keeps what the visible sizes have in common; the choices behind are for a
+    reference that refuses these, down to one dim alone that differs. Other dims and scalars are taken from a visible
+    workload. The product of the ranged dims stays below the largest visible one, so that checking costs no more than
+    what is timed. Empty where the task has no `dims_range`.
     """
     if not task.dims_range:
         return ()
@@ -82,7 +85,8 @@ def hidden_workloads(task: Task, secret: bytes, count: int) -> tuple[Hidden, ...
 
 
 def _formed(task: Task, base: Dims, form: Form, wanted: dict[str, int]) -> Dims:
-    """`base` with the sizes wanted, each changed to the next one below that keeps what `form` keeps, if its range has any."""
+    """`base` with the sizes wanted, each changed to the next one below that keeps what `form` keeps, if its range
+    has any."""
     dims = dict(base)
     settled = [name for name, value in base.items() if isinstance(value, int) and value > 1 and name not in wanted]
     for name in sorted(wanted, key=lambda name: base[name]):
@@ -91,7 +95,10 @@ def _formed(task: Task, base: Dims, form: Form, wanted: dict[str, int]) -> Dims:
         value = wanted[name]
         if form == "alike":
             unit = lcm(unit, *(int(dims[other]) for other in settled if _holds(task, name, other)))
-            value = next((int(dims[other]) for other in settled if _holds(task, name, other) and _holds(task, other, name)), value)
+            value = next(
+                (int(dims[other]) for other in settled if _holds(task, name, other) and _holds(task, other, name)),
+                value,
+            )
         elif form == "powers" and all(v & (v - 1) == 0 for v in _visible(task, name)):
             value = unit = 1 << (value.bit_length() - 1)
         dims[name] = _clamp(max(value // unit, -(-low // unit)) * unit, low, high)
@@ -123,16 +130,20 @@ def _holds(task: Task, name: str, other: str) -> bool:
 
 
 def derived_sizes(task: Task) -> dict[str, tuple[Dims, ...]]:
-    """Variants of the smallest visible workload, kept within `dims_range`: half of it in what it has in common with the others, and ragged
-    and odd ones: one less, the next prime, and each dim at 1.
+    """Variants of the smallest visible workload, kept within `dims_range`: half of it in what it has in common with the
+    others, and ragged and odd ones: one less, the next prime, and each dim at 1.
 
-    Behind each stand those in which fewer dims are changed, for a reference that refuses it. Only dims that size an argument or stand in
-    `dims_range` are changed, never a scalar such as a number of groups. Where the range cuts a variant short, it is named after the dims
-    that it then has.
+    Behind each stand those in which fewer dims are changed, for a reference that refuses it. Only dims that size an
+    argument or stand in `dims_range` are changed, never a scalar such as a number of groups. Where the range cuts a
+    variant short, it is named after the dims that it then has.
     """
     base = smallest(task).dims
     sized = set(task.dims_range) | {axis for argument in task.arguments for axis in argument.shape}
-    names = [name for name, value in base.items() if isinstance(value, int) and (name in sized or task.seed_style) and value > 1]
+    names = [
+        name
+        for name, value in base.items()
+        if isinstance(value, int) and (name in sized or task.seed_style) and value > 1
+    ]
     if not names:
         return {}
     wanted: dict[str, dict[str, int]] = {
@@ -143,9 +154,13 @@ def derived_sizes(task: Task) -> dict[str, tuple[Dims, ...]]:
     }
     kept: dict[str, tuple[Dims, ...]] = {}
     for label, changes in wanted.items():
-        within = {name: _clamp(value, *task.dims_range.get(name, (1, int(base[name])))) for name, value in changes.items()}
+        within = {
+            name: _clamp(value, *task.dims_range.get(name, (1, int(base[name])))) for name, value in changes.items()
+        }
         form: Form = "alike" if label == "half" else "ragged"
-        fewer = [{n: v for n, v in within.items() if n != name} for name in within] + [{name: within[name]} for name in within]
+        fewer = [{n: v for n, v in within.items() if n != name} for name in within] + [
+            {name: within[name]} for name in within
+        ]
         tried = [_formed(task, base, form, some) for some in (within, *fewer)]
         first, *others = [dims for at, dims in enumerate(tried) if dims != base and dims not in tried[:at]] or [base]
         if first != base and first not in (choices[0] for choices in kept.values()):
@@ -157,14 +172,17 @@ def derived_sizes(task: Task) -> dict[str, tuple[Dims, ...]]:
 def cases(
     task: Task, hidden: tuple[Hidden, ...], seed: Callable[[str], int], *, against_baseline: bool, rounds: int = ROUNDS
 ) -> tuple[Case, ...]:
-    """The calls to check, cheap doubts last: visible and hidden workloads as given, then derived sizes and distributions.
+    """The calls to check, cheap doubts last: visible and hidden workloads as given, then derived sizes and
+    distributions.
 
-    `seed` gives a case's seed by its name. Without a baseline to say what is fair (`against_baseline`) derived sizes and distributions
-    are left out, and hidden workloads are required. `rounds`: how often each distribution is drawn.
+    `seed` gives a case's seed by its name. Without a baseline to say what is fair (`against_baseline`) derived sizes
+    and distributions are left out, and hidden workloads are required. `rounds`: how often each distribution is drawn.
     """
     found = [Case(workload=w.name, dims=w.dims, seed=seed(w.name)) for w in task.workloads]
     found += [
-        Case(workload=name, dims=dims, spares=tuple(spares), seed=seed(name), hidden=True, required=not against_baseline)
+        Case(
+            workload=name, dims=dims, spares=tuple(spares), seed=seed(name), hidden=True, required=not against_baseline
+        )
         for name, (dims, *spares) in hidden
     ]
     if not against_baseline:

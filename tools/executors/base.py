@@ -16,7 +16,9 @@ EXECUTORS = {"local": "tools.executors.local:Local"}
 """Name -> class; a new executor is one file and one line here."""
 
 DeviceKind = Literal["cpu", "cuda", "hip"]
-ELSEWHERE = "the task's language needs one, so run it on a machine that has one; without, it can be checked but not measured"
+ELSEWHERE = (
+    "the task's language needs one, so run it on a machine that has one; without, it can be checked but not measured"
+)
 """What is to be done about a device that is lacking."""
 NAMES: dict[DeviceKind, str] = {"cpu": "CPU", "cuda": "CUDA device", "hip": "HIP device"}
 
@@ -120,12 +122,15 @@ class Executor(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
 def pick(devices: Sequence[Device], kind: DeviceKind) -> Device:
-    """The device that jobs of `kind` run on: the first one of its kind. SettingsError, in one sentence, when there is none."""
+    """The device that jobs of `kind` run on: the first one of its kind. SettingsError, in one sentence, when there
+    is none."""
     absent = lacking(devices, kind)
     if absent is not None:
         raise SettingsError(f"{absent}: {ELSEWHERE}")

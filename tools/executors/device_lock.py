@@ -38,9 +38,10 @@ class ForeignProcesses:
     def beside(self, device: Device) -> list[str]:
         """Processes on a GPU that are not ours.
 
-        Those that were there before anything of ours are others', wherever they live. The rest are waited for a little: a job that was
-        killed leaves processes that end later than it. Of those that stay only such count as /proc shows, or as are listed while the
-        driver lists processes of ours under the numbers that we know: in a container ours may go by other numbers.
+        Those that were there before anything of ours are others', wherever they live. The rest are waited for a little:
+        a job that was killed leaves processes that end later than it. Of those that stay only such count as /proc
+        shows, or as are listed while the driver lists processes of ours under the numbers that we know: in a container
+        ours may go by other numbers.
         """
         if device.kind != "cuda":
             return []
@@ -58,7 +59,8 @@ class ForeignProcesses:
         return [f"process {process.pid} ({process.name})" for process in found]
 
     def note(self, device: Device, *, stays: bool = False) -> None:
-        """Before anything of ours runs on a GPU: who is there, and how busy it is; `stays`: from now on ours are there, too."""
+        """Before anything of ours runs on a GPU: who is there, and how busy it is; `stays`: from now on ours are
+        there, too."""
         if device.kind != "cuda":
             return
         uuid = device.details["uuid"]
@@ -75,7 +77,8 @@ class ForeignProcesses:
         return found
 
     def _idle_share(self, device: Device) -> int:
-        """Per cent of the time in which kernels run on a GPU without ours, or did when ours came to stay; 0 where that is not told."""
+        """Per cent of the time in which kernels run on a GPU without ours, or did when ours came to stay; 0 where
+        that is not told."""
         if device.kind != "cuda":
             return 0
         if (known := self._resident.get(device.details["uuid"])) is not None:
@@ -91,9 +94,13 @@ class ForeignProcesses:
         others = self.beside(device)
         share = 0 if others else self._idle_share(device)
         if others or share >= IDLE_SHARE:
-            by = ", ".join(others) or f"somebody whom the driver does not name (kernels ran {share}% of the time, none of them ours)"
+            by = (
+                ", ".join(others)
+                or f"somebody whom the driver does not name (kernels ran {share}% of the time, none of them ours)"
+            )
             raise DeviceBusyError(
-                f"{device.name} (cuda:{device.index}) is in use by {by}; wait until it has ended, or choose another GPU "
+                f"{device.name} (cuda:{device.index}) is in use by {by}; wait until it has ended, or choose "
+                f"another GPU "
                 "with the setting `gpu` or with CUDA_VISIBLE_DEVICES"
             )
 
@@ -119,7 +126,9 @@ def device_lock(kind: str, index: int, wait_s: float) -> Iterator[None]:
             except BlockingIOError as error:
                 if time.monotonic() > deadline:
                     holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "unknown"
-                    raise DeviceBusyError(f"the {kind} device {index} has been in use for {wait_s:g} s by {holder}") from error
+                    raise DeviceBusyError(
+                        f"the {kind} device {index} has been in use for {wait_s:g} s by {holder}"
+                    ) from error
                 time.sleep(0.02)
         with contextlib.suppress(OSError):
             os.ftruncate(handle, 0)

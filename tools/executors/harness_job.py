@@ -23,11 +23,17 @@ HARNESS = Path(__file__).parents[1] / "harness"
 
 
 def harness_job(
-    request: Question, files: Mapping[str, str], blobs: Blobs, *, needs: Needs | None = None, limits: Limits | None = None
+    request: Question,
+    files: Mapping[str, str],
+    blobs: Blobs,
+    *,
+    needs: Needs | None = None,
+    limits: Limits | None = None,
 ) -> Job:
     """The job that puts `request` to the harness, with `files` (path -> sha256) beside it; it leaves `result.json`.
 
-    Executors that can keep one harness for all jobs of a run, and with it the oracle; another version of the harness is another one.
+    Executors that can keep one harness for all jobs of a run, and with it the oracle; another version of the harness is
+    another one.
     """
     return Job(
         files={**harness_files(blobs), **files, "request.json": blobs.put(request.model_dump_json())},
@@ -62,18 +68,22 @@ def harness_version() -> str:
 
 @cache
 def _sources() -> dict[str, bytes]:
-    return {f"harness/{path.relative_to(HARNESS).as_posix()}": path.read_bytes() for path in sorted(HARNESS.rglob("*.py"))}
+    return {
+        f"harness/{path.relative_to(HARNESS).as_posix()}": path.read_bytes() for path in sorted(HARNESS.rglob("*.py"))
+    }
 
 
 def answer(finished: Finished, blobs: Blobs, expected: type[Answer]) -> Answer:
     """The harness's typed answer.
 
-    DiskFullError when it had no room to work; HarnessError when it died, ran out of time, failed, or answered something else.
+    DiskFullError when it had no room to work; HarnessError when it died, ran out of time, failed, or answered something
+    else.
     """
     complaint = blobs.text(finished.files["stderr.txt"]).strip()[-600:] if "stderr.txt" in finished.files else ""
     if finished.timed_out:
         raise HarnessError(
-            f"the harness did not end within its limit (judge.job_limit_s; of a probe of reference.py, 300 s); {complaint}".rstrip("; ")
+            f"the harness did not end within its limit (judge.job_limit_s; of a probe of reference.py, 300 s); "
+            f"{complaint}".rstrip("; ")
         )
     if "result.json" not in finished.files:
         raise HarnessError(f"the harness left no answer (exit {finished.exit_code}); {complaint}".rstrip("; "))
@@ -83,7 +93,8 @@ def answer(finished: Finished, blobs: Blobs, expected: type[Answer]) -> Answer:
         raise HarnessError(f"the harness answered something that cannot be read: {error.errors()[0]['msg']}") from error
     if isinstance(result, HarnessFailure) and os.strerror(errno.ENOSPC) in result.error:
         raise DiskFullError(
-            "the harness found no space left on the disk; nothing finished is lost, free some space where it works (see TMPDIR)"
+            "the harness found no space left on the disk; nothing finished is lost, free some space where it works "
+            "(see TMPDIR)"
         )
     if isinstance(result, HarnessFailure):
         raise HarnessError(f"the harness failed: {result.error}")

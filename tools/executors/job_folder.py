@@ -15,7 +15,8 @@ from tools.store.records import Blobs, unwritable
 
 
 def materialise(files: dict[str, str], blobs: Blobs, folder: Path) -> None:
-    """Copy the blobs to their relative paths; StorageError for a blob that is missing or damaged, or a path that leaves the folder."""
+    """Copy the blobs to their relative paths; StorageError for a blob that is missing or damaged, or a path that
+    leaves the folder."""
     for relative, sha in files.items():
         pure = PurePosixPath(relative)
         if pure.is_absolute() or ".." in pure.parts:

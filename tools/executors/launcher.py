@@ -1,7 +1,8 @@
-"""Starts one job at a time for `tools.executors.worker` and ends it when told to, when its time is over, or when the caller is gone.
+"""Starts one job at a time for `tools.executors.worker` and ends it when told to, when its time is over, or when the
+caller is gone.
 
-Runs by itself (`python -I launcher.py`), a process with one thread: so a job can be tied to its life (PR_SET_PDEATHSIG follows the
-thread that forked), and the caller, which has threads, never forks. One JSON line in, one out.
+Runs by itself (`python -I launcher.py`), a process with one thread: so a job can be tied to its life (PR_SET_PDEATHSIG
+follows the thread that forked), and the caller, which has threads, never forks. One JSON line in, one out.
 """
 
 from __future__ import annotations

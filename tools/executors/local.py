@@ -1,7 +1,9 @@
-"""Runs jobs on this machine: each in a folder and process group of its own, under limits, with its results kept as blobs.
+"""Runs jobs on this machine: each in a folder and process group of its own, under limits, with its results kept as
+blobs.
 
-A job with a `warm` key is fed to a server that stays (`<argv> --serve`, one per key), so that a harness imports torch once. Everything
-that this starts dies with this process, however it ends: jobs hang on a launcher and servers on their standard input.
+A job with a `warm` key is fed to a server that stays (`<argv> --serve`, one per key), so that a harness imports torch
+once. Everything that this starts dies with this process, however it ends: jobs hang on a launcher and servers on their
+standard input.
 """
 
 from __future__ import annotations
@@ -28,7 +30,18 @@ from tools.executors.worker import Launcher, Server, ServerDied
 from tools.store.records import Blobs, without_room
 
 PASSED_ON = (
-    *("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CC", "CXX", "CPATH", "LIBRARY_PATH", "ZIG_GLOBAL_CACHE_DIR"),
+    *(
+        "PATH",
+        "HOME",
+        "LANG",
+        "TMPDIR",
+        "LD_LIBRARY_PATH",
+        "CC",
+        "CXX",
+        "CPATH",
+        "LIBRARY_PATH",
+        "ZIG_GLOBAL_CACHE_DIR",
+    ),
     *(
         "OMP_NUM_THREADS",
         "OMP_PROC_BIND",
@@ -58,10 +71,12 @@ class Local(Executor):
         clocks: Literal["observe", "lock"] = "observe",
         driver: Driver | None = None,
     ) -> None:
-        """`scratch` holds the jobs' folders while they run; `cache`, where given, the compile caches of torch for all of them.
+        """`scratch` holds the jobs' folders while they run; `cache`, where given, the compile caches of torch for all
+        of them.
 
-        `gpu` is the index of the GPU that jobs run on, as `nvidia-smi` counts; None: the first that nobody uses. `lock`: its
-        clocks are locked where this user may, until `close` or the end of this process; its `details` say under `clocks` what came of it.
+        `gpu` is the index of the GPU that jobs run on, as `nvidia-smi` counts; None: the first that nobody uses.
+        `lock`: its clocks are locked where this user may, until `close` or the end of this process; its `details` say
+        under `clocks` what came of it.
         """
         self.blobs = blobs
         self.scratch = scratch
@@ -79,7 +94,8 @@ class Local(Executor):
         self._guard = threading.Lock()
 
     def devices(self) -> tuple[Device, ...]:
-        """The CPU, then the GPUs with the chosen one first. SettingsError when there are GPUs, but not the one that was asked for."""
+        """The CPU, then the GPUs with the chosen one first. SettingsError when there are GPUs, but not the one that
+        was asked for."""
         if self._devices is None:
             self._devices = (describe_cpu(), *self._gpus())
         return self._devices
@@ -129,7 +145,9 @@ class Local(Executor):
             why = f" ({self.driver.problem})" if self.driver.problem and job.needs.device == "cuda" else ""
             raise InfrastructureError(f"this machine has no {NAMES[job.needs.device]}{why}, and the job needs one")
         if job.needs.architecture and job.needs.architecture != device.architecture:
-            raise InfrastructureError(f"this machine is {device.architecture}, and the job needs {job.needs.architecture}")
+            raise InfrastructureError(
+                f"this machine is {device.architecture}, and the job needs {job.needs.architecture}"
+            )
         return device
 
     def close(self) -> None:
@@ -156,7 +174,8 @@ class Local(Executor):
             "folder": str(folder),
             "env": self._environment(job, device),
             "wall_s": job.limits.wall_s,
-            # A harness job bounds its children itself; torch alone maps more than it uses, and CUDA maps all that the GPU has.
+            # A harness job bounds its children itself; torch alone maps more than it uses, and CUDA maps all that the
+            # GPU has.
             "memory_bytes": 0 if _is_harness(job) or device.kind != "cpu" else job.limits.memory_bytes,
             "file_bytes": job.limits.file_bytes,
         }
@@ -165,7 +184,10 @@ class Local(Executor):
         verify(_harness_part(job), folder)
         usage = Usage(wall_s=ended["wall_s"], cpu_s=ended["cpu_s"], peak_memory=int(ended["peak_memory"]))
         return Finished(
-            exit_code=int(ended["exit"]), timed_out=bool(ended["timed_out"]), files=collect(job, self.blobs, folder), usage=usage
+            exit_code=int(ended["exit"]),
+            timed_out=bool(ended["timed_out"]),
+            files=collect(job, self.blobs, folder),
+            usage=usage,
         )
 
     def _run_warm(self, job: Job, folder: Path, device: Device) -> Finished:
@@ -184,7 +206,8 @@ class Local(Executor):
                 self._forget(identity, server)
                 if attempt == 2:
                     raise HarnessError(
-                        f"the harness died twice on one job ({died}); `python -m tools env` shows what this machine lacks"
+                        f"the harness died twice on one job ({died}); `python -m tools env` shows what this "
+                        f"machine lacks"
                     ) from died
                 continue
             if timed_out:
@@ -194,7 +217,9 @@ class Local(Executor):
             (folder / "stdout.txt").touch()
             (folder / "stderr.txt").touch()
             usage = Usage(wall_s=time.monotonic() - begun, cpu_s=server.cpu_s, peak_memory=server.peak_memory)
-            return Finished(exit_code=exit_code, timed_out=timed_out, files=collect(job, self.blobs, folder), usage=usage)
+            return Finished(
+                exit_code=exit_code, timed_out=timed_out, files=collect(job, self.blobs, folder), usage=usage
+            )
         raise AssertionError("unreachable")
 
     def _server(self, identity: str, job: Job, parts: dict[str, str], device: Device) -> Server:
@@ -217,7 +242,8 @@ class Local(Executor):
         if self.cache is not None:
             env.setdefault("TORCHINDUCTOR_CACHE_DIR", str(self.cache / "inductor"))
             env.setdefault("ZIG_GLOBAL_CACHE_DIR", str(self.cache / "zig"))
-        # A job sees the one GPU that it needs, and a job for the CPU none: two jobs never disturb each other on a GPU unknown to us.
+        # A job sees the one GPU that it needs, and a job for the CPU none: two jobs never disturb each other on a GPU
+        # unknown to us.
         seen = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": device.details.get("uuid", "")}
         # For whom compilers make code, though they see none.
         seen["HARNESS_GPU"] = next((gpu.details["uuid"] for gpu in self.devices() if gpu.kind == "cuda"), "")

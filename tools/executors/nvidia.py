@@ -1,6 +1,7 @@
 """What the driver reports about the NVIDIA GPUs of this machine, through NVML and without CUDA in this process.
 
-Mechanics and context only, never a target (law 2). Multi-instance GPUs are described as whole ones; the fleet's executor knows more.
+Mechanics and context only, never a target (law 2). Multi-instance GPUs are described as whole ones; the fleet's
+executor knows more.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Occupant:
 
 
 class LockedClocks:
-    """The clocks of one GPU, held by a process of its own, which gives them back when it is told to and when this process is gone."""
+    """The clocks of one GPU, held by a process of its own, which gives them back when it is told to and when this
+    process is gone."""
 
     def __init__(self, uuid: str, library: str) -> None:
         self._gpu = (uuid, library)
@@ -72,7 +74,8 @@ class Driver:
         """Why no GPU is listed, in one clause; empty when some are, or nobody has asked yet."""
 
     def devices(self) -> tuple[Device, ...]:
-        """The GPUs that CUDA_VISIBLE_DEVICES leaves, in the order of the PCI bus; asked once, for nothing here changes while we run."""
+        """The GPUs that CUDA_VISIBLE_DEVICES leaves, in the order of the PCI bus; asked once, for nothing here
+        changes while we run."""
         if self._devices is None:
             self._devices = self._look()
         return self._devices
@@ -82,14 +85,17 @@ class Driver:
         return LockedClocks(device.details["uuid"], self._names[0])
 
     def share(self, device: Device) -> int | None:
-        """Per cent of the last moment (up to a second) in which kernels ran on `device`, anybody's; None where it is not told."""
+        """Per cent of the last moment (up to a second) in which kernels ran on `device`, anybody's; None where it is
+        not told."""
         return self._gpus[device.details["uuid"]].share()
 
     def occupants(self, device: Device) -> tuple[Occupant, ...]:
         """Processes with a compute context on `device`; empty where the driver does not tell."""
         gpu = self._gpus[device.details["uuid"]]
         return tuple(
-            Occupant(pid, gpu.text("nvmlSystemGetProcessName", pid) or _command(pid) or "a process of another container")
+            Occupant(
+                pid, gpu.text("nvmlSystemGetProcessName", pid) or _command(pid) or "a process of another container"
+            )
             for pid in gpu.running() or ()
         )
 
@@ -105,7 +111,9 @@ class Driver:
         found = [device for index in range(count) if (device := self._describe(index, known)) is not None]
         left = visible(found)
         if not left:
-            self.problem = self.problem or ("CUDA_VISIBLE_DEVICES hides every GPU" if found else "the driver lists no GPU")
+            self.problem = self.problem or (
+                "CUDA_VISIBLE_DEVICES hides every GPU" if found else "the driver lists no GPU"
+            )
         return left
 
     def _describe(self, index: int, known: dict[str, dict[str, object]]) -> Device | None:
@@ -144,13 +152,18 @@ class Driver:
 
 
 def visible(devices: list[Device]) -> tuple[Device, ...]:
-    """Those that the user's CUDA_VISIBLE_DEVICES names (indices or UUIDs, up to the first that is neither); all where it is not set."""
+    """Those that the user's CUDA_VISIBLE_DEVICES names (indices or UUIDs, up to the first that is neither); all
+    where it is not set."""
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     if wanted is None:
         return tuple(devices)
     left: list[Device] = []
     for word in (part.strip() for part in wanted.split(",")):
-        named = [d for d in devices if word == str(d.index) or (word.startswith("GPU-") and d.details["uuid"].startswith(word))]
+        named = [
+            d
+            for d in devices
+            if word == str(d.index) or (word.startswith("GPU-") and d.details["uuid"].startswith(word))
+        ]
         if len(named) != 1:
             break
         left += named

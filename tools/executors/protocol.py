@@ -1,7 +1,8 @@
 """What crosses to the harness and back: `request.json` and `result.json`, typed on our side.
 
-The harness itself imports nothing of ours (it is copied beside the device) and reads the same JSON as plain dicts; this module is
-the single description of it. `PROTOCOL` changes whenever a measurement made before would no longer be comparable.
+The harness itself imports nothing of ours (it is copied beside the device) and reads the same JSON as plain dicts; this
+module is the single description of it. `PROTOCOL` changes whenever a measurement made before would no longer be
+comparable.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class ProbeRequest(Artifact):
     memory_bytes: int = 8 << 30
     """Inputs, outputs and the float64 copies must fit; beyond, the probe says so."""
     tentative: tuple[tuple[Dims, ...], ...] = ()
-    """Only to see whether the reference takes other sizes: of each choice they are tried up to the first that it takes."""
+    """Only to see whether the reference takes other sizes: of each choice they are tried up to the first that it
+    takes."""
     roles: dict[str, Role] = Field(default_factory=dict)
     """Of the arguments, for these."""
     library: tuple[str, ...] = ()
@@ -82,9 +84,11 @@ class SeenWorkload(Artifact):
     """As in Workload."""
     arguments: tuple[SeenArgument, ...]
     flops: float | None
-    """Operations that the reference's ATen calls amount to (matmul: 2mnk; elementwise, reductions: 1 per element); None: not counted."""
+    """Operations that the reference's ATen calls amount to (matmul: 2mnk; elementwise, reductions: 1 per element);
+    None: not counted."""
     unique_bytes: int
-    """What the outputs depend on of the inputs, with those that were probed, plus what is defined of the outputs; each once."""
+    """What the outputs depend on of the inputs, with those that were probed, plus what is defined of the outputs;
+    each once."""
 
 
 class ProbeResult(Artifact):
@@ -101,14 +105,15 @@ class ProbeResult(Artifact):
     """Of the tentative sizes the others, each with its dims and what the reference said."""
     dims_range: dict[str, tuple[int, int]] = Field(default_factory=dict)
     operations: tuple[str, ...] = ()
-    """What the reference calls on the first workload, in ATen's words without overloads; views and copies are left out, and
-    what comes behind the first hundred."""
+    """What the reference calls on the first workload, in ATen's words without overloads; views and copies are left
+    out, and what comes behind the first hundred."""
     products: tuple[str, ...] = ()
     """Of these the products, convolutions and attention, with those that may stand for them: `aten.mm`."""
     rtol: float | None = None
     atol: float | None = None
     coarse: dict[str, float] = Field(default_factory=dict)
-    """Where an rtol is stated: type -> largest error of the float32 outputs when the inputs alone are rounded to that type."""
+    """Where an rtol is stated: type -> largest error of the float32 outputs when the inputs alone are rounded to
+    that type."""
     inferred: tuple[str, ...] = ()
 
 
@@ -157,7 +162,8 @@ class CaseResult(Artifact):
     reason: str = ""
     """Of one that passed: which dims the reference refused before it took a spare."""
     policy: bool = False
-    """The values are right, but the device executed other kernels than the candidate's own; `reason` completes "the kernel …"."""
+    """The values are right, but the device executed other kernels than the candidate's own; `reason` completes "the
+    kernel …"."""
     max_error: float | None = None
     """max over elements of |out - ref64| / (|ref64| + rms of its output row)."""
     tolerance: float | None = None
@@ -199,7 +205,8 @@ class TimingRequest(Asked):
 
 
 class TimedPair(Artifact):
-    """Seconds a call of the two kernels, measured one right after the other in random order; on a GPU without the launch."""
+    """Seconds a call of the two kernels, measured one right after the other in random order; on a GPU without the
+    launch."""
 
     incumbent_s: float
     candidate_s: float
@@ -243,7 +250,8 @@ class GpuTelemetry(Artifact):
     watts_before: float | None = None
     watts_after: float | None = None
     slowed_by: tuple[str, ...] = ()
-    """Reasons for lower clocks that were seen: power cap, thermal … They spoil no round: a kernel can bring them about."""
+    """Reasons for lower clocks that were seen: power cap, thermal … They spoil no round: a kernel can bring them
+    about."""
     foreign_processes: int | None = None
     """Processes of others with a context on it; None: not known (in a container, say)."""
     foreign_busy: int | None = None
@@ -282,15 +290,17 @@ class Contestant(Artifact):
 
     name: str
     kind: Literal["library", "eager", "compile", "max_autotune", "rival"]
-    """A kernel library, the reference under torch eager, under torch.compile, or under torch.compile with its longest search, or the
-    function `name` of the task's rivals."""
+    """A kernel library, the reference under torch eager, under torch.compile, or under torch.compile with its
+    longest search, or the function `name` of the task's rivals."""
     library: str | None = None
 
 
 class ContestRequest(Asked):
-    """Each contestant runs in its own process, alternated in random order and clocked from outside (confirmation, final benchmark).
+    """Each contestant runs in its own process, alternated in random order and clocked from outside (confirmation, final
+    benchmark).
 
-    On a CPU each round has other processes of the kernel libraries than the one before; torch's are kept, and on a GPU all are.
+    On a CPU each round has other processes of the kernel libraries than the one before; torch's are kept, and on a GPU
+    all are.
     """
 
     kind: Literal["contest"] = "contest"
@@ -337,7 +347,8 @@ class ContestResult(Artifact):
     executed: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """On a GPU: kernel library (all but the first) -> names of what it executed, as the profiler saw them."""
     library_share: dict[str, float] = Field(default_factory=dict)
-    """Of those that called operators of the task's `library`: these operators' part of its device time, one call of each workload."""
+    """Of those that called operators of the task's `library`: these operators' part of its device time, one call of
+    each workload."""
     telemetry: Telemetry
 
 
@@ -345,7 +356,8 @@ class ContestResult(Artifact):
 
 
 class PrepareRequest(Asked):
-    """Start torch's contestants of the contest to come: they import torch and, on a CPU, compile whenever nothing is timed.
+    """Start torch's contestants of the contest to come: they import torch and, on a CPU, compile whenever nothing is
+    timed.
 
     What a contest measures stays the same, only it waits for less. Nobody keeps the answer.
     """
@@ -366,7 +378,8 @@ class PrepareResult(Artifact):
 
 
 class NeededRequest(Asked):
-    """Count what the outputs depend on with the very inputs that these were timed on; several of one name: the least. Oracle only."""
+    """Count what the outputs depend on with the very inputs that these were timed on; several of one name: the
+    least. Oracle only."""
 
     kind: Literal["needed"] = "needed"
     workloads: tuple[TimedWorkload, ...]
@@ -384,7 +397,8 @@ class NeededResult(Artifact):
 
 
 class InductorRequest(Asked):
-    """Compile the reference with torch.compile and hand over the generated code as text. Oracle only; on a GPU it is tuned there."""
+    """Compile the reference with torch.compile and hand over the generated code as text. Oracle only; on a GPU it is
+    tuned there."""
 
     kind: Literal["inductor"] = "inductor"
     others: tuple[tuple[Dims, ...], ...] = ()
@@ -418,7 +432,8 @@ class Generated(Artifact):
     launches: dict[str, TritonLaunch] = Field(default_factory=dict)
     """On a GPU, by the kernel's name."""
     helpers: dict[str, str] = Field(default_factory=dict)
-    """Then also Inductor's own Triton functions that the kernels use, name -> text, in an order in which they can be written."""
+    """Then also Inductor's own Triton functions that the kernels use, name -> text, in an order in which they can be
+    written."""
     unsearched: bool = False
     """There was no time left to search for faster code, or for code without a library's call."""
 
@@ -444,8 +459,25 @@ class HarnessFailure(Artifact):
     error: str
 
 
-Question = ProbeRequest | CorrectnessRequest | TimingRequest | ContestRequest | PrepareRequest | NeededRequest | InductorRequest
+Question = (
+    ProbeRequest
+    | CorrectnessRequest
+    | TimingRequest
+    | ContestRequest
+    | PrepareRequest
+    | NeededRequest
+    | InductorRequest
+)
 Request = Annotated[Question, Field(discriminator="kind")]
-Answered = ProbeResult | CorrectnessResult | TimingResult | ContestResult | PrepareResult | NeededResult | InductorResult | HarnessFailure
+Answered = (
+    ProbeResult
+    | CorrectnessResult
+    | TimingResult
+    | ContestResult
+    | PrepareResult
+    | NeededResult
+    | InductorResult
+    | HarnessFailure
+)
 Result = Annotated[Answered, Field(discriminator="kind")]
 RESULT: TypeAdapter[Answered] = TypeAdapter(Result)

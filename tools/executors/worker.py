@@ -1,4 +1,5 @@
-"""Processes that take jobs one after another: the launcher, which starts each anew, and the warm server, which stays."""
+"""Processes that take jobs one after another: the launcher, which starts each anew, and the warm server, which
+stays."""
 
 from __future__ import annotations
 
@@ -65,7 +66,13 @@ class Server:
         self._turn = threading.Lock()
         self._log = (folder / "stderr.txt").open("wb")
         self.process = subprocess.Popen(
-            [*argv, "--serve"], cwd=folder, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, start_new_session=True
+            [*argv, "--serve"],
+            cwd=folder,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            start_new_session=True,
         )
 
     @property

@@ -1,5 +1,5 @@
-"""What contests amount to (pure): kernels in processes of their own, alternated and clocked by the supervisor, in a confirmation of an
-accept or in the final benchmark.
+"""What contests amount to (pure): kernels in processes of their own, alternated and clocked by the supervisor, in a
+confirmation of an accept or in the final benchmark.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from tools.gate.statistics import Objective, Paired, corrected, pool, speedup_in
 CONFIRMATIONS = 2
 """Contests at most before an accept: a second one where noise or others hide a gain that the first estimates."""
 COMPANY = 0.2
-"""Cores' worth of CPU time in others' hands from which on they, and not its own threads, are what a contest waited for."""
+"""Cores' worth of CPU time in others' hands from which on they, and not its own threads, are what a contest waited
+for."""
 STOLEN = 0.1
-"""Share of a contest's time that a hypervisor took of one core from which on that disturbs it. Rounds do not show it: they are shorter than
-the ticks in which it is counted."""
+"""Share of a contest's time that a hypervisor took of one core from which on that disturbs it. Rounds do not show
+it: they are shorter than the ticks in which it is counted."""
 COMPANY_MARGIN = 0.25
-"""Beside others a gain counts as confirmed only when its interval lies above 1 by this much: contests of a kernel with itself beside a
-busy process, with fresh processes each round, strayed by a few percent."""
+"""Beside others a gain counts as confirmed only when its interval lies above 1 by this much: contests of a kernel
+with itself beside a busy process, with fresh processes each round, strayed by a few percent."""
 IDLE_SHARE = 10
 """Per cent of the time in which kernels ran on a GPU before any of ours did, from which on it is taken for busy."""
 BORNE_OUT = 0.5
@@ -53,8 +54,8 @@ def policy(record: Record) -> bool:
 
 
 def confirmation(contests: Sequence[Record], objective: Objective, confidence: float) -> Interval:
-    """Incumbent / candidate over the rounds of the `contests` that count, pooled; at the confidence that each of `CONFIRMATIONS` looks must
-    have so that all together keep `confidence`.
+    """Incumbent / candidate over the rounds of the `contests` that count, pooled; at the confidence that each of
+    `CONFIRMATIONS` looks must have so that all together keep `confidence`.
 
     StorageError unless they are the attempts, from the first on, of one and the same confirmation.
     """
@@ -70,8 +71,8 @@ def confirmation(contests: Sequence[Record], objective: Objective, confidence: f
 def counting(contests: Sequence[Record]) -> Sequence[Record]:
     """Those that the answer rests on: all, but after a disturbed one that was repeated the repeat alone.
 
-    What others do to a contest may lean to one side through all of its rounds. Pooled with as many good ones that is no noise which an
-    interval allows for: of kernels alike, one in five would seem faster.
+    What others do to a contest may lean to one side through all of its rounds. Pooled with as many good ones that is no
+    noise which an interval allows for: of kernels alike, one in five would seem faster.
     """
     return contests[1:] if len(contests) > 1 and _disturbed(contests[0]) else contests
 
@@ -82,8 +83,8 @@ def confirming(confidence: float) -> float:
 
 
 def unsettled(found: Interval, min_effect: float, *, company: bool) -> bool:
-    """Whether another contest may settle it: the estimate exceeds the effect that is demanded, while the interval holds 1, or what
-    others may do to it where they kept the machine busy (`company`)."""
+    """Whether another contest may settle it: the estimate exceeds the effect that is demanded, while the interval
+    holds 1, or what others may do to it where they kept the machine busy (`company`)."""
     return found.estimate > 1.0 + min_effect and (found.low <= 1.0 or in_company(found, company=company))
 
 
@@ -98,12 +99,13 @@ def disturbed(contests: Sequence[Record]) -> bool:
 
 
 def _disturbed(contest: Record) -> bool:
-    """Whether more than half of the rounds of a workload were dirty when no repeat was left, and others were there to make them so.
+    """Whether more than half of the rounds of a workload were dirty when no repeat was left, and others were there to
+    make them so.
 
-    A round is dirty on a CPU when threads had to wait for a core; a program whose own threads get in each other's way has such rounds
-    alone, too. A hypervisor that took much of a core disturbs a contest as a whole. On a GPU a round is dirty when others computed there
-    meanwhile; what they do on the CPU does not count, nor do lower clocks, which a kernel can bring about itself. A GPU that was busy
-    before any of ours ran is disturbed as a whole.
+    A round is dirty on a CPU when threads had to wait for a core; a program whose own threads get in each other's way
+    has such rounds alone, too. A hypervisor that took much of a core disturbs a contest as a whole. On a GPU a round is
+    dirty when others computed there meanwhile; what they do on the CPU does not count, nor do lower clocks, which a
+    kernel can bring about itself. A GPU that was busy before any of ours ran is disturbed as a whole.
     """
     result = Contest.model_validate(contest.payload).result
     gpu, cpu = result.telemetry.gpu, result.telemetry
@@ -115,13 +117,17 @@ def _disturbed(contest: Record) -> bool:
     return others and any(2 * found.dirty > len(found.rounds) for found in result.workloads)
 
 
-def confirmed_on_device(contests: Sequence[Record], objective: Objective, confidence: float, min_effect: float) -> Interval | None:
-    """Incumbent / candidate over the rounds that count by the device's own events, where launches dilute the wall clock's.
+def confirmed_on_device(
+    contests: Sequence[Record], objective: Objective, confidence: float, min_effect: float
+) -> Interval | None:
+    """Incumbent / candidate over the rounds that count by the device's own events, where launches dilute the wall
+    clock's.
 
-    The events are read in the candidate's own process, so that they only say how large a gain is that the clock outside bears out. None
-    where there are no such events; where the candidate's wall time exceeds its device time by no more than `min_effect`, since then
-    launches explain nothing; and where the seconds that the wall clock saw saved are surely fewer than those that the events say (the
-    candidate spends more outside its events than the incumbent does), or not surely `BORNE_OUT` of them. Then the wall clock decides alone.
+    The events are read in the candidate's own process, so that they only say how large a gain is that the clock outside
+    bears out. None where there are no such events; where the candidate's wall time exceeds its device time by no more
+    than `min_effect`, since then launches explain nothing; and where the seconds that the wall clock saw saved are
+    surely fewer than those that the events say (the candidate spends more outside its events than the incumbent does),
+    or not surely `BORNE_OUT` of them. Then the wall clock decides alone.
     """
     rounds = _on_device(contests)
     if not rounds:
@@ -137,7 +143,8 @@ def confirmed_on_device(contests: Sequence[Record], objective: Objective, confid
 
 
 def claim(contests: Sequence[Record], objective: Objective, confidence: float, min_effect: float) -> Claim:
-    """What the confirmation lets one say of the candidate: the gain by the clock that decides, and by the other where there is one."""
+    """What the confirmation lets one say of the candidate: the gain by the clock that decides, and by the other
+    where there is one."""
     wall = confirmation(contests, objective, confidence)
     device = confirmed_on_device(contests, objective, confidence, min_effect)
     if device is not None:
@@ -145,20 +152,28 @@ def claim(contests: Sequence[Record], objective: Objective, confidence: float, m
     rounds = _on_device(contests)
     if not rounds:
         return Claim(speedup=wall, clock="wall")
-    return Claim(speedup=wall, clock="launch-included", other=speedup_interval(_alone(contests), objective, confirming(confidence)))
+    return Claim(
+        speedup=wall,
+        clock="launch-included",
+        other=speedup_interval(_alone(contests), objective, confirming(confidence)),
+    )
 
 
 def contradicted(contests: Sequence[Record], objective: Objective, confidence: float) -> bool:
-    """Whether the wall clock surely saw less than `BORNE_OUT` of the seconds saved that the candidate's own process reported."""
+    """Whether the wall clock surely saw less than `BORNE_OUT` of the seconds saved that the candidate's own process
+    reported."""
     rounds = _on_device(contests)
     return bool(rounds) and _borne_out(rounds, BORNE_OUT, objective, confirming(confidence)).high < 1.0
 
 
 def _on_device(contests: Sequence[Record]) -> tuple[tuple[Paired, Paired], ...]:
-    """(by the wall clock, by the device's events) of each workload, pooled over those of `contests` that count; empty where some has no
-    events."""
+    """(by the wall clock, by the device's events) of each workload, pooled over those of `contests` that count;
+    empty where some has no events."""
     found = _counted(contests)
-    if not all(w.device_rounds and min(r[name] for r in w.device_rounds for name in ("incumbent", "candidate")) > 0 for _, w in found):
+    if not all(
+        w.device_rounds and min(r[name] for r in w.device_rounds for name in ("incumbent", "candidate")) > 0
+        for _, w in found
+    ):
         return ()
     wall = pool([_paired(weight, w, w.rounds) for weight, w in found])
     device = pool([_paired(weight, w, w.device_rounds) for weight, w in found])
@@ -166,8 +181,8 @@ def _on_device(contests: Sequence[Record]) -> tuple[tuple[Paired, Paired], ...]:
 
 
 def _alone(contests: Sequence[Record]) -> Sequence[Paired]:
-    """What the device alone took: with the launches queued behind a spin where that was measured, since a kernel that is shorter than its
-    launch leaves gaps between its events."""
+    """What the device alone took: with the launches queued behind a spin where that was measured, since a kernel
+    that is shorter than its launch leaves gaps between its events."""
     return pool([_paired(weight, w, w.kernel_rounds or w.device_rounds) for weight, w in _counted(contests)])
 
 
@@ -180,7 +195,9 @@ def _paired(weight: float, w: ContestOfWorkload, rounds: Sequence[Mapping[str, f
     return Paired(w.workload, weight, tuple(r["incumbent"] for r in rounds), tuple(r["candidate"] for r in rounds))
 
 
-def _borne_out(rounds: Sequence[tuple[Paired, Paired]], share: float, objective: Objective, confidence: float) -> Interval:
+def _borne_out(
+    rounds: Sequence[tuple[Paired, Paired]], share: float, objective: Objective, confidence: float
+) -> Interval:
     """Above 1 where the wall clock saw more than `share` of the seconds saved that the device's events say.
 
     wall_i - wall_c > share x (device_i - device_c), with the terms put so that both sides are positive.
@@ -198,8 +215,13 @@ def _borne_out(rounds: Sequence[tuple[Paired, Paired]], share: float, objective:
 
 
 def unseen(contests: Sequence[Record]) -> str | None:
-    """Why it is not known what the candidate executed on its device in `contests`; None where it was looked at, or nothing is launched."""
-    said = [name for record in contests for name in Contest.model_validate(record.payload).result.executed.get("candidate", ())]
+    """Why it is not known what the candidate executed on its device in `contests`; None where it was looked at, or
+    nothing is launched."""
+    said = [
+        name
+        for record in contests
+        for name in Contest.model_validate(record.payload).result.executed.get("candidate", ())
+    ]
     return next((name.removeprefix(UNSEEN) for name in said if name.startswith(UNSEEN)), None)
 
 
@@ -209,10 +231,14 @@ def library_share(contests: Sequence[Record], name: str = "candidate") -> float 
 
 
 def device_s(record: Record) -> dict[str, float]:
-    """Contestant -> weighted sum of its medians by the device's own events, without the host's gaps where these were kept out; empty where
-    there are no events."""
+    """Contestant -> weighted sum of its medians by the device's own events, without the host's gaps where these were
+    kept out; empty where there are no events."""
     contest = Contest.model_validate(record.payload)
-    seen = [(contest.weights[w.workload], w.kernel_rounds or w.device_rounds) for w in contest.result.workloads if w.device_rounds]
+    seen = [
+        (contest.weights[w.workload], w.kernel_rounds or w.device_rounds)
+        for w in contest.result.workloads
+        if w.device_rounds
+    ]
     names = seen[0][1][0] if seen else ()
     return {name: sum(weight * median([r[name] for r in rounds]) for weight, rounds in seen) for name in names}
 
@@ -220,7 +246,9 @@ def device_s(record: Record) -> dict[str, float]:
 def behind_spin(record: Record) -> Record | None:
     """The same contest with what the device alone took in place of the host's times; None where that was not seen."""
     contest = Contest.model_validate(record.payload)
-    if not all(w.kernel_rounds and min(t for r in w.kernel_rounds for t in r.values()) > 0 for w in contest.result.workloads):
+    if not all(
+        w.kernel_rounds and min(t for r in w.kernel_rounds for t in r.values()) > 0 for w in contest.result.workloads
+    ):
         return None
     alone = tuple(w.model_copy(update={"rounds": w.kernel_rounds}) for w in contest.result.workloads)
     seen = contest.model_copy(update={"result": contest.result.model_copy(update={"workloads": alone})})
@@ -248,6 +276,8 @@ def pairs(record: Record, slow: str, fast: str) -> tuple[Paired, ...]:
     """The rounds of two contestants by workload, `slow` as incumbent and `fast` as candidate."""
     contest = Contest.model_validate(record.payload)
     return tuple(
-        Paired(w.workload, contest.weights[w.workload], tuple(r[slow] for r in w.rounds), tuple(r[fast] for r in w.rounds))
+        Paired(
+            w.workload, contest.weights[w.workload], tuple(r[slow] for r in w.rounds), tuple(r[fast] for r in w.rounds)
+        )
         for w in contest.result.workloads
     )

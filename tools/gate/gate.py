@@ -1,7 +1,7 @@
 """From evidence to a verdict, in the order of design 7 (pure).
 
-The gate measures nothing and trusts no prose: everything it weighs was computed from records, which its reasons name. A model's review
-can only take away.
+The gate measures nothing and trusts no prose: everything it weighs was computed from records, which its reasons name. A
+model's review can only take away.
 """
 
 from __future__ import annotations
@@ -65,11 +65,14 @@ class Evidence(Artifact):
     confirmation_disturbed: bool = False
     """Others disturbed more than half of its rounds (`confirmation.disturbed`)."""
     confirmation_on_device: Interval | None = None
-    """The same by the device's own events, where launches dilute the wall clock's (`confirmation.confirmed_on_device`)."""
+    """The same by the device's own events, where launches dilute the wall clock's
+    (`confirmation.confirmed_on_device`)."""
     claim: Claim | None = None
-    """What the confirmation lets one say (`confirmation.claim`); None: it was not run, or the candidate failed in it."""
+    """What the confirmation lets one say (`confirmation.claim`); None: it was not run, or the candidate failed in
+    it."""
     confirmation_contradicted: bool = False
-    """The candidate's own process reported a gain there that the clock outside surely did not see (`confirmation.contradicted`)."""
+    """The candidate's own process reported a gain there that the clock outside surely did not see
+    (`confirmation.contradicted`)."""
     library_share: float | None = None
     """What part of its device time the task's `library` took; None: it called none, or that was not seen."""
     unseen: str | None = None
@@ -77,7 +80,8 @@ class Evidence(Artifact):
     sanitized: Sanitized | None = None
     """What compute-sanitizer said; None: it was not asked."""
     mechanisms: dict[str, bool | None] = {}
-    """Claimed mechanism -> whether the machine code shows it, and not as much without it; None: not checked, or not clear."""
+    """Claimed mechanism -> whether the machine code shows it, and not as much without it; None: not checked, or not
+    clear."""
     unclear: tuple[str, ...] = ()
     """Of these, what was looked for with and without it, and neither shown nor excluded."""
     idle: tuple[str, ...] = ()
@@ -112,7 +116,8 @@ def with_confirmations(evidence: Evidence, confirmed: Sequence[Record], policy: 
 
 
 def with_sanitizers(evidence: Evidence, look: Callable[[], Record | None], policy: Policy) -> Evidence:
-    """`evidence` with what compute-sanitizer says, which is asked (`Judge.sanitize`) where nothing else stands against an accept."""
+    """`evidence` with what compute-sanitizer says, which is asked (`Judge.sanitize`) where nothing else stands
+    against an accept."""
     if policy.sanitize == "off" or decide(evidence, policy).outcome != "accept" or (record := look()) is None:
         return evidence
     found = Sanitized.model_validate(record.payload)
@@ -134,9 +139,14 @@ def decide(evidence: Evidence, policy: Policy) -> Verdict:
     }
     passed += [f"Not {what} in the machine code: {', '.join(names)}." for what, names in open_.items() if names]
     if absent:
-        passed.append(f"Accepted as unexplained: {', '.join(absent)} cannot be seen in the machine code, or no more than without it.")
+        passed.append(
+            f"Accepted as unexplained: {', '.join(absent)} cannot be seen in the machine code, or no more than "
+            f"without it."
+        )
     elif shown:
-        claimed = "The claimed mechanisms are visible" if not evidence.idle else "Of the claimed mechanisms these are visible"
+        claimed = (
+            "The claimed mechanisms are visible" if not evidence.idle else "Of the claimed mechanisms these are visible"
+        )
         besides = f"; neither there nor in the time: {', '.join(evidence.idle)}" if evidence.idle else ""
         passed.append(f"{claimed}: {', '.join(shown)}{besides}.")
     return _verdict(evidence, "accept", tuple(passed), explained=not absent)
@@ -150,7 +160,10 @@ def _checks(evidence: Evidence, policy: Policy) -> Iterator[Check]:
     if evidence.task_now != evidence.task_at_start:
         yield (
             "infra_error",
-            f"The task changed during the run, {evidence.task_at_start[:12]} to {evidence.task_now[:12]}; restore it or start a new run.",
+            (
+                f"The task changed during the run, {evidence.task_at_start[:12]} to {evidence.task_now[:12]}; restore it "
+                f"or start a new run."
+            ),
         )
     yield None, f"The task is the one that the run began with ({evidence.task_at_start[:12]})."
     if evidence.refused:
@@ -164,7 +177,10 @@ def _checks(evidence: Evidence, policy: Policy) -> Iterator[Check]:
         yield outcome, f"Candidate {trial.candidate} could not be measured: {trial.reason.rstrip('.')}."
     elif isinstance(trial, Failed):
         outcome = "reject_policy" if trial.stage == "screen" else "reject_correctness"
-        yield outcome, f"Candidate {trial.candidate} failed at {trial.stage}: {trial.reason.rstrip('.')}{_cited(trial.records)}."
+        yield (
+            outcome,
+            f"Candidate {trial.candidate} failed at {trial.stage}: {trial.reason.rstrip('.')}{_cited(trial.records)}.",
+        )
     else:
         yield _correct(evidence, trial, policy)
         yield from _possible(evidence, trial)
@@ -176,7 +192,10 @@ def _checks(evidence: Evidence, policy: Policy) -> Iterator[Check]:
         if evidence.library_share is not None:
             yield (
                 None,
-                f"Of the candidate's device time {evidence.library_share:.0%} passed in the task's library, outside of its own kernels.",
+                (
+                    f"Of the candidate's device time {evidence.library_share:.0%} passed in the task's library, outside "
+                    f"of its own kernels."
+                ),
             )
         if evidence.sanitized is not None:
             refusal = evidence.sanitized.refusal()
@@ -190,7 +209,10 @@ def _policy(evidence: Evidence) -> Iterator[Check]:
         if not evidence.veto.quote.strip():
             # A veto without a line to point at is not held against the idea, and not overruled either.
             yield "inconclusive", f"The review cannot be used: {evidence.veto.reason.rstrip('.')}."
-        yield "reject_policy", f'The review vetoes the line "{evidence.veto.quote.strip()}": {evidence.veto.reason.rstrip(".")}.'
+        yield (
+            "reject_policy",
+            f'The review vetoes the line "{evidence.veto.quote.strip()}": {evidence.veto.reason.rstrip(".")}.',
+        )
     yield None, "Screen and review found nothing to refuse."
 
 
@@ -218,7 +240,8 @@ def _possible(evidence: Evidence, trial: Passed) -> Iterator[Check]:
     for measured in physics.undercut(trial.measurements):
         least = physics.least(measured.workload)
         shown = (
-            f"Workload {measured.workload} took {measured.candidate_s:.3e} s where {least.what} allows no less than {least.seconds:.3e} s"
+            f"Workload {measured.workload} took {measured.candidate_s:.3e} s where {least.what} allows no less "
+            f"than {least.seconds:.3e} s"
         )
         cited = _cited((*trial.records, *physics.records))
         if least.doubt:
@@ -230,9 +253,18 @@ def _possible(evidence: Evidence, trial: Passed) -> Iterator[Check]:
         yield None, f"Fewer bytes than assumed: with the inputs that were timed {needs}{_cited(physics.records)}."
     if physics.refuted:
         names = ", ".join(physics.refuted)
-        yield None, f"No floor from the bytes of {names}: the frozen baseline, which agrees with the reference, is faster than they allow."
+        yield (
+            None,
+            (
+                f"No floor from the bytes of {names}: the frozen baseline, which agrees with the reference, is faster "
+                f"than they allow."
+            ),
+        )
     applied = sum(physics.streams(measured.workload) for measured in trial.measurements)
-    of = f"the memory roof applied to {applied} of {len(trial.measurements)} workloads, those whose data cannot stay in the cache"
+    of = (
+        f"the memory roof applied to {applied} of {len(trial.measurements)} workloads, those whose data cannot "
+        f"stay in the cache"
+    )
     yield None, f"No time is shorter than physics allows ({of}){_cited(physics.records)}."
 
 
@@ -242,11 +274,16 @@ def _faster(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
     threshold = max(policy.min_effect, evidence.noise_floor)
     launched = any(m.launched_candidate_s is not None for m in trial.measurements)
     clock = " on the device, launches not included" if launched else ""
-    shown = f"{_interval(trial.speedup)} over the incumbent{clock}, threshold {1 + threshold:.3f}x (noise floor {evidence.noise_floor:.1%})"
+    shown = (
+        f"{_interval(trial.speedup)} over the incumbent{clock}, threshold {1 + threshold:.3f}x (noise floor "
+        f"{evidence.noise_floor:.1%})"
+    )
     needed = corrected(policy.confidence, policy.batches, evidence.siblings)
     if trial.speedup.confidence < needed - 1e-12:
         return "inconclusive", f"The interval is not corrected for {evidence.siblings} candidates: {shown}."
-    answer = compare(trial.speedup, threshold, policy.batches, policy.batches, evidence.siblings, confidence=policy.confidence)
+    answer = compare(
+        trial.speedup, threshold, policy.batches, policy.batches, evidence.siblings, confidence=policy.confidence
+    )
     cited = _cited(trial.records)
     if answer == "faster":
         return None, f"Faster: {shown}, corrected for {evidence.siblings} candidates and {policy.batches} looks{cited}."
@@ -257,7 +294,9 @@ def _faster(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
         help_ = "stop what else runs on the machine, or raise judge.calibration_pairs"
         seen = trial.speedup.estimate > 1.0
         hidden = (
-            "The noise floor is too high to see such a gain" if seen else "No gain is seen, and the noise floor is too high to exclude one"
+            "The noise floor is too high to see such a gain"
+            if seen
+            else "No gain is seen, and the noise floor is too high to exclude one"
         )
         return "inconclusive", f"{hidden}; {help_}: {shown}{cited}."
     slowed = _no_regression(trial, evidence.margins, policy)
@@ -266,17 +305,24 @@ def _faster(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
         return slowed
     spent = f"{evidence.looks} of {policy.batches} batches"
     if evidence.looks < policy.batches and futile(trial.speedup, threshold):
-        return "inconclusive", f"Given up as futile after {spent}, the estimate not half the way to the threshold: {shown}{cited}."
+        return (
+            "inconclusive",
+            f"Given up as futile after {spent}, the estimate not half the way to the threshold: {shown}{cited}.",
+        )
     if not trial.speedup.bounded:
         return (
             "inconclusive",
-            f"{spent} hold too few pairs for an interval with two ends, raise judge.pairs or judge.batches: {shown}{cited}.",
+            (
+                f"{spent} hold too few pairs for an interval with two ends, raise judge.pairs or judge.batches: "
+                f"{shown}{cited}."
+            ),
         )
     return "inconclusive", f"The noise hides the answer after {spent}: {shown}{cited}."
 
 
 def _confirmed(evidence: Evidence, policy: Policy) -> Check:
-    """In processes of their own the gain must show again: surely above 1, and not surely below the effect that is demanded."""
+    """In processes of their own the gain must show again: surely above 1, and not surely below the effect that is
+    demanded."""
     if evidence.confirmation_problem is not None:
         said = evidence.confirmation_problem.rstrip(".")
         if evidence.confirmation_policy:
@@ -290,20 +336,30 @@ def _confirmed(evidence: Evidence, policy: Policy) -> Check:
     cited = _cited(evidence.records)
     confirmed = wall
     if evidence.confirmation_on_device is not None:
-        # Launches are in both wall clocks alike and make a gain on the device look small: the events may say how large it is, while that
-        # there is one the clock outside must see for itself, since the events are read in the candidate's own process.
+        # Launches are in both wall clocks alike and make a gain on the device look small: the events may say how large
+        # it is, while that there is one the clock outside must see for itself, since the events are read in the
+        # candidate's own process.
         confirmed = evidence.confirmation_on_device
-        shown = f"{_interval(confirmed)} on the device, {_interval(wall)} by the wall clock with launches, in separate processes"
+        shown = (
+            f"{_interval(confirmed)} on the device, {_interval(wall)} by the wall clock with launches, in "
+            f"separate processes"
+        )
         if slower_than(wall, policy.workload_margin):
             return "reject_perf", f"With launches the candidate is slower: {shown}{cited}."
         if seems_slower(wall, policy.workload_margin):
             return "inconclusive", f"With launches the candidate may be slower: {shown}{cited}."
     if any(confirmation.in_company(seen, company=evidence.confirmation_disturbed) for seen in (confirmed, wall)):
-        return "inconclusive", f"Others kept the machine busy in more than half of the rounds of the confirmation: {shown}{cited}."
+        return (
+            "inconclusive",
+            f"Others kept the machine busy in more than half of the rounds of the confirmation: {shown}{cited}.",
+        )
     if evidence.confirmation_contradicted:
         return (
             "reject_perf",
-            f"The clock outside surely saw less than half of the time saved that the candidate's own process reports: {shown}{cited}.",
+            (
+                f"The clock outside surely saw less than half of the time saved that the candidate's own process reports: "
+                f"{shown}{cited}."
+            ),
         )
     if confirmed.high <= 1.0 + policy.min_effect or (wall.low <= 1.0 and wall.high <= 1.0 + policy.min_effect):
         return "reject_perf", f"The gain is not there again: {shown}{cited}."
@@ -313,7 +369,8 @@ def _confirmed(evidence: Evidence, policy: Policy) -> Check:
 
 
 def _unprofiled(why: str, policy: Policy) -> Check:
-    """No profiler works on this machine, so that a library's kernels could have been run instead of the candidate's own."""
+    """No profiler works on this machine, so that a library's kernels could have been run instead of the candidate's
+    own."""
     said = f"What the candidate executed on the device was not looked at: {why.rstrip('.')}"
     if policy.unprofiled == "accept":
         return None, f"{said}; judge.unprofiled: accept lets it pass."
@@ -321,7 +378,8 @@ def _unprofiled(why: str, policy: Policy) -> Check:
 
 
 def _no_regression(trial: Passed, own: Mapping[str, float], policy: Policy) -> Check:
-    """Surely slower is rejected, slower by the estimate alone is open, and what passes is said to be shown only where it is."""
+    """Surely slower is rejected, slower by the estimate alone is open, and what passes is said to be shown only
+    where it is."""
     cited = _cited(trial.records)
     limited = with_margins(trial.measurements, own, policy.workload_margin)
     if (found := regression(limited)) is not None:
@@ -337,7 +395,13 @@ def _no_regression(trial: Passed, own: Mapping[str, float], policy: Policy) -> C
     allowed = f"the margin of {100 * policy.workload_margin:.3g}%" if not own else "its margin"
     least = f"{_interval(worst.speedup)} on {worst.workload}" + (f" (margin {100 * margin:.3g}%)" if own else "")
     if worst.speedup.low < 1.0 / (1.0 + margin):
-        return None, f"No workload was seen slower by more than {allowed}, though the noise does not exclude it; the worst is {least}."
+        return (
+            None,
+            (
+                f"No workload was seen slower by more than {allowed}, though the noise does not exclude it; the worst is "
+                f"{least}."
+            ),
+        )
     return None, f"No workload is slower by more than {allowed}; the worst is {least}."
 
 

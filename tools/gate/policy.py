@@ -1,4 +1,5 @@
-"""The settings of judge and gate, under `judge:` in a config, and what the margins among them allow a single workload. Pure."""
+"""The settings of judge and gate, under `judge:` in a config, and what the margins among them allow a single
+workload. Pure."""
 
 from __future__ import annotations
 
@@ -32,15 +33,18 @@ class Policy(Artifact):
     warm_pairs: int = Field(default=4, ge=0)
     """Pairs with inputs and outputs in cache, for the report."""
     calibration_pairs: int = Field(default=24, ge=8)
-    """Pairs of the incumbent against itself, for the noise floor; more where many workloads need them for an interval with two ends."""
+    """Pairs of the incumbent against itself, for the noise floor; more where many workloads need them for an
+    interval with two ends."""
     confirm_rounds: int = Field(default=16, ge=8)
-    """Rounds of incumbent against candidate in separate processes (on a CPU fresh ones each round), before an accept; more as above."""
+    """Rounds of incumbent against candidate in separate processes (on a CPU fresh ones each round), before an
+    accept; more as above."""
     benchmark_rounds: int = Field(default=15, ge=8)
     """Rounds of the final benchmark; more as above."""
     hidden_workloads: int = Field(default=2, ge=0)
     """Drawn from the run's secret, where the task has dims_range."""
     inputs: Literal["hardened", "as_published"] = "hardened"
-    """What a candidate is checked on: derived sizes and scaled, shifted or sparse values, too, or as its task draws them alone."""
+    """What a candidate is checked on: derived sizes and scaled, shifted or sparse values, too, or as its task draws
+    them alone."""
     objective: Objective = "total_time"
     """total_time (weighted sum) or geomean (suites)."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1.0)
@@ -50,9 +54,11 @@ class Policy(Artifact):
     workload_margin: float = Field(default=0.05, ge=0.0)
     """A single workload without a margin of its own may not become slower by more than this, relative."""
     unprofiled: Literal["accept", "inconclusive"] = "inconclusive"
-    """The verdict where no profiler works on a GPU, so that nobody saw whether the kernels it executed were the candidate's own."""
+    """The verdict where no profiler works on a GPU, so that nobody saw whether the kernels it executed were the
+    candidate's own."""
     sanitize: Literal["accept", "off"] = "accept"
-    """Whether compute-sanitizer looks at a GPU kernel once before an accept: memcheck refuses, its other tools remark."""
+    """Whether compute-sanitizer looks at a GPU kernel once before an accept: memcheck refuses, its other tools
+    remark."""
     call_limit_s: float = Field(default=30.0, gt=0.0)
     """Seconds after which one call of a kernel counts as hung."""
     job_limit_s: float = Field(default=600.0, gt=0.0)
@@ -65,7 +71,8 @@ class Policy(Artifact):
         for name, needed in least.items():
             if getattr(self, name) < needed:
                 raise ValueError(
-                    f"{name}: {getattr(self, name)} cannot bound an interval at confidence {self.confidence:g}, use {needed} or more"
+                    f"{name}: {getattr(self, name)} cannot bound an interval at confidence {self.confidence:g}, use "
+                    f"{needed} or more"
                 )
         return self
 
@@ -90,4 +97,11 @@ def regression(workloads: Iterable[Limited]) -> Limited | None:
 
 def possible_regression(workloads: Iterable[Limited]) -> Limited | None:
     """The first workload that became slower than it may by the estimate, which the noise may have done as well."""
-    return next(((m, margin) for m, margin in workloads if seems_slower(m.speedup, margin) and not slower_than(m.speedup, margin)), None)
+    return next(
+        (
+            (m, margin)
+            for m, margin in workloads
+            if seems_slower(m.speedup, margin) and not slower_than(m.speedup, margin)
+        ),
+        None,
+    )

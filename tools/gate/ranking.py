@@ -1,7 +1,8 @@
-"""What a benchmark record amounts to (pure): the one place where its times and its ratios are made, so that they tell the same.
+"""What a benchmark record amounts to (pure): the one place where its times and its ratios are made, so that they tell
+the same.
 
-A ratio is estimated from paired rounds: slow spells of the machine cancel in it, and in two medians that stand side by side they do not.
-So only the anchor's time is a median, and the others follow from it by their ratios.
+A ratio is estimated from paired rounds: slow spells of the machine cancel in it, and in two medians that stand side by
+side they do not. So only the anchor's time is a median, and the others follow from it by their ratios.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Placing(Artifact):
     """One contestant of a benchmark, on one workload or over the objective."""
 
     seconds: float
-    """`Ranking.anchor`: its median. Every other: what its paired ratio makes of that, so that times and ratios tell the same."""
+    """`Ranking.anchor`: its median. Every other: what its paired ratio makes of that, so that times and ratios tell
+    the same."""
     against_best: Interval | None
     """Its time / the best kernel's, by paired rounds; None for the best kernel itself."""
 
@@ -48,10 +50,11 @@ class Ranking(Artifact):
 
 
 def rank(record: Record, objective: Objective, *, anchor: str, best: str, confidence: float = 0.95) -> Ranking:
-    """All contestants of a benchmark against `best`: best = anchor's median / (anchor / best), other = best x (other / best).
+    """All contestants of a benchmark against `best`: best = anchor's median / (anchor / best), other = best x (other /
+    best).
 
-    Over the objective `total_time` the times are summed with the workloads' weights, over `geomean` averaged geometrically; either way each
-    quotient of two of them is the overall ratio.
+    Over the objective `total_time` the times are summed with the workloads' weights, over `geomean` averaged
+    geometrically; either way each quotient of two of them is the overall ratio.
     """
     contest = confirmation.Contest.model_validate(record.payload)
     names = [
@@ -72,7 +75,8 @@ def rank(record: Record, objective: Objective, *, anchor: str, best: str, confid
     overall = {}
     for name in names:
         times = {workload: placed[name].seconds for workload, placed in workloads.items()}
-        # A workload's share of the objective is that of the time which is shown, so that the overall ratio is the quotient of the sums.
+        # A workload's share of the objective is that of the time which is shown, so that the overall ratio is the
+        # quotient of the sums.
         shares = [_scaled(sample, times[sample.workload]) for sample in samples.get(name, ())]
         against = speedup_interval(shares, objective, confidence) if shares else None
         overall[name] = Placing(seconds=objective_s(times, contest.weights, objective), against_best=against)
@@ -89,7 +93,12 @@ def objective_s(times: Mapping[str, float], weights: Mapping[str, float], object
 def _scaled(sample: Paired, incumbent_s: float) -> Paired:
     """The same paired ratios, with this median of the incumbent's."""
     factor = incumbent_s / sample.incumbent_s
-    return Paired(sample.workload, sample.weight, tuple(t * factor for t in sample.incumbent), tuple(t * factor for t in sample.candidate))
+    return Paired(
+        sample.workload,
+        sample.weight,
+        tuple(t * factor for t in sample.incumbent),
+        tuple(t * factor for t in sample.candidate),
+    )
 
 
 class FrameworkTimes(Artifact):
@@ -128,10 +137,14 @@ class FrameworkTimes(Artifact):
 
 
 def framework_times(record: Record, objective: Objective, of: str = "") -> FrameworkTimes:
-    """What a contest of v0, there called baseline, with the frameworks amounts to; of the device alone where that was seen."""
+    """What a contest of v0, there called baseline, with the frameworks amounts to; of the device alone where that
+    was seen."""
     alone = confirmation.behind_spin(record)
     placed = rank(alone or record, objective, anchor="baseline", best="baseline").overall
-    each = [[taken for name, taken in one.items() if name != "baseline"] for one in confirmation.seconds(alone or record).values()]
+    each = [
+        [taken for name, taken in one.items() if name != "baseline"]
+        for one in confirmation.seconds(alone or record).values()
+    ]
     return FrameworkTimes(
         record=record.id,
         clock="device-only" if alone else "launch-included" if confirmation.device_s(record) else "wall",

@@ -1,4 +1,5 @@
-"""What compute-sanitizer says of one call of a kernel, read from its own lines (pure): memcheck refuses, the others remark."""
+"""What compute-sanitizer says of one call of a kernel, read from its own lines (pure): memcheck refuses, the others
+remark."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ MARK = "========="
 SHOWN = 3
 """Findings of one tool that a verdict quotes."""
 _ENDED = re.compile(r"^(ERROR|RACECHECK|SYNCCHECK|INITCHECK) SUMMARY: ")
-_NO_FINDING = re.compile(r"^(COMPUTE-SANITIZER|Target application|No attachable|.*SUMMARY: |Error: (No attachable|Target|process))")
+_NO_FINDING = re.compile(
+    r"^(COMPUTE-SANITIZER|Target application|No attachable|.*SUMMARY: |Error: (No attachable|Target|process))"
+)
 _FAILED = re.compile(r"^(Internal Sanitizer Error|Error: (?!.*Race reported)|Device not supported|Unable to )")
 _PLACE = re.compile(r"^(at|and (?:Read|Write) access at) ")
 

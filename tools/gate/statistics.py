@@ -1,13 +1,14 @@
 """From paired timings to a speed-up with its interval, and from that to a decision (pure).
 
-The unit is the pair: incumbent and candidate measured one right after the other, so that whatever slows the machine down for a while
-slows both and cancels in their ratio. A workload's statistic is the median of its paired log ratios, which a burst that hits one half
-of a few pairs cannot move.
+The unit is the pair: incumbent and candidate measured one right after the other, so that whatever slows the machine
+down for a while slows both and cancels in their ratio. A workload's statistic is the median of its paired log ratios,
+which a burst that hits one half of a few pairs cannot move.
 
-The interval resamples that median. Resampling the pairs themselves (the plain bootstrap) reaches too short in the far tails that the
-correction for many candidates and many looks asks for: with 20 pairs it calls false at 0.6 % where 0.2 % was wanted. So the median's
-rank is drawn from Binomial(pairs, 1/2), the distribution that the sign test gives it. For one workload the interval is then the exact
-sign-test interval, whatever the noise looks like, and several workloads are combined draw by draw.
+The interval resamples that median. Resampling the pairs themselves (the plain bootstrap) reaches too short in the far
+tails that the correction for many candidates and many looks asks for: with 20 pairs it calls false at 0.6 % where 0.2 %
+was wanted. So the median's rank is drawn from Binomial(pairs, 1/2), the distribution that the sign test gives it. For
+one workload the interval is then the exact sign-test interval, whatever the noise looks like, and several workloads are
+combined draw by draw.
 """
 
 from __future__ import annotations
@@ -87,16 +88,21 @@ def pool(samples: Sequence[Paired]) -> tuple[Paired, ...]:
 
 
 def speedup_interval(
-    samples: Sequence[Paired], objective: Objective = "total_time", confidence: float = 0.95, seed: int = 0, resamples: int = RESAMPLES
+    samples: Sequence[Paired],
+    objective: Objective = "total_time",
+    confidence: float = 0.95,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
 ) -> Interval:
     """Speed-up incumbent / candidate of the objective, with its two-sided interval.
 
-    `total_time`: sum of weight x incumbent's median over sum of weight x (incumbent's median / paired speed-up); that is the
-    weighted total, with the candidate's time expressed through the paired ratio so that common drift cancels. The incumbent's shares
-    of time are taken as measured. `geomean`: weighted geometric mean of the workloads' paired speed-ups.
+    `total_time`: sum of weight x incumbent's median over sum of weight x (incumbent's median / paired speed-up); that
+    is the weighted total, with the candidate's time expressed through the paired ratio so that common drift cancels.
+    The incumbent's shares of time are taken as measured. `geomean`: weighted geometric mean of the workloads' paired
+    speed-ups.
 
-    Deterministic for a seed. False "above 1" at most (1 - confidence) / 2 for independent pairs of one workload. Beyond the smallest
-    and the largest pair nothing is known: with fewer than `least_pairs` the interval is not `bounded`.
+    Deterministic for a seed. False "above 1" at most (1 - confidence) / 2 for independent pairs of one workload. Beyond
+    the smallest and the largest pair nothing is known: with fewer than `least_pairs` the interval is not `bounded`.
     """
     import numpy as np
 
@@ -112,7 +118,8 @@ def speedup_interval(
         ladder = np.concatenate(([-np.inf], sample.log_ratios, [np.inf]))
         # Evenly spread, shuffled: each workload's own distribution is met exactly, only their combination is drawn.
         rank = np.searchsorted(_median_rank(len(sample.incumbent)), (rng.permutation(draws) + 0.5) / draws)
-        # The true median lies between the rank-th and the next pair: the lower end bounds it from below, the upper from above.
+        # The true median lies between the rank-th and the next pair: the lower end bounds it from below, the upper from
+        # above.
         lows[row] = ladder[rank]
         highs[row] = ladder[rank + 1]
     estimate = _combine(np.array([[np.median(s.log_ratios)] for s in samples]), weights, objective)
@@ -127,7 +134,8 @@ def speedup_interval(
 
 
 def product(found: Iterable[Interval]) -> Interval:
-    """What factors come to one after another, end by end; 1 of none. What each interval may miss adds up in the confidence."""
+    """What factors come to one after another, end by end; 1 of none. What each interval may miss adds up in the
+    confidence."""
     taken = tuple(found)
     ends = {end: math.prod(getattr(one, end) for one in taken) for end in ("estimate", "low", "high")}
     return Interval(**ends, confidence=max(0.0, 1 - sum(1 - one.confidence for one in taken)))
@@ -150,7 +158,8 @@ def _draws(tail: float, resamples: int) -> int:
 
 
 def _median_rank(pairs: int) -> Floats:
-    """P(at most r of `pairs` lie below the true median), r = 0 … pairs: Binomial(pairs, 1/2), cumulated in exact integers."""
+    """P(at most r of `pairs` lie below the true median), r = 0 … pairs: Binomial(pairs, 1/2), cumulated in exact
+    integers."""
     import numpy as np
 
     return np.array([total / 2**pairs for total in accumulate(comb(pairs, r) for r in range(pairs + 1))])
@@ -166,35 +175,47 @@ def _combine(log_ratios: Floats, weights: Floats, objective: Objective) -> Float
         return -np.log(weights @ np.exp(-log_ratios))
 
 
-def noise_floor(samples: Sequence[Paired], objective: Objective = "total_time", confidence: float = 0.95, seed: int = 0) -> float:
-    """How far from 1 the same statistic strays when a kernel is measured against a copy of itself (relative, 0.03 = 3 %).
+def noise_floor(
+    samples: Sequence[Paired], objective: Objective = "total_time", confidence: float = 0.95, seed: int = 0
+) -> float:
+    """How far from 1 the same statistic strays when a kernel is measured against a copy of itself (relative, 0.03 = 3
+    %).
 
     ValueError for fewer than `least_pairs`, which show no such distance.
     """
     interval = speedup_interval(samples, objective, confidence, seed)
     if not interval.bounded:
-        raise ValueError(f"a noise floor at {confidence:.2%} needs {least_pairs(confidence, len(samples))} pairs a workload")
+        raise ValueError(
+            f"a noise floor at {confidence:.2%} needs {least_pairs(confidence, len(samples))} pairs a workload"
+        )
     return max(abs(interval.low - 1.0), abs(interval.high - 1.0))
 
 
 def corrected(confidence: float, max_looks: int, k: int) -> float:
-    """Confidence that each single look at each of `k` candidates must have so that all together keep `confidence` (Bonferroni)."""
+    """Confidence that each single look at each of `k` candidates must have so that all together keep `confidence`
+    (Bonferroni)."""
     return 1.0 - (1.0 - confidence) / (max_looks * k)
 
 
-def decide(interval: Interval, threshold: float, looks: int, max_looks: int, k: int, *, confidence: float = 0.95) -> Decision:
-    """The one place that says whether the measured gain is real; a sequential test would replace this function and `corrected`.
+def decide(
+    interval: Interval, threshold: float, looks: int, max_looks: int, k: int, *, confidence: float = 0.95
+) -> Decision:
+    """The one place that says whether the measured gain is real; a sequential test would replace this function and
+    `corrected`.
 
-    `threshold` is the gain that must be exceeded (0.02 = 2 %), `looks` how often these pairs have been looked at, this time
-    included, `k` how many candidates compete for the same place. `interval` must be at `corrected(confidence, max_looks, k)` or above.
+    `threshold` is the gain that must be exceeded (0.02 = 2 %), `looks` how often these pairs have been looked at, this
+    time included, `k` how many candidates compete for the same place. `interval` must be at `corrected(confidence,
+    max_looks, k)` or above.
 
-    faster: even the lower end exceeds it. not_faster: even the upper end does not. Between (an open end is between): `more` pairs while
-    looks are left and the estimate leaves hope, else inconclusive. With k candidates that are all equal to the incumbent, the chance that
-    any is ever called faster is at most 1 - confidence.
+    faster: even the lower end exceeds it. not_faster: even the upper end does not. Between (an open end is between):
+    `more` pairs while looks are left and the estimate leaves hope, else inconclusive. With k candidates that are all
+    equal to the incumbent, the chance that any is ever called faster is at most 1 - confidence.
     """
     needed = corrected(confidence, max_looks, k)
     if interval.confidence < needed - 1e-12:
-        raise ValueError(f"the interval's confidence {interval.confidence:.6f} is below {needed:.6f}, which {k} candidates need")
+        raise ValueError(
+            f"the interval's confidence {interval.confidence:.6f} is below {needed:.6f}, which {k} candidates need"
+        )
     if interval.low > 1.0 + threshold:
         return "faster"
     if interval.high <= 1.0 + threshold:
@@ -213,7 +234,8 @@ def futile(interval: Interval, threshold: float) -> bool:
 
 
 def slower_than(interval: Interval, margin: float) -> bool:
-    """True when a workload is surely slower (the interval excludes 1) and, by the estimate, takes more than 1 + margin times as long."""
+    """True when a workload is surely slower (the interval excludes 1) and, by the estimate, takes more than 1 +
+    margin times as long."""
     return interval.high < 1.0 and seems_slower(interval, margin)
 
 

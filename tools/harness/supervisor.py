@@ -1,8 +1,9 @@
 """Entry of the harness: answers `request.json` in the job's folder with `result.json`.
 
-`supervisor.py request.json` answers one request. With `--serve` it reads lines {"folder": path, "memory_bytes": n} on stdin, answers
-each folder's request with a line {"exit": 0} on stdout, and ends with stdin. Oracle and fork server are its children, started when first
-needed and kept. It alone clocks contests and believes nothing that a kernel's process says about correctness.
+`supervisor.py request.json` answers one request. With `--serve` it reads lines {"folder": path, "memory_bytes": n} on
+stdin, answers each folder's request with a line {"exit": 0} on stdout, and ends with stdin. Oracle and fork server are
+its children, started when first needed and kept. It alone clocks contests and believes nothing that a kernel's process
+says about correctness.
 """
 
 import contextlib
@@ -44,7 +45,8 @@ FOR_TORCH = (
     "CUDA_PATH",
 )
 ORACLE_LIMIT_S = 600.0
-# The oracle allocates and frees the same tens of megabytes again and again: keep them, or page faults cost more than the arithmetic.
+# The oracle allocates and frees the same tens of megabytes again and again: keep them, or page faults cost more than
+# the arithmetic.
 KEEP_MEMORY = {"THP_MEM_ALLOC_ENABLE": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 
 
@@ -76,7 +78,8 @@ class TorchProcess:
         """It was asked to make itself ready, and has not answered yet."""
 
     def call(self, op: str, limit_s: float = ORACLE_LIMIT_S, fds=(), watched_s: float = 0.0, **message) -> dict:
-        """One verb; WorkloadError for the reference's fault, InfraError for the machine's. `watched_s`: wait awake for so long."""
+        """One verb; WorkloadError for the reference's fault, InfraError for the machine's. `watched_s`: wait awake
+        for so long."""
         self.tell(op, fds, **message)
         return self.answer(op, limit_s, watched_s)
 
@@ -98,7 +101,8 @@ class TorchProcess:
             late = isinstance(error, ipc.LateError)
             tail = self.log.read_text(errors="replace")[-300:].strip().replace("\n", " | ")
             raise InfraError(
-                f"{self.log.name.split('.')[0]} {f'did not answer within {limit_s:g} s' if late else f'died ({self.process.returncode})'} "
+                f"{self.log.name.split('.')[0]} "
+                f"{f'did not answer within {limit_s:g} s' if late else f'died ({self.process.returncode})'} "
                 f"while asked to {op}{f': {tail}' if tail else ''}"
             ) from error
         if "infra" in answer:
@@ -180,8 +184,8 @@ class Supervisor:
         self._ahead[kind] = process
 
     def prepare(self, request: dict) -> dict:
-        """Start torch's contestants now; what they were asked is answered when they are taken. Without any: those there are rest until
-        the next timing is over."""
+        """Start torch's contestants now; what they were asked is answered when they are taken. Without any: those
+        there are rest until the next timing is over."""
         if not request["frameworks"]:
             self.ahead_signal(signal.SIGSTOP)
             return {"kind": "prepare"}
@@ -194,7 +198,9 @@ class Supervisor:
             if kind not in self._ahead:
                 self._ahead[kind] = self.torch_host(kind)
                 self._ahead[kind].ahead = True
-                self._ahead[kind].tell("ahead", mode=kind, task=request["task"], dims=request["dims"], device=request["device"])
+                self._ahead[kind].tell(
+                    "ahead", mode=kind, task=request["task"], dims=request["dims"], device=request["device"]
+                )
         return {"kind": "prepare"}
 
     @contextlib.contextmanager
@@ -216,12 +222,17 @@ class Supervisor:
     def _visible(self) -> dict[str, str]:
         # A job on a CPU is told that no GPU is visible, and torch must be told so too: it would take a context on each.
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES") == ""
-        return {"CUDA_VISIBLE_DEVICES": self.visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if self.visible or hidden else {}
+        return (
+            {"CUDA_VISIBLE_DEVICES": self.visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if self.visible or hidden else {}
+        )
 
     def device_fork_server(self, capability: int) -> gpu_kernel.DeviceForkServer:
-        """The parent of kernels' processes on the GPU; `capability` is ten times the major plus the minor number of its architecture."""
+        """The parent of kernels' processes on the GPU; `capability` is ten times the major plus the minor number of
+        its architecture."""
         if self._device_fork_server is None or self._device_fork_server.process.poll() is not None:
-            self._device_fork_server = gpu_kernel.DeviceForkServer(self.scratch, gpu_kernel.environment(self.visible), capability)
+            self._device_fork_server = gpu_kernel.DeviceForkServer(
+                self.scratch, gpu_kernel.environment(self.visible), capability
+            )
         return self._device_fork_server
 
     def caches(self) -> gpu_kernel.Caches:
@@ -284,7 +295,8 @@ class Supervisor:
         return 0
 
     def abandon(self) -> None:
-        """Before an end at once: the children die with us, but compilers that torch's contestants started and that rest would not."""
+        """Before an end at once: the children die with us, but compilers that torch's contestants started and that
+        rest would not."""
         self.ahead_signal(signal.SIGKILL)
         shutil.rmtree(self.scratch, ignore_errors=True)
 
@@ -297,7 +309,9 @@ class Supervisor:
                 return {"kind": "probe", "error": str(error), "error_log": error.log}
         if kind == "inductor":
             try:
-                return backend.of(self, request).oracle.call("inductor", others=request["others"], seconds=request["search_s"])
+                return backend.of(self, request).oracle.call(
+                    "inductor", others=request["others"], seconds=request["search_s"]
+                )
             except WorkloadError as error:
                 return {"kind": "inductor", "refused": str(error)}
         if kind == "prepare":

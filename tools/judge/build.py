@@ -1,4 +1,5 @@
-"""Building: from a kernel's source to its library or the compiler's complaint, under the same flags for all kernels of a task."""
+"""Building: from a kernel's source to its library or the compiler's complaint, under the same flags for all kernels
+of a task."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ WIDTH = min(os.cpu_count() or 1, 8)
 """Compilers that run side by side."""
 
 
-def compile_kernel(task: Task, candidate: Candidate, language: Language, executor: Executor, blobs: Blobs) -> evidence.Build:
+def compile_kernel(
+    task: Task, candidate: Candidate, language: Language, executor: Executor, blobs: Blobs
+) -> evidence.Build:
     """Compile once, keep nothing but blobs. HarnessError when the compiler says it succeeded but left no library."""
     job = language.build(task, candidate, blobs)
     finished = executor.run(job)
@@ -44,22 +47,28 @@ def compile_kernel(task: Task, candidate: Candidate, language: Language, executo
 
 
 def compiled(task: Task, language: Language, executor: Executor, blobs: Blobs, *, name: str = "") -> str:
-    """sha256 of the user's own kernel, compiled; SettingsError with the compiler's first complaint when it does not compile.
+    """sha256 of the user's own kernel, compiled; SettingsError with the compiler's first complaint when it does not
+    compile.
 
     `name`: how the user calls the file.
     """
     if task.baseline is None:
         raise SettingsError(f"task {task.name}: there is no kernel to compile, only a reference")
     built_as = f"kernel{language.suffix}"
-    made = compile_kernel(task, Candidate(language=task.language, files={built_as: task.baseline}), language, executor, blobs)
+    made = compile_kernel(
+        task, Candidate(language=task.language, files={built_as: task.baseline}), language, executor, blobs
+    )
     if made.library is None:
         name = name or built_as
-        raise SettingsError(f"{name} does not compile with {made.compiler}; mend it and run again:\n{made.log.replace(built_as, name)}")
+        raise SettingsError(
+            f"{name} does not compile with {made.compiler}; mend it and run again:\n{made.log.replace(built_as, name)}"
+        )
     return made.library
 
 
 class Builds:
-    """What the judge measures: each candidate of one task compiled once, under flags that stay the same for the whole run."""
+    """What the judge measures: each candidate of one task compiled once, under flags that stay the same for the
+    whole run."""
 
     def __init__(self, task: Task, language: Language, executor: Executor, records: Records, environment: str) -> None:
         self.task = task
@@ -76,16 +85,22 @@ class Builds:
         return other
 
     def frozen_flags(self) -> tuple[str, ...]:
-        """The flags of all builds of this task: the first process to ask pins them, with the compiler, in a record of kind "toolchain".
+        """The flags of all builds of this task: the first process to ask pins them, with the compiler, in a record of
+        kind "toolchain".
 
-        InfrastructureError where compiler or flags have become others since: kernels built differently must not be compared.
+        InfrastructureError where compiler or flags have become others since: kernels built differently must not be
+        compared.
         """
         if self._flags is None:
             toolchain = self.language.toolchain()
-            here = evidence.Toolset(compiler=f"{toolchain.name} {toolchain.version}", flags=self.language.flags(self.task))
+            here = evidence.Toolset(
+                compiler=f"{toolchain.name} {toolchain.version}", flags=self.language.flags(self.task)
+            )
             asked = key("toolchain", task=self.task.identity(), protocol=PROTOCOL)
             payload = here.model_dump(mode="json")
-            record = self.records.add(Record(kind="toolchain", key=asked, environment=self.environment, protocol=PROTOCOL, payload=payload))
+            record = self.records.add(
+                Record(kind="toolchain", key=asked, environment=self.environment, protocol=PROTOCOL, payload=payload)
+            )
             pinned = evidence.Toolset.model_validate(record.payload)
             if pinned != here:
                 raise InfrastructureError(
@@ -120,7 +135,8 @@ class Builds:
         return sha
 
     def assembly(self, candidate: Candidate) -> str:
-        """The disassembly of `candidate`'s library; empty where it has none. SettingsError when the machine lacks the program."""
+        """The disassembly of `candidate`'s library; empty where it has none. SettingsError when the machine lacks
+        the program."""
         library = self.library(candidate)
         if library is None:
             return ""
@@ -129,17 +145,20 @@ class Builds:
         return self.records.blobs.text(listing) if listing else ""
 
     def libraries(self, contestants: Mapping[str, Candidate]) -> tuple[dict[str, str], dict[str, str]]:
-        """Contestant -> path of its library in a job, and the job's files: path -> sha256 of the libraries, with what their builds left."""
+        """Contestant -> path of its library in a job, and the job's files: path -> sha256 of the libraries, with
+        what their builds left."""
         paths: dict[str, str] = {}
         files: dict[str, str] = {}
         for contestant, candidate in contestants.items():
             library = self.library(candidate)
             if library is None:
                 raise SettingsError(
-                    f"candidate {candidate.id} does not compile and cannot be measured; see record {self.build(candidate).id}"
+                    f"candidate {candidate.id} does not compile and cannot be measured; see record "
+                    f"{self.build(candidate).id}"
                 )
             if library in files.values():
-                # The loader gives one handle for one file: a byte behind the end makes a copy that is loaded for itself.
+                # The loader gives one handle for one file: a byte behind the end makes a copy that is loaded for
+                # itself.
                 library = self.records.blobs.put(self.records.blobs.get(library) + b"\n" * len(files))
             paths[contestant] = self.language.library.replace("kernel", contestant)
             files[paths[contestant]] = library
@@ -160,13 +179,21 @@ class Builds:
         )
 
     def _made_for(self) -> dict[str, str]:
-        """The architecture of the GPU that jobs run on: what was built for another is no answer. A CPU's code names none."""
-        found = [device.architecture for device in self.executor.devices() if device.kind == self.language.device != "cpu"]
+        """The architecture of the GPU that jobs run on: what was built for another is no answer. A CPU's code names
+        none."""
+        found = [
+            device.architecture for device in self.executor.devices() if device.kind == self.language.device != "cpu"
+        ]
         return {"architecture": found[0]} if found else {}
 
     def _built(self, candidate: Candidate, asked: str) -> Record:
         made = compile_kernel(self.task, candidate, self.language, self.executor, self.records.blobs)
         blobs = {"log": made.log_blob} | ({"library": made.library} if made.library else {})
         return Record(
-            kind="build", key=asked, environment=self.environment, protocol=PROTOCOL, payload=made.model_dump(mode="json"), blobs=blobs
+            kind="build",
+            key=asked,
+            environment=self.environment,
+            protocol=PROTOCOL,
+            payload=made.model_dump(mode="json"),
+            blobs=blobs,
         )

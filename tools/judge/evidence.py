@@ -1,4 +1,5 @@
-"""What the judge's records hold, and what they amount to (pure): the gate weighs a trial as `recomputed` from the records it cites."""
+"""What the judge's records hold, and what they amount to (pure): the gate weighs a trial as `recomputed` from the
+records it cites."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ class Build(Artifact):
     library: str | None
     """sha256 of the library's blob; None when it does not compile."""
     compiled: str | None = None
-    """sha256 of what the build left beside the library for its later use, if anything: a cache, whose blob nothing depends on."""
+    """sha256 of what the build left beside the library for its later use, if anything: a cache, whose blob nothing
+    depends on."""
     log: str
     """Trimmed."""
     log_blob: str
@@ -88,20 +90,28 @@ def check_correctness(request: CorrectnessRequest, result: CorrectnessResult) ->
     if answered != list(request.cases[: len(answered)]) or not answered:
         raise HarnessError("the harness answered other cases than were asked")
     if len(answered) < len(request.cases) and result.cases[-1].status != "failed":
-        raise HarnessError(f"the harness answered {len(answered)} of {len(request.cases)} cases and none of them failed")
+        raise HarnessError(
+            f"the harness answered {len(answered)} of {len(request.cases)} cases and none of them failed"
+        )
     for found in result.cases:
         # A wrong kernel may well put out NaN; only a passed case owes finite figures.
         sane = found.max_error is not None and found.tolerance is not None and 0 <= found.max_error <= found.tolerance
         if found.status == "passed" and not sane:
-            raise HarnessError(f"the harness passed {found.case.workload} with error {found.max_error} over tolerance {found.tolerance}")
+            raise HarnessError(
+                f"the harness passed {found.case.workload} with error {found.max_error} over tolerance "
+                f"{found.tolerance}"
+            )
 
 
 def check_timing(request: TimingRequest, result: TimingResult) -> None:
-    """HarnessError unless each workload is answered with as many possible times as were asked, or with the candidate's fault."""
+    """HarnessError unless each workload is answered with as many possible times as were asked, or with the
+    candidate's fault."""
     faulty = [w for w in result.workloads if w.problem is not None]
     for found in faulty:
         if found.culprit != "candidate":
-            raise HarnessError(f"timing {found.workload} failed on the {found.culprit or 'harness'}'s side: {found.problem}")
+            raise HarnessError(
+                f"timing {found.workload} failed on the {found.culprit or 'harness'}'s side: {found.problem}"
+            )
     if faulty:
         return
     if [w.workload for w in result.workloads] != [w.name for w in request.workloads]:
@@ -137,7 +147,8 @@ def _possible(workload: str, seconds: Sequence[float]) -> None:
 
 
 def blanked(results: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
-    """The results without anything from which the dims or seeds of hidden workloads could be read: no number stays in their reasons."""
+    """The results without anything from which the dims or seeds of hidden workloads could be read: no number stays
+    in their reasons."""
     return tuple(
         r.model_copy(
             update={
@@ -160,7 +171,9 @@ def build_failure(record: Record) -> Failed | None:
     if build.ok:
         return None
     complaint = next((line for line in build.log.splitlines() if "error" in line or "undefined" in line), "")
-    reason = f"It does not compile: {complaint.strip()}." if complaint else f"It does not compile with {build.compiler}."
+    reason = (
+        f"It does not compile: {complaint.strip()}." if complaint else f"It does not compile with {build.compiler}."
+    )
     return Failed(candidate=build.candidate, stage="build", reason=reason, log=build.log, records=(record.id,))
 
 
@@ -171,11 +184,18 @@ def correctness_failure(record: Record, before: tuple[str, ...] = ()) -> Failed 
     if not wrong:
         return None
     log = "\n".join(_line(r) for r in checked.cases)
-    return Failed(candidate=checked.candidate, stage="correctness", reason=f"{_why(wrong[0])}.", log=log, records=(*before, record.id))
+    return Failed(
+        candidate=checked.candidate,
+        stage="correctness",
+        reason=f"{_why(wrong[0])}.",
+        log=log,
+        records=(*before, record.id),
+    )
 
 
 def not_its_own(record: Record) -> str | None:
-    """What the kernel of a `correctness` record executed that is not its own, completing "the kernel …"; None without such."""
+    """What the kernel of a `correctness` record executed that is not its own, completing "the kernel …"; None
+    without such."""
     cases = Correctness.model_validate(record.payload).cases
     return next((result.reason for result in cases if result.policy), None)
 
@@ -191,7 +211,10 @@ def _line(result: CaseResult) -> str:
     error = "" if result.max_error is None else f", error {result.max_error:.2e}"
     tolerance = "" if result.tolerance is None else f", tolerance {result.tolerance:.2e}"
     reason = f": {result.reason}" if result.reason else ""
-    return f"{result.case.workload} {result.case.dims or ''} {result.case.distribution}: {result.status}{error}{tolerance}{reason}"
+    return (
+        f"{result.case.workload} {result.case.dims or ''} {result.case.distribution}: "
+        f"{result.status}{error}{tolerance}{reason}"
+    )
 
 
 def timing_failure(record: Record, before: tuple[str, ...] = ()) -> Failed | None:
@@ -204,10 +227,16 @@ def timing_failure(record: Record, before: tuple[str, ...] = ()) -> Failed | Non
     return Failed(candidate=timing.candidate, stage="timing", reason=reason, records=(*before, record.id))
 
 
-def passed(build: Record, correctness: Record, timings: Sequence[Record], objective: Objective, confidence: float) -> Passed:
+def passed(
+    build: Record, correctness: Record, timings: Sequence[Record], objective: Objective, confidence: float
+) -> Passed:
     """The trial of a candidate that compiled, was right and was timed in `timings`."""
     checked = Correctness.model_validate(correctness.payload)
-    errors = {r.case.workload: r.max_error for r in checked.cases if r.case.distribution == "as_given" and r.status == "passed"}
+    errors = {
+        r.case.workload: r.max_error
+        for r in checked.cases
+        if r.case.distribution == "as_given" and r.status == "passed"
+    }
     return Passed(
         candidate=checked.candidate,
         measurements=measurements(timings, errors, confidence),
@@ -216,11 +245,14 @@ def passed(build: Record, correctness: Record, timings: Sequence[Record], object
     )
 
 
-def trial_of(cited: Sequence[Record], objective: Objective, confidence: float, incumbent: str | None = None) -> Passed | Failed:
-    """The trial that build, correctness and timing records amount to, in the judge's order; records of other kinds are passed over.
+def trial_of(
+    cited: Sequence[Record], objective: Objective, confidence: float, incumbent: str | None = None
+) -> Passed | Failed:
+    """The trial that build, correctness and timing records amount to, in the judge's order; records of other kinds are
+    passed over.
 
-    StorageError when they are no trial's: one is lacking, or they are of several candidates, batches or incumbents (`incumbent`: the
-    one that the timings must be against).
+    StorageError when they are no trial's: one is lacking, or they are of several candidates, batches or incumbents
+    (`incumbent`: the one that the timings must be against).
     """
     build, checked = _single(cited, "build"), _single(cited, "correctness")
     timings = [record for record in cited if record.kind == "timing"]
@@ -250,11 +282,13 @@ def trial_of(cited: Sequence[Record], objective: Objective, confidence: float, i
     return passed(build, checked, timings, objective, confidence)
 
 
-def recomputed(trial: Trial, records: Mapping[str, Record], objective: Objective, incumbent: str | None = None) -> Trial:
+def recomputed(
+    trial: Trial, records: Mapping[str, Record], objective: Objective, incumbent: str | None = None
+) -> Trial:
     """`trial` made again from the records that it cites (`records`, by id), at the confidence that it claims.
 
-    Unmeasured, with the contradiction, where they do not amount to it. What rests on no record (a refusal by the screen, a machine's
-    failure) is returned as it is.
+    Unmeasured, with the contradiction, where they do not amount to it. What rests on no record (a refusal by the
+    screen, a machine's failure) is returned as it is.
     """
     if isinstance(trial, Unmeasured) or (isinstance(trial, Failed) and trial.stage == "screen"):
         return trial
@@ -269,7 +303,9 @@ def recomputed(trial: Trial, records: Mapping[str, Record], objective: Objective
         if _alike(found.model_dump(), trial.model_dump()):
             return found
         reason = f"it says {_said(trial)}, they say {_said(found)}"
-    return Unmeasured(candidate=trial.candidate, reason=f"its trial does not follow from its records: {reason}", records=trial.records)
+    return Unmeasured(
+        candidate=trial.candidate, reason=f"its trial does not follow from its records: {reason}", records=trial.records
+    )
 
 
 def _single(records: Sequence[Record], kind: str) -> Record | None:
@@ -291,7 +327,11 @@ def _alike(left: object, right: object) -> bool:
 
 
 def _said(trial: Passed | Failed) -> str:
-    return f"{trial.speedup.estimate:.4g}x for {trial.candidate}" if isinstance(trial, Passed) else f"failed at {trial.stage}"
+    return (
+        f"{trial.speedup.estimate:.4g}x for {trial.candidate}"
+        if isinstance(trial, Passed)
+        else f"failed at {trial.stage}"
+    )
 
 
 def speedup(timings: Sequence[Record], objective: Objective, confidence: float) -> Interval:
@@ -301,13 +341,24 @@ def speedup(timings: Sequence[Record], objective: Objective, confidence: float) 
 
 def paired(timings: Sequence[Record]) -> tuple[Paired, ...]:
     """The pairs of all batches by workload."""
-    return pool([_sample(w.workload, t.weights[w.workload], w.pairs) for t in _timings(timings) for w in t.result.workloads])
+    return pool(
+        [_sample(w.workload, t.weights[w.workload], w.pairs) for t in _timings(timings) for w in t.result.workloads]
+    )
 
 
-def measurements(timings: Sequence[Record], errors: Mapping[str, float | None], confidence: float) -> tuple[Measurement, ...]:
+def measurements(
+    timings: Sequence[Record], errors: Mapping[str, float | None], confidence: float
+) -> tuple[Measurement, ...]:
     """One measurement a workload, each with an interval of its own."""
     loaded = _timings(timings)
-    warm = pool([_sample(w.workload, t.weights[w.workload], w.warm_pairs) for t in loaded for w in t.result.workloads if w.warm_pairs])
+    warm = pool(
+        [
+            _sample(w.workload, t.weights[w.workload], w.warm_pairs)
+            for t in loaded
+            for w in t.result.workloads
+            if w.warm_pairs
+        ]
+    )
     warm_of = {sample.workload: sample for sample in warm}
     found: dict[str, list[TimingOfWorkload]] = {}
     for timing in loaded:
@@ -351,7 +402,8 @@ def seconds(timing: Record) -> dict[str, float]:
 
 
 def others(records: Sequence[Record]) -> float:
-    """The largest share of the machine's CPU time that other processes took during one of the `timing` records; 0 where none tells."""
+    """The largest share of the machine's CPU time that other processes took during one of the `timing` records; 0
+    where none tells."""
     seen = _timings([r for r in records if r.kind == "timing"])
     return max((t.result.telemetry.foreign_cpu_fraction or 0.0 for t in seen), default=0.0)
 

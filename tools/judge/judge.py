@@ -1,8 +1,9 @@
 """Task + Candidate + Executor -> Trial: screen, build, correctness, timing, cheap first (design 6).
 
-The judge asks, the harness beside the device answers, and each answer becomes one record under a key that names what was asked. Asked
-again, it returns the record and runs nothing: that is how a killed run resumes. What records amount to is computed by the pure functions
-of `tools.judge.evidence`, so that the gate and `verify` come to the same answer from the records alone.
+The judge asks, the harness beside the device answers, and each answer becomes one record under a key that names what
+was asked. Asked again, it returns the record and runs nothing: that is how a killed run resumes. What records amount to
+is computed by the pure functions of `tools.judge.evidence`, so that the gate and `verify` come to the same answer from
+the records alone.
 
 An output element's error is `|out - ref64| / (|ref64| + rms of its output row)`; it must not exceed
 `max(floor of the dtype, 2 x torch's error, 2 x the frozen baseline's error)`, and never the dtype's cap.
@@ -81,15 +82,23 @@ class Judge:
     # ------------------------------------------------------------ the whole trial
 
     def judge(
-        self, candidate: Candidate, incumbent: Candidate, baseline: Candidate, *, siblings: int, iteration: int, noise_floor: float = 0.0
+        self,
+        candidate: Candidate,
+        incumbent: Candidate,
+        baseline: Candidate,
+        *,
+        siblings: int,
+        iteration: int,
+        noise_floor: float = 0.0,
     ) -> Trial:
         """Judge one of `siblings` candidates against the incumbent; the frozen baseline widens the tolerance.
 
-        A kernel's failure is the answer; a machine's is an InfrastructureError. Timing goes on while the decision is open, against
-        the larger of `min_effect` and `noise_floor`. Where that is won and noise may be what puts a workload beyond its margin, all
-        batches that are left are timed before it may be said to hold (that it surely does not ends them): to stop as soon as the estimate
-        came back within the margin would let more of what is truly slower pass. Where batches stray by as much as the margin, some of
-        it still does. `iteration` only labels the events: equal questions share their records.
+        A kernel's failure is the answer; a machine's is an InfrastructureError. Timing goes on while the decision is
+        open, against the larger of `min_effect` and `noise_floor`. Where that is won and noise may be what puts a
+        workload beyond its margin, all batches that are left are timed before it may be said to hold (that it surely
+        does not ends them): to stop as soon as the estimate came back within the margin would let more of what is truly
+        slower pass. Where batches stray by as much as the margin, some of it still does. `iteration` only labels the
+        events: equal questions share their records.
         """
         self._say(candidate, "screen", iteration)
         refused = self.screened(candidate)
@@ -125,14 +134,17 @@ class Judge:
                     break
                 continue
             interval = evidence.speedup(timings, self.policy.objective, confidence)
-            decision = decide(interval, threshold, batch + 1, self.policy.batches, siblings, confidence=self.policy.confidence)
+            decision = decide(
+                interval, threshold, batch + 1, self.policy.batches, siblings, confidence=self.policy.confidence
+            )
             only_margin_open = decision == "faster" and self._unsettled(timings, confidence)
             if decision != "more" and not only_margin_open:
                 break
         return evidence.passed(built, checked, timings, self.policy.objective, confidence)
 
     def build_ahead(self, candidates: Collection[Candidate], iteration: int) -> None:
-        """Compile side by side those that pass the screen, where one takes long to compile; what a compiler says is met in `judge`."""
+        """Compile side by side those that pass the screen, where one takes long to compile; what a compiler says is
+        met in `judge`."""
         if not self.language.compiles_long or len(candidates) < 2:
             return
         fit = [candidate for candidate in candidates if self.screened(candidate) is None]
@@ -152,7 +164,9 @@ class Judge:
 
         Its records are of kinds of their own (`REHEARSAL`), from which no trial can be made; builds are shared.
         """
-        policy = self.policy.model_copy(update={"hidden_workloads": 0, "pairs": QUICK_PAIRS, "warm_pairs": 0, "batches": 1})
+        policy = self.policy.model_copy(
+            update={"hidden_workloads": 0, "pairs": QUICK_PAIRS, "warm_pairs": 0, "batches": 1}
+        )
         secret = bytes.fromhex(workloads.secret_digest(self.secret, REHEARSAL))
         rehearsing = replace(self, secret=secret, policy=policy)
         rehearsing._rehearsed = True
@@ -165,16 +179,32 @@ class Judge:
         for argument in self.task.arguments:
             unsupported = self.language.unsupported(argument.dtype)
             if unsupported:
-                return Unmeasured(candidate=candidate.id, reason=f"`{argument.name}` is {argument.dtype}, but {unsupported}.")
+                return Unmeasured(
+                    candidate=candidate.id, reason=f"`{argument.name}` is {argument.dtype}, but {unsupported}."
+                )
         files, task = candidate.files, self.task
-        refused = [s for text in files.values() for s in screen(text, self.language.name, files, task.tensors, task.library or ())]
-        return Failed(candidate=candidate.id, stage="screen", reason=refused[0], log="\n".join(refused)) if refused else None
+        refused = [
+            s
+            for text in files.values()
+            for s in screen(text, self.language.name, files, task.tensors, task.library or ())
+        ]
+        return (
+            Failed(candidate=candidate.id, stage="screen", reason=refused[0], log="\n".join(refused))
+            if refused
+            else None
+        )
 
     def correctness(self, candidate: Candidate, baseline: Candidate | None, purpose: str, attempt: int = 0) -> Record:
-        """Check `candidate` on every case of `tools.contracts.workloads`. Payload: `evidence.Correctness`, in which the dims of hidden
-        workloads are blanked (an HMAC names them); they stand only in the request, which no record names.
+        """Check `candidate` on every case of `tools.contracts.workloads`. Payload: `evidence.Correctness`, in which the
+        dims of hidden workloads are blanked (an HMAC names them); they stand only in the request, which no record
+        names.
         """
-        asked = {"purpose": purpose, "attempt": attempt, "workloads": self._workloads(), "hidden": self._hidden_digests()}
+        asked = {
+            "purpose": purpose,
+            "attempt": attempt,
+            "workloads": self._workloads(),
+            "hidden": self._hidden_digests(),
+        }
         contestants = {"candidate": candidate} | ({"baseline": baseline} if baseline else {})
 
         def request(libraries: Mapping[str, str]) -> CorrectnessRequest:
@@ -205,13 +235,16 @@ class Judge:
 
         return self._ask("correctness", asked, contestants, request, CorrectnessResult, payload)
 
-    def timing(self, candidate: Candidate, incumbent: Candidate, baseline: Candidate | None, batch: int = 0, attempt: int = 0) -> Record:
+    def timing(
+        self, candidate: Candidate, incumbent: Candidate, baseline: Candidate | None, batch: int = 0, attempt: int = 0
+    ) -> Record:
         """Paired timing of the visible workloads in one process. Payload: `evidence.Timing`."""
         contestants = {"incumbent": incumbent, "candidate": candidate} | ({"baseline": baseline} if baseline else {})
         return self._paired("timing", contestants, batch, attempt, self.policy.pairs, self.policy.warm_pairs)
 
     def needed(self, trial: Passed, names: Collection[str]) -> Record:
-        """What the outputs of the workloads `names` depend on with the very inputs that `trial` was timed on. Payload: `NeededResult`."""
+        """What the outputs of the workloads `names` depend on with the very inputs that `trial` was timed on.
+        Payload: `NeededResult`."""
 
         def request(libraries: Mapping[str, str]) -> NeededRequest:
             cited = [self.records.get(identity) for identity in trial.records]
@@ -220,12 +253,21 @@ class Judge:
             timed = tuple(w for named in seeds for w in self._timed(named, 1, 0) if w.name in names)
             return NeededRequest(task=self.task, workloads=timed, device=self.language.device)
 
-        return self._ask("needed", {"trial": trial.records, "workloads": sorted(names)}, {}, request, NeededResult, lambda _, found: found)
+        return self._ask(
+            "needed",
+            {"trial": trial.records, "workloads": sorted(names)},
+            {},
+            request,
+            NeededResult,
+            lambda _, found: found,
+        )
 
     def calibrate(self, incumbent: Candidate, attempt: int = 0) -> Record:
-        """A/A: the incumbent against a copy of itself, for `evidence.noise_floor` and `evidence.seconds`. Payload: `evidence.Timing`.
+        """A/A: the incumbent against a copy of itself, for `evidence.noise_floor` and `evidence.seconds`. Payload:
+        `evidence.Timing`.
 
-        An equal question is not measured twice: the record that answers it already is returned, unless `attempt` is another.
+        An equal question is not measured twice: the record that answers it already is returned, unless `attempt` is
+        another.
         """
         contestants = {"incumbent": incumbent, "candidate": incumbent}
         pairs = max(self.policy.calibration_pairs, self._least())
@@ -237,8 +279,8 @@ class Judge:
         return self._contest("confirmation", {"incumbent": incumbent, "candidate": candidate}, (), rounds, attempt)
 
     def confirmations(self, candidate: Candidate, incumbent: Candidate, *, iteration: int = 0) -> tuple[Record, ...]:
-        """The confirmations of one candidate, for `confirmation.confirmation`: another while noise or others hide the gain, as in
-        timing."""
+        """The confirmations of one candidate, for `confirmation.confirmation`: another while noise or others hide
+        the gain, as in timing."""
         made: list[Record] = []
         while len(made) < confirmation.CONFIRMATIONS:
             self._say(candidate, "confirmation", iteration, len(made), confirmation.CONFIRMATIONS)
@@ -251,10 +293,13 @@ class Judge:
         return tuple(made)
 
     def sanitize(self, candidate: Candidate) -> Record | None:
-        """One call of `candidate` under compute-sanitizer, on the smallest workload. Payload: `sanitizers.Sanitized`; None on a CPU."""
+        """One call of `candidate` under compute-sanitizer, on the smallest workload. Payload:
+        `sanitizers.Sanitized`; None on a CPU."""
         if self.language.device != "cuda":
             return None
-        name = key("sanitizers", task=self.task.identity(), device=self.device, protocol=PROTOCOL, candidate=candidate.id)
+        name = key(
+            "sanitizers", task=self.task.identity(), device=self.device, protocol=PROTOCOL, candidate=candidate.id
+        )
         found = self.records.find(name)
         if found is not None:
             return found
@@ -273,7 +318,10 @@ class Judge:
         )
         left = self.executor.run(job).files
         told = json.loads(blobs.text(left["sanitizers.json"])) if "sanitizers.json" in left else None
-        told = told or {"missing": f"it left no answer: {blobs.text(left['stderr.txt']).strip()[-200:]}", "seconds": 0.0}
+        told = told or {
+            "missing": f"it left no answer: {blobs.text(left['stderr.txt']).strip()[-200:]}",
+            "seconds": 0.0,
+        }
         payload = sanitizers.read(told, candidate.id, workload.name).model_dump(mode="json")
         return self.records.add(
             Record(
@@ -294,9 +342,11 @@ class Judge:
         rounds: int | None = None,
         attempt: int = 0,
     ) -> Record:
-        """The final comparison, e.g. {"baseline": …, "best": …} with torch eager and torch.compile. Payload: `confirmation.Contest`.
+        """The final comparison, e.g. {"baseline": …, "best": …} with torch eager and torch.compile. Payload:
+        `confirmation.Contest`.
 
-        On a GPU torch.compile also runs with its longest search, max-autotune. The task's rivals run beside any of these.
+        On a GPU torch.compile also runs with its longest search, max-autotune. The task's rivals run beside any of
+        these.
 
         `rounds` is for a quick look at medians: fewer than the policy's may leave the interval without ends.
         """
@@ -304,8 +354,9 @@ class Judge:
         return self._contest("benchmark", contestants, self._all(frameworks), rounds, attempt)
 
     def prepare(self, frameworks: tuple[str, ...], dims: Sequence[Dims]) -> None:
-        """Have torch's contestants of `benchmark` started, and compiled at `dims` where that needs no device; they rest while kernels are
-        timed. Nothing is recorded: without it the benchmark starts them itself. HarnessError when the harness failed.
+        """Have torch's contestants of `benchmark` started, and compiled at `dims` where that needs no device; they rest
+        while kernels are timed. Nothing is recorded: without it the benchmark starts them itself. HarnessError when the
+        harness failed.
         """
         device = pick(self.executor.devices(), self.language.device)
         request = PrepareRequest(
@@ -336,9 +387,17 @@ class Judge:
         measured = evidence.measurements(timings, {}, confidence)
         return with_margins(measured, self.task.margins, self.policy.workload_margin)
 
-    def _paired(self, kind: str, contestants: Mapping[str, Candidate], batch: int, attempt: int, pairs: int, warm_pairs: int) -> Record:
+    def _paired(
+        self, kind: str, contestants: Mapping[str, Candidate], batch: int, attempt: int, pairs: int, warm_pairs: int
+    ) -> Record:
         candidate, incumbent = contestants["candidate"].id, contestants["incumbent"].id
-        asked = {"batch": batch, "attempt": attempt, "pairs": pairs, "warm_pairs": warm_pairs, "workloads": self._workloads()}
+        asked = {
+            "batch": batch,
+            "attempt": attempt,
+            "pairs": pairs,
+            "warm_pairs": warm_pairs,
+            "workloads": self._workloads(),
+        }
         named = (kind, candidate, incumbent, batch, attempt)
 
         def request(libraries: Mapping[str, str]) -> TimingRequest:
@@ -354,12 +413,19 @@ class Judge:
         def payload(request: TimingRequest, result: TimingResult) -> Artifact:
             evidence.check_timing(request, result)
             return evidence.Timing(
-                candidate=candidate, incumbent=incumbent, batch=batch, attempt=attempt, weights=self._weights(), result=result
+                candidate=candidate,
+                incumbent=incumbent,
+                batch=batch,
+                attempt=attempt,
+                weights=self._weights(),
+                result=result,
             )
 
         return self._ask(kind, asked, contestants, request, TimingResult, payload, exclusive=True)
 
-    def _contest(self, kind: str, kernels: Mapping[str, Candidate], frameworks: tuple[str, ...], rounds: int, attempt: int) -> Record:
+    def _contest(
+        self, kind: str, kernels: Mapping[str, Candidate], frameworks: tuple[str, ...], rounds: int, attempt: int
+    ) -> Record:
         asked = {"attempt": attempt, "rounds": rounds, "frameworks": frameworks, "workloads": self._workloads()}
         named = (kind, *(c.id for c in kernels.values()), attempt)
 
@@ -439,7 +505,10 @@ class Judge:
         return {w.name: w.weight for w in self.task.workloads}
 
     def _hidden_digests(self) -> dict[str, str]:
-        return {name: workloads.secret_digest(self.secret, *(sorted(dims.items()) for dims in asked))[:16] for name, asked in self.hidden}
+        return {
+            name: workloads.secret_digest(self.secret, *(sorted(dims.items()) for dims in asked))[:16]
+            for name, asked in self.hidden
+        }
 
     def _say(self, candidate: Candidate, stage: str, iteration: int, batch: int = 0, batches: int = 1) -> None:
         """`batch`, from 0, of `batches` at most."""

@@ -69,7 +69,9 @@ class Language(ABC):
     """A build takes seconds to minutes, so that those of one round are made side by side before the first is judged."""
     entry: str = "solve"
     """Name of the function that is called."""
-    clocks: str = "Paired times are taken in the kernels' own process; confirmation and final benchmark are clocked from outside."
+    clocks: str = (
+        "Paired times are taken in the kernels' own process; confirmation and final benchmark are clocked from outside."
+    )
     """What the times of a run are, in one sentence."""
 
     @abstractmethod
@@ -78,11 +80,13 @@ class Language(ABC):
 
     @abstractmethod
     def parameters(self, source: str) -> tuple[Parameter, ...]:
-        """Parameters of `solve` (or `run_kernel`) in order; SettingsError when the entry is missing or cannot be read."""
+        """Parameters of `solve` (or `run_kernel`) in order; SettingsError when the entry is missing or cannot be
+        read."""
 
     @abstractmethod
     def build(self, task: Task, candidate: Candidate, blobs: Blobs, *, extra_flags: tuple[str, ...] = ()) -> Job:
-        """The job that compiles `candidate` to `kernel.so` (or checks it, where nothing is compiled), with the task's frozen flags.
+        """The job that compiles `candidate` to `kernel.so` (or checks it, where nothing is compiled), with the task's
+        frozen flags.
 
         `extra_flags` are for remarks and other targets only; they never make a library that is timed.
         """
@@ -99,7 +103,8 @@ class Language(ABC):
         """
 
     def frozen(self, source: str, reference: str) -> tuple[str, str, tuple[str, ...]]:
-        """Kernel and reference as they are frozen for a task, and one sentence for each thing that was changed in them."""
+        """Kernel and reference as they are frozen for a task, and one sentence for each thing that was changed in
+        them."""
         return source, reference, ()
 
     def flags(self, task: Task) -> tuple[str, ...]:
@@ -114,14 +119,16 @@ class Language(ABC):
         return None
 
     def interpret(self, task: Task, source: str, executor: Executor, blobs: Blobs) -> Interpreted | None:
-        """Whether `source` is right at small sizes, asked without its device; None where the language has no way to tell.
+        """Whether `source` is right at small sizes, asked without its device; None where the language has no way to
+        tell.
 
         HarnessError when the asking itself failed.
         """
         return None
 
     def pinned_kernels(self, source: str) -> tuple[PinnedKernel, ...]:
-        """The ways in which `frozen` could have pinned `source`, its own choice first; empty where there is nothing to choose."""
+        """The ways in which `frozen` could have pinned `source`, its own choice first; empty where there is nothing
+        to choose."""
         return ()
 
     def built(self, finished: Finished) -> str | None:
@@ -131,6 +138,7 @@ class Language(ABC):
     def compiled(self, finished: Finished) -> str | None:
         """sha256 of what a build job left beside the library for its later use, None where there is nothing.
 
-        The harness finds it beside the library under the suffix `.compiled`, knows by the kernel's device what it is, and does without it.
+        The harness finds it beside the library under the suffix `.compiled`, knows by the kernel's device what it is,
+        and does without it.
         """
         return None

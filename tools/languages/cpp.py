@@ -1,7 +1,8 @@
 """C and C++ kernels for the CPU: `extern "C" void solve(...)` in a shared library.
 
-The compiler is $CXX, else g++, clang++, or the one of the `ziglang` wheel (extra `[zig]`). Baseline and candidates are built with the
-same flags; what this machine's compiler cannot do (OpenMP without its runtime) is found by one trial build; `python -m tools env` says it.
+The compiler is $CXX, else g++, clang++, or the one of the `ziglang` wheel (extra `[zig]`). Baseline and candidates are
+built with the same flags; what this machine's compiler cannot do (OpenMP without its runtime) is found by one trial
+build; `python -m tools env` says it.
 """
 
 from __future__ import annotations
@@ -42,12 +43,18 @@ _PARALLEL_LOOP = """int main() {
 }
 """
 _NO_COMPILER = (
-    "no C++ compiler was found (looked for $CXX, g++, clang++); install one: `apt install g++` (Debian, Ubuntu), `dnf install gcc-c++` "
+    "no C++ compiler was found (looked for $CXX, g++, clang++); install one: `apt install g++` (Debian, "
+    "Ubuntu), `dnf install gcc-c++` "
     "(Fedora), `pacman -S gcc` (Arch), or `pip install -e '.[zig]'` in Kernelwright's folder"
 )
-_NO_OBJDUMP = "objdump was not found, so that machine code cannot be shown; install binutils (Debian, Fedora, Arch: package `binutils`)"
+_NO_OBJDUMP = (
+    "objdump was not found, so that machine code cannot be shown; install binutils (Debian, Fedora, Arch: "
+    "package `binutils`)"
+)
 _ALLOWED_FLAG = re.compile(r"-(O\w*|f[a-z].*|m[a-z].*|std=.+|W[a-z].*|[DUIlL].+|g\d?|pthread|pipe|isystem.+)")
-_REFUSED_FLAG = re.compile(r"-(fplugin|fprofile|fdump|fsyntax-only|flto-partition|Wl,|Wp,|Wa,|mllvm|fpass-plugin|fsanitize|save-temps).*")
+_REFUSED_FLAG = re.compile(
+    r"-(fplugin|fprofile|fdump|fsyntax-only|flto-partition|Wl,|Wp,|Wa,|mllvm|fpass-plugin|fsanitize|save-temps).*"
+)
 _PATIENCE_S = {"version": 60.0, "build": 180.0, "run": 20.0}
 """Seconds after which a trial says that the machine is at fault, and nothing about the compiler."""
 _SOURCES = (".cpp", ".cc", ".cxx", ".c")
@@ -77,11 +84,13 @@ class Cpp(Language):
         return solve_parameters(source, "kernel.cpp")
 
     def flags(self, task: Task) -> tuple[str, ...]:
-        """The frozen flags of a task's builds: the user's own, else -O3 for this machine with OpenMP; never fast-math by default."""
+        """The frozen flags of a task's builds: the user's own, else -O3 for this machine with OpenMP; never
+        fast-math by default."""
         return (*FIXED, *(checked_flags(task.build_flags) or self.optimisations()))
 
     def optimisations(self) -> tuple[str, ...]:
-        """The default optimisation flags that this compiler can build and link with, found by trial builds once a process.
+        """The default optimisation flags that this compiler can build and link with, found by trial builds once a
+        process.
 
         InfrastructureError when a trial takes too long, or when not even the plainest flags give a program that runs.
         """
@@ -117,7 +126,10 @@ class Cpp(Language):
             return "a C++ kernel cannot take bfloat16; use float32, or a language with bfloat16"
         if dtype == "float16" and not self._has_half():
             name = self.toolchain().name
-            return f"{name} here has no _Float16 in C++; use float32, or a newer compiler (g++ 13, clang++ 15 or later) through CXX"
+            return (
+                f"{name} here has no _Float16 in C++; use float32, or a newer compiler (g++ 13, clang++ 15 or "
+                f"later) through CXX"
+            )
         return None
 
     def trim(self, log: str) -> str:
@@ -128,20 +140,30 @@ class Cpp(Language):
             if re.match(r"\S+?:(\d+:)*|\S*ld(\.\w+)?: |collect2:", line) and not re.match(r"\S+:\d+:\d+: note:", line):
                 blocks.append([])
             blocks[-1].append(line)
-        wrong = [block for block in blocks if block and re.search(r"error:|undefined reference|cannot find|ld(\.\w+)?: ", block[0])]
+        wrong = [
+            block
+            for block in blocks
+            if block and re.search(r"error:|undefined reference|cannot find|ld(\.\w+)?: ", block[0])
+        ]
         kept = [line for block in (wrong or blocks) for line in block[:8] if line]
         if len(kept) > 40:
             kept = [*kept[:39], f"… {len(kept) - 39} more lines"]
         return "\n".join(kept)
 
     def disassemble(self, library: str, blobs: Blobs, task: Task | None = None) -> Job:
-        """The job that prints the library's machine code (AT&T syntax on x86, demangled, no raw bytes) to `assembly.txt`."""
+        """The job that prints the library's machine code (AT&T syntax on x86, demangled, no raw bytes) to
+        `assembly.txt`."""
         blobs.path(library)
         program = next((name for name in ("objdump", "llvm-objdump") if shutil.which(name)), None)
         if program is None:
             raise SettingsError(_NO_OBJDUMP)
         command = f"{program} -d --no-show-raw-insn --demangle kernel.so > assembly.txt"
-        return Job(files={"kernel.so": library}, argv=("sh", "-c", command), limits=Limits(wall_s=60.0), results=("assembly.txt",))
+        return Job(
+            files={"kernel.so": library},
+            argv=("sh", "-c", command),
+            limits=Limits(wall_s=60.0),
+            results=("assembly.txt",),
+        )
 
     def _has_half(self) -> bool:
         if self._half is None:
@@ -157,7 +179,8 @@ def checked_flags(flags: tuple[str, ...]) -> tuple[str, ...]:
     for flag in flags:
         if not _ALLOWED_FLAG.fullmatch(flag) or _REFUSED_FLAG.fullmatch(flag):
             raise SettingsError(
-                f"build_flags: {flag!r} cannot be used; allowed are -O*, -f*, -m*, -std=*, -W*, -D*, -U*, -I*, -L*, -l*, -g and -pthread, "
+                f"build_flags: {flag!r} cannot be used; allowed are -O*, -f*, -m*, -std=*, -W*, -D*, -U*, -I*, -L*, "
+                f"-l*, -g and -pthread, "
                 "one item each (no outputs, plugins, profiles, sanitizers or linker options)"
             )
     return flags
@@ -174,7 +197,9 @@ def _find() -> Toolchain:
         argv = tuple(shlex.split(wanted))
         version = _version(argv)
         if version is None:
-            raise SettingsError(f"CXX: {wanted!r} cannot be run; set it to a C++ compiler such as g++ or clang++, or unset it")
+            raise SettingsError(
+                f"CXX: {wanted!r} cannot be run; set it to a C++ compiler such as g++ or clang++, or unset it"
+            )
         return _described(argv, version)
     for name in ("g++", "clang++"):
         version = _version((name,)) if shutil.which(name) else None
@@ -214,11 +239,15 @@ def _links(argv: tuple[str, ...], flags: tuple[str, ...], program: str = _PARALL
 
 
 def _run(command: list[str], folder: str | None, what: str) -> subprocess.CompletedProcess[str]:
-    """Run one step of a trial; InfrastructureError when it takes too long: a busy machine must not pass for a poor compiler."""
+    """Run one step of a trial; InfrastructureError when it takes too long: a busy machine must not pass for a poor
+    compiler."""
     limit = _PATIENCE_S[what]
     try:
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=limit, check=False)
+        return subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=limit, check=False
+        )
     except subprocess.TimeoutExpired:
         raise InfrastructureError(
-            f"`{' '.join(command)}` took longer than {limit:g} s; the machine is too busy to measure anything, try again when it is idle"
+            f"`{' '.join(command)}` took longer than {limit:g} s; the machine is too busy to measure anything, try "
+            f"again when it is idle"
         ) from None

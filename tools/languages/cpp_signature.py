@@ -1,7 +1,9 @@
-"""Parameters of `extern "C" void solve(...)`, read from source text by tree-sitter: shared by the languages with that contract.
+"""Parameters of `extern "C" void solve(...)`, read from source text by tree-sitter: shared by the languages with that
+contract.
 
-Nothing is compiled or expanded by a compiler here. Preprocessor lines are blanked first (both branches of an #if are read) after
-their object-like macros have been noted, so that `#define RESTRICT __restrict__` or an `#ifdef __cplusplus` bracket do not matter.
+Nothing is compiled or expanded by a compiler here. Preprocessor lines are blanked first (both branches of an #if are
+read) after their object-like macros have been noted, so that `#define RESTRICT __restrict__` or an `#ifdef __cplusplus`
+bracket do not matter.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 SHAPE = 'extern "C" void solve(<pointers and scalars in order>)'
-POINTERS = "float*, double*, int8_t* … int64_t*, uint8_t*, bool*, _Float16*; in CUDA also half*, __half*, __nv_bfloat16*"
+POINTERS = (
+    "float*, double*, int8_t* … int64_t*, uint8_t*, bool*, _Float16*; in CUDA also half*, __half*, __nv_bfloat16*"
+)
 SCALARS = "int, int32_t, int64_t, long, long long, size_t, float, double, bool"
 
 _NAMED: dict[str, DType] = {
@@ -50,7 +54,18 @@ _UNSIGNED: dict[str, DType] = {"uint32_t": "int32", "uint64_t": "int64", "size_t
 """Scalars only: sizes are never negative, and the calling convention passes both signs alike."""
 _INTEGER_WORDS = {"unsigned", "signed", "char", "short", "int", "long"}
 _TYPES = {*_NAMED, *_UNSIGNED, *_INTEGER_WORDS}
-_IGNORED = {"volatile", "restrict", "__restrict", "__restrict__", "register", "struct", "std", "::", "typename", "[[maybe_unused]]"}
+_IGNORED = {
+    "volatile",
+    "restrict",
+    "__restrict",
+    "__restrict__",
+    "register",
+    "struct",
+    "std",
+    "::",
+    "typename",
+    "[[maybe_unused]]",
+}
 _DEFINE = re.compile(r"^\s*#\s*define\s+([A-Za-z_]\w*)(?![\w(])[ \t]*(.*)$")
 _CLOSED = frozenset({"compound_statement", "field_declaration_list", "template_declaration"})
 """What holds no entry, whatever stands in it."""
@@ -59,8 +74,8 @@ _CLOSED = frozenset({"compound_statement", "field_declaration_list", "template_d
 def solve_parameters(source: str, file: str, grammar: str = "cpp") -> tuple[Parameter, ...]:
     """Parameters of `solve` in order. `file` is named in errors.
 
-    Raises SettingsError when there is no such function, it is not extern "C", does not return void, is defined with different
-    parameters in two places, or has a parameter of a type that the contract does not know.
+    Raises SettingsError when there is no such function, it is not extern "C", does not return void, is defined with
+    different parameters in two places, or has a parameter of a type that the contract does not know.
     """
     parsed = CppSource(expanded(source), grammar)
     found = [
@@ -73,17 +88,25 @@ def solve_parameters(source: str, file: str, grammar: str = "cpp") -> tuple[Para
         broken = next(_broken(parsed.root), None)
         if broken is not None:
             line = broken.start_point.row + 1
-            raise SettingsError(f"{file}:{line}: a syntax error there hides `{ENTRY}`: {source.splitlines()[line - 1].strip()!r}; mend it")
+            raise SettingsError(
+                f"{file}:{line}: a syntax error there hides `{ENTRY}`: "
+                f"{source.splitlines()[line - 1].strip()!r}; mend it"
+            )
         raise SettingsError(f"{file}: there is no function `{ENTRY}`; the kernel's entry must be {SHAPE}")
     if not any(_is_extern_c(node) for node in found):
         raise SettingsError(f'{file}: `{ENTRY}` is not extern "C"; write {SHAPE}')
-    aliases = {name: [t for t in re.findall(r"\w+|::|[^\w\s]", meaning) if t not in _IGNORED] for name, meaning in parsed.aliases.items()}
+    aliases = {
+        name: [t for t in re.findall(r"\w+|::|[^\w\s]", meaning) if t not in _IGNORED]
+        for name, meaning in parsed.aliases.items()
+    }
     chosen = [node for node in found if node.type == "function_definition"] or found
     for node in chosen:
         result = text(node.child_by_field_name("type") or node)
         pointer = (node.child_by_field_name("declarator") or node).type == "pointer_declarator"
         if pointer or aliases.get(result, [result]) != ["void"]:
-            raise SettingsError(f"{file}: `{ENTRY}` returns {result}{'*' * pointer}; it must return void and write into its outputs")
+            raise SettingsError(
+                f"{file}: `{ENTRY}` returns {result}{'*' * pointer}; it must return void and write into its outputs"
+            )
     signatures = {_parameters(node, aliases, file) for node in chosen}
     if len(signatures) > 1:
         raise SettingsError(f"{file}: `{ENTRY}` is defined more than once with different parameters; keep one")
@@ -147,7 +170,8 @@ def _parameters(node: Node, aliases: dict[str, list[str]], file: str) -> tuple[P
         lacking = "a parameter" if broken.type.isidentifier() else f"`{broken.type}`"
         what = f"at `{near}`" if near else f"where {lacking} is missing"
         raise SettingsError(
-            f"{file}:{broken.start_point[0] + 1} does not parse {what}, in the parameters of `{ENTRY}`; write them as in {SHAPE}"
+            f"{file}:{broken.start_point[0] + 1} does not parse {what}, in the parameters of `{ENTRY}`; write them as "
+            f"in {SHAPE}"
         )
     written = [list(tokens(child)) for child in listed.named_children if child.type != "comment"]
     if written in ([], [["void"]]):
@@ -169,7 +193,9 @@ def _parameter(written: Sequence[str], position: int, aliases: dict[str, list[st
         at = spelled.index(alias)
         spelled = [*spelled[:at], *aliases[alias], *spelled[at + 1 :]]
     stars = spelled.count("*") + known.count("[")
-    dtype = _dtype([token for token in spelled if token not in ("const", "*")], pointer=stars == 1) if stars < 2 else None
+    dtype = (
+        _dtype([token for token in spelled if token not in ("const", "*")], pointer=stars == 1) if stars < 2 else None
+    )
     if dtype is None:
         shown = re.sub(r" (?=[*&>,\[\]])|(?<=[<\[]) | ?(::) ?", r"\1", " ".join(written))
         raise SettingsError(

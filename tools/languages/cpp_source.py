@@ -1,7 +1,7 @@
 """C++ source as tree-sitter reads it: functions, calls and assignments by name, with byte-accurate edits.
 
-Everything is read from the concrete syntax tree; nothing is preprocessed or type-checked, so whoever edits must treat what cannot be named
-as unknown. Offsets are bytes of the UTF-8 text.
+Everything is read from the concrete syntax tree; nothing is preprocessed or type-checked, so whoever edits must treat
+what cannot be named as unknown. Offsets are bytes of the UTF-8 text.
 """
 
 from __future__ import annotations
@@ -81,8 +81,11 @@ class CppSource:
 
     @cached_property
     def own(self) -> frozenset[str]:
-        """Names that the file gives to something that may be called: functions of any kind, and variables, which may hold a lambda."""
-        return frozenset(self.text(n) for n in walk(self.root) if n.type == "identifier" and n.parent is not None and is_declared(n))
+        """Names that the file gives to something that may be called: functions of any kind, and variables, which may
+        hold a lambda."""
+        return frozenset(
+            self.text(n) for n in walk(self.root) if n.type == "identifier" and n.parent is not None and is_declared(n)
+        )
 
     def library(self, call: Node) -> bool:
         """Whether a called name is the library's, or of a recipe: the file may have functions of the same name."""
@@ -92,7 +95,8 @@ class CppSource:
 
     @cached_property
     def aliases(self) -> dict[str, str]:
-        """Other names of types: `typedef float real;`, `using real = float;`, `#define REAL float`; none that means two things."""
+        """Other names of types: `typedef float real;`, `using real = float;`, `#define REAL float`; none that means
+        two things."""
         found: dict[str, str] = {}
         twice: set[str] = set()
         for node in walk(self.root):
@@ -113,7 +117,11 @@ class CppSource:
         declarator = node.child_by_field_name("declarator")
         while declarator is not None and declarator.type in ("pointer_declarator", "reference_declarator"):
             declarator = declarator.child_by_field_name("declarator")
-        name = declarator.child_by_field_name("declarator") if declarator is not None and declarator.type == "function_declarator" else None
+        name = (
+            declarator.child_by_field_name("declarator")
+            if declarator is not None and declarator.type == "function_declarator"
+            else None
+        )
         return self.text(name) if name is not None and name.type == "identifier" else None
 
     @cached_property
@@ -126,7 +134,9 @@ class CppSource:
             if name in seen or name not in self.functions:
                 continue
             seen[name] = self.functions[name]
-            waiting.extend(callee for call in walk(seen[name]) if call.type == "call_expression" and (callee := self.callee(call)))
+            waiting.extend(
+                callee for call in walk(seen[name]) if call.type == "call_expression" and (callee := self.callee(call))
+            )
         return tuple(seen.values())
 
     def callee(self, call: Node) -> str | None:
@@ -147,8 +157,9 @@ class CppSource:
         return self.text(operator) if operator is not None else "=", left, right
 
     def assigned(self, node: Node) -> tuple[str, ...]:
-        """Plain names that are written (not declared) anywhere inside `node`, once per write; `&name` counts as a write, and so does a
-        name that a function of the file, or one like std::swap, is given to change; writing to a reference writes to what it stands for."""
+        """Plain names that are written (not declared) anywhere inside `node`, once per write; `&name` counts as a
+        write, and so does a name that a function of the file, or one like std::swap, is given to change; writing to
+        a reference writes to what it stands for."""
         if node.id not in self._assigned:
             self._assigned[node.id] = tuple(self._written(node))
         return self._assigned[node.id]
@@ -158,7 +169,9 @@ class CppSource:
             target: Node | None = None
             if inner.type == "assignment_expression":
                 target = inner.child_by_field_name("left")
-            elif inner.type == "update_expression" or (inner.type == "pointer_expression" and self.text(inner).startswith("&")):
+            elif inner.type == "update_expression" or (
+                inner.type == "pointer_expression" and self.text(inner).startswith("&")
+            ):
                 target = inner.child_by_field_name("argument")
             elif inner.type == "call_expression":
                 callee = (self.callee(inner) or "").rpartition("::")[2]
@@ -173,13 +186,18 @@ class CppSource:
 
     @cached_property
     def _changed_by(self) -> dict[str, frozenset[int]]:
-        """Places of the parameters that a function, template or named lambda of the file takes by a reference that it may write to."""
+        """Places of the parameters that a function, template or named lambda of the file takes by a reference that
+        it may write to."""
         found: dict[str, set[int]] = {}
         for node in walk(self.root):
             if node.type == "function_definition":
                 declarator = function_declarator(node)
                 name = declarator.child_by_field_name("declarator") if declarator is not None else None
-            elif node.type == "init_declarator" and (value := node.child_by_field_name("value")) and value.type == "lambda_expression":
+            elif (
+                node.type == "init_declarator"
+                and (value := node.child_by_field_name("value"))
+                and value.type == "lambda_expression"
+            ):
                 name, declarator = node.child_by_field_name("declarator"), value.child_by_field_name("declarator")
             else:
                 continue
@@ -187,7 +205,9 @@ class CppSource:
             if name is None or listed is None:
                 continue
             taken = [n for n in listed.named_children if n.type.endswith("parameter_declaration")]
-            places = {i for i, n in enumerate(taken) if "&" in self.text(n) and not re.search(r"\bconst\b", self.text(n))}
+            places = {
+                i for i, n in enumerate(taken) if "&" in self.text(n) and not re.search(r"\bconst\b", self.text(n))
+            }
             found.setdefault(self.text(name).rpartition("::")[2], set()).update(places)
         return {name: frozenset(places) for name, places in found.items()}
 
@@ -199,7 +219,12 @@ class CppSource:
             if node.type != "init_declarator":
                 continue
             name, value = node.child_by_field_name("declarator"), node.child_by_field_name("value")
-            if name is not None and value is not None and name.type == "reference_declarator" and value.type == "identifier":
+            if (
+                name is not None
+                and value is not None
+                and name.type == "reference_declarator"
+                and value.type == "identifier"
+            ):
                 inner = name.named_children[0] if name.named_children else name
                 found[self.text(inner)] = (*found.get(self.text(inner), ()), self.text(value))
         return found
@@ -298,7 +323,10 @@ def is_declared(name: Node) -> bool:
     """Stands where a declaration gives a name, not in the value behind it."""
     parent = name.parent
     if parent is None or parent.type == "for_range_loop" or parent.type == "lambda_capture_initializer":
-        return parent is not None and name in (parent.child_by_field_name("declarator"), parent.child_by_field_name("left"))
+        return parent is not None and name in (
+            parent.child_by_field_name("declarator"),
+            parent.child_by_field_name("left"),
+        )
     declares = parent.type.endswith("_declarator") or parent.type in ("declaration", "parameter_declaration")
     return declares and parent.child_by_field_name("value") != name
 

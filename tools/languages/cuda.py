@@ -1,7 +1,8 @@
-"""CUDA C++ kernels: `extern "C" void solve(...)` with its launches in a shared library, compiled by nvcc and run by the harness.
+"""CUDA C++ kernels: `extern "C" void solve(...)` with its launches in a shared library, compiled by nvcc and run by the
+harness.
 
-nvcc is found on PATH, in CUDA_HOME, or in the wheel `nvidia-cuda-nvcc`. Code is made for the GPU that is here (`sm_90a` on Hopper), or for
-sm_90a where there is none; `build_flags: [--target=sm_80]` names another.
+nvcc is found on PATH, in CUDA_HOME, or in the wheel `nvidia-cuda-nvcc`. Code is made for the GPU that is here (`sm_90a`
+on Hopper), or for sm_90a where there is none; `build_flags: [--target=sm_80]` names another.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class Cuda(Language):
     device = "cuda"
     compiles_long = True
     clocks = (
-        "Paired times are the device's own, launches not included; a confirmation has both clocks, and its claim names the one; "
+        "Paired times are the device's own, launches not included; a confirmation has both clocks, and its claim "
+        "names the one; "
         "the final benchmark is by the wall clock, launches included, with the device's times beside it."
     )
 
@@ -69,7 +71,9 @@ class Cuda(Language):
         done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
         version = re.search(r"V(\d+\.\d+\.\d+)", done.stdout)
         if done.returncode or version is None:
-            raise SettingsError(f"{path} does not say its version; repair the CUDA toolkit, or put another nvcc on PATH")
+            raise SettingsError(
+                f"{path} does not say its version; repair the CUDA toolkit, or put another nvcc on PATH"
+            )
         return Toolchain(name="nvcc", version=version[1], family="nvcc", argv=(path,))
 
     def parameters(self, source: str) -> tuple[Parameter, ...]:
@@ -77,13 +81,16 @@ class Cuda(Language):
         return solve_parameters(source, KERNEL, "cuda")
 
     def flags(self, task: Task) -> tuple[str, ...]:
-        """The frozen flags: the user's own, else -O3; and the architecture, where the task does not name it that of the GPU here."""
+        """The frozen flags: the user's own, else -O3; and the architecture, where the task does not name it that of
+        the GPU here."""
         own = tuple(flag for flag in task.build_flags if not _TARGET.fullmatch(flag))
         for flag in own:
             if not _ALLOWED_FLAG.fullmatch(flag):
                 raise SettingsError(
-                    f"build_flags: {flag!r} cannot be used with CUDA; allowed are -O*, -D*, -U*, -I*, -std=*, -lineinfo, -maxrregcount=N, "
-                    "-ftz=, -fmad=, -prec-div=, -prec-sqrt=, -Xptxas=-…, --expt-…, --extended-lambda and --target=sm_NN, one item each"
+                    f"build_flags: {flag!r} cannot be used with CUDA; allowed are -O*, -D*, -U*, -I*, -std=*, "
+                    f"-lineinfo, -maxrregcount=N, "
+                    "-ftz=, -fmad=, -prec-div=, -prec-sqrt=, -Xptxas=-…, --expt-…, --extended-lambda and "
+                    "--target=sm_NN, one item each"
                 )
         return (*FIXED, *(own or DEFAULTS))
 
@@ -98,8 +105,13 @@ class Cuda(Language):
         return self._job(task, files, blobs, flags=(*self.flags(task), *extra_flags), sources=sources)
 
     def trim(self, log: str) -> str:
-        """Errors and warnings first, with the lines around them; else what ptxas says that each kernel uses. 40 lines at most."""
-        lines = [re.sub(r"/\S*/(?=kernel\.)|/\S*/include/|/tmp/\S*/", "", line.rstrip()) for line in log.splitlines() if line.strip()]
+        """Errors and warnings first, with the lines around them; else what ptxas says that each kernel uses. 40
+        lines at most."""
+        lines = [
+            re.sub(r"/\S*/(?=kernel\.)|/\S*/include/|/tmp/\S*/", "", line.rstrip())
+            for line in log.splitlines()
+            if line.strip()
+        ]
         starts = [at for at, line in enumerate(lines) if _COMPLAINT.search(line) and not line.startswith("ptxas info")]
         kept = [lines[at] for at in sorted({at + step for at in starts for step in range(4) if at + step < len(lines)})]
         kept = [line for line in kept if not line.startswith("ptxas info")] or list(used("\n".join(lines)))

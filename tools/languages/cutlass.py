@@ -1,6 +1,8 @@
-"""CUDA C++ with the headers of CUTLASS and CuTe: contract, screen and compiler are those of `cuda`, the headers are part of the compiler.
+"""CUDA C++ with the headers of CUTLASS and CuTe: contract, screen and compiler are those of `cuda`, the headers are
+part of the compiler.
 
-They are found in CUTLASS_PATH (`--cutlass DIR` sets it), whose include/ holds cutlass/version.h, or in the wheel `nvidia-cutlass`.
+They are found in CUTLASS_PATH (`--cutlass DIR` sets it), whose include/ holds cutlass/version.h, or in the wheel
+`nvidia-cutlass`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from tools.languages.cuda import Cuda
 from tools.store.records import Blobs
 
 _MISSING = (
-    "CUTLASS was not found: {} holds no include/cutlass/version.h; name its folder with `--cutlass DIR` or CUTLASS_PATH, or "
+    "CUTLASS was not found: {} holds no include/cutlass/version.h; name its folder with `--cutlass DIR` or "
+    "CUTLASS_PATH, or "
     "`pip install nvidia-cutlass`"
 )
 _LIMITS = Limits(wall_s=600.0, memory_bytes=32 << 30)
@@ -40,7 +43,8 @@ class Cutlass(Cuda):
         return nvcc.model_copy(update={"version": f"{nvcc.version} with CUTLASS {_headers(folder)}"})
 
     def flags(self, task: Task) -> tuple[str, ...]:
-        """Those of CUDA without assertions: one that is left in a main loop makes ptxas wait for each wgmma before the next."""
+        """Those of CUDA without assertions: one that is left in a main loop makes ptxas wait for each wgmma before
+        the next."""
         return (*super().flags(task), "-DNDEBUG")
 
     def _job(self, task: Task | None, files: dict[str, str], blobs: Blobs, **asked: object) -> Job:
@@ -51,7 +55,11 @@ class Cutlass(Cuda):
 def _headers(folder: Path) -> str:
     """Version, and a hash of all that a kernel could include: a patched copy is another."""
     version = (folder / "include" / "cutlass" / "version.h").read_text(encoding="utf-8")
-    numbers = [found[1] for part in ("MAJOR", "MINOR", "PATCH") if (found := re.search(rf"define CUTLASS_{part}\s+(\d+)", version))]
+    numbers = [
+        found[1]
+        for part in ("MAJOR", "MINOR", "PATCH")
+        if (found := re.search(rf"define CUTLASS_{part}\s+(\d+)", version))
+    ]
     content = hashlib.sha256()
     for root in cuda_compile.includes(folder):
         for path in sorted(path for path in root.rglob("*") if path.is_file()):

@@ -15,7 +15,8 @@ ENTRY = "run_kernel"
 
 
 def dispatched(task: Task, usual: str, special: Mapping[str, str]) -> str | None:
-    """`usual` at all sizes but those of the workloads in `special` (name -> source); None where the arguments do not tell these apart."""
+    """`usual` at all sizes but those of the workloads in `special` (name -> source); None where the arguments do not
+    tell these apart."""
     sizes = {workload.name: _condition(task, workload.dims) for workload in task.workloads}
     if not all(sizes.values()) or len({*sizes.values()}) < len(sizes):
         return None
@@ -64,7 +65,8 @@ def _own(source: str) -> set[str]:
 
 
 def _without(source: str, imports: Collection[str]) -> str:
-    """The module without its docstring, what only a file's first lines may be, and imports that stand before it already."""
+    """The module without its docstring, what only a file's first lines may be, and imports that stand before it
+    already."""
     lines = source.splitlines()
     for at, node in enumerate(ast.parse(source).body):
         words = at == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -75,8 +77,14 @@ def _without(source: str, imports: Collection[str]) -> str:
 
 
 def _renamed(source: str, names: Collection[str], suffix: str) -> str:
-    """The text with `suffix` behind each of `names`; attributes, and keywords that no function of the module takes, keep theirs."""
-    taken = {a.arg for node in ast.walk(ast.parse(source)) if isinstance(node, ast.arguments) for a in (*node.args, *node.kwonlyargs)}
+    """The text with `suffix` behind each of `names`; attributes, and keywords that no function of the module takes,
+    keep theirs."""
+    taken = {
+        a.arg
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.arguments)
+        for a in (*node.args, *node.kwonlyargs)
+    }
     lines, depth, moved = source.splitlines(keepends=True), 0, dict[int, int]()
     tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
     for before, token, behind in zip([tokens[0], *tokens], tokens, [*tokens[1:], tokens[-1]], strict=False):

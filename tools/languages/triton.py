@@ -1,7 +1,8 @@
 """Triton kernels in Python: `run_kernel(**kwargs)` launches them on the tensors that it is given by name.
 
-Nothing is linked: what counts as the built library is the source itself, once every kernel that `run_kernel` launches at the task's
-workloads has been compiled for the GPU that is here, or for sm_90 where there is none. `build_flags: [--target=sm_80]` names another.
+Nothing is linked: what counts as the built library is the source itself, once every kernel that `run_kernel` launches
+at the task's workloads has been compiled for the GPU that is here, or for sm_90 where there is none. `build_flags:
+[--target=sm_80]` names another.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ KERNEL = "kernel.py"
 _SCRIPT = "harness/compilation/triton_compile.py"
 _COMPILED = "compiled.tar"
 TARGETS = ("sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
-"""Triton supports compute capability 8.0 and above (its README, https://github.com/triton-lang/triton); it has no list to ask, and for a
-target that its LLVM does not know it aborts. A product compiled to each of these with triton 3.9; an older one may know fewer."""
+"""Triton supports compute capability 8.0 and above (its README, https://github.com/triton-lang/triton); it has no
+list to ask, and for a target that its LLVM does not know it aborts. A product compiled to each of these with triton
+3.9; an older one may know fewer."""
 _TARGET = re.compile(r"--target=(\w+)")
 _BEHIND = "IndexError: list index out of range"
 """What the build says of a config's number that a computed list does not reach."""
@@ -48,7 +50,8 @@ class Triton(Language):
     beside_torch = True
     entry = ENTRY
     clocks = (
-        "Paired times are the device's own, launches not included; a confirmation has both clocks, and its claim names the one; "
+        "Paired times are the device's own, launches not included; a confirmation has both clocks, and its claim "
+        "names the one; "
         "the final benchmark is by the wall clock, launches included, with the device's times beside it."
     )
 
@@ -61,7 +64,8 @@ class Triton(Language):
         return Toolchain(name="triton", version=version, family="triton", argv=("{python}", "-m", "triton"))
 
     def parameters(self, source: str) -> tuple[Parameter, ...]:
-        """Parameters of `run_kernel` by name, without types, which Python does not give; `**kwargs` stands as `EVERYTHING`."""
+        """Parameters of `run_kernel` by name, without types, which Python does not give; `**kwargs` stands as
+        `EVERYTHING`."""
         function = _entry(source)
         arguments = function.args
         if arguments.posonlyargs or arguments.vararg:
@@ -69,22 +73,32 @@ class Triton(Language):
         named = [*arguments.args, *arguments.kwonlyargs]
         spare = len(arguments.args) - len(arguments.defaults)
         optional = {a.arg for a in arguments.args[spare:]}
-        optional |= {a.arg for a, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if default is not None}
+        optional |= {
+            a.arg for a, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if default is not None
+        }
         found = [Parameter(name=a.arg, dtype=None, pointer=None, optional=a.arg in optional) for a in named]
-        return (*found, *((Parameter(name=EVERYTHING, dtype=None, pointer=None, optional=True),) if arguments.kwarg else ()))
+        return (
+            *found,
+            *((Parameter(name=EVERYTHING, dtype=None, pointer=None, optional=True),) if arguments.kwarg else ()),
+        )
 
     def frozen(self, source: str, reference: str) -> tuple[str, str, tuple[str, ...]]:
-        """The kernel with autotuned kernels pinned to one config, the reference with the kernel's setup() where it makes no inputs."""
+        """The kernel with autotuned kernels pinned to one config, the reference with the kernel's setup() where it
+        makes no inputs."""
         notes = []
         for kernel, count in autotune_configs(source).items():
             if count is None or count > 1:
                 notes.append(
-                    f"`{kernel}` is autotuned over {count or 'computed'} configs; it is pinned to the first, for baseline and candidates, "
+                    f"`{kernel}` is autotuned over {count or 'computed'} configs; it is pinned to the first, for "
+                    f"baseline and candidates, "
                     f"{UNTUNED}."
                 )
         logic = triton_setup.frozen(source, reference)
         if logic != reference:
-            notes.append("The inputs are those of setup() in the kernel's file, read once and frozen; a candidate's own is not called.")
+            notes.append(
+                "The inputs are those of setup() in the kernel's file, read once and frozen; a candidate's own is "
+                "not called."
+            )
         return pin_autotune(source), logic, tuple(notes)
 
     def flags(self, task: Task) -> tuple[str, ...]:
@@ -92,16 +106,22 @@ class Triton(Language):
         for flag in task.build_flags:
             if not _TARGET.fullmatch(flag):
                 raise SettingsError(
-                    f"build_flags: {flag!r} cannot be used with Triton; allowed is --target= with one of {', '.join(TARGETS)}"
+                    f"build_flags: {flag!r} cannot be used with Triton; allowed is --target= with one of "
+                    f"{', '.join(TARGETS)}"
                 )
             if flag.partition("=")[2] not in TARGETS:
-                raise SettingsError(f"build_flags: {flag!r} names no GPU that Triton compiles for; allowed are {', '.join(TARGETS)}")
+                raise SettingsError(
+                    f"build_flags: {flag!r} names no GPU that Triton compiles for; allowed are {', '.join(TARGETS)}"
+                )
         return task.build_flags
 
     def build(self, task: Task, candidate: Candidate, blobs: Blobs, *, extra_flags: tuple[str, ...] = ()) -> Job:
-        """The job that compiles every kernel that `run_kernel` launches at the visible workloads, and leaves the source as the library."""
+        """The job that compiles every kernel that `run_kernel` launches at the visible workloads, and leaves the
+        source as the library."""
         if set(candidate.files) != {KERNEL}:
-            raise SettingsError(f"a kernel in Python is one file named {KERNEL}, not the files {', '.join(sorted(candidate.files))}")
+            raise SettingsError(
+                f"a kernel in Python is one file named {KERNEL}, not the files {', '.join(sorted(candidate.files))}"
+            )
         return self._job(task, blobs.put(candidate.source), blobs, listing=False)
 
     def built(self, finished: Finished) -> str | None:
@@ -109,7 +129,8 @@ class Triton(Language):
         return finished.files.get(KERNEL) if finished.exit_code == 0 else None
 
     def compiled(self, finished: Finished) -> str | None:
-        """sha256 of the machine code for the GPU that is here, at the visible workloads and at the sizes derived from them."""
+        """sha256 of the machine code for the GPU that is here, at the visible workloads and at the sizes derived
+        from them."""
         return finished.files.get(_COMPILED) if finished.exit_code == 0 else None
 
     def trim(self, log: str) -> str:
@@ -121,9 +142,12 @@ class Triton(Language):
         return "\n".join(kept)
 
     def disassemble(self, library: str, blobs: Blobs, task: Task | None = None) -> Job:
-        """The job that compiles `library` for its target and writes `assembly.txt` (SASS) and `facts.json` (registers, stack, shared)."""
+        """The job that compiles `library` for its target and writes `assembly.txt` (SASS) and `facts.json`
+        (registers, stack, shared)."""
         if task is None:
-            raise SettingsError("the machine code of a kernel in Python depends on what is launched; give the task as well")
+            raise SettingsError(
+                "the machine code of a kernel in Python depends on what is launched; give the task as well"
+            )
         blobs.path(library)
         return self._job(task, library, blobs, listing=True)
 
@@ -134,8 +158,8 @@ class Triton(Language):
     def pinned_kernels(self, source: str) -> tuple[PinnedKernel, ...]:
         """The kernel pinned to each of its autotune configs by number, the same number for all its kernels.
 
-        How many there are of computed ones is found by trying: as many as are compared are given, and the build of one behind
-        the end of a list says so.
+        How many there are of computed ones is found by trying: as many as are compared are given, and the build of one
+        behind the end of a list says so.
         """
         module = read(source)
         counts = autotune_configs(source)
@@ -160,7 +184,8 @@ class Triton(Language):
         request = {
             "reference": task.reference,
             "workloads": [w.dims for w in task.workloads],
-            # Known to everybody; hidden dims are never told to a process that runs a candidate's code without judging it.
+            # Known to everybody; hidden dims are never told to a process that runs a candidate's code without judging
+            # it.
             "ahead": [dims for dims, *_ in workloads.derived_sizes(task).values()],
             "target": target,
             "listing": listing,

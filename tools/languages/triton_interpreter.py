@@ -1,10 +1,10 @@
 """Is a Triton kernel right at small sizes? Asked of Triton's interpreter, on the CPU; never how fast it is.
 
-What the interpreter cannot tell it does not say: it runs programs one after another, so that races stay hidden, it computes bfloat16
-wrongly, and it has no GPU that a kernel could ask about, so that such tasks end Unmeasured.
+What the interpreter cannot tell it does not say: it runs programs one after another, so that races stay hidden, it
+computes bfloat16 wrongly, and it has no GPU that a kernel could ask about, so that such tasks end Unmeasured.
 
-The sizes are not the user's own, so that a kernel may rightly refuse them. As in the judge, what it fails at is held against it only where
-it was promised: within the user's dims_range, or at a visible workload.
+The sizes are not the user's own, so that a kernel may rightly refuse them. As in the judge, what it fails at is held
+against it only where it was promised: within the user's dims_range, or at a visible workload.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ from tools.executors.harness_job import harness_files, harness_version
 from tools.store.records import Blobs
 
 _SIZES = ((5, 70, 33), (3, 129, 64), (1, 31, 17))
-"""Ragged and small, since a program costs about half a millisecond: dims that shapes follow take these, the others keep their value."""
+"""Ragged and small, since a program costs about half a millisecond: dims that shapes follow take these, the others
+keep their value."""
 _WHOLE = (128, 256, 1024)
-"""Sizes of that order are tried where ragged ones do not do: what all workloads are a multiple of up to there, these are too, since a
-kernel without masks takes no other. They hold the usual blocks: the last of them those of kernels with one dim only."""
+"""Sizes of that order are tried where ragged ones do not do: what all workloads are a multiple of up to there, these
+are too, since a kernel without masks takes no other. They hold the usual blocks: the last of them those of kernels
+with one dim only."""
 _TRIED_WHOLE, _TRIED_TO_RAISE = 1 << 18, 1 << 26
-"""Elements of all arguments up to which a visible workload is tried: to its end, or to see whether it raises, which it does at once."""
+"""Elements of all arguments up to which a visible workload is tried: to its end, or to see whether it raises, which
+it does at once."""
 _BLAMED = ("wrong", "raised", "reference")
 """Kinds of problems that the size may be to blame for."""
 BFLOAT16 = "Triton's interpreter computes bfloat16 wrongly, so that this task is checked on a GPU only"
@@ -48,9 +51,9 @@ class SmallCase(Artifact):
     problem: str = ""
     """What is wrong, e.g. an exception of the kernel; empty where it is right."""
     kind: Literal["", "wrong", "raised", "broken", "device", "late", "interpreter", "reference"] = ""
-    """Of the problem: the kernel's own (wrong numbers or a crash; an exception; an input changed or its process ended, which no size
-    excuses), or why nothing can be said: it asked for a GPU, took too long, is beyond the interpreter, or the reference makes no inputs of
-    that size."""
+    """Of the problem: the kernel's own (wrong numbers or a crash; an exception; an input changed or its process
+    ended, which no size excuses), or why nothing can be said: it asked for a GPU, took too long, is beyond the
+    interpreter, or the reference makes no inputs of that size."""
 
 
 class Interpreted(Artifact):
@@ -78,7 +81,8 @@ def small_dims(task: Task) -> tuple[Dims, ...]:
 
 
 def whole_dims(task: Task, order: int) -> tuple[Dims, ...]:
-    """The same at sizes of that order which keep what all visible workloads share; dims that the user gave a range stay ragged."""
+    """The same at sizes of that order which keep what all visible workloads share; dims that the user gave a range
+    stay ragged."""
 
     def size(name: str, wanted: int, at: int) -> int:
         return _within(task, name, wanted, at) if _promised(task, name) else _whole(_values(task, name), wanted, order)
@@ -115,10 +119,13 @@ def interpret(task: Task, source: str, executor: Executor, blobs: Blobs) -> Inte
     return _at_visible(task, source, wrong, tuple(dropped), executor, blobs)
 
 
-def _at_visible(task: Task, source: str, wrong: SmallCase, dropped: tuple[SmallCase, ...], executor: Executor, blobs: Blobs) -> Interpreted:
+def _at_visible(
+    task: Task, source: str, wrong: SmallCase, dropped: tuple[SmallCase, ...], executor: Executor, blobs: Blobs
+) -> Interpreted:
     """The last word on a kernel that fails at every made-up size: a visible workload, where the interpreter can do it.
 
-    Where it cannot, wrong numbers at all those sizes are held against the kernel; an exception may be how it refuses them.
+    Where it cannot, wrong numbers at all those sizes are held against the kernel; an exception may be how it refuses
+    them.
     """
     visible = smallest(task).dims
     raised = wrong.kind != "wrong"
@@ -167,7 +174,9 @@ def _ended(case: SmallCase, passed: tuple[SmallCase, ...], dropped: tuple[SmallC
     """What a problem amounts to that cannot be blamed on the size."""
     if case.kind in ("wrong", "raised", "broken"):
         return Interpreted(status="failed", reason=_said(case), cases=(*passed, case), dropped=dropped)
-    return Interpreted(status="unmeasured", reason=f"{_UNTOLD[case.kind]} ({_said(case)})", cases=passed, dropped=dropped)
+    return Interpreted(
+        status="unmeasured", reason=f"{_UNTOLD[case.kind]} ({_said(case)})", cases=passed, dropped=dropped
+    )
 
 
 def _said(case: SmallCase) -> str:
@@ -183,7 +192,10 @@ def _sized(task: Task) -> list[str]:
 def _distinct(task: Task, size: Callable[[str, int, int], int]) -> tuple[Dims, ...]:
     rows = []
     for at, row in enumerate(_SIZES):
-        dims = {**task.workloads[0].dims, **{name: size(name, row[i % len(row)], at) for i, name in enumerate(_sized(task))}}
+        dims = {
+            **task.workloads[0].dims,
+            **{name: size(name, row[i % len(row)], at) for i, name in enumerate(_sized(task))},
+        }
         if dims not in rows:
             rows.append(dims)
     return tuple(rows)
@@ -194,7 +206,8 @@ def _values(task: Task, name: str) -> list[int]:
 
 
 def _promised(task: Task, name: str) -> bool:
-    """Whether the user says which sizes the kernel must take; a range guessed from the visible workloads says nothing."""
+    """Whether the user says which sizes the kernel must take; a range guessed from the visible workloads says
+    nothing."""
     return name in task.dims_range and task.dims_range[name] != guessed_range(_values(task, name))
 
 
@@ -214,5 +227,8 @@ def _whole(values: list[int], wanted: int, order: int) -> int:
 
 
 def _elements(task: Task, dims: Dims) -> int:
-    shapes = [[int(axis) if axis.isdigit() else int(dims.get(axis, 1)) for axis in argument.shape] for argument in task.arguments]
+    shapes = [
+        [int(axis) if axis.isdigit() else int(dims.get(axis, 1)) for axis in argument.shape]
+        for argument in task.arguments
+    ]
     return sum(prod(shape) for shape in shapes)

@@ -1,7 +1,8 @@
-"""Seed style: `setup(**kwargs)` of the user's own kernel file becomes `make_inputs` of the task's reference, once and for all.
+"""Seed style: `setup(**kwargs)` of the user's own kernel file becomes `make_inputs` of the task's reference, once and
+for all.
 
-What `setup` needs of its file (imports, constants, plain functions) is copied; places that say "cuda" say "cpu", since inputs are made
-beside the oracle and carried to the device by the harness. Candidates' own `setup` is never called.
+What `setup` needs of its file (imports, constants, plain functions) is copied; places that say "cuda" say "cpu", since
+inputs are made beside the oracle and carried to the device by the harness. Candidates' own `setup` is never called.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def make_inputs(dims, seed):
 
 
 def frozen(source: str, reference: str) -> str:
-    """`reference` with a make_inputs that is `setup` of `source`; unchanged where it has one, or the source has no setup.
+    """`reference` with a make_inputs that is `setup` of `source`; unchanged where it has one, or the source has no
+    setup.
 
     Raises SettingsError when neither file makes inputs.
     """
@@ -51,8 +53,15 @@ def frozen(source: str, reference: str) -> str:
             "define one of them, so that the kernel's arguments can be made"
         )
     taken = {name for statement in logic.tree.body for name in _defined(statement)}
-    copied = [ast.unparse(_OnCpu().visit(statement)) for statement in _needed(module.tree, ENTRY) if not taken & set(_defined(statement))]
-    return "\n".join([reference.rstrip(), "", "", "# setup() of the kernel's file, read once and frozen.", *copied]) + _WRAPPER
+    copied = [
+        ast.unparse(_OnCpu().visit(statement))
+        for statement in _needed(module.tree, ENTRY)
+        if not taken & set(_defined(statement))
+    ]
+    return (
+        "\n".join([reference.rstrip(), "", "", "# setup() of the kernel's file, read once and frozen.", *copied])
+        + _WRAPPER
+    )
 
 
 def _needed(tree: ast.Module, name: str) -> list[ast.stmt]:

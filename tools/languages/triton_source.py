@@ -1,4 +1,5 @@
-"""Triton source as text with a syntax tree: its kernels, their launches, block sizes and autotune configs. Pure; nothing is imported.
+"""Triton source as text with a syntax tree: its kernels, their launches, block sizes and autotune configs. Pure;
+nothing is imported.
 
 Everything is found by position, so that edits keep the author's comments and layout.
 """
@@ -106,13 +107,16 @@ class Module:
         found: dict[str, str] = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
-                found |= {a.asname or a.name.split(".")[0]: a.name if a.asname else a.name.split(".")[0] for a in node.names}
+                found |= {
+                    a.asname or a.name.split(".")[0]: a.name if a.asname else a.name.split(".")[0] for a in node.names
+                }
             elif isinstance(node, ast.ImportFrom):
                 found |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
         return found
 
     def full(self, node: ast.AST | None) -> str:
-        """The dotted name of names, attributes and what a call calls, as imports have it: `triton.jit` for `t.jit`; else empty."""
+        """The dotted name of names, attributes and what a call calls, as imports have it: `triton.jit` for `t.jit`;
+        else empty."""
         name = dotted(node.func if isinstance(node, ast.Call) else node)
         first, _, rest = name.partition(".")
         base = self.imported.get(first, first)
@@ -121,7 +125,11 @@ class Module:
     @cached_property
     def kernels(self) -> dict[str, Kernel]:
         """By name, in source order."""
-        return {k.name: k for node in self.tree.body if isinstance(node, ast.FunctionDef) and (k := _kernel(self, node)) is not None}
+        return {
+            k.name: k
+            for node in self.tree.body
+            if isinstance(node, ast.FunctionDef) and (k := _kernel(self, node)) is not None
+        }
 
     @cached_property
     def functions(self) -> dict[str, ast.FunctionDef]:
@@ -146,7 +154,11 @@ class Module:
         if function is not None and function.name in self.kernels:
             return
         for node in ast.walk(top):
-            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript) and isinstance(node.func.value, ast.Name)):
+            if not (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Subscript)
+                and isinstance(node.func.value, ast.Name)
+            ):
                 continue
             kernel = self.kernels.get(node.func.value.id)
             if kernel is not None:
@@ -192,8 +204,9 @@ def autotune_configs(source: str) -> dict[str, int | None]:
 def pin_autotune(source: str, index: int = 0) -> str:
     """`source` with every autotuned kernel reduced to its config number `index` (the last one where fewer are written).
 
-    A list of one config makes Triton skip its own measurements; the decorator stays, so that launches need no change. Configs that are
-    computed become `[list(<expression>)[index]]`: whatever they are, it is one, and an index behind their end is an error at import.
+    A list of one config makes Triton skip its own measurements; the decorator stays, so that launches need no change.
+    Configs that are computed become `[list(<expression>)[index]]`: whatever they are, it is one, and an index behind
+    their end is an error at import.
     """
     module = read(source)
     if module is None:
@@ -223,10 +236,21 @@ def configs(module: Module, kernel: Kernel) -> tuple[Config, ...]:
 
 def _kernel(module: Module, node: ast.FunctionDef) -> Kernel | None:
     # A part of a file has no imports: there the bare name is Triton's unless the part gives it another meaning.
-    names = ("triton.jit", "jit") if "jit" not in {n.name for n in module.tree.body if isinstance(n, ast.FunctionDef)} else ("triton.jit",)
+    names = (
+        ("triton.jit", "jit")
+        if "jit" not in {n.name for n in module.tree.body if isinstance(n, ast.FunctionDef)}
+        else ("triton.jit",)
+    )
     if not any(module.full(d) in (*names, *CUTE) for d in node.decorator_list):
         return None
-    tuned = next((d for d in node.decorator_list if isinstance(d, ast.Call) and module.full(d) in ("triton.autotune", "autotune")), None)
+    tuned = next(
+        (
+            d
+            for d in node.decorator_list
+            if isinstance(d, ast.Call) and module.full(d) in ("triton.autotune", "autotune")
+        ),
+        None,
+    )
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     constexprs = {a.arg for a in arguments if "constexpr" in (dotted(a.annotation) or _quoted(a.annotation))}
     return Kernel(node.name, node, tuple(a.arg for a in arguments), frozenset(constexprs), tuned)
@@ -246,16 +270,23 @@ def _launch(kernel: Kernel, node: ast.Call, grid: ast.expr, function: ast.Functi
 
 
 def _configs(decorator: ast.Call) -> ast.expr | None:
-    return next((k.value for k in decorator.keywords if k.arg == "configs"), decorator.args[0] if decorator.args else None)
+    return next(
+        (k.value for k in decorator.keywords if k.arg == "configs"), decorator.args[0] if decorator.args else None
+    )
 
 
 def _listed(module: Module, decorator: ast.Call) -> list[ast.expr] | None:
-    """The configs as expressions, where they are written out in the decorator or in a list of the module that is set once."""
+    """The configs as expressions, where they are written out in the decorator or in a list of the module that is set
+    once."""
     node = _configs(decorator)
     if node is None:
         return []
     if isinstance(node, ast.Name):
-        given = [s.value for s in module.tree.body if isinstance(s, ast.Assign) and any(dotted(t) == node.id for t in s.targets)]
+        given = [
+            s.value
+            for s in module.tree.body
+            if isinstance(s, ast.Assign) and any(dotted(t) == node.id for t in s.targets)
+        ]
         node = given[0] if len(given) == 1 else None
     if isinstance(node, ast.List | ast.Tuple) and not any(isinstance(e, ast.Starred) for e in node.elts):
         return list(node.elts)

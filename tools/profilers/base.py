@@ -31,7 +31,14 @@ class Profiler(ABC):
 
     @abstractmethod
     def profile(
-        self, task: Task, candidate: Candidate, library: str, workload: Workload, language: Language, executor: Executor, blobs: Blobs
+        self,
+        task: Task,
+        candidate: Candidate,
+        library: str,
+        workload: Workload,
+        language: Language,
+        executor: Executor,
+        blobs: Blobs,
     ) -> tuple[Profile, dict[str, str]]:
         """Profile one kernel (`library` is its blob) and return what was seen, with the raw outputs as blobs by name.
 

@@ -13,7 +13,8 @@ from tools.profilers import ncu
 from tools.profilers.reports import Advice, Launch
 
 FULL = 60.0
-"""Per cent of a peak below which neither memory nor computing binds, but latency: the threshold of NVIDIA's own rule SOLBottleneck."""
+"""Per cent of a peak below which neither memory nor computing binds, but latency: the threshold of NVIDIA's own rule
+SOLBottleneck."""
 NEARLY_ALL, BALANCED = 80.0, 10.0
 """Per cent from which that rule calls a unit full, and points within which it calls two balanced."""
 IDLE = 0.2
@@ -60,8 +61,8 @@ class Kernel(Artifact):
     """By ncu's clock, under the profiler; 0: not told."""
     bound: Bound
     margin: float | None
-    """Points of per cent by which the bound stands before the next (mixed: between the two); for latency and occupancy: by which the
-    busiest unit falls short of being full."""
+    """Points of per cent by which the bound stands before the next (mixed: between the two); for latency and
+    occupancy: by which the busiest unit falls short of being full."""
     findings: tuple[Found, ...]
     """Most important first."""
     advice: tuple[Said, ...]
@@ -80,7 +81,9 @@ def diagnose(launch: Launch) -> Kernel:
     """What the counters of one launch and NVIDIA's advice say together."""
     metrics = ncu.kept(launch.metrics)
     remarks = tuple(Remark(tool="ncu", line=0, kind="note", text=str(said)) for said in launch.advice)
-    findings = rules.evaluate([(Profile(tool="ncu", launch=launch.kernel, source="", metrics=metrics, remarks=remarks), "")], {})
+    findings = rules.evaluate(
+        [(Profile(tool="ncu", launch=launch.kernel, source="", metrics=metrics, remarks=remarks), "")], {}
+    )
     holding = rules.holding(metrics)
     found = [_found(f.text, [rule for rule in holding if rule.id == f.rule], metrics, launch.advice) for f in findings]
     undecided = rules.undecided(metrics)
@@ -106,9 +109,9 @@ def diagnose(launch: Launch) -> Kernel:
 def bound_of(metrics: Mapping[str, Quantity]) -> tuple[Bound, float | None]:
     """What binds, and by how much.
 
-    `memory` or `compute`, whichever has the busier unit over the time of the kernel; `mixed` where both are as full as NVIDIA's rule tells
-    apart. Where nothing is full, `occupancy` if there are blocks for all multiprocessors and more is lost by those that stand idle than
-    by how little the others do; else `latency`.
+    `memory` or `compute`, whichever has the busier unit over the time of the kernel; `mixed` where both are as full as
+    NVIDIA's rule tells apart. Where nothing is full, `occupancy` if there are blocks for all multiprocessors and more
+    is lost by those that stand idle than by how little the others do; else `latency`.
     """
 
     def most(names: Sequence[str]) -> float | None:
@@ -173,7 +176,11 @@ def _kernel(kernel: Kernel) -> str:
         lines += [f"{number}. {one.rule} ({one.severity}): {one.why}"]
         lines += [f"   do: {one.action}"] if one.action else []
         lines += [f"   NVIDIA agrees: {one.agrees}"] if one.agrees else []
-        lines += ["   figures: " + ", ".join(f"{name} {value:.4g}" for name, value in one.metrics.items())] if one.metrics else []
+        lines += (
+            ["   figures: " + ", ".join(f"{name} {value:.4g}" for name, value in one.metrics.items())]
+            if one.metrics
+            else []
+        )
         lines += [f"   page: {one.page}"]
     if not kernel.findings:
         lines.append("no rule names a lack")
@@ -193,7 +200,9 @@ def _found(why: str, entries: Sequence[rules.Rule], metrics: Mapping[str, Quanti
     )
 
 
-def _by_advice(undecided: Mapping[str, tuple[str, ...]], metrics: Mapping[str, Quantity], advice: Sequence[Advice]) -> list[Found]:
+def _by_advice(
+    undecided: Mapping[str, tuple[str, ...]], metrics: Mapping[str, Quantity], advice: Sequence[Advice]
+) -> list[Found]:
     """Rules that the counters leave open and NVIDIA's rules, which saw more of them, decide."""
     found = {}
     for rule in rules.load():
@@ -210,7 +219,9 @@ def _speaks(said: Advice, rule: rules.Rule) -> bool:
 def _said(said: Advice, found: Sequence[Found]) -> Said:
     named = {rule.id for rule in rules.load() if _speaks(said, rule)}
     same = tuple(one.rule for one in found if one.rule in named)
-    return Said(kind=said.kind, rule=said.rule, text=said.text, estimated_speedup=said.gain, scope=said.scope, findings=same)
+    return Said(
+        kind=said.kind, rule=said.rule, text=said.text, estimated_speedup=said.gain, scope=said.scope, findings=same
+    )
 
 
 def _ranked(advice: Sequence[Advice]) -> list[Advice]:

@@ -1,7 +1,8 @@
 """Hardware counters of one call of a GPU kernel, through Nsight Compute.
 
-Metrics keep ncu's names and units, verbatim. What is worked out from them is named `ncu.*`, and is a share, a ratio or a count, so that
-rules need no number of any one device. The times that ncu sees are discarded (D5): only the judge times.
+Metrics keep ncu's names and units, verbatim. What is worked out from them is named `ncu.*`, and is a share, a ratio or
+a count, so that rules need no number of any one device. The times that ncu sees are discarded (D5): only the judge
+times.
 """
 
 from __future__ import annotations
@@ -33,7 +34,16 @@ STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 LATENCY = "smsp__average_warp_latency_per_inst_issued.ratio"
 STALLS = (
     *("barrier", "branch_resolving", "dispatch_stall", "drain", "gmma", "imc_miss", "lg_throttle", "long_scoreboard"),
-    *("math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction", "not_selected", "selected", "short_scoreboard"),
+    *(
+        "math_pipe_throttle",
+        "membar",
+        "mio_throttle",
+        "misc",
+        "no_instruction",
+        "not_selected",
+        "selected",
+        "short_scoreboard",
+    ),
     *("sleeping", "tex_throttle", "wait"),
 )
 LIMITS = ("registers", "shared_mem", "blocks", "warps", "barriers")
@@ -89,7 +99,11 @@ METRICS = (
     "sm__cycles_active.max",
     "idc__request_cycles_active.avg.pct_of_peak_sustained_elapsed",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_miss.sum",
-    *(f"l1tex__t_{what}_pipe_lsu_mem_global_op_{kind}.sum" for what in ("requests", "sectors") for kind in ("atom", "red")),
+    *(
+        f"l1tex__t_{what}_pipe_lsu_mem_global_op_{kind}.sum"
+        for what in ("requests", "sectors")
+        for kind in ("atom", "red")
+    ),
     "smsp__inst_executed_op_shared_atom.sum",
     "smsp__sass_inst_executed_op_shared_ld.sum",
     "launch__registers_per_thread",
@@ -118,15 +132,31 @@ class Ncu(Profiler):
         if language.device != "cuda":
             return f"ncu counts on NVIDIA GPUs; {language.name} kernels run elsewhere"
         if program() is None:
-            return "ncu was not found; install Nsight Compute (it comes with the CUDA toolkit); what follows rests on static evidence"
+            return (
+                "ncu was not found; install Nsight Compute (it comes with the CUDA toolkit); what follows rests on "
+                "static evidence"
+            )
         return refused()
 
     def profile(
-        self, task: Task, candidate: Candidate, library: str, workload: Workload, language: Language, executor: Executor, blobs: Blobs
+        self,
+        task: Task,
+        candidate: Candidate,
+        library: str,
+        workload: Workload,
+        language: Language,
+        executor: Executor,
+        blobs: Blobs,
     ) -> tuple[Profile, dict[str, str]]:
-        """Count one call at `workload`. A tool that fails leaves a profile without metrics that says so, and the run goes on."""
+        """Count one call at `workload`. A tool that fails leaves a profile without metrics that says so, and the run
+        goes on."""
         ncu = program() or self.name
-        asked = {"dims": workload.dims, "seed": SEED, "ncu": ncu, "metrics": [name for name in METRICS if not name.startswith(BY_SECTION)]}
+        asked = {
+            "dims": workload.dims,
+            "seed": SEED,
+            "ncu": ncu,
+            "metrics": [name for name in METRICS if not name.startswith(BY_SECTION)],
+        }
         asked["precision"] = task.numeric.precision
         asked["arguments"] = [a.model_dump(mode="json", include={"name", "dtype"}) for a in task.arguments]
         job = Job(
@@ -143,12 +173,28 @@ class Ncu(Profiler):
         )
         finished = executor.run(job)
         raw = {name: sha for name, sha in finished.files.items() if name != "stdout.txt"}
-        seen = launches(blobs.text(raw["raw.csv"]), blobs.text(raw["details.csv"])) if {"raw.csv", "details.csv"} <= raw.keys() else ()
+        seen = (
+            launches(blobs.text(raw["raw.csv"]), blobs.text(raw["details.csv"]))
+            if {"raw.csv", "details.csv"} <= raw.keys()
+            else ()
+        )
         if not seen:
-            said = [line for line in blobs.text(finished.files["stderr.txt"]).splitlines() if "ERROR" in line or "rror:" in line]
-            why = " ".join(said[0].split()) if said else "it counted no kernel" if raw.keys() >= {"raw.csv"} else "it gave no reason"
+            said = [
+                line
+                for line in blobs.text(finished.files["stderr.txt"]).splitlines()
+                if "ERROR" in line or "rror:" in line
+            ]
+            why = (
+                " ".join(said[0].split())
+                if said
+                else "it counted no kernel"
+                if raw.keys() >= {"raw.csv"}
+                else "it gave no reason"
+            )
             notes = (Remark(tool=self.name, line=0, kind="note", text=f"ncu could not count: {why[:300]}"),)
-            return Profile(tool=self.name, launch=workload.name, source=candidate.id, binary=library, metrics={}, remarks=notes), raw
+            return Profile(
+                tool=self.name, launch=workload.name, source=candidate.id, binary=library, metrics={}, remarks=notes
+            ), raw
         main = longest(seen)
         others = f" and {len(seen) - 1} more" if len(seen) > 1 else ""
         remarks = tuple(Remark(tool=self.name, line=0, kind="note", text=str(said)) for said in main.advice)
@@ -167,7 +213,9 @@ def program() -> str | None:
     found = shutil.which("ncu")
     if found:
         return found
-    return next((str(path) for place in PLACES for path in sorted(Path("/").glob(place.lstrip("/")), reverse=True)), None)
+    return next(
+        (str(path) for place in PLACES for path in sorted(Path("/").glob(place.lstrip("/")), reverse=True)), None
+    )
 
 
 def refused() -> str | None:
@@ -178,7 +226,8 @@ def refused() -> str | None:
         return None
     if admin_only and os.geteuid() != 0:
         return (
-            "the driver lets only root read counters; load it with `options nvidia NVreg_RestrictProfilingToAdminUsers=0` (a file in "
+            "the driver lets only root read counters; load it with `options nvidia "
+            "NVreg_RestrictProfilingToAdminUsers=0` (a file in "
             "/etc/modprobe.d, then reboot), or run as root; what follows rests on static evidence"
         )
     return None
@@ -195,9 +244,14 @@ def sections(details: str) -> dict[str, tuple[str, ...]]:
     for row in csv.DictReader(line for line in details.splitlines() if not line.startswith("==")):
         if row.get("Metric Name"):
             kernels = found.setdefault(row["Section Name"], {})
-            kernels.setdefault(row["Kernel Name"], []).append(f"{row['Metric Name']} {row['Metric Value']} {row['Metric Unit']}".strip())
+            kernels.setdefault(row["Kernel Name"], []).append(
+                f"{row['Metric Name']} {row['Metric Value']} {row['Metric Unit']}".strip()
+            )
     found.pop("Command line profiler metrics", None)
-    return {name: tuple(f"{kernel}: {'; '.join(rows)}" for kernel, rows in kernels.items()) for name, kernels in found.items()}
+    return {
+        name: tuple(f"{kernel}: {'; '.join(rows)}" for kernel, rows in kernels.items())
+        for name, kernels in found.items()
+    }
 
 
 def longest(found: Sequence[Launch]) -> Launch:
@@ -229,7 +283,12 @@ def _derived(metrics: Mapping[str, Quantity]) -> dict[str, Quantity]:
         requests = value(f"l1tex__t_requests_pipe_lsu_mem_global_op_{kind}.sum")
         if requests:
             put(f"sector_use.{kind}", value(f"{sector}.ratio"), value(f"{sector}.max_rate"))
-        put(f"sectors_per_request.{kind}", value(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{kind}.sum"), requests, "sectors")
+        put(
+            f"sectors_per_request.{kind}",
+            value(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{kind}.sum"),
+            requests,
+            "sectors",
+        )
         put(f"request_share.{kind}", requests, value("smsp__inst_executed.sum"))
         rate = value(f"{sector}.max_rate")
         sectors = value(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{kind}.sum")
@@ -245,7 +304,11 @@ def _derived(metrics: Mapping[str, Quantity]) -> dict[str, Quantity]:
     )
     put("bank_conflict_share", conflicts, wavefronts)
     spilled = [value(f"smsp__sass_inst_executed_op_local_{kind}.sum") for kind in ("ld", "st")]
-    put("local_share", sum(part or 0.0 for part in spilled) if None not in spilled else None, value("smsp__inst_executed.sum"))
+    put(
+        "local_share",
+        sum(part or 0.0 for part in spilled) if None not in spilled else None,
+        value("smsp__inst_executed.sum"),
+    )
     limits = {what: limit for what in LIMITS if (limit := value(f"launch__occupancy_limit_{what}")) is not None}
     if limits:
         least = min(limits.values())
@@ -297,7 +360,8 @@ def _mix(value: Callable[[str], float | None]) -> dict[str, Quantity]:
         put("fused_share", (fused * cycles,), (instructions * lanes,))
     put("predicated_on_share", (value(LANES_ON),), (lanes,))
     requests, sectors = (
-        [value(f"l1tex__t_{what}_pipe_lsu_mem_global_op_{kind}.sum") for kind in ("atom", "red")] for what in ("requests", "sectors")
+        [value(f"l1tex__t_{what}_pipe_lsu_mem_global_op_{kind}.sum") for kind in ("atom", "red")]
+        for what in ("requests", "sectors")
     )
     put("atomic_share", requests, (instructions,))
     put("sectors_per_request.atomic", sectors, requests, "sectors")

@@ -1,5 +1,5 @@
-"""A report's diagnosis as one file of HTML: each kernel's units against their peaks, why its warps wait, and findings that lead to their
-metrics. Needs no network and no script; matplotlib is loaded when a page is drawn. Pure."""
+"""A report's diagnosis as one file of HTML: each kernel's units against their peaks, why its warps wait, and
+findings that lead to their metrics. Needs no network and no script; matplotlib is loaded when a page is drawn. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,11 @@ UNITS = {
 WAITS = {reason: f"ncu.stall_share.{reason}" for reason in ncu.STALLS if reason != "selected"}
 SHOWN = 0.01
 """Share of the time below which a reason to wait has no bar."""
-BYTES, BYTES_A_CYCLE, MEMORY_CLOCK = "dram__bytes.sum.per_second", "dram__bytes.sum.peak_sustained", "dram__cycles_elapsed.avg.per_second"
+BYTES, BYTES_A_CYCLE, MEMORY_CLOCK = (
+    "dram__bytes.sum.per_second",
+    "dram__bytes.sum.peak_sustained",
+    "dram__cycles_elapsed.avg.per_second",
+)
 CLOCK = "sm__cycles_elapsed.avg.per_second"
 TYPES = {"float32": "f", "float64": "d"}
 PEAK = "derived__sm__sass_thread_inst_executed_op_{}fma_pred_on_x2"
@@ -53,10 +57,15 @@ table { border-collapse: collapse } td { padding: .1rem .8rem .1rem 0; overflow-
 
 def html(kernels: Sequence[tuple[Kernel, Launch]]) -> str:
     """The page: kernels in the order given."""
-    names = "".join(f'<li><a href="#k{n}">{escape(kernel.name)}</a>: {kernel.bound}</li>' for n, (kernel, _) in enumerate(kernels))
+    names = "".join(
+        f'<li><a href="#k{n}">{escape(kernel.name)}</a>: {kernel.bound}</li>' for n, (kernel, _) in enumerate(kernels)
+    )
     bodies = "".join(_kernel(f"k{n}", kernel, launch.metrics) for n, (kernel, launch) in enumerate(kernels))
     title = "Why are these kernels slow?"
-    head = f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style></head>'
+    head = (
+        f'<!doctype html>\n<html lang="en"><head><meta '
+        f'charset="utf-8"><title>{title}</title><style>{STYLE}</style></head>'
+    )
     return f"{head}<body><h1>{title}</h1><ol>{names}</ol>{bodies}</body></html>\n"
 
 
@@ -69,16 +78,21 @@ def _kernel(key: str, kernel: Kernel, metrics: Mapping[str, Quantity]) -> str:
         for name, one in sorted(kept.items())
     )
     return (
-        f'<h2 id="{key}">{escape(kernel.name)}</h2><p>{escape(counted.verdict(kernel))}</p>{_drawing(key, kept)}<ol>{findings}</ol>'
+        f"<h2 "
+        f'id="{key}">{escape(kernel.name)}</h2><p>{escape(counted.verdict(kernel))}</p>{_drawing(key, kept)}<ol>{findings}</ol>'
         f"<ul>{advice}</ul><details><summary>metrics</summary><table>{rows}</table></details>"
     )
 
 
 def _finding(key: str, found: counted.Found, kept: Mapping[str, Quantity]) -> str:
     links = ", ".join(
-        f'<a href="#{key}-{escape(name)}">{escape(name)}</a> {value:.4g} {escape(kept[name].unit)}' for name, value in found.metrics.items()
+        f'<a href="#{key}-{escape(name)}">{escape(name)}</a> {value:.4g} {escape(kept[name].unit)}'
+        for name, value in found.metrics.items()
     )
-    lines = [f'<b class="{found.severity}">{escape(found.rule)}</b> ({found.severity}): {escape(found.why)}', f"do: {escape(found.action)}"]
+    lines = [
+        f'<b class="{found.severity}">{escape(found.rule)}</b> ({found.severity}): {escape(found.why)}',
+        f"do: {escape(found.action)}",
+    ]
     lines += [f"NVIDIA agrees: {escape(found.agrees)}"] if found.agrees else []
     return f'<li>{"<br>".join(lines)}<br><span class="figures">{links}</span></li>'
 
@@ -98,9 +112,23 @@ def _drawing(key: str, kept: Mapping[str, Quantity]) -> str:
             2, 2, gridspec_kw={"left": 0.1, "right": 0.99, "top": 0.95, "bottom": 0.05, "wspace": 0.4, "hspace": 0.35}
         )
         _roofline(roof, kept)
-        _bars(levels, "memory, % of its peak", {label: (name, kept[name].value) for label, name in LEVELS.items() if name in kept}, key)
-        _bars(units, "units, % of their peaks", {label: (name, kept[name].value) for label, name in UNITS.items() if name in kept}, key)
-        shares = {reason: (name, 100 * kept[name].value) for reason, name in WAITS.items() if name in kept and kept[name].value >= SHOWN}
+        _bars(
+            levels,
+            "memory, % of its peak",
+            {label: (name, kept[name].value) for label, name in LEVELS.items() if name in kept},
+            key,
+        )
+        _bars(
+            units,
+            "units, % of their peaks",
+            {label: (name, kept[name].value) for label, name in UNITS.items() if name in kept},
+            key,
+        )
+        shares = {
+            reason: (name, 100 * kept[name].value)
+            for reason, name in WAITS.items()
+            if name in kept and kept[name].value >= SHOWN
+        }
         _bars(waits, "warps wait for, % of their time", dict(sorted(shares.items(), key=lambda item: -item[1][1])), key)
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
@@ -124,11 +152,18 @@ def _bars(axes: Axes, title: str, bars: Mapping[str, tuple[str, float]], key: st
 
 
 def _roofline_metrics() -> tuple[str, ...]:
-    return (BYTES, BYTES_A_CYCLE, MEMORY_CLOCK, CLOCK, *(name.format(letter) for letter in TYPES.values() for name in (PEAK, *DONE)))
+    return (
+        BYTES,
+        BYTES_A_CYCLE,
+        MEMORY_CLOCK,
+        CLOCK,
+        *(name.format(letter) for letter in TYPES.values() for name in (PEAK, *DONE)),
+    )
 
 
 def _roofline(axes: Axes, kept: Mapping[str, Quantity]) -> None:
-    """Operations a second over operations a byte of device memory, of each type that the kernel computes with, under ncu's own peaks."""
+    """Operations a second over operations a byte of device memory, of each type that the kernel computes with, under
+    ncu's own peaks."""
     axes.set_title("roofline of device memory", loc="left")
     value = {name: kept[name].value for name in _roofline_metrics() if name in kept}
     points: dict[str, tuple[float, float, float]] = {}
@@ -139,7 +174,12 @@ def _roofline(axes: Axes, kept: Mapping[str, Quantity]) -> None:
             if rate and value[BYTES]:
                 points[kind] = (rate / value[BYTES], rate, value[peak] * value[CLOCK])
     if not points:
-        axes.text(0.5, 0.5, "N/A: nothing of it was computed,\nor --section SpeedOfLight_RooflineChart was not collected", ha="center")
+        axes.text(
+            0.5,
+            0.5,
+            "N/A: nothing of it was computed,\nor --section SpeedOfLight_RooflineChart was not collected",
+            ha="center",
+        )
         axes.set_axis_off()
         return
     bandwidth = value[BYTES_A_CYCLE] * value[MEMORY_CLOCK]
@@ -150,6 +190,9 @@ def _roofline(axes: Axes, kept: Mapping[str, Quantity]) -> None:
         (line,) = axes.plot([ends[0], ridge, ends[1]], [ends[0] * bandwidth, most, most])
         axes.plot([intensity], [rate], "o", color=line.get_color(), label=label)
     axes.set(
-        xscale="log", yscale="log", ylabel="operations a second", xlabel=f"operations a byte; memory gives {si(bandwidth, 'B/s')} at most"
+        xscale="log",
+        yscale="log",
+        ylabel="operations a second",
+        xlabel=f"operations a byte; memory gives {si(bandwidth, 'B/s')} at most",
     )
     axes.legend(frameon=False)

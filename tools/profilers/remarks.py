@@ -1,7 +1,7 @@
 """What gcc and clang say about a kernel's loops (text of stderr) -> remarks and metrics. Pure.
 
-gcc prints the loop that it gave up and then the reason, clang the other way round; both may place the reason in a header. Here a
-missed loop is one remark on its own line in the kernel, with its reasons behind it.
+gcc prints the loop that it gave up and then the reason, clang the other way round; both may place the reason in a
+header. Here a missed loop is one remark on its own line in the kernel, with its reasons behind it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,20 @@ FLAGS = {
 """Compiler family -> flags that make it talk; they do not change the code (-g1 adds line numbers beside it)."""
 
 REASONS = {
-    "call": re.compile(r"clobbers memory: (?!memset|memcpy)|call instruction cannot|library call cannot|contains function calls"),
-    "reduction": re.compile(r"reorder floating-point|identified as reduction|unsupported (?:use in )?reduction|in-order"),
+    "call": re.compile(
+        r"clobbers memory: (?!memset|memcpy)|call instruction cannot|library call cannot|contains function calls"
+    ),
+    "reduction": re.compile(
+        r"reorder floating-point|identified as reduction|unsupported (?:use in )?reduction|in-order"
+    ),
     "alias": re.compile(
-        r"versioned for vectorization because of possible alias|cannot identify array bounds|possible alias|unsafe dependent memory"
+        r"versioned for vectorization because of possible alias|cannot identify array bounds|possible "
+        r"alias|unsafe dependent memory"
     ),
     "strided": re.compile(r"strided|gather|no grouped (?:stores|loads)"),
-    "control_flow": re.compile(r"control flow|could not determine number of loop iterations|number of iterations cannot be computed"),
+    "control_flow": re.compile(
+        r"control flow|could not determine number of loop iterations|number of iterations cannot be computed"
+    ),
     "unprofitable": re.compile(r"not profitable|not beneficial|never be profitable"),
 }
 """Kind of obstacle -> how the compilers word it; `compiler.<kind>` counts the source lines on which it is met."""
@@ -39,14 +46,16 @@ _PLACE = re.compile(r"^(\S.*?):(\d+):(\d+): (missed|optimized|note|remark): +(.*
 _GCC_LOOP = "couldn't vectorize loop"
 _CLANG_LOOP = re.compile(r"^loop not vectorized(?: \[|$|, )")
 _APPLIED = re.compile(
-    r"loop vectorized using (\d+) byte vectors|^vectorized loop|possible aliasing|interchanged|distributed|^Loop \d+ distributed"
+    r"loop vectorized using (\d+) byte vectors|^vectorized loop|possible "
+    r"aliasing|interchanged|distributed|^Loop \d+ distributed"
 )
 _WIDTH = re.compile(r"loop vectorized using (\d+) byte vectors")
 _LANES = re.compile(r"vectorization width: (\d+)")
 
 
 def parse(text: str, family: str, source: str = "kernel.") -> tuple[Remark, ...]:
-    """Remarks on the kernel's lines, each once, in source order; `source` is what the kernel's file name begins with."""
+    """Remarks on the kernel's lines, each once, in source order; `source` is what the kernel's file name begins
+    with."""
     own: list[tuple[int, str, str]] = []
     for row in text.splitlines():
         if place := _PLACE.match(row):
@@ -63,24 +72,32 @@ def loop_lines(remarks: Iterable[Remark]) -> frozenset[int]:
 
 
 def without_outer(remarks: Iterable[Remark], innermost: frozenset[int]) -> tuple[Remark, ...]:
-    """Drop what was said of outer loops merely because they are outer; the rest, and everything where `innermost` is not known, stays."""
+    """Drop what was said of outer loops merely because they are outer; the rest, and everything where `innermost` is
+    not known, stays."""
 
     def is_about_outer(remark: Remark) -> bool:
         named = any(pattern.search(remark.text) for kind, pattern in REASONS.items() if kind != "control_flow")
-        return remark.kind == "missed" and (_OUTER.search(remark.text) is not None or (remark.line not in innermost and not named))
+        return remark.kind == "missed" and (
+            _OUTER.search(remark.text) is not None or (remark.line not in innermost and not named)
+        )
 
     return tuple(remark for remark in remarks if not innermost or not is_about_outer(remark))
 
 
 def metrics(remarks: Iterable[Remark], innermost: frozenset[int] = frozenset()) -> dict[str, Quantity]:
-    """`compiler.*`: loops vectorised and missed (source lines), widest vector (bytes, gcc only), and lines with each obstacle.
+    """`compiler.*`: loops vectorised and missed (source lines), widest vector (bytes, gcc only), and lines with each
+    obstacle.
 
-    A loop counts as missed only when it is innermost: by `innermost`, the lines of the machine code's inner loops, where they are known,
-    else by the reason given.
+    A loop counts as missed only when it is innermost: by `innermost`, the lines of the machine code's inner loops,
+    where they are known, else by the reason given.
     """
     remarks = tuple(remarks)
     vectorised = {r.line for r in remarks if r.kind == "applied" and r.text.startswith("loop vectorized")}
-    missed = {r.line for r in remarks if r.kind == "missed" and r.text.startswith("loop not vectorized") and not _OUTER.search(r.text)}
+    missed = {
+        r.line
+        for r in remarks
+        if r.kind == "missed" and r.text.startswith("loop not vectorized") and not _OUTER.search(r.text)
+    }
     if innermost:
         missed &= innermost
     missed -= vectorised
@@ -90,7 +107,9 @@ def metrics(remarks: Iterable[Remark], innermost: frozenset[int] = frozenset()) 
     if widths:
         values["compiler.vector_bytes"] = Quantity(value=float(max(widths)), unit="bytes")
     for kind, pattern in REASONS.items():
-        lines = {r.line for r in remarks if pattern.search(r.text) and (r.line not in vectorised or r.kind == "applied")}
+        lines = {
+            r.line for r in remarks if pattern.search(r.text) and (r.line not in vectorised or r.kind == "applied")
+        }
         values[f"compiler.{kind}"] = Quantity(value=float(len(lines)), unit="lines")
     return values
 
@@ -152,7 +171,8 @@ def _missed(reasons: list[str]) -> str:
 
 
 def _plain(message: str) -> str:
-    """gcc's reason without the names of its temporaries: `statement clobbers memory: _56 = __builtin_expf (_15);` -> `… memory: expf`."""
+    """gcc's reason without the names of its temporaries: `statement clobbers memory: _56 = __builtin_expf (_15);` ->
+    `… memory: expf`."""
     text = message.removeprefix("not vectorized: ")
     called = re.search(r"clobbers memory: (?:.*?= )?(?:__builtin_)?(\w+) ?\(", text)
     return f"statement clobbers memory: {called[1]}" if called else re.sub(r":? \S+ = .*$", "", text).strip()

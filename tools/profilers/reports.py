@@ -1,6 +1,8 @@
-"""What people have of Nsight Compute, read as launches: the raw and the details page as CSV, the details page as text, and .ncu-rep.
+"""What people have of Nsight Compute, read as launches: the raw and the details page as CSV, the details page as text,
+and .ncu-rep.
 
-Names of metrics are those of the raw page; the details page's labels are led back to them where they name one and the same counter.
+Names of metrics are those of the raw page; the details page's labels are led back to them where they name one and the
+same counter.
 """
 
 from __future__ import annotations
@@ -110,13 +112,15 @@ def read(path: Path, ncu: str | None) -> tuple[Launch, ...]:
     found = parse(content.decode("utf-8", "replace"))
     if not found:
         raise SettingsError(
-            f"{path} holds no kernel of Nsight Compute; give .ncu-rep, or the raw or details page (ncu --import FILE --page raw --csv)"
+            f"{path} holds no kernel of Nsight Compute; give .ncu-rep, or the raw or details page (ncu --import FILE "
+            f"--page raw --csv)"
         )
     return found
 
 
 def parse(text: str) -> tuple[Launch, ...]:
-    """The launches of a page: raw or details as CSV, or details as text. What a program printed before the table is passed over. Pure."""
+    """The launches of a page: raw or details as CSV, or details as text. What a program printed before the table is
+    passed over. Pure."""
     at = text.find('"ID","')
     if at < 0:
         return _text(text)
@@ -135,7 +139,10 @@ def merged(found: Iterable[Launch]) -> tuple[Launch, ...]:
         other = whole[twin]
         # The page that tells more is the raw one, which rounds less.
         more, less = sorted((other, launch), key=lambda page: -len(page.metrics))
-        advice = [*other.advice, *(said for said in launch.advice if said.text not in {known.text for known in other.advice})]
+        advice = [
+            *other.advice,
+            *(said for said in launch.advice if said.text not in {known.text for known in other.advice}),
+        ]
         whole[twin] = replace(other, metrics={**less.metrics, **more.metrics}, advice=advice)
     return tuple(whole)
 
@@ -155,7 +162,8 @@ def _same(one: Launch, other: Launch) -> bool:
 def _exported(path: Path, ncu: str | None) -> tuple[Launch, ...]:
     if ncu is None:
         raise SettingsError(
-            f"{path} needs ncu, which was not found; install Nsight Compute, or export it where it is: ncu --import {path} --page raw --csv"
+            f"{path} needs ncu, which was not found; install Nsight Compute, or export it where it is: ncu --import "
+            f"{path} --page raw --csv"
         )
     found: list[Launch] = []
     for page in ("raw", "details"):
@@ -165,7 +173,9 @@ def _exported(path: Path, ncu: str | None) -> tuple[Launch, ...]:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise SettingsError(f"{ncu} could not export {path}: {error}") from error
         if done.returncode:
-            raise SettingsError(f"{ncu} could not export {path}: {' '.join((done.stderr or done.stdout).split())[:300]}")
+            raise SettingsError(
+                f"{ncu} could not export {path}: {' '.join((done.stderr or done.stdout).split())[:300]}"
+            )
         found += parse(done.stdout)
     return merged(found)
 
@@ -191,7 +201,9 @@ def _details(table: str) -> tuple[Launch, ...]:
         if row.get("Rule Type"):
             gain = quantity(row.get("Estimated Speedup") or "", "%")
             scope = row.get("Estimated Speedup Type") or ""
-            launch.advice.append(Advice(row["Rule Type"], row["Rule Name"], row["Rule Description"], gain.value if gain else None, scope))
+            launch.advice.append(
+                Advice(row["Rule Type"], row["Rule Name"], row["Rule Description"], gain.value if gain else None, scope)
+            )
         else:
             _labelled(launch.metrics, row["Metric Name"], row["Metric Unit"], row["Metric Value"])
     return tuple(found.values())
@@ -204,7 +216,12 @@ def _text(text: str) -> tuple[Launch, ...]:
     for line in text.splitlines():
         if kernel := _KERNEL.match(line):
             found.append(
-                Launch(str(len(found)), kernel["name"], {}, shape=_shape({"Grid Size": kernel["grid"], "Block Size": kernel["block"]}))
+                Launch(
+                    str(len(found)),
+                    kernel["name"],
+                    {},
+                    shape=_shape({"Grid Size": kernel["grid"], "Block Size": kernel["block"]}),
+                )
             )
         elif not found:
             continue
@@ -234,7 +251,9 @@ def _labelled(metrics: dict[str, Quantity], label: str, unit: str, text: str) ->
         return
     if label in SHARED:
         before = metrics.get("launch__shared_mem_per_block")
-        metrics["launch__shared_mem_per_block"] = Quantity(value=value.value + (before.value if before else 0.0), unit="byte/block")
+        metrics["launch__shared_mem_per_block"] = Quantity(
+            value=value.value + (before.value if before else 0.0), unit="byte/block"
+        )
     elif name is not None:
         metrics.setdefault(name, value)
 
@@ -244,7 +263,8 @@ def _shape(cells: Mapping[str, str]) -> str:
 
 
 def quantity(text: str, unit: str) -> Quantity | None:
-    """A cell as a number; ncu groups digits by commas and scales units, which is undone for those that rules compare."""
+    """A cell as a number; ncu groups digits by commas and scales units, which is undone for those that rules
+    compare."""
     try:
         value = float(text.replace(",", ""))
     except ValueError:
@@ -256,7 +276,8 @@ def quantity(text: str, unit: str) -> Quantity | None:
 
 
 def choose(found: Sequence[Launch], named: str) -> tuple[Launch, ...]:
-    """Those whose name contains `named`, the longest first; all where it is empty. Raises SettingsError where none does."""
+    """Those whose name contains `named`, the longest first; all where it is empty. Raises SettingsError where none
+    does."""
     chosen = longest_first(launch for launch in found if named in launch.kernel)
     if not chosen:
         known = ", ".join(dict.fromkeys(launch.kernel for launch in longest_first(found)))

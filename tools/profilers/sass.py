@@ -1,4 +1,5 @@
-"""What a GPU kernel's machine code shows without running it: registers, spills, shared memory, widths of access, tensor instructions."""
+"""What a GPU kernel's machine code shows without running it: registers, spills, shared memory, widths of access,
+tensor instructions."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _LOAD = re.compile(r"^(?:LDG|LDGSTS|UTMALDG|UBLKCP)\b")
 _STORE = re.compile(r"^(?:STG|UTMASTG)\b")
 _TENSOR = re.compile(r"^(?:HMMA|HGMMA|IMMA|IGMMA|QGMMA|BGMMA|DMMA|UTC[HQIO]MMA|OMMA|QMMA)\b")
 _WIDE = re.compile(r"^(?:[HIQB]GMMA|UTC[HQIO]MMA)\b")
-"""Products of a warp group, or of a block's one thread: what the tensor cores of sm_90 and of sm_100 to sm_110 need for their full rate."""
+"""Products of a warp group, or of a block's one thread: what the tensor cores of sm_90 and of sm_100 to sm_110 need
+for their full rate."""
 _WIDE_TARGETS = re.compile(r"sm_(?:9|1[01])\d")
 _BRANCH = re.compile(r"(?:^|[\s,])(?:0x)([0-9a-f]+)\b")
 
@@ -50,7 +52,8 @@ class Facts(Artifact):
 def profile(
     task: Task, candidate: Candidate, library: str, language: Language, executor: Executor, blobs: Blobs
 ) -> tuple[Profile, dict[str, str]]:
-    """Compile and disassemble what is launched; metrics are `sass.*`. HarnessError when the kernel that was built does not list."""
+    """Compile and disassemble what is launched; metrics are `sass.*`. HarnessError when the kernel that was built
+    does not list."""
     finished = executor.run(language.disassemble(library, blobs, task))
     if finished.exit_code != 0 or "facts.json" not in finished.files:
         said = blobs.text(finished.files["stderr.txt"]).strip()[-300:] if "stderr.txt" in finished.files else ""
@@ -61,12 +64,15 @@ def profile(
     except ValidationError as error:
         raise HarnessError(f"the listing's facts cannot be read: {error}") from error
     metrics, remarks = examine(facts, blobs.text(raw["assembly.txt"]))
-    found = Profile(tool="static", launch=facts.target, source=candidate.id, binary=library, metrics=metrics, remarks=remarks)
+    found = Profile(
+        tool="static", launch=facts.target, source=candidate.id, binary=library, metrics=metrics, remarks=remarks
+    )
     return found, raw
 
 
 def examine(facts: Facts, assembly: str) -> tuple[dict[str, Quantity], tuple[Remark, ...]]:
-    """`sass.*` over all kernels that are launched: the largest of sizes, the sum of counts. Empty where nothing was compiled. Pure."""
+    """`sass.*` over all kernels that are launched: the largest of sizes, the sum of counts. Empty where nothing was
+    compiled. Pure."""
     if not facts.kernels:
         return {}, tuple(Remark(tool="triton", line=0, kind="note", text=note) for note in facts.notes)
     counted = count(sum((Counter(kernel.instructions) for kernel in facts.kernels), Counter()))
@@ -85,13 +91,17 @@ def examine(facts: Facts, assembly: str) -> tuple[dict[str, Quantity], tuple[Rem
             tool="triton",
             line=0,
             kind="note",
-            text=f"{k.kernel} ({', '.join(f'{n}={v}' for n, v in k.settings.items() if v)}) on {facts.target}: {k.registers} registers, "
-            f"{k.stack} bytes of stack, {count(k.instructions)['spills']} instructions that spill, {k.shared} bytes shared",
+            text=f"{k.kernel} ({', '.join(f'{n}={v}' for n, v in k.settings.items() if v)}) on {facts.target}: "
+            f"{k.registers} registers, "
+            f"{k.stack} bytes of stack, {count(k.instructions)['spills']} instructions that spill, {k.shared} "
+            f"bytes shared",
         )
         for k in facts.kernels
     ]
     remarks += [Remark(tool="triton", line=0, kind="note", text=note) for note in facts.notes]
-    return {f"sass.{name}": Quantity(value=float(value), unit=unit) for name, (value, unit) in values.items()}, tuple(remarks)
+    return {f"sass.{name}": Quantity(value=float(value), unit=unit) for name, (value, unit) in values.items()}, tuple(
+        remarks
+    )
 
 
 def count(instructions: Mapping[str, int]) -> dict[str, int]:

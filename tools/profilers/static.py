@@ -1,4 +1,5 @@
-"""What can be known of a kernel without running it: the compiler's remarks, and the machine code of the library that is timed."""
+"""What can be known of a kernel without running it: the compiler's remarks, and the machine code of the library that
+is timed."""
 
 from __future__ import annotations
 
@@ -23,16 +24,25 @@ class Static(Profiler):
     name = "static"
 
     def missing(self, language: Language) -> str | None:
-        """None for compiled CPU languages and Triton; without objdump the remarks alone remain, and the profile says so."""
+        """None for compiled CPU languages and Triton; without objdump the remarks alone remain, and the profile says
+        so."""
         known = language.device == "cpu" or language.name in ("triton", "cutedsl", *CUDA)
         return (
             None
             if known
-            else f"static profiling reads machine code of the CPU, of Triton and of CUDA; {language.name} has its own profilers"
+            else f"static profiling reads machine code of the CPU, of Triton and of CUDA; {language.name} has its own "
+            f"profilers"
         )
 
     def profile(
-        self, task: Task, candidate: Candidate, library: str, workload: Workload, language: Language, executor: Executor, blobs: Blobs
+        self,
+        task: Task,
+        candidate: Candidate,
+        library: str,
+        workload: Workload,
+        language: Language,
+        executor: Executor,
+        blobs: Blobs,
     ) -> tuple[Profile, dict[str, str]]:
         """Build once more with remarks on, disassemble `library`, and count. `workload` plays no part."""
         if language.device != "cpu":
@@ -54,16 +64,27 @@ class Static(Profiler):
                 raw["assembly.txt"] = disassembled.files["assembly.txt"]
         texts = {name: blobs.text(sha) for name, sha in raw.items()}
         debug = _with_debug_lines(twin, executor, blobs) if twin and "assembly.txt" in texts else ""
-        metrics, found = examine(texts.get("remarks.txt", ""), family, texts.get("assembly.txt", ""), debug, f"kernel{language.suffix}")
-        profile = Profile(tool=self.name, launch="static", source=candidate.id, binary=library, metrics=metrics, remarks=(*note, *found))
+        metrics, found = examine(
+            texts.get("remarks.txt", ""), family, texts.get("assembly.txt", ""), debug, f"kernel{language.suffix}"
+        )
+        profile = Profile(
+            tool=self.name,
+            launch="static",
+            source=candidate.id,
+            binary=library,
+            metrics=metrics,
+            remarks=(*note, *found),
+        )
         return profile, raw
 
 
-def examine(said: str, family: str, assembly: str, debug: str, source: str = "kernel.") -> tuple[dict[str, Quantity], tuple[Remark, ...]]:
+def examine(
+    said: str, family: str, assembly: str, debug: str, source: str = "kernel."
+) -> tuple[dict[str, Quantity], tuple[Remark, ...]]:
     """Metrics and remarks, in source order, from a compiler's stderr and two disassemblies. Pure.
 
-    `assembly` is of the library that is timed, `debug` of its twin with line numbers; empty texts are things not collected, and their
-    metrics are absent. `source` is what the kernel's file name begins with.
+    `assembly` is of the library that is timed, `debug` of its twin with line numbers; empty texts are things not
+    collected, and their metrics are absent. `source` is what the kernel's file name begins with.
     """
     found = remarks.parse(said, family, source) if family in remarks.FLAGS else ()
     metrics: dict[str, Quantity] = {}
@@ -76,15 +97,19 @@ def examine(said: str, family: str, assembly: str, debug: str, source: str = "ke
     if family in remarks.FLAGS and (said or found):
         metrics.update(remarks.metrics(found, inner))
     if code:
-        found = (*remarks.without_outer(found, inner), *(remark for loop in seen if loop.line and (remark := _remark(loop)).text))
+        found = (
+            *remarks.without_outer(found, inner),
+            *(remark for loop in seen if loop.line and (remark := _remark(loop)).text),
+        )
     return metrics, tuple(sorted(found, key=lambda remark: remark.line))
 
 
 def count(functions: tuple[Function, ...], seen: tuple[Loop, ...]) -> dict[str, Quantity]:
-    """`objdump.*` of `solve` and all that it reaches; instruction counts are taken in `seen`, its innermost source loops.
+    """`objdump.*` of `solve` and all that it reaches; instruction counts are taken in `seen`, its innermost source
+    loops.
 
-    Without any loop they are absent. `objdump.packed_fraction` is the mean over the loops that do floating-point work of
-    the packed share in each, where a call of a scalar mathematics function counts as scalar work.
+    Without any loop they are absent. `objdump.packed_fraction` is the mean over the loops that do floating-point work
+    of the packed share in each, where a call of a scalar mathematics function counts as scalar work.
     """
     whole = [i for function in functions for i in function.instructions]
     values: dict[str, float] = {
@@ -95,7 +120,10 @@ def count(functions: tuple[Function, ...], seen: tuple[Loop, ...]) -> dict[str, 
     if seen:
         values |= _in_loops(seen)
     units = {"vector_bytes": "bytes", "loops": "loops", "sibling_loops": "loops", "scalar_loops": "loops"}
-    result = {f"objdump.{name}": Quantity(value=float(value), unit=units.get(name, "instructions")) for name, value in values.items()}
+    result = {
+        f"objdump.{name}": Quantity(value=float(value), unit=units.get(name, "instructions"))
+        for name, value in values.items()
+    }
     share = _packed_share(seen)
     if share is not None:
         result["objdump.packed_fraction"] = Quantity(value=share, unit="fraction")
@@ -134,8 +162,13 @@ def _packed_share(seen: list[Loop] | tuple[Loop, ...]) -> float | None:
     """Mean over loops of packed / (packed + scalar) floating-point work; None when there is no such work."""
     shares: list[float] = []
     for loop in seen:
-        packed = sum(instructions.is_packed(i) or (i.is_call and instructions.is_vector_math(i.symbol)) for i in loop.instructions)
-        scalar = sum(instructions.is_scalar(i) or (i.is_call and instructions.is_math(i.symbol)) for i in loop.instructions)
+        packed = sum(
+            instructions.is_packed(i) or (i.is_call and instructions.is_vector_math(i.symbol))
+            for i in loop.instructions
+        )
+        scalar = sum(
+            instructions.is_scalar(i) or (i.is_call and instructions.is_math(i.symbol)) for i in loop.instructions
+        )
         if packed + scalar:
             shares.append(packed / (packed + scalar))
     return sum(shares) / len(shares) if shares else None
@@ -158,5 +191,11 @@ def _with_debug_lines(library: str, executor: Executor, blobs: Blobs) -> str:
     """Disassembly of the twin that was built with line numbers; empty where the disassembler cannot say them."""
     arguments = "-dl --no-show-raw-insn --demangle kernel.so > assembly.txt"
     argv = ("sh", "-c", f"objdump {arguments} || llvm-objdump {arguments}")
-    finished = executor.run(Job(files={"kernel.so": library}, argv=argv, limits=Limits(wall_s=60.0), results=("assembly.txt",)))
-    return blobs.text(finished.files["assembly.txt"]) if finished.exit_code == 0 and "assembly.txt" in finished.files else ""
+    finished = executor.run(
+        Job(files={"kernel.so": library}, argv=argv, limits=Limits(wall_s=60.0), results=("assembly.txt",))
+    )
+    return (
+        blobs.text(finished.files["assembly.txt"])
+        if finished.exit_code == 0 and "assembly.txt" in finished.files
+        else ""
+    )

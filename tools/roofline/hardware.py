@@ -15,7 +15,8 @@ class Citation(Artifact):
     """A line in a wiki, with that line's hash so that a later reader can tell whether it still says the same."""
 
     path: str
-    """Relative to the wiki's root; what lies elsewhere says where in angle brackets before it, such as `<reference>/gemm/kernel.cu`."""
+    """Relative to the wiki's root; what lies elsewhere says where in angle brackets before it, such as
+    `<reference>/gemm/kernel.cu`."""
     line: int
     sha256: str
 
@@ -24,8 +25,8 @@ class Citation(Artifact):
 
 
 Evidence = Literal["vendor", "unofficial", "mention", "measured"]
-"""What a wiki's number rests on: the vendor's document; another's or an approximate one; prose in passing; a measurement of our own.
-Targets are set by vendor and measured ones only."""
+"""What a wiki's number rests on: the vendor's document; another's or an approximate one; prose in passing; a
+measurement of our own. Targets are set by vendor and measured ones only."""
 
 
 class Spec(Artifact):
@@ -71,7 +72,13 @@ class UnknownSpec(Artifact):
 
 
 RoofMetric = Literal[
-    "memory_bandwidth", "compute_float32", "compute_float64", "compute_tf32", "compute_float16", "compute_bfloat16", "launch_latency"
+    "memory_bandwidth",
+    "compute_float32",
+    "compute_float64",
+    "compute_tf32",
+    "compute_float16",
+    "compute_bfloat16",
+    "launch_latency",
 ]
 
 
@@ -83,7 +90,8 @@ class Roof(Artifact):
     """A ceiling of the device: cited, or measured here and labelled so."""
 
     metric: RoofMetric
-    """compute_tf32, compute_float16 and compute_bfloat16 are rates of matrix units, with products added up in float32."""
+    """compute_tf32, compute_float16 and compute_bfloat16 are rates of matrix units, with products added up in
+    float32."""
     value: float
     """Bytes, operations or seconds (a second)."""
     unit: str

@@ -1,9 +1,11 @@
-"""What no kernel can undercut: data that must come from memory takes the time of its bandwidth, any call that of a launch.
+"""What no kernel can undercut: data that must come from memory takes the time of its bandwidth, any call that of a
+launch.
 
-A roof that was measured while others used the machine lies too low, and an honest kernel may stand above it. So the roofs are measured
-again before a time is called impossible, and where others used it then too, nobody is accused. Before that it is counted what of its data a
-workload needs with the very inputs that were timed: ragged, sparse and paged work may need less of these than of those that were probed.
-A count that the frozen baseline undercuts, which agrees with the reference, is wrong itself and forbids nothing.
+A roof that was measured while others used the machine lies too low, and an honest kernel may stand above it. So the
+roofs are measured again before a time is called impossible, and where others used it then too, nobody is accused.
+Before that it is counted what of its data a workload needs with the very inputs that were timed: ragged, sparse and
+paged work may need less of these than of those that were probed. A count that the frozen baseline undercuts, which
+agrees with the reference, is wrong itself and forbids nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from tools.roofline import roofline
 from tools.roofline.hardware import Roof, RoofMetric
 
 ROOF_SHARE = 0.95
-"""Of the time that memory takes at its roof: in less the data cannot have been moved. The slack is for the roof's own measuring error."""
+"""Of the time that memory takes at its roof: in less the data cannot have been moved. The slack is for the roof's
+own measuring error."""
 AGAIN = 2
 """Times that the roofs are measured once more before a time that they do not allow is held against a kernel."""
 
@@ -35,7 +38,8 @@ class Least(NamedTuple):
 
 
 class Floor(Artifact):
-    """The least time that a workload can take: that of moving its data. A better algorithm may well do fewer operations, never that."""
+    """The least time that a workload can take: that of moving its data. A better algorithm may well do fewer
+    operations, never that."""
 
     workload: str
     unique_bytes: int
@@ -66,7 +70,9 @@ class Physics(Artifact):
     def least(self, workload: str) -> Least:
         """What a call of `workload` takes at least."""
         roof_s, metric = self._roof_s(workload), self._binding(workload)
-        seconds, what = (ROOF_SHARE * roof_s, "the memory roof") if roof_s is not None else (self.launch_s or 0.0, "a launch")
+        seconds, what = (
+            (ROOF_SHARE * roof_s, "the memory roof") if roof_s is not None else (self.launch_s or 0.0, "a launch")
+        )
         return Least(seconds, what, self.doubts.get(metric, ""), metric not in self.unwatched)
 
     def _binding(self, workload: str) -> RoofMetric:
@@ -89,18 +95,22 @@ class Physics(Artifact):
 
     def refuted_by(self, baseline_s: Mapping[str, float]) -> tuple[str, ...]:
         """The workloads whose data the frozen baseline cannot have moved in its own seconds a call."""
-        return tuple(name for name, taken in baseline_s.items() if self.streams(name) and taken < self.least(name).seconds)
+        return tuple(
+            name for name, taken in baseline_s.items() if self.streams(name) and taken < self.least(name).seconds
+        )
 
 
 def known(unique_bytes: Mapping[str, int], last_level_cache: int, roofs: Sequence[Roof]) -> Physics:
-    """What `roofs` (all that were measured: one may bear out another) allow; `unique_bytes`: workload -> those of its `Floor`."""
+    """What `roofs` (all that were measured: one may bear out another) allow; `unique_bytes`: workload -> those of
+    its `Floor`."""
     launch = roofline.best(roofs, "launch_latency")
     binding = [roof for roof in (roofline.best(roofs, "memory_bandwidth"), launch) if roof is not None]
     sure = [other for roof in binding if (other := roofline.borne_out(roofs, roof.metric)) is not None]
     doubts = {roof.metric: said for roof in binding if (said := roofline.doubt(roofs, roof.metric))}
     return Physics(
         floors=tuple(
-            Floor(workload=name, unique_bytes=size, roof_s=roofline.memory_floor(size, roofs)) for name, size in unique_bytes.items()
+            Floor(workload=name, unique_bytes=size, roof_s=roofline.memory_floor(size, roofs))
+            for name, size in unique_bytes.items()
         ),
         last_level_cache=last_level_cache,
         launch_s=launch.value if launch else None,
@@ -119,9 +129,10 @@ def settled(
     needed: Callable[[Passed, Sequence[str]], Record],
     baseline_s: Callable[[], Mapping[str, float]] = dict,
 ) -> Physics:
-    """What is possible, for `trial`. Where a time of it is shorter than the memory's roof allows, `needed` counts what these workloads
-    need with the inputs that were timed; as long as one is shorter still, the roofs are measured `again`, and the best counts.
-    What the frozen baseline undercuts even then (`baseline_s`: workload -> its seconds a call) is refuted.
+    """What is possible, for `trial`. Where a time of it is shorter than the memory's roof allows, `needed` counts what
+    these workloads need with the inputs that were timed; as long as one is shorter still, the roofs are measured
+    `again`, and the best counts. What the frozen baseline undercuts even then (`baseline_s`: workload -> its seconds a
+    call) is refuted.
 
     What was measured again lies in the records, and another process begins to count at none of them.
     """

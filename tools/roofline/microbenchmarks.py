@@ -1,8 +1,9 @@
-"""Measured roofs of the device: what memory, arithmetic and an empty call can do at most, here and now (at most about five seconds).
+"""Measured roofs of the device: what memory, arithmetic and an empty call can do at most, here and now (at most about
+five seconds).
 
 A measured roof is evidence, labelled so, and never replaces a citation. The programs harness/device/roofs_cpu.cpp and
-harness/device/roofs_cuda.py report every try. On a CPU the best counts, since noise on a shared machine only ever takes away; on a GPU,
-which nobody shares, the median.
+harness/device/roofs_cuda.py report every try. On a CPU the best counts, since noise on a shared machine only ever takes
+away; on a GPU, which nobody shares, the median.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from tools.store.records import Records, key
 PROGRAM = Path(__file__).parents[1] / "harness" / "device" / "roofs_cpu.cpp"
 CUDA_PROGRAM = Path(__file__).parents[1] / "harness" / "device" / "roofs_cuda.py"
 CUDA_LIMIT_S = 180.0
-"""Importing torch and making the first context take most of it on a cold machine; the measuring itself, about five seconds."""
+"""Importing torch and making the first context take most of it on a cold machine; the measuring itself, about five
+seconds."""
 _FLAGS = (("-O3", "-march=native"), ("-O3", "-mcpu=native"), ("-O3",))
 """Tried in this order: not every compiler knows both ways to name this machine."""
 _HONEST = (0.6, 1.67)
-"""Rate at twice the work over rate: outside, the loop did not do what it was meant to (or the machine was too disturbed to say)."""
+"""Rate at twice the work over rate: outside, the loop did not do what it was meant to (or the machine was too
+disturbed to say)."""
 
 
 class Arithmetic(Artifact):
@@ -62,15 +65,19 @@ class Ceilings(Artifact):
 
 
 class CudaCeilings(Artifact):
-    """All tries of one measurement on a GPU; rates per second, times in seconds, all by the device's own events unless it says host."""
+    """All tries of one measurement on a GPU; rates per second, times in seconds, all by the device's own events
+    unless it says host."""
 
     array_bytes: int
     bandwidth: dict[str, tuple[float, ...]]
-    """copy (torch), stream (copying in Triton) and read -> bytes read and written a second, in arrays far larger than the cache."""
+    """copy (torch), stream (copying in Triton) and read -> bytes read and written a second, in arrays far larger
+    than the cache."""
     products: dict[str, tuple[float, ...]]
-    """Operations a second of dense matrix products on random data, by torch: float16, bfloat16, tf32, float32 (IEEE), float64."""
+    """Operations a second of dense matrix products on random data, by torch: float16, bfloat16, tf32, float32
+    (IEEE), float64."""
     launch: dict[str, tuple[float, ...]]
-    """An empty Triton kernel: `device` in a captured train, `event` in a train launched one by one, `host` what launching costs us."""
+    """An empty Triton kernel: `device` in a captured train, `event` in a train launched one by one, `host` what
+    launching costs us."""
     seconds: float
     """What measuring took, imports aside."""
     versions: dict[str, str]
@@ -79,11 +86,14 @@ class CudaCeilings(Artifact):
 Found = TypeVar("Found", Ceilings, CudaCeilings)
 
 
-def measure(language: Language, executor: Executor, records: Records, *, environment: str = "", attempt: int = 1) -> tuple[Roof, ...]:
-    """The roofs of the device that `language` runs on, from one record of kind "roof"; what the records hold is not measured again.
+def measure(
+    language: Language, executor: Executor, records: Records, *, environment: str = "", attempt: int = 1
+) -> tuple[Roof, ...]:
+    """The roofs of the device that `language` runs on, from one record of kind "roof"; what the records hold is not
+    measured again.
 
-    Empty for devices that no program here measures. A roof whose tries contradict each other is left out. SettingsError when there is
-    no such device here, HarnessError when the program cannot be built or run.
+    Empty for devices that no program here measures. A roof whose tries contradict each other is left out. SettingsError
+    when there is no such device here, HarnessError when the program cannot be built or run.
     """
     if language.device not in ("cpu", "cuda"):
         return ()
@@ -92,10 +102,22 @@ def measure(language: Language, executor: Executor, records: Records, *, environ
     program = (CUDA_PROGRAM if cuda else PROGRAM).read_text(encoding="utf-8")
     made_by = {"clocks": "locked"} if device.locked else {}
     made_by |= {"driver": device.details["driver"]} if cuda else {"compiler": language.toolchain().version}
-    asked = key("roof", device=device.name, units=device.units, program=digest(program), protocol=PROTOCOL, attempt=attempt, **made_by)
+    asked = key(
+        "roof",
+        device=device.name,
+        units=device.units,
+        program=digest(program),
+        protocol=PROTOCOL,
+        attempt=attempt,
+        **made_by,
+    )
     record = records.find(asked)
     if record is None:
-        found = _run_cuda(program, device, executor, records) if cuda else _run(program, language.toolchain(), device, executor, records)
+        found = (
+            _run_cuda(program, device, executor, records)
+            if cuda
+            else _run(program, language.toolchain(), device, executor, records)
+        )
         record = records.add(
             Record(
                 kind="roof",
@@ -130,15 +152,19 @@ def every(first: Sequence[Roof], records: Records) -> tuple[Roof, ...]:
 
 
 def highest(first: Sequence[Roof], records: Records) -> tuple[Roof, ...]:
-    """The best of what all measurements of the device of `first` found; one may have a roof that another had to leave out."""
+    """The best of what all measurements of the device of `first` found; one may have a roof that another had to
+    leave out."""
     found = every(first, records)
-    return tuple(roof for metric in dict.fromkeys(roof.metric for roof in found) if (roof := best(found, metric)) is not None)
+    return tuple(
+        roof for metric in dict.fromkeys(roof.metric for roof in found) if (roof := best(found, metric)) is not None
+    )
 
 
 def cuda_roofs(found: CudaCeilings, source: str) -> tuple[Roof, ...]:
     """Medians as roofs that name the record `source`; the bandwidth is that of the best access pattern.
 
-    The launch latency is the device's own share, below which no call can be: what the host adds hides behind work that is queued.
+    The launch latency is the device's own share, below which no call can be: what the host adds hides behind work that
+    is queued.
     """
     made = [_roof("memory_bandwidth", max(median(tries) for tries in found.bandwidth.values()), "B/s", source)]
     metrics: dict[str, RoofMetric] = {
@@ -148,17 +174,23 @@ def cuda_roofs(found: CudaCeilings, source: str) -> tuple[Roof, ...]:
         "float16": "compute_float16",
         "bfloat16": "compute_bfloat16",
     }
-    made += [_roof(metric, median(found.products[kind]), "op/s", source) for kind, metric in metrics.items() if kind in found.products]
+    made += [
+        _roof(metric, median(found.products[kind]), "op/s", source)
+        for kind, metric in metrics.items()
+        if kind in found.products
+    ]
     return (*made, _roof("launch_latency", median(found.launch["device"]), "s", source))
 
 
 def roofs(found: Ceilings, source: str) -> tuple[Roof, ...]:
     """The best of all tries, as roofs that name the record `source`.
 
-    The compute roofs add up the threads' own bests: on a shared machine hardly ever are all cores free at once, and a roof that is too
-    low would call honest kernels impossible.
+    The compute roofs add up the threads' own bests: on a shared machine hardly ever are all cores free at once, and a
+    roof that is too low would call honest kernels impossible.
     """
-    made = [_roof("memory_bandwidth", max(max(tries) for tries in found.bandwidth.values()), "B/s", source, found.others)]
+    made = [
+        _roof("memory_bandwidth", max(max(tries) for tries in found.bandwidth.values()), "B/s", source, found.others)
+    ]
     arithmetic: dict[RoofMetric, Arithmetic] = {"compute_float32": found.float32, "compute_float64": found.float64}
     for metric, tried in arithmetic.items():
         once, doubled = sum(tried.threads_once), sum(tried.threads_doubled)
@@ -183,11 +215,17 @@ def _run(program: str, toolchain: Toolchain, device: Device, executor: Executor,
         log = blobs.text(built.files["stderr.txt"])
     else:
         raise HarnessError(
-            f"{PROGRAM.name} does not compile with {toolchain.name}: {log.strip().splitlines()[0] if log.strip() else 'no log'}"
+            f"{PROGRAM.name} does not compile with {toolchain.name}: "
+            f"{log.strip().splitlines()[0] if log.strip() else 'no log'}"
         )
     command = f"chmod +x roofs && ./roofs {device.units} {device.last_level_cache}"
     ran = executor.run(
-        Job(files={"roofs": built.files["roofs"]}, argv=("sh", "-c", command), limits=Limits(wall_s=60.0), needs=Needs(exclusive=True))
+        Job(
+            files={"roofs": built.files["roofs"]},
+            argv=("sh", "-c", command),
+            limits=Limits(wall_s=60.0),
+            needs=Needs(exclusive=True),
+        )
     )
     return _answer(PROGRAM.name, ran, records, Ceilings).model_copy(update={"flags": flags})
 
@@ -208,7 +246,10 @@ def _answer(program: str, ran: Finished, records: Records, expected: type[Found]
     if ran.exit_code != 0:
         ended = "ran out of time" if ran.timed_out else f"ended with status {ran.exit_code}"
         said = records.blobs.text(ran.files["stderr.txt"]).strip()
-        raise HarnessError(f"{program} {ended}: {said.splitlines()[-1][:200] if said else 'it said nothing'}; see `python -m tools env`")
+        raise HarnessError(
+            f"{program} {ended}: {said.splitlines()[-1][:200] if said else 'it said nothing'}; see `python -m "
+            f"tools env`"
+        )
     try:
         return expected.model_validate_json(records.blobs.get(ran.files["stdout.txt"]))
     except ValidationError as error:

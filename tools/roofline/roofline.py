@@ -1,11 +1,11 @@
 """The roofline model: operations, bytes and seconds against roofs -> headroom, method budget, target. Pure.
 
-With `t_m = bytes / bandwidth`, `t_c = operations / compute roof` and `t_l` the latency of one empty call, the roof's time is
-`max(t_m, t_c) + t_l`. The gap of an axis alone does not say whether a kernel is near its peak: one at the memory roof is far from the
-compute roof by nature.
+With `t_m = bytes / bandwidth`, `t_c = operations / compute roof` and `t_l` the latency of one empty call, the roof's
+time is `max(t_m, t_c) + t_l`. The gap of an axis alone does not say whether a kernel is near its peak: one at the
+memory roof is far from the compute roof by nature.
 
-The operations are those of the reference. A better algorithm needs fewer, so the roof's time is what to aim at and no lower bound:
-what no honest kernel can undercut is `memory_floor`.
+The operations are those of the reference. A better algorithm needs fewer, so the roof's time is what to aim at and no
+lower bound: what no honest kernel can undercut is `memory_floor`.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ def headroom(
 ) -> Headroom:
     """Distance of one measured call from the roofs.
 
-    `flops`: operations of a call, None where nobody counted them; `unique_bytes`: inputs and outputs, each once; `seconds` > 0.
-    Gaps are clipped to 0..1 and None where their roof or count is missing: `compute = 1 - t_c/t`, `memory = 1 - t_m/t`, and
-    `latency = 1 - (t_m + t_c + t_l)/t`, the share that neither explains even if the two never overlapped.
+    `flops`: operations of a call, None where nobody counted them; `unique_bytes`: inputs and outputs, each once;
+    `seconds` > 0. Gaps are clipped to 0..1 and None where their roof or count is missing: `compute = 1 - t_c/t`,
+    `memory = 1 - t_m/t`, and `latency = 1 - (t_m + t_c + t_l)/t`, the share that neither explains even if the two never
+    overlapped.
     """
     if seconds <= 0:
         raise ValueError(f"seconds must be positive, not {seconds}")
@@ -75,7 +76,9 @@ def roof_time(
     return max(known) + t_l if known else None, _bound(t_m, t_c, t_l)
 
 
-def _times(flops: float | None, unique_bytes: int, roofs: Sequence[Roof], precision: Precision) -> tuple[float | None, float | None, float]:
+def _times(
+    flops: float | None, unique_bytes: int, roofs: Sequence[Roof], precision: Precision
+) -> tuple[float | None, float | None, float]:
     """Seconds that memory, arithmetic and a launch take at their roofs."""
     bandwidth, compute, launch = best(roofs, "memory_bandwidth"), peak(roofs, precision), best(roofs, "launch_latency")
     t_m = unique_bytes / bandwidth.value if bandwidth else None
@@ -84,10 +87,11 @@ def _times(flops: float | None, unique_bytes: int, roofs: Sequence[Roof], precis
 
 
 def precision(task: Task) -> Precision:
-    """Which compute roof a task is held against: float64 where an output is, or an input where all outputs are integers.
+    """Which compute roof a task is held against: float64 where an output is, or an input where all outputs are
+    integers.
 
-    Else that of the matrix units where the task lets them in: all inputs of one 16-bit type, or float32 under a policy of tf32 or
-    bf16. On a device without such a roof it is float32's (see `headroom`).
+    Else that of the matrix units where the task lets them in: all inputs of one 16-bit type, or float32 under a policy
+    of tf32 or bf16. On a device without such a roof it is float32's (see `headroom`).
     """
     floating = ("float64", "float32", "float16", "bfloat16")
     roles = ("output", "input")
@@ -104,7 +108,8 @@ def precision(task: Task) -> Precision:
 
 
 def whole(parts: Sequence[tuple[float, float, Headroom]]) -> Headroom:
-    """Headroom of an objective of (weight, seconds, headroom) each: gaps weighted by the shares of the time, None as soon as one is None.
+    """Headroom of an objective of (weight, seconds, headroom) each: gaps weighted by the shares of the time, None as
+    soon as one is None.
 
     What is no gap is that of the part that takes the most time.
     """
@@ -125,7 +130,9 @@ def whole(parts: Sequence[tuple[float, float, Headroom]]) -> Headroom:
             "compute": mean([gap.compute for gap in gaps]),
             "memory": mean([gap.memory for gap in gaps]),
             "latency": mean([gap.latency for gap in gaps]),
-            "roof_s": None if None in roof_s else sum(weight * (t or 0.0) for (weight, _, _), t in zip(parts, roof_s, strict=True)),
+            "roof_s": None
+            if None in roof_s
+            else sum(weight * (t or 0.0) for (weight, _, _), t in zip(parts, roof_s, strict=True)),
         }
     )
 
@@ -133,8 +140,8 @@ def whole(parts: Sequence[tuple[float, float, Headroom]]) -> Headroom:
 def memory_floor(unique_bytes: int, roofs: Sequence[Roof]) -> float | None:
     """Seconds that no kernel can undercut which moves `unique_bytes` (inputs and outputs, each once) to or from memory.
 
-    The highest bandwidth that is known, measured or cited, and one launch. Operations do not enter: those that are counted are the
-    reference's, and an honest kernel may need fewer. None where no bandwidth is known.
+    The highest bandwidth that is known, measured or cited, and one launch. Operations do not enter: those that are
+    counted are the reference's, and an honest kernel may need fewer. None where no bandwidth is known.
     """
     bandwidths = [roof.value for roof in roofs if roof.metric == "memory_bandwidth" and roof.value > 0]
     launches = [roof.value for roof in roofs if roof.metric == "launch_latency" and roof.value > 0]
@@ -142,7 +149,8 @@ def memory_floor(unique_bytes: int, roofs: Sequence[Roof]) -> float | None:
 
 
 def best(roofs: Sequence[Roof], metric: str) -> Roof | None:
-    """The roof to hold a kernel against: what was measured here before what is published, the higher where there are several."""
+    """The roof to hold a kernel against: what was measured here before what is published, the higher where there are
+    several."""
     found = [roof for roof in roofs if roof.metric == metric and roof.value > 0]
     measured = [roof for roof in found if roof.origin == "measured"] or found
     pick = min if metric == "launch_latency" else max
@@ -156,12 +164,15 @@ def doubt(roofs: Sequence[Roof], metric: str) -> str:
 
 
 def borne_out(roofs: Sequence[Roof], metric: str) -> Roof | None:
-    """The measurement, made alone, that found nearly as much as the `best` of a metric, which others accompanied; None: there is none."""
+    """The measurement, made alone, that found nearly as much as the `best` of a metric, which others accompanied;
+    None: there is none."""
     binding = best(roofs, metric)
     if binding is None or not binding.doubt:
         return None
     for other in roofs:
-        alike = ALIKE * binding.value <= other.value if metric != "launch_latency" else ALIKE * other.value <= binding.value
+        alike = (
+            ALIKE * binding.value <= other.value if metric != "launch_latency" else ALIKE * other.value <= binding.value
+        )
         if other.metric == metric and other.value > 0 and alike and other.others is not None and not other.doubt:
             return other
     return None
@@ -179,8 +190,8 @@ def doubted(found: Headroom, roofs: Sequence[Roof], precision: Precision) -> str
 def published(specs: Sequence[Spec]) -> tuple[Roof, ...]:
     """The roofs that cited figures give.
 
-    A sparse peak, a unit that is not a rate of bytes or operations, and a figure that neither its vendor published nor anybody measured
-    are no roofs.
+    A sparse peak, a unit that is not a rate of bytes or operations, and a figure that neither its vendor published nor
+    anybody measured are no roofs.
     """
     cited: dict[RoofMetric, Roof] = {}
     for spec in specs:
@@ -195,17 +206,25 @@ def published(specs: Sequence[Spec]) -> tuple[Roof, ...]:
         ):
             continue
         unit = "B/s" if metric == "memory_bandwidth" else "op/s"
-        cited[metric] = Roof(metric=metric, value=spec.value * scale, unit=unit, origin="cited", source=str(spec.citation))
+        cited[metric] = Roof(
+            metric=metric, value=spec.value * scale, unit=unit, origin="cited", source=str(spec.citation)
+        )
     return tuple(cited.values())
 
 
 def budget(headroom: Headroom, methods: int = 3, per_axis: int = 2, *, asked: Collection[Axis] = ()) -> dict[Axis, int]:
-    """How many methods each axis is worth this iteration: `methods` in proportion to the gaps, at most `per_axis` on one (A4).
+    """How many methods each axis is worth this iteration: `methods` in proportion to the gaps, at most `per_axis` on
+    one (A4).
 
-    An axis that is open (its gap is unknown, or at least CLOSED) keeps one even where its share rounds to none, and so does one that
-    findings or pages ask for; `methods` bounds the plan, not this sum. Occupancy has no gap of its own: what latency is worth, it is, too.
+    An axis that is open (its gap is unknown, or at least CLOSED) keeps one even where its share rounds to none, and so
+    does one that findings or pages ask for; `methods` bounds the plan, not this sum. Occupancy has no gap of its own:
+    what latency is worth, it is, too.
     """
-    gaps: dict[Axis, float | None] = {"compute": headroom.compute, "memory": headroom.memory, "latency": headroom.latency}
+    gaps: dict[Axis, float | None] = {
+        "compute": headroom.compute,
+        "memory": headroom.memory,
+        "latency": headroom.latency,
+    }
     shares = {axis: 1.0 if gap is None else gap for axis, gap in gaps.items() if gap is None or gap >= CLOSED}
     given: dict[Axis, int] = dict.fromkeys(gaps, 0)
     for _ in range(methods):
@@ -220,9 +239,13 @@ def budget(headroom: Headroom, methods: int = 3, per_axis: int = 2, *, asked: Co
 
 
 def target(
-    workloads: Sequence[tuple[float, Headroom]], roofs: Sequence[Roof], fraction: float = 0.90, precision: Precision = "float32"
+    workloads: Sequence[tuple[float, Headroom]],
+    roofs: Sequence[Roof],
+    fraction: float = 0.90,
+    precision: Precision = "float32",
 ) -> Target:
-    """The objective time at `fraction` of the roof: the sum over (weight, headroom) of weight x roof time / fraction."""
+    """The objective time at `fraction` of the roof: the sum over (weight, headroom) of weight x roof time /
+    fraction."""
     roof_times = [(weight, headroom.roof_s) for weight, headroom in workloads]
     if not roof_times or any(roof_s is None for _, roof_s in roof_times):
         return Target(description=f"{fraction:.0%} of the roof: UNKNOWN, no roof is known", seconds=None)
@@ -230,13 +253,21 @@ def target(
     roof = (None if bounds == {"compute"} else best(roofs, "memory_bandwidth")) or peak(roofs, precision)
     seconds = sum(weight * roof_s for weight, roof_s in roof_times if roof_s is not None) / fraction
     origin = roof.origin if roof else "known"
-    return Target(description=f"{fraction:.0%} of the {origin} roof over {len(roof_times)} workloads", seconds=seconds, roof=roof)
+    return Target(
+        description=f"{fraction:.0%} of the {origin} roof over {len(roof_times)} workloads", seconds=seconds, roof=roof
+    )
 
 
 def facts(
-    headroom: Headroom, device: Device, unique_bytes: int, seconds: float, roofs: Sequence[Roof], precision: Precision = "float32"
+    headroom: Headroom,
+    device: Device,
+    unique_bytes: int,
+    seconds: float,
+    roofs: Sequence[Roof],
+    precision: Precision = "float32",
 ) -> Mapping[str, Quantity]:
-    """What rules may ask of roofline, device and workload; what is not known is left out, so that no rule fires on it."""
+    """What rules may ask of roofline, device and workload; what is not known is left out, so that no rule fires on
+    it."""
     launch = best(roofs, "launch_latency")
     gaps = {"compute": headroom.compute, "memory": headroom.memory}
     values: dict[str, tuple[float | None, str]] = {
@@ -253,7 +284,10 @@ def facts(
         "device.units": (float(device.units), "cores" if device.kind == "cpu" else "units"),
         "workload.unique_bytes": (float(unique_bytes), "bytes"),
         "workload.seconds": (seconds, "s"),
-        "workload.bytes_over_cache": (unique_bytes / device.last_level_cache if device.last_level_cache else None, "ratio"),
+        "workload.bytes_over_cache": (
+            unique_bytes / device.last_level_cache if device.last_level_cache else None,
+            "ratio",
+        ),
     }
     for axis, gap in gaps.items():
         values[f"roofline.fraction_of_{axis}_roof"] = (1.0 - gap if gap is not None else None, "fraction")
@@ -261,7 +295,8 @@ def facts(
 
 
 def traffic(metrics: Mapping[str, Quantity], input_bytes: int, unique_bytes: int) -> Mapping[str, Quantity]:
-    """How often the counted call moved its data: bytes that it loaded over those of its inputs, and device memory's over the unique ones.
+    """How often the counted call moved its data: bytes that it loaded over those of its inputs, and device memory's
+    over the unique ones.
 
     `metrics` are a profiler's; empty where it counted no bytes.
     """

@@ -1,4 +1,5 @@
-"""What a C++ source keeps between calls, takes from elsewhere, or runs outside of them. Pure; used by `tools.screen.screen`."""
+"""What a C++ source keeps between calls, takes from elsewhere, or runs outside of them. Pure; used by
+`tools.screen.screen`."""
 
 from __future__ import annotations
 
@@ -12,24 +13,47 @@ from tools.languages.cpp_source import CppSource, text, tokens, walk
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_KEPT = "lives across calls and can be written; take scratch from the stack or the heap inside the call, make tables constexpr"
+_KEPT = (
+    "lives across calls and can be written; take scratch from the stack or the heap inside the call, make "
+    "tables constexpr"
+)
 _DYNAMIC = "is initialised by code that runs outside of the call; make it constexpr or move it into the function"
 _FOREIGN = "is declared but not defined here; include the header that declares it, or define it"
 _UNREADABLE = "holds a storage class where the text cannot be parsed; write the declaration out without macros"
-_SCOPES = ("namespace_definition", "linkage_specification", "declaration_list", "template_declaration", "translation_unit")
-_NAMES = ("identifier", "qualified_identifier", "field_identifier", "template_function", "operator_name", "destructor_name")
+_SCOPES = (
+    "namespace_definition",
+    "linkage_specification",
+    "declaration_list",
+    "template_declaration",
+    "translation_unit",
+)
+_NAMES = (
+    "identifier",
+    "qualified_identifier",
+    "field_identifier",
+    "template_function",
+    "operator_name",
+    "destructor_name",
+)
 
 
 def faults(source: str, language: str = "cpp") -> Iterator[tuple[int, str, str]]:
-    """(line, quoted text, reason) of each variable with static storage that is not constant, and each function from elsewhere."""
+    """(line, quoted text, reason) of each variable with static storage that is not constant, and each function from
+    elsewhere."""
     nodes = list(walk(CppSource(expanded(source), language).root))
     yield from _imports(nodes)
-    classes = {text(name) for node in nodes if node.type in ("struct_specifier", "class_specifier") and (name := _body_name(node))}
+    classes = {
+        text(name)
+        for node in nodes
+        if node.type in ("struct_specifier", "class_specifier") and (name := _body_name(node))
+    }
     for node in nodes:
         words = _words(node)
         if language == "cuda" and _of_device(node):
             continue
-        kept = node.type == "declaration" and (_at_namespace_scope(node) or bool(words & {"static", "thread_local", "extern", "__thread"}))
+        kept = node.type == "declaration" and (
+            _at_namespace_scope(node) or bool(words & {"static", "thread_local", "extern", "__thread"})
+        )
         if kept or (node.type == "field_declaration" and words & {"static", "mutable"}):
             yield from _variable(node, classes)
         elif node.type == "ERROR" and not {"static", "thread_local"}.isdisjoint(tokens(node)):
@@ -37,7 +61,8 @@ def faults(source: str, language: str = "cpp") -> Iterator[tuple[int, str, str]]
 
 
 def _of_device(node: Node) -> bool:
-    """A declaration whose storage ends with the block, or that device code cannot write: tables without a copy to them."""
+    """A declaration whose storage ends with the block, or that device code cannot write: tables without a copy to
+    them."""
     head = re.split(r"[=;(\[]", text(node))[0] if node.type == "declaration" else ""
     filled = any(declarator.type == "init_declarator" for declarator in node.children_by_field_name("declarator"))
     return "__shared__" in text(node).split("=")[0] or ("__constant__" in head and filled)
@@ -74,7 +99,9 @@ def _variable(node: Node, classes: set[str]) -> Iterator[tuple[int, str, str]]:
 def _is_function(declarator: Node | None) -> bool:
     """A function's declaration, possibly behind pointers of its result; not a pointer to a function."""
     while declarator is not None and declarator.type in ("pointer_declarator", "reference_declarator"):
-        declarator = declarator.child_by_field_name("declarator") or (declarator.children[-1] if declarator.children else None)
+        declarator = declarator.child_by_field_name("declarator") or (
+            declarator.children[-1] if declarator.children else None
+        )
     if declarator is None or declarator.type != "function_declarator":
         return False
     inner = declarator.child_by_field_name("declarator")
@@ -100,12 +127,16 @@ def _runs_code(node: Node, declarator: Node, classes: set[str]) -> bool:
     value = declarator.child_by_field_name("value")
     if value is None:
         return False
-    return value.type == "argument_list" or any(n.type in ("call_expression", "lambda_expression", "new_expression") for n in walk(value))
+    return value.type == "argument_list" or any(
+        n.type in ("call_expression", "lambda_expression", "new_expression") for n in walk(value)
+    )
 
 
 def _imports(nodes: list[Node]) -> Iterator[tuple[int, str, str]]:
     """Functions declared and used without a definition: they would come from a library behind the screen's back."""
-    defined = {_function_name(node.child_by_field_name("declarator")) for node in nodes if node.type == "function_definition"}
+    defined = {
+        _function_name(node.child_by_field_name("declarator")) for node in nodes if node.type == "function_definition"
+    }
     for node in nodes:
         if node.type != "declaration" or not _at_namespace_scope(node):
             continue
@@ -116,5 +147,7 @@ def _imports(nodes: list[Node]) -> Iterator[tuple[int, str, str]]:
 
 def _function_name(declarator: Node | None) -> str:
     while declarator is not None and declarator.type not in _NAMES:
-        declarator = declarator.child_by_field_name("declarator") or next((c for c in reversed(declarator.children) if c.is_named), None)
+        declarator = declarator.child_by_field_name("declarator") or next(
+            (c for c in reversed(declarator.children) if c.is_named), None
+        )
     return text(declarator).rpartition("::")[2] if declarator is not None else ""

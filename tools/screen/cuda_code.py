@@ -1,4 +1,5 @@
-"""What CUDA code may hold beside C++: assembly on the device without clocks, constants, streams that are joined again. Pure."""
+"""What CUDA code may hold beside C++: assembly on the device without clocks, constants, streams that are joined
+again. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +25,11 @@ def faults(source: str) -> Iterator[tuple[int, str, str]]:
         if node.type == "gnu_asm_expression":
             yield from _assembly(node)
     if re.search(r"\bcudaStreamCreate\w*", source) and not _JOINS.search(source):
-        yield _line(source, "cudaStreamCreate"), "cudaStreamCreate", "makes a stream whose work is never waited for; join it with an event"
+        yield (
+            _line(source, "cudaStreamCreate"),
+            "cudaStreamCreate",
+            "makes a stream whose work is never waited for; join it with an event",
+        )
     for found in _LOOKUP.finditer(source):
         if not (found[1] or "").startswith('"cuTensorMapEncode'):
             line = source.count("\n", 0, found.start()) + 1
@@ -52,7 +57,11 @@ def _assembly(node: Node) -> Iterator[tuple[int, str, str]]:
             head = " ".join(t for child in around.children if child.end_byte <= body.start_byte for t in tokens(child))
         around = None if around.type == "function_definition" else around.parent
     if (not _ON_DEVICE.search(head) or "__host__" in head) and re.sub(r"[\"\s]", "", written):
-        yield line, "asm", "is assembly of the host, which cannot be checked; use intrinsics, or put it into device code"
+        yield (
+            line,
+            "asm",
+            "is assembly of the host, which cannot be checked; use intrinsics, or put it into device code",
+        )
 
 
 def _line(source: str, word: str) -> int:

@@ -1,7 +1,9 @@
-"""The inside of functions in Python kernels: statements, expressions, names, attributes and calls that are allowed; all others are not.
+"""The inside of functions in Python kernels: statements, expressions, names, attributes and calls that are allowed; all
+others are not.
 
-A call must say what it calls: a function of the file, a name of torch, triton or math in the table, a builtin in the table, a method in
-the table, or a kernel with its grid. So nothing can be called under another name, and no object can be asked for its insides.
+A call must say what it calls: a function of the file, a name of torch, triton or math in the table, a builtin in the
+table, a method in the table, or a kernel with its grid. So nothing can be called under another name, and no object can
+be asked for its insides.
 """
 
 from __future__ import annotations
@@ -35,7 +37,18 @@ _NUMERIC = ("abs", "all", "any", "bool", "divmod", "float", "int", "max", "min",
 _CHANGES = ("append", "extend")
 _PLAIN = (
     *(ast.Expr, ast.If, ast.For, ast.While, ast.Return, ast.Pass, ast.Assert, ast.Raise, ast.Break, ast.Continue),
-    *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Subscript, ast.Slice, ast.Constant, ast.Starred, ast.keyword),
+    *(
+        ast.BinOp,
+        ast.UnaryOp,
+        ast.BoolOp,
+        ast.Compare,
+        ast.IfExp,
+        ast.Subscript,
+        ast.Slice,
+        ast.Constant,
+        ast.Starred,
+        ast.keyword,
+    ),
     *(ast.Tuple, ast.List, ast.Dict, ast.Set, ast.JoinedStr, ast.FormattedValue),
 )
 _REASONS: dict[type[ast.AST], str] = {
@@ -103,7 +116,9 @@ class Code:
             case _ if isinstance(node, _PLAIN):
                 yield from self._plain(node, scope)
             case _:
-                yield self.fault(node, _REASONS.get(type(node), "is not needed by a kernel; write plain statements and calls"))
+                yield self.fault(
+                    node, _REASONS.get(type(node), "is not needed by a kernel; write plain statements and calls")
+                )
 
     def defaults(self, node: ast.FunctionDef | ast.Lambda) -> Iterator[Fault]:
         """Values that outlive a call must be constants."""
@@ -112,7 +127,9 @@ class Code:
                 isinstance(n, ast.Constant | ast.UnaryOp | ast.USub | ast.Tuple | ast.Load | ast.Name | ast.Attribute)
                 for n in ast.walk(default)
             ):
-                yield self.fault(default, "is a default that outlives the call and may hold earlier results; make it inside")
+                yield self.fault(
+                    default, "is a default that outlives the call and may hold earlier results; make it inside"
+                )
             yield from self.visit(default, Scope())
 
     def _plain(self, node: ast.AST, scope: Scope) -> Iterator[Fault]:
@@ -130,10 +147,14 @@ class Code:
                 return self._bears(left) or self._bears(right)
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert(), operand=operand):
                 return self._bears(operand)
-            case ast.Compare(left=left, ops=ops, comparators=others) if not all(isinstance(op, ast.Is | ast.IsNot) for op in ops):
+            case ast.Compare(left=left, ops=ops, comparators=others) if not all(
+                isinstance(op, ast.Is | ast.IsNot) for op in ops
+            ):
                 return any(map(self._bears, (left, *others)))
             case ast.Subscript(value=value, slice=index):
-                return self._bears(index) or (self._bears(value) and any(isinstance(n, ast.List) for n in ast.walk(index)))
+                return self._bears(index) or (
+                    self._bears(value) and any(isinstance(n, ast.List) for n in ast.walk(index))
+                )
         return False
 
     def _bears(self, node: ast.AST) -> bool:
@@ -151,13 +172,17 @@ class Code:
         for item in node.items:
             allowed = "torch.cuda.device" if self.tensors else r"cutlass\.cute\.arch\.elect_one"
             if not matches(allowed, self.module.full(item.context_expr)) or item.optional_vars is not None:
-                yield self.fault(node, "enters a context (a stream, a graph, a patch); only torch.cuda.device is allowed")
+                yield self.fault(
+                    node, "enters a context (a stream, a graph, a patch); only torch.cuda.device is allowed"
+                )
             else:
                 yield from self.visit(item.context_expr, scope)
         for statement in node.body:
             yield from self.visit(statement, scope)
 
-    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, scope: Scope) -> Iterator[Fault]:
+    def _comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, scope: Scope
+    ) -> Iterator[Fault]:
         within = comprehension(node.generators, scope)
         for at, generator in enumerate(node.generators):
             yield from self._target(generator.target, within)
@@ -171,7 +196,9 @@ class Code:
 
     # ------------------------------------------------------------ what is bound
 
-    def _assign(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Delete | ast.For, scope: Scope) -> Iterator[Fault]:
+    def _assign(
+        self, node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Delete | ast.For, scope: Scope
+    ) -> Iterator[Fault]:
         for target in node.targets if isinstance(node, ast.Assign | ast.Delete) else [node.target]:
             yield from self._target(target, scope)
         match node:
@@ -201,10 +228,14 @@ class Code:
             case ast.Starred():
                 yield from self._target(node.value, scope)
             case ast.Attribute():
-                yield self.fault(node, "sets an attribute, which patches a module or keeps state between calls; use local names")
+                yield self.fault(
+                    node, "sets an attribute, which patches a module or keeps state between calls; use local names"
+                )
             case ast.Subscript() if self.side.in_place:
                 yield from self._all([node.value, node.slice], scope)
-            case ast.Subscript(value=ast.Name(id=name)) if self.tensors and scope.find(name) == "fresh" and not self._computes(node):
+            case ast.Subscript(value=ast.Name(id=name)) if (
+                self.tensors and scope.find(name) == "fresh" and not self._computes(node)
+            ):
                 yield from self.visit(node.slice, scope)
             case _:
                 yield self.fault(
@@ -232,9 +263,17 @@ class Code:
         elif name in self.names.containers and scope.around is not None:
             yield self.fault(node, "can be changed in place and outlives a call; write a tuple, or make it inside")
         elif name in self.names.functions and not self.tensors:
-            yield self.fault(node, "is not compiled for the device; a kernel can use only functions under @triton.jit, or @cute.jit")
-        elif name in BUILTINS and name not in self.names.functions | self.names.kernels and not matches(self.side.types, name):
-            yield self.fault(node, f"passes {name} on, which hides what is called; call it by its name, if a kernel needs it")
+            yield self.fault(
+                node, "is not compiled for the device; a kernel can use only functions under @triton.jit, or @cute.jit"
+            )
+        elif (
+            name in BUILTINS
+            and name not in self.names.functions | self.names.kernels
+            and not matches(self.side.types, name)
+        ):
+            yield self.fault(
+                node, f"passes {name} on, which hides what is called; call it by its name, if a kernel needs it"
+            )
 
     def _passed_on(self, full: str) -> str:
         if matches(self.side.calls, full):
@@ -292,7 +331,10 @@ class Code:
         for given in takes:
             own = isinstance(given, ast.Name) and (
                 scope.find(given.id) == "function"
-                or (scope.find(given.id) is None and (given.id in self.names.functions or matches(self.side.types, given.id)))
+                or (
+                    scope.find(given.id) is None
+                    and (given.id in self.names.functions or matches(self.side.types, given.id))
+                )
             )
             if not (own or isinstance(given, ast.Lambda) or (isinstance(given, ast.Constant) and given.value is None)):
                 yield self.fault(given, _HIDDEN)
@@ -310,8 +352,12 @@ class Code:
                 yield self.fault(node, why(full))
         elif name in self.names.functions | self.names.kernels:
             if name not in own:
-                yield self.fault(node, f"calls {name} from the other side; host code launches kernels, or calls one that is compiled")
-            elif name in self.names.builders and any(self._bears(a) for a in (*node.args, *(k.value for k in node.keywords))):
+                yield self.fault(
+                    node, f"calls {name} from the other side; host code launches kernels, or calls one that is compiled"
+                )
+            elif name in self.names.builders and any(
+                self._bears(a) for a in (*node.args, *(k.value for k in node.keywords))
+            ):
                 yield self.fault(node, "is given a tensor, which its cache would keep; give it sizes and types")
         elif not matches(self.side.builtins, name):
             yield self.fault(node, f"calls {name}, which no kernel needs; remove it")
@@ -324,7 +370,9 @@ class Code:
         full = self._rooted(callee, scope)
         if full is not None and matches(self.side.calls, full):
             return
-        if full is not None and not (matches(self.side.values, full.rpartition(".")[0]) and matches(self.side.methods, callee.attr)):
+        if full is not None and not (
+            matches(self.side.values, full.rpartition(".")[0]) and matches(self.side.methods, callee.attr)
+        ):
             yield self.fault(callee, why(full))
         elif full is None:
             yield from self._own(callee, self.side.methods)

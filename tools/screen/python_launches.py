@@ -19,7 +19,11 @@ def options(module: Module, node: ast.Call, scope: Scope, function: str) -> Iter
         given = keyword.value
         if keyword.arg is not None:
             if keyword.arg not in known:
-                yield fault(module, keyword, f"is no parameter of a kernel here and no option that it may set ({', '.join(OPTIONS)})")
+                yield fault(
+                    module,
+                    keyword,
+                    f"is no parameter of a kernel here and no option that it may set ({', '.join(OPTIONS)})",
+                )
             continue
         # A dict that was filled before the launch may have been filled anywhere in the function.
         seen = ast.walk(module.functions.get(function, given)) if isinstance(given, ast.Name) else iter([given])
@@ -35,13 +39,21 @@ def configured(module: Module) -> Iterator[Fault]:
         if not (isinstance(node, ast.Call) and module.full(node) == "triton.Config"):
             continue
         for given in (*node.args[:1], *(k.value for k in node.keywords if k.arg == "kwargs")):
-            if not (isinstance(given, ast.Dict) or dotted(getattr(given, "func", None)) == "dict") or not _written(given, known):
+            if not (isinstance(given, ast.Dict) or dotted(getattr(given, "func", None)) == "dict") or not _written(
+                given, known
+            ):
                 yield fault(
-                    module, given, "sets what is no parameter of a kernel here; write a dict of the kernel's tl.constexpr parameters"
+                    module,
+                    given,
+                    "sets what is no parameter of a kernel here; write a dict of the kernel's tl.constexpr parameters",
                 )
         for keyword in node.keywords:
             if keyword.arg not in (*OPTIONS, "kwargs", "pre_hook"):
-                yield fault(module, keyword, f"is no option that a config may set; allowed are {', '.join(OPTIONS)} and pre_hook")
+                yield fault(
+                    module,
+                    keyword,
+                    f"is no option that a config may set; allowed are {', '.join(OPTIONS)} and pre_hook",
+                )
 
 
 def _settable(module: Module) -> frozenset[str]:

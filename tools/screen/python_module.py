@@ -1,8 +1,10 @@
-"""The static screen for kernels in Python: host code that allocates, looks at shapes and launches, and @triton.jit kernels.
+"""The static screen for kernels in Python: host code that allocates, looks at shapes and launches, and @triton.jit
+kernels.
 
-Whatever else host code does is either work that the kernel should do (torch's own operators), a way to touch the judge (patching,
-frames, files, threads, streams), or a memory of earlier calls (globals, attributes, caches). All of it is refused by allow-lists: here
-what stands at the file's top level, in `tools.screen.python_code` what stands in its functions.
+Whatever else host code does is either work that the kernel should do (torch's own operators), a way to touch the judge
+(patching, frames, files, threads, streams), or a memory of earlier calls (globals, attributes, caches). All of it is
+refused by allow-lists: here what stands at the file's top level, in `tools.screen.python_code` what stands in its
+functions.
 """
 
 from __future__ import annotations
@@ -79,7 +81,10 @@ class _File:
         if self.rules.library and not self.module.kernels:
             yield (
                 *(1, "run_kernel"),
-                "has no kernel of its own to launch: what only calls `library:` is reported as library, not as a kernel; add what is fused",
+                (
+                    "has no kernel of its own to launch: what only calls `library:` is reported as library, not as a "
+                    "kernel; add what is fused"
+                ),
             )
         yield from self._at_import()
         yield from configured(self.module)
@@ -89,7 +94,9 @@ class _File:
 
     def _by_hand(self, node: ast.AST) -> bool:
         """Whether an import stands where the harness never comes: behind `__main__`, or in setup()."""
-        places = [s for s in self.module.tree.body if isinstance(s, ast.If) and not s.orelse and ast.dump(s.test) == _MAIN]
+        places = [
+            s for s in self.module.tree.body if isinstance(s, ast.If) and not s.orelse and ast.dump(s.test) == _MAIN
+        ]
         functions = [f for name, f in self.module.functions.items() if name in self.unused]
         return any(node is inner for place in (*places, *functions) for inner in ast.walk(place))
 
@@ -106,7 +113,15 @@ class _File:
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> Iterator[Fault]:
         host, kernel = self.rules.host, self.rules.kernel
-        tables = (host.modules, host.calls, host.values, host.types_of, kernel.calls, kernel.values, self.rules.decorators)
+        tables = (
+            host.modules,
+            host.calls,
+            host.values,
+            host.types_of,
+            kernel.calls,
+            kernel.values,
+            self.rules.decorators,
+        )
         known = " ".join((*tables, r"__future__\.\w+"))
         for alias in node.names:
             if isinstance(node, ast.Import):
@@ -114,7 +129,9 @@ class _File:
             else:
                 fine = not node.level and matches(host.modules, node.module or "")
             if not fine:
-                yield self.host.fault(node, f"imports what a kernel may not use; allowed are torch, {self.rules.framework}, math, typing")
+                yield self.host.fault(
+                    node, f"imports what a kernel may not use; allowed are torch, {self.rules.framework}, math, typing"
+                )
             elif isinstance(node, ast.ImportFrom) and not matches(known, f"{node.module}.{alias.name}"):
                 yield self.host.fault(node, why(f"{node.module}.{alias.name}"))
 
@@ -128,26 +145,35 @@ class _File:
         for decorator in node.decorator_list:
             first = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator).partition(".")[0]
             if first not in self.module.imported or not matches(self.rules.decorators, self.module.full(decorator)):
-                yield self.host.fault(decorator, f"is a decorator that may cache or delay; allowed are {self.rules.jits}")
+                yield self.host.fault(
+                    decorator, f"is a decorator that may cache or delay; allowed are {self.rules.jits}"
+                )
             elif isinstance(decorator, ast.Call):
                 for value in (*decorator.args, *(k.value for k in decorator.keywords)):
                     yield from self.host.visit(value, top)
         if node.name in self.unused:
             return
-        code = Code(self.names, self.rules.kernel, None) if kernel else Code(self.names, self.rules.host, self.tensors, node.name)
+        code = (
+            Code(self.names, self.rules.kernel, None)
+            if kernel
+            else Code(self.names, self.rules.host, self.tensors, node.name)
+        )
         yield from code.body(node, top)
 
     def _defines(self, node: ast.AST, name: str) -> Iterator[Fault]:
         if name in self.module.imported:
             yield self.host.fault(node, "gives an imported name another meaning; choose another name")
         elif name in self.defined:
-            yield self.host.fault(node, "defines a name a second time, so that one name means two things; choose another name")
+            yield self.host.fault(
+                node, "defines a name a second time, so that one name means two things; choose another name"
+            )
         elif name.startswith("__") or name in BUILTINS:
             yield self.host.fault(node, "gives one of Python's own names another meaning; choose another name")
         self.defined.add(name)
 
     def _builders(self) -> Iterator[Fault]:
-        """Who compiles does so once for each signature, and keeps nothing besides: what else a cached function called could be results."""
+        """Who compiles does so once for each signature, and keeps nothing besides: what else a cached function
+        called could be results."""
         compiling: dict[ast.AST, str] = {}
         for name in self.names.builders:
             body = [n for statement in self.module.functions[name].body for n in ast.walk(statement)]
@@ -159,23 +185,30 @@ class _File:
                 or returned[0] is not self.module.functions[name].body[-1]
             ):
                 yield self.host.fault(
-                    self.module.functions[name], f"keeps something else than a compiled kernel; end it with return {_SHORT}"
+                    self.module.functions[name],
+                    f"keeps something else than a compiled kernel; end it with return {_SHORT}",
                 )
         for node in ast.walk(self.module.tree):
             if not isinstance(node, ast.Call):
                 continue
             if node in compiling and not matches(self.rules.builders, self.module.full(node)):
-                yield self.host.fault(node, "is no part of compiling a kernel, and its cache would keep it; call it in run_kernel")
+                yield self.host.fault(
+                    node, "is no part of compiling a kernel, and its cache would keep it; call it in run_kernel"
+                )
             elif self.module.full(node) == _COMPILE:
                 if node not in compiling:
-                    said = "compiles in every call; do it in a function under @functools.cache that takes sizes and types"
+                    said = (
+                        "compiles in every call; do it in a function under @functools.cache that takes sizes and types"
+                    )
                     yield self.host.fault(node, said)
                 for given in node.keywords:
                     if given.arg != "options" or not (
                         isinstance(given.value, ast.Constant) and re.fullmatch(_OPTIONS, str(given.value.value))
                     ):
                         yield self.host.fault(
-                            given, "is no option that a kernel may set; allowed is options= with --opt-level, --enable-tvm-ffi"
+                            given,
+                            "is no option that a kernel may set; allowed is options= with --opt-level, "
+                            "--enable-tvm-ffi",
                         )
 
     # ------------------------------------------------------------ values
@@ -200,7 +233,9 @@ class _File:
         elif isinstance(value, ast.Call):
             yield self.host.fault(node, "does work at import; move it into run_kernel")
         elif not (isinstance(value, ast.Lambda) and len(names) == 1 == len(targets)):
-            yield self.host.fault(node, "is a container that outlives a call and may hold earlier results; write a tuple of constants")
+            yield self.host.fault(
+                node, "is a container that outlives a call and may hold earlier results; write a tuple of constants"
+            )
 
     def _constant(self, node: ast.AST) -> bool:
         """Whether the value can never change: numbers, text, types, tuples of them, and what is computed from them."""
@@ -212,10 +247,21 @@ class _File:
             case ast.Call():
                 full = self.module.full(node)
                 fixed = matches(
-                    r"triton\.(cdiv|next_power_of_2) triton\.language\.constexpr math\.\w+ int float bool str min max abs len round", full
+                    r"triton\.(cdiv|next_power_of_2) triton\.language\.constexpr math\.\w+ int float bool str min max "
+                    r"abs len round",
+                    full,
                 )
                 return fixed and all(map(self._constant, [*node.args, *(k.value for k in node.keywords)]))
-            case ast.Tuple() | ast.UnaryOp() | ast.BinOp() | ast.BoolOp() | ast.Compare() | ast.IfExp() | ast.Subscript() | ast.JoinedStr():
+            case (
+                ast.Tuple()
+                | ast.UnaryOp()
+                | ast.BinOp()
+                | ast.BoolOp()
+                | ast.Compare()
+                | ast.IfExp()
+                | ast.Subscript()
+                | ast.JoinedStr()
+            ):
                 return all(self._constant(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
         return False
 
@@ -225,7 +271,9 @@ class _File:
             case ast.Name(id=name):
                 return name in self.names.containers
             case ast.List(elts=parts):
-                return bool(parts) and all(called(p) == "Config" or (isinstance(p, ast.Starred) and self._configs(p.value)) for p in parts)
+                return bool(parts) and all(
+                    called(p) == "Config" or (isinstance(p, ast.Starred) and self._configs(p.value)) for p in parts
+                )
             case ast.ListComp(elt=made):
                 return called(made) == "Config"
             case ast.BinOp(left=left, op=ast.Add(), right=right):
@@ -239,11 +287,16 @@ class _File:
         return False
 
     def _at_import(self) -> Iterator[Fault]:
-        """What runs at import must leave nothing behind: no buffer in a config or default could be told from a cache."""
+        """What runs at import must leave nothing behind: no buffer in a config or default could be told from a
+        cache."""
         pending: list[ast.AST] = []
         for statement in self.module.tree.body:
             if isinstance(statement, ast.FunctionDef):
-                pending += [*statement.decorator_list, *statement.args.defaults, *(d for d in statement.args.kw_defaults if d)]
+                pending += [
+                    *statement.decorator_list,
+                    *statement.args.defaults,
+                    *(d for d in statement.args.kw_defaults if d),
+                ]
             elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
                 pending.append(statement.value)
         seen: set[str] = set()
@@ -251,7 +304,9 @@ class _File:
             for node in _running(pending.pop()):
                 name = self.module.full(node)
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                    started = {n.id for n in (node.func, *node.args) if isinstance(n, ast.Name)} & self.module.functions.keys() - seen
+                    started = {
+                        n.id for n in (node.func, *node.args) if isinstance(n, ast.Name)
+                    } & self.module.functions.keys() - seen
                     seen |= started
                     pending += [s for f in started for s in self.module.functions[f].body]
                 outside = isinstance(node, ast.Call) and name.startswith(("torch.", "triton."))
@@ -265,7 +320,11 @@ class _File:
                 reason = "names no config to choose from; give configs=[triton.Config(...)], or remove the decorator"
                 yield decorator.lineno, f"@triton.autotune on {name}", reason
             elif decorator is not None and count != 1:
-                yield decorator.lineno, f"@triton.autotune on {name}", "measures for itself when it is called; give one config"
+                yield (
+                    decorator.lineno,
+                    f"@triton.autotune on {name}",
+                    "measures for itself when it is called; give one config",
+                )
 
 
 def _running(node: ast.AST) -> Iterator[ast.AST]:
@@ -277,7 +336,8 @@ def _running(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _of_setup(module: Module) -> frozenset[str]:
-    """setup() of the seed style and what serves it alone: frozen into the reference when a run begins, and never called in a kernel."""
+    """setup() of the seed style and what serves it alone: frozen into the reference when a run begins, and never
+    called in a kernel."""
     if SETUP not in module.functions:
         return frozenset()
     unused = {SETUP}

@@ -1,4 +1,5 @@
-"""Where a name of a Python file is bound, and to what sort of thing: what the screen must know before it lets a name be called.
+"""Where a name of a Python file is bound, and to what sort of thing: what the screen must know before it lets a name be
+called.
 
 And what it compares and says of one: a name in a table, an annotation, a refusal.
 """
@@ -19,9 +20,19 @@ BUILTINS = frozenset(dir(builtins))
 Fault = tuple[int, str, str]
 """Line, quoted text, reason."""
 Sort = Literal["function", "kernel", "fresh", "other"]
-"""function: bound by def or lambda alone, or to compiled kernels. kernel: to kernels of the file. fresh: to lists and dicts of the call."""
+"""function: bound by def or lambda alone, or to compiled kernels. kernel: to kernels of the file. fresh: to lists
+and dicts of the call."""
 _FRESH = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.ClassDef)
+_SCOPES = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.Lambda,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+    ast.ClassDef,
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +101,11 @@ def _paired(target: ast.expr, value: ast.expr, bound: dict[str, list[ast.AST | N
         given = value.elts if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts) else []
         plain = given and not any(isinstance(e, ast.Starred) for e in (*given, *target.elts))
         for at, element in enumerate(target.elts):
-            _paired(element.value if isinstance(element, ast.Starred) else element, given[at] if plain else ast.Constant(None), bound)
+            _paired(
+                element.value if isinstance(element, ast.Starred) else element,
+                given[at] if plain else ast.Constant(None),
+                bound,
+            )
 
 
 def _sort(values: list[ast.AST | None], known: Names) -> Sort:
@@ -101,7 +116,8 @@ def _sort(values: list[ast.AST | None], known: Names) -> Sort:
     if all(_kernel(v, known.kernels) for v in values):
         return "kernel"
     if all(
-        isinstance(v, _FRESH) or (isinstance(v, ast.Call) and isinstance(v.func, ast.Name) and called(v) in ("list", "dict"))
+        isinstance(v, _FRESH)
+        or (isinstance(v, ast.Call) and isinstance(v.func, ast.Name) and called(v) in ("list", "dict"))
         for v in values
     ):
         return "fresh"
@@ -130,7 +146,9 @@ class Names:
         self.containers: set[str] = set()
         """Module names whose value can be changed in place: for decorators only."""
         self.builders = frozenset(
-            name for name, node in module.functions.items() if any(module.full(d).startswith("functools.") for d in node.decorator_list)
+            name
+            for name, node in module.functions.items()
+            if any(module.full(d).startswith("functools.") for d in node.decorator_list)
         )
         """Functions that compile a kernel once for each signature."""
 
@@ -161,10 +179,14 @@ def why(full: str) -> str:
     if re.fullmatch("inline_(asm_elementwise|ptx)|globaltimer(_lo)?|clock(64)?|n?smid", last):
         return "reads a clock or is inline assembly, which cannot be checked; use the language's own operators"
     if full.startswith("triton"):
-        return "is no allowed part of Triton; allowed are jit, Config, cdiv, next_power_of_2 and the operators of triton.language"
+        return (
+            "is no allowed part of Triton; allowed are jit, Config, cdiv, next_power_of_2 and the operators of "
+            "triton.language"
+        )
     if full.startswith("torch"):
         return (
-            "is work or machinery of torch; do it in the kernel (allowed are allocation, types, device properties, and the operators "
+            "is work or machinery of torch; do it in the kernel (allowed are allocation, types, device properties, "
+            "and the operators "
             "that task.yaml lists under `library:`)"
         )
     return "is no name that a kernel needs; allowed are torch's allocation, the kernel language, math and typing"
@@ -174,7 +196,9 @@ def signature(module: Module, types: str, node: ast.FunctionDef) -> Iterator[Fau
     """Annotations of parameters and result: they run when the file is imported."""
     for parameter in getattr(node, "type_params", ()):
         yield fault(
-            module, parameter, "is a type parameter, which a kernel does not need; write torch.Tensor, tl.constexpr, int or the like"
+            module,
+            parameter,
+            "is a type parameter, which a kernel does not need; write torch.Tensor, tl.constexpr, int or the like",
         )
     for given in (*(a.annotation for a in arguments(node)), node.returns):
         if given is not None:

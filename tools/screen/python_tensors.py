@@ -1,4 +1,5 @@
-"""Which names of host code hold tensors, as far as the text or the task says: what torch would compute with if they were added."""
+"""Which names of host code hold tensors, as far as the text or the task says: what torch would compute with if they
+were added."""
 
 from __future__ import annotations
 
@@ -9,7 +10,20 @@ from tools.languages.triton_source import Module, dotted
 from tools.screen.python_scopes import arguments, matches
 
 _VIEWS = (
-    *("view", "view_as", "reshape", "unsqueeze", "squeeze", "expand", "flatten", "permute", "transpose", "t", "as_strided", "narrow"),
+    *(
+        "view",
+        "view_as",
+        "reshape",
+        "unsqueeze",
+        "squeeze",
+        "expand",
+        "flatten",
+        "permute",
+        "transpose",
+        "t",
+        "as_strided",
+        "narrow",
+    ),
     *("zero_", "fill_", "new_empty", "new_zeros", "new_full"),
 )
 _SHOWS = (*_VIEWS, "shape", "stride", "dtype", "element_size", "is_contiguous", "is_cuda", "data_ptr")
@@ -23,7 +37,8 @@ class Tensors:
     """Names that hold tensors, or tuples, lists and dicts of them, by function of the file's top level."""
 
     def __init__(self, module: Module, known: Collection[str], library: str = "") -> None:
-        """`known`: the arguments of run_kernel that are tensors, where a task says so. `library`: patterns of what returns tensors."""
+        """`known`: the arguments of run_kernel that are tensors, where a task says so. `library`: patterns of what
+        returns tensors."""
         self.module = module
         self.library = library
         self.known = frozenset(known)
@@ -45,11 +60,19 @@ class Tensors:
                 return name in self.names.get(function, ())
             case ast.Attribute(value=value, attr=attr):
                 return attr in ("T", "mT") and self.bears(value, function)
-            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key)) if name == self._rest and function == _ENTRY:
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key)) if (
+                name == self._rest and function == _ENTRY
+            ):
                 return key in self.known
             case ast.Subscript(value=value) | ast.Starred(value=value) | ast.NamedExpr(value=value):
                 return self.bears(value, function)
-            case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts) | ast.Dict(values=parts) | ast.BoolOp(values=parts):
+            case (
+                ast.Tuple(elts=parts)
+                | ast.List(elts=parts)
+                | ast.Set(elts=parts)
+                | ast.Dict(values=parts)
+                | ast.BoolOp(values=parts)
+            ):
                 return any(self.bears(e, function) for e in parts)
             case ast.IfExp(body=one, orelse=other) | ast.BinOp(left=one, right=other):
                 return self.bears(one, function) or self.bears(other, function)
@@ -76,7 +99,11 @@ class Tensors:
         return callee.attr.startswith("new_") or self.bears(callee.value, function)
 
     def _shown(self, node: ast.FunctionDef) -> set[str]:
-        found = {n.value.id for n in ast.walk(node) if isinstance(n, ast.Attribute) and n.attr in _SHOWS and isinstance(n.value, ast.Name)}
+        found = {
+            n.value.id
+            for n in ast.walk(node)
+            if isinstance(n, ast.Attribute) and n.attr in _SHOWS and isinstance(n.value, ast.Name)
+        }
         typed = {a.arg for a in arguments(node) if a.annotation and self.module.full(a.annotation) == "torch.Tensor"}
         return (found | typed) - self.module.imported.keys()
 
@@ -90,7 +117,9 @@ class Tensors:
                         self._bind(target, value, name)
                 case ast.AnnAssign(target=target, value=ast.expr() as value):
                     self._bind(target, value, name)
-                case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value) if self.bears(value, name):
+                case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value) if self.bears(
+                    value, name
+                ):
                     held |= {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}
                 case ast.Return(value=value) if self.bears(value, name):
                     self.returning.add(name)

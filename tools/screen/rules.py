@@ -1,4 +1,5 @@
-"""What a kernel may name and what it may not, as screen.yaml lists it: for C++ mostly what is refused, for Python what is allowed."""
+"""What a kernel may name and what it may not, as screen.yaml lists it: for C++ mostly what is refused, for Python
+what is allowed."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ class Refusal(Artifact):
     names: str = ""
     """Patterns refused wherever they stand; most cannot be anything else."""
     calls: str = ""
-    """Honest kernels give these to variables and functions of their own: refused only when called and not defined here."""
+    """Honest kernels give these to variables and functions of their own: refused only when called and not defined
+    here."""
     std: str = ""
     """Refused behind std::."""
 
@@ -63,10 +65,19 @@ class PythonRules(Artifact):
     def with_cute(self, more: CuteRules) -> PythonRules:
         """The same, with what CuTe DSL has besides."""
         host, kernel = (
-            side.model_copy(update=_joined(side, given)) for side, given in ((self.host, more.host), (self.kernel, more.kernel))
+            side.model_copy(update=_joined(side, given))
+            for side, given in ((self.host, more.host), (self.kernel, more.kernel))
         )
-        update = {"decorators": f"{self.decorators} {more.decorators}", "builders": more.builders, "host": host, "kernel": kernel}
-        update |= {"framework": "cutlass, cutlass.cute", "jits": "cute.jit, cute.kernel, and functools.cache where a kernel is compiled"}
+        update = {
+            "decorators": f"{self.decorators} {more.decorators}",
+            "builders": more.builders,
+            "host": host,
+            "kernel": kernel,
+        }
+        update |= {
+            "framework": "cutlass, cutlass.cute",
+            "jits": "cute.jit, cute.kernel, and functools.cache where a kernel is compiled",
+        }
         return self.model_copy(update=update)
 
     def calling(self, operators: Collection[str]) -> PythonRules:

@@ -1,9 +1,10 @@
-"""Static refusals before any machine time: what no honest kernel needs and what would make its measurement mean something else.
+"""Static refusals before any machine time: what no honest kernel needs and what would make its measurement mean
+something else.
 
-Pure: text in, sentences out. A screen narrows what reaches the sandbox and tells the author early; it is not the sandbox. What it
-cannot decide it decides strictly where an honest kernel has another way: scratch comes from the stack or the heap inside the call,
-because whether a static buffer is scratch or a cache of earlier results cannot be seen in the text; inline assembly becomes
-intrinsics (in CUDA it stays, without clocks); tables become constexpr.
+Pure: text in, sentences out. A screen narrows what reaches the sandbox and tells the author early; it is not the
+sandbox. What it cannot decide it decides strictly where an honest kernel has another way: scratch comes from the stack
+or the heap inside the call, because whether a static buffer is scratch or a cache of earlier results cannot be seen in
+the text; inline assembly becomes intrinsics (in CUDA it stays, without clocks); tables become constexpr.
 """
 
 from __future__ import annotations
@@ -46,13 +47,18 @@ class Fault(NamedTuple):
 
 
 def screen(
-    source: str, language: str, files: Collection[str] = (), tensors: Collection[str] = (), library: Collection[str] = ()
+    source: str,
+    language: str,
+    files: Collection[str] = (),
+    tensors: Collection[str] = (),
+    library: Collection[str] = (),
 ) -> tuple[str, ...]:
-    """One sentence, with line and quoted text, for each thing in `source` that is refused; empty for a kernel that may go on.
+    """One sentence, with line and quoted text, for each thing in `source` that is refused; empty for a kernel that may
+    go on.
 
-    `files`: names of the candidate's other files, which it may include (each is to be screened too). `tensors`: arguments of the entry
-    that are tensors, which kernels in Python do not say themselves. `library`: operators of torch that the task lets their host code call.
-    Raises SettingsError for a language that has no screen.
+    `files`: names of the candidate's other files, which it may include (each is to be screened too). `tensors`:
+    arguments of the entry that are tensors, which kernels in Python do not say themselves. `library`: operators of
+    torch that the task lets their host code call. Raises SettingsError for a language that has no screen.
     """
     if language in ("triton", "cutedsl"):
         allowed = rules().python if language == "triton" else rules().python.with_cute(rules().cutedsl)
@@ -109,7 +115,9 @@ def _characters(source: str, tokens: list[Token]) -> Iterator[Fault]:
         elif token.kind in ("name", "other") and (not token.text.isascii() or "$" in token.text):
             yield Fault(token.line, token.text, "is no plain ASCII identifier; rename it")
         elif token.kind == "other" and (token.text == "\\" or not token.text.isprintable()):
-            yield Fault(token.line, "", "has a backslash or control character outside of a string; write it on one plain line")
+            yield Fault(
+                token.line, "", "has a backslash or control character outside of a string; write it on one plain line"
+            )
     for number, line in enumerate(source.splitlines(), start=1):
         if re.search(r"\?\?[=/'()!<>-]", re.sub(r"//(?!.*\?\?/).*", "", line)):
             yield Fault(number, "", "has a trigraph, which hides code; write the plain characters")
@@ -122,13 +130,19 @@ def _directives(joined: str, files: Collection[str], *, cuda: bool) -> Iterator[
         found = re.match(r"\s*(?:#|%:)\s*(\w*)\s*(.*)$", line)
         for written in re.findall(r"_Pragma\s*\(\s*(.*?)\s*\)(?=[^)]*$|\s)", line):
             if not (re.fullmatch(r'"[^"\\]*"', written) and rules().allows_pragma(written.strip('"').strip())):
-                yield Fault(number, "_Pragma", "hides a pragma or changes the frozen compiler flags; write an allowed `#pragma` line")
+                yield Fault(
+                    number,
+                    "_Pragma",
+                    "hides a pragma or changes the frozen compiler flags; write an allowed `#pragma` line",
+                )
         if not found:
             continue
         word, rest = found[1], found[2].strip()
         if word == "pragma" and not rules().allows_pragma(rest):
             yield Fault(
-                number, f"#pragma {rest}"[:80], "may change the frozen compiler flags; allowed are omp, GCC ivdep, GCC unroll, clang loop"
+                number,
+                f"#pragma {rest}"[:80],
+                "may change the frozen compiler flags; allowed are omp, GCC ivdep, GCC unroll, clang loop",
             )
         elif word == "include":
             yield from _include(number, rest, files, cuda=cuda)
@@ -184,7 +198,11 @@ def _names(tokens: list[Token], known: Rules) -> Iterator[Fault]:
         elif _of_std(tokens, index) and (reason := known.reason(token.text, "std")):
             yield Fault(token.line, f"std::{token.text}", f"{reason}; remove it")
         elif token.text == "operator" and following in ("new", "delete"):
-            yield Fault(token.line, f"operator {following}", "replaces the process's allocator; use malloc, new or std::vector as they are")
+            yield Fault(
+                token.line,
+                f"operator {following}",
+                "replaces the process's allocator; use malloc, new or std::vector as they are",
+            )
 
 
 def _of_std(tokens: list[Token], index: int) -> bool:
@@ -197,7 +215,11 @@ def _own_functions(tokens: list[Token]) -> set[str]:
     """Names that stand where a definition has them: behind a type, before a bracket or an initialiser."""
     found = set()
     for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        typed = (before.kind == "name" and before.text not in ("return", "else", "do", "throw")) or before.text in ("*", "&", ">")
+        typed = (before.kind == "name" and before.text not in ("return", "else", "do", "throw")) or before.text in (
+            "*",
+            "&",
+            ">",
+        )
         if token.kind == "name" and typed and after.text in ("(", "=", "{"):
             found.add(token.text)
     return found
@@ -217,15 +239,28 @@ def _attributes(tokens: list[Token]) -> Iterator[Fault]:
             continue
         depth = max(depth, 0) + (token.text in ("(", "[")) - (token.text in (")", "]"))
         # Depth 2 names attributes; deeper stand their arguments.
-        if depth == 2 and token.kind == "name" and following not in ("::", ":") and token.text.strip("_") not in allowed:
-            yield Fault(token.line, token.text, "is an attribute that may change flags, linkage or when code runs; remove it")
+        if (
+            depth == 2
+            and token.kind == "name"
+            and following not in ("::", ":")
+            and token.text.strip("_") not in allowed
+        ):
+            yield Fault(
+                token.line, token.text, "is an attribute that may change flags, linkage or when code runs; remove it"
+            )
 
 
 def _assembly(tokens: list[Token]) -> Iterator[Fault]:
     for index, token in enumerate(tokens):
         if token.text not in ("asm", "__asm__", "__asm"):
             continue
-        rest = [t for t in tokens[index + 1 : index + 6] if t.text not in ("volatile", "__volatile__", "inline", "goto")]
+        rest = [
+            t for t in tokens[index + 1 : index + 6] if t.text not in ("volatile", "__volatile__", "inline", "goto")
+        ]
         # An empty template is a compiler barrier, not an instruction.
         if not (len(rest) > 2 and rest[0].text == "(" and rest[1].text == '""' and rest[2].text in (":", "::", ")")):
-            yield Fault(token.line, token.text, "is inline assembly, which cannot be checked; use intrinsics (immintrin.h, arm_neon.h)")
+            yield Fault(
+                token.line,
+                token.text,
+                "is inline assembly, which cannot be checked; use intrinsics (immintrin.h, arm_neon.h)",
+            )

@@ -1,7 +1,7 @@
 """The content-addressed store of evidence: `records/<id>.json` and `blobs/<sha256>`.
 
-Writing is atomic (temporary file, fsync, rename) and blobs come before the record that names them, so a kill at any instant leaves
-no record without its blobs. `find(key)` is what makes a resumed run repeat nothing.
+Writing is atomic (temporary file, fsync, rename) and blobs come before the record that names them, so a kill at any
+instant leaves no record without its blobs. `find(key)` is what makes a resumed run repeat nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from tools.errors import DiskFullError, StorageError, WorkspaceError
 LARGE_BLOB = 1 << 20
 """Bytes above which a blob stays out of git."""
 LEAST_FREE = 16 << 20
-"""Bytes of free disk below which a failure says nothing about what failed: compilers and harness need that much to work."""
+"""Bytes of free disk below which a failure says nothing about what failed: compilers and harness need that much to
+work."""
 
 
 class Blobs:
-    """Files named by the sha256 of their content. New ones lie in `folder`; those that evidence names move on to `archive`."""
+    """Files named by the sha256 of their content. New ones lie in `folder`; those that evidence names move on to
+    `archive`."""
 
     def __init__(self, folder: Path, archive: Path | None = None) -> None:
         self.folder = folder
@@ -73,10 +75,12 @@ class Blobs:
 
 
 class Records:
-    """All records of a workspace, by id and by key. Read once when opened: records never change, and one process writes them."""
+    """All records of a workspace, by id and by key. Read once when opened: records never change, and one process
+    writes them."""
 
     def __init__(self, root: Path, working: Path | None = None) -> None:
-        """`working`: where blobs lie that no record names (requests with hidden sizes, say); default: beside the others."""
+        """`working`: where blobs lie that no record names (requests with hidden sizes, say); default: beside the
+        others."""
         self.folder = root / "records"
         self.blobs = Blobs(working or root / "blobs", root / "blobs")
         self.added: Callable[[Record], None] = lambda record: None
@@ -95,7 +99,9 @@ class Records:
         """The record with this id; StorageError when there is none."""
         record = self._by_id.get(identity)
         if record is None:
-            raise StorageError(f"record {identity} is missing from {self.folder}; restore it from a copy of the workspace")
+            raise StorageError(
+                f"record {identity} is missing from {self.folder}; restore it from a copy of the workspace"
+            )
         return record
 
     def add(self, record: Record) -> Record:
@@ -119,21 +125,26 @@ class Records:
 
 
 def _read(path: Path) -> Record:
-    """The record in a file, checked against the file's name; StorageError when it cannot be read or was altered, WorkspaceError when it
-    is no record of this version."""
+    """The record in a file, checked against the file's name; StorageError when it cannot be read or was altered,
+    WorkspaceError when it is no record of this version."""
     try:
         record = Record.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise StorageError(f"record {path.name} cannot be read ({error.strerror}); check the folder {path.parent}") from error
+        raise StorageError(
+            f"record {path.name} cannot be read ({error.strerror}); check the folder {path.parent}"
+        ) from error
     except ValidationError as error:
         raise strange(error, path.parent.parent, f"record {path.stem}") from error
     if record.id != path.stem:
-        raise StorageError(f"record {path.name} does not match its id; the file was changed or damaged, restore it from git")
+        raise StorageError(
+            f"record {path.name} does not match its id; the file was changed or damaged, restore it from git"
+        )
     return record
 
 
 def strange(error: ValidationError, root: Path, name: str) -> WorkspaceError:
-    """What it means that `name`, kept in the workspace at `root`, is not what is read it as: damage, or another version's work."""
+    """What it means that `name`, kept in the workspace at `root`, is not what is read it as: damage, or another
+    version's work."""
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return WorkspaceError(f"{root}: {name} cannot be read, it is cut short or damaged; restore it from git")
@@ -186,7 +197,8 @@ def disk_full(folder: Path) -> DiskFullError:
 
 
 def without_room(*folders: Path) -> DiskFullError | None:
-    """What something that failed while it wrote below `folders` means where one of their disks has less than LEAST_FREE, else None.
+    """What something that failed while it wrote below `folders` means where one of their disks has less than
+    LEAST_FREE, else None.
 
     A program that runs out of disk dies in many ways, and few of them say why; the disk can be asked.
     """

@@ -1,8 +1,8 @@
 """The workspace's git: one commit an iteration, made by the gate alone.
 
-Every call is a `git` subprocess that sees no configuration but ours: own identity, no hooks, no signing, no filters, no user or system
-files. The caller holds the workspace's lock, so an old lock file found here was left by a process that was killed; a fresh one may
-belong to a git that a person runs right now.
+Every call is a `git` subprocess that sees no configuration but ours: own identity, no hooks, no signing, no filters, no
+user or system files. The caller holds the workspace's lock, so an old lock file found here was left by a process that
+was killed; a fresh one may belong to a git that a person runs right now.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class Status:
     head: str | None
     """Id of the commit at HEAD; None before the first."""
     changes: tuple[tuple[str, str], ...]
-    """(two letters as in its short format, path): what differs between HEAD, index and folder, and what git does not know."""
+    """(two letters as in its short format, path): what differs between HEAD, index and folder, and what git does not
+    know."""
 
     @property
     def staged(self) -> bool:
@@ -87,7 +88,8 @@ class Status:
         """See `Repository.drift`."""
         changed = set()
         for state, path in self.changes:
-            # "A": staged by a gate that was killed before its commit, so HEAD does not know it either. "AD": it is gone since.
+            # "A": staged by a gate that was killed before its commit, so HEAD does not know it either. "AD": it is gone
+            # since.
             new = state in ("??", "A ", "AM")
             if state != "AD" and not (new if STORED.fullmatch(path) else _below(path, expected)):
                 changed.add(path)
@@ -106,10 +108,14 @@ class Repository:
     def check(self) -> None:
         """Raise WorkspaceError unless `root` itself is a repository that `init` made (or a clone of one)."""
         if not (self.root / ".git").exists():
-            raise WorkspaceError(f"{self.root} is not a workspace: it has no .git of its own; name a folder that `run` made")
+            raise WorkspaceError(
+                f"{self.root} is not a workspace: it has no .git of its own; name a folder that `run` made"
+            )
         ignore = self.root / ".gitignore"
         if not ignore.is_file() or MARKER not in ignore.read_text(errors="replace").splitlines()[:1]:
-            raise WorkspaceError(f"{self.root} is somebody else's git repository, not a workspace; name a folder that `run` made")
+            raise WorkspaceError(
+                f"{self.root} is somebody else's git repository, not a workspace; name a folder that `run` made"
+            )
 
     def head(self) -> str | None:
         """Id of the commit at HEAD; None before the first."""
@@ -117,8 +123,8 @@ class Repository:
         return done.stdout.decode().strip() if done.returncode == 0 else None
 
     def drift(self, expected: Sequence[str] = ()) -> tuple[str, ...]:
-        """Paths that differ from HEAD, sorted, less those equal to or below `expected`, less files in the stores that HEAD does not know.
-        What HEAD knows of the stores is never expected to change.
+        """Paths that differ from HEAD, sorted, less those equal to or below `expected`, less files in the stores that
+        HEAD does not know. What HEAD knows of the stores is never expected to change.
         """
         return self._status().drift(expected)
 
@@ -153,7 +159,9 @@ class Repository:
 
     def changing(self, name: str) -> tuple[str, ...]:
         """Ids of the commits before and at HEAD that changed `name`.* in the root, newest first."""
-        listed = self._git("log", "-z", "--format=%x1f%H", "--name-only", "--no-renames", "HEAD", "--").decode(errors="replace")
+        listed = self._git("log", "-z", "--format=%x1f%H", "--name-only", "--no-renames", "HEAD", "--").decode(
+            errors="replace"
+        )
         found = []
         for entry in filter(None, listed.split("\x1f")):
             identity, *paths = entry.replace("\n", "\0").split("\0")
@@ -170,7 +178,8 @@ class Repository:
     # ------------------------------------------------------------ writing
 
     def init(self) -> None:
-        """Make `root` a repository with our marker. Safe to repeat; WorkspaceError when it is already somebody else's."""
+        """Make `root` a repository with our marker. Safe to repeat; WorkspaceError when it is already somebody
+        else's."""
         self.root.mkdir(parents=True, exist_ok=True)
         ignore = self.root / ".gitignore"
         if (self.root / ".git").exists() and (ignore.exists() or self.head() is not None):
@@ -183,39 +192,55 @@ class Repository:
     def commit(self, paths: Sequence[str], message: str, trailers: Mapping[str, str], expect_parent: str | None) -> str:
         """Commit what changed at or below `paths` (relative to the root); returns the commit's id.
 
-        Blobs above `LARGE_BLOB` stay out and are excluded from then on. WorkspaceError when HEAD is not `expect_parent` (None: there is
-        no commit yet), when anything else changed, or when a secret would be committed. A kill at any instant leaves HEAD at the old
-        or the new commit; the next call starts from there.
+        Blobs above `LARGE_BLOB` stay out and are excluded from then on. WorkspaceError when HEAD is not `expect_parent`
+        (None: there is no commit yet), when anything else changed, or when a secret would be committed. A kill at any
+        instant leaves HEAD at the old or the new commit; the next call starts from there.
         """
         self.check()
         status = self._recovered(unborn=expect_parent is None)
         if status.head != expect_parent:
             raise WorkspaceError(
-                f"{self.root}: HEAD is {status.head or 'unborn'}, but what was measured started from {expect_parent or 'nothing'}; "
+                f"{self.root}: HEAD is {status.head or 'unborn'}, but what was measured started from "
+                f"{expect_parent or 'nothing'}; "
                 "restore it with `git checkout` or start a new run"
             )
         others = status.drift(paths)
         if others:
-            raise WorkspaceError(f"{self.root}: {', '.join(others[:5])} changed outside of the run; restore or remove it, then resume")
+            raise WorkspaceError(
+                f"{self.root}: {', '.join(others[:5])} changed outside of the run; restore or remove it, then resume"
+            )
         chosen = self._without_large(status.below(paths))
         self._refuse_secrets(chosen, message, trailers)
         if chosen:
             self._git("add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul", stdin="\0".join(chosen).encode())
-        text = "\n".join((message.strip(), "", *(f"{key}: {' '.join(value.split())}" for key, value in trailers.items()), ""))
+        text = "\n".join(
+            (message.strip(), "", *(f"{key}: {' '.join(value.split())}" for key, value in trailers.items()), "")
+        )
         tree = self._git("write-tree").decode().strip()
         parents = ("-p", expect_parent) if expect_parent else ()
         made = self._git("commit-tree", *parents, tree, stdin=text.encode()).decode().strip()
-        # Git itself compares: HEAD moves from the parent that was measured, or not at all. An empty old value means no commit yet.
+        # Git itself compares: HEAD moves from the parent that was measured, or not at all. An empty old value means no
+        # commit yet.
         self._git("update-ref", "-m", message.strip().partition("\n")[0], "HEAD", made, expect_parent or "")
         return made
 
     def clone_to(self, path: Path, commit: str) -> Repository:
-        """A separate copy at `path` (which must not exist yet), checked out at `commit`: what `verify` measures again."""
+        """A separate copy at `path` (which must not exist yet), checked out at `commit`: what `verify` measures
+        again."""
         if path.exists():
             raise WorkspaceError(f"{path} already exists; choose a folder that does not")
         known = self._known(commit)
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._git("clone", "--quiet", "--no-hardlinks", "--no-checkout", "--template=", "--", str(self.root.resolve()), str(path.resolve()))
+        self._git(
+            "clone",
+            "--quiet",
+            "--no-hardlinks",
+            "--no-checkout",
+            "--template=",
+            "--",
+            str(self.root.resolve()),
+            str(path.resolve()),
+        )
         copy = Repository(path, self.secret)
         copy._git("checkout", "--quiet", "--detach", known)
         return copy
@@ -223,7 +248,9 @@ class Repository:
     # ------------------------------------------------------------ inside
 
     def _status(self) -> Status:
-        found = self._git("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames").decode(errors="replace")
+        found = self._git("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames").decode(
+            errors="replace"
+        )
         head = None
         changes = []
         for entry in filter(None, found.split("\0")):
@@ -239,13 +266,19 @@ class Repository:
         return Status(head, tuple(changes))
 
     def _recovered(self, *, unborn: bool) -> Status:
-        """What git finds after what a killed git left is undone: lock files and a half-filled index. The files are not touched.
+        """What git finds after what a killed git left is undone: lock files and a half-filled index. The files are not
+        touched.
 
-        `unborn`: there should be no commit yet. WorkspaceError when a lock is so fresh that another git may hold it, and is not given
-        back soon.
+        `unborn`: there should be no commit yet. WorkspaceError when a lock is so fresh that another git may hold it,
+        and is not given back soon.
         """
         folder = self.root / ".git"
-        for lock in (folder / "index.lock", folder / "HEAD.lock", folder / "packed-refs.lock", *(folder / "refs").rglob("*.lock")):
+        for lock in (
+            folder / "index.lock",
+            folder / "HEAD.lock",
+            folder / "packed-refs.lock",
+            *(folder / "refs").rglob("*.lock"),
+        ):
             _break(lock)
         if unborn and self.head() is None:
             (folder / "index").unlink(missing_ok=True)
@@ -257,7 +290,11 @@ class Repository:
 
     def _without_large(self, files: Sequence[str]) -> tuple[str, ...]:
         """`files` less the large blobs, which are excluded by name from then on."""
-        large = [p for p in files if p.startswith("blobs/") and (self.root / p).is_file() and (self.root / p).stat().st_size > LARGE_BLOB]
+        large = [
+            p
+            for p in files
+            if p.startswith("blobs/") and (self.root / p).is_file() and (self.root / p).stat().st_size > LARGE_BLOB
+        ]
         if large:
             exclude = self.root / ".git" / "info" / "exclude"
             exclude.parent.mkdir(exist_ok=True)
@@ -272,7 +309,8 @@ class Repository:
         for name, content in texts:
             if SECRETS.search(content) or any(secret in content for secret in own):
                 raise WorkspaceError(
-                    f"{self.root}: {name} holds something that looks like a key or the run's secret; remove it, then resume"
+                    f"{self.root}: {name} holds something that looks like a key or the run's secret; remove it, "
+                    f"then resume"
                 )
 
     def _known(self, commit: str) -> str:
@@ -286,7 +324,9 @@ class Repository:
 
     def _output(self, verb: str, done: subprocess.CompletedProcess[bytes]) -> bytes:
         if done.returncode != 0:
-            raise InfrastructureError(f"git {verb} failed in {self.root}: {done.stderr.decode(errors='replace').strip()}")
+            raise InfrastructureError(
+                f"git {verb} failed in {self.root}: {done.stderr.decode(errors='replace').strip()}"
+            )
         return done.stdout
 
     def _try(self, *arguments: str, stdin: bytes = b"", owned: bool = True) -> subprocess.CompletedProcess[bytes]:
@@ -318,19 +358,23 @@ class Repository:
 
 
 def foreign(commits: Sequence[Commit], since_trailer: str = "Version") -> tuple[str, ...]:
-    """Ids of those of `commits` that are not ours, newest first as `Repository.log` gives them: all but the first that has trailer
-    `since_trailer` and those after it with a trailer of `OURS`, unless they name a version that an earlier one is."""
+    """Ids of those of `commits` that are not ours, newest first as `Repository.log` gives them: all but the first
+    that has trailer `since_trailer` and those after it with a trailer of `OURS`, unless they name a version that an
+    earlier one is."""
     first = max((place for place, commit in enumerate(commits) if since_trailer in commit.trailers), default=-1)
 
     def ours(commit: Commit) -> bool:
         version = commit.trailers.get("Version")
-        return any(name in commit.trailers for name in OURS) and (version is None or having(commits, "Version", version) is commit)
+        return any(name in commit.trailers for name in OURS) and (
+            version is None or having(commits, "Version", version) is commit
+        )
 
     return tuple(c.id for place, c in enumerate(commits) if place > first or not ours(c))
 
 
 def having(commits: Sequence[Commit], key: str, value: str) -> Commit | None:
-    """The oldest of `commits`, newest first, whose trailer `key` is exactly `value`: whoever says the same later is another."""
+    """The oldest of `commits`, newest first, whose trailer `key` is exactly `value`: whoever says the same later is
+    another."""
     return next((commit for commit in reversed(commits) if commit.trailers.get(key) == value), None)
 
 
@@ -347,7 +391,9 @@ def _break(lock: Path) -> None:
         elif time.monotonic() < end:
             time.sleep(0.05)
         else:
-            raise WorkspaceError(f"{lock}: another git is at work here; wait until it ends, or remove that file if there is none")
+            raise WorkspaceError(
+                f"{lock}: another git is at work here; wait until it ends, or remove that file if there is none"
+            )
 
 
 def _below(path: str, prefixes: Sequence[str]) -> bool:

@@ -1,4 +1,5 @@
-"""Which autotune config the user's kernel is frozen with: the fastest by a contest, so that nothing is gained over an untuned one."""
+"""Which autotune config the user's kernel is frozen with: the fastest by a contest, so that nothing is gained over
+an untuned one."""
 
 from __future__ import annotations
 
@@ -22,13 +23,16 @@ ROUNDS = 8
 def tuned(loaded: Loaded, judge: Judge) -> Loaded:
     """`loaded` with the fastest of its pinned kernels as the kernel, and a sentence that names the record.
 
-    Variants that do not compile or are wrong drop out. Where no comparison can be made the first stays, and the sentence says why.
-    InfrastructureError when the machine failed.
+    Variants that do not compile or are wrong drop out. Where no comparison can be made the first stays, and the
+    sentence says why. InfrastructureError when the machine failed.
     """
     looked, total, fit = _looked(loaded, judge)
     note = f"the kernel is autotuned over {total or 'computed'} configs"
     if not fit:
-        said = f"{note}; none of the {looked} looked at compiles and is right here, so that it is pinned to the first {UNTUNED}."
+        said = (
+            f"{note}; none of the {looked} looked at compiles and is right here, so that it is pinned to the first "
+            f"{UNTUNED}."
+        )
         return _frozen(loaded, "config 0", said)
     if len(fit) == 1:
         (chosen,) = fit
@@ -37,11 +41,16 @@ def tuned(loaded: Loaded, judge: Judge) -> Loaded:
     try:
         record = judge.benchmark({_name(name): _candidate(v, judge) for name, v in fit.items()}, (), ROUNDS)
     except HarnessError as error:
-        return _frozen(loaded, next(iter(fit)), f"{note}; it is pinned to the first {UNTUNED}: {str(error).rstrip('.')}.")
+        return _frozen(
+            loaded, next(iter(fit)), f"{note}; it is pinned to the first {UNTUNED}: {str(error).rstrip('.')}."
+        )
     costs = objective_s(confirmation.Contest.model_validate(record.payload), judge.policy.objective)
     chosen = min(fit, key=lambda name: costs[_name(name)])
     compared = "all" if len(fit) == total else f"{len(fit)} of {total or f'the first {looked}'}"
-    said = f"{chosen}, {' '.join(fit[chosen].label.split())}, was the fastest of {compared} over the visible workloads (record {record.id})"
+    said = (
+        f"{chosen}, {' '.join(fit[chosen].label.split())}, was the fastest of {compared} over the visible "
+        f"workloads (record {record.id})"
+    )
     return _frozen(loaded, chosen, f"{note}; {said}, and it is pinned for baseline and candidates at all sizes.")
 
 
@@ -53,16 +62,23 @@ def objective_s(contest: confirmation.Contest, objective: Objective) -> Mapping[
         for name in contest.candidates
     }
     if objective == "geomean":
-        return {name: math.exp(sum(w * math.log(t) for w, t in row) / sum(w for w, _ in row)) for name, row in times.items()}
+        return {
+            name: math.exp(sum(w * math.log(t) for w, t in row) / sum(w for w, _ in row)) for name, row in times.items()
+        }
     return {name: sum(w * t for w, t in row) for name, row in times.items()}
 
 
 def _looked(loaded: Loaded, judge: Judge) -> tuple[int, int | None, dict[str, PinnedKernel]]:
-    """How many pinned kernels were looked at, how many there are as far as is known, and by name those that compile and are right."""
+    """How many pinned kernels were looked at, how many there are as far as is known, and by name those that compile
+    and are right."""
     fit: dict[str, PinnedKernel] = {}
     for at, kernel in enumerate(loaded.pinned[:MOST_PINNED]):
         candidate = _candidate(kernel, judge)
-        if at and kernel.ends and kernel.ends in evidence.Build.model_validate(judge.builds.build(candidate).payload).log:
+        if (
+            at
+            and kernel.ends
+            and kernel.ends in evidence.Build.model_validate(judge.builds.build(candidate).payload).log
+        ):
             return at, at, fit
         if _sound(candidate, judge):
             fit[f"config {at}"] = kernel
@@ -71,7 +87,8 @@ def _looked(loaded: Loaded, judge: Judge) -> tuple[int, int | None, dict[str, Pi
 
 
 def _sound(candidate: Candidate, judge: Judge) -> bool:
-    """Whether it compiles and passes at every case: what fails only when it is launched is found here and not in the contest."""
+    """Whether it compiles and passes at every case: what fails only when it is launched is found here and not in the
+    contest."""
     if evidence.build_failure(judge.builds.build(candidate)) is not None:
         return False
     return evidence.correctness_failure(judge.correctness(candidate, None, "autotune")) is None

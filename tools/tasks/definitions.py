@@ -1,7 +1,9 @@
-"""A definition of SOL-ExecBench or FlashInfer-Bench with its workloads as a task folder; its `run` stands in reference.py as it is.
+"""A definition of SOL-ExecBench or FlashInfer-Bench with its workloads as a task folder; its `run` stands in
+reference.py as it is.
 
-Variable axes are dims and numbers of the kernel, behind inputs and outputs. Random inputs are drawn by the kind that a name says (a
-variance is positive, a mask holds 0 and 1), as SOL-ExecBench does; the tolerances are the tightest of the workloads.
+Variable axes are dims and numbers of the kernel, behind inputs and outputs. Random inputs are drawn by the kind that a
+name says (a variance is positive, a mask holds 0 and 1), as SOL-ExecBench does; the tolerances are the tightest of the
+workloads.
 """
 
 from __future__ import annotations
@@ -154,7 +156,8 @@ def is_definition(problem: Path) -> bool:
 
 
 def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
-    """The task folder's files, and a sentence that says which workloads it has. `sizes`: "M=8; M=64" in place of the suite's own.
+    """The task folder's files, and a sentence that says which workloads it has. `sizes`: "M=8; M=64" in place of the
+    suite's own.
 
     SettingsError for what is no definition, and for what it asks that a task cannot be.
     """
@@ -167,7 +170,8 @@ def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
     usable = [w for w in given if all(source.type != "safetensors" for source in w.inputs.values())]
     if given and not usable:
         raise SettingsError(
-            f"{file}: every workload reads inputs from safetensors files, which a task draws itself; choose another problem"
+            f"{file}: every workload reads inputs from safetensors files, which a task draws itself; choose "
+            f"another problem"
         )
     numbers = [name for name, one in said.inputs.items() if one.shape is None]
     for workload in usable:
@@ -177,18 +181,27 @@ def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
     if sizes:
         dims = [{**(dims[0] if dims else {}), **asked} for asked in parse_workloads(sizes)]
     if not dims:
-        raise SettingsError(f"{file}: no workloads were found beside it; give sizes, e.g. --dims {' '.join(f'{n}=64' for n in variable)}")
+        raise SettingsError(
+            f"{file}: no workloads were found beside it; give sizes, e.g. --dims "
+            f"{' '.join(f'{n}=64' for n in variable)}"
+        )
     for point in dims:
         for name in {*point} - {*variable, *numbers}:
-            raise SettingsError(f"dims: {name!r} is nothing that a workload of it gives; {offered(name, [*variable, *numbers])}")
+            raise SettingsError(
+                f"dims: {name!r} is nothing that a workload of it gives; {offered(name, [*variable, *numbers])}"
+            )
         for name in {*variable, *numbers} - {*point}:
             raise SettingsError(f"dims: {name!r} is to be given, too")
     names = [w.uuid[:8] for w in usable]
     named = names if not sizes and len({*names}) == len(names) else [f"w{at}" for at in range(1, len(dims) + 1)]
     fixed = {name: axis.value or 0 for name, axis in said.axes.items() if axis.type == "const"}
     shown = [{"name": name, "dims": {**fixed, **point}} for name, point in zip(named, dims, strict=True)]
-    ranges = {n: (min(int(p[n]) for p in dims), max(int(p[n]) for p in dims)) for n in variable} | {n: (v, v) for n, v in fixed.items()}
-    computed = [f"    {n} = {_expression(axis.expression, file)}" for n, axis in said.axes.items() if axis.type == "expr"]
+    ranges = {n: (min(int(p[n]) for p in dims), max(int(p[n]) for p in dims)) for n in variable} | {
+        n: (v, v) for n, v in fixed.items()
+    }
+    computed = [
+        f"    {n} = {_expression(axis.expression, file)}" for n, axis in said.axes.items() if axis.type == "expr"
+    ]
     text = _runnable(said.reference, file) + CONTRACT.format(
         name=said.name,
         outputs=[*said.outputs],
@@ -217,14 +230,19 @@ def _read(file: Path, text: str, kind: type[Read]) -> Read:
 
 
 def _workload_lines(file: Path, name: str) -> list[str]:
-    """Of `workload.jsonl` beside the definition, else of the file in `workloads/` of its trace set that is called as it is."""
-    beside = [file.with_name("workload.jsonl"), *(p for up in file.parents for p in sorted((up / "workloads").rglob(f"{name}.jsonl")))]
+    """Of `workload.jsonl` beside the definition, else of the file in `workloads/` of its trace set that is called as
+    it is."""
+    beside = [
+        file.with_name("workload.jsonl"),
+        *(p for up in file.parents for p in sorted((up / "workloads").rglob(f"{name}.jsonl"))),
+    ]
     found = next((path for path in beside if path.is_file()), None)
     return [line for line in read_source(found).splitlines() if line.strip()] if found else []
 
 
 def _runnable(reference: str, file: Path) -> str:
-    """`reference` with its `run`. What FlashInfer itself dumps has one function by another name, and none of its imports."""
+    """`reference` with its `run`. What FlashInfer itself dumps has one function by another name, and none of its
+    imports."""
     try:
         functions = [node.name for node in ast.parse(reference).body if isinstance(node, ast.FunctionDef)]
     except SyntaxError as error:
@@ -232,17 +250,28 @@ def _runnable(reference: str, file: Path) -> str:
     if "run" in functions:
         return reference.rstrip()
     if len(functions) != 1:
-        raise SettingsError(f"{file}: its reference defines {len(functions)} functions and no `run`, which takes the inputs in their order")
-    return f"import math\n\nimport torch\nimport torch.nn.functional as F\n\n\n{reference.strip()}\n\n\nrun = {functions[0]}"
+        raise SettingsError(
+            f"{file}: its reference defines {len(functions)} functions and no `run`, which takes the inputs in "
+            f"their order"
+        )
+    return (
+        f"import math\n\nimport torch\nimport torch.nn.functional as F\n\n\n{reference.strip()}\n\n\nrun = "
+        f"{functions[0]}"
+    )
 
 
 def _refuse(said: Definition, file: Path) -> None:
     if both := [name for name in said.outputs if name in said.inputs]:
-        raise SettingsError(f"{file}: `{both[0]}` is input and output at once, and inputs are read-only here; give the output another name")
+        raise SettingsError(
+            f"{file}: `{both[0]}` is input and output at once, and inputs are read-only here; give the output "
+            f"another name"
+        )
     known = get_args(DType)
     for name, one in {**said.inputs, **said.outputs}.items():
         if one.dtype not in known:
-            raise SettingsError(f"{file}: `{name}` is {one.dtype}, which a task cannot hold; allowed are {', '.join(known)}")
+            raise SettingsError(
+                f"{file}: `{name}` is {one.dtype}, which a task cannot hold; allowed are {', '.join(known)}"
+            )
     for name in {**said.axes, **said.inputs, **said.outputs}:
         if not name.isidentifier():
             raise SettingsError(f"{file}: {name!r} cannot be a name in Python; rename it in the definition")
@@ -257,7 +286,8 @@ def _expression(text: str, file: Path) -> str:
         allowed = False
     if not allowed:
         raise SettingsError(
-            f"{file}: the expression {text!r} is more than arithmetic over axes; write it with + - * // % and names of axes"
+            f"{file}: the expression {text!r} is more than arithmetic over axes; write it with + - * // % and "
+            f"names of axes"
         )
     return text
 

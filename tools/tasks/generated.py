@@ -16,7 +16,8 @@ SEARCHING = 0.5
 
 
 def generated(task: Task, executor: Executor, blobs: Blobs, limit_s: float) -> InductorResult:
-    """Code for the visible sizes and others such as the hidden ones, or why there is none; `limit_s` as `judge.job_limit_s`.
+    """Code for the visible sizes and others such as the hidden ones, or why there is none; `limit_s` as
+    `judge.job_limit_s`.
 
     InfrastructureError when the machine failed.
     """

@@ -1,10 +1,11 @@
 """A problem of GPU MODE (`task.yml` with `reference.py` beside it) as a task folder.
 
-Its files stand in the task's reference.py as they are, but for the device, and for buffers that would hold whatever was in memory.
+Its files stand in the task's reference.py as they are, but for the device, and for buffers that would hold whatever was
+in memory.
 
-What is in `data` is taken apart as `torch.utils._pytree` does: `data_0`, `data_1`, … are the kernel's arguments, and those of them that
-the reference writes and returns are its outputs, else `out_0`, …; behind them stand the numbers of the test. Words and truths of a test
-choose among its inputs, and are no arguments.
+What is in `data` is taken apart as `torch.utils._pytree` does: `data_0`, `data_1`, … are the kernel's arguments, and
+those of them that the reference writes and returns are its outputs, else `out_0`, …; behind them stand the numbers of
+the test. Words and truths of a test choose among its inputs, and are no arguments.
 """
 
 from __future__ import annotations
@@ -114,7 +115,8 @@ class Problem(BaseModel):
 
 
 class Placed(ast.NodeTransformer):
-    """The suite's code with its data on `_device`, the CPU or the GPU of the task's inputs, and every buffer of known content.
+    """The suite's code with its data on `_device`, the CPU or the GPU of the task's inputs, and every buffer of known
+    content.
 
     Context managers set no flags of a GPU's libraries, at which torch.compile gives up.
     """
@@ -149,7 +151,8 @@ def is_problem(path: Path) -> bool:
 
 
 def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
-    """The task folder's files, and a sentence that says which workloads it has. `sizes`: "size=64; size=128" in place of the suite's own.
+    """The task folder's files, and a sentence that says which workloads it has. `sizes`: "size=64; size=128" in place
+    of the suite's own.
 
     SettingsError for what is no problem, and for what it asks that a task cannot be.
     """
@@ -159,7 +162,9 @@ def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
         raise SettingsError(f"{home}: needs several GPUs, and a task has one; choose another problem")
     listed = {one.get("name", ""): home / one.get("source", "") for one in said.files}
     paths = {
-        name: path for name, path in listed.items() if name.endswith(".py") and name not in ("submission.py", "eval.py", "reference.py")
+        name: path
+        for name, path in listed.items()
+        if name.endswith(".py") and name not in ("submission.py", "eval.py", "reference.py")
     }
     paths |= {p.name: p for p in (home / "task.py",) if p.is_file()} | {"reference.py": home / "reference.py"}
     texts = {
@@ -170,12 +175,15 @@ def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
     there = {getattr(node, "name", "") for node in ast.parse(texts["reference"]).body}
     if lacking := sorted({"generate_input", "ref_kernel"} - there):
         raise SettingsError(
-            f"{home / 'reference.py'}: defines no {' and no '.join(lacking)}, by which a problem of GPU MODE is read; add it"
+            f"{home / 'reference.py'}: defines no {' and no '.join(lacking)}, by which a problem of GPU MODE is "
+            f"read; add it"
         )
     cases = [{name: value for name, value in one.items() if name != "seed"} for one in (*said.benchmarks, *said.tests)]
     words = {name for one in cases for name, value in one.items() if isinstance(value, bool | str)}
     choices = {name: list(dict.fromkeys(one[name] for one in cases if name in one)) for name in sorted(words)}
-    points = [{name: choices[name].index(value) if name in words else value for name, value in one.items()} for one in cases]
+    points = [
+        {name: choices[name].index(value) if name in words else value for name, value in one.items()} for one in cases
+    ]
     if sizes:
         points = [{**points[0], **asked} for asked in parse_workloads(sizes)]
         for name in (name for point in points for name in point if name not in cases[0]):
@@ -223,9 +231,18 @@ def _literal(text: str) -> str:
 
 def _tolerance(text: str) -> str:
     """The tightest rtol and atol that the reference's comparisons state; nothing where one is computed."""
-    said = [k for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) for k in node.keywords if k.arg in ("rtol", "atol")]
+    said = [
+        k
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call)
+        for k in node.keywords
+        if k.arg in ("rtol", "atol")
+    ]
     if not all(isinstance(k.value, ast.Constant) for k in said):
         return ""
-    found = {name: [k.value.value for k in said if k.arg == name and isinstance(k.value, ast.Constant)] for name in ("rtol", "atol")}
+    found = {
+        name: [k.value.value for k in said if k.arg == name and isinstance(k.value, ast.Constant)]
+        for name in ("rtol", "atol")
+    }
     rtol, atol = (min(values, default=default) for values, default in zip(found.values(), STATED, strict=True))  # type: ignore[type-var]
     return f"rtol, atol = {rtol!r}, {atol!r}\n"

@@ -1,8 +1,9 @@
-"""A KernelBench problem (`Model`, `get_inputs`, `get_init_inputs`) as a task folder; its own text stands in reference.py as it is.
+"""A KernelBench problem (`Model`, `get_inputs`, `get_init_inputs`) as a task folder; its own text stands in
+reference.py as it is.
 
-The evaluator draws inputs and module from one seed each time, leaves the module in training mode and compares what forward returns. So
-parameters, buffers and other tensors that modules hold are inputs here; a BatchNorm keeps its batch statistics, and not the running ones,
-which no output shows.
+The evaluator draws inputs and module from one seed each time, leaves the module in training mode and compares what
+forward returns. So parameters, buffers and other tensors that modules hold are inputs here; a BatchNorm keeps its batch
+statistics, and not the running ones, which no output shows.
 """
 
 from __future__ import annotations
@@ -98,27 +99,35 @@ def _is_problem(source: str) -> bool:
 def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
     """The task folder's files, and a sentence that says which constants were changed.
 
-    `sizes`: "batch_size=4 dim=64" in place of the file's own, whose numbers at module level they must be. SettingsError for what is no
-    problem.
+    `sizes`: "batch_size=4 dim=64" in place of the file's own, whose numbers at module level they must be. SettingsError
+    for what is no problem.
     """
     source = read_source(problem)
     if not _is_problem(source):
-        raise SettingsError(f"{problem}: is no KernelBench problem; it must define {', '.join(MEANT)} at the top of the file")
+        raise SettingsError(
+            f"{problem}: is no KernelBench problem; it must define {', '.join(MEANT)} at the top of the file"
+        )
     asked = parse_dims(sizes) if sizes else {}
     constants = _constants(source)
     lines = source.splitlines()
     for name in asked:
         if name not in constants:
-            raise SettingsError(f"dims: {problem.name} has no number {name!r} at module level; {offered(name, list(constants))}")
+            raise SettingsError(
+                f"dims: {problem.name} has no number {name!r} at module level; {offered(name, list(constants))}"
+            )
     # `height = width = 128` is one number with two names.
     changed = {id(constants[name][0]): value for name, value in asked.items()}
     for name, value in asked.items():
         if changed[id(constants[name][0])] != value:
-            raise SettingsError(f"dims: {problem.name} gives {name!r} and another name one number; give both the same value")
+            raise SettingsError(
+                f"dims: {problem.name} gives {name!r} and another name one number; give both the same value"
+            )
     for at in sorted({id(at): at for at, _ in constants.values()}.values(), key=lambda one: -one.col_offset):
         if id(at) in changed:
             line = lines[at.lineno - 1].encode()
-            lines[at.lineno - 1] = (line[: at.col_offset] + repr(changed[id(at)]).encode() + line[at.end_col_offset :]).decode()
+            lines[at.lineno - 1] = (
+                line[: at.col_offset] + repr(changed[id(at)]).encode() + line[at.end_col_offset :]
+            ).decode()
     numbers = {name: changed.get(id(at), own) for name, (at, own) in constants.items()}
     told = [f"{name} {own!r} -> {numbers[name]!r}" for name, (at, own) in constants.items() if id(at) in changed]
     sized = {name: number for name, number in numbers.items() if isinstance(number, int) and number >= 1}
@@ -129,12 +138,14 @@ def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
 
 def sizes(problem: Path) -> dict[str, int]:
     """The whole numbers at a problem's module level of 1 and more, as its file has them."""
-    return {name: own for name, (_, own) in _constants(read_source(problem)).items() if isinstance(own, int) and own >= 1}
+    return {
+        name: own for name, (_, own) in _constants(read_source(problem)).items() if isinstance(own, int) and own >= 1
+    }
 
 
 def _constants(source: str) -> dict[str, tuple[ast.expr, int | float]]:
-    """Number at module level -> where it stands and what it is; `2 * 1024` is a number, `height, width = 256, 256` are two,
-    `height = width = 256` one with two names, and `shape = (256, 128)` are `shape_0` and `shape_1`."""
+    """Number at module level -> where it stands and what it is; `2 * 1024` is a number, `height, width = 256, 256`
+    are two, `height = width = 256` one with two names, and `shape = (256, 128)` are `shape_0` and `shape_1`."""
     found: dict[str, tuple[ast.expr, int | float]] = {}
     for node in (one for one in ast.parse(source).body if isinstance(one, ast.Assign)):
         for target in node.targets:
@@ -143,7 +154,9 @@ def _constants(source: str) -> dict[str, tuple[ast.expr, int | float]]:
                 case ast.Tuple(elts=names) if isinstance(node.value, ast.Tuple):
                     named = [ast.unparse(name) for name in names]
                 case ast.Name(name):
-                    named = [f"{name}_{at}" for at in range(len(numbers))] if isinstance(node.value, ast.Tuple) else [name]
+                    named = (
+                        [f"{name}_{at}" for at in range(len(numbers))] if isinstance(node.value, ast.Tuple) else [name]
+                    )
                 case _:
                     continue
             for name, number in zip(named, numbers, strict=False):

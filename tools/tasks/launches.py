@@ -1,7 +1,8 @@
 """Kernels of a CUDA file and the host code that launches them, and `solve` around both, as far as the source says it.
 
-Three styles are known: host functions that take pointers and scalars (they are called), functions of torch tensors, and programs with
-`main` (both are cut; their launches are repeated with the declarations that these need). What cannot be read is marked `FILL:`.
+Three styles are known: host functions that take pointers and scalars (they are called), functions of torch tensors, and
+programs with `main` (both are cut; their launches are repeated with the declarations that these need). What cannot be
+read is marked `FILL:`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 FILL = "FILL:"
 """Begins what is left to the user, in every file that is written."""
 TENSOR = re.compile(r"\b(?:torch|at|c10)::")
-_SCALAR = re.compile(r"(?:const )?(?:unsigned |signed )?(?:int|long(?: long)?|u?int(?:8|16|32|64)_t|size_t|float|double|bool)")
+_SCALAR = re.compile(
+    r"(?:const )?(?:unsigned |signed )?(?:int|long(?: long)?|u?int(?:8|16|32|64)_t|size_t|float|double|bool)"
+)
 _POINTER = re.compile(r"\.(?:const_|mutable_)?(?:data_ptr|data|contiguous|packed_accessor\w*)(?:<[^()]*>)?\(\)")
 _STREAM = re.compile(r"(at|c10)::cuda::getCurrentCUDAStream\([^()]*\)(\.stream\(\))?")
 SIZE = re.compile(r"\b(\w+)\.(?:size\((-?\d+)\)|sizes\(\)\[(\d+)\]|(numel)\(\))")
@@ -78,7 +81,13 @@ class Function:
     def plain(self) -> bool:
         """Takes pointers and scalars only, so that it can be called as it is."""
         simple = all(p.pointer or _SCALAR.fullmatch(p.type) for p in self.parameters)
-        return simple and self.name != "main" and bool(self.parameters) and not self.templates and not TENSOR.search(text(self.node))
+        return (
+            simple
+            and self.name != "main"
+            and bool(self.parameters)
+            and not self.templates
+            and not TENSOR.search(text(self.node))
+        )
 
 
 @dataclass
@@ -92,7 +101,8 @@ class Shim:
     shapes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Pointer -> its sizes as expressions of scalars."""
     initial: dict[str, str] = field(default_factory=dict)
-    """Pointer that the host code creates -> zeros, ones, empty, or the number that it is filled with: what it holds before the launch."""
+    """Pointer that the host code creates -> zeros, ones, empty, or the number that it is filled with: what it holds
+    before the launch."""
 
 
 class CudaFile:
@@ -103,7 +113,9 @@ class CudaFile:
         import tree_sitter_cuda
 
         self.source = source
-        self.root = tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language())).parse(source.encode()).root_node
+        self.root = (
+            tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language())).parse(source.encode()).root_node
+        )
 
     @cached_property
     def functions(self) -> tuple[Function, ...]:
@@ -134,12 +146,18 @@ class CudaFile:
         known = {**self.kernels, **self.launchers}
         if entry is not None:
             if entry not in known:
-                raise SettingsError(f"--entry: there is no kernel or launcher {entry!r} in the file; {offered(entry, list(known))}")
+                raise SettingsError(
+                    f"--entry: there is no kernel or launcher {entry!r} in the file; {offered(entry, list(known))}"
+                )
             return known[entry]
         hosts = [f for f in known.values() if not f.kernel]
-        ranked = sorted(hosts, key=lambda f: (f.name != ENTRY, f.name == "main", self._used(f))) or list(self.kernels.values())
+        ranked = sorted(hosts, key=lambda f: (f.name != ENTRY, f.name == "main", self._used(f))) or list(
+            self.kernels.values()
+        )
         if not ranked:
-            raise SettingsError("no kernel (`__global__` function) and no function of pointers and scalars was found in the file")
+            raise SettingsError(
+                "no kernel (`__global__` function) and no function of pointers and scalars was found in the file"
+            )
         return ranked[0]
 
     def shim(self, function: Function) -> Shim:
@@ -150,7 +168,10 @@ class CudaFile:
                 shim.parameters[value.name] = self._resolved(value)
             called = ", ".join(p.name for p in function.parameters)
             shim.lines = [
-                f"// {FILL} blocks and threads of the launch{', template arguments' * bool(function.templates)}: the file launches nothing",
+                (
+                    f"// {FILL} blocks and threads of the launch{', template arguments' * bool(function.templates)}: the "
+                    f"file launches nothing"
+                ),
                 f"{function.name}<<<1, 256>>>({called});",
             ]
         elif function.plain:
@@ -160,17 +181,22 @@ class CudaFile:
             shim.lines += [f"{function.name}({', '.join(p.name for p in function.parameters)});"]
         else:
             _Slice(self, function, shim).fill()
-        spaces = {text(n.child_by_field_name("name") or n) for n in _above(function.node) if n.type == "namespace_definition"}
+        spaces = {
+            text(n.child_by_field_name("name") or n) for n in _above(function.node) if n.type == "namespace_definition"
+        }
         shim.lines[:0] = [f"using namespace {name};" for name in sorted(spaces)]
         return shim
 
     def kept(self, shim: Shim) -> tuple[str, tuple[str, ...]]:
-        """The file's own code that `shim` needs, lines joined that a backslash continues, and the functions that were left out."""
+        """The file's own code that `shim` needs, lines joined that a backslash continues, and the functions that
+        were left out."""
         items = [(node, _names(node)) for node in _items(self.root)]
         never = [
             n
             for n, names in items
-            if "main" in names or _REGISTRATION.match(text(n)) or (TENSOR.search(text(n)) and "__global__" not in text(n))
+            if "main" in names
+            or _REGISTRATION.match(text(n))
+            or (TENSOR.search(text(n)) and "__global__" not in text(n))
         ]
         items = [(node, names) for node, names in items if node not in never]
         words = set(re.findall(r"\w+", " ".join([ENTRY, *shim.lines, *(p.type for p in shim.parameters.values())])))
@@ -188,9 +214,16 @@ class CudaFile:
         used = {name for name, stem in stems.items() if _DEVICE.match(name) or re.search(rf"\b{stem}", bare)}
         kept = _INCLUDED.sub(lambda m: m[0] if m[1] in used else "", kept)
         # Libraries' headers bring these along.
-        kept = "".join(f"#include <{h}>\n" for word, h in _HALVES.items() if re.search(word, bare) and h not in used) + kept
+        kept = (
+            "".join(f"#include <{h}>\n" for word, h in _HALVES.items() if re.search(word, bare) and h not in used)
+            + kept
+        )
         out = dict.fromkeys(
-            f.name for f in self.functions if not _REGISTRATION.match(text(f.node)) for g in gone if f.node in (g, *g.named_children)
+            f.name
+            for f in self.functions
+            if not _REGISTRATION.match(text(f.node))
+            for g in gone
+            if f.node in (g, *g.named_children)
         )
         return re.sub(r"\n(?:[ \t]*\n){2,}", "\n\n", kept).strip() + "\n", tuple(out)
 
@@ -200,13 +233,16 @@ class CudaFile:
         return any(re.search(rf"\b{function.name}\b", text(f.node)) for f in others)
 
     def _resolved(self, value: Value) -> Value:
-        """With the type behind the file's own name; of several, the one under a macro that the file defines, else the last: #else."""
+        """With the type behind the file's own name; of several, the one under a macro that the file defines, else
+        the last: #else."""
         base = value.type.removeprefix("const ").rstrip("*")
         named = rf"\btypedef\s+([\w ]+?)\s+{re.escape(base)}\s*;|\busing\s+{re.escape(base)}\s*=\s*([\w ]+?)\s*;"
         meant = ""
         for found in re.finditer(named, self.source):
             meant = found[1] or found[2]
-            macro = re.findall(r"^\s*#\s*(?:el)?if(?:def\s+|\s+defined\s*\(?\s*)(\w+)", self.source[: found.start()], re.MULTILINE)
+            macro = re.findall(
+                r"^\s*#\s*(?:el)?if(?:def\s+|\s+defined\s*\(?\s*)(\w+)", self.source[: found.start()], re.MULTILINE
+            )
             if macro and re.search(rf"^\s*#\s*define\s+{macro[-1]}\b", self.source, re.MULTILINE):
                 break
         return replace(value, type=value.type.replace(base, meant)) if meant else value
@@ -246,12 +282,22 @@ class _Slice:
             count = self.locals[size.strip()].value if size.strip() in self.locals else size
             factors = [f.strip(" ()") for f in re.sub(r"\bsizeof\s*\([^)]*\)", "1", count).split("*")]
             factors = [f for f in factors if f != "1"]
-            if name in self.shim.parameters and factors and all(f.isdigit() or f in self.shim.parameters for f in factors):
+            if (
+                name in self.shim.parameters
+                and factors
+                and all(f.isdigit() or f in self.shim.parameters for f in factors)
+            ):
                 self.shim.shapes[name] = tuple(factors)
 
     def _launch(self, node: Node) -> tuple[str, list[str]]:
-        called, syntax, given = (node.child_by_field_name("function"), _syntax(node), node.child_by_field_name("arguments"))
-        assert called is not None and syntax is not None and given is not None, "only launches with all three are collected"
+        called, syntax, given = (
+            node.child_by_field_name("function"),
+            _syntax(node),
+            node.child_by_field_name("arguments"),
+        )
+        assert called is not None and syntax is not None and given is not None, (
+            "only launches with all three are collected"
+        )
         kernel = self.file.kernels.get(re.sub(r"<.*|.*::", "", text(called), flags=re.DOTALL))
         if kernel is None:
             return text(node), [f"// {FILL} {' '.join(text(node).split())} (its kernel is in no file beside this one)"]
@@ -280,14 +326,23 @@ class _Slice:
         behind = self.locals.get(name)
         further = _POINTER.sub("", behind.value) if behind is not None else ""
         return (
-            self._origin(further) if further.isidentifier() and further not in ("NULL", "nullptr") else name if name.isidentifier() else ""
+            self._origin(further)
+            if further.isidentifier() and further not in ("NULL", "nullptr")
+            else name
+            if name.isidentifier()
+            else ""
         )
 
     def _shape(self, name: str) -> None:
         """What the host code says of a tensor's sizes and first content."""
         created = _CREATED.search(self.locals[name].value) if name in self.locals else None
         asked = {
-            int(k): n for n, v in self.locals.items() for m in [SIZE.fullmatch(v.value)] if m and m[1] == name for k in [m[2] or m[3]] if k
+            int(k): n
+            for n, v in self.locals.items()
+            for m in [SIZE.fullmatch(v.value)]
+            if m and m[1] == name
+            for k in [m[2] or m[3]]
+            if k
         }
         if asked and sorted(asked) == list(range(len(asked))):
             for size in asked.values():
@@ -301,7 +356,9 @@ class _Slice:
         like = re.match(r"\w+", created[3])
         of = self._origin(like[0]) if like else ""
         if created[2] or ".sizes()" in created[3]:
-            self.shim.shapes |= {name: self.shim.shapes[of]} if of in self.shim.shapes else {name: ("like", of)} if of else {}
+            self.shim.shapes |= (
+                {name: self.shim.shapes[of]} if of in self.shim.shapes else {name: ("like", of)} if of else {}
+            )
         elif listed:
             self.shim.shapes[name] = tuple(self._sliced(one.strip()) for one in listed[1].split(","))
 
@@ -345,7 +402,10 @@ def _function(node: Node) -> Function:
     above = node.parent if node.parent is not None and node.parent.type == "template_declaration" else None
     listed = above.child_by_field_name("parameters") if above is not None else None
     templates = tuple(
-        ("typename" if t.type.startswith("type_parameter") else "value", re.split(r"\W+", text(t).split("=")[0].strip())[-1])
+        (
+            "typename" if t.type.startswith("type_parameter") else "value",
+            re.split(r"\W+", text(t).split("=")[0].strip())[-1],
+        )
         for t in (listed.named_children if listed is not None else ())
     )
     head = text(node)[: (node.child_by_field_name("body") or node).start_byte - node.start_byte]
@@ -354,7 +414,9 @@ def _function(node: Node) -> Function:
         name=_name(node),
         node=node,
         parameters=tuple(
-            _parameter(p) for p in (inside.named_children if inside is not None else ()) if p.type.endswith("parameter_declaration")
+            _parameter(p)
+            for p in (inside.named_children if inside is not None else ())
+            if p.type.endswith("parameter_declaration")
         ),
         kernel="__global__" in head,
         launches=tuple(n for n in walk(node) if n.type == "call_expression" and _syntax(n) is not None),
@@ -387,7 +449,10 @@ def _declared(function: Node) -> Iterator[tuple[str, Value]]:
             value = one.child_by_field_name("value")
             name = text(named).lstrip("*& ")
             if name.isidentifier():
-                yield name, Value(kind, name, text(value) if value is not None else "", one.start_byte, f"{kind} {text(one)};")
+                yield (
+                    name,
+                    Value(kind, name, text(value) if value is not None else "", one.start_byte, f"{kind} {text(one)};"),
+                )
 
 
 def _constant(written: str) -> int | None:
@@ -404,7 +469,9 @@ def _types(kernel: Function, called: str) -> dict[str, str]:
     given = re.search(r"<(.*)>", called, re.DOTALL)
     listed = [one.strip() for one in given[1].split(",")] if given else []
     return {
-        name: listed[i] if i < len(listed) and re.match(r"_*(?:float|double|half|nv_bfloat16|int)\w*$", listed[i]) else "float"
+        name: listed[i]
+        if i < len(listed) and re.match(r"_*(?:float|double|half|nv_bfloat16|int)\w*$", listed[i])
+        else "float"
         for i, (kind, name) in enumerate(kernel.templates)
         if kind == "typename"
     }
@@ -424,7 +491,11 @@ def _items(node: Node) -> Iterator[Node]:
     """What is declared in a file or a namespace, under either branch of an #if."""
     for child in node.named_children:
         body = child.child_by_field_name("body")
-        if child.type in ("namespace_definition", "linkage_specification") and body is not None and body.type == "declaration_list":
+        if (
+            child.type in ("namespace_definition", "linkage_specification")
+            and body is not None
+            and body.type == "declaration_list"
+        ):
             yield from _items(body)
         elif child.type.startswith(("preproc_if", "preproc_el")):
             yield from _items(child)
@@ -443,6 +514,10 @@ def _names(node: Node) -> set[str]:
             one, inner = inner, inner.child_by_field_name("declarator")
         found.add(re.split(r"[<\[(]", text(one))[0].strip("*& "))
     kind = node.child_by_field_name("type")
-    if kind is not None and kind.type.endswith("_specifier") and (named := kind.child_by_field_name("name")) is not None:
+    if (
+        kind is not None
+        and kind.type.endswith("_specifier")
+        and (named := kind.child_by_field_name("name")) is not None
+    ):
         found.add(text(named))
     return set() if "enum_specifier" in (node.type, kind.type if kind is not None else "") else found - {""}

@@ -1,7 +1,8 @@
-"""A task folder or seed-style files -> Task, after one probe of the reference beside the device; and a task frozen for a run.
+"""A task folder or seed-style files -> Task, after one probe of the reference beside the device; and a task frozen for
+a run.
 
-A task folder holds `reference.py`, `kernel.<ext>` and, when something must be said that they cannot say, `task.yaml`. Without a kernel
-the reference says the whole contract, and its operations are followed for whoever is to write one.
+A task folder holds `reference.py`, `kernel.<ext>` and, when something must be said that they cannot say, `task.yaml`.
+Without a kernel the reference says the whole contract, and its operations are followed for whoever is to write one.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class Loaded(Artifact):
     operator: str = ""
     """What the reference computes, by its operations (`tools.contracts.operators`); empty where they were not seen."""
     pinned: tuple[PinnedKernel, ...] = Field(default=(), validation_alias=AliasChoices("pinned", "variants"))
-    """The user's kernel pinned otherwise, the task's own first, while nothing was measured that could choose (`tools.tasks.autotune`).
-    Records of earlier versions call it `variants`."""
+    """The user's kernel pinned otherwise, the task's own first, while nothing was measured that could choose
+    (`tools.tasks.autotune`). Records of earlier versions call it `variants`."""
     origin: str = ""
     """Source of the kernel that the first of several linked runs began with; empty: the task's own."""
 
@@ -71,8 +72,8 @@ class Declared(Artifact):
     build_flags: tuple[str, ...] = ()
     """Replace the language's optimisation flags, for baseline and candidates alike."""
     library: tuple[Annotated[str, Field(pattern=r"^(aten\.[a-z_]\w*|reference)$")], ...] = ()
-    """Operators of torch that host code in Python may call, `[aten.mm]`; `reference`: the reference's own products, convolutions and
-    attention, where the language can."""
+    """Operators of torch that host code in Python may call, `[aten.mm]`; `reference`: the reference's own products,
+    convolutions and attention, where the language can."""
     weights: dict[str, float] = Field(default_factory=dict)
     """Workload -> its share in the objective, instead of the reference's own."""
     margins: dict[str, float] = Field(default_factory=dict)
@@ -87,8 +88,8 @@ class Frozen(Artifact):
 
 
 def load_folder(path: Path, executor: Executor, blobs: Blobs, dims: tuple[Dims, ...] = ()) -> Loaded:
-    """Read and probe a task folder, at `dims` in place of its own workloads. Raises SettingsError with one sentence for anything a user can
-    mend."""
+    """Read and probe a task folder, at `dims` in place of its own workloads. Raises SettingsError with one sentence
+    for anything a user can mend."""
     if not path.is_dir():
         raise SettingsError(f"task: {path} is not a folder; name one that holds {REFERENCE} and a kernel")
     declared = _declared(path / "task.yaml")
@@ -113,8 +114,9 @@ def load_files(
 ) -> Loaded:
     """Read and probe a kernel file with its reference, in the seed style or with make_inputs.
 
-    `dims`: "M=512 N=1000 eps=1e-5", several workloads apart by `;`; empty: the reference's own `workloads`. `like`: a task whose name,
-    flags and precision it has, and whose weights and margins where the workloads are the reference's own.
+    `dims`: "M=512 N=1000 eps=1e-5", several workloads apart by `;`; empty: the reference's own `workloads`. `like`: a
+    task whose name, flags and precision it has, and whose weights and margins where the workloads are the reference's
+    own.
     """
     language = language_of(kernel)
     name, declared = named(kernel), Declared()
@@ -152,47 +154,73 @@ def _load(
     seen = probe(executor, blobs, request, files)
     seen = seen.model_copy(update={"inferred": (*frozen, *seen.inferred)})
     made = partial(infer, name, source, logic, language, parameters, elements, declared, files=files)
-    return _at_other_sizes(made, seen, files, executor, blobs).model_copy(update={"pinned": language.pinned_kernels(given)})
+    return _at_other_sizes(made, seen, files, executor, blobs).model_copy(
+        update={"pinned": language.pinned_kernels(given)}
+    )
 
 
 def weighted(loaded: Loaded, weights: Sequence[float]) -> Loaded:
     """With these weights of its workloads, in their order."""
     task, seen = loaded.task, loaded.workloads
-    shared = tuple(one.model_copy(update={"weight": weight}) for one, weight in zip(task.workloads, weights, strict=True))
+    shared = tuple(
+        one.model_copy(update={"weight": weight}) for one, weight in zip(task.workloads, weights, strict=True)
+    )
     probed = tuple(one.model_copy(update={"weight": weight}) for one, weight in zip(seen, weights, strict=True))
     return loaded.model_copy(update={"task": task.model_copy(update={"workloads": shared}), "workloads": probed})
 
 
 def _none_meant(folder: Path, kernel: str, language: Language) -> None:
-    """Refuse a folder whose kernel has another name: without it one would be written, and the user's never looked at."""
-    alike = [p.name for p in sorted(folder.iterdir()) if p.name != REFERENCE and (p.stem == "kernel" or p.suffix == language.suffix)]
+    """Refuse a folder whose kernel has another name: without it one would be written, and the user's never looked
+    at."""
+    alike = [
+        p.name
+        for p in sorted(folder.iterdir())
+        if p.name != REFERENCE and (p.stem == "kernel" or p.suffix == language.suffix)
+    ]
     if alike:
         raise SettingsError(
-            f"{folder}: holds {alike[0]} and no {kernel}; rename it, set `language` in task.yaml, or take it away to have a kernel written"
+            f"{folder}: holds {alike[0]} and no {kernel}; rename it, set `language` in task.yaml, or take it away to "
+            f"have a kernel written"
         )
 
 
 def _load_logic(
-    name: str, reference: Path, language: Language, dims: tuple[Dims, ...], declared: Declared, executor: Executor, blobs: Blobs
+    name: str,
+    reference: Path,
+    language: Language,
+    dims: tuple[Dims, ...],
+    declared: Declared,
+    executor: Executor,
+    blobs: Blobs,
 ) -> Loaded:
     """A task of which only the reference is there."""
     files = Sources(f"kernel{language.suffix}", reference.name)
     logic = read_source(reference)
     if not _makes_inputs(logic):
         raise SettingsError(
-            f"{reference}: without {files.kernel} beside it the reference must say the whole contract; define make_inputs(dims, seed) "
+            f"{reference}: without {files.kernel} beside it the reference must say the whole contract; define "
+            f"make_inputs(dims, seed) "
             f"in it, or add {files.kernel}"
         )
-    request = ProbeRequest(reference=logic, dims=dims, memory_bytes=available_memory(), library=_callable(declared, language))
+    request = ProbeRequest(
+        reference=logic, dims=dims, memory_bytes=available_memory(), library=_callable(declared, language)
+    )
     seen = probe(executor, blobs, request, files)
-    parameters = tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for w in seen.workloads[:1] for a in w.arguments)
+    parameters = tuple(
+        Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar")
+        for w in seen.workloads[:1]
+        for a in w.arguments
+    )
     made = partial(infer, name, None, logic, language, parameters, 0, declared, files=files)
     return _at_other_sizes(made, seen, files, executor, blobs)
 
 
-def _at_other_sizes(made: Callable[..., Loaded], seen: ProbeResult, files: Sources, executor: Executor, blobs: Blobs) -> Loaded:
-    """The task that is `made` of what the probe has seen and of what the reference says to sizes such as the hidden ones: which dims sizes
-    follow that the workloads have alike, and which it refuses. SettingsError where it takes none."""
+def _at_other_sizes(
+    made: Callable[..., Loaded], seen: ProbeResult, files: Sources, executor: Executor, blobs: Blobs
+) -> Loaded:
+    """The task that is `made` of what the probe has seen and of what the reference says to sizes such as the hidden
+    ones: which dims sizes follow that the workloads have alike, and which it refuses. SettingsError where it takes
+    none."""
     task = made(seen=seen).task
     request = ProbeRequest(
         reference=task.reference,
@@ -215,7 +243,8 @@ def _all_meant(dims: Sequence[Dims], source: str, logic: str, files: Sources) ->
 
 
 def probe(executor: Executor, blobs: Blobs, request: ProbeRequest, files: Sources) -> ProbeResult:
-    """Ask the harness what the reference says and needs; a user's mistake is a SettingsError that calls the file as the user does.
+    """Ask the harness what the reference says and needs; a user's mistake is a SettingsError that calls the file as the
+    user does.
 
     Raises InfrastructureError when the harness or its machine failed.
     """
@@ -273,21 +302,30 @@ def _callable(declared: Declared, language: Language, own: tuple[str, ...] = ())
     named = tuple(name for name in declared.library if name != "reference")
     if named and not language.beside_torch:
         able = ", ".join(name for name in LANGUAGES if load(LANGUAGES, name, Language, key="language").beside_torch)  # type: ignore[type-abstract]
-        raise SettingsError(f"task.yaml: library: kernels in {language.name} call nothing of torch; leave it out (allowed with {able})")
+        raise SettingsError(
+            f"task.yaml: library: kernels in {language.name} call nothing of torch; leave it out (allowed with {able})"
+        )
     return tuple(dict.fromkeys((*named, *own))) if language.beside_torch and "reference" in declared.library else named
 
 
 def _weighted(declared: Declared, seen: ProbeResult) -> tuple[SeenWorkload, ...]:
     """The probed workloads with the weights and margins that task.yaml gives some of them."""
-    for key, said, least in (("weights", declared.weights, "above 0"), ("margins", declared.margins, "0 to 1, 0.05 for 5 %")):
+    for key, said, least in (
+        ("weights", declared.weights, "above 0"),
+        ("margins", declared.margins, "0 to 1, 0.05 for 5 %"),
+    ):
         for name, value in said.items():
             if name not in {w.name for w in seen.workloads}:
                 there = offered(name, [w.name for w in seen.workloads])
-                raise SettingsError(f"task.yaml: {key} names the workload {name!r}, which the reference does not have; {there}")
+                raise SettingsError(
+                    f"task.yaml: {key} names the workload {name!r}, which the reference does not have; {there}"
+                )
             if not (0 <= value < float("inf")) or (value == 0 if key == "weights" else value > 1):
                 raise SettingsError(f"task.yaml: {key}.{name} is {value:g}; it must be {least}")
     return tuple(
-        w.model_copy(update={"weight": declared.weights.get(w.name, w.weight), "margin": declared.margins.get(w.name, w.margin)})
+        w.model_copy(
+            update={"weight": declared.weights.get(w.name, w.weight), "margin": declared.margins.get(w.name, w.margin)}
+        )
         for w in seen.workloads
     )
 
@@ -318,12 +356,15 @@ def declaration(name: str, language: str) -> str:
 
 
 def language_of(path: Path) -> Language:
-    """The language of a task folder; of a kernel's file by its suffix, and among those that share it by what stands in the file.
+    """The language of a task folder; of a kernel's file by its suffix, and among those that share it by what stands in
+    the file.
 
     SettingsError where there is none such.
     """
     if path.is_dir():
-        return load(LANGUAGES, _declared(path / "task.yaml").language, Language, key=f"{path / 'task.yaml'}: language")()  # type: ignore[type-abstract]
+        return load(
+            LANGUAGES, _declared(path / "task.yaml").language, Language, key=f"{path / 'task.yaml'}: language"
+        )()  # type: ignore[type-abstract]
     kinds = [load(LANGUAGES, name, Language, key="kernel") for name in LANGUAGES]  # type: ignore[type-abstract]
     alike = [kind for kind in kinds if kind.suffix == path.suffix]
     if not alike:
@@ -382,7 +423,9 @@ def thaw(folder: Path) -> Task:
     remedy = "restore it from the workspace's git, or start a new run"
     try:
         frozen = Frozen.model_validate_json((folder / "task.json").read_bytes())
-        changed = [name for name, text in _sources(frozen.task).items() if (folder / name).read_bytes() != text.encode()]
+        changed = [
+            name for name, text in _sources(frozen.task).items() if (folder / name).read_bytes() != text.encode()
+        ]
     except (OSError, ValidationError, json.JSONDecodeError) as error:
         raise WorkspaceError(f"{folder}: the frozen task cannot be read ({type(error).__name__}); {remedy}") from error
     if frozen.task.identity() != frozen.identity:

@@ -1,4 +1,5 @@
-"""One task opened on this machine, for whoever asks single questions about its kernel: what is asked for is made once, when it is."""
+"""One task opened on this machine, for whoever asks single questions about its kernel: what is asked for is made
+once, when it is."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def language(name: str) -> Language:
 
 @contextmanager
 def machine(store: Path | None, clocks: str = "observe") -> Iterator[tuple[Executor, Records]]:
-    """This machine, with records kept in `store`, else gone afterwards; `clocks`: "lock" holds those of its GPU meanwhile."""
+    """This machine, with records kept in `store`, else gone afterwards; `clocks`: "lock" holds those of its GPU
+    meanwhile."""
     with TemporaryDirectory(prefix="kernelwright-") as folder:
         records = Records(store or Path(folder))
         scratch = Path(folder) / "scratch"
@@ -57,7 +59,8 @@ class Opened:
         """The user's own."""
         if self.task.baseline is None:
             raise SettingsError(
-                f"{self.task.name}: there is no kernel to look at; add kernel{self.language.suffix} beside reference.py, or have one "
+                f"{self.task.name}: there is no kernel to look at; add kernel{self.language.suffix} beside "
+                f"reference.py, or have one "
                 "written: `python -m graph run` with that folder as its task"
             )
         return Candidate(language=self.language.name, files={f"kernel{self.language.suffix}": self.task.baseline})
@@ -103,12 +106,15 @@ class Opened:
         return diagnosis.place(self.task, self.loaded.workloads, times, found, self.device)
 
     def profile(self, name: str = "", setting: str = "profilers") -> tuple[Profile, dict[str, str]] | str:
-        """What a profiler (by default the first for this device) sees of the kernel, with its raw outputs; or why it sees nothing."""
+        """What a profiler (by default the first for this device) sees of the kernel, with its raw outputs; or why it
+        sees nothing."""
         profiler = load(PROFILERS, name or DEFAULTS[self.language.device][0], Profiler, key=setting)()  # type: ignore[type-abstract]
         if lacking := profiler.missing(self.language):
             return lacking
         library, first = self.library(), self.task.workloads[0]
-        return profiler.profile(self.task, self.kernel, library, first, self.language, self.executor, self.records.blobs)
+        return profiler.profile(
+            self.task, self.kernel, library, first, self.language, self.executor, self.records.blobs
+        )
 
     def diagnosed(self) -> Diagnosis:
         """Why the kernel is slow: times, roofline, and all profilers of its device."""
@@ -126,7 +132,9 @@ class Opened:
     def _kept(self, seen: Profile, blobs: dict[str, str]) -> str:
         """The id of a profile's record."""
         asked = key("profile", tool=seen.tool, candidate=self.kernel.id)
-        record = self.records.find(asked) or Record(kind="profile", key=asked, payload=seen.model_dump(mode="json"), blobs=blobs)
+        record = self.records.find(asked) or Record(
+            kind="profile", key=asked, payload=seen.model_dump(mode="json"), blobs=blobs
+        )
         return self.records.add(record).id
 
     def listed(self) -> tuple[str, str]:

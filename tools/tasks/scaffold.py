@@ -1,4 +1,5 @@
-"""A task folder around a file that somebody has: kernel, reference.py, task.yaml and config.yaml, what is unknown marked `FILL:`."""
+"""A task folder around a file that somebody has: kernel, reference.py, task.yaml and config.yaml, what is unknown
+marked `FILL:`."""
 
 from __future__ import annotations
 
@@ -68,7 +69,8 @@ class Scaffold(Artifact):
 
 
 def scaffold(file: Path, folder: Path, entry: str | None = None) -> Scaffold:
-    """Write the task folder of `file`. SettingsError where there is nothing to begin with, or `folder` holds something."""
+    """Write the task folder of `file`. SettingsError where there is nothing to begin with, or `folder` holds
+    something."""
     source = read_source(file)
     if folder.exists() and any(folder.iterdir()):
         raise SettingsError(f"{folder}: is not empty, and init overwrites nothing; name another folder with --out")
@@ -78,7 +80,12 @@ def scaffold(file: Path, folder: Path, entry: str | None = None) -> Scaffold:
         language = "cpp" if file.suffix in CPP else "cutlass" if _CUTLASS.search(source) else "cuda"
         parsed = CudaFile(with_headers(source, file.resolve(), inlined))
         function = parsed.chosen(entry)
-        shim, kernels, launchers, chosen = parsed.shim(function), tuple(parsed.kernels), tuple(parsed.launchers), function.name
+        shim, kernels, launchers, chosen = (
+            parsed.shim(function),
+            tuple(parsed.kernels),
+            tuple(parsed.launchers),
+            function.name,
+        )
         kernel, left_out = parsed.kept(shim)
         kernel = _ENDS.sub(rf"\g<0>  // {FILL} a kernel may not end the process: take that out", kernel)
         kernel += "" if chosen == ENTRY else _solve(shim)
@@ -86,7 +93,9 @@ def scaffold(file: Path, folder: Path, entry: str | None = None) -> Scaffold:
         language = language_of(file).name
         kernel, shim, kernels, launchers, chosen = _python(source, entry)
     else:
-        raise SettingsError(f"{file}: is in no known language; its name must end in one of {', '.join((*CPP, *CUDA, '.py'))}")
+        raise SettingsError(
+            f"{file}: is in no known language; its name must end in one of {', '.join((*CPP, *CUDA, '.py'))}"
+        )
     name = {"cuda": "kernel.cu", "cutlass": "kernel.cu", "cpp": "kernel.cpp"}.get(language, "kernel.py")
     files = {
         name: kernel,
@@ -141,19 +150,28 @@ def _python(source: str, entry: str | None) -> tuple[str, Shim, tuple[str, ...],
     module = read(source)
     if module is None or not module.kernels:
         raise SettingsError(
-            "no function under @triton.jit or @cute.jit was found; for PyTorch logic without a kernel a reference.py alone is a task"
+            "no function under @triton.jit or @cute.jit was found; for PyTorch logic without a kernel a reference.py "
+            "alone is a task"
         )
     launching = {launch.function.name: launch.function for launch in module.launches if launch.function is not None}
     # In CuTe DSL no launch stands in host code, so that any function may be the one.
     launching = launching or {name: node for name, node in module.functions.items() if name in (entry, "run_kernel")}
     chosen = entry or next(iter(sorted(launching, key=lambda n: n != "run_kernel")), "")
     if chosen not in launching:
-        raise SettingsError(f"--entry: no function {chosen!r} launches a kernel; there are {', '.join(launching) or 'none'}")
+        raise SettingsError(
+            f"--entry: no function {chosen!r} launches a kernel; there are {', '.join(launching) or 'none'}"
+        )
     function, shim = launching[chosen], Shim()
     returns = any(isinstance(n, ast.Return) and n.value is not None for n in ast.walk(function))
     for argument in function.args.args:
         annotated = ast.unparse(argument.annotation) if argument.annotation else ""
-        plain = annotated if annotated in ("int", "float", "bool") else "int" if re.fullmatch(r"[A-Z]\w?|n_\w+", argument.arg) else ""
+        plain = (
+            annotated
+            if annotated in ("int", "float", "bool")
+            else "int"
+            if re.fullmatch(r"[A-Z]\w?|n_\w+", argument.arg)
+            else ""
+        )
         shim.parameters[argument.arg] = Value(plain or "const float*", argument.arg)
     called = f"{chosen}({', '.join(shim.parameters)})"
     if chosen == "run_kernel":
@@ -196,7 +214,8 @@ def _reference(shim: Shim, file: str, chosen: str) -> str:
 
 
 def _shapes(shim: Shim) -> tuple[dict[str, str], set[str]]:
-    """Pointer -> its sizes as Python, and those whose sizes nothing says: as many elements as a size, or as all of them together."""
+    """Pointer -> its sizes as Python, and those whose sizes nothing says: as many elements as a size, or as all of
+    them together."""
     sizes = [p.name for p in shim.parameters.values() if not p.pointer and re.search(r"int|long|size_t", p.type)]
     pointers = [p.name for p in shim.parameters.values() if p.pointer]
     told = {n: s for n, s in shim.shapes.items() if s[0] != "like"}
@@ -205,7 +224,9 @@ def _shapes(shim: Shim) -> tuple[dict[str, str], set[str]]:
     guess = next(iter(told.values()), tuple(sizes[:2]) or ("N",))
     # One number of elements, and several buffers: elementwise, which `check` finds out.
     flat = set(told.values()) == {tuple(sizes)} and len(sizes) == 1
-    found = {name: f"({', '.join(told.get(name, guess))}{',' * (len(told.get(name, guess)) == 1)})" for name in pointers}
+    found = {
+        name: f"({', '.join(told.get(name, guess))}{',' * (len(told.get(name, guess)) == 1)})" for name in pointers
+    }
     return found, {name for name in pointers if name not in told and not flat}
 
 

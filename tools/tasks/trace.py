@@ -1,4 +1,5 @@
-"""A trace of launches -> the workloads that matter: which sizes a kernel is called with, how often, and where its time goes. Pure."""
+"""A trace of launches -> the workloads that matter: which sizes a kernel is called with, how often, and where its
+time goes. Pure."""
 
 from __future__ import annotations
 
@@ -51,10 +52,11 @@ class Part(Artifact):
 
 
 def read(path: Path) -> tuple[Launch, ...]:
-    """The launches of a file of JSON lines or CSV with the keys kernel, duration and, as far as known, scalars, shapes; others are ignored.
+    """The launches of a file of JSON lines or CSV with the keys kernel, duration and, as far as known, scalars, shapes;
+    others are ignored.
 
-    `duration` may carry its unit (`duration_ns`), which is the same for all. In CSV scalars are written `n=1000 eps=1e-5` and shapes
-    `x=64x1000 y=64`. SettingsError names the line.
+    `duration` may carry its unit (`duration_ns`), which is the same for all. In CSV scalars are written `n=1000
+    eps=1e-5` and shapes `x=64x1000 y=64`. SettingsError names the line.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -62,7 +64,9 @@ def read(path: Path) -> tuple[Launch, ...]:
         raise SettingsError(f"trace: {path} cannot be read ({error}); give a UTF-8 file of JSON lines or CSV") from None
     found = tuple(_launches(text, path))
     if not found:
-        raise SettingsError(f"trace: {path} holds no launch; give JSON lines or CSV with kernel, scalars, shapes and duration")
+        raise SettingsError(
+            f"trace: {path} holds no launch; give JSON lines or CSV with kernel, scalars, shapes and duration"
+        )
     return found
 
 
@@ -87,7 +91,9 @@ def _launches(text: str, path: Path) -> Iterator[Launch]:
                 duration=duration,
             )
         except (KeyError, TypeError, ValueError, SettingsError) as error:
-            said = f"has no {error}" if isinstance(error, KeyError) else f"cannot be read ({str(error).splitlines()[0]})"
+            said = (
+                f"has no {error}" if isinstance(error, KeyError) else f"cannot be read ({str(error).splitlines()[0]})"
+            )
             raise SettingsError(f"{where}: {said}; write kernel, scalars, shapes and duration of each launch") from None
         if not 0 < duration < math.inf:
             raise SettingsError(f"{where}: its duration is {given[key]}; it must be above 0")
@@ -107,12 +113,15 @@ def _scalars(said: object) -> Dims:
 
 def _shapes(said: object) -> dict[str, tuple[int, ...]]:
     if isinstance(said, str):
-        return {name: tuple(map(int, extents.split("x"))) for name, extents in re.findall(r"(\w+)=(\d+(?:x\d+)*)", said)}
+        return {
+            name: tuple(map(int, extents.split("x"))) for name, extents in re.findall(r"(\w+)=(\d+(?:x\d+)*)", said)
+        }
     return {name: tuple(extents) for name, extents in dict(said).items()}  # type: ignore[call-overload]
 
 
 def parts(launches: Sequence[Launch], task: Task, origin: Path) -> tuple[Part, ...]:
-    """The launches of the task's kernel by size, the largest share of the time first. SettingsError where a size is not said."""
+    """The launches of the task's kernel by size, the largest share of the time first. SettingsError where a size is
+    not said."""
     groups: defaultdict[tuple[tuple[str, int | float], ...], list[float]] = defaultdict(list)
     for launch in _of_kernel(launches, task, origin):
         groups[tuple(_dims(launch, task, origin).items())].append(launch.duration)
@@ -123,7 +132,17 @@ def parts(launches: Sequence[Launch], task: Task, origin: Path) -> tuple[Part, .
         share = sum(times) / whole
         spread = _quantile(times, 0.95) / _quantile(times, 0.25)
         kept = before < COVERED
-        found.append(Part(dims=dims, speed=speed, launches=len(times), share=share, median=_quantile(times, 0.5), spread=spread, kept=kept))
+        found.append(
+            Part(
+                dims=dims,
+                speed=speed,
+                launches=len(times),
+                share=share,
+                median=_quantile(times, 0.5),
+                spread=spread,
+                kept=kept,
+            )
+        )
         before += share
     return tuple(found)
 
@@ -132,7 +151,9 @@ def weights(found: Iterable[Part]) -> tuple[tuple[Dims, float], ...]:
     """The sizes that are kept, with how often each is launched: the objective multiplies by its time."""
     found = tuple(found)
     kept = dict.fromkeys(tuple(part.dims.items()) for part in found if part.kept)
-    return tuple((dict(dims), float(sum(part.launches for part in found if tuple(part.dims.items()) == dims))) for dims in kept)
+    return tuple(
+        (dict(dims), float(sum(part.launches for part in found if tuple(part.dims.items()) == dims))) for dims in kept
+    )
 
 
 def _of_kernel(launches: Sequence[Launch], task: Task, origin: Path) -> list[Launch]:
@@ -145,7 +166,9 @@ def _of_kernel(launches: Sequence[Launch], task: Task, origin: Path) -> list[Lau
         for launch in launches:
             times[_identifier(launch.kernel)] += launch.duration
         most = ", ".join(sorted(times, key=lambda name: -times[name])[:5])
-        raise SettingsError(f"trace: {origin} holds no launch of a kernel that {task.name} names, only {most}; keep one kernel's lines")
+        raise SettingsError(
+            f"trace: {origin} holds no launch of a kernel that {task.name} names, only {most}; keep one kernel's lines"
+        )
     return named or list(launches)
 
 
@@ -155,7 +178,8 @@ def _identifier(kernel: str) -> str:
 
 
 def _dims(launch: Launch, task: Task, origin: Path) -> Dims:
-    """The task's dims as a launch says them: by a scalar's name or by an argument's extents; one that never varies may be left out."""
+    """The task's dims as a launch says them: by a scalar's name or by an argument's extents; one that never varies
+    may be left out."""
     said: dict[str, set[int | float]] = defaultdict(set)
     for name, value in launch.scalars.items():
         said[name].add(value)
@@ -167,7 +191,9 @@ def _dims(launch: Launch, task: Task, origin: Path) -> Dims:
         values = said.get(name) or {w.dims[name] for w in task.workloads if name in w.dims}
         if len(values) != 1:
             what = "is not said" if name not in said else f"is {' and '.join(map(str, sorted(values)))}"
-            raise SettingsError(f"{origin}:{launch.line}: {name} {what}; give one value in scalars, or the shapes of what has that size")
+            raise SettingsError(
+                f"{origin}:{launch.line}: {name} {what}; give one value in scalars, or the shapes of what has that size"
+            )
         found[name] = next(iter(values))
     return found
 

@@ -58,7 +58,8 @@ def open_at_end(text: str) -> bool:
 
 
 def drafts(text: str) -> tuple[Drafts, tuple[str, ...]]:
-    """The drafts in `text` that can be read, and what is wrong, one sentence a fault with its line. Prose between the blocks is dropped."""
+    """The drafts in `text` that can be read, and what is wrong, one sentence a fault with its line. Prose between
+    the blocks is dropped."""
     headers, blocks = _parts(text)
     headers = [header for index, header in enumerate(headers) if not _title(index, headers, blocks)]
     found: list[Draft] = []
@@ -72,7 +73,9 @@ def drafts(text: str) -> tuple[Drafts, tuple[str, ...]]:
             if sign and method.strip():
                 skipped[method.strip()] = reason.strip()
             elif header.rest.strip().lower() not in NONE:
-                faults.append(f"line {header.line}: write `### skipped: METHOD=why it cannot be applied here`, one line each")
+                faults.append(
+                    f"line {header.line}: write `### skipped: METHOD=why it cannot be applied here`, one line each"
+                )
             continue
         if fault := _misplaced(header, inside):
             faults.append(fault)
@@ -97,7 +100,9 @@ def _misplaced(header: _Header, inside: list[_Block]) -> str | None:
     if not inside[0].end:
         return f"line {inside[0].line}: the block of code is not closed; give the whole file and close the fence"
     if len(inside) > 1:
-        return f"line {inside[1].line}: a second block of code stands behind one header; give the whole file in one block"
+        return (
+            f"line {inside[1].line}: a second block of code stands behind one header; give the whole file in one block"
+        )
     if not inside[0].code.strip():
         return f"line {inside[0].line}: the block of code is empty; give the whole file"
     return None
@@ -116,8 +121,13 @@ def _draft(header: _Header, code: str) -> Draft | str:
         else:
             fields[name] = value.strip()
     if "methods" not in fields or split[0].strip(" -*`"):
-        return f"line {header.line}: write `### draft: methods=a,b knobs=TILE=64,UNROLL=4 note=...`; methods and knobs may be none"
-    methods = tuple(m.strip(" `") for m in re.split(r"[,\s]+", fields["methods"].strip(" ,;")) if m.strip(" `").lower() not in NONE)
+        return (
+            f"line {header.line}: write `### draft: methods=a,b knobs=TILE=64,UNROLL=4 note=...`; methods and "
+            f"knobs may be none"
+        )
+    methods = tuple(
+        m.strip(" `") for m in re.split(r"[,\s]+", fields["methods"].strip(" ,;")) if m.strip(" `").lower() not in NONE
+    )
     knobs = _knobs(fields.get("knobs", ""))
     if knobs is None:
         return f"line {header.line}: knobs are written NAME=value, apart by commas, and not {fields['knobs'][:60]!r}"

@@ -1,7 +1,9 @@
-"""From what a language model wrote to the answer that is owed, or to what is wrong with it; and how it is told to answer.
+"""From what a language model wrote to the answer that is owed, or to what is wrong with it; and how it is told to
+answer.
 
-An answer is a JSON object, wherever in the text it stands. Drafts may come as fenced blocks instead, so that code need not be escaped.
-Nothing is guessed: JSON with a trailing comma or a comment is refused with a sentence, two different objects that both fit are, too.
+An answer is a JSON object, wherever in the text it stands. Drafts may come as fenced blocks instead, so that code need
+not be escaped. Nothing is guessed: JSON with a trailing comma or a comment is refused with a sentence, two different
+objects that both fit are, too.
 """
 
 from __future__ import annotations
@@ -53,8 +55,8 @@ def as_code(answer: str) -> bool:
 def how_to_answer(answer: str | Sequence[str], structured: bool, *, shown: bool = True) -> str:
     """The instruction how to write `answer`, or whichever of several types is owed; the same for all runs.
 
-    `structured`: as JSON, the server seeing to it; else in the form that `read` finds most surely, which for Drafts is fenced code.
-    `shown`: with the schema's text; False where the provider shows it to the model itself.
+    `structured`: as JSON, the server seeing to it; else in the form that `read` finds most surely, which for Drafts is
+    fenced code. `shown`: with the schema's text; False where the provider shows it to the model itself.
     """
     owed = (answer,) if isinstance(answer, str) else tuple(answer)
     code = any(map(as_code, owed))
@@ -66,11 +68,14 @@ def how_to_answer(answer: str | Sequence[str], structured: bool, *, shown: bool 
 
 
 def explained(request: Request, structured: bool, *, shown: bool = True) -> tuple[Block, ...]:
-    """The prompt with the form of answers behind the blocks that name them; of the type owed behind the stable ones where none does."""
+    """The prompt with the form of answers behind the blocks that name them; of the type owed behind the stable ones
+    where none does."""
     prompt = [block for block in request.prompt if block.text.strip()]
     if any(request.answer in block.answers for block in prompt):
         return tuple(
-            block.model_copy(update={"text": f"{block.text}\n{how_to_answer(block.answers, structured, shown=shown)}\n"})
+            block.model_copy(
+                update={"text": f"{block.text}\n{how_to_answer(block.answers, structured, shown=shown)}\n"}
+            )
             if block.answers
             else block
             for block in prompt
@@ -91,14 +96,17 @@ def go_on() -> str:
 
 
 def as_text(request: Request, where: str) -> str:
-    """The request for whoever takes no blocks, turns and schemas: prompt, answers that were refused with the reasons, how to answer.
+    """The request for whoever takes no blocks, turns and schemas: prompt, answers that were refused with the reasons,
+    how to answer.
 
     `where`: to what place, for the last sentence.
     """
     parts = ["\n\n".join(block.text for block in request.prompt)]
     for number, turn in enumerate(request.turns, 1):
         said = [f"Your answer {number} was:\n\n{fence('an earlier answer', turn.said)}"]
-        said += [f"Result of {result.id}{' (failed)' if result.failed else ''}:\n\n{result.text}" for result in turn.results]
+        said += [
+            f"Result of {result.id}{' (failed)' if result.failed else ''}:\n\n{result.text}" for result in turn.results
+        ]
         said += [told(turn.refused)] if turn.refused else []
         parts.append("\n\n".join(said))
     parts.append(f"{how_to_answer(request.answer, structured=False)}\n\nWrite your answer {where}.")
@@ -116,7 +124,8 @@ def joined(begun: str, rest: str) -> str:
 
 
 def read(text: str, request: Request, *, said: str, usage: Usage) -> Answered | Unfit:
-    """The answer in `text`; Unfit with one sentence a fault where there is none. `said`: the provider's own form of `text`."""
+    """The answer in `text`; Unfit with one sentence a fault where there is none. `said`: the provider's own form of
+    `text`."""
     text = THOUGHT.sub("", text, count=1)
     written = as_code(request.answer) and code_blocks.has_header(text)
     found, faults = code_blocks.drafts(text) if written else _in_json(text, request)
@@ -128,8 +137,8 @@ def read(text: str, request: Request, *, said: str, usage: Usage) -> Answered | 
 
 
 def _in_json(text: str, request: Request) -> tuple[Answer | None, tuple[str, ...]]:
-    """The one object in `text` that fits the type; else what is wrong, of the object that was most likely meant, and the drafts in it
-    that fit."""
+    """The one object in `text` that fits the type; else what is wrong, of the object that was most likely meant, and
+    the drafts in it that fit."""
     objects, malformed = _objects(code_blocks.without_code(text))
     fitting: list[Answer] = []
     unfit: list[_Faults] = []
@@ -148,11 +157,21 @@ def _in_json(text: str, request: Request) -> tuple[Answer | None, tuple[str, ...
     if fitting:
         return None, (f"{len(fitting)} different JSON objects each fit {request.answer}; give one",)
     if not unfit and as_code(request.answer) and (line := code_blocks.first_block(text)):
-        return None, (f"line {line}: no line `### draft: methods=...` stands before this block of code; write one before each variant",)
+        return None, (
+            (
+                f"line {line}: no line `### draft: methods=...` stands before this block of code; write one before "
+                f"each variant"
+            ),
+        )
     if faults := [*unfit, *malformed]:
         return usable.get(max(faults)[1]), max(faults)[1]
     if as_code(request.answer):
-        return None, ("no line `### draft: ...` with a fenced block behind it, and no line `### skipped: ...`, is in the answer; give one",)
+        return None, (
+            (
+                "no line `### draft: ...` with a fenced block behind it, and no line `### skipped: ...`, is in the "
+                "answer; give one"
+            ),
+        )
     return None, (f"no JSON object {request.answer} is in the answer; give one",)
 
 
@@ -160,7 +179,11 @@ def _readable(found: JsonValue, error: ValidationError) -> Drafts:
     """Those of an object's drafts with which nothing is wrong."""
     listed = found.get("drafts") if isinstance(found, dict) else None
     wrong = {one["loc"][1] for one in error.errors() if one["loc"][0] == "drafts" and len(one["loc"]) > 1}
-    sound = [draft for number, draft in enumerate(listed) if number not in wrong] if isinstance(listed, list) and wrong else []
+    sound = (
+        [draft for number, draft in enumerate(listed) if number not in wrong]
+        if isinstance(listed, list) and wrong
+        else []
+    )
     return Drafts.model_validate({"drafts": sound}, strict=False)
 
 
@@ -212,7 +235,9 @@ def _template(name: str) -> Template:
     import jinja2
 
     # Prompts are no HTML.
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
+    )
     return environment.from_string((PROMPTS / f"{name}.md").read_text(encoding="utf-8"))
 
 

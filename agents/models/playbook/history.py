@@ -1,7 +1,9 @@
-"""What earlier runs say about the source at hand: what won from here, with which knobs, and what need not be tried again.
+"""What earlier runs say about the source at hand: what won from here, with which knobs, and what need not be tried
+again.
 
-Two kernels are the same when their text is: a run that starts where another one started can go straight where that one arrived. About
-other sources of the same operator, shapes and type an outcome is a prior: it puts methods first or last, and forbids nothing.
+Two kernels are the same when their text is: a run that starts where another one started can go straight where that one
+arrived. About other sources of the same operator, shapes and type an outcome is a prior: it puts methods first or last,
+and forbids nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ def rejected(brief: PlannerBrief) -> dict[Methods, Attempt]:
 
 
 def pending(brief: PlannerBrief) -> dict[Methods, Attempt]:
-    """Sets that noise hid on this very source, and those rejected on another one in these conditions: for when nothing else is left."""
+    """Sets that noise hid on this very source, and those rejected on another one in these conditions: for when
+    nothing else is left."""
     return {**_last(brief, "avoid", here=False), **_last(brief, "pending", here=True)}
 
 
@@ -52,11 +55,14 @@ def knobs(brief: CoderBrief, methods: Methods) -> dict[str, str]:
 
 
 def vain(brief: CoderBrief) -> frozenset[str]:
-    """Marks of kernels that an earlier run judged here in these conditions and rejected: on this source, or as wrong on any."""
+    """Marks of kernels that an earlier run judged here in these conditions and rejected: on this source, or as wrong
+    on any."""
     here = mark(brief.source)
     wrong = ("reject_correctness", "reject_policy")
     return frozenset(
-        one.after for one in _alike(brief) if one.after and (one.verdict in wrong or (one.before == here and _said(one) == "avoid"))
+        one.after
+        for one in _alike(brief)
+        if one.after and (one.verdict in wrong or (one.before == here and _said(one) == "avoid"))
     )
 
 
@@ -65,9 +71,14 @@ def _said(one: Attempt) -> Status:
 
 
 def _alike(brief: PlannerBrief | CoderBrief) -> Sequence[Attempt]:
-    """Of the memory (same operator, language and architecture), newest first: the same type and shapes, measured by a run."""
+    """Of the memory (same operator, language and architecture), newest first: the same type and shapes, measured by
+    a run."""
     dtype = brief.task.outputs[0].dtype
-    return [one for one in brief.memory if one.origin == "run" and (one.dtype, one.shape_class) == (dtype, brief.shape_class)]
+    return [
+        one
+        for one in brief.memory
+        if one.origin == "run" and (one.dtype, one.shape_class) == (dtype, brief.shape_class)
+    ]
 
 
 def _accepted(brief: PlannerBrief | CoderBrief) -> list[Attempt]:
@@ -75,7 +86,11 @@ def _accepted(brief: PlannerBrief | CoderBrief) -> list[Attempt]:
     newest: dict[tuple[str, str], Attempt] = {}
     for one in _alike(brief):
         newest.setdefault((one.before, one.after), one)
-    return [one for one in _alike(brief) if one.before and _said(one) == "resolved" and _said(newest[one.before, one.after]) != "avoid"]
+    return [
+        one
+        for one in _alike(brief)
+        if one.before and _said(one) == "resolved" and _said(newest[one.before, one.after]) != "avoid"
+    ]
 
 
 def _last(brief: PlannerBrief, wanted: str, *, here: bool) -> dict[Methods, Attempt]:

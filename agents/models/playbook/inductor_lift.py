@@ -1,4 +1,5 @@
-"""The lifted kernel as a method: its candidate is what torch.compile makes of the reference, whatever stood there before."""
+"""The lifted kernel as a method: its candidate is what torch.compile makes of the reference, whatever stood there
+before."""
 
 from __future__ import annotations
 

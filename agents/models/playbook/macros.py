@@ -1,4 +1,5 @@
-"""Function-like macros of the file itself, replaced where they are used: `A(i, j)` hides an element that recipes must see."""
+"""Function-like macros of the file itself, replaced where they are used: `A(i, j)` hides an element that recipes
+must see."""
 
 from __future__ import annotations
 
@@ -16,9 +17,11 @@ NO_EXPRESSION = re.compile(r"#|\\$|//|/\*|[;{}]|\b(?:do|while|for|if|return)\b")
 
 @lru_cache(maxsize=16)
 def expanded(source: str) -> str:
-    """`source` as the preprocessor would leave it where it calls its own macros; as it was where nothing can be replaced safely."""
+    """`source` as the preprocessor would leave it where it calls its own macros; as it was where nothing can be
+    replaced safely."""
     found = {name: (re.findall(r"\w+", listed), text.strip()) for name, listed, text in DEFINED.findall(source)}
-    # What is defined twice, taken back or under a condition may mean two things; the text of an expression alone can stand in its place.
+    # What is defined twice, taken back or under a condition may mean two things; the text of an expression alone can
+    # stand in its place.
     times = re.findall(r"#[ \t]*(?:define|undef)[ \t]+(\w+)", source)
     macros = {name: one for name, one in found.items() if times.count(name) == 1 and not NO_EXPRESSION.search(one[1])}
     if not macros or re.search(r"^[ \t]*#[ \t]*if", source, re.MULTILINE):

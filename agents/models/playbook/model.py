@@ -1,4 +1,5 @@
-"""The provider that needs no language model: it answers every role's Brief by rule. It is called what it is, a playbook."""
+"""The provider that needs no language model: it answers every role's Brief by rule. It is called what it is, a
+playbook."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ class Playbook(Model):
         super().__init__(options)
         if options:
             unknown = ", ".join(sorted(map(repr, options)))
-            raise SettingsError(f"models: the playbook provider takes no options; remove {unknown} or choose another provider")
+            raise SettingsError(
+                f"models: the playbook provider takes no options; remove {unknown} or choose another provider"
+            )
 
     def ask(self, request: Request) -> Answered:
         """Answer at once, at no cost. Raises SettingsError when a method page names a recipe that does not exist."""
@@ -77,23 +80,32 @@ def ask_knowledge(brief: RetrieverBrief) -> Queries:
     text = f"{task.name} {task.reference} {task.baseline or ''}".lower()
     words = [w for w in OPERATORS if re.search(rf"(?<![a-z0-9]){w.replace('_', '_?')}f?(?![a-z0-9])", text)][:4]
     dtypes = sorted({a.dtype for a in task.arguments if a.role != "scalar"})
-    kernel = " ".join(dict.fromkeys([*task.name.replace("-", "_").split("_"), *words, task.language, *dtypes, "kernel"]))
+    kernel = " ".join(
+        dict.fromkeys([*task.name.replace("-", "_").split("_"), *words, task.language, *dtypes, "kernel"])
+    )
     ranked = sorted(brief.findings, key=lambda f: SEVERITY[f.severity], reverse=True)
     queries = [Query(text=kernel, purpose="kernel")]
-    queries += [Query(text=f"{f.rule.replace('_', ' ')} {f.axis} {task.language}", purpose="bottleneck") for f in ranked[:3]]
+    queries += [
+        Query(text=f"{f.rule.replace('_', ' ')} {f.axis} {task.language}", purpose="bottleneck") for f in ranked[:3]
+    ]
     if not ranked:
-        queries.append(Query(text=f"{brief.bottleneck.replace('_', ' ')} bottleneck {task.language}", purpose="bottleneck"))
+        queries.append(
+            Query(text=f"{brief.bottleneck.replace('_', ' ')} bottleneck {task.language}", purpose="bottleneck")
+        )
     return Queries(queries=tuple(dict.fromkeys(queries)))
 
 
 def analyse(brief: AnalystBrief) -> Analysis:
     """Findings by severity; among equals those on the axis with the greatest headroom first."""
-    ranked = sorted(brief.findings, key=lambda f: (SEVERITY[f.severity], room(brief.headroom, f.axis), f.rule), reverse=True)
+    ranked = sorted(
+        brief.findings, key=lambda f: (SEVERITY[f.severity], room(brief.headroom, f.axis), f.rule), reverse=True
+    )
     ranking = tuple(dict.fromkeys(f.rule for f in ranked))
     records = ", ".join(f"[record:{record}]" for record in brief.records) or "no record"
     if not ranked:
         return Analysis(ranking=(), text=f"No rule fired on the evidence of {records}.")
-    # Of the roofline alone: what the rules make of counters and listings may hold the kernel back long before a roof does.
+    # Of the roofline alone: what the rules make of counters and listings may hold the kernel back long before a roof
+    # does.
     sentences = [_roof(brief.headroom, records)]
     for finding in ranked:
         where = f" at line {finding.line}" if finding.line else ""
@@ -109,7 +121,12 @@ def _roof(headroom: Headroom, records: str) -> str:
 
 def room(headroom: Headroom, axis: Axis) -> float:
     """Distance from the roof on an axis; an axis that was not measured counts as the whole."""
-    by_axis = {"compute": headroom.compute, "memory": headroom.memory, "latency": headroom.latency, "occupancy": headroom.latency}
+    by_axis = {
+        "compute": headroom.compute,
+        "memory": headroom.memory,
+        "latency": headroom.latency,
+        "occupancy": headroom.latency,
+    }
     found = by_axis[axis] if by_axis[axis] is not None else headroom.total
     return found if found is not None else 0.0
 
@@ -120,5 +137,7 @@ def review(brief: GatekeeperBrief) -> Review:
         added = line.startswith("+") and not line.startswith("+++")
         found = FORBIDDEN.search(line[1:].split("//")[0]) if added else None
         if found is not None:
-            return Review(veto=True, quote=line[1:].strip(), reason=f"A kernel may not use {found.group(0).strip(' (')!r}.")
+            return Review(
+                veto=True, quote=line[1:].strip(), reason=f"A kernel may not use {found.group(0).strip(' (')!r}."
+            )
     return Review()

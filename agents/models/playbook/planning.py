@@ -1,4 +1,5 @@
-"""The planner by rule: pages whose findings fired, whose recipe applies to the source, within the budget, not tried in vain."""
+"""The planner by rule: pages whose findings fired, whose recipe applies to the source, within the budget, not tried
+in vain."""
 
 from __future__ import annotations
 
@@ -35,9 +36,10 @@ EXPECTED: dict[str, tuple[float, float]] = {
 
 
 def plan(brief: PlannerBrief) -> Plan:
-    """What won from this very source before; else what was not tried since the kernel last changed; else other knobs of methods in place;
-    else what was tried, in other company; else what an earlier run left open. What one rejected on this source is not planned again.
-    What torch.compile makes of the reference, where it is listed, is judged once these edits gain no more: they would find no place in it.
+    """What won from this very source before; else what was not tried since the kernel last changed; else other knobs of
+    methods in place; else what was tried, in other company; else what an earlier run left open. What one rejected on
+    this source is not planned again. What torch.compile makes of the reference, where it is listed, is judged once
+    these edits gain no more: they would find no place in it.
     """
     pages = _usable(brief)
     tried = _planned_since_accept(brief.tried)
@@ -48,16 +50,29 @@ def plan(brief: PlannerBrief) -> Plan:
     failed, left = history.rejected(brief), history.pending(brief)
     before = [*tried, *failed, *left]
     unseen = [p for p in fresh if not any(p.head.id in methods for methods in before)]
-    chosen, guided = _first(brief, unseen, lambda methods: True), "their findings fired and their recipes apply to the source"
+    chosen, guided = (
+        _first(brief, unseen, lambda methods: True),
+        "their findings fired and their recipes apply to the source",
+    )
     if not chosen:
-        chosen, guided = _knobs(brief, [p for p in pages if p not in fresh], tried), "knobs of methods in place are searched"
+        chosen, guided = (
+            _knobs(brief, [p for p in pages if p not in fresh], tried),
+            "knobs of methods in place are searched",
+        )
     lift = _lift(brief, pages, failed)
     if lift and (not chosen or (brief.tried and brief.tried[-1].verdict != "accept")):
-        return _said(brief, lift, "torch.compile is not shown slower, and edits of this source have brought what they could", 1)
+        return _said(
+            brief, lift, "torch.compile is not shown slower, and edits of this source have brought what they could", 1
+        )
     if not chosen:
-        chosen, guided = _first(brief, fresh, lambda methods: methods not in before), "they were tried, but not as this set"
+        chosen, guided = (
+            _first(brief, fresh, lambda methods: methods not in before),
+            "they were tried, but not as this set",
+        )
     if not chosen:
-        chosen = _first(brief, fresh, lambda methods: methods in left and methods not in tried and methods not in failed)
+        chosen = _first(
+            brief, fresh, lambda methods: methods in left and methods not in tried and methods not in failed
+        )
         guided = _open(left.get(frozenset(p.head.id for p in chosen)))
     if not chosen:
         return Plan(methods=(), candidates=0, reason=_why_nothing(brief, pages, fresh, failed))
@@ -71,7 +86,10 @@ def _said(brief: PlannerBrief, chosen: list[Page], guided: str, candidates: int)
     over = dict.fromkeys(name for method in methods for name in passed_over(method.method, made, brief))
     if not over:
         return made
-    why = "no recipe of theirs changes this source, no finding asks for them, they exclude what is planned, or an earlier run rejected them"
+    why = (
+        "no recipe of theirs changes this source, no finding asks for them, they exclude what is planned, or an "
+        "earlier run rejected them"
+    )
     return made.model_copy(update={"reason": f"{made.reason} Passed over, {why}: {', '.join(over)}."})
 
 
@@ -107,7 +125,11 @@ def _knobs(brief: PlannerBrief, pages: list[Page], tried: list[frozenset[str]]) 
     settings = {p.head.id: _settings(p, brief.source) for p in pages}
     # Counted over the whole run, or two settings could take turns for ever.
     planned = Counter(method for t in brief.tried for method in _asked(t))
-    tunable = [p for p in pages if settings[p.head.id] > 0 and planned[p.head.id] <= ceil(settings[p.head.id] / brief.candidates)]
+    tunable = [
+        p
+        for p in pages
+        if settings[p.head.id] > 0 and planned[p.head.id] <= ceil(settings[p.head.id] / brief.candidates)
+    ]
 
     def open_yet(methods: frozenset[str]) -> bool:
         searched = brief.candidates * sum(methods <= one for one in tried)
@@ -121,12 +143,18 @@ def _usable(brief: PlannerBrief) -> list[Page]:
     """Method pages with a recipe for this language, best first."""
     pages = [p for p in brief.dossier.methods if p.head.type == "method" and _speaks(p, brief.task.language)]
     favoured = history.favour(brief)
-    return sorted({p.head.id: p for p in pages}.values(), key=lambda p: _rank(p, brief.findings, favoured), reverse=True)
+    return sorted(
+        {p.head.id: p for p in pages}.values(), key=lambda p: _rank(p, brief.findings, favoured), reverse=True
+    )
 
 
 def _speaks(page: Page, language: str) -> bool:
     made = page.head.recipe
-    return bool(made) and recipe(made or "").language in ("", language) and (not page.head.languages or language in page.head.languages)
+    return (
+        bool(made)
+        and recipe(made or "").language in ("", language)
+        and (not page.head.languages or language in page.head.languages)
+    )
 
 
 def _rank(page: Page, findings: tuple[Finding, ...], favoured: Mapping[str, int]) -> tuple[int, int, int, int, str]:
@@ -183,14 +211,19 @@ def _planned(brief: PlannerBrief, page: Page) -> PlannedMethod:
     factor, confidence = EXPECTED.get(page.head.recipe or "", (0.9, 0.3))
     if page.head.recipe == InductorLift.name and brief.frameworks:
         factor = min([1.0, *(one.estimate for one in brief.frameworks.compiled)])
-    because = ", ".join(dict.fromkeys(f.rule for f in findings)) or "no finding of its own, but its recipe applies to this source"
+    because = (
+        ", ".join(dict.fromkeys(f.rule for f in findings))
+        or "no finding of its own, but its recipe applies to this source"
+    )
     hypothesis = Hypothesis(
         change=page.head.title,
         rationale=f"Answers {because}.",
         citations=_citations(brief, page, findings),
         expected=(Movement(metric="time", direction="down", factor=factor, confidence=confidence),),
     )
-    return PlannedMethod(method=page.head.id, axis=page.head.axis or "compute", hypothesis=hypothesis, signature=page.head.signature)
+    return PlannedMethod(
+        method=page.head.id, axis=page.head.axis or "compute", hypothesis=hypothesis, signature=page.head.signature
+    )
 
 
 def _citations(brief: PlannerBrief, page: Page, findings: list[Finding]) -> tuple[str, ...]:
@@ -200,7 +233,9 @@ def _citations(brief: PlannerBrief, page: Page, findings: list[Finding]) -> tupl
     return tuple(dict.fromkeys([*own, *(record for f in findings for record in f.evidence)]))
 
 
-def _why_nothing(brief: PlannerBrief, pages: list[Page], fresh: list[Page], failed: Mapping[frozenset[str], Attempt]) -> str:
+def _why_nothing(
+    brief: PlannerBrief, pages: list[Page], fresh: list[Page], failed: Mapping[frozenset[str], Attempt]
+) -> str:
     if not brief.dossier.methods:
         return "Retrieval found no method page for these findings."
     if not pages:

@@ -29,8 +29,9 @@ RECIPES = {
     "triton_launch": "agents.models.playbook.triton.launch:LaunchKnobs",
     "cuda_constants": "agents.models.playbook.recipes.cuda_constants:CudaConstants",
 }
-"""Name (a method page's `recipe`) -> class, in the order in which a kernel's recipes are applied. A new recipe is one file and one
-line here: first what frees the compiler, then what changes the loops, last what says how the final loops run."""
+"""Name (a method page's `recipe`) -> class, in the order in which a kernel's recipes are applied. A new recipe is
+one file and one line here: first what frees the compiler, then what changes the loops, last what says how the final
+loops run."""
 PREFERENCE = (("simd_reduction", "unroll_accumulators"), ("interchange", "tile"))
 """Recipes for the same loops: one plan takes one of the two."""
 PREFIX = "kw_"
@@ -39,7 +40,8 @@ FULL = f"{PREFIX}full"
 """Begins the name of where whole blocks end and the loop over what is left begins."""
 MAX_ROUNDS = 64
 UNREAD = (
-    "what the playbook cannot read (lambdas, templates, classes, <algorithm>, pointers that walk) a language model can: "
+    "what the playbook cannot read (lambdas, templates, classes, <algorithm>, pointers that walk) a language "
+    "model can: "
     "models: in the settings"
 )
 """For whoever waits for a recipe on a kernel that has no plain loops over pointers."""
@@ -61,7 +63,8 @@ class Recipe(ABC):
         return self.edit(source, {}) != source
 
     def edit(self, source: str, knobs: Mapping[str, str]) -> str:
-        """`source` with every site rewritten, or unchanged where there is none, the result would not parse, or no end is in sight."""
+        """`source` with every site rewritten, or unchanged where there is none, the result would not parse, or no
+        end is in sight."""
         start = unit = parsed(single(expanded(source)))
         if unit.broken:
             return source
@@ -79,7 +82,8 @@ class Recipe(ABC):
 
     @abstractmethod
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
-        """The edits of each place that could be rewritten now; the first sound one is carried out, then the source is read again."""
+        """The edits of each place that could be rewritten now; the first sound one is carried out, then the source
+        is read again."""
 
     def value(self, knobs: Mapping[str, str], knob: str) -> str:
         """A knob's value, or its best guess."""

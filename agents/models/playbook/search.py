@@ -34,7 +34,11 @@ def write(brief: CoderBrief) -> Drafts:
     wanted = max(brief.plan.candidates, 1)
     drafts: list[Draft] = []
     vain = history.vain(brief)
-    refused = {(frozenset(t.methods), tuple(sorted(t.knobs.items()))) for t in brief.tried if t.verdict.startswith("reject_correctness")}
+    refused = {
+        (frozenset(t.methods), tuple(sorted(t.knobs.items())))
+        for t in brief.tried
+        if t.verdict.startswith("reject_correctness")
+    }
     # After failures the first drafts are known not to do: go on behind them, to those that leave a method out.
     passed_over = wanted if brief.failures else 0
     # A search of knobs that is planned again goes on where the last one ended.
@@ -57,31 +61,43 @@ def write(brief: CoderBrief) -> Drafts:
             break
     if drafts:
         missing = [s.method for s in steps if not any(s.method in d.methods for d in drafts)]
-        skipped.update(dict.fromkeys(missing, "its recipe finds no place in this source, with the other methods applied"))
+        skipped.update(
+            dict.fromkeys(missing, "its recipe finds no place in this source, with the other methods applied")
+        )
     else:
-        skipped.update({s.method: f"its recipe finds no place in this source; {UNREAD}" for s in steps if s.method not in skipped})
+        skipped.update(
+            {s.method: f"its recipe finds no place in this source; {UNREAD}" for s in steps if s.method not in skipped}
+        )
     return Drafts(drafts=tuple(drafts), skipped=skipped)
 
 
 def _steps(brief: CoderBrief, skipped: dict[str, str]) -> list[Step]:
-    """Planned methods in the order in which their recipes are applied; knobs that won on this very source before come first."""
+    """Planned methods in the order in which their recipes are applied; knobs that won on this very source before
+    come first."""
     proven = history.knobs(brief, frozenset(item.method for item in brief.plan.methods))
     pages: dict[str, Page] = {p.head.id: p for p in brief.pages}
     steps = []
     for method in brief.plan.methods:
         page = pages.get(method.method)
         if page is None or page.head.recipe is None:
-            skipped[method.method] = "its page names no recipe; a model or a person must write it" if page else "its page was not given"
+            skipped[method.method] = (
+                "its page names no recipe; a model or a person must write it" if page else "its page was not given"
+            )
             continue
         made = InductorLift(brief.lifted) if page.head.recipe == InductorLift.name else recipe(page.head.recipe)
         own = {name: tuple(str(v) for v in values) for name, values in page.head.knobs.items() if name in made.knobs}
-        steps.append(Step(method.method, made, _around({**made.present(brief.source), **proven}, {**made.knobs, **own})))
+        steps.append(
+            Step(method.method, made, _around({**made.present(brief.source), **proven}, {**made.knobs, **own}))
+        )
     return sorted(steps, key=lambda s: order(s.recipe.name))
 
 
 def _around(now: Mapping[str, str], knobs: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Values to try with those that stand in the source (or won on it) first, so that a search changes one of them at a time."""
-    return {name: tuple(dict.fromkeys([*([now[name]] if name in now else []), *values])) for name, values in knobs.items()}
+    """Values to try with those that stand in the source (or won on it) first, so that a search changes one of them
+    at a time."""
+    return {
+        name: tuple(dict.fromkeys([*([now[name]] if name in now else []), *values])) for name, values in knobs.items()
+    }
 
 
 def _earlier(brief: CoderBrief) -> int:
@@ -105,7 +121,8 @@ def _draft(source: str, steps: list[Step], knobs: Mapping[str, str], note: str) 
 
 
 def _candidates(steps: list[Step]) -> Iterator[tuple[list[Step], dict[str, str], str]]:
-    """All methods at their best guess, then one knob changed at a time, one method left out, two knobs changed, one method alone."""
+    """All methods at their best guess, then one knob changed at a time, one method left out, two knobs changed, one
+    method alone."""
     best = {name: values[0] for s in steps for name, values in s.knobs.items()}
     others = [(name, value) for s in steps for name, values in s.knobs.items() for value in values[1:]]
     others.sort(key=lambda one: next(s.knobs[one[0]].index(one[1]) for s in steps if one[1] in s.knobs.get(one[0], ())))

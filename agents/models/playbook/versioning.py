@@ -1,8 +1,9 @@
 """Loop versioning: with threads where there is work for them, and the loop as it was where there is not.
 
-Recipes read and write one version, with an `if` clause in its pragma; a kernel is given out with both where the loop is short. With the
-clause the runtime is called all the same and makes a team of one: with its code out of the cache that took 8 to 25 us a call (measured on
-two virtual cores, GCC 12), a tenth of what a small workload takes, and more than the gate allows it to lose.
+Recipes read and write one version, with an `if` clause in its pragma; a kernel is given out with both where the loop is
+short. With the clause the runtime is called all the same and makes a team of one: with its code out of the cache that
+took 8 to 25 us a call (measured on two virtual cores, GCC 12), a tenth of what a small workload takes, and more than
+the gate allows it to lose.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ OF_THREADS = re.compile(r" schedule\([^()]*\)")
 
 
 def versioned(source: str) -> str:
-    """`source` with every loop that threads run where there is work for them in two versions, as far as it may stand twice."""
+    """`source` with every loop that threads run where there is work for them in two versions, as far as it may stand
+    twice."""
     unit = parsed(source)
     edits: list[Edit] = []
     for pragma in walk(unit.root):
@@ -51,14 +53,21 @@ def versioned(source: str) -> str:
 def single(source: str) -> str:
     """`source` with what `versioned` made of a loop taken back to one version."""
     unit = parsed(source)
-    edits = [edit for node in walk(unit.root) if node.type == "if_statement" and (edit := _merged(unit, node)) is not None]
+    edits = [
+        edit for node in walk(unit.root) if node.type == "if_statement" and (edit := _merged(unit, node)) is not None
+    ]
     return unit.apply(edits) if edits else source
 
 
 def _merged(unit: Unit, node: Node) -> Edit | None:
     condition, then, other = (node.child_by_field_name(f) for f in ("condition", "consequence", "alternative"))
     enough = ENOUGH.fullmatch(unit.text(condition)) if condition is not None else None
-    if enough is None or then is None or other is None or [n.type for n in then.named_children] != ["preproc_call", "for_statement"]:
+    if (
+        enough is None
+        or then is None
+        or other is None
+        or [n.type for n in then.named_children] != ["preproc_call", "for_statement"]
+    ):
         return None
     pragma, loop = then.named_children
     last = other.named_children[-1].named_children[-1:]
@@ -71,7 +80,8 @@ def _merged(unit: Unit, node: Node) -> Edit | None:
 
 
 def _repeatable(unit: Unit, loop: Node) -> bool:
-    """Short, in a block, of whole lines, and calling no function of the file: one that is called twice is not put in by itself."""
+    """Short, in a block, of whole lines, and calling no function of the file: one that is called twice is not put in
+    by itself."""
     called = {unit.callee(n) for n in walk(loop) if n.type == "call_expression"}
     own = {name for name in called & set(unit.functions) if name is not None and not name.startswith("kw_")}
     block = loop.parent is not None and loop.parent.type == "compound_statement"

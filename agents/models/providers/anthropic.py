@@ -1,4 +1,5 @@
-"""Anthropic's models through the official SDK: at Anthropic, on Bedrock or Vertex, or on any server that speaks the Messages API."""
+"""Anthropic's models through the official SDK: at Anthropic, on Bedrock or Vertex, or on any server that speaks the
+Messages API."""
 
 from __future__ import annotations
 
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
     from anthropic.types import Message, MessageParam, ThinkingConfigParam
 
 ROOM = 3
-"""Times `max_tokens` that one exchange may generate: streams that broke off, an answer asked for again with twice the room, and
-continuations all take from it, so that `bound` holds."""
+"""Times `max_tokens` that one exchange may generate: streams that broke off, an answer asked for again with twice
+the room, and continuations all take from it, so that `bound` holds."""
 SLACK = 20
 """The API's own count is an estimate: one token in so many is added to it."""
 COUNTING_S = 30
 TOO_LONG = (
-    "the answer broke off after {tokens} tokens, before its end; give a shorter one: fewer drafts, no comments that repeat the code, "
+    "the answer broke off after {tokens} tokens, before its end; give a shorter one: fewer drafts, no "
+    "comments that repeat the code, "
     "short texts"
 )
 
@@ -36,7 +38,8 @@ class Anthropic(Model):
     calls_tools = True
 
     def __init__(self, options: dict[str, Any]) -> None:
-        """SettingsError for an option that cannot be used, a key that is pasted or missing, a package that is not installed."""
+        """SettingsError for an option that cannot be used, a key that is pasted or missing, a package that is not
+        installed."""
         super().__init__(options)
         self.settings = given.read("anthropic", Options, options)
         self.opened = open_client(self.settings)
@@ -77,7 +80,8 @@ class Anthropic(Model):
             text = joined(text, wire.text(message))
             half = wire.spoken(message, broken=True)
             said = wire.kept([*before, *half])
-            # Free text can be joined. Half a call or JSON object cannot: the form owed would make the next answer begin a new one.
+            # Free text can be joined. Half a call or JSON object cannot: the form owed would make the next answer begin
+            # a new one.
             if before or not (wire.calls(message) or text.lstrip()[:1] in ("", "{")):
                 before += [*half, {"role": "user", "content": go_on()}]
             else:
@@ -100,22 +104,29 @@ class Anthropic(Model):
         written = {"cache_write_1h" if self.settings.cache_ttl == "1h" else "cache_write": read_in_all}
         return Usage(model=self.settings.model, output=output, **written)
 
-    def _reply(self, request: Request, message: Message, before: list[MessageParam], text: str, usage: Usage) -> Answered | Called | Unfit:
+    def _reply(
+        self, request: Request, message: Message, before: list[MessageParam], text: str, usage: Usage
+    ) -> Answered | Called | Unfit:
         if message.stop_reason == "refusal":
             details = message.stop_details
             why = (details and (details.explanation or details.category)) or "no reason given"
             raise RefusalError(f"models.{request.role}: {self.settings.model} declines to answer ({why})")
         if message.stop_reason == "model_context_window_exceeded":
-            raise ProviderError(f"models.{request.role}: prompt and answer do not fit into the context of {self.settings.model}")
+            raise ProviderError(
+                f"models.{request.role}: prompt and answer do not fit into the context of {self.settings.model}"
+            )
         said = wire.kept([*before, *wire.spoken(message)])
         if calls := wire.calls(message):
             return Called(calls=calls, said=said, usage=usage)
         return read(joined(text, wire.text(message)), request, said=said, usage=usage)
 
-    def _generate(self, request: Request, before: list[MessageParam], limit: int, meter: wire.Meter) -> Message | KernelwrightError:
+    def _generate(
+        self, request: Request, before: list[MessageParam], limit: int, meter: wire.Meter
+    ) -> Message | KernelwrightError:
         """One answer of the API; the error to end with where its stream broke off.
 
-        A stream that was begun is begun anew at once: where the server has no room, it is the new request that is made to wait.
+        A stream that was begun is begun anew at once: where the server has no room, it is the new request that is made
+        to wait.
         """
         import anthropic
         import httpx2  # The SDK lets its errors through while a stream is read.
@@ -126,7 +137,11 @@ class Anthropic(Model):
             open_stream = partial(self.opened.client.messages.stream, max_tokens=limit, **self._call(request, before))
             settings = self.settings
             with with_retries(
-                request, anthropic, settings.timeout_s, settings.max_retries, lambda timeout: open_stream(timeout=timeout).__enter__()
+                request,
+                anthropic,
+                settings.timeout_s,
+                settings.max_retries,
+                lambda timeout: open_stream(timeout=timeout).__enter__(),
             ) as stream:
                 # From here: attempts before this one had their own time.
                 until(stream.response, time.monotonic() + request.at_most(self.settings.timeout_s))
@@ -148,7 +163,9 @@ class Anthropic(Model):
         return broke if message is None or message.stop_reason is None else message
 
     def _broken(self, request: Request, why: str) -> ProviderError:
-        return ProviderError(f"models.{request.role}: {self.settings.model} gave no whole answer, also when asked again: {why}")
+        return ProviderError(
+            f"models.{request.role}: {self.settings.model} gave no whole answer, also when asked again: {why}"
+        )
 
     def _call(self, request: Request, before: list[MessageParam]) -> dict[str, Any]:
         """Arguments for the SDK that a call and the counting of its tokens share; what is not wanted is left out."""
@@ -161,7 +178,11 @@ class Anthropic(Model):
             "output_config": wire.output(request, self.settings.effort, constrained=structured and not before),
             "thinking": thinking.get(self.settings.thinking or ""),
         }
-        return {"model": self.settings.model, "messages": [*talk.messages, *before], **{name: part for name, part in call.items() if part}}
+        return {
+            "model": self.settings.model,
+            "messages": [*talk.messages, *before],
+            **{name: part for name, part in call.items() if part},
+        }
 
     def _count(self, request: Request) -> int:
         """Tokens of the prompt: by the server where it counts them, else by their characters."""
@@ -170,7 +191,9 @@ class Anthropic(Model):
         call = self._call(request, [])
         if self.counts:
             try:
-                client = self.opened.client.with_options(max_retries=0, timeout=request.at_most(min(COUNTING_S, self.settings.timeout_s)))
+                client = self.opened.client.with_options(
+                    max_retries=0, timeout=request.at_most(min(COUNTING_S, self.settings.timeout_s))
+                )
                 return client.messages.count_tokens(**call).input_tokens
             except (anthropic.AuthenticationError, anthropic.PermissionDeniedError) as error:
                 raise self.opened.failure(error, request.role) from error

@@ -1,4 +1,5 @@
-"""How to reach Anthropic's models: the options of `provider: anthropic`, the SDK's client that they ask for, and its errors as ours."""
+"""How to reach Anthropic's models: the options of `provider: anthropic`, the SDK's client that they ask for, and its
+errors as ours."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class Options(given.Options):
     model: str = Field(min_length=1)
     """As the API names it."""
     max_tokens: int = Field(default=16_000, ge=1)
-    """Output of one answer, thinking included; an answer that does not fit is asked for again with twice as much, once."""
+    """Output of one answer, thinking included; an answer that does not fit is asked for again with twice as much,
+    once."""
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     """Default: the model's own."""
     thinking: Literal["adaptive", "off"] | None = None
@@ -39,13 +41,14 @@ class Options(given.Options):
     base_url: given.Address | None = None
     """A server that speaks the same protocol; no key is sent there unless `api_key_env` is given."""
     structured: Literal["none", "json_schema"] = "none"
-    """Whether the server holds answers to their JSON schema; drafts, which are code, are fenced all the same. It is part of the cache's
-    key there, so that roles, which owe different answers, then share nothing; without it the prompt says the form, and what cannot be
-    read is asked for again."""
+    """Whether the server holds answers to their JSON schema; drafts, which are code, are fenced all the same. It is
+    part of the cache's key there, so that roles, which owe different answers, then share nothing; without it the
+    prompt says the form, and what cannot be read is asked for again."""
     cache_ttl: Literal["5m", "1h"] = "1h"
     """How long what outlives an iteration stays in the cache unread; the rest of a prompt is kept for five minutes."""
     timeout_s: float = Field(default=900, gt=0, allow_inf_nan=False)
-    """Seconds that one attempt may take, from the request to the answer's end; a server that asks us to wait longer is overloaded."""
+    """Seconds that one attempt may take, from the request to the answer's end; a server that asks us to wait longer
+    is overloaded."""
     max_retries: int = Field(default=4, ge=0, le=20)
     """Times that a request is sent again when the server could not take it."""
     platform: Literal["anthropic", "bedrock", "vertex"] = "anthropic"
@@ -55,7 +58,8 @@ class Options(given.Options):
     project: str | None = None
     """Of vertex; default: what its own environment says."""
     api_key_env: str | None = None
-    """Name of the environment variable that holds the key. Default: ANTHROPIC_API_KEY at Anthropic's own address, none elsewhere."""
+    """Name of the environment variable that holds the key. Default: ANTHROPIC_API_KEY at Anthropic's own address,
+    none elsewhere."""
 
     @model_validator(mode="after")
     def _fits_platform(self) -> Options:
@@ -79,7 +83,8 @@ class Opened:
     key: str = ""
 
     def failure(self, error: Exception, role: str) -> KernelwrightError:
-        """`error` of the SDK as ours: SettingsError for what the user can mend, OverloadedError for a server without room."""
+        """`error` of the SDK as ours: SettingsError for what the user can mend, OverloadedError for a server without
+        room."""
         import anthropic
 
         # First without keys, then cut: half a key is no longer known for one.
@@ -87,21 +92,34 @@ class Opened:
         status = getattr(error, "status_code", None)
         entry = f"models.{role}"
         if status in FULL or getattr(error, "type", None) in ("overloaded_error", "rate_limit_error"):
-            return OverloadedError(f"{entry}: the server has no room ({said}), also after up to {self.options.max_retries} retries")
+            return OverloadedError(
+                f"{entry}: the server has no room ({said}), also after up to {self.options.max_retries} retries"
+            )
         if isinstance(error, self.errors[1:]) or status in (401, 402, 403):
-            held = self.options.api_key_env or (KEY if self.key else f"the credentials of platform {self.options.platform}")
-            return SettingsError(f"{entry}: {held} does not give access ({said}); mend the key or what it may do, and run again")
+            held = self.options.api_key_env or (
+                KEY if self.key else f"the credentials of platform {self.options.platform}"
+            )
+            return SettingsError(
+                f"{entry}: {held} does not give access ({said}); mend the key or what it may do, and run again"
+            )
         if status == 404:
-            return SettingsError(f"{entry}.model: {self.options.model!r} is not served there ({said}); name another model or base_url")
+            return SettingsError(
+                f"{entry}.model: {self.options.model!r} is not served there ({said}); name another model or base_url"
+            )
         if status == 400 and TOO_LONG.search(said):
             return no_room(role, self.options.model, self.options.max_tokens, said)
         if status == 400:
-            return SettingsError(f"{entry}: the server refuses the request ({said}); change the option it names, and run again")
+            return SettingsError(
+                f"{entry}: the server refuses the request ({said}); change the option it names, and run again"
+            )
         if isinstance(error, anthropic.APITimeoutError):
-            return ProviderError(f"{entry}: no answer within {self.options.timeout_s:g} s, also after {self.options.max_retries} retries")
+            return ProviderError(
+                f"{entry}: no answer within {self.options.timeout_s:g} s, also after {self.options.max_retries} retries"
+            )
         if isinstance(error, anthropic.APIConnectionError):
             return ProviderError(
-                f"{entry}: no server answers at {self.client.base_url}; mend the network, or start anew with another base_url"
+                f"{entry}: no server answers at {self.client.base_url}; mend the network, or start anew with another "
+                f"base_url"
             )
         return ProviderError(f"{entry}: the server could not be asked ({said or type(error).__name__})")
 
@@ -130,9 +148,13 @@ def _bedrock(options: Options) -> Opened:
         client = anthropic.AnthropicBedrock(aws_region=options.region, api_key=key or None, **_reached(options))
         found = client.api_key or boto3.Session().get_credentials()
     except refused as error:
-        raise SettingsError(f"models.region: bedrock cannot be set up ({error}); give a region, or mend your AWS configuration") from error
+        raise SettingsError(
+            f"models.region: bedrock cannot be set up ({error}); give a region, or mend your AWS configuration"
+        ) from error
     if not found:
-        raise SettingsError("models.platform: bedrock finds no AWS credentials; run `aws configure`, or name a variable in api_key_env")
+        raise SettingsError(
+            "models.platform: bedrock finds no AWS credentials; run `aws configure`, or name a variable in api_key_env"
+        )
     return Opened(client, options, (anthropic.AnthropicError, *refused[:2]), client.api_key or "")
 
 
@@ -147,7 +169,9 @@ def _vertex(options: Options) -> Opened:
         if not project:
             raise SettingsError("models.project: vertex needs a project and your credentials name none; add it")
         region = options.region or anthropic.not_given
-        client = anthropic.AnthropicVertex(project_id=project, region=region, credentials=credentials, **_reached(options))
+        client = anthropic.AnthropicVertex(
+            project_id=project, region=region, credentials=credentials, **_reached(options)
+        )
     except refused as error:
         raise SettingsError(
             f"models.platform: vertex finds no credentials ({error}); run `gcloud auth application-default login`"
@@ -161,7 +185,9 @@ def _extra(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise SettingsError(f'models.platform: {extra} needs a package more; run `pip install "kernelwright[{extra}]"`') from error
+        raise SettingsError(
+            f'models.platform: {extra} needs a package more; run `pip install "kernelwright[{extra}]"`'
+        ) from error
 
 
 def _reached(options: Options) -> dict[str, Any]:

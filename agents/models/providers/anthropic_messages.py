@@ -1,4 +1,5 @@
-"""From a request to the Messages API's system, messages and tools with cache marks, and from its message to what we keep. Pure."""
+"""From a request to the Messages API's system, messages and tools with cache marks, and from its message to what we
+keep. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ BEGIN = "Begin."
 
 @dataclass(frozen=True)
 class Conversation:
-    """What is sent, byte for byte the same for the same request; in the order in which it is cached: tools, system, messages."""
+    """What is sent, byte for byte the same for the same request; in the order in which it is cached: tools, system,
+    messages."""
 
     tools: list[ToolParam]
     system: list[TextBlockParam]
@@ -45,14 +47,15 @@ class Conversation:
 def conversation(request: Request, ttl: Ttl, *, structured: bool = False) -> Conversation:
     """Stable blocks are the system prompt, the others the first user message, turns follow.
 
-    Cache marks, of which the API allows four, stand at the ends of the last blocks that outlive an iteration, to be kept for `ttl`: earlier
-    blocks are found nevertheless, since a look-up goes back from each mark. Only where tools are offered, so that the conversation is
-    likely to go on, also blocks of the iteration and the end of what was said are kept, for five minutes: what is written and never read
-    costs more than what is not.
+    Cache marks, of which the API allows four, stand at the ends of the last blocks that outlive an iteration, to be
+    kept for `ttl`: earlier blocks are found nevertheless, since a look-up goes back from each mark. Only where tools
+    are offered, so that the conversation is likely to go on, also blocks of the iteration and the end of what was said
+    are kept, for five minutes: what is written and never read costs more than what is not.
     """
     prompt = parsing.explained(request, structured, shown=not structured) if request.prompt else ()
     tools: list[ToolParam] = [
-        {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)} for tool in request.tools
+        {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
+        for tool in request.tools
     ]
     if tools:
         marked = list(range(len(prompt) - 1))[1 - MARKS :]
@@ -83,7 +86,10 @@ def output(request: Request, effort: Effort | None, *, constrained: bool = True)
 
     found: OutputConfigParam = {"effort": effort} if effort else {}
     if constrained:
-        found["format"] = {"type": "json_schema", "schema": anthropic.transform_schema(dict(wire(parsing.schema(request), maps=False)))}
+        found["format"] = {
+            "type": "json_schema",
+            "schema": anthropic.transform_schema(dict(wire(parsing.schema(request), maps=False))),
+        }
     return found
 
 
@@ -116,9 +122,11 @@ def kept(messages: Sequence[MessageParam]) -> str:
 
 
 def spoken(message: Message, *, broken: bool = False) -> list[MessageParam]:
-    """The model's content exactly as returned, thinking included, as a message to send back; none where it said nothing.
+    """The model's content exactly as returned, thinking included, as a message to send back; none where it said
+    nothing.
 
-    `broken`: it was cut off, so that only its text can be sent back: a call without its end, or thinking alone, would be refused.
+    `broken`: it was cut off, so that only its text can be sent back: a call without its end, or thinking alone, would
+    be refused.
     """
     blocks = [block.to_dict(mode="json") for block in message.content]
     blocks = [block for block in blocks if block["type"] != "text" or str(block["text"]).strip()]

@@ -34,7 +34,8 @@ from tools.errors import ProviderError, SettingsError
 
 PASSED_ON = ("PATH", "HOME", "LANG", "TERM")
 PROMPT, ANSWER = "{prompt_file}", "{answer_file}"
-"""In an argument: the path of the file. Without the first the prompt is on stdin, without the second the answer is read from stdout."""
+"""In an argument: the path of the file. Without the first the prompt is on stdin, without the second the answer is
+read from stdout."""
 PR_SET_PDEATHSIG = 1
 """Of Linux's prctl."""
 LARGEST = 4 << 20
@@ -59,7 +60,9 @@ class Options(given.Options):
     @classmethod
     def _can_be_run(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value or not value[0] or any("\0" in one for one in value):
-            raise ValueError("must name a program and its arguments, such as [some-agent, --print], without NUL; write them there")
+            raise ValueError(
+                "must name a program and its arguments, such as [some-agent, --print], without NUL; write them there"
+            )
         return value
 
     @field_validator("env")
@@ -68,7 +71,8 @@ class Options(given.Options):
         # What does not fit may hold a value, and is not repeated.
         if not all(re.fullmatch(r"[A-Za-z_]\w*", one) for one in value):
             raise ValueError(
-                "must be a list of NAMES of environment variables, such as [SOME_AGENT_KEY], never NAME=value; name them there"
+                "must be a list of NAMES of environment variables, such as [SOME_AGENT_KEY], never NAME=value; name "
+                "them there"
             )
         return value
 
@@ -76,7 +80,8 @@ class Options(given.Options):
 class Command(Model):
     """One process an exchange, in a fresh folder: `.kernelwright/exchanges/` of the workspace, kept for review.
 
-    Without a workspace it is a temporary one, which is removed unless the program fails; the message then says where it is.
+    Without a workspace it is a temporary one, which is removed unless the program fails; the message then says where it
+    is.
     """
 
     bills = "unseen"
@@ -91,8 +96,12 @@ class Command(Model):
         self.given = given.read("command", Options, options)
         program = shutil.which(self.given.argv[0])
         if program is None:
-            raise SettingsError(f"models.argv: there is no program {self.given.argv[0]!r}; install it, put it on PATH or write its path")
-        here = next((one for one in self.given.argv[1:] if not one.startswith(("/", "-")) and Path(one).is_file()), None)
+            raise SettingsError(
+                f"models.argv: there is no program {self.given.argv[0]!r}; install it, put it on PATH or write its path"
+            )
+        here = next(
+            (one for one in self.given.argv[1:] if not one.startswith(("/", "-")) and Path(one).is_file()), None
+        )
         if here is not None:
             raise SettingsError(
                 f"models.argv: {here!r} is taken from the current folder and the program runs in another; "
@@ -101,7 +110,8 @@ class Command(Model):
         unset = next((name for name in self.given.env if name not in os.environ), None)
         if unset is not None:
             raise SettingsError(
-                f"models.env: the environment variable {unset} is not set; export it and run again, or take it out of the list"
+                f"models.env: the environment variable {unset} is not set; export it and run again, or take it out of "
+                f"the list"
             )
         self.program = str(Path(program).absolute())
 
@@ -110,16 +120,22 @@ class Command(Model):
         return Usage(model=self.name)
 
     def ask(self, request: Request) -> Answered | Unfit:
-        """Run it once. ProviderError when it fails, prints too much, or is not done in time; it is then gone with all it started."""
+        """Run it once. ProviderError when it fails, prints too much, or is not done in time; it is then gone with
+        all it started."""
         argv = self.given.argv
         by_file = any(ANSWER in one for one in argv)
-        text = parsing.as_text(request, "into the file answer.md in the current folder" if by_file else "on your standard output")
+        text = parsing.as_text(
+            request, "into the file answer.md in the current folder" if by_file else "on your standard output"
+        )
         folder = self._folder(request, text)
         exchange = _Exchange(request.role, self.program, folder)
         (folder / "prompt.md").write_text(text, encoding="utf-8")
         start = time.monotonic()
         exchange.run(
-            self._argv(folder), self._environment(), request.at_most(self.given.timeout_s), stdin=not any(PROMPT in one for one in argv)
+            self._argv(folder),
+            self._environment(),
+            request.at_most(self.given.timeout_s),
+            stdin=not any(PROMPT in one for one in argv),
         )
         seconds = time.monotonic() - start
         said = exchange.said("answer.md" if by_file else "stdout.txt")
@@ -133,7 +149,11 @@ class Command(Model):
         parent = self.folder / ".kernelwright" / "exchanges"
         parent.mkdir(parents=True, exist_ok=True)
         # Asked before and killed since: the same prompt has another folder.
-        return Path(tempfile.mkdtemp(prefix=f"{request.role}-{request.number + 1}.{len(request.turns)}-{digest(text)[:8]}-", dir=parent))
+        return Path(
+            tempfile.mkdtemp(
+                prefix=f"{request.role}-{request.number + 1}.{len(request.turns)}-{digest(text)[:8]}-", dir=parent
+            )
+        )
 
     def _argv(self, folder: Path) -> list[str]:
         files = {PROMPT: str(folder / "prompt.md"), ANSWER: str(folder / "answer.md")}
@@ -147,7 +167,8 @@ class Command(Model):
 
 
 def _ends_with_us() -> Callable[[], object] | None:
-    """What ties a child to this thread, which waits for it: killed at once, a run leaves nobody behind who goes on spending."""
+    """What ties a child to this thread, which waits for it: killed at once, a run leaves nobody behind who goes on
+    spending."""
     if sys.platform != "linux":
         return None
     return partial(ctypes.CDLL(None).prctl, PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -164,7 +185,11 @@ class _Exchange:
     def run(self, argv: list[str], environment: dict[str, str], timeout_s: float, *, stdin: bool) -> None:
         """Until it ends; its whole process group is killed then, or when time or room is used up."""
         source = self.folder / "prompt.md" if stdin else Path(os.devnull)
-        with source.open("rb") as prompt, (self.folder / "stdout.txt").open("wb") as out, (self.folder / "stderr.txt").open("wb") as err:
+        with (
+            source.open("rb") as prompt,
+            (self.folder / "stdout.txt").open("wb") as out,
+            (self.folder / "stderr.txt").open("wb") as err,
+        ):
             try:
                 process = subprocess.Popen(
                     argv,
@@ -177,7 +202,9 @@ class _Exchange:
                     preexec_fn=_ends_with_us(),
                 )
             except OSError as error:
-                raise ProviderError(f"{self.key}: {self.name} cannot be started ({error.strerror}); try it in {self.folder}") from error
+                raise ProviderError(
+                    f"{self.key}: {self.name} cannot be started ({error.strerror}); try it in {self.folder}"
+                ) from error
         try:
             self._watch(process.pid, timeout_s)
         finally:
@@ -194,7 +221,8 @@ class _Exchange:
         while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             if time.monotonic() > end:
                 raise ProviderError(
-                    f"{self.key}: {self.name} was stopped after {timeout_s:g} s, its time-out; raise `timeout_s`, or look in {self.folder}"
+                    f"{self.key}: {self.name} was stopped after {timeout_s:g} s, its time-out; raise `timeout_s`, or "
+                    f"look in {self.folder}"
                 )
             for name in ("stdout.txt", "stderr.txt", "answer.md"):
                 self._bounded(name)
@@ -207,15 +235,21 @@ class _Exchange:
         try:
             text = (self.folder / name).read_text(encoding="utf-8", errors="replace")
         except OSError:
-            raise ProviderError(f"{self.key}: {self.name} ended well and wrote no {name}; look in {self.folder}") from None
+            raise ProviderError(
+                f"{self.key}: {self.name} ended well and wrote no {name}; look in {self.folder}"
+            ) from None
         if not text.strip():
-            raise ProviderError(f"{self.key}: {self.name} ended well and answered nothing: {self._last_words()}; look in {self.folder}")
+            raise ProviderError(
+                f"{self.key}: {self.name} ended well and answered nothing: {self._last_words()}; look in {self.folder}"
+            )
         return text
 
     def _bounded(self, name: str) -> None:
         path = self.folder / name
         if path.is_file() and path.stat().st_size > LARGEST:
-            raise ProviderError(f"{self.key}: {self.name} wrote more than {LARGEST >> 20} MiB to {name}; look in {self.folder}")
+            raise ProviderError(
+                f"{self.key}: {self.name} wrote more than {LARGEST >> 20} MiB to {name}; look in {self.folder}"
+            )
 
     def _last_words(self) -> str:
         """Of stderr, else of stdout: there some coding agents print why they fail, such as that nobody is logged in."""

@@ -1,8 +1,10 @@
-"""A person answers, or whatever else writes files: the run pauses until the answer is there, and `resume` goes on with it.
+"""A person answers, or whatever else writes files: the run pauses until the answer is there, and `resume` goes on with
+it.
 
-`<folder>/003-coder-1a2b3c4d.prompt.md` asks, `….answer.md` beside it answers. An answer that cannot be read as one is moved to
-`….answer.1.md` and `….refused.md` says why; the prompt stays asked, however often. An answer that can be read and is
-refused for what it says comes back as a prompt of its own, with the reasons in it. Nothing that a person wrote is ever deleted.
+`<folder>/003-coder-1a2b3c4d.prompt.md` asks, `….answer.md` beside it answers. An answer that cannot be read as one is
+moved to `….answer.1.md` and `….refused.md` says why; the prompt stays asked, however often. An answer that can be read
+and is refused for what it says comes back as a prompt of its own, with the reasons in it. Nothing that a person wrote
+is ever deleted.
 """
 
 from __future__ import annotations
@@ -39,10 +41,13 @@ class Manual(Model):
         super().__init__(options)
         self.given = given.read("manual", Options, options)
         chosen = self.given.folder
-        there = chosen and next(one for one in (Path(chosen).absolute(), *Path(chosen).absolute().parents) if one.exists())
+        there = chosen and next(
+            one for one in (Path(chosen).absolute(), *Path(chosen).absolute().parents) if one.exists()
+        )
         if there and not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
             raise SettingsError(
-                f"models.folder: {chosen} is no folder that can be written to; name one, which is made if it does not exist"
+                f"models.folder: {chosen} is no folder that can be written to; name one, which is made if it does "
+                f"not exist"
             )
 
     @property
@@ -79,11 +84,18 @@ class Manual(Model):
             raise _pending(request, f"{answer} is no whole answer yet ({reply.faults[0]}): finish it", answer)
         moved = _aside(answer)
         reasons = "\n".join(f"- {fault}" for fault in reply.faults)
-        write_atomically(refused, f"{moved.name} cannot be taken for the answer to {prompt.name}:\n\n{reasons}\n".encode())
-        raise _pending(request, f"{refused} says why the answer, kept as {moved.name}, was refused: write another to {answer}", answer)
+        write_atomically(
+            refused, f"{moved.name} cannot be taken for the answer to {prompt.name}:\n\n{reasons}\n".encode()
+        )
+        raise _pending(
+            request,
+            f"{refused} says why the answer, kept as {moved.name}, was refused: write another to {answer}",
+            answer,
+        )
 
     def _stem(self, request: Request) -> str:
-        """`<n>-<role>-<hash>`: n counts the prompts in the folder, the hash is of what the prompt says, so that it is asked once."""
+        """`<n>-<role>-<hash>`: n counts the prompts in the folder, the hash is of what the prompt says, so that it
+        is asked once."""
         asked = f"{request.role}-{digest(request.model_dump_json(include={'role', 'answer', 'prompt', 'turns'}))[:8]}"
         there = next(self.directory.glob(f"*-{asked}.prompt.md"), None)
         if there is not None:

@@ -1,7 +1,9 @@
-"""Any server that speaks chat completions: vLLM, SGLang, llama.cpp, Ollama, hosted services. Through the official `openai` SDK.
+"""Any server that speaks chat completions: vLLM, SGLang, llama.cpp, Ollama, hosted services. Through the official
+`openai` SDK.
 
-Servers differ in what they take. What one refuses (a response format, tools, the newer or older name of max_tokens, usage in a stream)
-is left out from then on and replaced by words in the prompt; that memory lasts as long as the process.
+Servers differ in what they take. What one refuses (a response format, tools, the newer or older name of max_tokens,
+usage in a stream) is left out from then on and replaced by words in the prompt; that memory lasts as long as the
+process.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 CONTINUATIONS = 2
 """Times that an answer which ran into max_tokens is asked to go on."""
 BROKEN = 1
-"""Times in an exchange that a stream which broke off in the middle is asked for again; before its first byte, max_retries counts."""
+"""Times in an exchange that a stream which broke off in the middle is asked for again; before its first byte,
+max_retries counts."""
 UNDERSTANDS_NOT = (400, 404, 422, 500, 501)
 """Statuses with which servers answer to a parameter that they do not know."""
 WORDS = {
@@ -71,16 +74,17 @@ class OpenAICompatible(Model):
         super().__init__(options)
         self.settings = given.read("openai_compatible", Options, options)
         self.opened = open_client(self.settings)
-        # A server that is found to take no tools is asked without them. What is asked stays the same for all that: else a resumed run,
-        # which has yet to find out, would not know its own questions again, and pay for the answers once more.
+        # A server that is found to take no tools is asked without them. What is asked stays the same for all that: else
+        # a resumed run, which has yet to find out, would not know its own questions again, and pay for the answers once
+        # more.
         self.calls_tools = self.settings.tools == "auto"
         self._support = ServerSupport()
 
     def ask(self, request: Request) -> Reply:
         """One exchange, of several calls where the answer is long or the server must first be understood.
 
-        ProviderError and its kinds when there is no server, it fails, refuses or has no room; SettingsError when it does not know the
-        key, the model or the address.
+        ProviderError and its kinds when there is no server, it fails, refuses or has no room; SettingsError when it
+        does not know the key, the model or the address.
         """
         meter = Meter(Usage(model=self.settings.model))
         try:
@@ -127,8 +131,14 @@ class OpenAICompatible(Model):
     def _too_long(self, text: str, role: str) -> str:
         limit, option = self.settings.max_tokens, f"models.{role}.max_tokens"
         if not text.strip():
-            return f"all {limit} tokens went before an answer began; think less (or raise {option}, or lower models.{role}.effort)"
-        return f"the answer did not end within {1 + CONTINUATIONS} times {limit} tokens; give a shorter one (or raise {option})"
+            return (
+                f"all {limit} tokens went before an answer began; think less (or raise {option}, or lower "
+                f"models.{role}.effort)"
+            )
+        return (
+            f"the answer did not end within {1 + CONTINUATIONS} times {limit} tokens; give a shorter one (or raise "
+            f"{option})"
+        )
 
     # ------------------------------------------------------------ the request
 
@@ -137,7 +147,8 @@ class OpenAICompatible(Model):
         return bool(request.tools) and self.calls_tools and self._support.tools
 
     def _form(self, request: Request) -> Literal["json_schema", "json_object", "none"]:
-        """What is asked of the server for this answer. With tools offered nothing is: several servers could then call none."""
+        """What is asked of the server for this answer. With tools offered nothing is: several servers could then
+        call none."""
         wanted = self.settings.structured
         if not self._support.structured or self._tools(request):
             return "none"
@@ -146,8 +157,10 @@ class OpenAICompatible(Model):
         return wanted
 
     def _messages(self, request: Request) -> list[dict[str, JsonValue]]:
-        """System (stable), user (run, iteration): one message each, since many chat templates allow no two of a role in a row."""
-        # Local servers show a model nothing of the schema that they hold it to, so that it stands in the prompt in any case.
+        """System (stable), user (run, iteration): one message each, since many chat templates allow no two of a role
+        in a row."""
+        # Local servers show a model nothing of the schema that they hold it to, so that it stands in the prompt in any
+        # case.
         prompt = parsing.explained(request, self._form(request) != "none")
         system = "\n\n".join(block.text for block in prompt if block.scope == "stable")
         asked = "\n\n".join(block.text for block in prompt if block.scope != "stable")
@@ -177,7 +190,9 @@ class OpenAICompatible(Model):
 
     # ------------------------------------------------------------ the call
 
-    def _exchange(self, messages: list[dict[str, JsonValue]], request: Request, meter: Meter, more: bool = False) -> Streamed:
+    def _exchange(
+        self, messages: list[dict[str, JsonValue]], request: Request, meter: Meter, more: bool = False
+    ) -> Streamed:
         """One call that succeeded; what the server does not take is left out first."""
         for _ in range(len(WORDS) + 2):
             body = self._body(request, more)
@@ -187,7 +202,9 @@ class OpenAICompatible(Model):
                 self._give_way(refused.status, body, request.role)
                 messages[:2] = self._messages(request)[:2]
         left_out = ", ".join(self._support.left_out)
-        raise ProviderError(f"models.{request.role}: {self.opened.where} refused every form of the request, left out were {left_out}")
+        raise ProviderError(
+            f"models.{request.role}: {self.opened.where} refused every form of the request, left out were {left_out}"
+        )
 
     def _give_way(self, error: APIStatusError, body: dict[str, Any], role: str) -> None:
         """Leave out what `error` is about; raises what it means where nothing is left to leave out."""
@@ -208,7 +225,9 @@ class OpenAICompatible(Model):
         else:
             raise self.opened.failure(error, role) from error
 
-    def _stream(self, messages: list[dict[str, JsonValue]], body: dict[str, Any], request: Request, meter: Meter) -> Streamed:
+    def _stream(
+        self, messages: list[dict[str, JsonValue]], body: dict[str, Any], request: Request, meter: Meter
+    ) -> Streamed:
         """One answer; a stream that breaks off is paid for and asked for again."""
         while True:
             accumulated = StreamAccumulator()
@@ -219,20 +238,35 @@ class OpenAICompatible(Model):
             if meter.broken > BROKEN:
                 why = broke or "it ended before the answer did"
                 times = f"which broke off {meter.broken} times in this exchange"
-                raise ProviderError(f"models.{request.role}: the stream from {self.opened.where}, {times}, cannot be used: {why}")
+                raise ProviderError(
+                    f"models.{request.role}: the stream from {self.opened.where}, {times}, cannot be used: {why}"
+                )
 
     def _read(
-        self, messages: list[dict[str, JsonValue]], body: dict[str, Any], request: Request, meter: Meter, accumulated: StreamAccumulator
+        self,
+        messages: list[dict[str, JsonValue]],
+        body: dict[str, Any],
+        request: Request,
+        meter: Meter,
+        accumulated: StreamAccumulator,
     ) -> str | None:
         """Take one stream in, and on the meter; why it broke off, if it did. Raises where none began."""
         import openai
 
         settings, role, began, started = self.settings, request.role, time.monotonic(), False
         try:
-            asked = {"model": settings.model, "messages": messages, "stream": True, "extra_body": settings.extra or None, **body}
+            asked = {
+                "model": settings.model,
+                "messages": messages,
+                "stream": True,
+                "extra_body": settings.extra or None,
+                **body,
+            }
             create: Any = self.opened.client.chat.completions.create
             send = partial(create, **asked)
-            with with_retries(request, openai, settings.timeout_s, settings.max_retries, lambda timeout: send(timeout=timeout)) as chunks:
+            with with_retries(
+                request, openai, settings.timeout_s, settings.max_retries, lambda timeout: send(timeout=timeout)
+            ) as chunks:
                 started = True
                 until(chunks.response, time.monotonic() + request.at_most(settings.answer_s))
                 for chunk in chunks:
@@ -244,7 +278,9 @@ class OpenAICompatible(Model):
         except (openai.APITimeoutError, TimeoutError) as error:
             if request.left_s <= 0:
                 raise time_is_up(request) from error
-            raise self.opened.silent(role) if isinstance(error, openai.APITimeoutError) else self.opened.slow(role) from error
+            raise (
+                self.opened.silent(role) if isinstance(error, openai.APITimeoutError) else self.opened.slow(role)
+            ) from error
         except openai.APIConnectionError as error:
             if not started:
                 raise self.opened.absent(role) from error
@@ -273,7 +309,8 @@ def _user(text: str) -> dict[str, JsonValue]:
 
 
 def _told(turn: Turn) -> Iterator[dict[str, JsonValue]]:
-    """A turn as messages: what the model said, then what it was told. Every call is given a result, as the format demands."""
+    """A turn as messages: what the model said, then what it was told. Every call is given a result, as the format
+    demands."""
     said = Message.model_validate_json(turn.said)
     yield said.wire()
     results = {result.id: result for result in turn.results}

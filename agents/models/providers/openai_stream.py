@@ -1,4 +1,5 @@
-"""A streamed chat completion put together: the message as it would stand in a conversation, why it ended, and what it took."""
+"""A streamed chat completion put together: the message as it would stand in a conversation, why it ended, and what
+it took."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ class Message(BaseModel):
         found: dict[str, JsonValue] = {"role": "assistant", "content": self.content}
         if self.tool_calls:
             calls: list[JsonValue] = [
-                {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}} for c in self.tool_calls
+                {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
+                for c in self.tool_calls
             ]
             found |= {"content": self.content or None, "tool_calls": calls, **self.thoughts}
         return found
@@ -82,7 +84,8 @@ class _PartialCall:
 
 
 class StreamAccumulator:
-    """A stream as far as it has come. The SDK's own accumulator needs an index with every piece of a call, which not all servers give."""
+    """A stream as far as it has come. The SDK's own accumulator needs an index with every piece of a call, which not
+    all servers give."""
 
     def __init__(self) -> None:
         self.content, self.refusal, self.finish = "", "", ""
@@ -118,14 +121,21 @@ class StreamAccumulator:
 
     def took(self, sent: int) -> Usage:
         """By the server's count, or, where it tells none, by characters; `sent`: those of the prompt."""
-        texts = [self.content, self.refusal, *self.thoughts.values(), *(call.name + call.arguments for call in self._calls)]
+        texts = [
+            self.content,
+            self.refusal,
+            *self.thoughts.values(),
+            *(call.name + call.arguments for call in self._calls),
+        ]
         written = sum(map(len, texts))
         return self.usage or Usage(input=sent // CHARACTERS_PER_TOKEN, output=written // CHARACTERS_PER_TOKEN)
 
     def done(self) -> Streamed:
         """The whole message."""
         calls = tuple(_call(one.id, one.name, one.arguments) for one in self._calls)
-        message = Message(content=self.content, refusal=self.refusal, thoughts=self.thoughts if calls else {}, tool_calls=calls)
+        message = Message(
+            content=self.content, refusal=self.refusal, thoughts=self.thoughts if calls else {}, tool_calls=calls
+        )
         return Streamed(message, self.finish)
 
 
@@ -135,7 +145,10 @@ def counted(usage: CompletionUsage) -> Usage:
     read = (details.cached_tokens if details else None) or more.get("prompt_cache_hit_tokens") or 0
     written = (details.cache_write_tokens if details else None) or 0
     return Usage(
-        input=max(0, (usage.prompt_tokens or 0) - read - written), cache_read=read, cache_write=written, output=usage.completion_tokens or 0
+        input=max(0, (usage.prompt_tokens or 0) - read - written),
+        cache_read=read,
+        cache_write=written,
+        output=usage.completion_tokens or 0,
     )
 
 
@@ -143,7 +156,13 @@ def _call(identity: str, name: str, written: str) -> Call:
     try:
         arguments = json.loads(written) if written.strip() else {}
     except ValueError as error:
-        return Call(id=identity, name=name, fault=f"the arguments of {name} are no JSON ({error}); write one JSON object")
+        return Call(
+            id=identity, name=name, fault=f"the arguments of {name} are no JSON ({error}); write one JSON object"
+        )
     if not isinstance(arguments, dict):
-        return Call(id=identity, name=name, fault=f"the arguments of {name} must be one JSON object, not {type(arguments).__name__}")
+        return Call(
+            id=identity,
+            name=name,
+            fault=f"the arguments of {name} must be one JSON object, not {type(arguments).__name__}",
+        )
     return Call(id=identity, name=name, arguments=json.dumps(arguments))

@@ -1,11 +1,13 @@
-"""Exchanges written down as they happen (`record: path`, beside any provider's options), and the provider that plays them again.
+"""Exchanges written down as they happen (`record: path`, beside any provider's options), and the provider that plays
+them again.
 
-A script is JSON Lines, one exchange a line, and can be read and mended by hand. Three things make it last longer than the run that it
-came from. Each line stands under its role, its purpose (an ablation, say), the number of the conversation and the turn
-in it: a replay in which noise decides otherwise, so that something is not asked or is asked again, does not shift the answers
-behind it. An answer that is refused now and was not then (it names a rule that fires on one machine alone) is given once more, so that
-the role takes out what does not hold here. And ids of records, which hold measured times and so differ from run to run, are written as
-`<record:N>`, the N-th one that the request names (those of `Brief.records` first), and read as the N-th that the replay's request names.
+A script is JSON Lines, one exchange a line, and can be read and mended by hand. Three things make it last longer than
+the run that it came from. Each line stands under its role, its purpose (an ablation, say), the number of the
+conversation and the turn in it: a replay in which noise decides otherwise, so that something is not asked or is asked
+again, does not shift the answers behind it. An answer that is refused now and was not then (it names a rule that fires
+on one machine alone) is given once more, so that the role takes out what does not hold here. And ids of records, which
+hold measured times and so differ from run to run, are written as `<record:N>`, the N-th one that the request names
+(those of `Brief.records` first), and read as the N-th that the replay's request names.
 """
 
 from __future__ import annotations
@@ -62,7 +64,8 @@ class Options(given.Options):
 
 
 class Recorded(Model):
-    """Plays a script again; it takes no time, and nothing is paid for it. ProviderError where the script has no answer."""
+    """Plays a script again; it takes no time, and nothing is paid for it. ProviderError where the script has no
+    answer."""
 
     bills = "nothing"
 
@@ -75,13 +78,15 @@ class Recorded(Model):
         self.calls_tools = any(isinstance(line.reply, Called) for _, line in self.script.values())
 
     def ask(self, request: Request) -> Reply:
-        """What was answered then, with the records of now. ProviderError naming role and line where there is no such answer."""
+        """What was answered then, with the records of now. ProviderError naming role and line where there is no such
+        answer."""
         found = self.script.get(slot(request)) or self._last_answer(request)
         if found is None:
             who = f"{request.role} ({request.purpose})" if request.purpose else request.role
             place = f"conversation {request.number + 1}, turn {len(request.turns) + 1}"
             raise ProviderError(
-                f"models.{request.role}: {self.path} holds no answer of {who} in {place}; record the run again, or make it shorter"
+                f"models.{request.role}: {self.path} holds no answer of {who} in {place}; record the run again, or "
+                f"make it shorter"
             )
         number, line = found
         ids = identities(request)
@@ -90,7 +95,8 @@ class Recorded(Model):
             nth = int(alias[1])
             if not 1 <= nth <= len(ids):
                 raise ProviderError(
-                    f"models.{request.role}: {self.path}:{number} names record {nth} of what it was asked, and this run names {len(ids)}; "
+                    f"models.{request.role}: {self.path}:{number} names record {nth} of what it was asked, and this "
+                    f"run names {len(ids)}; "
                     "record the run again"
                 )
             return ids[nth - 1]
@@ -99,7 +105,8 @@ class Recorded(Model):
         return reply.model_copy(update={"usage": Usage()})
 
     def _last_answer(self, request: Request) -> tuple[int, Line] | None:
-        """The conversation's last answer, where `request` refuses an answer that was not refused in the run that was recorded."""
+        """The conversation's last answer, where `request` refuses an answer that was not refused in the run that was
+        recorded."""
         if not request.turns or not request.turns[-1].refused:
             return None
         conversation = slot(request)[:3]
@@ -118,8 +125,15 @@ class Recording(Model):
             raise SettingsError(f"models.{role}.record: must be the path of a file, not {path!r}; change it there")
         self.inner, self.path = inner, Path(path)
         if not self.path.parent.is_dir() or self.path.is_dir():
-            raise SettingsError(f"models.{role}.record: {self.path} cannot be written; name a file in a folder that exists")
-        self.reads, self.calls_tools, self.folder, self.bills = inner.reads, inner.calls_tools, inner.folder, inner.bills
+            raise SettingsError(
+                f"models.{role}.record: {self.path} cannot be written; name a file in a folder that exists"
+            )
+        self.reads, self.calls_tools, self.folder, self.bills = (
+            inner.reads,
+            inner.calls_tools,
+            inner.folder,
+            inner.bills,
+        )
 
     @property
     def provider(self) -> str:
@@ -135,14 +149,17 @@ class Recording(Model):
         return self.inner.assumed_bound(request)
 
     def ask(self, request: Request) -> Reply:
-        """Its reply; SettingsError, before it is asked, when the file holds an exchange of another run in this place."""
+        """Its reply; SettingsError, before it is asked, when the file holds an exchange of another run in this
+        place."""
         asked = digest(request.model_dump_json(exclude={"number"}))
         lines = {line.slot: line for line in read(self.path)} if self.path.exists() and self.path.stat().st_size else {}
         there = lines.get(slot(request))
-        # The same request: a kill came between this file and the run's records, and what is answered now takes the place.
+        # The same request: a kill came between this file and the run's records, and what is answered now takes the
+        # place.
         if there is not None and there.request != asked:
             raise SettingsError(
-                f"models.{request.role}.record: {self.path} already holds another run's conversation {request.number + 1}; "
+                f"models.{request.role}.record: {self.path} already holds another run's conversation "
+                f"{request.number + 1}; "
                 "name a new file, or remove that one"
             )
         reply = self.inner.ask(request)
@@ -167,7 +184,9 @@ def read(path: Path) -> tuple[Line, ...]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: cannot be read as a script of exchanges ({error}); give a readable UTF-8 file") from error
+        raise SettingsError(
+            f"{path}: cannot be read as a script of exchanges ({error}); give a readable UTF-8 file"
+        ) from error
     if not text.strip():
         raise SettingsError(f"{path}: holds no exchange; name a file that `record: <path>` wrote, or remove it")
     for number, one in enumerate(text.rstrip().split("\n"), 1):
@@ -176,7 +195,9 @@ def read(path: Path) -> tuple[Line, ...]:
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
-            raise SettingsError(f"{path}:{number}: is no exchange ({where}: {first['msg']}); mend the line or record again") from None
+            raise SettingsError(
+                f"{path}:{number}: is no exchange ({where}: {first['msg']}); mend the line or record again"
+            ) from None
     return tuple(lines)
 
 
@@ -189,13 +210,19 @@ def identities(request: Request) -> tuple[str, ...]:
     """Ids of the records that a request names, in an order that two runs of one task share as far as they can."""
     listed = request.brief.records if isinstance(request.brief, (AnalystBrief, PlannerBrief)) else ()
     told = (result.text for turn in request.turns for result in turn.results)
-    return tuple(dict.fromkeys((*listed, *(found for text in (request.brief.model_dump_json(), *told) for found in ID.findall(text)))))
+    return tuple(
+        dict.fromkeys(
+            (*listed, *(found for text in (request.brief.model_dump_json(), *told) for found in ID.findall(text)))
+        )
+    )
 
 
 def _portable(reply: Reply, ids: tuple[str, ...]) -> Reply:
     """`reply` as it may leave the machine, and as another run can use it."""
     places = {identity: f"<record:{nth}>" for nth, identity in enumerate(ids, 1)}
-    return _rewritten(reply, lambda text: ID.sub(lambda found: places.get(found[0], found[0]), redaction.redacted(text)))
+    return _rewritten(
+        reply, lambda text: ID.sub(lambda found: places.get(found[0], found[0]), redaction.redacted(text))
+    )
 
 
 def _rewritten(reply: Reply, change: Callable[[str], str]) -> Reply:

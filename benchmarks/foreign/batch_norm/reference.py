@@ -15,7 +15,11 @@ def make_inputs(dims: dict, seed: int) -> dict:
     """Arguments of the kernel by name, in its order."""
     g = torch.Generator().manual_seed(seed)
     N, C, HW = dims["N"], dims["C"], dims["HW"]
-    x, mean, var = torch.randn(N, C, HW, generator=g), 0.1 * torch.randn(C, generator=g), torch.rand(C, generator=g) + 0.5
+    x, mean, var = (
+        torch.randn(N, C, HW, generator=g),
+        0.1 * torch.randn(C, generator=g),
+        torch.rand(C, generator=g) + 0.5,
+    )
     gamma, beta = torch.rand(C, generator=g) + 0.5, 0.1 * torch.randn(C, generator=g)
     inputs = {"x": x, "mean": mean, "var": var, "gamma": gamma, "beta": beta}
     return {**inputs, "y": torch.empty_like(x), "eps": 1e-5, "N": N, "C": C, "HW": HW}

@@ -24,7 +24,15 @@ def make_inputs(dims: dict, seed: int) -> dict:
 
 
 def reference(
-    input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, output: torch.Tensor, N: int, C: int, OC: int, H: int, W: int
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    output: torch.Tensor,
+    N: int,
+    C: int,
+    OC: int,
+    H: int,
+    W: int,
 ) -> torch.Tensor:
     """input: (N, C, H, W), weight: (OC, C, 3, 3), bias: (OC,). Returns (N, OC, H, W)."""
     return F.conv2d(input, weight, bias, padding=1)

@@ -18,6 +18,8 @@ def make_inputs(dims: dict, seed: int) -> dict:
     return {"x": x, "y": y, "dot": torch.empty(1), "norm": torch.empty(1), "N": N}
 
 
-def reference(x: torch.Tensor, y: torch.Tensor, dot: torch.Tensor, norm: torch.Tensor, N: int) -> tuple[torch.Tensor, torch.Tensor]:
+def reference(
+    x: torch.Tensor, y: torch.Tensor, dot: torch.Tensor, norm: torch.Tensor, N: int
+) -> tuple[torch.Tensor, torch.Tensor]:
     """x, y: (N,). Returns two tensors of one element."""
     return torch.dot(x, y).reshape(1), torch.linalg.vector_norm(x).reshape(1)

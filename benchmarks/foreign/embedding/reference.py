@@ -17,11 +17,27 @@ def make_inputs(dims: dict, seed: int) -> dict:
     T, V, L, D = dims["T"], dims["V"], dims["L"], dims["D"]
     ids = torch.randint(0, V, (T,), generator=g)
     table, positions = torch.randn(V, D, generator=g), torch.randn(L, D, generator=g)
-    return {"ids": ids, "table": table, "positions": positions, "out": torch.empty(T, D), "scale": 16.0, "T": T, "L": L, "D": D}
+    return {
+        "ids": ids,
+        "table": table,
+        "positions": positions,
+        "out": torch.empty(T, D),
+        "scale": 16.0,
+        "T": T,
+        "L": L,
+        "D": D,
+    }
 
 
 def reference(
-    ids: torch.Tensor, table: torch.Tensor, positions: torch.Tensor, out: torch.Tensor, scale: float, T: int, L: int, D: int
+    ids: torch.Tensor,
+    table: torch.Tensor,
+    positions: torch.Tensor,
+    out: torch.Tensor,
+    scale: float,
+    T: int,
+    L: int,
+    D: int,
 ) -> torch.Tensor:
     """ids: (T,) int64, table: (V, D), positions: (L, D). Returns (T, D)."""
     return F.embedding(ids, table) * scale + positions[torch.arange(T) % L]

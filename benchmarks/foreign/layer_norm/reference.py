@@ -17,7 +17,15 @@ def make_inputs(dims: dict, seed: int) -> dict:
     rows, features = dims["rows"], dims["features"]
     x = torch.randn(rows, features, generator=g)
     gamma, beta = torch.rand(features, generator=g) + 0.5, torch.randn(features, generator=g)
-    return {"x": x, "gamma": gamma, "beta": beta, "y": torch.empty_like(x), "eps": 1e-5, "rows": rows, "features": features}
+    return {
+        "x": x,
+        "gamma": gamma,
+        "beta": beta,
+        "y": torch.empty_like(x),
+        "eps": 1e-5,
+        "rows": rows,
+        "features": features,
+    }
 
 
 def reference(

@@ -18,7 +18,9 @@ def make_inputs(dims: dict, seed: int) -> dict:
     return {"positions": positions, "mass": mass, "accelerations": torch.empty(N, 3), "softening": 0.1, "N": N}
 
 
-def reference(positions: torch.Tensor, mass: torch.Tensor, accelerations: torch.Tensor, softening: float, N: int) -> torch.Tensor:
+def reference(
+    positions: torch.Tensor, mass: torch.Tensor, accelerations: torch.Tensor, softening: float, N: int
+) -> torch.Tensor:
     """positions: (N, 3), mass: (N,). Returns (N, 3)."""
     r = positions[None, :, :] - positions[:, None, :]
     d2 = (r * r).sum(-1) + softening**2

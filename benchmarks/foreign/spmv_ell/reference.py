@@ -19,6 +19,8 @@ def make_inputs(dims: dict, seed: int) -> dict:
     return {"column": column, "value": value, "x": x, "y": torch.empty(N), "N": N, "K": K}
 
 
-def reference(column: torch.Tensor, value: torch.Tensor, x: torch.Tensor, y: torch.Tensor, N: int, K: int) -> torch.Tensor:
+def reference(
+    column: torch.Tensor, value: torch.Tensor, x: torch.Tensor, y: torch.Tensor, N: int, K: int
+) -> torch.Tensor:
     """column: (N, K) int64 in [0, N), value: (N, K), x: (N,). Returns (N,)."""
     return (value * x[column]).sum(dim=-1)

@@ -15,6 +15,8 @@ def make_inputs(dims: dict, seed: int, device: str = "cpu") -> dict:
     return {"q": q, "k": k, "v": v, "out": torch.empty_like(q), "B": b, "S": s, "D": d}
 
 
-def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, B: int, S: int, D: int) -> torch.Tensor:
+def reference(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, B: int, S: int, D: int
+) -> torch.Tensor:
     """q, k, v: (B, S, D). Returns the same shape."""
     return torch.softmax(q @ k.transpose(1, 2) / D**0.5, dim=-1) @ v

@@ -22,6 +22,8 @@ def make_inputs(dims: dict, seed: int, device: str = "cpu") -> dict:
     }
 
 
-def reference(table: torch.Tensor, index: torch.Tensor, scale: torch.Tensor, out: torch.Tensor, M: int, N: int) -> torch.Tensor:
+def reference(
+    table: torch.Tensor, index: torch.Tensor, scale: torch.Tensor, out: torch.Tensor, M: int, N: int
+) -> torch.Tensor:
     """See above."""
     return table[index] * scale[:, None]

@@ -23,6 +23,8 @@ def make_inputs(dims: dict, seed: int, device: str = "cpu") -> dict:
     }
 
 
-def reference(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, M: int, N: int) -> torch.Tensor:
+def reference(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, M: int, N: int
+) -> torch.Tensor:
     """See above."""
     return F.layer_norm(x, (N,), weight, bias)

@@ -24,7 +24,9 @@ def make_inputs(dims: dict, seed: int, device: str = "cpu") -> dict:
     }
 
 
-def reference(x: torch.Tensor, out: torch.Tensor, total: torch.Tensor, M: int, N: int) -> tuple[torch.Tensor, torch.Tensor]:
+def reference(
+    x: torch.Tensor, out: torch.Tensor, total: torch.Tensor, M: int, N: int
+) -> tuple[torch.Tensor, torch.Tensor]:
     """See above."""
     total = x.sum(dim=1, keepdim=True)
     return x / total, total

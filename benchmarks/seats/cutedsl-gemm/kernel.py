@@ -26,7 +26,8 @@ def gemm_kernel(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor):
 @cute.jit
 def gemm(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor):
     gemm_kernel(a, b, c).launch(
-        grid=[cute.ceil_div(cute.size(c, mode=[1]), SIDE), cute.ceil_div(cute.size(c, mode=[0]), SIDE), 1], block=[SIDE, SIDE, 1]
+        grid=[cute.ceil_div(cute.size(c, mode=[1]), SIDE), cute.ceil_div(cute.size(c, mode=[0]), SIDE), 1],
+        block=[SIDE, SIDE, 1],
     )
 
 

@@ -13,7 +13,14 @@ def make_inputs(dims: dict, seed: int, device: str = "cpu") -> dict:
     generator = torch.Generator(device).manual_seed(seed)
     a = torch.randn(rows, depth, generator=generator, device=device).to(torch.bfloat16)
     b = (torch.randn(depth, columns, generator=generator, device=device) / depth**0.5).to(torch.bfloat16)
-    return {"a": a, "b": b, "c": torch.empty(rows, columns, dtype=torch.bfloat16, device=device), "M": rows, "N": columns, "K": depth}
+    return {
+        "a": a,
+        "b": b,
+        "c": torch.empty(rows, columns, dtype=torch.bfloat16, device=device),
+        "M": rows,
+        "N": columns,
+        "K": depth,
+    }
 
 
 def reference(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, M: int, N: int, K: int) -> torch.Tensor:

@@ -18,9 +18,19 @@ def make_inputs(dims: dict, seed: int, device: str = "cpu") -> dict:
     a = torch.randn(m, k, generator=g, device=device).bfloat16()
     b = (torch.randn(k, n, generator=g, device=device) / k**0.5).bfloat16()
     bias = torch.randn(n, generator=g, device=device).bfloat16()
-    return {"a": a, "b": b, "bias": bias, "out": torch.empty(m, n, dtype=torch.bfloat16, device=device), "M": m, "N": n, "K": k}
+    return {
+        "a": a,
+        "b": b,
+        "bias": bias,
+        "out": torch.empty(m, n, dtype=torch.bfloat16, device=device),
+        "M": m,
+        "N": n,
+        "K": k,
+    }
 
 
-def reference(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, M: int, N: int, K: int) -> torch.Tensor:
+def reference(
+    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, M: int, N: int, K: int
+) -> torch.Tensor:
     """a: (M, K), b: (K, N), bias: (N,). Returns (M, N)."""
     return F.gelu(a @ b + bias)

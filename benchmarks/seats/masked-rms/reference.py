@@ -1,4 +1,5 @@
-"""Root mean square of the first `lengths[r]` columns of each row, float32: a sibling of masked-mean, to see what its run left behind."""
+"""Root mean square of the first `lengths[r]` columns of each row, float32: a sibling of masked-mean, to see what its
+run left behind."""
 
 import torch
 

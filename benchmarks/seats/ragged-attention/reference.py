@@ -1,4 +1,5 @@
-"""Attention over padded sequences: softmax(q k^T / sqrt(D) where the key is within its length) v, bfloat16, written out."""
+"""Attention over padded sequences: softmax(q k^T / sqrt(D) where the key is within its length) v, bfloat16, written
+out."""
 
 import torch
 
@@ -20,9 +21,18 @@ def make_inputs(dims: dict, seed: int, device: str = "cpu") -> dict:
 
 
 def reference(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: torch.Tensor, out: torch.Tensor, B: int, H: int, L: int, D: int
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    lengths: torch.Tensor,
+    out: torch.Tensor,
+    B: int,
+    H: int,
+    L: int,
+    D: int,
 ) -> torch.Tensor:
-    """q, k, v: (B, H, L, D), lengths: (B,) int32. Returns (B, H, L, D); rows of queries behind a length are computed too."""
+    """q, k, v: (B, H, L, D), lengths: (B,) int32. Returns (B, H, L, D); rows of queries behind a length are computed
+    too."""
     scores = (q @ k.transpose(-2, -1)).float() / D**0.5
     scores = scores.masked_fill(torch.arange(L, device=q.device) >= lengths[:, None, None, None], float("-inf"))
     return scores.softmax(-1).to(q.dtype) @ v

@@ -39,13 +39,20 @@ def attribution(view: View, links: Links) -> Chart:
             shape, word = STATUSES[outcome.status]
             marked = look(shape, accepted=outcome.status in ("effective", "not_checked"))
             # Without a ratio there is nothing to place, but the legend still names what became of the method.
-            (mark,) = axes.plot([outcome.ratio.estimate] if outcome.ratio else [], [at] if outcome.ratio else [], **marked)
+            (mark,) = axes.plot(
+                [outcome.ratio.estimate] if outcome.ratio else [], [at] if outcome.ratio else [], **marked
+            )
             seen[word] = mark
             said = f"v{n} {outcome.method}, {word}: {ratio(outcome.ratio)}{', ' + outcome.note if outcome.note else ''}"
             linked(mark, links.href(record), said)
             if outcome.ratio and outcome.ratio.bounded:
                 axes.plot([outcome.ratio.low, outcome.ratio.high], [at, at], color=marked["color"], marker="|")
         figure.legend(list(seen.values()), list(seen), loc="outside lower left", ncols=2)
-        told = "; ".join(f"v{n} {outcome.method}: {STATUSES[outcome.status][1]}, {ratio(outcome.ratio)}" for n, _, outcome in rows)
-        caption = "Each method of a champion was taken out alone and the two kernels raced. Left of 1× the version is faster without it."
+        told = "; ".join(
+            f"v{n} {outcome.method}: {STATUSES[outcome.status][1]}, {ratio(outcome.ratio)}" for n, _, outcome in rows
+        )
+        caption = (
+            "Each method of a champion was taken out alone and the two kernels raced. Left of 1× the version is "
+            "faster without it."
+        )
         return Chart(TITLE, svg(figure, "attribution", TITLE, told), caption)

@@ -25,11 +25,15 @@ Drawing = NewType("Drawing", str)
 """Markup that only the report makes; all else that enters a page is escaped on its way."""
 
 WIDTH = 420.0
-"""Units of a chart; one is about a pixel on phones and on wide screens, where charts stand in columns: the text keeps its size."""
+"""Units of a chart; one is about a pixel on phones and on wide screens, where charts stand in columns: the text
+keeps its size."""
 UNITS = 72.0
 """Of an SVG by matplotlib to the inch."""
-INKS = {name: f"#0000{n:02x}" for n, name in enumerate(("text", "soft", "line", "grid", "panel", "good", "bad", "third"), 1)}
-"""Colours of the style sheet -> what stands for them until the drawing is part of the page, where they differ between light and dark."""
+INKS = {
+    name: f"#0000{n:02x}" for n, name in enumerate(("text", "soft", "line", "grid", "panel", "good", "bad", "third"), 1)
+}
+"""Colours of the style sheet -> what stands for them until the drawing is part of the page, where they differ
+between light and dark."""
 TITLE = "title:"
 """Begins the identity of what shall have a title: matplotlib knows no titles of parts."""
 STYLE = {
@@ -97,9 +101,11 @@ def canvas(height: float) -> Iterator[tuple[Figure, Axes]]:
 
 
 def svg(figure: Figure, identity: str, title: str, description: str) -> Drawing:
-    """The figure as an element of the page, with its name and a description for those who do not see it; the same for the same figure.
+    """The figure as an element of the page, with its name and a description for those who do not see it; the same for
+    the same figure.
 
-    The page's policy lets no style attribute work, so that they become attributes of their own, and colours those of the style sheet.
+    The page's policy lets no style attribute work, so that they become attributes of their own, and colours those of
+    the style sheet.
     """
     from matplotlib import rc_context
 
@@ -113,7 +119,10 @@ def svg(figure: Figure, identity: str, title: str, description: str) -> Drawing:
             if child.tag.endswith(("}metadata", "}style")):
                 parent.remove(child)
     used = set(
-        re.findall(r"#([\w-]+)", " ".join(v for e in root.iter() for k, v in e.items() if k.endswith("href") or v.startswith("url(")))
+        re.findall(
+            r"#([\w-]+)",
+            " ".join(v for e in root.iter() for k, v in e.items() if k.endswith("href") or v.startswith("url(")),
+        )
     )
     for element in list(root.iter()):
         _belong(element, used)
@@ -129,7 +138,8 @@ def svg(figure: Figure, identity: str, title: str, description: str) -> Drawing:
 
 
 def _belong(element: ElementTree.Element, used: set[str]) -> None:
-    """Names without namespaces, styles as attributes, titles in place of their marks, no identity that nothing refers to."""
+    """Names without namespaces, styles as attributes, titles in place of their marks, no identity that nothing
+    refers to."""
     element.tag = element.tag.rpartition("}")[2]
     element.tail = None
     element.text = element.text if element.tag in ("text", "title") else None
@@ -179,7 +189,8 @@ def ends(interval: Interval) -> tuple[float, ...]:
 def logarithmic(
     axes: Axes, which: Literal["x", "y"], values: Sequence[float], shown: Callable[[float], str], room: float = 1.25
 ) -> tuple[float, float]:
-    """A logarithmic axis that holds all positive `values` with a factor of `room` on both sides, few round numbers on it; its ends."""
+    """A logarithmic axis that holds all positive `values` with a factor of `room` on both sides, few round numbers
+    on it; its ends."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     positive = [value for value in values if value > 0 and math.isfinite(value)] or [1.0]
@@ -187,7 +198,9 @@ def logarithmic(
     steps = (1.0, 2.0, 5.0) if high / low < 1e3 else (1.0,)
     axes.set(**{f"{which}scale": "log"})
     axis: Axis = getattr(axes, f"{which}axis")
-    axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]) if high / low < 4 else LogLocator(subs=steps, numticks=9))
+    axis.set_major_locator(
+        MaxNLocator(6, steps=[1, 2, 5, 10]) if high / low < 4 else LogLocator(subs=steps, numticks=9)
+    )
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: shown(value) if low <= value <= high else ""))
     return low, high

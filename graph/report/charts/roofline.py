@@ -26,7 +26,10 @@ NAME = 22
 def roofline(view: View, links: Links) -> Chart:
     """Each version on each workload; roofs labelled measured or cited."""
     if not view.points:
-        said = "no operations of the reference were counted; how near its workloads come to the memory roof stands in the tables"
+        said = (
+            "no operations of the reference were counted; how near its workloads come to the memory roof stands in "
+            "the tables"
+        )
         return Chart(TITLE, None, said)
     marks = dict(zip(dict.fromkeys(point.workload for point in view.points), itertools.cycle(MARKS), strict=False))
     points = list(view.points)
@@ -49,7 +52,9 @@ def _roofs(axes: Axes, view: View, links: Links, points: list[Point]) -> None:
     for roof in view.roofs:
         pairs.setdefault(roof.origin, {})["memory" if roof.metric == "memory_bandwidth" else "compute"] = roof.value
     ridges = [pair["compute"] / pair["memory"] for pair in pairs.values() if len(pair) == 2]
-    left, right = axes.set_xlim(*logarithmic(axes, "x", [*(p.intensity for p in points), *ridges], lambda v: f"{v:g}", room=6.0))
+    left, right = axes.set_xlim(
+        *logarithmic(axes, "x", [*(p.intensity for p in points), *ridges], lambda v: f"{v:g}", room=6.0)
+    )
     tops = [pair.get("compute") or pair["memory"] * (left * right) ** 0.5 for pair in pairs.values()]
     low, high = logarithmic(axes, "y", [*(p.rate for p in points), *tops], lambda v: si(v).replace(" ", ""), room=1.8)
     axes.set_ylim(low, high)
@@ -68,10 +73,15 @@ def _workload(axes: Axes, name: str, shape: str, points: list[Point], links: Lin
     way = [point for point in points if point.outcome == "accept"]
     axes.plot([point.intensity for point in way], [point.rate for point in way], color=INKS["good"], linestyle=":")
     for point in points:
-        said = f"v{point.iteration}, {OUTCOMES[point.outcome][1]}, on {name}: {si(point.rate, 'op/s')} at {point.intensity:.3g} op/B"
+        said = (
+            f"v{point.iteration}, {OUTCOMES[point.outcome][1]}, on {name}: {si(point.rate, 'op/s')} at "
+            f"{point.intensity:.3g} op/B"
+        )
         (mark,) = axes.plot([point.intensity], [point.rate], **look(shape, accepted=point.outcome == "accept"))
         linked(mark, links.href(point.record), said)
     # The first and the last accepted; the others' names are their titles, for near each other they could not be read.
     for point, aside, side in ((way[0], -9, "right"), (way[-1], 9, "left")) if len(way) > 1 else ():
-        axes.annotate(f"v{point.iteration}", (point.intensity, point.rate), (aside, -4), textcoords="offset points", ha=side)
+        axes.annotate(
+            f"v{point.iteration}", (point.intensity, point.rate), (aside, -4), textcoords="offset points", ha=side
+        )
     axes.plot([], [], label=plain(name, NAME), **look(shape, accepted=True))

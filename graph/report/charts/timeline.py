@@ -28,7 +28,11 @@ def timeline(view: View, links: Links) -> Chart:
     shown = [step.speedup for step in view.steps if step.speedup] + ([overall] if overall else [])
     with canvas(HEIGHT) as (figure, axes):
         axes.set_title("over its parent (log scale)")
-        values = [1.0, *(value for interval in shown for value in ends(interval)), *(step.so_far for step in view.steps)]
+        values = [
+            1.0,
+            *(value for interval in shown for value in ends(interval)),
+            *(step.so_far for step in view.steps),
+        ]
         low, high = logarithmic(axes, "y", values, lambda value: f"{value:g}×")
         untimed = any(step.speedup is None for step in view.steps)
         # What was not timed stands below the plot's figures.
@@ -44,11 +48,21 @@ def timeline(view: View, links: Links) -> Chart:
         so_far = [1.0, *(step.so_far for step in view.steps)]
         if any(step.outcome == "accept" for step in view.steps):
             places = [-0.5, *range(len(view.steps)), len(view.steps) - 0.5]
-            axes.step(places, [*so_far, so_far[-1]], where="post", color=INKS["soft"], linestyle=":", label="accepted, multiplied")
+            axes.step(
+                places,
+                [*so_far, so_far[-1]],
+                where="post",
+                color=INKS["soft"],
+                linestyle=":",
+                label="accepted, multiplied",
+            )
         for at, step in enumerate(view.steps):
             shape, word = OUTCOMES[step.outcome]
             masked = ", masked" if step.masked else ""
-            said = f"v{step.iteration}, {word}{masked}: {ratio(step.speedup)} over its parent; {', '.join(step.methods) or 'no method'}"
+            said = (
+                f"v{step.iteration}, {word}{masked}: {ratio(step.speedup)} over its parent; "
+                f"{', '.join(step.methods) or 'no method'}"
+            )
             place = step.speedup.estimate if step.speedup else (foot * low) ** 0.5
             marked = look(shape, accepted=step.outcome == "accept")
             (mark,) = axes.plot([at], [place], label=word, **marked)
@@ -59,14 +73,17 @@ def timeline(view: View, links: Links) -> Chart:
             (mark,) = axes.plot([len(view.steps)], [overall.estimate], "D", color=INKS["third"], label="final, over v0")
             linked(mark, links.href(view.final_record), f"final benchmark: {ratio(overall)} over the baseline")
             _interval(axes, overall, len(view.steps), INKS["third"], named=len(names) <= NAMED)
-        handles = {str(line.get_label()): line for line in axes.get_lines() if not str(line.get_label()).startswith("_")}
+        handles = {
+            str(line.get_label()): line for line in axes.get_lines() if not str(line.get_label()).startswith("_")
+        }
         figure.legend(list(handles.values()), list(handles), loc="outside lower left", ncols=2)
         told = "; ".join(f"v{step.iteration} {OUTCOMES[step.outcome][1]} {ratio(step.speedup)}" for step in view.steps)
         told += f"; final benchmark against the baseline {ratio(overall)}" if overall else ""
         claimed = any(verdict.claim for _, verdict in view.verdicts.values())
         taken = "where a version came that far those confirmed in separate processes, else " if claimed else ""
         caption = (
-            f"Bars are the intervals of the verdicts, {taken}those taken in the kernels' own process; below 1× is slower. The line is the "
+            f"Bars are the intervals of the verdicts, {taken}those taken in the kernels' own process; below 1× is "
+            f"slower. The line is the "
             "product of the accepted estimates; the final benchmark, against the baseline, is clocked from outside."
         )
         return Chart(TITLE, svg(figure, "timeline", TITLE, told), caption)

@@ -31,5 +31,7 @@ def beside(state: State, services: Services, latest: Verdict | None = None) -> F
     # A kill may have left the memory of the version that is being closed.
     upto = state["iteration"] + (latest is None)
     closed = lineage([m for m in versions(services.workspace.root) if m.iteration < upto])
-    kept = [Verdict.model_validate(r.payload) for m in closed for r in map(records.get, m.records) if r.kind == "verdict"]
+    kept = [
+        Verdict.model_validate(r.payload) for m in closed for r in map(records.get, m.records) if r.kind == "verdict"
+    ]
     return times.after(claimed([*kept, latest] if latest else kept, times.clock))

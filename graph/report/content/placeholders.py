@@ -21,13 +21,18 @@ def figures(
     profiles: tuple[Profile, ...],
     records: tuple[str, ...],
 ) -> Figures:
-    """All that an analysis can refer to. Times and what follows from them stand under the id of the `calibration` that measured them."""
+    """All that an analysis can refer to. Times and what follows from them stand under the id of the `calibration`
+    that measured them."""
     times = {f"time.{row.workload}": Quantity(value=row.seconds, unit="s") for row in rows}
-    return {calibration: {**times, **facts}, **{record: dict(p.metrics) for p, record in zip(profiles, records, strict=True)}}
+    return {
+        calibration: {**times, **facts},
+        **{record: dict(p.metrics) for p, record in zip(profiles, records, strict=True)},
+    }
 
 
 def analysis(record: Record) -> str:
-    """The text of the analysis in an inspection's record, each reference replaced by what it stands for, with its record."""
+    """The text of the analysis in an inspection's record, each reference replaced by what it stands for, with its
+    record."""
     found = Inspection.model_validate(record.payload)
     # `_inspect` puts the calibration first.
     held = figures(record.parents[0], found.rooflines, found.facts, found.profiles, found.profile_records)

@@ -1,4 +1,5 @@
-"""Jinja over templates/: an undefined name is an error, numbers are formatted in one place, what goes into HTML is escaped."""
+"""Jinja over templates/: an undefined name is an error, numbers are formatted in one place, what goes into HTML is
+escaped."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ def load() -> None:
         environment.get_template(name)
 
 
-def gain(baseline_s: float, best_s: float, speedup: Interval | None, objective_of: str = "", *, disturbed: bool = False) -> str:
+def gain(
+    baseline_s: float, best_s: float, speedup: Interval | None, objective_of: str = "", *, disturbed: bool = False
+) -> str:
     """What a run came to: the baseline's time, the best kernel's, the ratio, and what makes it doubtful.
 
     `speedup` None: no version was accepted. `disturbed`: others kept the machine busy meanwhile.
@@ -59,17 +62,22 @@ def standing(found: Interval | None) -> str:
 
 
 def worth(verdict: Verdict, *, both: bool = False) -> str:
-    """What a verdict's candidate is said to be worth, with its clock where there are two; `both`: what the other clock says, too."""
+    """What a verdict's candidate is said to be worth, with its clock where there are two; `both`: what the other
+    clock says, too."""
     claim = verdict.claim
     if claim is None or claim.clock == "wall":
         return ratio(verdict.worth)
     other = "launch-included" if claim.clock == "device-only" else "device-only"
-    return f"{ratio(claim.speedup)} {claim.clock}" + (f" ({ratio(claim.other)} {other})" if both and claim.other else "")
+    return f"{ratio(claim.speedup)} {claim.clock}" + (
+        f" ({ratio(claim.other)} {other})" if both and claim.other else ""
+    )
 
 
 def bar(times: FrameworkTimes) -> str:
     """Torch's times beside a kernel's, in words."""
-    rivals = [f"{rival(name)} {seconds(times.seconds[name])}, {ratio(found)} of that" for name, found in times.against.items()]
+    rivals = [
+        f"{rival(name)} {seconds(times.seconds[name])}, {ratio(found)} of that" for name, found in times.against.items()
+    ]
     rivals += [f"{rival(name)} N/A" for name in times.unavailable]
     of = f", {times.of}" if times.of else ""
     others = "torch" if {*times.against, *times.unavailable} <= {*FRAMEWORKS} else "torch and other libraries"
@@ -79,11 +87,13 @@ def bar(times: FrameworkTimes) -> str:
 
 
 def drawn(times: FrameworkTimes, finally_s: float | None) -> str:
-    """What lies between the time that is reckoned on and the final benchmark's, `finally_s` by the same clock; empty where they agree."""
+    """What lies between the time that is reckoned on and the final benchmark's, `finally_s` by the same clock; empty
+    where they agree."""
     if times.clock != "device-only" or not finally_s or abs(finally_s / times.kernel_s - 1) < APART:
         return ""
     return (
-        f" The final benchmark saw {seconds(finally_s)} for it: each contest draws its inputs anew, and where the time depends on their "
+        f" The final benchmark saw {seconds(finally_s)} for it: each contest draws its inputs anew, and where the "
+        f"time depends on their "
         "values (lengths, indices), so does a speed-up, beyond its interval."
     )
 
@@ -151,7 +161,9 @@ def _environment() -> Environment:
         # Not in Markdown: escaping would corrupt code and operators.
         autoescape=lambda name: name is not None and name.endswith(".html.j2"),
     )
-    environment.filters.update({"seconds": seconds, "ratio": ratio, "percent": percent, "standing": standing, "doubt": doubt})
+    environment.filters.update(
+        {"seconds": seconds, "ratio": ratio, "percent": percent, "standing": standing, "doubt": doubt}
+    )
     environment.globals.update({"worth": worth, "doubt": doubt, "drawn": drawn})
     environment.filters.update({"si": si, "dims": dims, "dollars": dollars, "rival": rival, "bar": bar})
     environment.globals["SIZE"] = SIZE

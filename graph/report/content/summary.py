@@ -41,8 +41,8 @@ class Summary(Artifact):
     ci: tuple[float, float] | None
     """Of `speedup`; None: no version was accepted, or too few rounds."""
     against: dict[str, tuple[float, float, float]] = {}
-    """Framework, or `original` in a linked run -> its time / the best kernel's by paired rounds: estimate and interval; below 1 it is
-    faster."""
+    """Framework, or `original` in a linked run -> its time / the best kernel's by paired rounds: estimate and
+    interval; below 1 it is faster."""
     verdicts: dict[str, str]
     """v<N> -> outcome; masked versions are left out."""
     commits: tuple[str, ...]
@@ -81,7 +81,8 @@ class Summary(Artifact):
         return f"{self.models or 'no language model was paid'}; wall time {self.wall_s:.0f} s{device}"
 
     def closing(self) -> str:
-        """The lines under the sentence of a finished run: the factors one by one, and where to look; empty before its report."""
+        """The lines under the sentence of a finished run: the factors one by one, and where to look; empty before
+        its report."""
         page = Path(self.workspace) / "report.html"
         if self.status != "finished" or not page.exists():
             return ""
@@ -98,7 +99,9 @@ class Summary(Artifact):
             return f"waiting: {self.awaited}; then `python -m graph resume {self.workspace}`"
         if self.status == "unfinished":
             done = f"{accepted} of {len(self.verdicts)} iterations accepted so far"
-            return f"unfinished: {done}; where no process works on it, `python -m graph resume {self.workspace}` goes on"
+            return (
+                f"unfinished: {done}; where no process works on it, `python -m graph resume {self.workspace}` goes on"
+            )
         seen = f"; see {report}" if report.exists() else ""
         why = f"it stopped because {self.stopped_because}" if self.stopped_because else "it has not stopped yet"
         if self.budget_reached:
@@ -165,7 +168,12 @@ def summarise(root: Path, state: State) -> Summary:
 def _disturbed(memory: VersionMemory, records: Records) -> bool:
     """Whether others kept the machine busy in the confirmations that a version's verdict rests on."""
     kept = [records.get(identity) for identity in memory.records]
-    cited = [identity for record in kept if record.kind == "verdict" for identity in Verdict.model_validate(record.payload).records]
+    cited = [
+        identity
+        for record in kept
+        if record.kind == "verdict"
+        for identity in Verdict.model_validate(record.payload).records
+    ]
     confirmed = [record for identity in cited if (record := records.get(identity)).kind == "confirmation"]
     return bool(confirmed) and confirmation.disturbed(confirmed)
 
@@ -173,7 +181,10 @@ def _disturbed(memory: VersionMemory, records: Records) -> bool:
 def by_role(records: Records) -> dict[str, Spent]:
     """What each role that a language model answered for took."""
     found = exchanges(records)
-    spent = {role: total(r for r in found if r.payload["role"] == role) for role in sorted({r.payload["role"] for r in found})}
+    spent = {
+        role: total(r for r in found if r.payload["role"] == role)
+        for role in sorted({r.payload["role"] for r in found})
+    }
     return {role: sum_ for role, sum_ in spent.items() if sum_.paid}
 
 
@@ -211,7 +222,8 @@ def incumbent(memories: Sequence[VersionMemory]) -> VersionMemory:
 
 
 def lineage(memories: Sequence[VersionMemory]) -> tuple[VersionMemory, ...]:
-    """v0 and the accepted versions that the kernel at HEAD came of, each made from the one before; the last is the incumbent."""
+    """v0 and the accepted versions that the kernel at HEAD came of, each made from the one before; the last is the
+    incumbent."""
     found = [incumbent(memories)] if memories else []
     for memory in reversed(memories[: found[0].iteration] if found else ()):
         if memory.verdict in ("accept", "baseline") and memory.candidate == found[-1].parent:
@@ -230,7 +242,8 @@ def restored(workspace: Workspace) -> VersionMemory | None:
 
 
 def stored_state(workspace: Workspace, back: VersionMemory | None = None) -> State:
-    """The state in the workspace's checkpoint, empty when there is none yet; without what it says of a version that was masked since.
+    """The state in the workspace's checkpoint, empty when there is none yet; without what it says of a version that was
+    masked since.
 
     `back`: whose kernel is about to be put back; default: what the newest commits say.
     """
@@ -269,7 +282,11 @@ def show(path: Path, *, as_json: bool) -> str:
     for memory in versions(workspace.root):
         what = "+".join(memory.methods) or "baseline"
         masked = "  (masked)" if memory.masked else ""
-        gained = f"{ratio(memory.speedup)} over {version_of(workspace.root, memory.parent)}" if memory.speedup else ratio(None)
+        gained = (
+            f"{ratio(memory.speedup)} over {version_of(workspace.root, memory.parent)}"
+            if memory.speedup
+            else ratio(None)
+        )
         lines.append(f"v{memory.iteration:<3} {memory.verdict:<18} {gained:<34} {what}{masked}")
     caps = ", ".join(f"{name} {cap}" for name, cap in workspace.settings().budget.named().items())
     lines.append(f"spent: {summary.spent()}; caps: {caps}")

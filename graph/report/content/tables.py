@@ -1,4 +1,5 @@
-"""The rows of a report: workloads, versions on their way, points below the roofs, what was spent. Each names its record."""
+"""The rows of a report: workloads, versions on their way, points below the roofs, what was spent. Each names its
+record."""
 
 from __future__ import annotations
 
@@ -115,7 +116,8 @@ class CounterRow:
     kernels: tuple[str, str]
     """Candidate ids of both."""
     hit: bool | None
-    """Moved in the direction that was predicted and, where neither is zero, within a factor of `SIZE`; None: one of the two is missing."""
+    """Moved in the direction that was predicted and, where neither is zero, within a factor of `SIZE`; None: one of
+    the two is missing."""
 
 
 def counter_rows(memories: Iterable[VersionMemory], inspections: Mapping[str, Inspection]) -> Iterator[CounterRow]:
@@ -146,7 +148,9 @@ def workload_rows(
     times = {w.name: p.seconds if (p := placed.get((w.name, "baseline"))) else None for w in task.workloads}
     shares: dict[str, float | None] = {w.name: w.weight for w in task.workloads}
     if settings.judge.objective == "total_time":
-        shares = {w.name: w.weight * seconds if (seconds := times[w.name]) is not None else None for w in task.workloads}
+        shares = {
+            w.name: w.weight * seconds if (seconds := times[w.name]) is not None else None for w in task.workloads
+        }
     whole = sum(share or 0.0 for share in shares.values())
     heads = {row.workload: row.headroom.total for row in last.rooflines} if last else {}
     profiled = {row.workload: row.seconds for row in last.rooflines} if last else {}
@@ -226,13 +230,24 @@ def points_of(
             trial = Judged.model_validate(judged.payload).trial if judged else None
             rows = [(m.workload, m.candidate_s) for m in trial.measurements] if isinstance(trial, Passed) else []
             record = judged.id if judged else ""
-        yield from (point(iteration, outcome, workload, seconds, record) for workload, seconds in rows if workload in counted)
+        yield from (
+            point(iteration, outcome, workload, seconds, record) for workload, seconds in rows if workload in counted
+        )
 
 
 def proposed(memories: Iterable[VersionMemory], records: Records) -> dict[int, tuple[str, ...]]:
-    """Iteration -> ids of the records that say what its plan was made from, and how what was put to the gate was timed."""
-    trials = {m.iteration: records.find(key("trial", iteration=m.iteration, candidate=m.candidate)) for m in memories if m.iteration}
-    kept = {m.iteration: [r for r in map(records.get, m.records) if r.kind in ("dossier", "plan")] for m in memories if m.iteration}
+    """Iteration -> ids of the records that say what its plan was made from, and how what was put to the gate was
+    timed."""
+    trials = {
+        m.iteration: records.find(key("trial", iteration=m.iteration, candidate=m.candidate))
+        for m in memories
+        if m.iteration
+    }
+    kept = {
+        m.iteration: [r for r in map(records.get, m.records) if r.kind in ("dossier", "plan")]
+        for m in memories
+        if m.iteration
+    }
     return {n: tuple(record.id for record in (*kept[n], trial) if record) for n, trial in trials.items()}
 
 
@@ -251,11 +266,16 @@ def proposals_of(ids: Mapping[int, tuple[str, ...]], records: Records) -> Iterab
 
 
 def roofs_of(sheet: SpecSheet, task: Task) -> tuple[Roof, ...]:
-    """Bandwidth and peak of the task's precision: what was measured, and what is published of the device that measures."""
+    """Bandwidth and peak of the task's precision: what was measured, and what is published of the device that
+    measures."""
     precision = roofline.precision(task)
     found = []
     for roofs in (sheet.roofs, roofline.published(sheet.here)):
-        found += [roof for roof in (roofline.best(roofs, "memory_bandwidth"), roofline.peak(roofs, precision)) if roof is not None]
+        found += [
+            roof
+            for roof in (roofline.best(roofs, "memory_bandwidth"), roofline.peak(roofs, precision))
+            if roof is not None
+        ]
     return tuple(found)
 
 

@@ -1,7 +1,7 @@
 """The files of versions/v<N>/ (design 10), rendered from records; and those of v0 and the workspace's root.
 
-The profile files carry no tool's name (`profile_summary.md`, not `ncu_summary.md`): which profiler spoke is said inside, and a CPU run has
-no ncu.
+The profile files carry no tool's name (`profile_summary.md`, not `ncu_summary.md`): which profiler spoke is said
+inside, and a CPU run has no ncu.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def render_version(
 ) -> dict[str, str]:
     """Relative name -> text of everything that the audit asks for before the verdict.
 
-    `ablations`: method -> the trial without it. `own`: the accepted kernel's inspection; a refused one was not looked at.
+    `ablations`: method -> the trial without it. `own`: the accepted kernel's inspection; a refused one was not looked
+    at.
     """
     iteration, kept = state["iteration"], services.records.get
     plan = Plan.model_validate(kept(state["plan"]).payload)
@@ -54,7 +55,9 @@ def render_version(
         seen = InstructionsSeen(architecture=services.architecture, methods=visible, record=state.get("attribution"))
         seen = seen.model_copy(update={"checks": checks}) if checks else seen
     files = {
-        "hypothesis.md": render("hypothesis.md", iteration=iteration, state=state, plan=plan, architecture=services.architecture),
+        "hypothesis.md": render(
+            "hypothesis.md", iteration=iteration, state=state, plan=plan, architecture=services.architecture
+        ),
         "evidence.md": render("evidence.md", iteration=iteration, record=state["dossier"], dossier=dossier),
         "methods.json": _json(plan.methods),
         "correctness.md": render("correctness.md", checked=_checked(checked), record=checked.id if checked else None),
@@ -83,7 +86,8 @@ def render_version(
 
 
 def inspected(found: Record, times: FrameworkTimes | None) -> dict[str, str]:
-    """The files that describe the profile of a version's kernel, from the inspection's record; `times`: of torch beside it."""
+    """The files that describe the profile of a version's kernel, from the inspection's record; `times`: of torch
+    beside it."""
     inspection, record = Inspection.model_validate(found.payload), found.id
     return {
         "roofline.json": _json(
@@ -111,8 +115,14 @@ def render_baseline(
     toolchain = services.language.toolchain()
     measurements = evidence.measurements((calibration,), {}, settings.judge.confidence)
     sheet = datasheet.sheet(state["specs"], services)
-    methods = services.guide.methods(services.task.language, [finding.rule for finding in found.findings], found.metrics)
-    targets = [(p.head.id, p.head.signature[services.architecture], p.path) for p in methods if services.architecture in p.head.signature]
+    methods = services.guide.methods(
+        services.task.language, [finding.rule for finding in found.findings], found.metrics
+    )
+    targets = [
+        (p.head.id, p.head.signature[services.architecture], p.path)
+        for p in methods
+        if services.architecture in p.head.signature
+    ]
     name = f"kernel{services.language.suffix}"
     built = evidence.Build.model_validate(services.judge.builds.build(baseline).payload)
     return {
@@ -160,7 +170,10 @@ def render_baseline(
         ),
         "versions/v0/correctness.md": render("correctness.md", checked=_checked(checked), record=checked.id),
         "versions/v0/bench.json": _json(measurements),
-        **{f"versions/v0/{file}": text for file, text in inspected(inspection, frameworks.beside(state, services)).items()},
+        **{
+            f"versions/v0/{file}": text
+            for file, text in inspected(inspection, frameworks.beside(state, services)).items()
+        },
     }
 
 
@@ -169,10 +182,14 @@ def _checked(record: Record | None) -> evidence.Correctness | None:
 
 
 def _unprofiled(parent: str) -> dict[str, str]:
-    """In place of `inspected`, of a version that was refused; `parent`: record of the inspection of the kernel it started from."""
+    """In place of `inspected`, of a version that was refused; `parent`: record of the inspection of the kernel it
+    started from."""
     said = f"N/A: refused before profiling.\n\nThe kernel it started from: inspection record `{parent}`.\n"
     pages = ("analysis.md", "profile_summary.md", "profile_details.md")
-    return {"roofline.json": _json(NotAvailable(not_available="refused before profiling", parent=parent)), **dict.fromkeys(pages, said)}
+    return {
+        "roofline.json": _json(NotAvailable(not_available="refused before profiling", parent=parent)),
+        **dict.fromkeys(pages, said),
+    }
 
 
 def _json(found: Artifact | Sequence[Artifact]) -> str:

@@ -1,4 +1,5 @@
-"""What a report says, typed and gathered once from records: report.md and report.html are two renderings of the same `View`."""
+"""What a report says, typed and gathered once from records: report.md and report.html are two renderings of the same
+`View`."""
 
 from __future__ import annotations
 
@@ -42,7 +43,10 @@ from tools.roofline import microbenchmarks
 from tools.roofline.hardware import Roof
 from tools.store.records import Records, key
 
-OBJECTIVES = {"total_time": "objective: Σ weight × time a call", "geomean": "objective: weighted geometric mean of the times a call"}
+OBJECTIVES = {
+    "total_time": "objective: Σ weight × time a call",
+    "geomean": "objective: weighted geometric mean of the times a call",
+}
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,8 @@ class View:
     end_record: str | None
     """What was made of it, with what the run took."""
     claimed: Interval
-    """Product of what the accepted versions that led to the best kernel are said to be worth, end by end, by the clock that the final
-    benchmark has."""
+    """Product of what the accepted versions that led to the best kernel are said to be worth, end by end, by the
+    clock that the final benchmark has."""
     workloads: tuple[WorkloadRow, ...]
     frameworks: tuple[str, ...]
     """Those that were to be compared."""
@@ -113,15 +117,20 @@ def view(state: State, services: Services) -> View:
     memories = versions(services.workspace.root)
     final = records.get(state["report"]) if state.get("report") else None
     benchmark = FinalBenchmark.model_validate(final.payload) if final else None
-    labels = {state["baseline"]: "v0"} | {m.candidate: f"v{m.iteration}" for m in memories if m.candidate and m.verdict == "accept"}
+    labels = {state["baseline"]: "v0"} | {
+        m.candidate: f"v{m.iteration}" for m in memories if m.candidate and m.verdict == "accept"
+    }
     inspected = {c: record for c in labels if (record := records.find(key("inspection", candidate=c))) is not None}
     inspections = {c: Inspection.model_validate(record.payload) for c, record in inspected.items()}
     inspection_records = {c: record.id for c, record in inspected.items()}
     verdicts, attributions = _closed(memories, records)
     masked = {m.iteration for m in memories if m.masked}
     last = inspections.get(state["incumbent"])
-    # Sorted: the order in which they were made is not kept, and the report must come out the same when it is rendered again.
-    exchanges = tuple(sorted(exchanges_of(records), key=lambda r: (r.payload.get("iteration", 0), r.payload["role"], r.id)))
+    # Sorted: the order in which they were made is not kept, and the report must come out the same when it is rendered
+    # again.
+    exchanges = tuple(
+        sorted(exchanges_of(records), key=lambda r: (r.payload.get("iteration", 0), r.payload["role"], r.id))
+    )
     models = by_role(records)
     spent = total(r for r in exchanges if r.payload["role"] in models)
     sheet = SpecSheet.model_validate(records.get(state["specs"]).payload)
@@ -130,7 +139,9 @@ def view(state: State, services: Services) -> View:
     device_s = benchmark.spent_device_s if benchmark else services.device_s()
     log = event_log.read(services.workspace.private / "events.jsonl")
     steps = tuple(steps_of(memories, verdicts))
-    expenses = tuple(expenses_of(log, {f"v{n}": record for n, (record, _) in verdicts.items()}, records, services.language.device))
+    expenses = tuple(
+        expenses_of(log, {f"v{n}": record for n, (record, _) in verdicts.items()}, records, services.language.device)
+    )
     if expenses and final:
         expenses = (*expenses, Expense("end", wall_s, device_s, spent, final.id))
     return View(
@@ -147,7 +158,9 @@ def view(state: State, services: Services) -> View:
         final=benchmark,
         final_record=final.parents[0] if final else None,
         end_record=final.id if final else None,
-        claimed=claimed((verdicts[m.iteration][1] for m in lineage(memories) if m.verdict == "accept"), "launch-included"),
+        claimed=claimed(
+            (verdicts[m.iteration][1] for m in lineage(memories) if m.verdict == "accept"), "launch-included"
+        ),
         workloads=workload_rows(task, settings, benchmark, last, inspection_records.get(state["incumbent"])),
         frameworks=compared(benchmark),
         memories=memories,
@@ -166,7 +179,8 @@ def view(state: State, services: Services) -> View:
         proposals=tuple(proposals_of(benchmark.proposals if benchmark else proposed(memories, records), records)),
         sheet=sheet,
         sheet_record=state["specs"],
-        # Rendered again later the report must still come out, so that it says which citations no longer hold instead of refusing.
+        # Rendered again later the report must still come out, so that it says which citations no longer hold instead of
+        # refusing.
         changed=tuple(spec.metric for spec, _ in datasheet.stale(sheet, services.wiki)),
         exchanges=exchanges,
         by_role=models,
@@ -201,5 +215,9 @@ def retrospective_of(
 ) -> dict[str, tuple[str, ...]]:
     """Status -> the methods that ended with it, with their versions, and whether the gate did not take these."""
     lost = {n: "" if n in verdicts and verdicts[n][1].outcome == "accept" else ", not accepted" for n in attributions}
-    told = [(o.status, f"{o.method} (v{n}{lost[n]})") for n, (_, attribution) in attributions.items() for o in attribution.methods]
+    told = [
+        (o.status, f"{o.method} (v{n}{lost[n]})")
+        for n, (_, attribution) in attributions.items()
+        for o in attribution.methods
+    ]
     return {status: tuple(name for found, name in told if found == status) for status in get_args(AttributionStatus)}

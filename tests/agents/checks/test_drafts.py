@@ -18,7 +18,9 @@ from tests.tools import screen_honest
 from tools.languages.cpp import Cpp
 
 ROOT = Path(__file__).parents[3]
-CPP = '#include <cmath>\nextern "C" void solve(const float* x, float* y, int n) {{\n  {}\n  y[0] = x[0];\n  {}\n}}\n{}\n'
+CPP = (
+    '#include <cmath>\nextern "C" void solve(const float* x, float* y, int n) {{\n  {}\n  y[0] = x[0];\n  {}\n}}\n{}\n'
+)
 PYTHON = (
     "import triton\nimport triton.language as tl\n\n\ndef helper(n):\n    {}\n    return n\n\n\n"
     "def run_kernel(x, y):\n    y.copy_(x)\n    {}\n\n\n{}\n"
@@ -68,7 +70,9 @@ HONEST = [
 def test_code_left_out_is_refused(comment: str) -> None:
     # In the middle of a block, at its end, and at the end of the file.
     for at in range(3):
-        for form in (f"// {comment}", f"/* {comment} */", f"static void g() {{ // {comment}\n}}")[: 3 if at == 2 else 2]:
+        for form in (f"// {comment}", f"/* {comment} */", f"static void g() {{ // {comment}\n}}")[
+            : 3 if at == 2 else 2
+        ]:
             text = CPP.format(*(form if at == place else "" for place in range(3)))
             line = next(n for n, each in enumerate(text.split("\n"), 1) if comment in each)
             assert [f for f in found(text) if f.startswith(f"line {line}: ") and "left out" in f], text
@@ -83,7 +87,11 @@ def test_an_honest_comment_is_left_alone(comment: str) -> None:
         assert found(form.format(f"{mark} {comment}", "", ""), language) == ()
         assert found(form.format(f"n += 1;  {mark} {comment}", "", ""), language) == ()
     if "implement" not in comment:
-        assert found(CPP.format("", f"// {comment}", "")) == found(CPP.format("", f"/* {comment}\n   * more of it */", "")) == ()
+        assert (
+            found(CPP.format("", f"// {comment}", ""))
+            == found(CPP.format("", f"/* {comment}\n   * more of it */", ""))
+            == ()
+        )
 
 
 HONEST_CPP = [
@@ -106,7 +114,9 @@ HONEST_PYTHON = [
 ]
 
 
-@pytest.mark.parametrize(("form", "text"), [*((CPP, one) for one in HONEST_CPP), *((PYTHON, one) for one in HONEST_PYTHON)])
+@pytest.mark.parametrize(
+    ("form", "text"), [*((CPP, one) for one in HONEST_CPP), *((PYTHON, one) for one in HONEST_PYTHON)]
+)
 def test_an_ellipsis_that_the_language_has_is_no_code_left_out(form: str, text: str) -> None:
     assert found(form.format("", "", text), "cpp" if form is CPP else "triton") == ()
 
@@ -115,7 +125,10 @@ def test_an_ellipsis_that_the_language_has_is_no_code_left_out(form: str, text: 
     ("form", "text"),
     [
         *((CPP, text) for text in ("static void f() { ... }", "...", "static void f() { int i; ...; }")),
-        *((PYTHON, text) for text in ("...", "def f(x):\n    '''Text.'''\n    ...", "def f(x):\n    raise NotImplementedError")),
+        *(
+            (PYTHON, text)
+            for text in ("...", "def f(x):\n    '''Text.'''\n    ...", "def f(x):\n    raise NotImplementedError")
+        ),
     ],
 )
 def test_an_ellipsis_for_code_is_refused(form: str, text: str) -> None:
@@ -128,7 +141,9 @@ def test_marks_of_fences_and_diffs() -> None:
     assert "is the mark of a code block" in found(f"```cpp\n{code}```\n")[0]
     assert "line 1: `--- a/kernel.cpp` is a mark of a diff" in found(f"--- a/kernel.cpp\n+++ b/kernel.cpp\n{code}")[0]
     assert "is a mark of a diff" in found(f"<<<<<<< SEARCH\n{code}")[0]
-    assert "lines begin with + or -" in found("\n".join(("+" if i % 2 else " ") + line for i, line in enumerate(lines)))[0]
+    assert (
+        "lines begin with + or -" in found("\n".join(("+" if i % 2 else " ") + line for i, line in enumerate(lines)))[0]
+    )
     assert found(CPP.format("--n;", "y[1] = n\n+ 1\n- 2;", "static const int t[] = {\n1,\n2,\n3,\n4,\n};")) == ()
 
 
@@ -138,7 +153,11 @@ def test_the_entry_must_be_there() -> None:
     assert found('extern "C" {\nvoid solve(int n) noexcept {}\n}\n') == ()
     assert found("def kernel(x):\n    return x\n", "triton") == ("`run_kernel` is not defined; keep its signature",)
     assert found("def run_kernel(**kwargs):\n    pass\n", "triton") == ()
-    assert found(CPP.format("", "", ""), given="KERNEL(solve)") == found("KERNEL(solve) ", given="KERNEL(solve)\nint x;") == (), "a macro's"
+    assert (
+        found(CPP.format("", "", ""), given="KERNEL(solve)")
+        == found("KERNEL(solve) ", given="KERNEL(solve)\nint x;")
+        == ()
+    ), "a macro's"
 
 
 def test_the_given_source_is_no_answer() -> None:
@@ -164,14 +183,19 @@ def honest() -> Iterator[tuple[str, str, str]]:
     yield from ((name, given.source, "triton") for name, given in triton_foreign.KERNELS.items())
     yield from ((name, text, "triton") for name, text in screen_honest.FILES.items())
     for path in sorted(
-        [*(ROOT / "configs").rglob("kernel.*"), *(ROOT / "tests").rglob("*.cpp"), *(ROOT / "tests/tools/fixtures").rglob("*.cu")]
+        [
+            *(ROOT / "configs").rglob("kernel.*"),
+            *(ROOT / "tests").rglob("*.cpp"),
+            *(ROOT / "tests/tools/fixtures").rglob("*.cu"),
+        ]
     ):
         yield str(path.relative_to(ROOT)), path.read_text(), "triton" if path.suffix == ".py" else "cpp"
     yield from ((str(p.relative_to(ROOT)), p.read_text(), "triton") for p in sorted((ROOT / "agents").rglob("*.py")))
 
 
 def test_no_kernel_of_the_corpora_is_refused() -> None:
-    """Strangers' kernels, honest kernels of the screen, tasks, fixtures, and our own Python; entries aside, which not all have."""
+    """Strangers' kernels, honest kernels of the screen, tasks, fixtures, and our own Python; entries aside, which
+    not all have."""
     every = list(honest())
     assert len(every) > 120
     for name, source, language in every:
@@ -180,7 +204,10 @@ def test_no_kernel_of_the_corpora_is_refused() -> None:
 
 @pytest.mark.parametrize("mends", [True, False])
 def test_a_faulty_draft_is_asked_for_again_and_then_left_out(tmp_path: Path, mends: bool) -> None:
-    good, bad = Draft(source=CPP.format("", "", ""), methods=()), Draft(source=CPP.format("", "// ... unchanged", ""), methods=())
+    good, bad = (
+        Draft(source=CPP.format("", "", ""), methods=()),
+        Draft(source=CPP.format("", "// ... unchanged", ""), methods=()),
+    )
     both = Drafts(drafts=(bad, good))
     given = CoderBrief(task=task(Cpp()), source=TASK.baseline or "", plan=PLAN, pages=(), tried=())
     asked, model = agent("coder", tmp_path, [both, Drafts(drafts=(good,)) if mends else both])

@@ -1,4 +1,5 @@
-"""What a model says of the hardware is returned to it when it names no source, once, and left out when it insists; and what a source is.
+"""What a model says of the hardware is returned to it when it names no source, once, and left out when it insists; and
+what a source is.
 
 The sentences to refuse and to allow stand in fixtures/uncited.yaml.
 """
@@ -27,7 +28,9 @@ BANDWIDTH = lookup.resolve(WIKI, "H200", "memory_bandwidth", "SXM5")
 METHOD = "openmp-parallel-outer"
 PAGE = next(page for page in WIKI.pages if page.head.id == METHOD)
 GUESS = "The part has 132 SMs."
-SENTENCES: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "fixtures" / "uncited.yaml").read_text(encoding="utf-8"))
+SENTENCES: dict[str, Any] = yaml.safe_load(
+    (Path(__file__).parent / "fixtures" / "uncited.yaml").read_text(encoding="utf-8")
+)
 CITED = "<gpu-wiki>/hardware/nvidia/h100-sxm5.md:24"
 
 
@@ -57,19 +60,28 @@ def made(rationale: str, reason: str = "By rule.") -> Plan:
         expected=(Movement(metric="time", direction="down", factor=0.5, confidence=0.5),),
     )
     return Plan(
-        methods=(PlannedMethod(method=METHOD, axis=PAGE.head.axis or "compute", hypothesis=hypothesis),), candidates=1, reason=reason
+        methods=(PlannedMethod(method=METHOD, axis=PAGE.head.axis or "compute", hypothesis=hypothesis),),
+        candidates=1,
+        reason=reason,
     )
 
 
-def test_a_plan_is_returned_with_field_and_line_and_loses_the_method_and_the_figure_where_it_insists(tmp_path: Path) -> None:
+def test_a_plan_is_returned_with_field_and_line_and_loses_the_method_and_the_figure_where_it_insists(
+    tmp_path: Path,
+) -> None:
     insisting = made(f"Rows are independent. {GUESS}", reason=f"It is big. {GUESS}")
     asked, model = agent("planner", tmp_path, [insisting] * (REPAIRS + 1))
     plan = planner.plan(asked, planner_brief())
     assert len(model.asked) == REPAIRS + 1, "bounded"
-    why = next(fault for fault in model.asked[1].refused if fault.startswith(f"{METHOD}: hypothesis.rationale: '132 SMs'"))
+    why = next(
+        fault for fault in model.asked[1].refused if fault.startswith(f"{METHOD}: hypothesis.rationale: '132 SMs'")
+    )
     assert f'"{GUESS}"' in why and "citation" in why
     assert plan.methods == () and "132" not in plan.model_dump_json()
-    assert plan.reason == f"{LEFT_OUT}; {METHOD} struck out: its hypothesis states a figure of the hardware without a source"
+    assert (
+        plan.reason
+        == f"{LEFT_OUT}; {METHOD} struck out: its hypothesis states a figure of the hardware without a source"
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +95,10 @@ def test_a_plan_is_returned_with_field_and_line_and_loses_the_method_and_the_fig
         (f"Memory allows {cited().value * 1000:g} GB/s <- {cited().citation}.", True),
         (f"Memory allows {cited().value * 3:g} TB/s <- {cited().citation}.", False),
         ("Memory allows 4.8 TB/s <- <gpu-wiki>/hardware/nvidia/invented.md:24.", False),
-        (f"It reaches 4000 TFLOPS (<gpu-wiki>/{PAGE.path}:{PAGE.body_line}), a page that was shown and is no spec.", False),
+        (
+            f"It reaches 4000 TFLOPS (<gpu-wiki>/{PAGE.path}:{PAGE.body_line}), a page that was shown and is no spec.",
+            False,
+        ),
     ],
 )
 def test_a_source_that_was_given_vouches_and_for_its_own_value_only(rationale: str, sourced: bool) -> None:
@@ -91,7 +106,9 @@ def test_a_source_that_was_given_vouches_and_for_its_own_value_only(rationale: s
 
 
 def test_an_analysis_is_returned_and_then_left_out(tmp_path: Path) -> None:
-    asked, model = agent("profiler_analyst", tmp_path, [Analysis(ranking=("single_threaded",), text=GUESS)] * (REPAIRS + 1))
+    asked, model = agent(
+        "profiler_analyst", tmp_path, [Analysis(ranking=("single_threaded",), text=GUESS)] * (REPAIRS + 1)
+    )
     assert profiler_analyst.analyse(asked, analyst_brief()) == Analysis(ranking=("single_threaded",), text=LEFT_OUT)
     assert model.asked[1].refused[0].startswith("text: '132 SMs' stands without a source")
 
@@ -122,7 +139,9 @@ def test_a_source_vouches_for_one_figure() -> None:
 def test_a_record_vouches_within_its_clause() -> None:
     text = f"Record {RECORD} shows a stall; the card has 200 SMs at 3 GHz with 12 TB/s."
     assert [one.figure for one in uncited(text, Sources(frozenset({RECORD})))] == ["200 SMs", "3 GHz", "12 TB/s"]
-    assert not uncited(f"It stalls, and it reached 2.1 TB/s by record {RECORD}; more fits.", Sources(frozenset({RECORD})))
+    assert not uncited(
+        f"It stalls, and it reached 2.1 TB/s by record {RECORD}; more fits.", Sources(frozenset({RECORD}))
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,6 +170,8 @@ def test_a_line_of_the_wiki_vouches_for_its_own_value(figure: str, cited: str, v
     assert len(found) == (0 if vouched else 1), found
 
 
-@pytest.mark.parametrize(("language", "figures"), [("cpp", 0), ("cuda", 0), ("python", 0), ("triton", 0), ("", 2), ("text", 2), ("md", 2)])
+@pytest.mark.parametrize(
+    ("language", "figures"), [("cpp", 0), ("cuda", 0), ("python", 0), ("triton", 0), ("", 2), ("text", 2), ("md", 2)]
+)
 def test_fenced_kernel_source_is_no_prose_and_other_text_in_a_fence_is(language: str, figures: int) -> None:
     assert len(uncited(f"Before.\n```{language}\nIt has 132 SMs and 3.35 TB/s.\n```\nBehind.")) == figures

@@ -1,4 +1,5 @@
-"""Handlers on real kernels: what applies where, and drafts that lost a part compile and compute again once it is put back."""
+"""Handlers on real kernels: what applies where, and drafts that lost a part compile and compute again once it is put
+back."""
 
 from __future__ import annotations
 
@@ -76,7 +77,9 @@ def test_a_lost_licence_stands_at_the_top_again() -> None:
     own = "/* Copyright 2026 The Authors, MIT licence */\n" + bare
     assert after(own) == own, "written in another way it is there"
     text = "// A softmax.\n// Row by row.\n// In three passes.\n// Slow.\n// Not for use.\n" + source("softmax_int")
-    assert after(source("softmax_int") + "// mine\n", text).startswith("#include"), "a description is the author's to drop"
+    assert after(source("softmax_int") + "// mine\n", text).startswith("#include"), (
+        "a description is the author's to drop"
+    )
 
 
 def test_a_wrapper_is_not_put_back_where_what_it_calls_is_gone() -> None:
@@ -109,12 +112,17 @@ def test_a_triton_kernel_is_kept_with_its_decorators() -> None:
     assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(TWO.replace("2 * tl.load", "3 * tl.load")))
 
 
-@pytest.mark.parametrize("line", ["// keep: nothing_of_the_kind", "// keep: sum", "// keep: squared, nothing_of_the_kind"])
+@pytest.mark.parametrize(
+    "line", ["// keep: nothing_of_the_kind", "// keep: sum", "// keep: squared, nothing_of_the_kind"]
+)
 def test_nothing_is_invented_for_what_the_source_does_not_have(line: str) -> None:
     """Nor for what the draft defines itself."""
     short = LAYERED.replace("}  // namespace", f"{line}\n}}  // namespace")
     assert after(short) == short
-    assert f"`{line}` names nothing that the given file defines once" in faults_of(Draft(source=short, methods=()), brief(LAYERED))[0]
+    assert (
+        f"`{line}` names nothing that the given file defines once"
+        in faults_of(Draft(source=short, methods=()), brief(LAYERED))[0]
+    )
 
 
 def test_mending_reaches_the_candidates(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Handlers of somebody else's, by import path: they come after ours, and what they do wrong is one sentence that names them."""
+"""Handlers of somebody else's, by import path: they come after ours, and what they do wrong is one sentence that
+names them."""
 
 from __future__ import annotations
 
@@ -55,16 +56,32 @@ INIT = OWN_HINT + "\n    def __init__(self):\n        raise {}\n"
 WRONG = {
     "no module": ("", "nowhere.at.all:Mine", "cannot be imported (ModuleNotFoundError: No module named 'nowhere')"),
     "no class": (OWN_HINT, "{}:Theirs", "has no attribute 'Theirs'"),
-    "no import path": ("", "templates", "is no import path; write package.module:Class of your own handler (prose, several,"),
-    "no handler": ("class Mine:\n    pass\n", "{}:Mine", "it must be a class that extends agents.handlers.base.Handler"),
+    "no import path": (
+        "",
+        "templates",
+        "is no import path; write package.module:Class of your own handler (prose, several,",
+    ),
+    "no handler": (
+        "class Mine:\n    pass\n",
+        "{}:Mine",
+        "it must be a class that extends agents.handlers.base.Handler",
+    ),
     "abstract": (OWN_HINT.replace("def mend", "def amend"), "{}:Mine", "has no mend of its own; add it to the class"),
     "construction": (INIT.format("ValueError('no\\nlicence')"), "{}:Mine", "ValueError: no licence"),
     "leaves": (INIT.format("SystemExit(3)"), "{}:Mine", "failed in its construction (SystemExit: 3)"),
     "empty hint": (OWN_HINT.replace("Keep twice.", " "), "{}:Mine", "has an empty hint"),
     "long hint": (OWN_HINT.replace("'Keep twice.'", f"'x' * {LONGEST + 1}"), "{}:Mine", "room for 1,200"),
     "applies": (OWN_HINT.replace('"twice" in source', "[][0]"), "{}:Mine", "failed in `applies` (IndexError"),
-    "another type": (OWN_HINT.replace("return draft if", "return None if"), "{}:Mine", "gave NoneType from `mend` and owes str"),
-    "for ever": (OWN_HINT.replace('draft if "// mine" in draft else ', ""), "{}:Mine", "changes again what it has mended"),
+    "another type": (
+        OWN_HINT.replace("return draft if", "return None if"),
+        "{}:Mine",
+        "gave NoneType from `mend` and owes str",
+    ),
+    "for ever": (
+        OWN_HINT.replace('draft if "// mine" in draft else ', ""),
+        "{}:Mine",
+        "changes again what it has mended",
+    ),
 }
 
 

@@ -1,7 +1,7 @@
 """The rules of Anthropic's Messages API that matter here: what its prompt cache keeps and what it refuses. Pure.
 
-Tokens are characters / 4. Prompts are cached by prefixes in the order tools, system, messages: written and looked up at the marks, at
-most four; a look-up goes 20 blocks back; a prefix of less than 512 tokens is never kept; reading renews.
+Tokens are characters / 4. Prompts are cached by prefixes in the order tools, system, messages: written and looked up at
+the marks, at most four; a look-up goes 20 blocks back; a prefix of less than 512 tokens is never kept; reading renews.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ def tokens(block: Body) -> int:
 
 
 def fault(body: Body, most_output: int, betas: str = "") -> str:
-    """Why the API answers 400; empty: it does not. Claude Code 2.1 ends its messages with one of the system, and names the beta for it."""
+    """Why the API answers 400; empty: it does not. Claude Code 2.1 ends its messages with one of the system, and
+    names the beta for it."""
     held = blocks(body)
     roles = {"user", "assistant", *(["system"] if "mid-conversation-system" in betas else [])}
     ttls = [block["cache_control"].get("ttl", "5m") for _, block in held if "cache_control" in block]
@@ -99,7 +100,9 @@ def fault(body: Body, most_output: int, betas: str = "") -> str:
         "prefill is not supported": body["messages"][-1]["role"] == "assistant",
         "messages must begin with the user": body["messages"][0]["role"] != "user",
         "a message is empty": any(not message["content"] for message in body["messages"]),
-        "a text block is empty": any(block["type"] == "text" and not block["text"].strip() for where, block in held if where != "tools"),
+        "a text block is empty": any(
+            block["type"] == "text" and not block["text"].strip() for where, block in held if where != "tools"
+        ),
         "more than 4 cache marks": len(ttls) > MARKS,
         "a mark of 1h stands after one of 5m": "1h" in ttls[ttls.index("5m") :] if "5m" in ttls else False,
         "unanswered tool_use": not _answered(body["messages"]),
@@ -116,7 +119,11 @@ def _answered(messages: list[Body]) -> bool:
     """Whether each call has its result, first thing in the next message, and each result its call."""
     for message, following in zip(messages, [*messages[1:], {"content": []}], strict=True):
         wanted = [block["id"] for block in listed(message["content"]) if block["type"] == "tool_use"]
-        given = [block["tool_use_id"] for block in listed(following["content"])[: len(wanted)] if block["type"] == "tool_result"]
+        given = [
+            block["tool_use_id"]
+            for block in listed(following["content"])[: len(wanted)]
+            if block["type"] == "tool_result"
+        ]
         results = sum(block["type"] == "tool_result" for block in listed(following["content"]))
         if wanted != given or results != len(wanted):
             return False
@@ -131,4 +138,11 @@ def schema_fault(schema: Body) -> str:
     if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
         return "schema: additionalProperties must be false"
     inner = [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values(), *schema.get("anyOf", [])]
-    return next((found for each in [*inner, *([schema["items"]] if "items" in schema else [])] if (found := schema_fault(each))), "")
+    return next(
+        (
+            found
+            for each in [*inner, *([schema["items"]] if "items" in schema else [])]
+            if (found := schema_fault(each))
+        ),
+        "",
+    )

@@ -1,4 +1,5 @@
-"""Anthropic's Messages API by `anthropic_rules`: streams, token counts, cache, refusals; Bedrock's binary stream and Vertex's tokens."""
+"""Anthropic's Messages API by `anthropic_rules`: streams, token counts, cache, refusals; Bedrock's binary stream and
+Vertex's tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ KINDS = {
 
 
 class Server(scripted_server.Server):
-    """What a request that keeps to the rules is answered with is the script's; a step's calls have a dictionary of arguments."""
+    """What a request that keeps to the rules is answered with is the script's; a step's calls have a dictionary of
+    arguments."""
 
     key: str | None = None
     """What must be sent; None: anything."""
@@ -46,7 +48,11 @@ class Server(scripted_server.Server):
         if asked.path.endswith("/count_tokens"):
             self.counted += 1
             time.sleep(self.counting_s)
-            return Step(body={"input_tokens": sum(tokens(block) for _, block in blocks(body))}) if self.counts else Step(status=404)
+            return (
+                Step(body={"input_tokens": sum(tokens(block) for _, block in blocks(body))})
+                if self.counts
+                else Step(status=404)
+            )
         sent = asked.headers.get("x-api-key") or asked.headers.get("authorization", "").removeprefix("Bearer ")
         refused = Step(status=401, message=f"invalid key: {sent}") if self.key not in (None, sent) else None
         if not refused and (wrong := fault(body, self.most_output, asked.headers.get("anthropic-beta", ""))):
@@ -61,14 +67,20 @@ class Server(scripted_server.Server):
     def events(self, step: Step, asked: Asked) -> Iterator[bytes]:
         for event in _events(step, asked.body, self.cache.take(asked.body)):
             data = json.dumps(event)
-            yield _amazon_frame(data) if asked.path.startswith("/model/") else f"event: {event['type']}\ndata: {data}\n\n".encode()
+            yield (
+                _amazon_frame(data)
+                if asked.path.startswith("/model/")
+                else f"event: {event['type']}\ndata: {data}\n\n".encode()
+            )
 
 
 def _amazon_frame(event: str) -> bytes:
     """As Bedrock streams: lengths, their checksum, headers, the event in base64, the checksum of all."""
     payload = json.dumps({"bytes": base64.b64encode(event.encode()).decode()}).encode()
     held = {":event-type": "chunk", ":content-type": "application/json", ":message-type": "event"}
-    headers = b"".join(bytes([len(k)]) + k.encode() + b"\x07" + struct.pack(">H", len(v)) + v.encode() for k, v in held.items())
+    headers = b"".join(
+        bytes([len(k)]) + k.encode() + b"\x07" + struct.pack(">H", len(v)) + v.encode() for k, v in held.items()
+    )
     lengths = struct.pack(">II", 16 + len(headers) + len(payload), len(headers))
     frame = lengths + struct.pack(">I", zlib.crc32(lengths)) + headers + payload
     return frame + struct.pack(">I", zlib.crc32(frame))
@@ -78,7 +90,9 @@ def _events(step: Step, body: Body, usage: Body) -> list[Body]:
     """The whole stream of one answer, cut at `max_tokens`."""
     room = body["max_tokens"] * TOKEN - len(step.thinking)
     text = step.text[: max(0, room)]
-    content: list[Body] = [{"type": "thinking", "thinking": step.thinking, "signature": "signed"}] if step.thinking else []
+    content: list[Body] = (
+        [{"type": "thinking", "thinking": step.thinking, "signature": "signed"}] if step.thinking else []
+    )
     content += [{"type": "text", "text": text}] if text else []
     room -= len(step.text)
     for number, (name, arguments) in enumerate(step.calls):
@@ -88,15 +102,23 @@ def _events(step: Step, body: Body, usage: Body) -> list[Body]:
         room -= len(written)
     stop = step.stop or ("max_tokens" if room < 0 else "tool_use" if step.calls else "end_turn")
     start = {"id": "msg_1", "type": "message", "role": "assistant", "model": body["model"], "content": []}
-    found = [{"type": "message_start", "message": {**start, "stop_reason": None, "stop_sequence": None, "usage": usage}}]
+    found = [
+        {"type": "message_start", "message": {**start, "stop_reason": None, "stop_sequence": None, "usage": usage}}
+    ]
     for index, block in enumerate(content):
         found += [*_block(index, block), {"type": "ping"}]
     if step.mid:
         return [*found, {"type": "error", "error": {"type": step.mid, "message": "in the middle"}}]
-    details = {"stop_details": {"type": "refusal", "category": "cyber", "explanation": None}} if stop == "refusal" else {}
+    details = (
+        {"stop_details": {"type": "refusal", "category": "cyber", "explanation": None}} if stop == "refusal" else {}
+    )
     output = max(1, sum(tokens(block) for block in content))
     delta = {"stop_reason": stop, "stop_sequence": None, **details}
-    return [*found, {"type": "message_delta", "delta": delta, "usage": {"output_tokens": output}}, {"type": "message_stop"}]
+    return [
+        *found,
+        {"type": "message_delta", "delta": delta, "usage": {"output_tokens": output}},
+        {"type": "message_stop"},
+    ]
 
 
 def _block(index: int, block: Body) -> list[Body]:

@@ -47,7 +47,9 @@ class Server(scripted_server.Server):
         for number, (name, arguments) in enumerate(step.calls):
             index = 0 if self.no_index else number
             function = {"name": name, "arguments": ""}
-            yield _delta(tool_calls=[{"index": index, "id": f"call_{number}", "type": "function", "function": function}])
+            yield _delta(
+                tool_calls=[{"index": index, "id": f"call_{number}", "type": "function", "function": function}]
+            )
             for start in range(0, len(arguments), 5):
                 yield _delta(tool_calls=[{"index": index, "function": {"arguments": arguments[start : start + 5]}}])
         yield _delta(step.stop or ("tool_calls" if step.calls else "stop"))

@@ -1,4 +1,5 @@
-"""A program that answers each role from the text of its prompt, as a language model behind a command line would: `scripted.py < prompt`.
+"""A program that answers each role from the text of its prompt, as a language model behind a command line would:
+`scripted.py < prompt`.
 
 Stdlib only, so that it starts at once. What it knows is one good idea for the softmax of tests/graph/task.
 """
@@ -10,7 +11,14 @@ import re
 import sys
 
 METHOD = "vector-exp"
-RULES = ("scalar_math_call", "loop_not_vectorised", "single_threaded", "redundant_passes", "division_in_loop", "far_from_roof")
+RULES = (
+    "scalar_math_call",
+    "loop_not_vectorised",
+    "single_threaded",
+    "redundant_passes",
+    "division_in_loop",
+    "far_from_roof",
+)
 FAST_EXP = """
 static inline float fast_exp(float x) {
   const float c = x < -87.0f ? -87.0f : (x > 88.0f ? 88.0f : x);
@@ -62,7 +70,11 @@ def answer(prompt: str) -> str:
 
 def plan(prompt: str) -> dict[str, object]:
     if "fast_exp" in prompt:
-        return {"methods": [], "candidates": 0, "reason": "The exponential is an inline polynomial by now, and nothing else costs much."}
+        return {
+            "methods": [],
+            "candidates": 0,
+            "reason": "The exponential is an inline polynomial by now, and nothing else costs much.",
+        }
     line = re.search(rf"<gpu-wiki>/methods/{METHOD}\.md:\d+", prompt)
     hypothesis = {
         "change": "The exponentials are computed once, by a polynomial that the compiler vectorises.",
@@ -102,7 +114,9 @@ def ask(prompt: str) -> dict[str, object]:
 
 def review(prompt: str) -> dict[str, object]:
     veto = re.search(r"^\+.*\b(?:system|fopen)\(.*", prompt, re.MULTILINE)
-    return {"veto": True, "quote": veto[0][1:].strip(), "reason": "A kernel opens no files."} if veto else {"veto": False}
+    return (
+        {"veto": True, "quote": veto[0][1:].strip(), "reason": "A kernel opens no files."} if veto else {"veto": False}
+    )
 
 
 def records(prompt: str) -> list[str]:

@@ -1,4 +1,5 @@
-"""A server whose answers are scripted and that keeps what it was asked, in the format of `openai_server` or `anthropic_server`."""
+"""A server whose answers are scripted and that keeps what it was asked, in the format of `openai_server` or
+`anthropic_server`."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ class Step:
     refusal: str = ""
     stop: str | None = None
     """Default: as the API would have it."""
-    usage: Body | None = field(default_factory=lambda: {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120})
+    usage: Body | None = field(
+        default_factory=lambda: {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+    )
     """Where the format does not make it."""
     status: int = 200
     message: str = "no"
@@ -82,7 +85,9 @@ class Server(ABC):
         threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._http.shutdown()
         self._http.server_close()
 
@@ -178,4 +183,8 @@ def recorded(file: Path) -> tuple[int, dict[str, str], bytes]:
     status, *lines = head.split("\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     framing = ("transfer-encoding", "content-length", "connection", "keep-alive")
-    return int(status.split()[1]), {name: value for name, value in headers.items() if name not in framing}, body.encode()
+    return (
+        int(status.split()[1]),
+        {name: value for name, value in headers.items() if name not in framing},
+        body.encode(),
+    )

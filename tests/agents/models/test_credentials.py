@@ -28,16 +28,29 @@ def test_a_key_reaches_the_server_and_nothing_else(
     events: list[str] = []
     with Server(SAID) as server:
         server.key = key
-        model = open_model("gatekeeper", {"provider": "anthropic", "model": "m", "base_url": server.url, "api_key_env": "MY_KEY"})
-        agent = Agent("gatekeeper", model, Records(tmp_path), lambda name, facts: events.append(f"{name} {dict(facts)}"))
+        model = open_model(
+            "gatekeeper", {"provider": "anthropic", "model": "m", "base_url": server.url, "api_key_env": "MY_KEY"}
+        )
+        agent = Agent(
+            "gatekeeper", model, Records(tmp_path), lambda name, facts: events.append(f"{name} {dict(facts)}")
+        )
         assert agent.ask(request().brief, Review) == REVIEW
         monkeypatch.setenv("OTHER_KEY", key + "x")
-        wrong = open_model("gatekeeper", {"provider": "anthropic", "model": "m", "base_url": server.url, "api_key_env": "OTHER_KEY"})
+        wrong = open_model(
+            "gatekeeper", {"provider": "anthropic", "model": "m", "base_url": server.url, "api_key_env": "OTHER_KEY"}
+        )
         with pytest.raises(SettingsError, match="OTHER_KEY does not give access") as refused:
             wrong.ask(request())
     kept = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(kept) >= 3 and events and caplog.text, "nothing was looked at"
-    shown = (*(path.read_text() for path in kept), *events, caplog.text, str(refused.value), repr(model), str(vars(model.opened.options)))
+    shown = (
+        *(path.read_text() for path in kept),
+        *events,
+        caplog.text,
+        str(refused.value),
+        repr(model),
+        str(vars(model.opened.options)),
+    )
     assert not any(key in where for where in shown)
     assert not any(key.encode() in one.raw for one in server.asked)
 
@@ -57,7 +70,9 @@ def test_a_pasted_key_is_refused_and_not_repeated(options: dict[str, str]) -> No
     with pytest.raises(SettingsError) as refused:
         open_model("coder", {"provider": "anthropic", "model": "m", **options})
     message = str(refused.value)
-    assert message.startswith(f"models.coder.{next(iter(options))}: ") and "api_key_env" in message and "\n" not in message
+    assert (
+        message.startswith(f"models.coder.{next(iter(options))}: ") and "api_key_env" in message and "\n" not in message
+    )
     assert SECRET not in message and OPAQUE not in message and "AKIA" not in message
 
 

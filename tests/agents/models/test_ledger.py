@@ -1,4 +1,5 @@
-"""The ledger: spent is what the records say, whatever crashes, and no cap is passed by more than an exchange took beyond its own bound."""
+"""The ledger: spent is what the records say, whatever crashes, and no cap is passed by more than an exchange took
+beyond its own bound."""
 
 from __future__ import annotations
 
@@ -69,7 +70,9 @@ class Scripted(Model):
 
 def usages(most: int) -> st.SearchStrategy[Usage]:
     counts = st.integers(0, most)
-    return st.builds(Usage, model=st.just("made-up"), input=counts, cache_read=counts, cache_write=counts, output=counts)
+    return st.builds(
+        Usage, model=st.just("made-up"), input=counts, cache_read=counts, cache_write=counts, output=counts
+    )
 
 
 ENDS = ("answers", "fails", "fails and is paid", "killed before the record", "killed after the record")
@@ -110,7 +113,9 @@ def test_spent_is_what_the_records_say_and_caps_hold(steps: list[Step], caps: Ca
                 ledger = Ledger(records, caps, PRICES)
             except BudgetError as error:
                 assert "\n" not in str(error) and str(error).startswith("budget")
-                assert len(paid) == before and ledger.spent() == made, "nothing is taken by an exchange that was refused"
+                assert len(paid) == before and ledger.spent() == made, (
+                    "nothing is taken by an exchange that was refused"
+                )
             assert ledger.spent() == Ledger(Records(Path(folder)), caps, PRICES).spent()
             holds(caps, paid, ledger)
 
@@ -169,7 +174,9 @@ def agent(
     """A coder whose exchanges take 100 tokens and two seconds."""
     ledger = Ledger(Records(root), caps, PRICES)
     asked, usage = kind({"model": model}), Usage(model=model, input=100)
-    asked.step = Step(role="coder", iteration=0, bound=usage, took=took or usage.model_copy(update={"seconds": 2.0}), ends="answers")
+    asked.step = Step(
+        role="coder", iteration=0, bound=usage, took=took or usage.model_copy(update={"seconds": 2.0}), ends="answers"
+    )
     return Agent("coder", asked, ledger.records, lambda kind, details: None, ledger), ledger
 
 
@@ -183,7 +190,11 @@ def ask(one: Agent, diff: str) -> None:
         (Caps(tokens=250), "budget.tokens", "200 of 250 tokens"),
         (Caps(usd=0.0025), "budget.usd", "$0.0020 of $0.0025"),
         (Caps(per_role={"coder": Cap(tokens=250)}), "budget.per_role.coder.tokens", "200 of 250 tokens"),
-        (Caps(per_iteration=Cap(tokens=250)), "budget.per_iteration.tokens", "200 of 250 tokens are spent in iteration 0"),
+        (
+            Caps(per_iteration=Cap(tokens=250)),
+            "budget.per_iteration.tokens",
+            "200 of 250 tokens are spent in iteration 0",
+        ),
     ],
 )
 def test_an_exchange_that_could_pass_a_cap_is_not_begun(tmp_path: Path, caps: Caps, name: str, spent: str) -> None:
@@ -201,7 +212,9 @@ def test_an_exchange_that_could_pass_a_cap_is_not_begun(tmp_path: Path, caps: Ca
 
 
 def test_the_wall_time_of_a_role_is_that_of_its_exchanges(tmp_path: Path) -> None:
-    coder, ledger = agent(tmp_path, Caps(per_role={"coder": Cap(wall_s=5)}), took=Usage(model="made-up", input=1, seconds=3))
+    coder, ledger = agent(
+        tmp_path, Caps(per_role={"coder": Cap(wall_s=5)}), took=Usage(model="made-up", input=1, seconds=3)
+    )
     planner = Agent("planner", coder.model, coder.records, coder.emit, ledger)
     ask(coder, "a")
     assert ledger.left("coder").seconds == 2 and ledger.left("planner").seconds == math.inf
@@ -222,8 +235,12 @@ class Late(Scripted):
         raise ProviderError("models.coder: no answer")
 
 
-@pytest.mark.parametrize(("wall_s", "error", "told"), [(0.05, BudgetError, r"^budget\..*wall_s: "), (1000, ProviderError, "no answer")])
-def test_a_failure_with_the_time_up_is_the_caps_and_booked(tmp_path: Path, wall_s: float, error: type[Exception], told: str) -> None:
+@pytest.mark.parametrize(
+    ("wall_s", "error", "told"), [(0.05, BudgetError, r"^budget\..*wall_s: "), (1000, ProviderError, "no answer")]
+)
+def test_a_failure_with_the_time_up_is_the_caps_and_booked(
+    tmp_path: Path, wall_s: float, error: type[Exception], told: str
+) -> None:
     """Of a provider that fails in its time nothing else is said than before."""
     late, ledger = agent(tmp_path, Caps(per_role={"coder": Cap(wall_s=wall_s)}), Late)
     with pytest.raises(error, match=told):
@@ -310,21 +327,34 @@ def test_a_provider_that_does_not_count_is_not_free(tmp_path: Path) -> None:
     unseen.model = agent(tmp_path, Caps())[0].model
     ask(unseen, "b")
     both = ledger.spent()
-    assert str(both).startswith(f"{both.tokens:,} tokens and more, ") and both.count(both.output) == f"{both.output:,} and more"
+    assert (
+        str(both).startswith(f"{both.tokens:,} tokens and more, ")
+        and both.count(both.output) == f"{both.output:,} and more"
+    )
 
 
 @pytest.mark.parametrize(
     ("caps", "model", "told"),
     [
-        (Caps(usd=1), Scripted({"model": "nobody-knows"}), "budget.usd: .*'nobody-knows' of models.coder has no price; add it"),
-        (Caps(per_role={"coder": Cap(usd=1)}), Scripted({}), "budget.per_role.coder.usd: .*models.coder names no model"),
+        (
+            Caps(usd=1),
+            Scripted({"model": "nobody-knows"}),
+            "budget.usd: .*'nobody-knows' of models.coder has no price; add it",
+        ),
+        (
+            Caps(per_role={"coder": Cap(usd=1)}),
+            Scripted({}),
+            "budget.per_role.coder.usd: .*models.coder names no model",
+        ),
         (Caps(usd=1), Unseen({}), "budget.usd: .*nobody sees what models.coder takes"),
         (Caps(usd=1), open_model("coder", {"provider": "playbook"}), ""),
         (Caps(usd=1), Scripted({"model": "made-up-20260101"}), ""),
         (Caps(per_role={"planner": Cap(tokens=1, usd=1)}), Unseen({}), ""),
     ],
 )
-def test_what_is_not_known_cannot_be_capped_and_what_is_can(tmp_path: Path, caps: Caps, model: Model, told: str) -> None:
+def test_what_is_not_known_cannot_be_capped_and_what_is_can(
+    tmp_path: Path, caps: Caps, model: Model, told: str
+) -> None:
     with pytest.raises(SettingsError, match=told) if told else nullcontext():
         Ledger(Records(tmp_path), caps, PRICES).check("coder", model)
 
@@ -336,7 +366,11 @@ def test_the_playbook_answers_with_every_cap_reached(tmp_path: Path) -> None:
         ask(one, "b")
     playbook = Agent("gatekeeper", open_model("gatekeeper", {"provider": "playbook"}), one.records, one.emit, ledger)
     ask(playbook, "b")
-    assert ledger.spent().exchanges == 2 and ledger.spent("gatekeeper").cost() == "$0.0000" and not ledger.spent("gatekeeper").paid
+    assert (
+        ledger.spent().exchanges == 2
+        and ledger.spent("gatekeeper").cost() == "$0.0000"
+        and not ledger.spent("gatekeeper").paid
+    )
 
 
 def test_a_faulty_answer_that_was_paid_for_is_used_where_no_other_can_be_paid(tmp_path: Path) -> None:

@@ -28,8 +28,14 @@ def lines(run: list[Tried], most: int | None = None) -> list[str]:
     return [item.levels[0] for item in of_run(run, most).items]
 
 
-def test_each_set_of_methods_is_resolved_pending_or_to_avoid_by_its_last_verdict_and_what_the_coder_left_out_is_pending() -> None:
-    run = [tried(1, "accept", "a", "b", planned=("a", "b", "f")), tried(2, "reject_perf", "c"), tried(3, "inconclusive", "d")]
+def test_each_set_of_methods_is_resolved_pending_or_to_avoid_by_its_last_verdict_and_what_the_coder_left_out_is_pending() -> (
+    None
+):
+    run = [
+        tried(1, "accept", "a", "b", planned=("a", "b", "f")),
+        tried(2, "reject_perf", "c"),
+        tried(3, "inconclusive", "d"),
+    ]
     run += [tried(4, "reject_correctness", "e"), tried(7, "inconclusive", "h", "g"), tried(5, "reject_perf", "g", "h")]
     run += [tried(6, "reject_perf", "g", "h", reason="slower")]
     assert of_run(run, None).counts == {"resolved": 1, "pending": 4, "avoid": 1}

@@ -1,4 +1,5 @@
-"""A coder that is given method pages is given their code, whole: for one, two and three planned methods, in each language with pages."""
+"""A coder that is given method pages is given their code, whole: for one, two and three planned methods, in each
+language with pages."""
 
 from __future__ import annotations
 
@@ -27,8 +28,12 @@ def brief(language: str, planned: tuple[Page, ...]) -> CoderBrief:
     task = TASK.model_copy(update={"language": language})
     move = Movement(metric="time", direction="down", factor=0.8, confidence=0.4)
     because = Hypothesis(change="c", rationale="r", citations=("x",), expected=(move,))
-    methods = tuple(PlannedMethod(method=page.head.id, axis=page.head.axis or "compute", hypothesis=because) for page in planned)
-    return CoderBrief(task=task, source=task.baseline or "", plan=Plan(methods=methods, candidates=1), pages=planned, tried=())
+    methods = tuple(
+        PlannedMethod(method=page.head.id, axis=page.head.axis or "compute", hypothesis=because) for page in planned
+    )
+    return CoderBrief(
+        task=task, source=task.baseline or "", plan=Plan(methods=methods, candidates=1), pages=planned, tried=()
+    )
 
 
 def shown(given: CoderBrief) -> Part:
@@ -43,10 +48,21 @@ def code(page: Page) -> list[str]:
 
 def lacking(text: str, planned: tuple[Page, ...]) -> list[str]:
     """What is not there of the pages' code and pitfalls."""
-    pitfalls = {page.head.id: len(re.findall("^- ", section(page.body, "Pitfalls"), flags=re.MULTILINE)) for page in planned}
-    said = {page.head.id: text.partition(f"# {page.head.id}: ")[2].partition("Pitfalls:\n")[2].split("\n# ")[0] for page in planned}
-    missing = [f"code of {page.head.id}" for page in planned if not code(page) or any(block not in text for block in code(page))]
-    return missing + [f"pitfalls of {name}" for name, count in pitfalls.items() if len(re.findall("^- ", said[name], re.M)) != count]
+    pitfalls = {
+        page.head.id: len(re.findall("^- ", section(page.body, "Pitfalls"), flags=re.MULTILINE)) for page in planned
+    }
+    said = {
+        page.head.id: text.partition(f"# {page.head.id}: ")[2].partition("Pitfalls:\n")[2].split("\n# ")[0]
+        for page in planned
+    }
+    missing = [
+        f"code of {page.head.id}"
+        for page in planned
+        if not code(page) or any(block not in text for block in code(page))
+    ]
+    return missing + [
+        f"pitfalls of {name}" for name, count in pitfalls.items() if len(re.findall("^- ", said[name], re.M)) != count
+    ]
 
 
 @cache
@@ -78,8 +94,15 @@ def test_any_pages_that_are_planned_together_keep_code_and_pitfalls(language: st
 
 def test_prose_goes_first_and_it_is_said() -> None:
     named = {page.head.id: page for page in METHODS}
-    alone, three = (named["fuse-passes"],), tuple(named[name] for name in ("fuse-passes", "simd-loop", "openmp-parallel-outer"))
+    alone, three = (
+        (named["fuse-passes"],),
+        tuple(named[name] for name in ("fuse-passes", "simd-loop", "openmp-parallel-outer")),
+    )
     whole, cut = shown(brief("cpp", alone)).text, shown(brief("cpp", three)).text
     assert "When it is legal:" in whole and "Cut to the budget" not in whole and "[…]" not in whole
-    assert "When it is legal:" not in cut and "(Cut to the budget of this section: 3 of 3 shortened.)" in cut and "[…]" in cut
+    assert (
+        "When it is legal:" not in cut
+        and "(Cut to the budget of this section: 3 of 3 shortened.)" in cut
+        and "[…]" in cut
+    )
     assert not lacking(whole, alone) and not lacking(cut, three)

@@ -12,8 +12,8 @@ from benchmarks.prompts import ONE_ANSWER, TYPICAL
 from benchmarks.scenario import FOLDERS, VERDICTS, Asked, Scenario
 
 EQUIVALENT, SHARE = 12_000, 0.8
-"""Uncached-equivalent input tokens of a typical iteration after the first; what is read from the cache where the kernel at HEAD is that of
-the iteration before."""
+"""Uncached-equivalent input tokens of a typical iteration after the first; what is read from the cache where the
+kernel at HEAD is that of the iteration before."""
 
 
 @cache

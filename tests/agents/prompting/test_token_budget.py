@@ -21,7 +21,11 @@ def test_details_go_before_items_and_the_least_important_first() -> None:
 
 
 def test_room_that_a_large_step_leaves_goes_to_the_most_important() -> None:
-    items = [Item("a", ("a" * 300, "a" * 240, "a")), Item("b", ("b" * 900, "b")), Item("c", ("c" * 600, "c" * 590, "c"))]
+    items = [
+        Item("a", ("a" * 300, "a" * 240, "a")),
+        Item("b", ("b" * 900, "b")),
+        Item("c", ("c" * 600, "c" * 590, "c")),
+    ]
     # `a` gives way before the second step of `c`, and has its whole text back after it.
     found = fit(items, 260)
     assert found.text.split("\n")[0] == "a" * 300 and found.text.split("\n")[1] == "b" and tokens(found.text) <= 260
@@ -40,13 +44,20 @@ def test_what_is_dear_is_given_up_for_want_of_room_alone() -> None:
 def test_what_is_left_out_is_counted_and_named() -> None:
     items = [Item(f"name-{n}", ("x" * 120,)) for n in range(60)]
     found = fit(items, 400)
-    assert tokens(found.text) <= 400 and "left out" in found.note and "[left out: name-" in found.text and "more]" in found.text
+    assert (
+        tokens(found.text) <= 400
+        and "left out" in found.note
+        and "[left out: name-" in found.text
+        and "more]" in found.text
+    )
     assert found.text.startswith("x"), "the most important stays"
 
 
 def test_a_log_keeps_its_ends() -> None:
     log = "\n".join(f"line {n}" for n in range(1000))
     short = cut(log, 600)
-    assert short.startswith("line 0\n") and short.endswith("line 999") and "lines left out" in short and len(short) < 700
+    assert (
+        short.startswith("line 0\n") and short.endswith("line 999") and "lines left out" in short and len(short) < 700
+    )
     assert cut(log, 10**6) == log
     assert len(line("x" * 10_000, 50)) < 100 and "9950 characters left out" in line("x" * 10_000, 50)

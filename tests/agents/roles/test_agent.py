@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from agents.artifacts import AnalystBrief, Answer, CoderBrief, GatekeeperBrief, Plan, Queries, Query, RetrieverBrief, Review, RoleName
+from agents.artifacts import (
+    AnalystBrief,
+    Answer,
+    CoderBrief,
+    GatekeeperBrief,
+    Plan,
+    Queries,
+    Query,
+    RetrieverBrief,
+    Review,
+    RoleName,
+)
 from agents.models.base import Answered, Called, Tool, ToolCall, ToolResult, Unfit
 from agents.roles import coder, gatekeeper, knowledge_retriever, planner, profiler_analyst
 from agents.roles.agent import CALLS, ENOUGH, MANY, REPAIRS, Agent, open_model
@@ -81,13 +92,17 @@ UNFIT = Unfit(faults=("queries: a list is wanted",), said="no list")
 def test_what_cannot_be_taken_for_an_answer_is_asked_again_once_and_is_no_failure_of_a_machine(tmp_path: Path) -> None:
     for lines in ([UNFIT] * (REPAIRS + 1), []):
         asked, model = asking(tmp_path / "a", *lines)
-        with pytest.raises(UnusableAnswerError, match=r"models\.knowledge_retriever: no usable Queries was given.*a list is wanted"):
+        with pytest.raises(
+            UnusableAnswerError, match=r"models\.knowledge_retriever: no usable Queries was given.*a list is wanted"
+        ):
             asked.ask(BRIEF, Queries)
         assert not lines or (model.asked[-1].refused == UNFIT.faults and model.asked[-1].turns[0].said == "no list")
     part = UNFIT.model_copy(update={"usable": ANSWER})
     for at, lines in enumerate(([part, UNFIT], [UNFIT, part], [ANSWER, UNFIT])):
         asked, model = asking(tmp_path / str(at), *lines)
-        assert asked.ask(BRIEF, Queries, lambda given: ("one fault",)) == ANSWER and not model.lines, "what can be read stands"
+        assert asked.ask(BRIEF, Queries, lambda given: ("one fault",)) == ANSWER and not model.lines, (
+            "what can be read stands"
+        )
 
 
 def test_every_role_goes_on_without_an_answer_that_can_be_read(tmp_path: Path) -> None:
@@ -146,7 +161,9 @@ def test_an_answer_of_another_type_is_a_failure_of_the_provider(tmp_path: Path) 
     ],
     ids=["prose", "answer", "one round too many"],
 )
-def test_what_was_handed_in_joins_however_the_model_ends(tmp_path: Path, last: Answer | Unfit | Called, texts: list[str]) -> None:
+def test_what_was_handed_in_joins_however_the_model_ends(
+    tmp_path: Path, last: Answer | Unfit | Called, texts: list[str]
+) -> None:
     asked, model = asking(tmp_path, called(("hand", {"text": "a"})), last)
     assert [query.text for query in asked.ask(BRIEF, Queries, toolbox=Echo(rounds=1)).queries] == texts
     assert len(model.asked) == 2
@@ -159,7 +176,9 @@ def test_a_reply_is_not_bought_again_after_a_machine_failed_between(tmp_path: Pa
     assert len(model.asked) == 1
     asked, model = asking(tmp_path, ANSWER)
     assert asked.ask(BRIEF, Queries, toolbox=Echo()) == ANSWER
-    assert len(model.asked) == 1 and model.asked[0].turns[0].said == "turn 1", "the first exchange came from the records"
+    assert len(model.asked) == 1 and model.asked[0].turns[0].said == "turn 1", (
+        "the first exchange came from the records"
+    )
     # Everything is there now, also for a machine whose tools say it in other words.
     asked, _ = asking(tmp_path)
     assert asked.ask(BRIEF, Queries, toolbox=Echo(prefix="elsewhere: ")) == ANSWER
@@ -167,7 +186,9 @@ def test_a_reply_is_not_bought_again_after_a_machine_failed_between(tmp_path: Pa
 
 def test_half_a_character_does_not_lose_a_paid_reply(tmp_path: Path) -> None:
     half = "a\ud800b"
-    asked, model = asking(tmp_path, called(("echo", {"text": half, "more": [half]})), Answered(answer=ANSWER, said=half))
+    asked, model = asking(
+        tmp_path, called(("echo", {"text": half, "more": [half]})), Answered(answer=ANSWER, said=half)
+    )
     assert asked.ask(BRIEF, Queries, toolbox=Echo()) == ANSWER
     assert model.asked[1].turns[0].results[0].text == "a?b"
 

@@ -35,9 +35,16 @@ def test_a_broken_draft_is_mended_before_any_is_judged(judging: Judge, tmp_path:
     assert isinstance(first, CoderBrief) and isinstance(second, CoderBrief) and isinstance(third, CoderBrief)
     assert first.failures == () and first.plan.candidates == 2
     assert second.plan.candidates == third.plan.candidates == 1, "the sound draft is not asked for again"
-    assert "failed at build" in shown(second) and "nothing" in shown(second) and BROKEN in shown(second) and FASTER not in shown(second)
+    assert (
+        "failed at build" in shown(second)
+        and "nothing" in shown(second)
+        and BROKEN in shown(second)
+        and FASTER not in shown(second)
+    )
     assert "failed at correctness" in shown(third) and "tolerance" in shown(third) and WRONG in shown(third)
-    assert all("against draft" in second.sound[0] and "line " in text for text in (second.sound[0], shown(third))), "the compiler's word"
+    assert all("against draft" in second.sound[0] and "line " in text for text in (second.sound[0], shown(third))), (
+        "the compiler's word"
+    )
 
 
 def test_mending_is_bounded_and_what_stays_broken_is_the_judges_to_say(judging: Judge, tmp_path: Path) -> None:
@@ -63,8 +70,12 @@ def test_a_model_with_tools_mends_within_its_loop(judging: Judge, tmp_path: Path
     assert [result.failed for result in results] == [True, False, False] and "error" in results[0].text
 
 
-@pytest.mark.parametrize(("last", "expected"), [(drafts(ALSO), [FASTER, ALSO]), (drafts(FASTER), [FASTER])], ids=["more", "again"])
-def test_what_was_handed_in_and_what_is_said_go_together(judging: Judge, tmp_path: Path, last: Drafts, expected: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("last", "expected"), [(drafts(ALSO), [FASTER, ALSO]), (drafts(FASTER), [FASTER])], ids=["more", "again"]
+)
+def test_what_was_handed_in_and_what_is_said_go_together(
+    judging: Judge, tmp_path: Path, last: Drafts, expected: list[str]
+) -> None:
     turns = [called(("compile", {"name": "a", "source": FASTER}), ("submit", {"name": "a", "methods": [METHOD]})), last]
     asked, model = agent("coder", tmp_path, turns, tools=True)
     made = coder.write(asked, brief(), "p", ".cpp", bench(judging))
@@ -115,7 +126,11 @@ def test_a_lifted_kernel_is_handed_on_and_no_model_is_asked_for_it(judging: Judg
     planned = given.plan.model_copy(update={"methods": (item,)})
     asked, model = agent("coder", tmp_path, [])
     (made,) = coder.write(
-        asked, given.model_copy(update={"plan": planned, "pages": (page,), "lifted": FASTER}), "p", ".cpp", bench(judging)
+        asked,
+        given.model_copy(update={"plan": planned, "pages": (page,), "lifted": FASTER}),
+        "p",
+        ".cpp",
+        bench(judging),
     )
     assert (made.source, made.methods, model.asked) == (FASTER, (LIFT,), [])
 
@@ -123,4 +138,6 @@ def test_a_lifted_kernel_is_handed_on_and_no_model_is_asked_for_it(judging: Judg
 def test_copies_of_the_parent_and_of_each_other_are_dropped(tmp_path: Path) -> None:
     given = drafts(NAIVE, FASTER, FASTER, ALSO, FASTER + "\n")
     asked, _ = agent("coder", tmp_path, [given, given])
-    assert [one.source for one in coder.write(asked, brief(), "p", ".cpp")] == [FASTER, ALSO], "two candidates are wanted"
+    assert [one.source for one in coder.write(asked, brief(), "p", ".cpp")] == [FASTER, ALSO], (
+        "two candidates are wanted"
+    )

@@ -26,7 +26,9 @@ BRIEF = GatekeeperBrief(task=task(Cpp()), diff=DIFF)
 def reviewed(root: Path, *lines: Line) -> tuple[Review, int]:
     asked, model = agent("gatekeeper", root, lines)
     review = gatekeeper.review(asked, BRIEF)
-    assert all(request.brief == BRIEF and request.tools == () for request in model.asked), "diff and task, and nothing else"
+    assert all(request.brief == BRIEF and request.tools == () for request in model.asked), (
+        "diff and task, and nothing else"
+    )
     return review, len(model.asked)
 
 
@@ -46,7 +48,8 @@ def test_a_veto_with_a_line_of_the_diff_refuses(tmp_path: Path, quote: str) -> N
 
 
 @pytest.mark.parametrize(
-    "quote", ["", "cache", "y", "y[i] = other[i];", "a/kernel.cpp", "++ b/kernel.cpp", "@@ -4,2 +4,2 @@", "+", "}", "+\n}"]
+    "quote",
+    ["", "cache", "y", "y[i] = other[i];", "a/kernel.cpp", "++ b/kernel.cpp", "@@ -4,2 +4,2 @@", "+", "}", "+\n}"],
 )
 def test_a_veto_without_one_is_returned_and_then_holds_nothing_against_the_kernel(tmp_path: Path, quote: str) -> None:
     vague = Review(veto=True, quote=quote, reason="I do not like it.")

@@ -1,4 +1,5 @@
-"""Findings become queries of both kinds; a query in vain is asked again once; what is returned still says what is cited."""
+"""Findings become queries of both kinds; a query in vain is asked again once; what is returned still says what is
+cited."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def test_a_missing_kind_is_returned_and_then_completed_from_the_facts(tmp_path: 
 
 
 def test_a_query_in_vain_is_asked_again_once_with_the_reason(tmp_path: Path, wiki: Wiki) -> None:
-    dossier, model = retrieved(tmp_path, wiki, Queries(queries=(VAIN, BOTTLENECK)), Queries(queries=(KERNEL, BOTTLENECK)))
+    dossier, model = retrieved(
+        tmp_path, wiki, Queries(queries=(VAIN, BOTTLENECK)), Queries(queries=(KERNEL, BOTTLENECK))
+    )
     (why,) = model.asked[1].refused
     assert "'zzzyyx qqqwwv' finds nothing (none of the words" in why
     assert dossier.queries == (KERNEL, BOTTLENECK)
@@ -57,12 +60,17 @@ def test_a_flood_of_queries_is_cut(tmp_path: Path, wiki: Wiki) -> None:
     flood = Queries(queries=tuple(Query(text=f"softmax {n}", purpose="kernel") for n in range(500)))
     dossier, model = retrieved(tmp_path, wiki, flood, flood)
     assert any("500 are too many" in fault for fault in model.asked[1].refused)
-    assert len(dossier.queries) == MOST_QUERIES + 1 and {query.purpose for query in dossier.queries} == {"kernel", "bottleneck"}
+    assert len(dossier.queries) == MOST_QUERIES + 1 and {query.purpose for query in dossier.queries} == {
+        "kernel",
+        "bottleneck",
+    }
 
 
 def test_a_passage_whose_line_changed_since_it_was_read_is_not_taken(tmp_path: Path, wiki: Wiki) -> None:
     before, model = retrieved(tmp_path, wiki, Queries(queries=(KERNEL, BOTTLENECK)))
-    assert before.queries == (KERNEL, BOTTLENECK) and len(model.asked) == 1, "both kinds that find something pass at once"
+    assert before.queries == (KERNEL, BOTTLENECK) and len(model.asked) == 1, (
+        "both kinds that find something pass at once"
+    )
     assert all(wiki.holds(passage.citation) for passage in before.passages)
     spoilt = before.passages[0]
     page = wiki.root / spoilt.path

@@ -1,4 +1,5 @@
-"""What a plan may hold: returned to the model with the reason, then struck out. The model is taken to be fooled; the code must hold."""
+"""What a plan may hold: returned to the model with the reason, then struck out. The model is taken to be fooled; the
+code must hold."""
 
 from __future__ import annotations
 
@@ -40,7 +41,10 @@ PASSAGE = next(passage for passage in WIKI.passages() if passage.path.startswith
 
 
 def brief(
-    methods: tuple[Page, ...] = (FIRST,), passages: tuple[Passage, ...] = (), tried: tuple[Tried, ...] = (), room: int = 2
+    methods: tuple[Page, ...] = (FIRST,),
+    passages: tuple[Passage, ...] = (),
+    tried: tuple[Tried, ...] = (),
+    room: int = 2,
 ) -> PlannerBrief:
     dossier = Dossier(queries=(), passages=passages, methods=methods, attempts=())
     budget = {"compute": room, "memory": 1, "latency": 0, "occupancy": 1}
@@ -56,19 +60,25 @@ def planned(
     rationale: str = "The finding asks for it.",
 ) -> PlannedMethod:
     return PlannedMethod(
-        method=method, axis=axis, hypothesis=Hypothesis(change="One.", rationale=rationale, citations=citations, expected=expected)
+        method=method,
+        axis=axis,
+        hypothesis=Hypothesis(change="One.", rationale=rationale, citations=citations, expected=expected),
     )
 
 
 def answered(root: Path, given: PlannerBrief, *proposed: Plan) -> tuple[Plan, tuple[str, ...]]:
-    """The plan that comes of what a model proposes in turn, the last also when it is asked again; and what it was told before that."""
+    """The plan that comes of what a model proposes in turn, the last also when it is asked again; and what it was
+    told before that."""
     asked, model = agent("planner", root, [*proposed, *proposed[-1:] * REPAIRS])
     made = planner.plan(asked, given)
     return made, model.asked[1].refused if len(model.asked) > 1 else ()
 
 
 def test_a_sound_plan_passes_at_once(tmp_path: Path) -> None:
-    sound = Plan(methods=(planned(citations=(RECORD, f"<gpu-wiki>/{FIRST.path}:{FIRST.body_line}", str(cited().citation))),), candidates=2)
+    sound = Plan(
+        methods=(planned(citations=(RECORD, f"<gpu-wiki>/{FIRST.path}:{FIRST.body_line}", str(cited().citation))),),
+        candidates=2,
+    )
     assert answered(tmp_path, brief(), sound) == (sound, ())
 
 
@@ -84,16 +94,23 @@ def test_a_sound_plan_passes_at_once(tmp_path: Path) -> None:
         (planned(citations=()), "its hypothesis cites nothing"),
         (planned(citations=("fedcba9876543210",)), "cites nothing that was given: fedcba9876543210"),
         (planned(citations=("<gpu-wiki>/methods/invented.md:3", "trust me")), "cites nothing that was given"),
-        (planned(rationale="As <gpu-wiki>/methods/invented.md:3 says."), "names <gpu-wiki>/methods/invented.md:3, which was not given"),
+        (
+            planned(rationale="As <gpu-wiki>/methods/invented.md:3 says."),
+            "names <gpu-wiki>/methods/invented.md:3, which was not given",
+        ),
         (planned(expected=()), "its hypothesis predicts nothing"),
         (planned(expected=(TIME.model_copy(update={"metric": "gcc.loops"}),)), "does not predict the time"),
         (planned(expected=(TIME.model_copy(update={"factor": 2.0}),)), "its prediction of time cannot be"),
     ],
 )
-def test_what_breaks_a_rule_is_returned_with_the_reason_and_then_struck_out(tmp_path: Path, method: PlannedMethod, why: str) -> None:
+def test_what_breaks_a_rule_is_returned_with_the_reason_and_then_struck_out(
+    tmp_path: Path, method: PlannedMethod, why: str
+) -> None:
     insisting = Plan(methods=(method,), candidates=2, reason="Trust me.")
     struck, told = answered(tmp_path / "a", brief(), insisting)
-    assert struck.methods == () and any(why in fault and fault.startswith(f"methods.0 ({method.method})") for fault in told)
+    assert struck.methods == () and any(
+        why in fault and fault.startswith(f"methods.0 ({method.method})") for fault in told
+    )
     assert struck.reason.startswith(f"Trust me.; {method.method} struck out: ") and why in struck.reason
     mended = Plan(methods=(planned(),), candidates=2)
     assert answered(tmp_path / "b", brief(), insisting, mended)[0] == mended
@@ -105,7 +122,9 @@ def test_no_more_methods_than_an_iteration_may_have_and_each_once(tmp_path: Path
     three = Plan(methods=(planned(), planned(method=ids[1]), planned(method=ids[2], axis="occupancy")), candidates=2)
     made, told = answered(tmp_path / "three", brief((FIRST, SECOND, other)), three)
     assert [item.method for item in made.methods] == ids[:2] and any("more than 2 methods" in fault for fault in told)
-    assert len(answered(tmp_path / "twice", brief(), Plan(methods=(planned(), planned()), candidates=2))[0].methods) == 1
+    assert (
+        len(answered(tmp_path / "twice", brief(), Plan(methods=(planned(), planned()), candidates=2))[0].methods) == 1
+    )
 
 
 def test_budget_and_priority_advise_want_a_word_once_and_never_block(tmp_path: Path) -> None:
@@ -117,9 +136,14 @@ def test_budget_and_priority_advise_want_a_word_once_and_never_block(tmp_path: P
         f"{FIRST.head.id} come before {SECOND.head.id} on the compute axis",
     )
     assert all(any(fault.startswith(step) for fault in told) for step in steps) and len(told) == 2
-    assert made.methods == (planned(method=SECOND.head.id),) and made.reason.count(", unexplained") == 2, "on its page's axis, and kept"
+    assert made.methods == (planned(method=SECOND.head.id),) and made.reason.count(", unexplained") == 2, (
+        "on its page's axis, and kept"
+    )
     said = lower.model_copy(
-        update={"reason": f"{FIRST.head.id} stands in the source; the compute axis alone is left.", "methods": made.methods}
+        update={
+            "reason": f"{FIRST.head.id} stands in the source; the compute axis alone is left.",
+            "methods": made.methods,
+        }
     )
     assert answered(tmp_path / "b", both, said) == (said, ())
     tried = (Tried(iteration=1, methods=(FIRST.head.id,), knobs={}, verdict="reject_perf", reason="slow"),)
@@ -133,21 +157,31 @@ def test_an_idea_of_the_planners_own_needs_no_page_citation_or_priority(tmp_path
     assert answered(tmp_path / "a", brief((FIRST, SECOND)), plan) == (plan, ())
     for number, pattern in enumerate(("(a+)+$", "[", "@nothing", "x" * 200)):
         kept, told = answered(
-            tmp_path / str(number), brief(), Plan(methods=(own.model_copy(update={"signature": {"*": pattern}}),), candidates=2)
+            tmp_path / str(number),
+            brief(),
+            Plan(methods=(own.model_copy(update={"signature": {"*": pattern}}),), candidates=2),
         )
-        assert kept.methods[0].signature == {} and told[0].startswith(f"methods.0 (own:two-rows): signature {pattern!r} is ")
+        assert kept.methods[0].signature == {} and told[0].startswith(
+            f"methods.0 (own:two-rows): signature {pattern!r} is "
+        )
     guess = Plan(methods=(planned(method="own:two-rows", rationale="The part has 132 SMs."),), candidates=2)
     assert answered(tmp_path / "b", brief(), guess)[0].methods == (), "law 2 holds for it, too"
 
 
-def test_what_was_listed_before_findings_and_own_experience_can_be_cited_and_the_last_vouches_for_no_figure(tmp_path: Path) -> None:
+def test_what_was_listed_before_findings_and_own_experience_can_be_cited_and_the_last_vouches_for_no_figure(
+    tmp_path: Path,
+) -> None:
     (experience,) = free_methods.alike([outcome("softmax", "feed" * 4)], Conditions(language="cpp"))
     given = brief((experience,))
-    given = given.model_copy(update={"findings": FINDINGS[:1], "dossier": given.dossier.model_copy(update={"earlier": (FIRST,)})})
+    given = given.model_copy(
+        update={"findings": FINDINGS[:1], "dossier": given.dossier.model_copy(update={"earlier": (FIRST,)})}
+    )
     cites = ("feed" * 4, FINDINGS[0].rule, f"<gpu-wiki>/{FIRST.path}:{FIRST.body_line}")
     sound = Plan(methods=(planned(citations=cites), planned("own:two-rows", "memory", cites[:1])), candidates=2)
     assert answered(tmp_path / "a", given, sound) == (sound, ())
-    guess = Plan(methods=(planned(citations=cites, rationale=f"It streams at 2.1 TB/s by record {cites[0]}."),), candidates=2)
+    guess = Plan(
+        methods=(planned(citations=cites, rationale=f"It streams at 2.1 TB/s by record {cites[0]}."),), candidates=2
+    )
     assert answered(tmp_path / "b", given, guess)[0].methods == ()
     shown = "".join(block.text for block in blocks("planner", given, "Plan"))
     assert f"(own experience: record {cites[0]})" in shown and FIRST.head.id in shown and "\n## Rules" not in shown
@@ -159,7 +193,11 @@ def test_a_reason_at_fault_is_lost_alone(tmp_path: Path) -> None:
     kept, told = answered(tmp_path / "a", brief((FIRST, SECOND)), said)
     assert "99 SMs" in told[0] and [item.method for item in kept.methods] == [SECOND.head.id]
     assert kept.reason == planner.sourced.LEFT_OUT
-    kept, told = answered(tmp_path / "b", brief(), Plan(methods=(planned(),), candidates=2, reason="See <gpu-wiki>/methods/invented.md:7."))
+    kept, told = answered(
+        tmp_path / "b",
+        brief(),
+        Plan(methods=(planned(),), candidates=2, reason="See <gpu-wiki>/methods/invented.md:7."),
+    )
     assert "invented" not in kept.reason and kept.methods
     assert told == ("reason: <gpu-wiki>/methods/invented.md:7 is no line of the wiki that you were given",)
 
@@ -167,7 +205,9 @@ def test_a_reason_at_fault_is_lost_alone(tmp_path: Path) -> None:
 def test_a_plan_of_which_nothing_stands_is_no_word_that_nothing_is_left(tmp_path: Path) -> None:
     struck, _ = answered(tmp_path / "a", brief(), Plan(methods=(planned(method="invented"),), candidates=2))
     assert struck.methods == () and struck.candidates == 2
-    assert answered(tmp_path / "b", brief(), Plan(methods=(), candidates=2, reason="Nothing applies."))[0].candidates == 0
+    assert (
+        answered(tmp_path / "b", brief(), Plan(methods=(), candidates=2, reason="Nothing applies."))[0].candidates == 0
+    )
 
 
 def test_of_what_is_cited_only_what_was_given_is_kept(tmp_path: Path) -> None:
@@ -192,7 +232,10 @@ def test_a_prediction_that_no_record_could_keep_is_no_answer(factor: str) -> Non
 
 def test_the_playbook_keeps_the_rules() -> None:
     given = brief(tuple(page for page in WIKI.pages if page.head.type == "method" and "cpp" in page.head.languages))
-    source = 'extern "C" void solve(const float* x, float* y, int n) {\n  for (int i = 0; i < n; ++i) y[i] = 2.0f * x[i];\n}\n'
+    source = (
+        'extern "C" void solve(const float* x, float* y, int n) {\n  for (int i = 0; i < n; ++i) y[i] = 2.0f * '
+        "x[i];\n}\n"
+    )
     given = given.model_copy(update={"source": source})
     answer = Playbook({}).ask(Request(role="planner", brief=given, answer="Plan")).answer
     assert isinstance(answer, Plan) and answer.methods and not planner.faults(answer, given)

@@ -21,13 +21,30 @@ from tools.artifacts import Finding, Quantity
 
 RECORD, TIMES = "0123456789abcdef", "fedcba9876543210"
 FINDING = Finding(
-    rule="single_threaded", severity="high", axis="occupancy", text="One of 2 threads runs 97 % of the time.", line=4, evidence=(RECORD,)
+    rule="single_threaded",
+    severity="high",
+    axis="occupancy",
+    text="One of 2 threads runs 97 % of the time.",
+    line=4,
+    evidence=(RECORD,),
 )
-FIGURES = {RECORD: {"gcc.share": Quantity(value=0.031, unit="fraction")}, TIMES: {"time.w": Quantity(value=3.3e-5, unit="s")}}
+FIGURES = {
+    RECORD: {"gcc.share": Quantity(value=0.031, unit="fraction")},
+    TIMES: {"time.w": Quantity(value=3.3e-5, unit="s")},
+}
 BRIEF = AnalystBrief(
-    source="", findings=(FINDING,), remarks=(), headroom=HEADROOM, records=(TIMES, RECORD), seen=Seen(counters=FIGURES), specs=(cited(),)
+    source="",
+    findings=(FINDING,),
+    remarks=(),
+    headroom=HEADROOM,
+    records=(TIMES, RECORD),
+    seen=Seen(counters=FIGURES),
+    specs=(cited(),),
 )
-GOOD = f"[rule:single_threaded] at line 4: see [record:{RECORD} gcc.share] and [record:{TIMES} time.w], by [record:{TIMES}]."
+GOOD = (
+    f"[rule:single_threaded] at line 4: see [record:{RECORD} gcc.share] and [record:{TIMES} time.w], by "
+    f"[record:{TIMES}]."
+)
 
 
 def test_references_pass_at_once_and_are_put_in_place(tmp_path: Path) -> None:
@@ -35,10 +52,14 @@ def test_references_pass_at_once_and_are_put_in_place(tmp_path: Path) -> None:
     answer = profiler_analyst.analyse(asked, BRIEF)
     assert answer.text == GOOD and len(model.asked) == 1
     assert referred(answer.text, BRIEF.findings, FIGURES, "inspection") == (
-        f"**single_threaded** (One of 2 threads runs 97 % of the time; record `{RECORD}`) at line 4: see 3.1 % (gcc.share, record "
+        f"**single_threaded** (One of 2 threads runs 97 % of the time; record `{RECORD}`) at line 4: see 3.1 % "
+        f"(gcc.share, record "
         f"`{RECORD}`) and 33 us (time.w, record `{TIMES}`), by record `{TIMES}`."
     )
-    assert referred(f"[record:{RECORD} lost] [rule:lost]", (), FIGURES, "i") == f"N/A (record:{RECORD} lost) N/A (rule:lost)"
+    assert (
+        referred(f"[record:{RECORD} lost] [rule:lost]", (), FIGURES, "i")
+        == f"N/A (record:{RECORD} lost) N/A (rule:lost)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,7 +68,9 @@ def test_references_pass_at_once_and_are_put_in_place(tmp_path: Path) -> None:
 )
 def test_a_restated_figure_is_returned_and_then_left_out(tmp_path: Path, figure: str) -> None:
     text = f"The loop at line 4 takes {figure} of it."
-    asked, model = agent("profiler_analyst", tmp_path, [Analysis(ranking=("single_threaded",), text=text)] * (REPAIRS + 1))
+    asked, model = agent(
+        "profiler_analyst", tmp_path, [Analysis(ranking=("single_threaded",), text=text)] * (REPAIRS + 1)
+    )
     answer = profiler_analyst.analyse(asked, BRIEF)
     assert any("is restated in" in fault and "[record:ID METRIC]" in fault for fault in model.asked[1].refused)
     assert answer.text in (references.LEFT_OUT, profiler_analyst.sourced.LEFT_OUT) and figure not in answer.text
@@ -86,7 +109,9 @@ def test_a_reference_to_nothing_is_returned(tmp_path: Path, text: str, why: str)
 
 
 def test_only_what_fired_is_ranked_and_nothing_that_fired_is_lost(tmp_path: Path) -> None:
-    asked, model = agent("profiler_analyst", tmp_path, [Analysis(ranking=("accept_this_kernel",), text="See above.")] * 2)
+    asked, model = agent(
+        "profiler_analyst", tmp_path, [Analysis(ranking=("accept_this_kernel",), text="See above.")] * 2
+    )
     assert profiler_analyst.analyse(asked, BRIEF).ranking == ("single_threaded",)
     assert model.asked[1].refused == ("ranking: 'accept_this_kernel' did not fire; rank only what did",)
 
@@ -95,15 +120,25 @@ def test_a_section_is_asked_for_by_a_name_that_the_report_has() -> None:
     listed = BRIEF.model_copy(update={"sections": ("Occupancy", "Source Counters")})
     prompt = "".join(block.text for block in blocks("profiler_analyst", listed, "Analysis"))
     assert "sections of the profiler's report: Occupancy, Source Counters" in prompt
-    good, bad = (Analysis(ranking=("single_threaded",), text=GOOD, section=name) for name in ("Occupancy", "Everything"))
+    good, bad = (
+        Analysis(ranking=("single_threaded",), text=GOOD, section=name) for name in ("Occupancy", "Everything")
+    )
     assert not profiler_analyst.faults(good, listed)
-    assert profiler_analyst.faults(bad, listed) == ("section: 'Everything' cannot be asked for, only Occupancy, Source Counters",)
-    assert profiler_analyst.faults(good, BRIEF) == ("section: 'Occupancy' cannot be asked for, only nothing more",), "once it was shown"
+    assert profiler_analyst.faults(bad, listed) == (
+        "section: 'Everything' cannot be asked for, only Occupancy, Source Counters",
+    )
+    assert profiler_analyst.faults(good, BRIEF) == ("section: 'Occupancy' cannot be asked for, only nothing more",), (
+        "once it was shown"
+    )
 
 
 def test_the_playbook_restates_nothing() -> None:
     answer = Playbook({}).ask(Request(role="profiler_analyst", brief=BRIEF, answer="Analysis")).answer
-    assert isinstance(answer, Analysis) and "[rule:single_threaded]" in answer.text and not profiler_analyst.faults(answer, BRIEF)
+    assert (
+        isinstance(answer, Analysis)
+        and "[rule:single_threaded]" in answer.text
+        and not profiler_analyst.faults(answer, BRIEF)
+    )
 
 
 def test_one_sentence_at_fault_loses_no_other(tmp_path: Path) -> None:

@@ -39,7 +39,9 @@ def use(toolbox: CoderTools, tool: str, /, **arguments: Any) -> ToolResult:
 @pytest.mark.slow
 def test_a_draft_is_compiled_checked_timed_and_handed_in(judging: Judge, place: tuple[Path, Counting]) -> None:
     mine = tools(judging)
-    assert use(mine, "compile", name="a", source=FASTER).text.startswith("a compiles.\n```data: what the compiler made of it\n")
+    assert use(mine, "compile", name="a", source=FASTER).text.startswith(
+        "a compiles.\n```data: what the compiler made of it\n"
+    )
     checked = use(mine, "quick_check", name="a")
     assert not checked.failed and re.fullmatch(r"a is right on \d+ of \d+ cases\.", checked.text)
     timed = use(mine, "quick_time", name="a")
@@ -51,7 +53,11 @@ def test_a_draft_is_compiled_checked_timed_and_handed_in(judging: Judge, place: 
     # After a crash the same calls are made again: nothing is built, checked or timed a second time.
     ran = place[1].kinds
     again = tools(judge(*place))
-    for name, arguments in (("compile", {"name": "a", "source": FASTER}), ("quick_check", {"name": "a"}), ("quick_time", {"name": "a"})):
+    for name, arguments in (
+        ("compile", {"name": "a", "source": FASTER}),
+        ("quick_check", {"name": "a"}),
+        ("quick_time", {"name": "a"}),
+    ):
         use(again, name, **arguments)
     assert use(again, "submit", name="a", methods=[METHOD]).text == handed.text
     assert place[1].kinds == ran
@@ -78,12 +84,19 @@ def test_nothing_tried_can_be_taken_for_evidence(judging: Judge) -> None:
 
 def test_what_is_wrong_is_told_with_the_trimmed_log(judging: Judge, place: tuple[Path, Counting]) -> None:
     mine, ran = tools(judging), place[1].kinds
-    for tool, arguments in (("compile", {"source": SHELL}), ("quick_check", {}), ("disassemble", {}), ("submit", {"methods": [METHOD]})):
+    for tool, arguments in (
+        ("compile", {"source": SHELL}),
+        ("quick_check", {}),
+        ("disassemble", {}),
+        ("submit", {"methods": [METHOD]}),
+    ):
         refused = use(mine, tool, name="s", **arguments)
         assert refused.failed and "s failed at screen" in refused.text and "system" in refused.text
     assert place[1].kinds == ran, "what the screen refuses is never built"
     broken = use(mine, "compile", name="b", source=BROKEN)
-    assert broken.failed and "b failed at build" in broken.text and "nothing" in broken.text and "/tmp/" not in broken.text
+    assert (
+        broken.failed and "b failed at build" in broken.text and "nothing" in broken.text and "/tmp/" not in broken.text
+    )
     assert use(mine, "compile", name="w", source=WRONG).text.startswith("w compiles.")
     for tool in ("quick_check", "quick_time"):
         wrong = use(mine, tool, name="w")
@@ -122,7 +135,9 @@ def test_knowledge_comes_with_its_citation_or_as_unknown(judging: Judge) -> None
     assert not found.failed and re.search(r"<gpu-wiki>/\S+:\d+", found.text)
     nothing = use(mine, "search_knowledge", query="zzzyyx")
     assert nothing.failed and "none of the words" in nothing.text
-    assert re.search(r"memory_bandwidth: \S+ TB/s <- <gpu-wiki>/\S+:\d+", use(mine, "lookup_spec", metric="memory_bandwidth").text)
+    assert re.search(
+        r"memory_bandwidth: \S+ TB/s <- <gpu-wiki>/\S+:\d+", use(mine, "lookup_spec", metric="memory_bandwidth").text
+    )
     assert "UNKNOWN" in use(mine, "lookup_spec", metric="memory_bandwidth", product="H9000").text
 
 
@@ -136,7 +151,9 @@ def test_knowledge_comes_with_its_citation_or_as_unknown(judging: Judge) -> None
         ("disassemble", {"name": 7}, "disassemble: name: Input should be"),
     ],
 )
-def test_a_wish_that_cannot_be_met_is_a_sentence(judging: Judge, name: str, arguments: dict[str, Any], why: str) -> None:
+def test_a_wish_that_cannot_be_met_is_a_sentence(
+    judging: Judge, name: str, arguments: dict[str, Any], why: str
+) -> None:
     result = use(tools(judging), name, **arguments)
     assert result.failed and why in result.text and "\n" not in result.text
 
@@ -175,7 +192,9 @@ class Failing(Counting):
         return super().run(job)
 
 
-@pytest.mark.parametrize("error", [HarnessError("the device is gone"), BudgetError("9 s are spent")], ids=["machine", "cap"])
+@pytest.mark.parametrize(
+    "error", [HarnessError("the device is gone"), BudgetError("9 s are spent")], ids=["machine", "cap"]
+)
 def test_a_machine_that_fails_or_is_out_of_time_costs_a_hint_alone(tmp_path: Path, error: KernelwrightError) -> None:
     with Failing(Records(tmp_path).blobs, tmp_path / "scratch") as executor:
         mine = tools(judge(tmp_path, executor))

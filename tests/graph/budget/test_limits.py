@@ -1,4 +1,5 @@
-"""Caps on time of the run, of an iteration and of a role: each sets aside, settles and names itself, over kills and processes."""
+"""Caps on time of the run, of an iteration and of a role: each sets aside, settles and names itself, over kills and
+processes."""
 
 from __future__ import annotations
 
@@ -72,8 +73,14 @@ def account(
     ("caps", "names"),
     [
         (Caps(device_s=100), "budget.device_s: 100 s of 100 s are spent"),
-        (Caps(device_s=500, per_iteration=Cap(device_s=100)), "budget.per_iteration.device_s: 100 s of 100 s are spent in iteration 3"),
-        (Caps(device_s=500, per_role={"coder": Cap(device_s=100)}), "budget.per_role.coder.device_s: 100 s of 100 s are spent"),
+        (
+            Caps(device_s=500, per_iteration=Cap(device_s=100)),
+            "budget.per_iteration.device_s: 100 s of 100 s are spent in iteration 3",
+        ),
+        (
+            Caps(device_s=500, per_role={"coder": Cap(device_s=100)}),
+            "budget.per_role.coder.device_s: 100 s of 100 s are spent",
+        ),
         (
             Caps(device_s=130, per_iteration=Cap(device_s=120), per_role={"coder": Cap(device_s=100)}),
             "budget.per_role.coder.device_s: 100 s",
@@ -125,7 +132,9 @@ def test_what_the_final_benchmark_needs_is_no_ones_to_spend() -> None:
     inner = Booked()
     search = Capped(account(inner), "gatekeeper", "cpu", Caps(device_s=100), aside=70)
     search.run(job(60, "x", "25"))
-    with pytest.raises(BudgetError, match="30 s of 100 s are spent, and 70 s are set aside for the final benchmark; a job"):
+    with pytest.raises(
+        BudgetError, match="30 s of 100 s are spent, and 70 s are set aside for the final benchmark; a job"
+    ):
         search.run(job(60, "x", "25"))
     assert inner.begun == [30, 5]
 
@@ -178,12 +187,20 @@ Capped(metered, "gatekeeper", "cpu", Caps(device_s=1000)).run(Job(files={}, argv
 def test_a_killed_job_never_counts_for_more_than_was_set_aside(tmp_path: Path) -> None:
     log = [
         Event(kind="start", seconds=0, details={"state": "started", "wall_s": "0"}),
-        Event(kind="job", seconds=1, details={"state": "started", "number": "0", "device": "cpu", "held": "5", "at": "10"}),
+        Event(
+            kind="job", seconds=1, details={"state": "started", "number": "0", "device": "cpu", "held": "5", "at": "10"}
+        ),
         Event(kind="start", seconds=2, details={"state": "ready", "s": "1"}),
         Event(kind="start", seconds=3, details={"state": "reopened", "wall_s": "400"}),
         # Numbers begin anew in each process.
-        Event(kind="job", seconds=4, details={"state": "started", "number": "0", "device": "cpu", "held": "7", "at": "401"}),
-        Event(kind="job", seconds=5, details={"state": "finished", "number": "0", "device": "cpu", "used": "2", "s": "3"}),
+        Event(
+            kind="job",
+            seconds=4,
+            details={"state": "started", "number": "0", "device": "cpu", "held": "7", "at": "401"},
+        ),
+        Event(
+            kind="job", seconds=5, details={"state": "finished", "number": "0", "device": "cpu", "used": "2", "s": "3"}
+        ),
     ]
     assert events.device_s(log, 900) == {"cpu": 7}
     assert events.device_s(log[:2], 12) == {"cpu": 3}
@@ -249,7 +266,9 @@ def test_wall_time_binds_the_jobs_of_roles_on_every_device() -> None:
     metered = account(inner, clock=lambda: now[0])
     judge = Capped(metered, "gatekeeper", "cuda", Caps(wall_s=100))
     judge.run(job(60, "x", "5"))
-    with pytest.raises(BudgetError, match=r"^budget\.wall_s: 100 s of 100 s are spent; a job that may take 60 s was cut short$"):
+    with pytest.raises(
+        BudgetError, match=r"^budget\.wall_s: 100 s of 100 s are spent; a job that may take 60 s was cut short$"
+    ):
         judge.run(job(60, "x", "50"))
     now[0] = 101.0
     with pytest.raises(BudgetError, match=r"^budget\.wall_s: 101 s of 100 s are spent$"):
@@ -297,7 +316,12 @@ def test_a_cap_that_cannot_be_is_refused_in_one_sentence(config: Path, said: str
 
 
 def test_caps_are_set_by_their_keys_and_said_as_they_are(config: Path) -> None:
-    values = {"device_s": 9, "per_iteration.wall_s": 0.04, "per_role.planner.wall_s": 5, **{f"per_role.{r}.device_s": 3 for r in SENDERS}}
+    values = {
+        "device_s": 9,
+        "per_iteration.wall_s": 0.04,
+        "per_role.planner.wall_s": 5,
+        **{f"per_role.{r}.device_s": 3 for r in SENDERS},
+    }
     said = changed(load(config), [f"budget.{key}={value}" for key, value in values.items()]).budget.named()
     assert {key: said[key] for key in values} == {key: f"{value} s" for key, value in values.items()}
 

@@ -30,7 +30,13 @@ STARTED = event("node", node="profile", state="started", iteration="1")
 def test_a_line_a_node_and_candidate_and_quiet_still_says_what_ctrl_c_does() -> None:
     lines: list[str] = []
     quiet: list[str] = []
-    for one in (STARTED, FINISHED, CANDIDATE, event("job", argv="g++", s="0.1"), event("interrupt", workspace="workspaces/softmax")):
+    for one in (
+        STARTED,
+        FINISHED,
+        CANDIDATE,
+        event("job", argv="g++", s="0.1"),
+        event("interrupt", workspace="workspaces/softmax"),
+    ):
         Plain(lines.append)(one)
         Plain(quiet.append, only="interrupt")(one)
     assert quiet == lines[2:] and "`python -m graph resume workspaces/softmax`" in quiet[0]
@@ -41,7 +47,12 @@ def test_a_line_a_node_and_candidate_and_quiet_still_says_what_ctrl_c_does() -> 
 def test_what_is_not_known_of_a_cost_is_not_said_on_every_line() -> None:
     lines: list[str] = []
     took = {"exchanges": 1, "input": 1200, "cached": 0, "written": 0, "output": 34, "seconds": 1.0}
-    for usd, unknown, unseen in ((0.0, (unpriced("own"),), 0), (0.5, (unpriced("own"),), 0), (0.0, (unsaid("Command"),), 1), (0.0, (), 0)):
+    for usd, unknown, unseen in (
+        (0.0, (unpriced("own"),), 0),
+        (0.5, (unpriced("own"),), 0),
+        (0.0, (unsaid("Command"),), 1),
+        (0.0, (), 0),
+    ):
         counts = {**took, "input": 0, "output": 0} if unseen else took
         spent = Spent(**counts, usd=usd, unknown=unknown, unseen=unseen)
         Plain(lines.append)(FINISHED.model_copy(update={"details": {**FINISHED.details, **spent.told()}}))
@@ -51,7 +62,9 @@ def test_what_is_not_known_of_a_cost_is_not_said_on_every_line() -> None:
         "",
         "  [1,234 tokens, $0.0000]",
     ]
-    Plain(lines.append)(event("exchange", role="coder", state="unusable", why="models.coder: no usable Drafts was given"))
+    Plain(lines.append)(
+        event("exchange", role="coder", state="unusable", why="models.coder: no usable Drafts was given")
+    )
     assert lines[-1].endswith("models.coder: no usable Drafts was given")
 
 
@@ -81,9 +94,13 @@ def test_iterations_never_go_backwards(tmp_path: Path) -> None:
         return State(summary="done")
 
     lines: list[str] = []
-    executor = Metered(Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch"), lambda kind, details: None, lambda: 0.0, {})
+    executor = Metered(
+        Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch"), lambda kind, details: None, lambda: 0.0, {}
+    )
     told = SimpleNamespace(
-        emit=lambda kind, details: Plain(lines.append)(event(kind, **details)), ledger=Ledger(Records(tmp_path)), executor=executor
+        emit=lambda kind, details: Plain(lines.append)(event(kind, **details)),
+        ledger=Ledger(Records(tmp_path)),
+        executor=executor,
     )
     for name, work, iteration in (("plan", plan, 2), ("finalise", finalise, 1)):
         _timed(name, work)(State(iteration=iteration), SimpleNamespace(context=told))

@@ -121,7 +121,10 @@ def test_the_best_and_every_outcome_are_shown(replay: Replay) -> None:
     verdict = RUN[gates[0]].details
     assert verdict["outcome"] == "accept"
     text = "\n".join(map(str, view(board, 200, 40, replay.clock())))
-    assert f"best      v1  {float(verdict['speedup']):.3g}× [{float(verdict['low']):.3g}, {float(verdict['high']):.3g}] over v0" in text
+    assert (
+        f"best      v1  {float(verdict['speedup']):.3g}× [{float(verdict['low']):.3g}, "
+        f"{float(verdict['high']):.3g}] over v0" in text
+    )
     assert f"{verdict['candidate']}  accept" in text and "passed" in text and "champion without " in text
 
 
@@ -152,7 +155,11 @@ def test_it_draws_four_times_a_second_at_most_and_once_more_for_a_job(monkeypatc
 def test_at_80_columns_the_headroom_is_whole(bound: str) -> None:
     board = Dashboard().see_all(RUN[: FIRST + 1])
     board.see(
-        Event(kind="headroom", seconds=0.0, details={"bound": bound, **dict.fromkeys(("total", "compute", "memory", "latency"), "1")})
+        Event(
+            kind="headroom",
+            seconds=0.0,
+            details={"bound": bound, **dict.fromkeys(("total", "compute", "memory", "latency"), "1")},
+        )
     )
     (told,) = [str(text) for text in view(board, 80, 40, 0.0) if str(text).startswith("headroom")]
     assert told.endswith(", Δl 100.0 %)") and (f"limit {bound}" if bound else "not profiled") in told
@@ -163,7 +170,11 @@ def test_a_small_terminal_shows_what_is_open_first() -> None:
     for number in range(30):
         told = {"candidate": f"{number:012d}", "methods": "m", "knobs": "", "iteration": "1"}
         board.see(Event(kind="drafted", seconds=0.0, details=told))
-        board.see(Event(kind="candidate", seconds=0.0, details={**told, "outcome": "failed", "stage": "build", "reason": "no"}))
+        board.see(
+            Event(
+                kind="candidate", seconds=0.0, details={**told, "outcome": "failed", "stage": "build", "reason": "no"}
+            )
+        )
     lines = [str(text) for text in view(board, 80, 12, 0.0)]
     assert len(lines) < 12 and any("timing 1/2" in text for text in lines) and any("more" in text for text in lines)
     assert any("failed: build" in text for text in lines)
@@ -175,7 +186,15 @@ def test_the_best_is_over_the_version_that_it_was_compared_with(told: dict[str, 
     board = Dashboard()
     board.taken_up = 0.0, 0.0
     for iteration, outcome, of in (("1", "accept", {}), ("2", "reject_perf", {}), ("3", "accept", told)):
-        details = {"iteration": iteration, "candidate": "c", "outcome": outcome, "speedup": "2", "low": "1.9", "high": "2.1", **of}
+        details = {
+            "iteration": iteration,
+            "candidate": "c",
+            "outcome": outcome,
+            "speedup": "2",
+            "low": "1.9",
+            "high": "2.1",
+            **of,
+        }
         board.see(Event(kind="verdict", seconds=0.0, details={**details, "summary": ""}))
     assert "best      v3  2× [1.9, 2.1] over v1" in [str(text) for text in view(board, 80, 24, 0.0)]
     assert board.parent == "v3"
@@ -193,8 +212,16 @@ def test_what_is_paid_stands_beside_its_caps() -> None:
     )
     assert "asking the coder" in str(view(board, 80, 24, 110.0)[1])
     board.see(Event(kind="exchange", seconds=103.0, details={"role": "coder", "state": "finished", **spent}))
-    assert str(view(board, 80, 24, 110.0)[-1]) == "budget    wall 40/3600 s  device 2/600 s  $0.52/$5  12.3k/100.0k tokens"
-    board.see(Event(kind="exchange", seconds=104.0, details={"role": "coder", "state": "finished", **spent, "spent_unknown": "why"}))
+    assert (
+        str(view(board, 80, 24, 110.0)[-1]) == "budget    wall 40/3600 s  device 2/600 s  $0.52/$5  12.3k/100.0k tokens"
+    )
+    board.see(
+        Event(
+            kind="exchange",
+            seconds=104.0,
+            details={"role": "coder", "state": "finished", **spent, "spent_unknown": "why"},
+        )
+    )
     assert "at least $0.52/$5" in str(view(board, 80, 24, 110.0)[-1])
 
 
@@ -202,7 +229,9 @@ def test_what_is_paid_stands_beside_its_caps() -> None:
 
 
 def test_a_job_that_is_abandoned_ends_at_once_and_nothing_begins(tmp_path: Path) -> None:
-    executor = Metered(Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch"), lambda kind, details: None, lambda: 0.0, {})
+    executor = Metered(
+        Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch"), lambda kind, details: None, lambda: 0.0, {}
+    )
     job = Job(files={}, argv=("sleep", "600"), limits=Limits(wall_s=600.0))
     ended: list[type[BaseException]] = []
 
@@ -228,13 +257,17 @@ def test_a_job_that_is_abandoned_ends_at_once_and_nothing_begins(tmp_path: Path)
 def wait_until_alone(folder: Path) -> None:
     """No other process may work under the folder."""
     end = time.monotonic() + 10
-    while left := [place for place in Path("/proc").glob("[0-9]*/cwd") if os.path.realpath(place).startswith(str(folder))]:
+    while left := [
+        place for place in Path("/proc").glob("[0-9]*/cwd") if os.path.realpath(place).startswith(str(folder))
+    ]:
         assert time.monotonic() < end, left
         time.sleep(0.1)
 
 
 @pytest.mark.slow
-def test_ctrl_c_drains_and_a_second_one_does_not_and_a_report_between_is_no_change_by_somebody_else(tmp_path: Path) -> None:
+def test_ctrl_c_drains_and_a_second_one_does_not_and_a_report_between_is_no_change_by_somebody_else(
+    tmp_path: Path,
+) -> None:
     run = AtTerminal("run", str(configured(tmp_path, **SHORT)))
     run.terminal.until(lambda: " judge " in run.terminal.seen, 120)
     root = next((tmp_path / "workspaces").iterdir())
@@ -247,8 +280,14 @@ def test_ctrl_c_drains_and_a_second_one_does_not_and_a_report_between_is_no_chan
     assert said.count(f"`python -m graph resume {root}` goes on where it stopped") == 2 and "Traceback" not in said
     log = read(root / ".kernelwright" / "events.jsonl")
     stopped = next(i for i, event in enumerate(log) if event.kind == "interrupt")
-    jobs = [(at > stopped, event.details["state"], event.details["number"]) for at, event in enumerate(log) if event.kind == "job"]
-    begun, ended = ({(after, number) for after, state, number in jobs if state == wanted} for wanted in ("started", "finished"))
+    jobs = [
+        (at > stopped, event.details["state"], event.details["number"])
+        for at, event in enumerate(log)
+        if event.kind == "job"
+    ]
+    begun, ended = (
+        {(after, number) for after, state, number in jobs if state == wanted} for wanted in ("started", "finished")
+    )
     assert not [number for after, number in begun if after], "nothing new begins"
     assert {number for _, number in begun} == {number for _, number in ended}, "what was being measured came to its end"
 
@@ -263,7 +302,9 @@ def test_ctrl_c_drains_and_a_second_one_does_not_and_a_report_between_is_no_chan
     again.terminal.until(lambda: "stopping: " in again.terminal.scrolled, 30)
     again.press()
     assert b"\x1b[3" not in again.terminal.written, "NO_COLOR is heard"
-    assert again.ended() == 130 and again.terminal.clean and "Traceback" not in again.terminal.scrolled, again.terminal.seen
+    assert again.ended() == 130 and again.terminal.clean and "Traceback" not in again.terminal.scrolled, (
+        again.terminal.seen
+    )
     wait_until_alone(root)
 
     plain = AtTerminal("resume", str(root), environment={"TERM": "dumb"})

@@ -120,7 +120,9 @@ def test_the_exported_module_passes_the_test_that_goes_with_it(softmax: Path) ->
     ],
     ids=["timed", "within", "larger-in-all", "below", "dtype", "strided", "misaligned"],
 )
-def test_the_kernel_runs_where_it_was_judged_and_the_reference_elsewhere(softmax: Path, x: torch.Tensor, said: str | None) -> None:
+def test_the_kernel_runs_where_it_was_judged_and_the_reference_elsewhere(
+    softmax: Path, x: torch.Tensor, said: str | None
+) -> None:
     module = run_path(str(softmax / "softmax.py"))
     filled = module["_exported"].filled({"x": x})
     assert filled.startswith(said) if said else filled["M"] == x.shape[0]
@@ -154,9 +156,13 @@ def test_a_submission_takes_the_suites_data_apart(gpu_mode: Path, tmp_path: Path
     task, _ = folder_of(gpu_mode, tmp_path / "task", "")
     (task / "kernel.cpp").write_text(SCALED)
     cpp, loaded = Cpp(), load_folder(task, *beside)
-    (tmp_path / "submission.py").write_text(FORMATS["gpumode"](made(loaded, SCALED, cpp, cpp.flags(loaded.task)))["submission.py"])
+    (tmp_path / "submission.py").write_text(
+        FORMATS["gpumode"](made(loaded, SCALED, cpp, cpp.flags(loaded.task)))["submission.py"]
+    )
     x, out = torch.rand(16, 16), torch.empty(16, 16)
-    wide, most = run_path(str(tmp_path / "submission.py"))["custom_kernel"]((x, {"by": torch.full((16,), 3.0), "times": 2}, out))
+    wide, most = run_path(str(tmp_path / "submission.py"))["custom_kernel"](
+        (x, {"by": torch.full((16,), 3.0), "times": 2}, out)
+    )
     assert wide is out and torch.equal(most, x.amax(1)) and torch.allclose(out, x * 6)
 
 
@@ -164,7 +170,10 @@ def test_a_submission_takes_the_suites_data_apart(gpu_mode: Path, tmp_path: Path
 def triton(beside: tuple[Local, Blobs], tmp_path_factory: pytest.TempPathFactory) -> Accepted:
     """The quickstart's kernel for a GPU, at a size for Triton's interpreter."""
     folder, shipped = tmp_path_factory.mktemp("triton"), ROOT / "configs" / "tasks" / "triton-softmax"
-    small = "_definition = 'softmax_n70'\nworkloads = [{'dims': {'M': 3, 'N': 70}}]\ndims_range = {'M': (3, 3), 'N': (70, 70)}\n"
+    small = (
+        "_definition = 'softmax_n70'\nworkloads = [{'dims': {'M': 3, 'N': 70}}]\ndims_range = {'M': (3, 3), 'N': "
+        "(70, 70)}\n"
+    )
     (folder / "reference.py").write_text(f"{(shipped / 'reference.py').read_text()}\n\n{small}")
     for name in ("kernel.py", "task.yaml"):
         (folder / name).write_bytes((shipped / name).read_bytes())
@@ -173,7 +182,9 @@ def triton(beside: tuple[Local, Blobs], tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.mark.parametrize("form", ["sol", "flashinfer"])
-def test_a_triton_solution_names_its_definition_and_writes_into_the_suites_outputs(triton: Accepted, tmp_path: Path, form: str) -> None:
+def test_a_triton_solution_names_its_definition_and_writes_into_the_suites_outputs(
+    triton: Accepted, tmp_path: Path, form: str
+) -> None:
     said = json.loads(FORMATS[form](triton)["solution.json"])
     assert (
         said["definition"] == "softmax_n70"
@@ -185,7 +196,9 @@ def test_a_triton_solution_names_its_definition_and_writes_into_the_suites_outpu
     program = "import torch, kernel\nx, out = torch.rand(3, 70), torch.zeros(3, 70)\n"
     program += "kernel.run(x, out)\ntorch.testing.assert_close(out, x.softmax(1))\n"
     interpreted = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=interpreted, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=interpreted, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -204,7 +217,9 @@ def test_an_extension_that_is_installed_passes_its_test(recorded: Path, tmp_path
     place = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
     install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", "installed", "."]
     for command in (install, ["-m", "pytest", "-q", "test_softmax.py"], ["test_softmax.py"]):
-        done = subprocess.run([sys.executable, *command], cwd=tmp_path, env=place, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, *command], cwd=tmp_path, env=place, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -212,9 +227,14 @@ def test_a_hub_kernel_names_the_sources_that_are_there(problem: Accepted, triton
     files = FORMATS["hf"](problem.model_copy(update={"task": problem.task.model_copy(update={"name": "19_ReLU"})}))
     build = tomllib.loads(files["build.toml"])
     named = [*build["torch"]["src"], *build["kernel"]["kernel_19_relu"]["src"], "torch-ext/kernel_19_relu/__init__.py"]
-    assert {*named} <= {*files} and build["general"]["name"] == "kernel-19-relu" and build["general"]["backends"] == ["cpu"]
     assert (
-        "run(Tensor x, float by, Tensor state_line_weight, Tensor state_line_bias, Tensor(a4!) out)" in files["torch-ext/torch_binding.cpp"]
+        {*named} <= {*files}
+        and build["general"]["name"] == "kernel-19-relu"
+        and build["general"]["backends"] == ["cpu"]
+    )
+    assert (
+        "run(Tensor x, float by, Tensor state_line_weight, Tensor state_line_bias, Tensor(a4!) out)"
+        in files["torch-ext/torch_binding.cpp"]
     )
     assert "torch-noarch" in tomllib.loads(FORMATS["hf"](triton)["build.toml"])
 
@@ -228,23 +248,35 @@ def test_a_hub_kernel_names_the_sources_that_are_there(problem: Accepted, triton
         ("patch", {"own": None}, "--file"),
     ],
 )
-def test_a_kernel_that_a_format_cannot_hold_is_refused(problem: Accepted, form: str, changes: dict[str, Any], said: str) -> None:
+def test_a_kernel_that_a_format_cannot_hold_is_refused(
+    problem: Accepted, form: str, changes: dict[str, Any], said: str
+) -> None:
     with pytest.raises(SettingsError, match=said):
         FORMATS[form](problem.model_copy(update=changes))
 
 
 @pytest.mark.parametrize(
     ("asked", "said"),
-    [(["v3"], "v3: is not accepted"), (["v9"], "not a version"), (["--format", "kernelbench"], "is no KernelBench problem")],
+    [
+        (["v3"], "v3: is not accepted"),
+        (["v9"], "not a version"),
+        (["--format", "kernelbench"], "is no KernelBench problem"),
+    ],
 )
 def test_what_cannot_be_exported_is_refused(
     recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: list[str], said: str
 ) -> None:
-    assert said in refused(capsys, "export", str(recorded), "--format", "python", "--out", str(tmp_path / "out"), *asked)
+    assert said in refused(
+        capsys, "export", str(recorded), "--format", "python", "--out", str(tmp_path / "out"), *asked
+    )
     assert not (tmp_path / "out").exists()
 
 
-def test_files_that_say_something_else_are_left_alone(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_say_something_else_are_left_alone(
+    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "reference.py").write_text("mine")
-    assert "nothing is overwritten" in refused(capsys, "export", str(recorded), "--format", "python", "--out", str(tmp_path))
+    assert "nothing is overwritten" in refused(
+        capsys, "export", str(recorded), "--format", "python", "--out", str(tmp_path)
+    )
     assert [file.name for file in tmp_path.iterdir()] == ["reference.py"]

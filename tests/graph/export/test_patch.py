@@ -71,7 +71,9 @@ def applied(folder: Path, kernel: Accepted) -> str:
     return (folder / kernel.own_name).read_text()
 
 
-def test_a_patched_file_calls_the_kernel_where_it_was_judged_and_itself_elsewhere(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
+def test_a_patched_file_calls_the_kernel_where_it_was_judged_and_itself_elsewhere(
+    beside: tuple[Local, Blobs], tmp_path: Path
+) -> None:
     (tmp_path / "reference.py").write_text(REFERENCE)
     (tmp_path / "kernel.cpp").write_text(OWN)
     loaded, cpp = load_folder(tmp_path, *beside), Cpp()
@@ -97,9 +99,14 @@ def test_a_patched_python_file_does_so_too(renamed: bool, triton: Accepted, tmp_
     task = triton.task.model_copy(update={"baseline": baseline})
     applied(tmp_path, triton.model_copy(update={"task": task, "source": source, "own": own, "own_name": "softmax.py"}))
     program = "import torch, softmax\nfor rows in (3, 5):\n    x = torch.rand(rows, 70); out = torch.zeros_like(x)\n"
-    program += f"    softmax.{'mine' if renamed else 'run_kernel'}(x, out, rows, 70)\n    print(float(out.sum() / out.numel() * 70))\n"
+    program += (
+        f"    softmax.{'mine' if renamed else 'run_kernel'}(x, out, rows, 70)\n    print(float(out.sum() / "
+        f"out.numel() * 70))\n"
+    )
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, env=environment, check=False
+    )
     said = [round(float(line), 3) for line in done.stdout.split()]
     assert said == [490.0, 1.0], done.stderr
 
@@ -109,9 +116,16 @@ def accepted(folder: Path, own: str, workload: dict[str, Any]) -> Accepted:
     (folder / "own.cu").write_text(own)
     scaffold(folder / "own.cu", folder / "task")
     source = (folder / "task" / "kernel.cu").read_text()
-    parameters = re.findall(r"([\w ]+\*?) (\w+)[,)]", source[source.index('extern "C"') :].split("{")[0].partition("(")[2])
+    parameters = re.findall(
+        r"([\w ]+\*?) (\w+)[,)]", source[source.index('extern "C"') :].split("{")[0].partition("(")[2]
+    )
     arguments = tuple(
-        Argument(name=name, role="scalar" if "*" not in kind else "input" if "const" in kind else "output", dtype=dtype, shape=shape)
+        Argument(
+            name=name,
+            role="scalar" if "*" not in kind else "input" if "const" in kind else "output",
+            dtype=dtype,
+            shape=shape,
+        )
         for kind, name in parameters
         for dtype, shape in [("int32" if "int" in kind else "float32", ("4096",) if "*" in kind else ())]
     )
@@ -127,7 +141,10 @@ def accepted(folder: Path, own: str, workload: dict[str, Any]) -> Accepted:
         name="w",
         dims=workload,
         arguments=tuple(
-            SeenArgument(**a.model_dump(exclude={"shape"}), shape=(4096,) if a.shape else (), value=workload.get(a.name)) for a in arguments
+            SeenArgument(
+                **a.model_dump(exclude={"shape"}), shape=(4096,) if a.shape else (), value=workload.get(a.name)
+            )
+            for a in arguments
         ),
         weight=1.0,
         flops=1,
@@ -161,7 +178,8 @@ def accepted(folder: Path, own: str, workload: dict[str, Any]) -> Accepted:
         pytest.param(
             PROGRAM.replace('#include "tile.cuh"', "#define TILE 256\n"),
             {"count": 4096},
-            "if (own_kernelwright::judged({d_x, d_out}, count)) own_kernelwright::solve(d_x, d_out, count);\n    else scale<<<",
+            "if (own_kernelwright::judged({d_x, d_out}, count)) own_kernelwright::solve(d_x, d_out, count);\n    "
+            "else scale<<<",
             id="program",
         ),
         pytest.param(
@@ -172,7 +190,9 @@ def accepted(folder: Path, own: str, workload: dict[str, Any]) -> Accepted:
         ),
     ],
 )
-def test_a_launch_of_cuda_is_guarded_in_each_style(own: str, workload: dict[str, Any], guard: str, tmp_path: Path) -> None:
+def test_a_launch_of_cuda_is_guarded_in_each_style(
+    own: str, workload: dict[str, Any], guard: str, tmp_path: Path
+) -> None:
     changed = applied(tmp_path, accepted(tmp_path, own, workload))
     assert guard in changed and "capability != 90" in (tmp_path / "own_kernelwright.cuh").read_text()
     compiler = program("nvcc")
@@ -202,10 +222,17 @@ PLAIN = PROGRAM.replace('#include "tile.cuh"', "#define TILE 256\n")
             "took 'atof",
             id="filled",
         ),
-        pytest.param(LAUNCHER.replace("void launch", "template <typename T> void launch"), None, "one launch|is a template", id="template"),
+        pytest.param(
+            LAUNCHER.replace("void launch", "template <typename T> void launch"),
+            None,
+            "one launch|is a template",
+            id="template",
+        ),
         pytest.param(LAUNCHER.replace("scale<<<", "n /= 2; scale<<<"), None, "changes 'n' before", id="changed-first"),
         pytest.param(
-            TORCH.replace("  scale<float>", "  [&] { scale<float>").replace("rows * columns);", "rows * columns); }();"),
+            TORCH.replace("  scale<float>", "  [&] { scale<float>").replace(
+                "rows * columns);", "rows * columns); }();"
+            ),
             None,
             "in a lambda",
             id="lambda",
@@ -238,7 +265,9 @@ def test_a_switch_that_the_run_held_is_asked_for_and_the_include_stands_in_no_br
     solve = (kernel.task.baseline or "").replace("bool relu) {\n  const", "bool relu_) {\n  const")
     held = re.sub(r"(solve\([^)]*), bool relu_?\)", r"\1)", solve).replace("block_size, relu);", "block_size, false);")
     arguments = tuple(a for a in kernel.task.arguments if a.name != "relu")
-    seen = tuple(w.model_copy(update={"arguments": tuple(a for a in w.arguments if a.name != "relu")}) for w in kernel.seen)
+    seen = tuple(
+        w.model_copy(update={"arguments": tuple(a for a in w.arguments if a.name != "relu")}) for w in kernel.seen
+    )
     task = kernel.task.model_copy(update={"baseline": held, "arguments": arguments})
     changed = applied(tmp_path, kernel.model_copy(update={"task": task, "seen": seen, "source": f"// Faster.\n{held}"}))
     assert "if (relu == false && own_kernelwright::judged({out, in}, n))" in changed
@@ -254,11 +283,22 @@ def test_a_switch_that_the_run_held_is_asked_for_and_the_include_stands_in_no_br
     ],
     ids=["further", "keyword", "rest"],
 )
-def test_python_arguments_are_followed_by_name(mine: str, call: str, said: str | None, triton: Accepted, tmp_path: Path) -> None:  # noqa: F811
+def test_python_arguments_are_followed_by_name(
+    mine: str,
+    call: str,
+    said: str | None,
+    triton: Accepted,  # noqa: F811
+    tmp_path: Path,
+) -> None:
     own = f"import torch\n\n{mine}\n  out.zero_()\n"
     baseline = f"{own}\n\ndef run_kernel(x, out, M, N):\n    {call}\n"
     kernel = triton.model_copy(
-        update={"task": triton.task.model_copy(update={"baseline": baseline}), "own": own, "own_name": "mine.py", "source": SEVEN}
+        update={
+            "task": triton.task.model_copy(update={"baseline": baseline}),
+            "own": own,
+            "own_name": "mine.py",
+            "source": SEVEN,
+        }
     )
     if said:
         with pytest.raises(SettingsError, match=said):
@@ -266,7 +306,10 @@ def test_python_arguments_are_followed_by_name(mine: str, call: str, said: str |
         return
     applied(tmp_path, kernel)
     given = "rows=3, N=70" if "rows" in mine else "M=3, N=70"
-    program = f"import torch, mine; x = torch.rand(3, 70); out = torch.zeros_like(x); mine.mine(x, out, {given}); print(float(out[0, 0]))"
+    program = (
+        f"import torch, mine; x = torch.rand(3, 70); out = torch.zeros_like(x); mine.mine(x, out, {given}); "
+        f"print(float(out[0, 0]))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,

@@ -31,7 +31,9 @@ def config(folder: Path, reference: str, **more: object) -> Path:
 
 
 @pytest.mark.slow
-def test_logic_alone_becomes_a_kernel_that_is_improved_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_logic_alone_becomes_a_kernel_that_is_improved_and_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = config(tmp_path, REFERENCE)
     assert main(["check", str(path)]) == 0
     assert "v0 is what torch.compile makes of reference.py" in capsys.readouterr().out
@@ -77,7 +79,9 @@ def test_beside_a_kernel_that_no_recipe_reads_the_lifted_one_is_judged_though_th
     assert "+// Lifted from what torch.compile" in (root / "versions" / "v1" / "diff.patch").read_text()
 
 
-def test_ctrl_c_keeps_the_first_kernel_that_a_model_is_writing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_keeps_the_first_kernel_that_a_model_is_writing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     begun = tmp_path / "begun"
     program = tmp_path / "coder.py"
     program.write_text(f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\ntime.sleep(2)\n{CODER}")
@@ -97,18 +101,28 @@ def test_ctrl_c_keeps_the_first_kernel_that_a_model_is_writing(tmp_path: Path, c
 
 
 def test_a_cap_that_leaves_nothing_for_v0_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    models = {"default": {"provider": "tests.graph.priced:PricedPrompt", "model": "made-up", "log": str(tmp_path / "paid")}}
-    path = config(tmp_path, UNLIFTED, models=models, prices={"made-up": {"input": 10, "output": 50}}, budget={"usd": 0.05})
+    models = {
+        "default": {"provider": "tests.graph.priced:PricedPrompt", "model": "made-up", "log": str(tmp_path / "paid")}
+    }
+    path = config(
+        tmp_path, UNLIFTED, models=models, prices={"made-up": {"input": 10, "output": 50}}, budget={"usd": 0.05}
+    )
     assert main(["check", str(path)]) == 0
-    assert "the coder (PricedPrompt) writes it when the run begins" in capsys.readouterr().out, "a check pays for nothing"
+    assert "the coder (PricedPrompt) writes it when the run begins" in capsys.readouterr().out, (
+        "a check pays for nothing"
+    )
     assert main(["run", str(path)]) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert "no kernel is given" in said and "budget.usd: $0.0260 of $0.0500" in said and "give a kernel" in said
     assert (tmp_path / "paid").read_text().split() == ["coder"]
 
 
-def test_what_the_playbook_cannot_write_is_one_sentence_and_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = config(tmp_path, REFERENCE.replace("exponentials / exponentials.sum(-1, keepdim=True)", "exponentials.sort(-1).values"))
+def test_what_the_playbook_cannot_write_is_one_sentence_and_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = config(
+        tmp_path, REFERENCE.replace("exponentials / exponentials.sum(-1, keepdim=True)", "exponentials.sort(-1).values")
+    )
     for verb in ("check", "run"):
         assert main([verb, str(path)]) == 2
         said = capsys.readouterr().err.strip()
@@ -146,7 +160,10 @@ def test_a_model_is_told_what_is_wrong_with_its_first_kernel_and_is_refused_when
 ) -> None:
     program = tmp_path / "coder.py"
     program.write_text(CODER if heard else CODER.replace("failed at correctness", "no such words"))
-    models = {"default": {"provider": "playbook"}, "coder": {"provider": "command", "argv": [sys.executable, str(program)]}}
+    models = {
+        "default": {"provider": "playbook"},
+        "coder": {"provider": "command", "argv": [sys.executable, str(program)]},
+    }
     path = config(tmp_path, UNLIFTED, models=models, search={"iterations": 1, "candidates": 1})
     assert main(["check", str(path)]) == 0
     assert "the coder (Command) writes it when the run begins" in capsys.readouterr().out
@@ -155,5 +172,8 @@ def test_a_model_is_told_what_is_wrong_with_its_first_kernel_and_is_refused_when
     if heard:
         assert "expf(values[r * columns + c]) / total;" in (Path(said["workspace"]) / "kernel.cpp").read_text()
     else:
-        assert "the one that the coder (Command) wrote from reference.py is refused" in said["reason"] and "give a kernel" in said["reason"]
+        assert (
+            "the one that the coder (Command) wrote from reference.py is refused" in said["reason"]
+            and "give a kernel" in said["reason"]
+        )
         assert not (tmp_path / "workspaces").exists()

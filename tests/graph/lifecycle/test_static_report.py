@@ -1,4 +1,5 @@
-"""Where the device of the task's language is missing a run says what can be known without it, and never a time or a speed-up."""
+"""Where the device of the task's language is missing a run says what can be known without it, and never a time or a
+speed-up."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path / "home"))
 
 
-def run(tmp_path: Path, kernel: str | None = KERNEL, reference: str = TWICE, verb: str = "run", **settings: object) -> int:
+def run(
+    tmp_path: Path, kernel: str | None = KERNEL, reference: str = TWICE, verb: str = "run", **settings: object
+) -> int:
     folder = tmp_path / "twice"
     folder.mkdir(exist_ok=True)
     for name, text in (("kernel.py", kernel), ("reference.py", reference), ("task.yaml", "language: triton\n")):
@@ -56,7 +59,12 @@ def test_a_run_ends_not_measured_with_what_can_be_known(tmp_path: Path, capsys: 
     captured = capsys.readouterr()
     *lines, last = captured.out.splitlines()
     found = json.loads(last)
-    assert not captured.err and found["status"] == "not_measured" and found["speedup"] is None and found["workspace"] is None
+    assert (
+        not captured.err
+        and found["status"] == "not_measured"
+        and found["speedup"] is None
+        and found["workspace"] is None
+    )
     assert found["reason"].startswith("no CUDA device here") and found["reason"].count(". ") == 0
     assert found["interpreted"]["status"] == "passed" and len(found["interpreted"]["cases"]) == 3
     (static,) = found["profiles"]
@@ -69,7 +77,9 @@ def test_a_run_ends_not_measured_with_what_can_be_known(tmp_path: Path, capsys: 
     assert not (tmp_path / "workspaces").exists()
 
 
-def test_an_unofficial_figure_is_shown_and_no_roof_rests_on_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unofficial_figure_is_shown_and_no_roof_rests_on_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(tmp_path, hardware="H20", variant="96GB") == 0
     said = capsys.readouterr().out
     assert "<gpu-wiki>/hardware/nvidia/h20.md:" in said and "[unofficial]" in said and "no roof rests on it" in said
@@ -77,7 +87,9 @@ def test_an_unofficial_figure_is_shown_and_no_roof_rests_on_it(tmp_path: Path, c
     assert {spec["evidence"] for spec in found["specs"]} == {"unofficial"} and found["reach"][0]["least_s"] is None
 
 
-def test_bfloat16_is_compiled_only_and_an_unnamed_product_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bfloat16_is_compiled_only_and_an_unnamed_product_is_unknown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(tmp_path, reference=TWICE.replace("to(torch.float32)", "to(torch.bfloat16)")) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["interpreted"] == {"status": "unmeasured", "reason": BFLOAT16, "cases": [], "dropped": []}
@@ -108,21 +120,30 @@ def test_what_is_wrong_is_refused_in_one_sentence_all_the_same(
     unknown = {} if part else {"hardware": "H20000", "on_unknown": "stop"}
     assert run(tmp_path, kernel=kernel, reference=reference, **unknown) == 2
     captured = capsys.readouterr()
-    assert said in captured.err and (captured.err.count("\n") == 1 or said == "compile"), "only a compiler has more to say"
+    assert said in captured.err and (captured.err.count("\n") == 1 or said == "compile"), (
+        "only a compiler has more to say"
+    )
     assert json.loads(captured.out.splitlines()[-1])["status"] == "refused"
 
 
-def test_a_check_refuses_what_a_run_refuses_where_there_is_no_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_refuses_what_a_run_refuses_where_there_is_no_gpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     unknown = {"hardware": "H20000", "on_unknown": "stop"}
     ended = [(run(tmp_path, verb=verb, **unknown), capsys.readouterr().err) for verb in ("check", "run")]
     assert ended[0] == ended[1] == (2, ended[0][1]) and "on_unknown: stop" in ended[0][1], ended
 
 
-def test_a_contract_without_a_kernel_is_shown_where_no_kernel_can_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_contract_without_a_kernel_is_shown_where_no_kernel_can_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(tmp_path, kernel=None, verb="check") == 0
     shown = capsys.readouterr().out
     assert "run_kernel(x, out, N)" in shown and "writes it when the run begins, which is where that device is" in shown
-    assert run(tmp_path, kernel=None) == 2 and "no kernel is given, and where it cannot be judged" in capsys.readouterr().err
+    assert (
+        run(tmp_path, kernel=None) == 2
+        and "no kernel is given, and where it cannot be judged" in capsys.readouterr().err
+    )
 
 
 def test_a_kernel_that_asks_for_a_gpu_ends_not_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

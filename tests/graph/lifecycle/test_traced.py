@@ -9,7 +9,9 @@ from graph.__main__ import main
 from tests.graph.conftest import TASK, refused
 
 
-def test_the_sizes_of_a_trace_are_timed_in_place_of_the_tasks_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_sizes_of_a_trace_are_timed_in_place_of_the_tasks_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "trace.csv"
     lines = ["solve,values=64x512,30", *["solve,values=32x100,20"] * 2, "solve,values=16x16,1"]
     path.write_text("\n".join(["kernel,shapes,duration", *lines]))

@@ -1,4 +1,5 @@
-"""`verify` believes git and its own measurement, and nothing else: it agrees with the honest commit and with no doctored one."""
+"""`verify` believes git and its own measurement, and nothing else: it agrees with the honest commit and with no
+doctored one."""
 
 from __future__ import annotations
 
@@ -19,7 +20,19 @@ from typing import Any
 import pytest
 
 from graph.__main__ import _verified, main
-from graph.lifecycle.verify import BUSY, LOOKS, Claim, Look, Refuted, Verification, _same_rule, accepted, compare, read, verify
+from graph.lifecycle.verify import (
+    BUSY,
+    LOOKS,
+    Claim,
+    Look,
+    Refuted,
+    Verification,
+    _same_rule,
+    accepted,
+    compare,
+    read,
+    verify,
+)
 from tests.graph.conftest import ROOT, TASK, TRIES, FinishedRun, gain_of
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Unmeasured, Verdict
 from tools.store.records import Records, key
@@ -34,11 +47,14 @@ WRONG = KERNEL.replace("/ total;", "/ (total * 1.001f);")
 
 def git(root: Path, *arguments: str, stdin: str | None = None) -> str:
     named = ["-c", "user.name=Mallory", "-c", "user.email=mallory@example.invalid"]
-    return subprocess.run(["git", *named, *arguments], cwd=root, input=stdin, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        ["git", *named, *arguments], cwd=root, input=stdin, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def on_top(root: Path, doctor: Callable[[Path], object], message: Message = lambda text, _: text) -> None:
-    """Amend the last accepted commit of a copy: everything that was committed after it is gone, and `doctor` may change what it holds."""
+    """Amend the last accepted commit of a copy: everything that was committed after it is gone, and `doctor` may
+    change what it holds."""
     last = accepted(Repository(root))[-1]
     git(root, "checkout", "-q", "-f", last.id)
     doctor(root)
@@ -73,25 +89,34 @@ def other_task(root: Path) -> None:
 
 def says(trailer: str, value: str = "") -> Message:
     """The trailer with another value, or without any."""
-    return lambda text, _: re.sub(rf"^{trailer}: .*\n", f"{trailer}: {value}\n" if value else "", text, flags=re.MULTILINE)
+    return lambda text, _: re.sub(
+        rf"^{trailer}: .*\n", f"{trailer}: {value}\n" if value else "", text, flags=re.MULTILINE
+    )
 
 
 def other_evidence(text: str, root: Path) -> str:
     return says("Evidence", next(record.id for record in Records(root) if record.kind == "environment"))(text, root)
 
 
-def forged(root: Path, change: Callable[[Record], dict[str, Any] | None], candidate: str = "", source: str = "") -> None:
-    """The last accepted commit of a copy with other payloads in what its verdict cites, and all of it in order, message too."""
+def forged(
+    root: Path, change: Callable[[Record], dict[str, Any] | None], candidate: str = "", source: str = ""
+) -> None:
+    """The last accepted commit of a copy with other payloads in what its verdict cites, and all of it in order,
+    message too."""
     last = accepted(Repository(root))[-1]
     records = Records(root)
     before = Verdict.model_validate(records.get(last.trailers["Evidence"]).payload)
     cited = []
     for record in map(records.get, before.records):
         payload = change(record)
-        made = payload and records.add(record.model_copy(update={"key": key("forged", of=record.id), "payload": payload}))
+        made = payload and records.add(
+            record.model_copy(update={"key": key("forged", of=record.id), "payload": payload})
+        )
         cited.append((made or record).id)
     verdict = before.model_copy(update={"candidate": candidate or before.candidate, "records": tuple(cited)})
-    evidence = records.add(Record(kind="verdict", key=key("verdict", iteration=99), payload=verdict.model_dump(mode="json")))
+    evidence = records.add(
+        Record(kind="verdict", key=key("verdict", iteration=99), payload=verdict.model_dump(mode="json"))
+    )
 
     def message(text: str, root: Path) -> str:
         return says("Evidence", evidence.id)(says("Candidate", verdict.candidate or "")(text, root), root)
@@ -127,13 +152,16 @@ def test_it_agrees_with_what_was_accepted(finished: FinishedRun, capsys: pytest.
 
     commits = accepted(Repository(finished.root))
     assert look()[1].commit == commits[-1].id, "without an id the last accepted version is meant"
-    # A neighbour's load can never make an honest claim wrong, but it may hide a gain for a while, and a small one for as long as it lasts.
+    # A neighbour's load can never make an honest claim wrong, but it may hide a gain for a while, and a small one for
+    # as long as it lasts.
     most = max(commits, key=gain_of)
     for _ in range(TRIES):
         code, found = look(most.id)
         if code == 0:
             break
-    assert (found.outcome, found.commit, found.candidate) == ("agree", most.id, most.trailers["Candidate"]), found.sentence()
+    assert (found.outcome, found.commit, found.candidate) == ("agree", most.id, most.trailers["Candidate"]), (
+        found.sentence()
+    )
     assert found.claimed is not None and found.measured is not None and found.measured.low > 1.05
     assert found.measured != found.claimed, "it measured nothing of its own"
     assert Repository(finished.root).drift() == ()
@@ -151,7 +179,9 @@ def children(process: int) -> list[str]:
 @pytest.mark.slow
 def test_ctrl_c_while_it_measures_leads_back_to_it_and_not_to_resume(finished: FinishedRun) -> None:
     command = [sys.executable, "-m", "graph", "verify", str(finished.root), "--json"]
-    asked = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    asked = subprocess.Popen(
+        command, cwd=ROOT, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     # It measures from the moment on in which it starts processes of its own.
     while asked.poll() is None and not any("launcher" in command for command in children(asked.pid)):
         time.sleep(0.05)
@@ -184,7 +214,12 @@ def test_ctrl_c_while_it_measures_leads_back_to_it_and_not_to_resume(finished: F
     ],
 )
 def test_it_disagrees_with_a_doctored_commit_and_guesses_at_no_other_protocol(
-    copied: Path, doctor: Callable[[Path], object], message: Message | None, told: str, code: int, capsys: pytest.CaptureFixture[str]
+    copied: Path,
+    doctor: Callable[[Path], object],
+    message: Message | None,
+    told: str,
+    code: int,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     on_top(copied, doctor, message or (lambda text, _: text))
     assert main(["verify", str(copied)]) == code
@@ -192,8 +227,12 @@ def test_it_disagrees_with_a_doctored_commit_and_guesses_at_no_other_protocol(
     assert told in said and (": disagree: " in said) == (code == 1)
 
 
-@pytest.mark.parametrize(("before", "protocol", "says"), [("3", "2", "older"), ("3", "3", ""), ("2", "3", ""), ("2", "2", "")])
-def test_a_commit_cannot_choose_an_older_rule_than_its_run_has(tmp_path: Path, before: str, protocol: str, says: str) -> None:
+@pytest.mark.parametrize(
+    ("before", "protocol", "says"), [("3", "2", "older"), ("3", "3", ""), ("2", "3", ""), ("2", "2", "")]
+)
+def test_a_commit_cannot_choose_an_older_rule_than_its_run_has(
+    tmp_path: Path, before: str, protocol: str, says: str
+) -> None:
     """An old run that a newer product goes on with is honest."""
     repository = Repository(tmp_path)
     repository.init()
@@ -256,7 +295,9 @@ def test_it_disagrees_with_a_kernel_that_is_not_what_it_claims(
         said = capsys.readouterr().out
         if code == 1:
             break
-        assert code == 5 and ": inconclusive: claimed " in said and ("others took up to" in said or "noise floor" in said)
+        assert (
+            code == 5 and ": inconclusive: claimed " in said and ("others took up to" in said or "noise floor" in said)
+        )
     else:
         pytest.skip("others kept this machine busy all the time, so that nothing could be refuted")
     assert ": disagree: " in said and told in said
@@ -287,7 +328,9 @@ def claim(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Com
 
 
 def passed(low: float, high: float) -> Passed:
-    return Passed(candidate="c", measurements=(), speedup=Interval(estimate=(low + high) / 2, low=low, high=high), records=())
+    return Passed(
+        candidate="c", measurements=(), speedup=Interval(estimate=(low + high) / 2, low=low, high=high), records=()
+    )
 
 
 @pytest.mark.parametrize(
@@ -331,5 +374,7 @@ def test_another_kind_of_device_refutes_no_figure(claim: tuple[Commit, Claim]) -
     commit, claimed = claim
     judged = Verdict(outcome="reject_perf", reasons=("Why.",), candidate="c", incumbent="i")
     for device, outcome in (("AMD EPYC", "disagree"), ("Intel Xeon", "inconclusive")):
-        found = compare(commit, replace(claimed, device="AMD EPYC"), [Look(passed(1.2, 1.8), judged, others=0.0, device=device)])
+        found = compare(
+            commit, replace(claimed, device="AMD EPYC"), [Look(passed(1.2, 1.8), judged, others=0.0, device=device)]
+        )
         assert found.outcome == outcome and ("claimed on AMD EPYC" in found.reason) == (outcome == "inconclusive")

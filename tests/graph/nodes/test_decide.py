@@ -30,7 +30,9 @@ from tools.gate.policy import Policy
         (0.70, 2.09, 0.05, False, "implementation_failed", ""),
     ],
 )
-def test_noise_is_not_a_verdict_on_a_method(low: float, high: float, noise: float, visible: bool | None, status: str, note: str) -> None:
+def test_noise_is_not_a_verdict_on_a_method(
+    low: float, high: float, noise: float, visible: bool | None, status: str, note: str
+) -> None:
     outcome = _weighed("m", visible, Interval(estimate=(low * high) ** 0.5, low=low, high=high), 1e-3, "c", noise=noise)
     assert outcome.status == status
     assert note in outcome.note and bool(note) == bool(outcome.note)
@@ -75,15 +77,27 @@ NAIVE, FAST = ((LISTINGS / kernel / "gcc.assembly.txt").read_text() for kernel i
     ],
 )
 def test_a_mechanism_that_the_kernel_without_it_shows_too_is_not_shown(
-    judged: list[Passed], monkeypatch: pytest.MonkeyPatch, methods: tuple[str, ...], code: dict[str, str], statuses: list[str]
+    judged: list[Passed],
+    monkeypatch: pytest.MonkeyPatch,
+    methods: tuple[str, ...],
+    code: dict[str, str],
+    statuses: list[str],
 ) -> None:
-    known = {"champion": SimpleNamespace(id="champion", methods=methods)} | {name: SimpleNamespace(id=name) for name in code}
+    known = {"champion": SimpleNamespace(id="champion", methods=methods)} | {
+        name: SimpleNamespace(id=name) for name in code
+    }
     gain, loss = interval(2.0, 1.9, 2.1), interval(0.5, 0.4, 0.6)
     ablated = {f"no-{method}": trial(f"no-{method}", loss, loss) for method in methods}
     judged.append(trial("champion", gain, gain))
-    monkeypatch.setattr(decide, "_ablated", lambda method, *_: ablated[name] if (name := f"no-{method}") in code else None)
+    monkeypatch.setattr(
+        decide, "_ablated", lambda method, *_: ablated[name] if (name := f"no-{method}") in code else None
+    )
     monkeypatch.setattr(decide, "_simplified", lambda *_: {})
-    signatures = {"simd": {"x86_64": "@packed_float"}, "parallel": {"x86_64": "@parallel_region"}, "tiles": {"sm_90": "x"}}
+    signatures = {
+        "simd": {"x86_64": "@packed_float"},
+        "parallel": {"x86_64": "@parallel_region"},
+        "tiles": {"sm_90": "x"},
+    }
     kept: list[Attribution] = []
     asking = services(
         architecture="x86_64",
@@ -149,7 +163,10 @@ def test_candidates_that_win_at_other_sizes_are_judged_as_one_kernel(
 
     judged += [trial("one", near(large[0]), near(small[0])), trial("two", near(large[1]), near(small[1]))]
     made: list[str] = []
-    known = {n: Candidate(language="triton", files={"kernel.py": f"# {n}"}, methods=(f"m-{n}",)) for n in ("old", "one", "two")}
+    known = {
+        n: Candidate(language="triton", files={"kernel.py": f"# {n}"}, methods=(f"m-{n}",))
+        for n in ("old", "one", "two")
+    }
 
     def judge(branch: Any, services: Any) -> dict[str, Any]:
         assert branch["siblings"] == 3
@@ -163,19 +180,32 @@ def test_candidates_that_win_at_other_sizes_are_judged_as_one_kernel(
     )
     monkeypatch.setattr(decide, "judge", judge)
     monkeypatch.setattr(decide, "dispatched", lambda task, usual, special: f"{usual} {special}")
-    state = {"iteration": 1, "incumbent": "old", "baseline": "old", "noise_floor": 0.01, "drafts": ["one", "two"], "composing": composing}
+    state = {
+        "iteration": 1,
+        "incumbent": "old",
+        "baseline": "old",
+        "noise_floor": 0.01,
+        "drafts": ["one", "two"],
+        "composing": composing,
+    }
     update = decide.select(state, asking)  # type: ignore[arg-type]
     assert made == (["# old {'small': '# one', 'large': '# two'} m-one m-two"] if champion == "composed" else [])
     assert update["champion"] == (judged[-1].candidate if champion == "composed" else champion)
 
 
 @pytest.mark.parametrize(("again", "champion"), [(0.05, "late"), (0.9, None)])
-def test_a_noise_floor_that_hides_a_gain_is_measured_again(monkeypatch: pytest.MonkeyPatch, again: float, champion: str | None) -> None:
+def test_a_noise_floor_that_hides_a_gain_is_measured_again(
+    monkeypatch: pytest.MonkeyPatch, again: float, champion: str | None
+) -> None:
     hidden, seen = interval(1.4, 1.1, 1.8), interval(1.4, 1.3, 1.5)
     records = {"first": trial("late", hidden, hidden), "second": trial("late", seen, seen)}
-    monkeypatch.setattr(decide, "trials", lambda state, services: [SimpleNamespace(trial=records[r]) for r in state["trials"].values()])
     monkeypatch.setattr(
-        decide, "_measured", lambda candidate, branch, services: records["second" if branch["noise_floor"] < 0.7 else "first"]
+        decide, "trials", lambda state, services: [SimpleNamespace(trial=records[r]) for r in state["trials"].values()]
+    )
+    monkeypatch.setattr(
+        decide,
+        "_measured",
+        lambda candidate, branch, services: records["second" if branch["noise_floor"] < 0.7 else "first"],
     )
     monkeypatch.setattr(decide.evidence, "noise_floor", lambda calibration, objective: again)
     asked = []
@@ -184,7 +214,10 @@ def test_a_noise_floor_that_hides_a_gain_is_measured_again(monkeypatch: pytest.M
         asked.append(attempt)
         return SimpleNamespace(id="calm")
 
-    known = {"candidate": lambda name, iteration=0: SimpleNamespace(id=name), "keep": lambda *_, **asked: SimpleNamespace(id="second")}
+    known = {
+        "candidate": lambda name, iteration=0: SimpleNamespace(id=name),
+        "keep": lambda *_, **asked: SimpleNamespace(id="second"),
+    }
     state = {"iteration": 3, "incumbent": "i", "baseline": "b", "noise_floor": 0.7, "trials": {"3/late": "first"}}
     asking = services(capped_judge=SimpleNamespace(calibrate=calibrate), **known)
     update = decide.select(state, asking)  # type: ignore[arg-type]

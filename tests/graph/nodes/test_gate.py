@@ -31,7 +31,8 @@ from tools.store.repository import Repository
     [
         ("accept", ["success"]),
         ("inconclusive", ["unknown"]),
-        # What it gained is shown here: a workload's margin may have cost it the place, and that is no failure of its methods.
+        # What it gained is shown here: a workload's margin may have cost it the place, and that is no failure of its
+        # methods.
         ("reject_perf", ["unknown"]),
         ("reject_correctness", ["crash"]),
         ("reject_policy", ["crash"]),
@@ -60,22 +61,39 @@ def test_what_says_nothing_about_the_idea_is_not_remembered_of_it(
         assert found[-1].after == mark(champion.source) and found[-1].knobs == champion.knobs
         assert {attempt.before for attempt in found} == {mark(incumbent)}
         assert len({attempt.evidence for attempt in found}) == len(found)
-        assert all(attempt.result in ("unknown", "failure", "crash") for attempt in found[:-1]), "only the gate calls something a success"
-        assert found[-1].methods == (("seen",) if outcome == "accept" else tuple(statuses)), "no success of what did not show"
+        assert all(attempt.result in ("unknown", "failure", "crash") for attempt in found[:-1]), (
+            "only the gate calls something a success"
+        )
+        assert found[-1].methods == (("seen",) if outcome == "accept" else tuple(statuses)), (
+            "no success of what did not show"
+        )
         unsure = [attempt for attempt in found[:-1] if attempt.result == "unknown"]
-        assert all(a.effect is None and "not confirmed" in a.note for a in unsure), "what nothing confirmed is said, and no effect"
+        assert all(a.effect is None and "not confirmed" in a.note for a in unsure), (
+            "what nothing confirmed is said, and no effect"
+        )
 
 
 SEEN = Hypothesis(
-    change="c", rationale="r", citations=(), expected=(Movement(metric="time", direction="down", factor=0.5, confidence=0.5),)
+    change="c",
+    rationale="r",
+    citations=(),
+    expected=(Movement(metric="time", direction="down", factor=0.5, confidence=0.5),),
 )
 
 
 @pytest.mark.parametrize(
     ("gain", "hit"),
-    [((2.1, 1.9, 2.3), True), ((1.0, 0.97, 1.01), False), ((9.0, 8.0, 9.9), False), ((1.44, 0.26, 6.56), None), ((1.3, 0.9, 2.5), None)],
+    [
+        ((2.1, 1.9, 2.3), True),
+        ((1.0, 0.97, 1.01), False),
+        ((9.0, 8.0, 9.9), False),
+        ((1.44, 0.26, 6.56), None),
+        ((1.3, 0.9, 2.5), None),
+    ],
 )
-def test_a_prediction_that_noise_hides_is_neither_hit_nor_missed(gain: tuple[float, float, float], hit: bool | None) -> None:
+def test_a_prediction_that_noise_hides_is_neither_hit_nor_missed(
+    gain: tuple[float, float, float], hit: bool | None
+) -> None:
     made = Plan(methods=(PlannedMethod(method="m", axis="compute", hypothesis=SEEN),), candidates=1)
     estimate, low, high = gain
     measured = Claim(speedup=Interval(estimate=estimate, low=low, high=high), clock="wall")
@@ -88,19 +106,28 @@ def test_experience_keeps_stated_confidence_where_something_is_known(copied: Pat
     memory = versions(copied)[3]
     ids = dict(zip(("verdict", "plan", "dossier", "profile"), memory.records, strict=True))
     with runs.opened(copied) as services:
-        state = State(**{**stored_state(services.workspace), **ids, "iteration": 3, "champion": None, "attribution": None})  # type: ignore[typeddict-item]
+        state = State(
+            **{**stored_state(services.workspace), **ids, "iteration": 3, "champion": None, "attribution": None}
+        )  # type: ignore[typeddict-item]
         record = services.records.get(ids["verdict"])
-        verdict = Verdict.model_validate(record.payload).model_copy(update={"speedup": Interval(estimate=0.9, low=0.8, high=0.95)})
+        verdict = Verdict.model_validate(record.payload).model_copy(
+            update={"speedup": Interval(estimate=0.9, low=0.8, high=0.95)}
+        )
         again = gate_node._memory(state, services, verdict, record, services.candidate(memory.candidate or "", 3))
     # Of the two planned methods the coder left one out.
-    assert [(one.planned.method, one.hit) for one in again.predictions] == [("simd-reduction", None), ("simd-loop", False)]
+    assert [(one.planned.method, one.hit) for one in again.predictions] == [
+        ("simd-reduction", None),
+        ("simd-loop", False),
+    ]
     assert _fared([again.predictions[1]]) == "0 of 1 predictions held (simd-loop: time 0.9 predicted, 1.11 observed)"
     *siblings, weighed = again.attempts
     assert weighed.forecasts == (Forecast(model="playbook", method="simd-loop", confidence=0.4, held=False),)
     assert not any(one.forecasts for one in siblings)
 
 
-def test_a_planner_is_told_how_its_predictions_fared_once_there_are_enough(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planner_is_told_how_its_predictions_fared_once_there_are_enough(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     attempt = versions(copied)[1].attempts[-1]
     told = []
     with runs.opened(copied) as services:
@@ -108,7 +135,9 @@ def test_a_planner_is_told_how_its_predictions_fared_once_there_are_enough(copie
         monkeypatch.setattr(services.records, "add", lambda record: record)
         for number in range(ENOUGH):
             one = Forecast(model="playbook", method=f"m{number}", confidence=0.9, held=number % 2 == 0)
-            services.experience.add(attempt.model_copy(update={"evidence": str(number), "before": "", "forecasts": (one,)}))
+            services.experience.add(
+                attempt.model_copy(update={"evidence": str(number), "before": "", "forecasts": (one,)})
+            )
             told.append(earlier_outcomes(services).forecasts)
     assert set(told[:-1]) == {""} and f"{ENOUGH // 2} of {ENOUGH} predictions" in told[-1] and "stated 90%" in told[-1]
 
@@ -125,16 +154,25 @@ def test_a_version_claims_what_its_confirmation_says_and_holds_its_own_profile(f
         assert verdict.claim == said and commit.trailers["Clock"] == said.clock
         assert gain_of(commit) == float(f"{said.speedup.estimate:.4g}")
         number = commit.trailers["Version"]
-        assert json.loads((root / "versions" / number / "roofline.json").read_text())["candidate"] == commit.trailers["Candidate"]
+        assert (
+            json.loads((root / "versions" / number / "roofline.json").read_text())["candidate"]
+            == commit.trailers["Candidate"]
+        )
         memory = memories[int(number[1:])]
-        assert memory.speedup == said.speedup and {a.effect for a in memory.attempts if a.verdict == "accept"} <= {said.speedup}
+        assert memory.speedup == said.speedup and {a.effect for a in memory.attempts if a.verdict == "accept"} <= {
+            said.speedup
+        }
     for memory in memories[1:]:
         if memory.verdict != "accept":
-            assert "refused before profiling" in (root / "versions" / f"v{memory.iteration}" / "analysis.md").read_text()
+            assert (
+                "refused before profiling" in (root / "versions" / f"v{memory.iteration}" / "analysis.md").read_text()
+            )
 
 
 @pytest.mark.parametrize(("outcome", "kept"), [("reject_correctness", ["crash"]), ("reject_policy", ["crash"])])
-def test_a_champion_that_was_refused_before_the_runner_up_is_remembered_as_that(copied: Path, outcome: Outcome, kept: list[str]) -> None:
+def test_a_champion_that_was_refused_before_the_runner_up_is_remembered_as_that(
+    copied: Path, outcome: Outcome, kept: list[str]
+) -> None:
     memory = versions(copied)[1]
     with runs.opened(copied) as services:
         state = State(**{**stored_state(services.workspace), "iteration": 1})  # type: ignore[typeddict-item]
@@ -145,13 +183,16 @@ def test_a_champion_that_was_refused_before_the_runner_up_is_remembered_as_that(
         services.keep("refused", verdict.model_copy(update=said), iteration=1)
         found = _attempts(state, services, verdict, record, champion)
         after = mark(services.candidate(first).source)
-    assert [(a.result, a.note) for a in found if a.after == after] == [(result, "The gain is not there again.") for result in kept]
+    assert [(a.result, a.note) for a in found if a.after == after] == [
+        (result, "The gain is not there again.") for result in kept
+    ]
 
 
 @pytest.mark.parametrize(
     ("visible", "low", "idle"),
     [
-        # One that brought nothing rides along; one that the time speaks for must be seen; where nothing is seen all is unexplained.
+        # One that brought nothing rides along; one that the time speaks for must be seen; where nothing is seen all is
+        # unexplained.
         ((True, False), 0.8, ("m1",)),
         ((True, False), 1.2, ()),
         ((False, False), 0.8, ()),
@@ -162,7 +203,8 @@ def test_a_method_that_is_neither_seen_nor_felt_leaves_nothing_unexplained(
     visible: tuple[bool | None, ...], low: float, idle: tuple[str, ...]
 ) -> None:
     methods = [
-        SimpleNamespace(method=f"m{at}", visible=seen, ratio=SimpleNamespace(low=low if at else 2.0)) for at, seen in enumerate(visible)
+        SimpleNamespace(method=f"m{at}", visible=seen, ratio=SimpleNamespace(low=low if at else 2.0))
+        for at, seen in enumerate(visible)
     ]
     assert _idle(methods) == idle  # type: ignore[arg-type]
 
@@ -178,10 +220,19 @@ def test_a_method_that_is_neither_seen_nor_felt_leaves_nothing_unexplained(
     ],
 )
 def test_of_a_method_that_a_plan_named_itself_its_own_worth_is_kept_and_no_figure_of_the_hardware(
-    monkeypatch: pytest.MonkeyPatch, methods: tuple[str, ...], status: str, ratio: float | None, kept: list[float | None]
+    monkeypatch: pytest.MonkeyPatch,
+    methods: tuple[str, ...],
+    status: str,
+    ratio: float | None,
+    kept: list[float | None],
 ) -> None:
-    said = Hypothesis(change="Two rows. The part has 132 SMs.", rationale="It streams at 4.8 TB/s.", citations=(), expected=())
-    made = Plan(methods=tuple(PlannedMethod(method=one, axis="memory", hypothesis=said) for one in ("own:a", "tiles")), candidates=1)
+    said = Hypothesis(
+        change="Two rows. The part has 132 SMs.", rationale="It streams at 4.8 TB/s.", citations=(), expected=()
+    )
+    made = Plan(
+        methods=tuple(PlannedMethod(method=one, axis="memory", hypothesis=said) for one in ("own:a", "tiles")),
+        candidates=1,
+    )
     own = Interval(estimate=ratio, low=ratio, high=ratio) if ratio else None
     outcomes = [SimpleNamespace(method=one, status=status, ratio=own) for one in methods]
     monkeypatch.setattr(gate_node, "_attribution", lambda state, services: SimpleNamespace(methods=outcomes))

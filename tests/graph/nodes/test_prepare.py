@@ -28,7 +28,9 @@ from tools.roofline.hardware import Roof
 from tools.store.records import key
 
 
-def test_a_section_that_the_analyst_asks_for_is_shown_to_all_and_asked_for_once(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_section_that_the_analyst_asks_for_is_shown_to_all_and_asked_for_once(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[AnalystBrief] = []
 
     def analysed(services: Services, brief: AnalystBrief) -> Analysis:
@@ -65,7 +67,8 @@ def test_a_roof_in_doubt_is_measured_again_and_ends_no_run(
     copied: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """`others`: their share in each measurement, or what keeps it from being made. `ends`: the run does so for another reason."""
+    """`others`: their share in each measurement, or what keeps it from being made. `ends`: the run does so for
+    another reason."""
     with runs.opened(copied) as services:
         state = State(**{**stored_state(services.workspace), "stop": None, "iteration": 1, "stale": 0})  # type: ignore[typeddict-item]
         baseline = services.candidate(state["baseline"])
@@ -128,8 +131,12 @@ def test_a_run_goes_on_near_a_roof_that_is_in_doubt_or_behind_torch(
     assert ("Torch eager is shown faster" in update["summary"]) == (eager_s == 0.05)
 
 
-@pytest.mark.parametrize("why", [None, BudgetError("budget.wall_s: 9 s of 9 s are spent"), HarnessError("torch is gone")])
-def test_a_run_without_torchs_times_goes_on_as_ever(why: Exception | None, copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "why", [None, BudgetError("budget.wall_s: 9 s of 9 s are spent"), HarnessError("torch is gone")]
+)
+def test_a_run_without_torchs_times_goes_on_as_ever(
+    why: Exception | None, copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """None: the user switched the frameworks off."""
 
     def failing(*_: object) -> Record:

@@ -81,7 +81,9 @@ def checked(text: str, root: Path) -> Page:
     names = {tag for tag, _ in found.tags}
     assert not names & {"script", "link", "img", "iframe", "object", "embed", "form", "base", "image", "foreignobject"}
     attributes = {name for _, given in found.tags for name in given}
-    assert not [name for name in attributes if name.startswith("on") or name in ("src", "srcset", "style", "xlink:href")]
+    assert not [
+        name for name in attributes if name.startswith("on") or name in ("src", "srcset", "style", "xlink:href")
+    ]
     style = text.partition("<style>")[2].partition("</style>")[0]
     assert "url(" not in style and "@import" not in style
     (policy,) = (given["content"] for tag, given in found.tags if given.get("http-equiv") == "Content-Security-Policy")
@@ -138,7 +140,9 @@ def test_both_renderings_tell_the_same_figures(seen: View) -> None:
         assert cell in told, cell
 
 
-def test_what_plans_were_made_from_and_warm_times_are_shown_where_the_record_of_the_end_names_them(copied: Path) -> None:
+def test_what_plans_were_made_from_and_warm_times_are_shown_where_the_record_of_the_end_names_them(
+    copied: Path,
+) -> None:
     with runs.opened(copied, reading=True) as services:
         state = stored_state(services.workspace)
         old = services.records.get(state["report"])
@@ -151,7 +155,9 @@ def test_what_plans_were_made_from_and_warm_times_are_shown_where_the_record_of_
         for iteration, identities in ids.items():
             kept = {record.kind: record.payload for record in map(services.records.get, identities)}
             assert all(query["text"] in said for query in kept["dossier"]["queries"]) and f"v{iteration}" in said
-            assert all(f"{one['citation']['path']}:{one['citation']['line']}" in said for one in kept["dossier"]["passages"])
+            assert all(
+                f"{one['citation']['path']}:{one['citation']['line']}" in said for one in kept["dossier"]["passages"]
+            )
             assert all(cited in said for item in kept["plan"]["methods"] for cited in item["hypothesis"]["citations"])
             for m in kept["trial"]["trial"]["measurements"]:
                 assert f"{seconds(m['warm_incumbent_s'])} → {seconds(m['warm_candidate_s'])}" in said
@@ -169,20 +175,29 @@ def test_prompts_and_replies_lie_in_files_for_review_without_secrets(copied: Pat
     first, second = (path.read_text() for path in sorted((copied / "prompts").iterdir()))
     assert "You are the reviewer" in first and "<secret> of ~" in first and "I like it." in first
     assert "refused: veto: is missing" in second and "    See\n    <secret>." in second and key not in first + second
-    assert [name for name in git(copied, "ls-files", "-o").split() if name.endswith("-gatekeeper.md")] and not drifted(Repository(copied))
+    assert [name for name in git(copied, "ls-files", "-o").split() if name.endswith("-gatekeeper.md")] and not drifted(
+        Repository(copied)
+    )
 
 
 def test_a_method_that_was_not_accepted_is_marked_and_what_borne_out_means_is_said(seen: View) -> None:
-    lost = {n: (record, verdict.model_copy(update={"outcome": "inconclusive"})) for n, (record, verdict) in seen.verdicts.items()}
+    lost = {
+        n: (record, verdict.model_copy(update={"outcome": "inconclusive"}))
+        for n, (record, verdict) in seen.verdicts.items()
+    }
     assert seen.retrospective == retrospective_of(seen.attributions, seen.verdicts)
     for status, methods in retrospective_of(seen.attributions, lost).items():
-        assert methods == tuple(said.replace(", not accepted", "").replace(")", ", not accepted)") for said in seen.retrospective[status])
+        assert methods == tuple(
+            said.replace(", not accepted", "").replace(")", ", not accepted)") for said in seen.retrospective[status]
+        )
     for text in (final.markdown(seen), html.html(seen)):
         assert "within a factor of 2 of the predicted one" in text and "borne out" in text.partition("observed")[2]
 
 
 def test_counters_that_a_hypothesis_names_are_compared_between_parent_and_version(seen: View) -> None:
-    memory = next(m for m in seen.memories if m.predictions and m.candidate and m.predictions[0].planned.method in m.methods)
+    memory = next(
+        m for m in seen.memories if m.predictions and m.candidate and m.predictions[0].planned.method in m.methods
+    )
     inspection, (scored, *_), rows = seen.inspections[memory.parent], memory.predictions, []
     for direction, factor, before, after, hit in (
         ("down", 0.5, 8.0, 5.0, True),
@@ -193,7 +208,9 @@ def test_counters_that_a_hypothesis_names_are_compared_between_parent_and_versio
         ("up", 2.0, 3.0, None, None),
     ):
         said = Movement(metric="ncu.spills", direction=direction, factor=factor, confidence=0.7)  # type: ignore[arg-type]
-        hypothesis = scored.planned.hypothesis.model_copy(update={"expected": (*scored.planned.hypothesis.expected, said)})
+        hypothesis = scored.planned.hypothesis.model_copy(
+            update={"expected": (*scored.planned.hypothesis.expected, said)}
+        )
         planned = scored.planned.model_copy(update={"hypothesis": hypothesis})
         told = memory.model_copy(update={"predictions": (scored.model_copy(update={"planned": planned}),)})
         counted = {
@@ -213,7 +230,10 @@ def test_whose_clock_the_speed_ups_of_versions_are_by_is_said(seen: View) -> Non
     said = "confirmed in separate processes"
     assert said not in html.html(seen), "its protocol claims the gain that chose the candidate"
     verdicts = {
-        n: (record, v.model_copy(update={"claim": Claim(speedup=v.speedup, clock="wall", other=None)} if v.speedup else {}))
+        n: (
+            record,
+            v.model_copy(update={"claim": Claim(speedup=v.speedup, clock="wall", other=None)} if v.speedup else {}),
+        )
         for n, (record, v) in seen.verdicts.items()
     }
     assert said in html.html(replace(seen, verdicts=verdicts))
@@ -241,11 +261,18 @@ def test_nothing_that_others_named_becomes_markup(seen: View, copied: Path) -> N
     def named(inspection: Inspection) -> Inspection:
         findings = tuple(f.model_copy(update={"rule": HOSTILE}) for f in inspection.findings)
         rooflines = tuple(r.model_copy(update={"workload": HOSTILE}) for r in inspection.rooflines)
-        return inspection.model_copy(update={"missing": {HOSTILE: HOSTILE}, "findings": findings, "rooflines": rooflines})
+        return inspection.model_copy(
+            update={"missing": {HOSTILE: HOSTILE}, "findings": findings, "rooflines": rooflines}
+        )
 
     verdicts = {n: (r, v.model_copy(update={"reasons": (HOSTILE,)})) for n, (r, v) in seen.verdicts.items()}
     attributions = {
-        n: (r, a.model_copy(update={"methods": tuple(m.model_copy(update={"method": HOSTILE, "note": HOSTILE}) for m in a.methods)}))
+        n: (
+            r,
+            a.model_copy(
+                update={"methods": tuple(m.model_copy(update={"method": HOSTILE, "note": HOSTILE}) for m in a.methods)}
+            ),
+        )
         for n, (r, a) in seen.attributions.items()
     }
     memories = tuple(m.model_copy(update={"methods": (HOSTILE,), "knobs": {HOSTILE: HOSTILE}}) for m in seen.memories)
@@ -274,7 +301,10 @@ def test_prose_is_escaped_before_its_records_become_links(seen: View) -> None:
     record = seen.steps[0].record
     links = Links(seen.records)
     told = html.told(f"<b>x</b> **strong** `{record}` 0123456789abcdef", links)
-    assert told == f'&lt;b&gt;x&lt;/b&gt; <strong>strong</strong> <a class="id" href="#r-{record}">{record}</a> 0123456789abcdef'
+    assert (
+        told == f'&lt;b&gt;x&lt;/b&gt; <strong>strong</strong> <a class="id" href="#r-{record}">{record}</a> '
+        f"0123456789abcdef"
+    )
     assert [found.id for found in links.named] == [record]
 
 
@@ -296,7 +326,8 @@ def test_an_unfinished_run_has_a_report(copied: Path) -> None:
 def test_where_no_version_was_accepted_the_baseline_is_the_best(seen: View, copied: Path) -> None:
     assert seen.final is not None
     kept = FinalBenchmark.model_validate(
-        seen.final.model_dump() | {"best": "baseline", "overall": {name: seen.final.overall[name] for name in ("eager", "compile")}}
+        seen.final.model_dump()
+        | {"best": "baseline", "overall": {name: seen.final.overall[name] for name in ("eager", "compile")}}
     )
     refused = replace(
         seen,
@@ -317,7 +348,9 @@ def test_what_no_profiler_and_no_log_told_is_not_drawn(seen: View, copied: Path)
 
     def bare(inspection: Inspection) -> Inspection:
         rows = tuple(row.model_copy(update={"headroom": unknown, "flops": None}) for row in inspection.rooflines)
-        return inspection.model_copy(update={"headroom": unknown, "rooflines": rows, "missing": {"ncu": "no permission"}})
+        return inspection.model_copy(
+            update={"headroom": unknown, "rooflines": rows, "missing": {"ncu": "no permission"}}
+        )
 
     found = checked(
         html.html(
@@ -334,13 +367,19 @@ def test_what_no_profiler_and_no_log_told_is_not_drawn(seen: View, copied: Path)
         ),
         copied,
     )
-    for said in ("N/A: no iteration was closed", "N/A: no operations of the reference were counted", "N/A, the log of events"):
+    for said in (
+        "N/A: no iteration was closed",
+        "N/A: no operations of the reference were counted",
+        "N/A, the log of events",
+    ):
         assert said in found.said
     assert "ncu on v0: N/A, no permission" in found.said
     assert not [tag for tag, _ in found.tags if tag == "svg"]
 
 
-def test_a_loss_is_called_one_and_a_margin_of_its_own_and_a_published_roof_are_labelled(seen: View, copied: Path) -> None:
+def test_a_loss_is_called_one_and_a_margin_of_its_own_and_a_published_roof_are_labelled(
+    seen: View, copied: Path
+) -> None:
     assert seen.final is not None
     loss = Interval(estimate=0.8, low=0.7, high=0.9)
     open_ = Interval(estimate=1.1, low=1 / UNBOUNDED, high=UNBOUNDED)
@@ -348,10 +387,16 @@ def test_a_loss_is_called_one_and_a_margin_of_its_own_and_a_published_roof_are_l
         seen,
         final=seen.final.model_copy(update={"overall": {**seen.final.overall, "baseline": loss, "eager": loss}}),
         workloads=tuple(
-            replace(row, speedup=loss, against={**row.against, "eager": open_}, margin=0.0, own_margin=True) for row in seen.workloads
+            replace(row, speedup=loss, against={**row.against, "eager": open_}, margin=0.0, own_margin=True)
+            for row in seen.workloads
         ),
         steps=tuple(replace(step, speedup=open_) for step in seen.steps),
-        roofs=(*seen.roofs, Roof(metric="memory_bandwidth", value=5e10, unit="B/s", origin="cited", source="<gpu-wiki>/hardware/x.md:3")),
+        roofs=(
+            *seen.roofs,
+            Roof(
+                metric="memory_bandwidth", value=5e10, unit="B/s", origin="cited", source="<gpu-wiki>/hardware/x.md:3"
+            ),
+        ),
     )
     found = checked(html.html(lost), copied)
     # Against eager, and each workload against the baseline; in the headline the times stand between.

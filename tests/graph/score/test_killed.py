@@ -25,12 +25,18 @@ def test_a_suite_that_is_killed_goes_on_and_a_finished_one_measures_nothing(tmp_
     (tmp_path / "other.yaml").write_text(yaml.safe_dump({"task": str(TASK)}))
     (tmp_path / "none.py").write_text("x = 1\n")
     (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "reference.py").write_text("raise ValueError('no reference')\ndef make_inputs(dims, seed): ...\n")
+    (tmp_path / "broken" / "reference.py").write_text(
+        "raise ValueError('no reference')\ndef make_inputs(dims, seed): ...\n"
+    )
     suite, out = tmp_path / "three.yaml", tmp_path / "out"
-    suite.write_text(yaml.safe_dump({"problems": [str(TASK), "other.yaml", "none.py", "broken"], "settings": {**QUICK, **SHORT}}))
+    suite.write_text(
+        yaml.safe_dump({"problems": [str(TASK), "other.yaml", "none.py", "broken"], "settings": {**QUICK, **SHORT}})
+    )
     command = ("score", str(suite), "--out", str(out))
     with subprocess.Popen([sys.executable, "-m", "graph", *command], cwd=ROOT, stdout=subprocess.DEVNULL) as killed:
-        while not (begun := [root for root in out.glob("task-*") if "calibration" in {one.kind for one in Records(root)}]):
+        while not (
+            begun := [root for root in out.glob("task-*") if "calibration" in {one.kind for one in Records(root)}]
+        ):
             assert killed.poll() is None, "it ended before it could be killed"
             time.sleep(0.1)
         killed.kill()
@@ -45,14 +51,19 @@ def test_a_suite_that_is_killed_goes_on_and_a_finished_one_measures_nothing(tmp_
     nothing_is_lost(begun[0], seen)
     first, texts = (out / "score.json").read_text(), [(out / name).read_bytes() for name in ("score.md", "score.html")]
     statuses = {one.problem: (one.status, one.version) for one in Score.model_validate_json(first).results}
-    assert statuses["none"] == statuses["broken"] == ("failed", None) and statuses["task"][0] == statuses["other"][0] == "finished"
+    assert (
+        statuses["none"] == statuses["broken"] == ("failed", None)
+        and statuses["task"][0] == statuses["other"][0] == "finished"
+    )
 
     refused = (out / ".score" / "broken.err").stat().st_mtime_ns
     assert "no reference" in (out / "score.md").read_text()
 
     measured = [len(list(Records(root))) for root in workspaces]
     assert graph(*command, home=own_home).returncode == 0
-    assert (out / "score.json").read_text() == first and [(out / name).read_bytes() for name in ("score.md", "score.html")] == texts
+    assert (out / "score.json").read_text() == first and [
+        (out / name).read_bytes() for name in ("score.md", "score.html")
+    ] == texts
     assert [len(list(Records(root))) for root in workspaces] == measured and sorted(out.glob("*-2*Z*")) == workspaces
     assert (out / ".score" / "broken.err").stat().st_mtime_ns == refused, "it was run again"
 
@@ -67,7 +78,9 @@ def test_as_many_runs_go_on_at_a_time_as_there_are_devices(tmp_path: Path) -> No
     names = ("one", "two", "three")
     for name in names:
         (tmp_path / name).mkdir()
-        (tmp_path / name / "reference.py").write_text("raise ValueError('no reference')\ndef make_inputs(dims, seed): ...\n")
+        (tmp_path / name / "reference.py").write_text(
+            "raise ValueError('no reference')\ndef make_inputs(dims, seed): ...\n"
+        )
     suite, said = tmp_path / "suite.yaml", list[str]()
     suite.write_text(yaml.safe_dump({"problems": list(names)}))
     (tmp_path / "out" / ".score").mkdir(parents=True)

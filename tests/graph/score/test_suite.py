@@ -21,7 +21,9 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "reference.py").write_text(REFERENCE)
     (tmp_path / "notes").mkdir()
-    (tmp_path / "quick.yaml").write_text(yaml.safe_dump({"task": "one/softmax", "search": {"iterations": 3, "candidates": 2}}))
+    (tmp_path / "quick.yaml").write_text(
+        yaml.safe_dump({"task": "one/softmax", "search": {"iterations": 3, "candidates": 2}})
+    )
     return tmp_path
 
 
@@ -41,7 +43,9 @@ def written(folder: Path, **said: object) -> Path:
         ([{"path": "*/*", "every": 2}], ["softmax", "sum_conv"]),
     ],
 )
-def test_problems_are_found_in_order_and_none_shares_a_name(folder: Path, problems: list[object], names: list[str]) -> None:
+def test_problems_are_found_in_order_and_none_shares_a_name(
+    folder: Path, problems: list[object], names: list[str]
+) -> None:
     assert [problem.name for problem in suite.read(written(folder, problems=problems))] == names
 
 
@@ -65,7 +69,9 @@ def test_as_published_goes_over_all_settings_and_is_another_question(folder: Pat
 def test_a_file_that_is_not_there_is_the_sentence_of_its_problem(folder: Path) -> None:
     path = written(folder, problems=["quick.yaml"], settings={"benchmark": {"rivals": "nowhere.py"}})
     (problem,) = suite.read(path)
-    with pytest.raises(SettingsError, match=r"nowhere\.py: cannot be read \(No such file or directory\); name a file that is there"):
+    with pytest.raises(
+        SettingsError, match=r"nowhere\.py: cannot be read \(No such file or directory\); name a file that is there"
+    ):
         suite.asked(problem.configured(folder / "out", path))
 
 
@@ -85,11 +91,16 @@ def test_what_is_measured_is_asked_anew_when_settings_or_a_file_of_the_task_chan
         ({"problems": ["one/softmax"], "setting": {}}, "setting"),
         ({"problems": ["three/*"]}, "'three/*' names no problem"),
         ({"problems": [{"path": "one/*", "every": 0}]}, "every"),
-        ({"problems": ["one/softmax"], "settings": {"workspaces": "x"}}, "settings.workspaces: follows from the problem"),
+        (
+            {"problems": ["one/softmax"], "settings": {"workspaces": "x"}},
+            "settings.workspaces: follows from the problem",
+        ),
         ({"problems": ["one/softmax"], "settings": {"serach": {}}}, "serach"),
     ],
 )
-def test_a_suite_that_cannot_be_read_is_one_sentence_that_names_the_key(folder: Path, said: dict[str, object], told: str) -> None:
+def test_a_suite_that_cannot_be_read_is_one_sentence_that_names_the_key(
+    folder: Path, said: dict[str, object], told: str
+) -> None:
     with pytest.raises(SettingsError) as refused:
         suite.read(written(folder, **said))
     assert told in str(refused.value) and "\n" not in str(refused.value)

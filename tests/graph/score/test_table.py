@@ -42,9 +42,12 @@ def test_shares_are_of_all_problems_above_the_threshold_and_failures_count_as_on
 
 
 @pytest.mark.parametrize(
-    ("roof", "rival", "score"), [(0.5, 1.0, 0.5), (0.5, 2.0, 0.75), (1.0, 1.0, 1.0), (1.2, 1.4, 1.0), (0.8, 0.7, 0.0), (0.5, None, None)]
+    ("roof", "rival", "score"),
+    [(0.5, 1.0, 0.5), (0.5, 2.0, 0.75), (1.0, 1.0, 1.0), (1.2, 1.4, 1.0), (0.8, 0.7, 0.0), (0.5, None, None)],
 )
-def test_the_sol_score_is_a_half_at_torch_and_one_at_the_roof(roof: float, rival: float | None, score: float | None) -> None:
+def test_the_sol_score_is_a_half_at_torch_and_one_at_the_roof(
+    roof: float, rival: float | None, score: float | None
+) -> None:
     assert sol_score(roof, factor(rival) if rival else None) == score
 
 
@@ -60,7 +63,9 @@ def test_by_the_device_alone_a_gpu_problem_counts_with_that_clock_and_a_cpu_prob
 
 
 @pytest.mark.parametrize(
-    ("codes", "code"), [([], 0), ([None], 4), ([6, 6], 6), ([6, 4], 4)], ids=["all done", "killed", "all wait", "one broke"]
+    ("codes", "code"),
+    [([], 0), ([None], 4), ([6, 6], 6), ([6, 4], 4)],
+    ids=["all done", "killed", "all wait", "one broke"],
 )
 def test_the_exit_code_says_whether_something_is_left_to_do(codes: list[int | None], code: int) -> None:
     left = [Result(problem=str(at), status="unfinished", code=one) for at, one in enumerate(codes)]
@@ -92,6 +97,11 @@ def test_the_pages_show_losses_short_calls_and_failures_apart_and_escape_what_ot
         < page.index("| short | v1")
         < page.index("- wrong: v0 is wrong")
     )
-    assert "0.5× [0.45, 0.55] (a loss)" in page and "- waits:" in page and "&lt;b&gt;busy" in html and "<b>busy" not in html
+    assert (
+        "0.5× [0.45, 0.55] (a loss)" in page
+        and "- waits:" in page
+        and "&lt;b&gt;busy" in html
+        and "<b>busy" not in html
+    )
     again = (tmp_path / "score.json").read_bytes()
     assert table.Score.model_validate_json(again).results[3] == FAILED

@@ -62,7 +62,12 @@ def test_a_foreign_line_that_changes_stops_the_run_before_its_next_use_and_nothi
         runs.start(load(config), (edits(page, "retrieve_specs"),))
     (root,) = (tmp_path / "workspaces").iterdir()
     said = str(caught.value)
-    assert said.startswith(f"<gpu-wiki>/{PAGE}:{LINE} ") and "memory_bandwidth" in said and f"resume {root}" in said and "\n" not in said
+    assert (
+        said.startswith(f"<gpu-wiki>/{PAGE}:{LINE} ")
+        and "memory_bandwidth" in said
+        and f"resume {root}" in said
+        and "\n" not in said
+    )
     assert caught.value.workspace == root and not (root / "README.md").exists(), "not shown either"
 
     page.write_text(FIGURES)
@@ -74,16 +79,19 @@ def test_a_foreign_line_that_changes_stops_the_run_before_its_next_use_and_nothi
     state, _ = runs.resume(root)
     assert state["report"] and [memory.iteration for memory in versions(root)] == [0, 1]
     report = (root / "report.md").read_text()
-    assert f"- memory_bandwidth: 4.8 TB/s <- <gpu-wiki>/{PAGE}:{LINE}\n" in report and "openmp-parallel-outer" in report, (
-        "methods stay ours"
-    )
+    assert (
+        f"- memory_bandwidth: 4.8 TB/s <- <gpu-wiki>/{PAGE}:{LINE}\n" in report and "openmp-parallel-outer" in report
+    ), "methods stay ours"
     _cites_everything((root / "README.md").read_text())
     assert ask(["lint", "--workspace", str(root)]) == 0, capsys.readouterr().out
 
     page.write_text(FIGURES.replace("4.8", "4.9"))
     runs.write_report(root)
     assert f"{PAGE}:{LINE}; the cited line has changed since" in (root / "report.md").read_text()
-    assert ask(["lint", "--workspace", str(root)]) == 1 and "does not say any more what was cited" in capsys.readouterr().out
+    assert (
+        ask(["lint", "--workspace", str(root)]) == 1
+        and "does not say any more what was cited" in capsys.readouterr().out
+    )
 
 
 def _cites_everything(readme: str) -> None:
@@ -96,9 +104,13 @@ def _cites_everything(readme: str) -> None:
     assert roofs
     for metric, origin, source in roofs:
         assert origin == "measured" and re.fullmatch(r"record [0-9a-f]{16}", source), metric
-    assert re.search(r"- target: 90% of the measured roof .* <- record [0-9a-f]{16}\n", stop), "measured maxima are preferred"
+    assert re.search(r"- target: 90% of the measured roof .* <- record [0-9a-f]{16}\n", stop), (
+        "measured maxima are preferred"
+    )
     assert spec.count("while this run measures on ") == 1
-    assert PAGE not in roofline + stop and "published figures alone" not in stop, "another device's figures set no target"
+    assert PAGE not in roofline + stop and "published figures alone" not in stop, (
+        "another device's figures set no target"
+    )
     assert "settings.yaml" in stop
 
 
@@ -116,20 +128,25 @@ def _cites_everything(readme: str) -> None:
         ("cuda", "a device nobody lists", "H200", "SXM5", True),
     ],
 )
-def test_figures_of_another_device_are_told_apart(kind: DeviceKind, name: str, hardware: str | None, variant: str, other: bool) -> None:
+def test_figures_of_another_device_are_told_apart(
+    kind: DeviceKind, name: str, hardware: str | None, variant: str, other: bool
+) -> None:
     said = datasheet.elsewhere(Wiki.open(), Device(kind=kind, name=name), hardware, variant)
     assert bool(said) == other and (not other or (name in said and said.count(". ") == 0))
 
 
 @pytest.mark.parametrize(
-    ("product", "variant", "metric"), [("H200", "SXM5", "l2_size"), ("MI300X", "", "l3_size"), ("MI250X", "OAM", "l2_size")]
+    ("product", "variant", "metric"),
+    [("H200", "SXM5", "l2_size"), ("MI300X", "", "l3_size"), ("MI250X", "OAM", "l2_size")],
 )
 def test_each_kind_of_device_is_asked_for_its_own_last_cache(product: str, variant: str, metric: str) -> None:
     task = Task(name="t", language="cpp", arguments=(), reference="", workloads=())
     answers = datasheet.published(Wiki.open(), task, product, variant)
     assert metric in [answer.metric for answer in answers if isinstance(answer, Spec)]
     if product != "MI250X":
-        assert not [answer for answer in answers if isinstance(answer, UnknownSpec)], "so that `on_unknown: stop` lets it run"
+        assert not [answer for answer in answers if isinstance(answer, UnknownSpec)], (
+            "so that `on_unknown: stop` lets it run"
+        )
 
 
 @pytest.mark.parametrize(
@@ -143,7 +160,9 @@ def test_each_kind_of_device_is_asked_for_its_own_last_cache(product: str, varia
         ("H200", "PCIe", "the gpu-wiki answers nothing of H200 PCIe: "),
     ],
 )
-def test_hardware_that_the_wiki_does_not_know_is_said_before_a_run(hardware: str | None, variant: str, says: str) -> None:
+def test_hardware_that_the_wiki_does_not_know_is_said_before_a_run(
+    hardware: str | None, variant: str, says: str
+) -> None:
     task = Task(name="t", language="cpp", arguments=(), reference="", workloads=())
     said = datasheet.unpublished(Wiki.open(), task, hardware, variant)
     assert said.startswith(says) and bool(said) == bool(says) and "\n" not in said

@@ -34,7 +34,9 @@ class Person:
 
 def test_continue_asks_nobody_and_no_gap_no_question() -> None:
     person = Person()
-    assert settle(GAPS, "P", "continue", person) == () == settle((), "P", "ask", person) == settle((), "P", "stop", None)
+    assert (
+        settle(GAPS, "P", "continue", person) == () == settle((), "P", "ask", person) == settle((), "P", "stop", None)
+    )
     assert not person.questions
 
 
@@ -42,7 +44,11 @@ def test_a_person_is_asked_about_each_gap_with_its_reason() -> None:
     person = Person("c", " 51.2 TFLOPS ")
     assert settle(GAPS, "P", "ask", person) == (Placeholder(metric="fp32", value=51.2, unit="TFLOPS"),)
     first, second = person.questions
-    assert "memory_bandwidth: UNKNOWN (gpu-wiki not found): nobody says" in first and "[c]ontinue" in first and "fp32 of P" in second
+    assert (
+        "memory_bandwidth: UNKNOWN (gpu-wiki not found): nobody says" in first
+        and "[c]ontinue" in first
+        and "fp32 of P" in second
+    )
     assert "PLACEHOLDER" in str(settle(GAPS[:1], "P", "ask", Person("3e12 B/s"))[0])
 
 
@@ -72,10 +78,17 @@ def test_a_cpu_whose_figures_are_unknown_by_design_neither_stops_nor_asks(tmp_pa
     assert (root / "README.md").read_text().count("`on_unknown` does not apply") == 1
 
 
-def test_without_a_terminal_ask_stops_and_says_how_to_answer(asking: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_ask_stops_and_says_how_to_answer(
+    asking: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["run", str(asking), "--quiet"]) == 2
     said = capsys.readouterr().err.strip()
-    assert said.startswith("error: on_unknown: ask") and "terminal" in said and "`on_unknown: continue`" in said and "\n" not in said
+    assert (
+        said.startswith("error: on_unknown: ask")
+        and "terminal" in said
+        and "`on_unknown: continue`" in said
+        and "\n" not in said
+    )
     assert not (tmp_path / "workspaces").exists()
 
 
@@ -96,6 +109,7 @@ def test_on_a_terminal_a_placeholder_is_labelled_and_rests_nothing(asking: Path,
         text = (root / name).read_text()
         (line,) = [line for line in text.splitlines() if "51.2" in line]
         assert line == (
-            "- memory_bandwidth: 51.2 GB/s PLACEHOLDER (said by a person, not from the gpu-wiki); neither roof nor target rests on it"
+            "- memory_bandwidth: 51.2 GB/s PLACEHOLDER (said by a person, not from the gpu-wiki); neither roof nor "
+            "target rests on it"
         )
         assert "- memory_bandwidth: UNKNOWN (gpu-wiki not found)" in text, "it stays a gap"

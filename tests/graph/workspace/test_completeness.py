@@ -33,12 +33,32 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("versions/v1/bench.json", {"any": 1}, "versions/v1/bench.json: tuple"),
     ("versions/v1/methods.json", [{"method": "x"}], "versions/v1/methods.json: 0.axis is not as its schema says"),
     ("versions/v1/attribution.json", {"not_available": "no time"}, "versions/v1/attribution.json: "),
-    ("versions/v1/ablations/openmp-parallel-outer.json", {}, "versions/v1/ablations/openmp-parallel-outer.json: iteration"),
+    (
+        "versions/v1/ablations/openmp-parallel-outer.json",
+        {},
+        "versions/v1/ablations/openmp-parallel-outer.json: iteration",
+    ),
     ("versions/v3/ablations/none.md", "Not done.\n", "gives no known reason for what it lacks: 'Not done.'"),
-    ("versions/v1/correctness.md", "# Correctness\n\nN/A: no time.\n", "gives no known reason for what it lacks: 'N/A: no time.'"),
-    ("versions/v1/evidence.md", "# Evidence for v1\n\n## Queries\n\n- (kernel) exp\n", "no line that begins with '- (bottleneck) '"),
-    ("versions/v1/hypothesis.md", "# v0 → v1\n\nFrom kernel `x`.\n\n## vector-exp (compute)\n", "no line that begins with '- change: '"),
-    ("versions/v1/analysis.md", "It is fast.\n", "versions/v1/analysis.md has no line that begins with '# Analysis of '"),
+    (
+        "versions/v1/correctness.md",
+        "# Correctness\n\nN/A: no time.\n",
+        "gives no known reason for what it lacks: 'N/A: no time.'",
+    ),
+    (
+        "versions/v1/evidence.md",
+        "# Evidence for v1\n\n## Queries\n\n- (kernel) exp\n",
+        "no line that begins with '- (bottleneck) '",
+    ),
+    (
+        "versions/v1/hypothesis.md",
+        "# v0 → v1\n\nFrom kernel `x`.\n\n## vector-exp (compute)\n",
+        "no line that begins with '- change: '",
+    ),
+    (
+        "versions/v1/analysis.md",
+        "It is fast.\n",
+        "versions/v1/analysis.md has no line that begins with '# Analysis of '",
+    ),
     ("memory/v2.json", None, "memory/v2.json is missing"),
     ("memory/v2.json", {"schema_version": 2}, "memory/v2.json: schema_version"),
     ("versions/v1/verdict.json", None, "versions/v1/verdict.json is missing: v2 is out of order"),
@@ -48,7 +68,9 @@ FAULTS: list[tuple[str, Any, str]] = [
 """File -> what is put in its place (None: it is taken away) -> what is said."""
 
 
-def test_audit_names_what_is_missing_empty_hollow_or_out_of_order(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_audit_names_what_is_missing_empty_hollow_or_out_of_order(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Until now any text would do: `x` in each file was complete."""
     for name, content, told in FAULTS:
         path = copied / name
@@ -74,7 +96,9 @@ def test_what_is_not_there_needs_one_of_the_reasons(copied: Path) -> None:
 # ---------------------------------------------------------------- drift
 
 
-@pytest.mark.parametrize("name", ["kernel.cpp", POINTER, "versions/v4/a stray.md", "records/a note.md", "versions/v2/staged.md"])
+@pytest.mark.parametrize(
+    "name", ["kernel.cpp", POINTER, "versions/v4/a stray.md", "records/a note.md", "versions/v2/staged.md"]
+)
 def test_what_others_changed_stops_the_run_is_named_by_every_verb_and_ended_by_the_advice(
     copied: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

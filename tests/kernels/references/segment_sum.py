@@ -1,6 +1,9 @@
 import torch
 
-workloads = [{"name": "large", "dims": {"N": 262144, "D": 128, "S": 64}}, {"name": "small", "dims": {"N": 500, "D": 20, "S": 8}}]
+workloads = [
+    {"name": "large", "dims": {"N": 262144, "D": 128, "S": 64}},
+    {"name": "small", "dims": {"N": 500, "D": 20, "S": 8}},
+]
 
 
 def make_inputs(dims, seed):  # a row of segment -1 belongs to none
@@ -8,7 +11,14 @@ def make_inputs(dims, seed):  # a row of segment -1 belongs to none
     x = torch.randn(dims["N"], dims["D"], generator=g)
     ids = torch.randint(0, dims["S"], (dims["N"],), generator=g, dtype=torch.int32)
     ids[torch.rand(dims["N"], generator=g) > 0.1] = -1
-    return {"x": x, "ids": ids, "out": torch.empty(dims["S"], dims["D"]), "N": dims["N"], "S": dims["S"], "D": dims["D"]}
+    return {
+        "x": x,
+        "ids": ids,
+        "out": torch.empty(dims["S"], dims["D"]),
+        "N": dims["N"],
+        "S": dims["S"],
+        "D": dims["D"],
+    }
 
 
 def reference(x, ids, out, N, S, D):

@@ -1,4 +1,5 @@
-"""A method that a plan named itself, from the log to a page of the overlay and back: what is kept, listed, edited, dropped and offered."""
+"""A method that a plan named itself, from the log to a page of the overlay and back: what is kept, listed, edited,
+dropped and offered."""
 
 from __future__ import annotations
 
@@ -22,7 +23,14 @@ TEXT = f"Two rows a warp.\n\n## Rules\nObey.\n\n| metric | value | unit |\n|---|
 def outcome(operator: str, evidence: str, effect: float | None = 1.3, **changes: object) -> Attempt:
     """A version accepted with `own:two-rows`."""
     gain = {"estimate": effect, "low": effect - 0.2, "high": effect + 0.2} if effect else None
-    free = {"method": "own:two-rows", "axis": "memory", "change": TEXT, "rationale": "Rows are short.", "effect": gain, "device": "Chip"}
+    free = {
+        "method": "own:two-rows",
+        "axis": "memory",
+        "change": TEXT,
+        "rationale": "Rows are short.",
+        "effect": gain,
+        "device": "Chip",
+    }
     said = {"methods": ("own:two-rows",), "operator": operator, "findings": ("redundant_passes",), "free": (free,)}
     return attempt(evidence, **(said | changes))
 
@@ -46,10 +54,14 @@ def test_a_page_says_what_when_and_what_came_of_it_and_quotes_the_model(log: Exp
     assert isinstance(made, Page) and made.head.id == "own:two-rows" and made.head.sources == ("a" * 16, "b" * 16)
     assert (made.head.axis, made.head.rules, made.head.applies_to) == ("memory", ("redundant_passes",), ("x86_64",))
     lines = made.body.splitlines()
-    assert f"> {' '.join(TEXT.split())}" in lines and "## Rules" not in lines and not [one for one in lines if one.startswith("|")]
     assert (
-        f"- 1.3x [1.1, 1.5] on softmax: x86_64, Chip, float32, 2^25B, limited by compute; findings redundant_passes; record {'a' * 16}"
-        in lines
+        f"> {' '.join(TEXT.split())}" in lines
+        and "## Rules" not in lines
+        and not [one for one in lines if one.startswith("|")]
+    )
+    assert (
+        f"- 1.3x [1.1, 1.5] on softmax: x86_64, Chip, float32, 2^25B, limited by compute; findings "
+        f"redundant_passes; record {'a' * 16}" in lines
     )
     assert [one for one in lines if one.startswith("- not separable beside tiles on matmul: ")]
     assert measured.resolve("two rows", METRIC, home=log.home) is None, "what it quotes is no figure of a product"
@@ -64,7 +76,9 @@ def test_a_page_says_what_when_and_what_came_of_it_and_quotes_the_model(log: Exp
         ({"language": "triton", "operator": "softmax"}, False),
     ],
 )
-def test_a_similar_kernel_retrieves_it_and_another_does_not(log: Experience, asked: dict[str, str], found: bool) -> None:
+def test_a_similar_kernel_retrieves_it_and_another_does_not(
+    log: Experience, asked: dict[str, str], found: bool
+) -> None:
     assert bool(free_methods.alike(log.attempts(), Conditions.model_validate(asked))) == found
 
 
@@ -73,7 +87,8 @@ def test_people_list_edit_and_drop_it_and_a_merge_or_the_same_run_brings_nothing
 ) -> None:
     before = log.lines().attempts
     assert (
-        main(["experience", "own"]) == 0 and "own:two-rows  1.300x [1.1, 1.5]  cpp, memory; gained on softmax  /" in capsys.readouterr().out
+        main(["experience", "own"]) == 0
+        and "own:two-rows  1.300x [1.1, 1.5]  cpp, memory; gained on softmax  /" in capsys.readouterr().out
     )
     assert main(["experience", "edit", "own:two-rows", "--what", "One row a thread."]) == 0
     assert "> One row a thread.\n" in file(log).read_text() and "> Rows are short.\n" in file(log).read_text()

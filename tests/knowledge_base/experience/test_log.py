@@ -28,8 +28,20 @@ for number in range(int(sys.argv[3])):
 
 
 def attempt(evidence: str, **changes: object) -> Attempt:
-    base = {"operator": "softmax", "language": "cpp", "architecture": "x86_64", "dtype": "float32", "shape_class": "2^25B"}
-    base |= {"bottleneck": "compute", "methods": ("vector-exp",), "result": "success", "verdict": "accept", "iteration": 1}
+    base = {
+        "operator": "softmax",
+        "language": "cpp",
+        "architecture": "x86_64",
+        "dtype": "float32",
+        "shape_class": "2^25B",
+    }
+    base |= {
+        "bottleneck": "compute",
+        "methods": ("vector-exp",),
+        "result": "success",
+        "verdict": "accept",
+        "iteration": 1,
+    }
     return Attempt.model_validate({**base, "evidence": evidence, **changes})
 
 
@@ -49,7 +61,9 @@ def test_newest_first_and_each_piece_of_evidence_once(tmp_path: Path):
     assert names(Experience(tmp_path)) == ["b", "a"]
     assert log.add(attempt("a", methods=("fuse-passes",)))
     measured = {"before": "v0", "after": "v1", "effect": {"estimate": 2.0, "low": 1.5, "high": 2.5}}
-    assert log.add(attempt("c", **measured)) and not log.add(attempt("d", **measured)), "another verdict on the same measurement"
+    assert log.add(attempt("c", **measured)) and not log.add(attempt("d", **measured)), (
+        "another verdict on the same measurement"
+    )
 
 
 def test_stated_confidence_is_scored_by_model_and_method_and_a_mask_takes_it_back(
@@ -58,7 +72,9 @@ def test_stated_confidence_is_scored_by_model_and_method_and_a_mask_takes_it_bac
     log = Experience(tmp_path)
     said = [("m", "a", 0.8, True), ("m", "a", 1.0, False), ("m", "b", 0.5, True), ("n", "a", 0.9, True)]
     for number, (model, method, confidence, held) in enumerate(said):
-        log.add(attempt(str(number), forecasts=[{"model": model, "method": method, "confidence": confidence, "held": held}]))
+        log.add(
+            attempt(str(number), forecasts=[{"model": model, "method": method, "confidence": confidence, "held": held}])
+        )
     log.add(attempt("4"))
     log.add(attempt("3", masked=True))
     assert main(["experience", "stats", "--home", str(tmp_path), "--json"]) == 0
@@ -171,7 +187,8 @@ def written(folder: Path, lines: list[Attempt]) -> Path:
 
 
 def united(*logs: list[Attempt]) -> tuple[tuple[Attempt, ...], set[str]]:
-    """What is said and the lines that are kept when one after the other goes into an empty log, each read as the file that it would be."""
+    """What is said and the lines that are kept when one after the other goes into an empty log, each read as the
+    file that it would be."""
     with tempfile.TemporaryDirectory() as place:
         log = Experience(Path(place) / "home")
         for number, lines in enumerate(logs):

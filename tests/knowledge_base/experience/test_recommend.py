@@ -18,7 +18,14 @@ from tools.analysis import rules
 from tools.artifacts import UNBOUNDED, Interval
 
 WIKI = Wiki.open()
-HERE = Conditions(language="cpp", operator="softmax", architectures=("x86_64",), dtype="float32", shape_class="2^25B", bottleneck="compute")
+HERE = Conditions(
+    language="cpp",
+    operator="softmax",
+    architectures=("x86_64",),
+    dtype="float32",
+    shape_class="2^25B",
+    bottleneck="compute",
+)
 
 
 def gain(estimate: float, spread: float = 1.05) -> Interval:
@@ -52,12 +59,15 @@ def test_a_finding_gets_the_pages_that_name_it_first_and_its_skill():
     found = asked(conditions=finding)
     named = [WIKI.page(one.methods[0]).head.rules for one in found.proposed]
     assert "scalar_math_call" in named[0] and any("answers scalar_math_call" in one.reason for one in found.proposed)
-    assert [("scalar_math_call" in rules) for rules in named] == sorted((("scalar_math_call" in rules) for rules in named), reverse=True)
+    assert [("scalar_math_call" in rules) for rules in named] == sorted(
+        (("scalar_math_call" in rules) for rules in named), reverse=True
+    )
     assert any("scalar-math-in-loop" in page for page in found.read)
 
 
 def collected(rule: rules.Rule) -> tuple[str, ...]:
-    """The languages in which what a rule reads is collected: from a CPU's machine code, by a GPU's profilers, or of any kernel."""
+    """The languages in which what a rule reads is collected: from a CPU's machine code, by a GPU's profilers, or of
+    any kernel."""
     metrics = [condition.metric for condition in rule.when]
     if any(metric.startswith(("objdump.", "compiler.")) for metric in metrics):
         return ("cpp",)
@@ -85,12 +95,18 @@ def test_one_measurement_is_called_one_and_keeps_its_own_interval():
     assert (first.methods, first.basis, first.n, first.effect) == (("vector-exp",), "experience", 1, gain(2.0))
     assert all(part in first.reason for part in ("n=1 on x86_64", "one measurement", "1 in the same conditions"))
     assert first.score == pytest.approx(math.sqrt(2.0), rel=1e-3), "one imagined outcome without gain stands beside it"
-    assert (first.evidence[0].record, first.evidence[0].commit, first.evidence[0].knobs) == ("a", "c0ffee", {"DEGREE": "5"})
+    assert (first.evidence[0].record, first.evidence[0].commit, first.evidence[0].knobs) == (
+        "a",
+        "c0ffee",
+        {"DEGREE": "5"},
+    )
 
 
 def test_many_small_gains_here_beat_one_large_one_far_away():
     near = [outcome(f"n{i}", "accept", "simd-reduction", estimate=1.6) for i in range(4)]
-    far = outcome("f", "accept", "vector-exp", estimate=4.0, architecture="sm_90", operator="transpose", dtype="float16")
+    far = outcome(
+        "f", "accept", "vector-exp", estimate=4.0, architecture="sm_90", operator="transpose", dtype="float16"
+    )
     assert tried(asked(*near, far))[0] == ("simd-reduction",)
 
 
@@ -103,15 +119,23 @@ def test_what_failed_in_the_same_conditions_is_not_proposed():
 
 
 def test_what_noise_hid_and_a_draft_that_was_wrong_are_no_advice_against_a_method():
-    hidden = outcome("a", "reject_perf", "vector-exp").model_copy(update={"effect": Interval(estimate=1.0, low=0.83, high=1.24)})
+    hidden = outcome("a", "reject_perf", "vector-exp").model_copy(
+        update={"effect": Interval(estimate=1.0, low=0.83, high=1.24)}
+    )
     found = asked(hidden, outcome("b", "reject_correctness", "simd-loop"))
     assert not found.avoid and not any(one.warning for one in found.proposed)
 
 
 def test_figures_that_nothing_decided_move_neither_the_interval_nor_the_rank():
-    won, unsure = outcome("a", "accept", "vector-exp", estimate=20.2), outcome("b", "inconclusive", "vector-exp", estimate=54.6)
+    won, unsure = (
+        outcome("a", "accept", "vector-exp", estimate=20.2),
+        outcome("b", "inconclusive", "vector-exp", estimate=54.6),
+    )
     alone, both = asked(won).proposed[0], asked(unsure, won).proposed[0]
-    assert (both.effect, both.score, both.n) == (alone.effect, alone.score, 2) and both.results == {"unknown": 1, "success": 1}
+    assert (both.effect, both.score, both.n) == (alone.effect, alone.score, 2) and both.results == {
+        "unknown": 1,
+        "success": 1,
+    }
 
 
 def test_a_wide_interval_counts_for_less():
@@ -121,7 +145,10 @@ def test_a_wide_interval_counts_for_less():
 
 
 def test_what_failed_too_is_proposed_with_a_warning_if_the_conditions_were_the_same():
-    here, lost = outcome("b", "accept", "vector-exp"), outcome("a", "reject_perf", "vector-exp", estimate=0.9, note="slower")
+    here, lost = (
+        outcome("b", "accept", "vector-exp"),
+        outcome("a", "reject_perf", "vector-exp", estimate=0.9, note="slower"),
+    )
     elsewhere = lost.model_copy(update={"architecture": "aarch64"})
     first = asked(here, lost).proposed[0]
     assert first.results == {"success": 1, "failure": 1} and "a" in first.warning and "slower" in first.warning
@@ -133,7 +160,9 @@ def test_what_failed_too_is_proposed_with_a_warning_if_the_conditions_were_the_s
 def test_a_page_whose_method_failed_as_part_of_a_set_is_hinted_with_that():
     found = asked(outcome("a", "reject_perf", "vector-exp", "simd-loop", estimate=0.9))
     hinted = next(one for one in found.proposed if one.methods == ("vector-exp",))
-    assert hinted.basis == "wiki" and "vector-exp + simd-loop" in hinted.warning and "no experience" not in hinted.reason
+    assert (
+        hinted.basis == "wiki" and "vector-exp + simd-loop" in hinted.warning and "no experience" not in hinted.reason
+    )
 
 
 def test_what_a_person_states_counts_half():
@@ -154,16 +183,24 @@ NEARER = (
 
 
 @pytest.mark.parametrize(("change", "said", "further"), NEARER, ids=[said for _, said, _ in NEARER])
-def test_each_condition_that_differs_lowers_the_likeness_and_is_named(change: dict[str, str], said: str, further: dict[str, str]):
+def test_each_condition_that_differs_lowers_the_likeness_and_is_named(
+    change: dict[str, str], said: str, further: dict[str, str]
+):
     same, other = likeness(HERE, attempt("a")), likeness(HERE, attempt("a", **change))
     assert (same.score, same.same, same.differing) == (1.0, True, ())
-    assert likeness(HERE, attempt("a", **further)).score < other.score < 1 and not other.same and other.differing == (said,)
+    assert (
+        likeness(HERE, attempt("a", **further)).score < other.score < 1
+        and not other.same
+        and other.differing == (said,)
+    )
     assert likeness(Conditions(language="cpp"), attempt("a", **change)).same, "what is not asked does not differ"
 
 
 def test_a_finding_is_matched_by_the_findings_kept():
     finding = conditions(WIKI, language="cpp", bottleneck="scalar_math_call")
-    kept, other, old = (attempt("a", findings=findings) for findings in (("scalar_math_call",), ("single_threaded",), ()))
+    kept, other, old = (
+        attempt("a", findings=findings) for findings in (("scalar_math_call",), ("single_threaded",), ())
+    )
     scores = [likeness(finding, one).score for one in (kept, old, other)]
     assert scores[0] == 1.0 and scores == sorted(scores, reverse=True) and len(set(scores)) == 3
 
@@ -182,10 +219,14 @@ def test_names_of_operators_lead_to_families():
 def test_names_of_architectures_come_from_the_wiki():
     assert targets(WIKI, "Hopper") == targets(WIKI, "H200") == ("sm_90",)
     assert set(targets(WIKI, "blackwell")) >= {"sm_100", "sm_120"} and targets(WIKI, "sm_90a") == ("sm_90a",)
-    assert likeness(Conditions(language="cuda", architectures=("sm_90",)), attempt("a", language="cuda", architecture="sm_90a")).same
+    assert likeness(
+        Conditions(language="cuda", architectures=("sm_90",)), attempt("a", language="cuda", architecture="sm_90a")
+    ).same
 
 
-METHODS = st.sampled_from([("vector-exp",), ("simd-loop",), ("vector-exp", "simd-loop"), ("tile-loops", "hoist-invariants")])
+METHODS = st.sampled_from(
+    [("vector-exp",), ("simd-loop",), ("vector-exp", "simd-loop"), ("tile-loops", "hoist-invariants")]
+)
 LOGS = st.lists(
     st.builds(
         lambda verdict, methods, number, change: outcome(f"e{number}", verdict, *methods, **change),
@@ -205,7 +246,11 @@ def test_nothing_that_failed_in_the_same_conditions_is_proposed_without_a_word(l
     found = asked(*log, k=50)
     failed = [one for one in log if likeness(HERE, one).same and status(one.verdict, one.effect) == "avoid"]
     for one in found.proposed:
-        bad = [lost for lost in failed if set(lost.methods) == set(one.methods) or (one.basis == "wiki" and one.methods[0] in lost.methods)]
+        bad = [
+            lost
+            for lost in failed
+            if set(lost.methods) == set(one.methods) or (one.basis == "wiki" and one.methods[0] in lost.methods)
+        ]
         assert bool(one.warning) == bool(bad)
     told = [frozenset(one.methods) for one in (*found.proposed, *found.avoid)]
     assert len(told) == len(set(told)) and {frozenset(one.methods) for one in failed} <= set(told)
@@ -218,24 +263,34 @@ EFFECTS = st.lists(st.tuples(st.floats(0.2, 8).map(gain), st.floats(0.1, 1)), mi
 def test_a_pooled_effect_lies_among_those_pooled_whatever_their_order(effects: list[tuple[Interval, float]]):
     found, turned = pooled(effects), pooled(effects[::-1])
     assert found is not None and turned is not None and found.low <= found.estimate <= found.high
-    assert min(one.estimate for one, _ in effects) * 0.999 <= found.estimate <= max(one.estimate for one, _ in effects) * 1.001
+    assert (
+        min(one.estimate for one, _ in effects) * 0.999
+        <= found.estimate
+        <= max(one.estimate for one, _ in effects) * 1.001
+    )
     assert turned.estimate == pytest.approx(found.estimate)
 
 
 def test_outcomes_that_agree_narrow_and_those_that_disagree_widen():
-    agree, one, differ = (pooled([(gain(each), 1.0) for each in estimates]) for estimates in ((2.0, 2.0), (2.0,), (1.2, 3.3)))
+    agree, one, differ = (
+        pooled([(gain(each), 1.0) for each in estimates]) for estimates in ((2.0, 2.0), (2.0,), (1.2, 3.3))
+    )
     assert agree and one and differ and agree.high / agree.low < one.high / one.low < differ.high / differ.low
     assert pooled([]) is None
 
 
 def test_an_effect_without_an_interval_is_counted_and_not_pooled():
-    noted = outcome("a", "accept", "vector-exp", effect=Interval(estimate=9.0, low=1 / UNBOUNDED, high=UNBOUNDED), origin="stated")
+    noted = outcome(
+        "a", "accept", "vector-exp", effect=Interval(estimate=9.0, low=1 / UNBOUNDED, high=UNBOUNDED), origin="stated"
+    )
     found = asked(noted, outcome("b", "accept", "vector-exp", estimate=2.0))
     assert found.proposed[0].n == 2 and found.proposed[0].effect == gain(2.0)
 
 
 def test_compaction_goes_by_the_newest_outcome(tmp_path: Path):
-    told = compacted((outcome("c", "accept", "a"), outcome("b", "reject_perf", "a"), outcome("a", "inconclusive", "b", "c")))
+    told = compacted(
+        (outcome("c", "accept", "a"), outcome("b", "reject_perf", "a"), outcome("a", "inconclusive", "b", "c"))
+    )
     assert [(one.status, one.methods, one.verdicts) for one in told] == [
         ("resolved", ("a",), {"accept": 1, "reject_perf": 1}),
         ("pending", ("b", "c"), {"inconclusive": 1}),

@@ -114,7 +114,9 @@ def test_a_push_that_others_got_ahead_of_is_made_again(tmp_path: Path, monkeypat
     monkeypatch.setattr(sync, "_start", started)
     done = sync.sync(mine, str(there))
     assert (done.came, done.went) == (1, 1) and names(mine) == {"mine", "third-0"}
-    log = subprocess.run(["git", "log", "--oneline", sync.BRANCH], cwd=there, capture_output=True, text=True, check=True)
+    log = subprocess.run(
+        ["git", "log", "--oneline", sync.BRANCH], cwd=there, capture_output=True, text=True, check=True
+    )
     assert len(log.stdout.splitlines()) == 2
 
 
@@ -128,7 +130,9 @@ def test_other_branches_of_a_remote_are_left_alone(tmp_path: Path):
     log = Experience(tmp_path / "home")
     log.add(attempt("a"))
     sync.sync(log, str(there))
-    shown = subprocess.run(["git", "ls-tree", "-r", "--name-only", "main"], cwd=there, capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        ["git", "ls-tree", "-r", "--name-only", "main"], cwd=there, capture_output=True, text=True, check=True
+    )
     assert shown.stdout.split() == ["code"]
 
 

@@ -1,7 +1,7 @@
 """Lookups in a real foreign wiki, written down from its pages before the reader existed: right or UNKNOWN, never wrong.
 
-Set KERNELWRIGHT_ATREX to a folder with `json/`, `arch/` and `role/`: the unpacked `gpu-wiki` folders of three commits of
-alibaba/atrex-kernel-agent (16f7ec4, ebce3d7 and the branch develop). They are not ours to ship.
+Set KERNELWRIGHT_ATREX to a folder with `json/`, `arch/` and `role/`: the unpacked `gpu-wiki` folders of three commits
+of alibaba/atrex-kernel-agent (16f7ec4, ebce3d7 and the branch develop). They are not ours to ship.
 """
 
 import csv
@@ -28,7 +28,8 @@ def plain(name: str) -> str:
 
 
 def answer(figures: Figures, lookup: dict[str, str]) -> tuple[str, list[Figure]]:
-    """Exact product, variant where one is asked, metric; without a qualifier anything but sparse; several values are no answer."""
+    """Exact product, variant where one is asked, metric; without a qualifier anything but sparse; several values are
+    no answer."""
     found = [
         figure
         for figure in figures.figures
@@ -64,7 +65,9 @@ def test_reader_and_resolver_are_right_or_say_unknown(layout: str):
     for lookup in mine:
         asked = [lookup[name] for name in ("product", "metric", "variant", "qualifier")]
         said, found = answer(figures, lookup)
-        assert said in (lookup["expected"], "UNKNOWN"), f"{asked}: {said}, but {lookup['where']} says {lookup['expected']}: {found}"
+        assert said in (lookup["expected"], "UNKNOWN"), (
+            f"{asked}: {said}, but {lookup['where']} says {lookup['expected']}: {found}"
+        )
         unread += [asked] * (said == "UNKNOWN" != lookup["expected"])
         spec = resolve(wiki, *asked)
         if isinstance(spec, Spec):

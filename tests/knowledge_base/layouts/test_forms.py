@@ -1,4 +1,5 @@
-"""Every form in which wikis write numbers, in pages of our own with invented values; each page yields exactly what stands beside it."""
+"""Every form in which wikis write numbers, in pages of our own with invented values; each page yields exactly what
+stands beside it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +27,8 @@ FORMS = {name: (page, expected) for name, page, expected in forms()}
 
 
 def told(figures: Figures | None) -> list[str]:
-    """One line a figure: product and variant, metric, value and unit, then qualifier and evidence where they say something."""
+    """One line a figure: product and variant, metric, value and unit, then qualifier and evidence where they say
+    something."""
     lines = []
     for f in figures.figures if figures else ():
         evidence = "" if f.evidence == "vendor" else f.evidence
@@ -81,7 +83,9 @@ def test_limits_cite_both_lines(tmp_path: Path):
     (tmp_path / "page.md").write_text(text)
     figures = read(tmp_path)
     assert figures
-    figure = next(figure for figure in figures.figures if (figure.product, figure.metric) == ("H20", "max_warps_per_sm"))
+    figure = next(
+        figure for figure in figures.figures if (figure.product, figure.metric) == ("H20", "max_warps_per_sm")
+    )
     lines = text.splitlines()
     assert figure.via
     assert (lines[figure.citation.line - 1][:12], lines[figure.via.line - 1][:7]) == ("| Max Reside", "| 9.0 |")
@@ -94,10 +98,15 @@ GPUS = ("H100", "H20", "H200", "B200", "MI300X", "RTX PRO 5000")
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.sampled_from(LINES), max_size=25), st.sampled_from(GPUS))
-def test_whatever_the_page_a_number_is_the_nearest_products(tmp_path_factory: pytest.TempPathFactory, lines: list[str], product: str):
-    """Lines of the forms in any order raise nothing, and a table below a product's own heading is that product's or nobody's."""
+def test_whatever_the_page_a_number_is_the_nearest_products(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], product: str
+):
+    """Lines of the forms in any order raise nothing, and a table below a product's own heading is that product's or
+    nobody's."""
     root = tmp_path_factory.mktemp("wiki")
-    text = "\n".join((*lines, "<!-- -->", "", f"## NVIDIA {product}", "", "| Parameter | Value |", "|---|---|", "| TDP | 777 W |"))
+    text = "\n".join(
+        (*lines, "<!-- -->", "", f"## NVIDIA {product}", "", "| Parameter | Value |", "|---|---|", "| TDP | 777 W |")
+    )
     (root / "page.md").write_text(text)
     figures = read(root)
     for figure in figures.figures if figures else ():

@@ -70,7 +70,9 @@ def test_methods_match_by_rule_or_trigger_and_come_by_priority(tmp_path: Path):
     ):
         measured = {} if gathers is None else {"objdump.gather": Quantity(value=gathers)}
         assert [p.head.id for p in wiki.methods(language, rules, measured)] == found
-    assert [p.head.id for p in wiki.methods("cuda", ["r"], {}, architecture="sm_90")] == ["any"], "a page of another architecture alone"
+    assert [p.head.id for p in wiki.methods("cuda", ["r"], {}, architecture="sm_90")] == ["any"], (
+        "a page of another architecture alone"
+    )
 
 
 def test_passages_are_cut_at_headings_but_not_inside_code(tmp_path: Path):
@@ -78,15 +80,27 @@ def test_passages_are_cut_at_headings_but_not_inside_code(tmp_path: Path):
     path = page(tmp_path, "p", body=body)
     lines = path.read_text().splitlines()
     found = Wiki.open(tmp_path).passages()
-    assert [p.heading for p in found] == [("A page",), ("A page",), ("A page", "One"), ("A page", "One", "Deep"), ("A page", "Two")]
+    assert [p.heading for p in found] == [
+        ("A page",),
+        ("A page",),
+        ("A page", "One"),
+        ("A page", "One", "Deep"),
+        ("A page", "Two"),
+    ]
     for passage in found:
         assert passage.text.splitlines() == lines[passage.first_line - 1 : passage.last_line]
-        assert (passage.citation.line, passage.citation.sha256) == (passage.first_line, digest(lines[passage.first_line - 1]))
+        assert (passage.citation.line, passage.citation.sha256) == (
+            passage.first_line,
+            digest(lines[passage.first_line - 1]),
+        )
     assert "# not a heading" in found[2].text
 
 
 def test_every_bundled_passage_cites_its_own_first_line():
-    assert all(BUNDLED.holds(passage.citation) and passage.citation.line == passage.first_line for passage in BUNDLED.passages())
+    assert all(
+        BUNDLED.holds(passage.citation) and passage.citation.line == passage.first_line
+        for passage in BUNDLED.passages()
+    )
 
 
 def test_line_stays_inside_the_wiki_and_the_file(tmp_path: Path):
@@ -137,7 +151,10 @@ def test_files_that_lead_out_or_never_end_or_are_no_pages_are_problems(tmp_path:
 
 
 def test_lines_end_where_editors_end_them_and_a_byte_order_mark_is_no_text(tmp_path: Path):
-    text = "\ufeff---\r\nid: p\r\ntype: meta\r\ntitle: T\r\n---\r\na\fb\u2028c\rd\r\n| alias | metric |\r\n|---|---|\r\n| x | y |\r\n"
+    text = (
+        "\ufeff---\r\nid: p\r\ntype: meta\r\ntitle: T\r\n---\r\na\fb\u2028c\rd\r\n| alias | metric "
+        "|\r\n|---|---|\r\n| x | y |\r\n"
+    )
     (tmp_path / "p.md").write_bytes(text.encode())
     wiki = Wiki.open(tmp_path)
     assert wiki.problems == ()
@@ -149,16 +166,29 @@ def test_lines_end_where_editors_end_them_and_a_byte_order_mark_is_no_text(tmp_p
 
 def test_methods_that_fit_the_operator_come_first_and_those_that_show_on_another_architecture_last():
     def order(operator, architecture=""):
-        return [page.head.id for page in BUNDLED.methods("triton", ["launch_settings_open"], {}, operator, architecture)]
+        return [
+            page.head.id for page in BUNDLED.methods("triton", ["launch_settings_open"], {}, operator, architecture)
+        ]
 
-    assert order("softmax")[:2] == ["triton-single-pass", "triton-online-softmax"] and order("matmul")[0] == "triton-tiles"
-    assert order("matmul", "sm_90").index("triton-pipelined-loop") < 3 < order("matmul", "sm_75").index("triton-pipelined-loop")
-    assert {page.head.id for page in (BUNDLED.operator(name) for name in ("conv", "layer_norm", "mean_mul")) if page} == {
-        *("convolution", "normalisation", "reduction")
-    }
+    assert (
+        order("softmax")[:2] == ["triton-single-pass", "triton-online-softmax"] and order("matmul")[0] == "triton-tiles"
+    )
+    assert (
+        order("matmul", "sm_90").index("triton-pipelined-loop")
+        < 3
+        < order("matmul", "sm_75").index("triton-pipelined-loop")
+    )
+    assert {
+        page.head.id for page in (BUNDLED.operator(name) for name in ("conv", "layer_norm", "mean_mul")) if page
+    } == {*("convolution", "normalisation", "reduction")}
     assert BUNDLED.operator("") is None and BUNDLED.operator("frobnicate") is None
-    headings = {device: {one.heading[-1] for one in BUNDLED.of_operator("matmul", device)} for device in ("cpu", "cuda")}
-    assert headings["cuda"] ^ headings["cpu"] == {"What usually helps, in order (GPU)", "What usually helps, in order (CPU)"}
+    headings = {
+        device: {one.heading[-1] for one in BUNDLED.of_operator("matmul", device)} for device in ("cpu", "cuda")
+    }
+    assert headings["cuda"] ^ headings["cpu"] == {
+        "What usually helps, in order (GPU)",
+        "What usually helps, in order (CPU)",
+    }
 
 
 def test_skills_answer_the_rules_that_fired_in_their_order():
@@ -170,4 +200,8 @@ def test_skills_answer_the_rules_that_fired_in_their_order():
 
 def test_a_section_of_a_page_ends_at_the_next_heading():
     body = "# T\n## Signal\n\none\n### deeper\ntwo\n\n## Causes\nthree\n"
-    assert section(body, "Signal") == "one\n### deeper\ntwo" and section(body, "Causes") == "three" and section(body, "Sig") == ""
+    assert (
+        section(body, "Signal") == "one\n### deeper\ntwo"
+        and section(body, "Causes") == "three"
+        and section(body, "Sig") == ""
+    )

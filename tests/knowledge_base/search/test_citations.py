@@ -46,7 +46,9 @@ def linted(root: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[
     return code, capsys.readouterr().out.splitlines()
 
 
-def test_a_line_that_changed_is_listed_wherever_it_is_cited(workspace: Path, wiki: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_that_changed_is_listed_wherever_it_is_cited(
+    workspace: Path, wiki: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert linted(workspace, capsys) == (0, ["5 citations, 0 problems"])
     (wiki / PAGE).write_text((wiki / PAGE).read_text().replace("| 4.8 |", "| 4.9 |"))
     code, lines = linted(workspace, capsys)
@@ -59,7 +61,9 @@ def test_a_line_that_changed_is_listed_wherever_it_is_cited(workspace: Path, wik
     assert linted(workspace, capsys, "--wiki", str(BUNDLED))[0] == 0, "another wiki can be named"
 
 
-@pytest.mark.parametrize(("fate", "counted", "says"), [("kept", 7, ""), ("changed", 7, "does not say any more"), ("gone", 5, "")])
+@pytest.mark.parametrize(
+    ("fate", "counted", "says"), [("kept", 7, ""), ("changed", 7, "does not say any more"), ("gone", 5, "")]
+)
 def test_a_reference_project_is_opened_again_where_it_still_is(
     workspace: Path, tmp_path: Path, fate: str, counted: int, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,10 +71,14 @@ def test_a_reference_project_is_opened_again_where_it_still_is(
     source.parent.mkdir(parents=True)
     source.write_text("import triton\n")
     cited = Citation(path="<reference>/lib/kernel.py", line=1, sha256=digest("import triton"))
-    Records(workspace).add(Record(kind="dossier", key="d", payload={"passages": [{"citation": cited.model_dump(mode="json")}]}))
+    Records(workspace).add(
+        Record(kind="dossier", key="d", payload={"passages": [{"citation": cited.model_dump(mode="json")}]})
+    )
     (workspace / "notes.md").write_text(f"- as in {cited}\n")
     settings = yaml.safe_load((workspace / "settings.yaml").read_text())
-    (workspace / "settings.yaml").write_text(yaml.safe_dump({**settings, "reference_projects": str(tmp_path / "projects")}))
+    (workspace / "settings.yaml").write_text(
+        yaml.safe_dump({**settings, "reference_projects": str(tmp_path / "projects")})
+    )
     if fate == "gone":
         shutil.rmtree(tmp_path / "projects")
     elif fate == "changed":
@@ -97,7 +105,9 @@ def test_what_is_gone_lies_beyond_the_end_or_cannot_be_read_is_listed(
 
 
 @pytest.mark.parametrize("spoilt", ["nothing", "settings", "wiki"])
-def test_what_is_no_workspace_is_one_sentence(workspace: Path, wiki: Path, spoilt: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_workspace_is_one_sentence(
+    workspace: Path, wiki: Path, spoilt: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     if spoilt == "settings":
         (workspace / "settings.yaml").write_text("a: [\n")
     elif spoilt == "wiki":

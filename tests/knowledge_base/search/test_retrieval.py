@@ -1,4 +1,5 @@
-"""Words and vectors over wiki, outcomes and reference projects: what is found, filtered out, told apart, and said where nothing is."""
+"""Words and vectors over wiki, outcomes and reference projects: what is found, filtered out, told apart, and said
+where nothing is."""
 
 from __future__ import annotations
 
@@ -110,7 +111,9 @@ FOUND = {
 def test_identifiers_and_synonyms_find_their_page(index: Index, question: str) -> None:
     found = index.search(question, 5)
     assert FOUND[question] in [passage.path for passage in found]
-    assert all(word in found[0].text for word in question.split() if "_" in word), "one that has the identifier comes first"
+    assert all(word in found[0].text for word in question.split() if "_" in word), (
+        "one that has the identifier comes first"
+    )
 
 
 def test_the_longest_phrase_says_what_is_meant() -> None:
@@ -150,7 +153,10 @@ def test_a_filter_that_nothing_passes_closes_and_says_what_there_is(index: Index
 
 def test_what_says_the_same_twice_is_shown_once_with_both_places(tmp_path: Path) -> None:
     same = "A fence orders the writes of a thread before its later ones, for all threads of the device."
-    wiki = written(tmp_path / "wiki", {"one": ("Fences", same), "two": ("Fences", same), "three": ("Copies", "A copy engine moves tiles.")})
+    wiki = written(
+        tmp_path / "wiki",
+        {"one": ("Fences", same), "two": ("Fences", same), "three": ("Copies", "A copy engine moves tiles.")},
+    )
     found = Index.open(wiki, home=tmp_path, embedder="hashed").search("fence orders writes")
     assert [hit.path for hit in found if "fence" in hit.text] == ["one.md"]
     assert "the same at <gpu-wiki>/two.md:" in found[0].why
@@ -158,7 +164,12 @@ def test_what_says_the_same_twice_is_shown_once_with_both_places(tmp_path: Path)
 
 def test_a_long_lived_index_sees_what_changes(tmp_path: Path) -> None:
     wiki = written(tmp_path / "wiki", {"one": ("Fences", "A fence orders writes.")})
-    index = Index(wiki, experience=Experience(tmp_path), vectors=Index.open(wiki, home=tmp_path, embedder="hashed")._vectors, recheck_s=0)
+    index = Index(
+        wiki,
+        experience=Experience(tmp_path),
+        vectors=Index.open(wiki, home=tmp_path, embedder="hashed")._vectors,
+        recheck_s=0,
+    )
     assert not [hit for hit in index.search("polynomial") if "polynomial" in hit.text]
     written(wiki.root, {"two": ("Exponentials", "By a polynomial.")})
     assert index.search("polynomial")[0].path == "two.md"
@@ -168,18 +179,24 @@ def test_a_long_lived_index_sees_what_changes(tmp_path: Path) -> None:
     assert index.search("polynomial vector-exp", kind="outcome")[0].path == "<experience>/attempts.jsonl"
 
 
-ATTEMPT = attempt("e" * 16, shape_class="2^24B", effect=Interval(estimate=2.5, low=2.25, high=2.75), note="the polynomial is short")
+ATTEMPT = attempt(
+    "e" * 16, shape_class="2^24B", effect=Interval(estimate=2.5, low=2.25, high=2.75), note="the polynomial is short"
+)
 
 
 def test_past_outcomes_are_found_cited_and_hidden_when_masked(tmp_path: Path) -> None:
     log = Experience(tmp_path)
-    other = ATTEMPT.model_copy(update={"methods": ("triton-split-k",), "language": "triton", "architecture": "sm_90", "result": "failure"})
+    other = ATTEMPT.model_copy(
+        update={"methods": ("triton-split-k",), "language": "triton", "architecture": "sm_90", "result": "failure"}
+    )
     assert log.add(ATTEMPT) and log.add(other)
     index = Index.open(WIKI, home=tmp_path, embedder="hashed")
     (hit,) = index.search("vector-exp softmax", kind="outcome", language="cpp")
     assert hit.path == "<experience>/attempts.jsonl" and hit.first_line == hit.last_line == 1
     assert "success (accept, 2.5x [2.25, 2.75] over the incumbent)" in hit.text
-    assert index.holds(hit.citation) and hit.citation.sha256 == digest((log.folder / "attempts.jsonl").read_text().splitlines()[0])
+    assert index.holds(hit.citation) and hit.citation.sha256 == digest(
+        (log.folder / "attempts.jsonl").read_text().splitlines()[0]
+    )
     assert [one.first_line for one in index.search("softmax", kind="outcome", arch="hopper")] == [2]
     log.add(ATTEMPT.model_copy(update={"masked": True}))
     fresh = Index.open(WIKI, home=tmp_path, embedder="hashed")
@@ -216,7 +233,10 @@ def test_reference_projects_are_cut_cited_and_told_apart_by_language(projects: P
     (kernel,) = index.search("rowwise_gelu", kind="reference")[:1]
     lines = KERNEL.splitlines()
     assert kernel.text.splitlines() == lines[kernel.first_line - 1 : kernel.last_line]
-    assert kernel.heading == ("lib/gelu.py", "rowwise_gelu") and str(kernel.citation) == f"<reference>/lib/gelu.py:{kernel.first_line}"
+    assert (
+        kernel.heading == ("lib/gelu.py", "rowwise_gelu")
+        and str(kernel.citation) == f"<reference>/lib/gelu.py:{kernel.first_line}"
+    )
     assert index.holds(kernel.citation)
     (projects / "lib" / "gelu.py").write_text("# rewritten\n" * 100)
     assert not index.holds(kernel.citation)
@@ -246,7 +266,9 @@ def test_a_reference_folder_that_is_none_is_refused(tmp_path: Path) -> None:
 
 def test_markdown_of_another_wiki_without_front_matter_is_searched_too(tmp_path: Path) -> None:
     (tmp_path / "wiki").mkdir()
-    (tmp_path / "wiki" / "plain.md").write_text("# Barriers\n\nWarps wait for each other.\n\n## Remedy\n\nSplit the barrier.\n")
+    (tmp_path / "wiki" / "plain.md").write_text(
+        "# Barriers\n\nWarps wait for each other.\n\n## Remedy\n\nSplit the barrier.\n"
+    )
     hits = Index.open(Wiki.open(tmp_path / "wiki"), home=tmp_path, embedder="hashed").search("split the barrier")
     assert (hits[0].path, hits[0].heading, hits[0].first_line) == ("plain.md", ("Barriers", "Remedy"), 5)
 
@@ -271,19 +293,31 @@ sys.exit(main(sys.argv[1:]))
     ("server", "note"),
     [
         ([], ""),
-        (["--chroma", SERVER], "note: words alone were compared: chromadb is not installed; pip install 'chromadb>=1.5,<2'\n"),
+        (
+            ["--chroma", SERVER],
+            "note: words alone were compared: chromadb is not installed; pip install 'chromadb>=1.5,<2'\n",
+        ),
     ],
     ids=["none", "named"],
 )
-def test_without_chromadb_vectors_are_compared_and_words_alone_answer_where_its_server_is_named(server: list[str], note: str) -> None:
+def test_without_chromadb_vectors_are_compared_and_words_alone_answer_where_its_server_is_named(
+    server: list[str], note: str
+) -> None:
     command = [sys.executable, "-c", BLOCKED, "query", "uncoalesced loads", *server]
     told = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "<gpu-wiki>/skills/gpu-poor-coalescing.md:" in told.stdout and told.stderr == note and bool(note) != ("similar" in told.stdout)
+    assert (
+        "<gpu-wiki>/skills/gpu-poor-coalescing.md:" in told.stdout
+        and told.stderr == note
+        and bool(note) != ("similar" in told.stdout)
+    )
     answer = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
     assert answer["passages"] and note.startswith(f"note: {answer.get('note', '')}" if note else "")
 
 
-LIST = "import sys\nfrom runpy import run_module\nsys.argv[:] = sys.argv[1:]\ntry:\n    run_module(sys.argv[0], run_name='__main__')\n"
+LIST = (
+    "import sys\nfrom runpy import run_module\nsys.argv[:] = sys.argv[1:]\ntry:\n    run_module(sys.argv[0], "
+    "run_name='__main__')\n"
+)
 LIST += "except SystemExit:\n    pass\nprint(*sys.modules)"
 
 
@@ -309,7 +343,17 @@ def test_a_cold_query_imports_nothing_that_it_does_not_use() -> None:
 
 def test_a_dotenv_that_chromadb_does_not_bear_costs_the_vectors_only(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("CHROMA_SERVER_HTTP_PORT=nonsense\n")
-    command = [sys.executable, "-m", "knowledge_base", "query", "bank conflicts", "--embedder", "hashed", "--chroma", SERVER]
+    command = [
+        sys.executable,
+        "-m",
+        "knowledge_base",
+        "query",
+        "bank conflicts",
+        "--embedder",
+        "hashed",
+        "--chroma",
+        SERVER,
+    ]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     told = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
     assert told.stdout and told.stderr.startswith("note: words alone")
@@ -318,7 +362,9 @@ def test_a_dotenv_that_chromadb_does_not_bear_costs_the_vectors_only(tmp_path: P
 # ---------------------------------------------------------------- embedders
 
 
-model = pytest.mark.skipif(not (embedding.MODEL.found() and embedding.TOKENIZER.found()), reason="needs the extra `embeddings`")
+model = pytest.mark.skipif(
+    not (embedding.MODEL.found() and embedding.TOKENIZER.found()), reason="needs the extra `embeddings`"
+)
 
 
 def test_hashed_vectors_are_of_unit_length_and_near_for_words_that_share_their_letters() -> None:
@@ -336,7 +382,9 @@ def test_minilm_agrees_with_the_model_card_before_and_after_its_network_is_optim
     first = embedder.embed(texts)
     assert "_optimised" not in vars(embedder)
     many = embedder.embed([*texts, *("registers",) * embedding.FEW])
-    assert "_optimised" in vars(embedder) and many[:4].ravel().tolist() == pytest.approx(first.ravel().tolist(), abs=1e-5)
+    assert "_optimised" in vars(embedder) and many[:4].ravel().tolist() == pytest.approx(
+        first.ravel().tolist(), abs=1e-5
+    )
     assert (first[1:] @ first[0]).tolist() == pytest.approx([0.6946, 0.9429, 0.2569], abs=0.01)
 
 
@@ -360,8 +408,14 @@ def test_an_unknown_embedder_is_the_users_mistake(capsys: pytest.CaptureFixture[
 def test_the_benchmark_scores_and_refuses_what_is_no_question(tmp_path: Path, index: Index) -> None:
     questions = retrieval.load(SMOKE, WIKI)
     first = questions[0]
-    right, wrong = (next(one for one in WIKI.passages() if (one.path == first.answers[0]) == wanted) for wanted in (True, False))
-    for found, score in (([wrong, wrong, right], (1.0, 1 / 3)), ([wrong] * 5 + [right], (0.0, 1 / 6)), ([wrong], (0.0, 0.0))):
+    right, wrong = (
+        next(one for one in WIKI.passages() if (one.path == first.answers[0]) == wanted) for wanted in (True, False)
+    )
+    for found, score in (
+        ([wrong, wrong, right], (1.0, 1 / 3)),
+        ([wrong] * 5 + [right], (0.0, 1 / 6)),
+        ([wrong], (0.0, 0.0)),
+    ):
         assert retrieval.scored(first, found) == score
     low, high = retrieval.interval([0.0, 1.0] * 50)
     assert low < 0.5 < high
@@ -374,6 +428,9 @@ def test_the_benchmark_scores_and_refuses_what_is_no_question(tmp_path: Path, in
 
 
 def test_smoke_questions_are_answered(index: Index) -> None:
-    """Few, and the author's own: this only finds out that something broke. The figure of record is `benchmarks.retrieval`'s."""
-    scores = [retrieval.scored(question, index.search(question.question, 10)) for question in retrieval.load(SMOKE, WIKI)]
+    """Few, and the author's own: this only finds out that something broke. The figure of record is
+    `benchmarks.retrieval`'s."""
+    scores = [
+        retrieval.scored(question, index.search(question.question, 10)) for question in retrieval.load(SMOKE, WIKI)
+    ]
     assert sum(score.recall for score in scores) / len(scores) >= 0.7

@@ -1,4 +1,5 @@
-"""The vectors that come with the repository: they cover the bundled wiki, are the model's, and spare the first question from embedding."""
+"""The vectors that come with the repository: they cover the bundled wiki, are the model's, and spare the first
+question from embedding."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from knowledge_base.search.vectors import Vectors
 from tests.knowledge_base.search.test_vectors import written
 from tests.shipped import wanted
 
-model = pytest.mark.skipif(not (embedding.MODEL.found() and embedding.TOKENIZER.found()), reason="needs the extra `embeddings`")
+model = pytest.mark.skipif(
+    not (embedding.MODEL.found() and embedding.TOKENIZER.found()), reason="needs the extra `embeddings`"
+)
 
 
 @pytest.fixture
@@ -31,7 +34,8 @@ def test_the_file_covers_the_bundled_wiki_and_nothing_else() -> None:
     held, texts = vectors.codes_by_key(embedding.MiniLM()), wanted()
     missing, gone = [text for key, text in texts.items() if key not in held], held.keys() - texts.keys()
     assert not missing and not gone, (
-        f"{len(missing)} passages or phrases have no shipped vector (such as {missing[:1]}), {len(gone)} vectors belong to none: "
+        f"{len(missing)} passages or phrases have no shipped vector (such as {missing[:1]}), {len(gone)} vectors "
+        f"belong to none: "
         "run python -m tests.shipped"
     )
 
@@ -56,7 +60,9 @@ def test_a_page_that_is_not_ours_is_embedded_as_ever_and_once(tmp_path: Path, em
         embedded.clear()
         (near,) = Vectors(tmp_path / "index", embedding.MiniLM()).nearest(entries, "registers", 1)
         assert embedded == [*asked, "registers"]
-        assert near.similarity == pytest.approx(float(np.dot(*embedding.MiniLM().embed(["registers", entries[0].text]))), abs=1e-4)
+        assert near.similarity == pytest.approx(
+            float(np.dot(*embedding.MiniLM().embed(["registers", entries[0].text]))), abs=1e-4
+        )
 
 
 @model

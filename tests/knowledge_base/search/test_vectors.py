@@ -73,12 +73,17 @@ def test_the_nearest_come_first_once_each_among_those_that_pass_a_filter(tmp_pat
 def test_a_changed_wiki_is_asked_as_it_is(tmp_path: Path, wiki: Wiki) -> None:
     one = vectors(tmp_path)
     asked(one, wiki, "registers")
-    changed = written(wiki.root, {"registers": ("Fences", "A fence orders writes."), "new": ("Spills", "Registers spill to local memory.")})
+    changed = written(
+        wiki.root,
+        {"registers": ("Fences", "A fence orders writes."), "new": ("Spills", "Registers spill to local memory.")},
+    )
     assert asked(one, changed, "registers spill") == "new.md"
     assert asked(one, wiki, "registers") == "registers.md"
 
 
-def test_another_embedder_never_reads_what_this_one_wrote(tmp_path: Path, wiki: Wiki, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_embedder_never_reads_what_this_one_wrote(
+    tmp_path: Path, wiki: Wiki, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked(vectors(tmp_path), wiki, "registers")
     monkeypatch.setattr(embedding.Hashed, "dim", 512)
     assert asked(vectors(tmp_path), wiki, "registers") == "registers.md"
@@ -93,7 +98,9 @@ def test_a_damaged_table_of_vectors_is_begun_anew(tmp_path: Path, wiki: Wiki, so
     assert asked(vectors(tmp_path), wiki, "registers") == "registers.md"
 
 
-def test_a_table_that_another_process_locks_is_left_alone(tmp_path: Path, wiki: Wiki, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_another_process_locks_is_left_alone(
+    tmp_path: Path, wiki: Wiki, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("knowledge_base.search.vectors.LOCKED_S", 0.0)
     vectors(tmp_path).nearest(entries_of(wiki), "softmax", 1)
     table = tmp_path / "index" / "vectors.sqlite"
@@ -131,7 +138,9 @@ def test_all_who_come_at_once_get_answers(tmp_path: Path, wiki: Wiki) -> None:
         ("http://localhost:9", Unavailable, "the Chroma server at http://localhost:9"),
     ],
 )
-def test_what_keeps_no_vectors_says_so(tmp_path: Path, wiki: Wiki, server: str, error: type[Exception], says: str) -> None:
+def test_what_keeps_no_vectors_says_so(
+    tmp_path: Path, wiki: Wiki, server: str, error: type[Exception], says: str
+) -> None:
     (tmp_path / "index").write_text("a file is in the way")
     with pytest.raises(error, match=says):
         asked(Vectors(tmp_path / "index", embedding.Hashed(), server), wiki, "registers")
@@ -142,8 +151,17 @@ def test_a_server_keeps_the_vectors_where_one_is_named_and_finds_the_same(tmp_pa
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [str(Path(sys.executable).with_name("chroma")), "run", "--path", str(tmp_path / "server"), "--port", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "HOME": str(tmp_path)})
+    command = [
+        str(Path(sys.executable).with_name("chroma")),
+        "run",
+        "--path",
+        str(tmp_path / "server"),
+        "--port",
+        str(port),
+    ]
+    server = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "HOME": str(tmp_path)}
+    )
     try:
         until = time.monotonic() + 60
         while time.monotonic() < until:
@@ -154,7 +172,9 @@ def test_a_server_keeps_the_vectors_where_one_is_named_and_finds_the_same(tmp_pa
         entries = entries_of(Wiki.open(types=("skill",)))[:60]
         for facets in (None, sorted({facet(entry) for entry in entries})[1:]):
             served = Vectors(tmp_path / "index", embedding.Hashed(), f"http://127.0.0.1:{port}")
-            near = [one.nearest(entries, "lanes of a warp read a column", 10, facets) for one in (served, vectors(tmp_path))]
+            near = [
+                one.nearest(entries, "lanes of a warp read a column", 10, facets) for one in (served, vectors(tmp_path))
+            ]
             assert {place.row for place in near[0]} == {place.row for place in near[1]}
             assert near[0][0].similarity == pytest.approx(near[1][0].similarity, abs=1e-4)
     finally:

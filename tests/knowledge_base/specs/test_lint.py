@@ -28,7 +28,12 @@ def problems(root: Path, body: str = "", **changes: str) -> list[str]:
 
 def test_a_good_page_has_none(tmp_path: Path):
     (tmp_path / "other.txt").write_text("")
-    assert problems(tmp_path, "[a](other.txt#part) [b](https://example.org) [c](#here)\n# Here\n```\n[d](nowhere.md)\n```\n") == []
+    assert (
+        problems(
+            tmp_path, "[a](other.txt#part) [b](https://example.org) [c](#here)\n# Here\n```\n[d](nowhere.md)\n```\n"
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,10 +80,15 @@ def test_a_sparse_peak_that_is_not_twice_the_dense_one_needs_a_word(tmp_path: Pa
 
 
 def test_a_product_neither_repeats_nor_contradicts_a_limit_of_its_capability(tmp_path: Path):
-    limits = TABLE.replace("| metric", "| cc | metric").replace("|---|", "|---|---|", 1) + "| 9.0 | warp_size | 32 | threads |  | key |\n"
+    limits = (
+        TABLE.replace("| metric", "| cc | metric").replace("|---|", "|---|---|", 1)
+        + "| 9.0 | warp_size | 32 | threads |  | key |\n"
+    )
     written(tmp_path, "limits", limits, **HARDWARE)
     own = TABLE + "| compute_capability | 9.0 | CC |  | key |\n| warp_size | {} | threads |  | key |\n"
-    (repeats,), (contradicts,) = (problems(tmp_path, own.format(size), **HARDWARE, applies_to="[X1, A]") for size in ("32", "64"))
+    (repeats,), (contradicts,) = (
+        problems(tmp_path, own.format(size), **HARDWARE, applies_to="[X1, A]") for size in ("32", "64")
+    )
     assert "repeats 32 threads <- <gpu-wiki>/limits.md:10" in repeats and "contradicts" in contradicts
 
 
@@ -115,11 +125,16 @@ def test_an_anchor_must_be_that_of_a_heading(tmp_path: Path, link: str, says: st
         (
             "| memory_bandwidth | 3 | TB/s |  | key |",
             "X",
-            ["memory_bandwidth of P100 X is 3 TB/s, which contradicts 2 TB/s <- <gpu-wiki>/a.md:", "applies_to [P100, X]"],
+            [
+                "memory_bandwidth of P100 X is 3 TB/s, which contradicts 2 TB/s <- <gpu-wiki>/a.md:",
+                "applies_to [P100, X]",
+            ],
         ),
     ],
 )
-def test_pages_about_one_product_and_their_contradictions_are_named(tmp_path: Path, row: str, variant: str, says: list[str]):
+def test_pages_about_one_product_and_their_contradictions_are_named(
+    tmp_path: Path, row: str, variant: str, says: list[str]
+):
     written(tmp_path, "a", f"{TABLE}| memory_bandwidth | 2 | TB/s |  | key |\n", **HARDWARE, applies_to="[P100, X]")
     found = problems(tmp_path, f"{TABLE}{row}\n", **HARDWARE, applies_to=f"[P100, {variant}]")
     assert len(found) == len(says) and all(text.startswith("x.md:") for text in found)
@@ -129,7 +144,17 @@ def test_pages_about_one_product_and_their_contradictions_are_named(tmp_path: Pa
 def test_a_caveat_that_names_the_conflict_or_other_evidence_is_no_contradiction():
     def contradicts(caveat: str = "", evidence: Evidence = "vendor") -> bool:
         place, known = Citation(path="a.md", line=1, sha256="0" * 64), metrics(Wiki.open())
-        other = Figure("P100", "X", "tdp", 250.0, "W", "", place.model_copy(update={"path": "b.md"}), evidence=evidence, caveat=caveat)
+        other = Figure(
+            "P100",
+            "X",
+            "tdp",
+            250.0,
+            "W",
+            "",
+            place.model_copy(update={"path": "b.md"}),
+            evidence=evidence,
+            caveat=caveat,
+        )
         return bool(list(contradicting((Figure("P100", "X", "tdp", 300.0, "W", "", place), other), known)))
 
     assert contradicts() and contradicts("Infinity Cache")

@@ -16,7 +16,8 @@ from tools.roofline.hardware import Citation, Spec, UnknownSpec
 BUNDLED = Wiki.open()
 with (Path(__file__).parents[1] / "lookups.csv").open() as table:
     LOOKUPS = list(csv.DictReader(table))
-    """Questions of the bundled wiki: variant and qualifier of the answer, or UNKNOWN with a part of the reason and of a candidate."""
+    """Questions of the bundled wiki: variant and qualifier of the answer, or UNKNOWN with a part of the reason and
+    of a candidate."""
 ROWS: list[tuple[Page, Row]] = [(page, row) for page in BUNDLED.pages if product(page) for row in rows(page, COLUMNS)]
 
 
@@ -32,7 +33,9 @@ def unknown(answer: Spec | UnknownSpec) -> UnknownSpec:
 
 def sheet(root: Path, product: str, variant: str, *table: str) -> None:
     head = f"---\nid: {product}-{variant}\ntype: hardware\ntitle: T\napplies_to: [{product}, '{variant}']\n---\n"
-    body = "| metric | value | unit | qualifier | source |\n|---|---|---|---|---|\n" + "".join(f"| {row} | s |\n" for row in table)
+    body = "| metric | value | unit | qualifier | source |\n|---|---|---|---|---|\n" + "".join(
+        f"| {row} | s |\n" for row in table
+    )
     (root / f"{product}-{variant}.md").write_text(head + body)
 
 
@@ -54,25 +57,35 @@ def test_names_variants_and_qualifiers_bind_a_question_to_one_row_or_to_none(ask
     if told != "UNKNOWN":
         assert f"{known(answer).variant} {known(answer).qualifier}".strip() == asked["expected"]
         return
-    assert reason in unknown(answer).reason and any(asked["candidate"] in one for one in (*unknown(answer).candidates, ""))
+    assert reason in unknown(answer).reason and any(
+        asked["candidate"] in one for one in (*unknown(answer).candidates, "")
+    )
     assert str(answer).endswith(": UNKNOWN (gpu-wiki not found)") and gap(answer).startswith(f"{answer}: ")
 
 
-@pytest.mark.parametrize("asked", sorted({page.head.applies_to[0] for page in BUNDLED.pages if product(page)} | {"A100 80GB", "A100 SXM4"}))
+@pytest.mark.parametrize(
+    "asked", sorted({page.head.applies_to[0] for page in BUNDLED.pages if product(page)} | {"A100 80GB", "A100 SXM4"})
+)
 def test_what_an_answer_suggests_answers_when_it_is_pasted(asked: str):
     for metric in ("memory_bandwidth", "tdp", "sm_count", "bf16_tensor"):
         answer = resolve(BUNDLED, asked, metric)
-        open_ = isinstance(answer, UnknownSpec) and answer.reason.endswith(("name the variant", "the one that is meant"))
+        open_ = isinstance(answer, UnknownSpec) and answer.reason.endswith(
+            ("name the variant", "the one that is meant")
+        )
         for one in answer.candidates if isinstance(answer, UnknownSpec) and open_ else ():
             whole = one.partition(": ")[0]
             for pasted in (resolve(BUNDLED, whole, metric), resolve(BUNDLED, asked, metric, whole)):
-                assert isinstance(pasted, Spec) or pasted.reason.startswith(("knowledge", "hardware/", "<gpu-wiki>/")), (one, pasted)
+                assert isinstance(pasted, Spec) or pasted.reason.startswith(
+                    ("knowledge", "hardware/", "<gpu-wiki>/")
+                ), (one, pasted)
 
 
 def test_the_drivers_name_finds_the_page_of_whichever_way_it_is_written(tmp_path: Path):
     sheet(tmp_path, "GeForce RTX 4090", "", "tdp | 450 | W | ")
     wiki = Wiki.open(tmp_path)
-    assert [known(resolve(wiki, name, "tdp")).value for name in ("NVIDIA GeForce RTX 4090", "RTX 4090", "GeForce RTX 4090")] == [450.0] * 3
+    assert [
+        known(resolve(wiki, name, "tdp")).value for name in ("NVIDIA GeForce RTX 4090", "RTX 4090", "GeForce RTX 4090")
+    ] == [450.0] * 3
     unknown(resolve(wiki, "NVIDIA GeForce RTX 4090 Laptop GPU", "tdp"))
 
 
@@ -88,7 +101,13 @@ SHEETS: dict[tuple[str, ...], tuple[str, float | str]] = {
     ("A registers_per_sm | 65,536 | registers | ",): ("registers", 65536),
     **{
         (f"A {row}",): (row.partition(" ")[0], "no such row")
-        for row in ("tdp | 300 | GB | ", "memory_bandwidth | 3 | W | ", "tdp | 300 |  | ", "fp32 | 3 | GB/s | dense", "zest | 3 | W | ")
+        for row in (
+            "tdp | 300 | GB | ",
+            "memory_bandwidth | 3 | W | ",
+            "tdp | 300 |  | ",
+            "fp32 | 3 | GB/s | dense",
+            "zest | 3 | W | ",
+        )
     },
     (BANDWIDTHS, "B memory_bandwidth | 4800 | GB/s | "): ("memory_bandwidth", 4.8),
     (CACHES, "B l2_size | 40960 | KB | "): ("l2", 40),
@@ -120,7 +139,9 @@ def test_a_wiki_that_tells_no_variants_apart_speaks_of_the_product_only(tmp_path
     assert unknown(resolve(Wiki.open(tmp_path), "H100", "tdp")).candidates == ()
 
 
-@pytest.mark.parametrize("row", ["tdp | -700 | W | ", "memory_bandwidth | 48000 | TB/s | ", "memory_capacity | 1440 | GB | "])
+@pytest.mark.parametrize(
+    "row", ["tdp | -700 | W | ", "memory_bandwidth | 48000 | TB/s | ", "memory_capacity | 1440 | GB | "]
+)
 def test_an_impossible_number_is_a_problem_and_no_spec(tmp_path: Path, row: str):
     sheet(tmp_path, "X1", "A", row, "sm_count | 3 | SM | ")
     wiki = Wiki.open(tmp_path)
@@ -149,7 +170,15 @@ def test_the_better_evidence_answers_and_the_mark_is_shown(tmp_path: Path):
 
 
 def figure(product: str, variant: str, metric: str, value: float, unit: str, line: int, qualifier: str = "") -> Figure:
-    return Figure(product, variant, metric, value, unit, qualifier, Citation(path="specs/all.json", line=line, sha256=digest(str(line))))
+    return Figure(
+        product,
+        variant,
+        metric,
+        value,
+        unit,
+        qualifier,
+        Citation(path="specs/all.json", line=line, sha256=digest(str(line))),
+    )
 
 
 def test_a_question_is_bound_the_same_way_whoever_read_the_figures(tmp_path: Path):
@@ -163,11 +192,24 @@ def test_a_question_is_bound_the_same_way_whoever_read_the_figures(tmp_path: Pat
             figure("AMD MI300X", "", "cu_count", 304.0, "CUs", 5),
             figure("AMD MI300X", "", "cu_count", 38.0, "CUs", 6),
         ),
-        (Silence("AMD MI300X", "", "memory_capacity", "nobody says", Citation(path="specs/all.json", line=9, sha256=digest("9"))),),
+        (
+            Silence(
+                "AMD MI300X",
+                "",
+                "memory_capacity",
+                "nobody says",
+                Citation(path="specs/all.json", line=9, sha256=digest("9")),
+            ),
+        ),
     )
-    assert gap(resolve(wiki, "NVIDIA H100 80GB HBM3", "peak_bf16")) == "bf16_tensor: 989.4 TFLOP/s <- <gpu-wiki>/specs/all.json:1"
+    assert (
+        gap(resolve(wiki, "NVIDIA H100 80GB HBM3", "peak_bf16"))
+        == "bf16_tensor: 989.4 TFLOP/s <- <gpu-wiki>/specs/all.json:1"
+    )
     assert known(resolve(wiki, "H100", "bf16_sparse", "SXM5")).citation.line == 2
-    assert "no such row" in unknown(resolve(wiki, "H100", "memory_bandwidth", "SXM5")).reason, "its unit is not one of a bandwidth"
+    assert "no such row" in unknown(resolve(wiki, "H100", "memory_bandwidth", "SXM5")).reason, (
+        "its unit is not one of a bandwidth"
+    )
     assert "PCIe" in unknown(resolve(wiki, "H100", "bf16")).reason
     assert known(resolve(wiki, "mi300x", "tdp")).unit == "Watts"
     assert len(unknown(resolve(wiki, "MI300X", "cu_count")).candidates) == 2
@@ -214,7 +256,10 @@ def test_our_own_pages_and_those_of_another_layout_are_read_together(tmp_path: P
 def test_what_another_layout_leaves_unsaid_sets_no_target(tmp_path: Path):
     (tmp_path / "h100.md").write_text(FOREIGN)
     wiki = Wiki.open(tmp_path)
-    for metric, caveat in (("bf16", "dense or sparse is not said there"), ("nvlink", "total or per direction is not said there")):
+    for metric, caveat in (
+        ("bf16", "dense or sparse is not said there"),
+        ("nvlink", "total or per direction is not said there"),
+    ):
         spec = known(resolve(wiki, "H100", metric, "SXM5"))
         assert not spec.sets_targets and spec.caveat == caveat and reverify(wiki, spec)
     assert known(resolve(wiki, "H100", "tdp", "SXM5")).sets_targets

@@ -25,7 +25,12 @@ ROOFS: dict[str, Any] = json.loads((Path(__file__).parents[2] / "tools/fixtures/
 COLUMNS = ("metric", "value", "unit", "qualifier", "source", "evidence")
 FLOAT32 = {"once": [1e11], "doubled": [1e11], "threads_once": [5e10, 5e10], "threads_doubled": [5e10, 5e10]}
 FLOAT64 = {kind: [rate / 2 for rate in rates] for kind, rates in FLOAT32.items()}
-CPU: dict[str, Any] = {"threads": 2, "array_bytes": 1 << 28, "bandwidth": {"copy": [2.5e10, 2.25e10]}, "call": [1.25e-9]}
+CPU: dict[str, Any] = {
+    "threads": 2,
+    "array_bytes": 1 << 28,
+    "bandwidth": {"copy": [2.5e10, 2.25e10]},
+    "call": [1.25e-9],
+}
 CPU |= {"float32": FLOAT32, "float64": FLOAT64}
 
 
@@ -49,7 +54,9 @@ def said(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> str:
     return str(text)
 
 
-def test_a_record_becomes_a_page_with_all_that_a_reader_must_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_becomes_a_page_with_all_that_a_reader_must_know(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     record = workspace(tmp_path / "w", device())
     out = said(capsys, str(tmp_path / "w/records" / f"{record}.json"), "--home", str(tmp_path / "home"))
     (path,) = measured.pages(tmp_path / "home")
@@ -57,19 +64,36 @@ def test_a_record_becomes_a_page_with_all_that_a_reader_must_know(tmp_path: Path
     wiki = Wiki.open(path.parent)
     assert not wiki.problems and lint(wiki, frozenset()) == ()
     (page,) = wiki.pages
-    assert page.head.type == "hardware" and page.head.applies_to == ("H200", "SXM5"), "the driver's name, as the bundled wiki knows it"
-    for fact in ("device: NVIDIA H200", "driver: 570.86.15", f"record: {record}", "python -m tools ceilings --language triton"):
+    assert page.head.type == "hardware" and page.head.applies_to == ("H200", "SXM5"), (
+        "the driver's name, as the bundled wiki knows it"
+    )
+    for fact in (
+        "device: NVIDIA H200",
+        "driver: 570.86.15",
+        f"record: {record}",
+        "python -m tools ceilings --language triton",
+    ):
         assert fact in page.body
     assert re.search(r"^- date: \d{4}-\d\d-\d\d$", page.body, re.MULTILINE)
     table = {row.cells["metric"]: row.cells for row in rows(page, COLUMNS)}
     assert set(table) == set(measured.NAMES.values())
     best = max(median(tries) for tries in ROOFS["bandwidth"].values())
     cells, peak = table["measured_memory_bandwidth"], table["measured_bf16_tensor"]
-    assert (float(cells["value"]), cells["unit"], cells["evidence"]) == (pytest.approx(best / 1e12, rel=1e-5), "TB/s", "measured")
+    assert (float(cells["value"]), cells["unit"], cells["evidence"]) == (
+        pytest.approx(best / 1e12, rel=1e-5),
+        "TB/s",
+        "measured",
+    )
     assert cells["source"] == f"measured, record {record}"
     assert (peak["unit"], peak["qualifier"], table["measured_launch_latency"]["unit"]) == ("TFLOPS", "dense", "us")
-    for asked, metric in ((wiki, "memory_bandwidth"), (wiki, "bf16_tensor"), (Wiki.open(), "measured_memory_bandwidth")):
-        assert isinstance(lookup.resolve(asked, "H200", metric, "SXM5"), UnknownSpec), "each answers to its own name only"
+    for asked, metric in (
+        (wiki, "memory_bandwidth"),
+        (wiki, "bf16_tensor"),
+        (Wiki.open(), "measured_memory_bandwidth"),
+    ):
+        assert isinstance(lookup.resolve(asked, "H200", metric, "SXM5"), UnknownSpec), (
+            "each answers to its own name only"
+        )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +122,9 @@ def test_a_measurement_answers_for_its_product_variant_and_qualifier(
 def test_a_cpu_has_no_driver_but_a_kernel(tmp_path: Path) -> None:
     name = "AMD EPYC 9354 32-Core Processor"
     cpu = Device(kind="cpu", name=name, architecture="x86_64", details={"kernel": "6.8.0-31-generic"})
-    path = measured.write(workspace(tmp_path / "w", cpu, CPU), Wiki.open(), workspace=tmp_path / "w", home=tmp_path).path
+    path = measured.write(
+        workspace(tmp_path / "w", cpu, CPU), Wiki.open(), workspace=tmp_path / "w", home=tmp_path
+    ).path
     assert path.name == "amd-epyc-9354-32-core-processor-linux-6.8.0-31-generic.md"
     (page,) = Wiki.open(path.parent).pages
     assert page.head.applies_to == (name,)
@@ -107,19 +133,31 @@ def test_a_cpu_has_no_driver_but_a_kernel(tmp_path: Path) -> None:
     assert table["measured_launch_latency"] == ("0.00125", "us")
 
 
-def test_twice_is_once_and_another_measurement_needs_to_be_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_twice_is_once_and_another_measurement_needs_to_be_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first = workspace(tmp_path / "w", device())
     home = ["--workspace", str(tmp_path / "w"), "--home", str(tmp_path)]
     said(capsys, first, *home)
     (path,) = measured.pages(tmp_path)
     before = (path.read_bytes(), path.stat().st_mtime_ns)
-    assert said(capsys, first, *home).endswith("says this already") and (path.read_bytes(), path.stat().st_mtime_ns) == before
+    assert (
+        said(capsys, first, *home).endswith("says this already")
+        and (path.read_bytes(), path.stat().st_mtime_ns) == before
+    )
     slower = {**ROOFS, "bandwidth": {"copy": [3.5e12]}}
     second = workspace(tmp_path / "w", device(), slower, key="again")
-    assert f"record {first} already; say --replace" in said(capsys, second, *home, code=2) and path.read_bytes() == before[0]
+    assert (
+        f"record {first} already; say --replace" in said(capsys, second, *home, code=2)
+        and path.read_bytes() == before[0]
+    )
     said(capsys, second, *home, "--replace")
     text = path.read_text()
-    assert "| measured_memory_bandwidth | 3.5 | TB/s |" in text and first not in text and len(measured.pages(tmp_path)) == 1
+    assert (
+        "| measured_memory_bandwidth | 3.5 | TB/s |" in text
+        and first not in text
+        and len(measured.pages(tmp_path)) == 1
+    )
     other = workspace(tmp_path / "w", device("580.1"), key="other driver")
     said(capsys, other, *home)
     assert [page.name for page in measured.pages(tmp_path)] == ["nvidia-h200-570.86.15.md", "nvidia-h200-580.1.md"]
@@ -128,7 +166,11 @@ def test_twice_is_once_and_another_measurement_needs_to_be_told(tmp_path: Path, 
 def test_the_day_is_that_of_the_commit(tmp_path: Path) -> None:
     root = tmp_path / "w"
     record = workspace(root, device())
-    dated = {"GIT_AUTHOR_DATE": "2025-03-04T05:06:07Z", "GIT_COMMITTER_DATE": "2025-03-04T05:06:07Z", "PATH": "/usr/bin:/bin"}
+    dated = {
+        "GIT_AUTHOR_DATE": "2025-03-04T05:06:07Z",
+        "GIT_COMMITTER_DATE": "2025-03-04T05:06:07Z",
+        "PATH": "/usr/bin:/bin",
+    }
     for command in ("init -q", "add .", "-c user.name=t -c user.email=t@localhost commit -qm v0"):
         subprocess.run(["git", *command.split()], cwd=root, env=dated, check=True)
     path = measured.write(record, Wiki.open(), workspace=root, home=tmp_path).path
@@ -146,7 +188,9 @@ def test_the_day_is_that_of_the_commit(tmp_path: Path) -> None:
         ("environment", "which driver"),
     ],
 )
-def test_what_is_no_roof_record_is_one_sentence(tmp_path: Path, spoilt: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_roof_record_is_one_sentence(
+    tmp_path: Path, spoilt: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     root = tmp_path / "w"
     record = workspace(root, device(), {"array_bytes": 1} if spoilt == "payload" else ROOFS)
     if spoilt == "kind":
@@ -156,7 +200,11 @@ def test_what_is_no_roof_record_is_one_sentence(tmp_path: Path, spoilt: str, say
     elif spoilt == "environment":
         payload = Environment(items=(), devices=(device(name="NVIDIA H100"),), sandbox={}).model_dump(mode="json")
         made = Records(root).add(Record(kind="environment", key="x", payload=payload)).id
-        record = Records(root).add(Record(kind="roof", key="y", environment=made, device="cuda:0 NVIDIA H200", payload=ROOFS)).id
+        record = (
+            Records(root)
+            .add(Record(kind="roof", key="y", environment=made, device="cuda:0 NVIDIA H200", payload=ROOFS))
+            .id
+        )
     named = {"file": str(root / "nothing.json"), "id": "0" * 16}.get(spoilt, record)
     more = [] if spoilt == "file" else ["--workspace", str(root)]
     assert says in said(capsys, named, *more, "--home", str(tmp_path / "home"), code=2)

@@ -18,7 +18,9 @@ def seen(name, flops=100.0, unique_bytes=1000, weight=1.0):
 
 
 def task(*names):
-    return Task(name="t", language="cpp", arguments=(), reference="", workloads=tuple(Workload(name=n, dims={}) for n in names))
+    return Task(
+        name="t", language="cpp", arguments=(), reference="", workloads=tuple(Workload(name=n, dims={}) for n in names)
+    )
 
 
 def profile(**metrics):
@@ -38,7 +40,9 @@ def test_the_whole_is_weighted_by_time():
 def test_a_float64_task_is_held_against_its_own_roof():
     out = Argument(name="out", role="output", dtype="float64", shape=("N",))
     roofs = (*ROOFS, Roof(metric="compute_float64", value=5.0, unit="op/s", origin="measured", source="r1"))
-    (placed,) = diagnosis.place(task("a").model_copy(update={"arguments": (out,)}), [seen("a")], {"a": 50.0}, roofs, DEVICE).workloads
+    (placed,) = diagnosis.place(
+        task("a").model_copy(update={"arguments": (out,)}), [seen("a")], {"a": 50.0}, roofs, DEVICE
+    ).workloads
     assert (placed.bound, placed.roof_s) == ("compute", 20.0)
 
 
@@ -47,7 +51,10 @@ def test_the_first_finding_is_the_largest_lack_and_names_its_evidence():
     found = diagnosis.diagnose(placed, [(profile(compiler__loops_missed=2.0), "rec")], {"ncu": "not here"}, DEVICE)
     assert "the largest lack is loop_not_vectorised: " in found.headline
     told = diagnosis.text(found, "cpp", kept=False)
-    assert all(said in told for said in ("record rec", "gcc, line 7: loop not vectorized: why", "ncu: N/A, not here", "--store"))
+    assert all(
+        said in told
+        for said in ("record rec", "gcc, line 7: loop not vectorized: why", "ncu: N/A, not here", "--store")
+    )
     assert "--store" not in diagnosis.text(found, "cpp", kept=True)
 
 
@@ -64,4 +71,7 @@ def test_utilisation_is_what_is_reached_of_the_measured_and_of_the_cited_roofs()
     placed = diagnosis.place(task("a"), [seen("a", flops=4000.0)], {"a": 20.0}, ROOFS, DEVICE)
     cited = Roof(metric="memory_bandwidth", value=200.0, unit="B/s", origin="cited", source="<gpu-wiki>/a.md:3")
     _, _, row, source = diagnosis.utilisation_text(task("a"), placed, (cited,)).splitlines()
-    assert " ".join(row.split()) == "a 20 s 50 B/s 50.0 % 25.0 % 200 op/s 20.0 % N/A" and "cited: <gpu-wiki>/a.md:3" in source
+    assert (
+        " ".join(row.split()) == "a 20 s 50 B/s 50.0 % 25.0 % 200 op/s 20.0 % N/A"
+        and "cited: <gpu-wiki>/a.md:3" in source
+    )

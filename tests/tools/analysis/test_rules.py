@@ -9,7 +9,11 @@ from tools.roofline.hardware import Headroom
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "static"
 CORES = {"device.units": Quantity(value=2)}
-FAR_BEYOND_CACHE = {"roofline.fraction_of_memory_roof": 0.6, "roofline.intensity_over_ridge": 0.1, "workload.bytes_over_cache": 4}
+FAR_BEYOND_CACHE = {
+    "roofline.fraction_of_memory_roof": 0.6,
+    "roofline.intensity_over_ridge": 0.1,
+    "workload.bytes_over_cache": 4,
+}
 FAR = Headroom(total=0.95, compute=0.99, memory=0.95, latency=0.9, bound="memory")
 
 
@@ -20,7 +24,13 @@ def profile(kernel: str) -> Profile:
 
 
 def made(metrics: dict[str, float], *remarks: Remark) -> Profile:
-    return Profile(tool="static", launch="static", source="c", metrics={n: Quantity(value=v) for n, v in metrics.items()}, remarks=remarks)
+    return Profile(
+        tool="static",
+        launch="static",
+        source="c",
+        metrics={n: Quantity(value=v) for n, v in metrics.items()},
+        remarks=remarks,
+    )
 
 
 def fired(kernel: str, **facts: float) -> dict[str, int]:
@@ -45,7 +55,9 @@ def test_matmul_and_transpose_want_another_loop_order():
 
 
 def test_nothing_is_held_against_the_fast_kernel_at_the_roof():
-    assert set(fired("fast", roofline__fraction_of_memory_roof=0.9, roofline__intensity_over_ridge=0.1)) == {"near_memory_roof"}
+    assert set(fired("fast", roofline__fraction_of_memory_roof=0.9, roofline__intensity_over_ridge=0.1)) == {
+        "near_memory_roof"
+    }
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,11 @@ def test_unusable_signature_is_one_sentence(pattern):
     ("name", "shown", "hidden"),
     [
         ("matrix_unit", "HGMMA.64x128x16.F32 R24, gdesc[UR4], R24, gsb0", "FFMA R0, R1, R2, R3"),
-        ("warpgroup_matrix_unit", "HGMMA.64x64x16.F32.BF16 R24, gdesc[UR4], RZ, !UPT", "HMMA.16816.F32 R4, R8, R12, R4"),
+        (
+            "warpgroup_matrix_unit",
+            "HGMMA.64x64x16.F32.BF16 R24, gdesc[UR4], RZ, !UPT",
+            "HMMA.16816.F32 R4, R8, R12, R4",
+        ),
         ("async_copy", "LDGSTS.E.BYPASS.128 [R9], desc[UR8][R2.64]", "LDG.E.128 R4, desc[UR4][R2.64]"),
         ("bulk_tensor_copy", "UTMALDG.2D [UR8], [UR4]", "LDS.128 R4, [R2]"),
     ],

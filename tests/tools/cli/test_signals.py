@@ -22,10 +22,19 @@ class Late:
 """
 WHEN = {
     "while it works": ("press(); time.sleep(60)", 130),
-    "while an interrupt is told": ("try: press(); time.sleep(60)\n    except KeyboardInterrupt: press(); time.sleep(60)", 130),
-    "twice, and the first is never done with": ("try: press(); time.sleep(60)\n    finally: press(); time.sleep(60)", 130),
+    "while an interrupt is told": (
+        "try: press(); time.sleep(60)\n    except KeyboardInterrupt: press(); time.sleep(60)",
+        130,
+    ),
+    "twice, and the first is never done with": (
+        "try: press(); time.sleep(60)\n    finally: press(); time.sleep(60)",
+        130,
+    ),
     "when it has exited": ("atexit.register(press)\n    raise SystemExit(2)", 2),
-    "while threads end": ("threading.Thread(target=lambda: (time.sleep(0.5), press(), time.sleep(60))).start()\n    return 3", 3),
+    "while threads end": (
+        "threading.Thread(target=lambda: (time.sleep(0.5), press(), time.sleep(60))).start()\n    return 3",
+        3,
+    ),
     "while modules are taken down": ("global late\n    late = Late()\n    return 3", 3),
 }
 
@@ -46,7 +55,12 @@ def test_ctrl_c_ends_it_with_a_code_and_no_word(when: str) -> None:
 
 @pytest.mark.parametrize("layer", ["graph", "knowledge_base", "tools"])
 def test_every_command_line_is_such_a_process(layer: str) -> None:
-    stand_in = "import runpy, tools.cli.signals\ndef process(main):\n    raise SystemExit(f'{main.__module__}.{main.__name__}')\n"
+    stand_in = (
+        "import runpy, tools.cli.signals\ndef process(main):\n    raise "
+        "SystemExit(f'{main.__module__}.{main.__name__}')\n"
+    )
     run = f"{stand_in}tools.cli.signals.process = process\nrunpy.run_module({layer!r}, run_name='__main__')"
-    done = subprocess.run([sys.executable, "-c", run], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", run], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.stderr == "__main__.main\n"

@@ -30,7 +30,9 @@ def test_what_is_near_is_named_and_what_is_not_is_not() -> None:
         ("knowledge_base", ["experience", "mrege", "x"], "'mrege' is not known; did you mean 'merge'?"),
     ],
 )
-def test_every_command_says_which_word_was_meant(program: str, words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_says_which_word_was_meant(
+    program: str, words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as stopped:
         importlib.import_module(f"{program}.__main__").main(words)
     printed = capsys.readouterr()
@@ -40,7 +42,9 @@ def test_every_command_says_which_word_was_meant(program: str, words: list[str],
         assert told["status"] == "refused" and says in told["reason"] and told["reason"] in printed.err
 
 
-@pytest.mark.parametrize("words", [["x", "v1", "--json"], ["x", "--json", "v1"], ["--json", "x", "v1"], ["x", "--json"]])
+@pytest.mark.parametrize(
+    "words", [["x", "v1", "--json"], ["x", "--json", "v1"], ["--json", "x", "v1"], ["x", "--json"]]
+)
 def test_an_option_may_stand_before_what_may_be_left_out(words: list[str]) -> None:
     parser = Parser(prog="p")
     verb = parser.add_subparsers(dest="verb").add_parser("verify")
@@ -48,4 +52,6 @@ def test_an_option_may_stand_before_what_may_be_left_out(words: list[str]) -> No
     verb.add_argument("commit", nargs="?")
     verb.add_argument("--json", action="store_true")
     given = "v1" if "v1" in words else None
-    assert parser.parse_args(["verify", *words]) == argparse.Namespace(verb="verify", workspace="x", commit=given, json=True)
+    assert parser.parse_args(["verify", *words]) == argparse.Namespace(
+        verb="verify", workspace="x", commit=given, json=True
+    )

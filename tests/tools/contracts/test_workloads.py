@@ -42,14 +42,17 @@ def test_hidden_dims_differ_between_secrets_and_are_spread_over_the_decades():
 @pytest.mark.parametrize(
     ("visible", "kept"),
     [
-        # Rotary embedding, group norm with a number of groups that nothing is sized by, a matrix that must be square, a Hadamard transform.
+        # Rotary embedding, group norm with a number of groups that nothing is sized by, a matrix that must be square, a
+        # Hadamard transform.
         ([{"S": 512, "d": 64}, {"S": 100, "d": 96}], lambda one: one["d"] % 8 == 0),
         ([{"n": 4, "C": 48, "groups": 12}, {"n": 1, "C": 24, "groups": 6}], lambda one: one["C"] % one["groups"] == 0),
         ([{"rows": 300, "columns": 300, "batch": 7}], lambda one: one["rows"] == one["columns"]),
         ([{"B": 6, "H": 32, "D": 4096}, {"B": 3, "H": 16, "D": 2048}], lambda one: one["D"] % one["H"] == 0),
     ],
 )
-def test_half_of_what_is_drawn_keeps_what_the_visible_sizes_have_in_common(visible: list[Dims], kept: Callable[[Dims], bool]) -> None:
+def test_half_of_what_is_drawn_keeps_what_the_visible_sizes_have_in_common(
+    visible: list[Dims], kept: Callable[[Dims], bool]
+) -> None:
     workloads = tuple(Workload(name=str(at), dims=dims) for at, dims in enumerate(visible))
     ranged = [name for name in visible[0] if name != "groups"]
     ranges = {name: (1, max(int(dims[name]) for dims in visible)) for name in ranged}
@@ -60,12 +63,16 @@ def test_half_of_what_is_drawn_keeps_what_the_visible_sizes_have_in_common(visib
     assert sum(not kept(ragged.choices[0]) for ragged, _ in drawn) > 10
     # A reference that takes none of these is left dims of which one alone differs from a visible workload.
     for hidden in (one for pair in drawn for one in pair):
-        assert any(sum(choice[name] != dims[name] for name in dims) <= 1 for choice in hidden.choices for dims in visible)
+        assert any(
+            sum(choice[name] != dims[name] for name in dims) <= 1 for choice in hidden.choices for dims in visible
+        )
     assert kept(derived_sizes(square)["half"][0])
 
 
 def test_powers_of_two_are_drawn_where_all_visible_sizes_are() -> None:
-    powers = task(workloads=(Workload(name="w", dims={"M": 100, "N": 1024}),), dims_range={"M": (1, 100), "N": (3, 1024)})
+    powers = task(
+        workloads=(Workload(name="w", dims={"M": 100, "N": 1024}),), dims_range={"M": (1, 100), "N": (3, 1024)}
+    )
     for hidden in hidden_workloads(powers, b"s" * 16, 4):
         assert any(dims["M"] != 100 and int(dims["N"]).bit_count() == 1 for dims in hidden.choices)
 
@@ -112,7 +119,9 @@ def test_case_list_says_which_are_required():
 
 
 def test_seeds_fit_in_31_bits_and_depend_on_everything_asked():
-    seeds = {draw(b"secret", *asked) for asked in [("a", 1), ("a", 2), ("b", 1), ("a1",), ("a", "1", "")]} | {draw(b"other", "a", 1)}
+    seeds = {draw(b"secret", *asked) for asked in [("a", 1), ("a", 2), ("b", 1), ("a1",), ("a", "1", "")]} | {
+        draw(b"other", "a", 1)
+    }
     assert len(seeds) == 6
     assert all(0 <= seed < 2**31 for seed in seeds)
     assert draw(b"secret", "a", 1) == draw(b"secret", "a", 1)

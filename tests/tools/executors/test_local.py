@@ -58,7 +58,13 @@ def warm(local: Local, what: str, mark: Path, limits: Limits | None = None) -> J
         "harness/other.py": local.blobs.put("other"),
         "what": local.blobs.put(what),
     }
-    return Job(files=files, argv=("{python}", "harness/server.py"), results=("result.json",), warm="k", limits=limits or Limits())
+    return Job(
+        files=files,
+        argv=("{python}", "harness/server.py"),
+        results=("result.json",),
+        warm="k",
+        limits=limits or Limits(),
+    )
 
 
 def test_a_job_leaves_its_results_and_nothing_else(local: Local) -> None:
@@ -91,7 +97,10 @@ def test_jobs_run_side_by_side(local: Local, tmp_path: Path) -> None:
 
 def test_one_server_serves_many_jobs_and_is_started_again(local: Local, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    pids = [local.blobs.text(local.run(warm(local, what, mark)).files["result.json"]) for what in ("a", "b", "die once", "c")]
+    pids = [
+        local.blobs.text(local.run(warm(local, what, mark)).files["result.json"])
+        for what in ("a", "b", "die once", "c")
+    ]
     assert pids[0] == pids[1] != pids[2] == pids[3]
     with pytest.raises(HarnessError, match="died twice"):
         local.run(warm(local, "die", mark))
@@ -148,7 +157,9 @@ time.sleep(60)
 
 
 def test_nothing_outlives_a_killed_run(tmp_path: Path) -> None:
-    run = subprocess.Popen([sys.executable, "-c", ORPHANED, str(tmp_path)], stdout=subprocess.PIPE, start_new_session=True)
+    run = subprocess.Popen(
+        [sys.executable, "-c", ORPHANED, str(tmp_path)], stdout=subprocess.PIPE, start_new_session=True
+    )
     assert run.stdout is not None and run.stdout.readline() == b"started\n"
     wait_for(lambda: alive("sleep 63.25") and len(beside(tmp_path)) >= 2)
     os.kill(run.pid, signal.SIGKILL)

@@ -1,4 +1,5 @@
-"""NVML and the CUDA driver are stood in for by small C libraries of their names and shapes: what is tried is our side of the binding."""
+"""NVML and the CUDA driver are stood in for by small C libraries of their names and shapes: what is tried is our
+side of the binding."""
 
 from __future__ import annotations
 
@@ -48,14 +49,18 @@ def test_gpus_follow_the_cpu(libraries: Libraries, tmp_path: Path) -> None:
     assert cpu.kind == "cpu"
     assert (first.kind, first.name, first.index, first.units) == ("cuda", "NVIDIA Stub", 0, 7)
     assert (first.last_level_cache, first.architecture) == (1 << 20, "sm_90")
-    assert first.details["driver"] == "1.2.3" and first.details["ecc"] == "on" and first.details["mig"] == "not reported"
+    assert (
+        first.details["driver"] == "1.2.3" and first.details["ecc"] == "on" and first.details["mig"] == "not reported"
+    )
     assert (second.index, second.details["uuid"][:8]) == (1, "GPU-0101")
     assert pick((cpu, first, second), "cuda") is first
 
 
 def test_a_job_sees_the_gpu_it_needs_and_no_other(libraries: Libraries, tmp_path: Path) -> None:
     def seen(executor: Local, needs: Needs, name: str = "CUDA_VISIBLE_DEVICES") -> str:
-        finished = executor.run(Job(files={}, argv=("{python}", "-c", f"import os; print(os.environ['{name}'])"), needs=needs))
+        finished = executor.run(
+            Job(files={}, argv=("{python}", "-c", f"import os; print(os.environ['{name}'])"), needs=needs)
+        )
         return executor.blobs.text(finished.files["stdout.txt"]).strip()
 
     with local(libraries, tmp_path, gpu=1) as executor:
@@ -66,7 +71,9 @@ def test_a_job_sees_the_gpu_it_needs_and_no_other(libraries: Libraries, tmp_path
             executor.run(Job(files={}, argv=("true",), needs=Needs(device="cuda", architecture="sm_80")))
 
 
-def test_a_foreign_process_is_named_and_refused(libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_foreign_process_is_named_and_refused(
+    libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("STUB_PROCESSES", "1")
     with local(libraries, tmp_path / "a", gpu=0) as executor:
         with pytest.raises(DeviceBusyError, match=r"process 1 \(stub-trainer\).*choose another GPU"):
@@ -94,7 +101,9 @@ def test_what_a_killed_job_left_on_the_gpu_is_waited_for(
             assert executor.run(TIMED).exit_code == 0
 
 
-def test_our_own_processes_are_no_strangers(libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_own_processes_are_no_strangers(
+    libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         monkeypatch.setenv("STUB_PROCESSES", str(child.pid))
         with local(libraries, tmp_path, gpu=0) as executor:
@@ -118,7 +127,9 @@ def test_who_was_there_first_is_a_stranger_even_where_proc_does_not_show_it(
             executor.run(TIMED)
 
 
-def test_a_gpu_at_work_that_lists_nobody_is_busy(libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_at_work_that_lists_nobody_is_busy(
+    libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tools.executors.device_lock.QUIET_S", 0.2)
     monkeypatch.setenv("STUB_SHARE", "87")
     with local(libraries, tmp_path, gpu=0) as executor:
@@ -133,7 +144,9 @@ def test_an_index_that_is_not_here(libraries: Libraries, tmp_path: Path) -> None
         executor.devices()
 
 
-def test_a_driver_that_does_not_answer_is_no_gpu(libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_does_not_answer_is_no_gpu(
+    libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("STUB_NO_DRIVER", "1")
     with local(libraries, tmp_path) as executor:
         assert [device.kind for device in executor.devices()] == ["cpu"]
@@ -149,12 +162,15 @@ def test_without_a_driver_there_is_no_gpu() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "expected"), [(None, [0, 1, 2]), ("2,0", [2, 0]), ("GPU-b", [1]), ("", []), ("-1", []), ("0,9,1", [0]), ("GPU-", [])]
+    ("setting", "expected"),
+    [(None, [0, 1, 2]), ("2,0", [2, 0]), ("GPU-b", [1]), ("", []), ("-1", []), ("0,9,1", [0]), ("GPU-", [])],
 )
 def test_what_the_user_lets_us_see(monkeypatch: pytest.MonkeyPatch, setting: str | None, expected: list[int]) -> None:
     if setting is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", setting)
-    devices = [Device(kind="cuda", name="x", index=i, details={"uuid": f"GPU-{letter}"}) for i, letter in enumerate("abc")]
+    devices = [
+        Device(kind="cuda", name="x", index=i, details={"uuid": f"GPU-{letter}"}) for i, letter in enumerate("abc")
+    ]
     assert [device.index for device in visible(devices)] == expected
 
 
@@ -188,7 +204,11 @@ with Local(Blobs(Path("blobs")), Path("scratch"), clocks="lock", gpu=1, driver=D
 """
     root = str(Path(__file__).parents[3])
     done = subprocess.run(
-        [sys.executable, "-c", program, *libraries], cwd=tmp_path, env={**os.environ, "PYTHONPATH": root}, capture_output=True, timeout=60
+        [sys.executable, "-c", program, *libraries],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        timeout=60,
     )
     assert b"AssertionError" not in done.stderr
     until = time.monotonic() + 10
@@ -198,7 +218,9 @@ with Local(Blobs(Path("blobs")), Path("scratch"), clocks="lock", gpu=1, driver=D
 
 
 @needs_compiler
-@pytest.mark.parametrize(("error", "why"), [("4", "only root may lock them"), ("3", "the driver did not lock them (NVML error 3)")])
+@pytest.mark.parametrize(
+    ("error", "why"), [("4", "only root may lock them"), ("3", "the driver did not lock them (NVML error 3)")]
+)
 def test_clocks_that_may_not_be_locked_are_watched_and_it_is_said_why(
     libraries: Libraries, tmp_path: Path, error: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,14 +26,24 @@ def interval(estimate: float, half: float = 0.03, confidence: float = CONFIDENCE
 
 def measurement(workload: str, speedup: Interval, candidate_s: float = 1e-3) -> Measurement:
     return Measurement(
-        workload=workload, weight=1.0, incumbent_s=candidate_s * speedup.estimate, candidate_s=candidate_s, pairs=20, speedup=speedup
+        workload=workload,
+        weight=1.0,
+        incumbent_s=candidate_s * speedup.estimate,
+        candidate_s=candidate_s,
+        pairs=20,
+        speedup=speedup,
     )
 
 
-def trial(speedup: float = 2.0, small: float = 2.0, large: float = 2.0, candidate_s: float = 1e-3, half: float = 0.03) -> Passed:
+def trial(
+    speedup: float = 2.0, small: float = 2.0, large: float = 2.0, candidate_s: float = 1e-3, half: float = 0.03
+) -> Passed:
     return Passed(
         candidate="cand",
-        measurements=(measurement("small", interval(small, half), candidate_s), measurement("large", interval(large, half), candidate_s)),
+        measurements=(
+            measurement("small", interval(small, half), candidate_s),
+            measurement("large", interval(large, half), candidate_s),
+        ),
         speedup=interval(speedup, half),
         records=("b1", "c1", "t1"),
     )
@@ -53,7 +63,10 @@ GOOD = Evidence(
     workloads=("small", "large"),
     cases=(case("small"), case("large"), case("prime", "dropped", required=False)),
     physics=Physics(
-        floors=(Floor(workload="small", unique_bytes=1 << 20, roof_s=9e-4), Floor(workload="large", unique_bytes=1 << 30, roof_s=9e-4)),
+        floors=(
+            Floor(workload="small", unique_bytes=1 << 20, roof_s=9e-4),
+            Floor(workload="large", unique_bytes=1 << 30, roof_s=9e-4),
+        ),
         last_level_cache=32 << 20,
         launch_s=1e-6,
     ),
@@ -94,9 +107,13 @@ def test_accept_says_why_with_numbers_and_records():
     )
     assert any("82% passed in the task's library" in reason for reason in verdict(library_share=0.82).reasons)
     assert verdict(**DILUTED).outcome == "accept"
-    cached = tuple(floor.model_copy(update={"unique_bytes": 2 * GOOD.physics.last_level_cache}) for floor in GOOD.physics.floors)
+    cached = tuple(
+        floor.model_copy(update={"unique_bytes": 2 * GOOD.physics.last_level_cache}) for floor in GOOD.physics.floors
+    )
     physics = GOOD.physics.model_copy(update={"floors": cached})
-    assert verdict(trial=trial(candidate_s=8e-4), physics=physics).outcome == "accept", "no roof of the memory binds in the cache"
+    assert verdict(trial=trial(candidate_s=8e-4), physics=physics).outcome == "accept", (
+        "no roof of the memory binds in the cache"
+    )
 
 
 # Launches make both kernels' wall time alike.
@@ -114,29 +131,57 @@ FAILED = Failed(candidate="cand", stage="correctness", reason="On small: error."
         ({"veto": Veto(quote="out[i] = cache[i];", reason="replays")}, "reject_policy", "out[i] = cache[i];"),
         ({"trial": None}, "inconclusive", "No candidate"),
         ({"trial": Unmeasured(candidate="cand", reason="no device")}, "infra_error", "no device"),
-        ({"trial": Unmeasured(candidate="cand", reason="budget.wall_s: no time", capped=True)}, "inconclusive", "budget.wall_s"),
+        (
+            {"trial": Unmeasured(candidate="cand", reason="budget.wall_s: no time", capped=True)},
+            "inconclusive",
+            "budget.wall_s",
+        ),
         ({"trial": FORGED}, "infra_error", "does not follow from its records"),
         ({"trial": FAILED}, "reject_correctness", "correctness"),
         ({"cases": (case("small"),)}, "reject_correctness", "large was never checked"),
-        ({"trial": trial(candidate_s=8e-4)}, "reject_policy", "8.000e-04 s where the memory roof allows no less than 8.550e-04 s"),
+        (
+            {"trial": trial(candidate_s=8e-4)},
+            "reject_policy",
+            "8.000e-04 s where the memory roof allows no less than 8.550e-04 s",
+        ),
         ({"noise_floor": None}, "inconclusive", "noise floor"),
         ({"trial": trial(1.005, half=0.01)}, "reject_perf", "1.030x"),
-        ({"trial": trial(1.02, half=0.2), "noise_floor": 0.7}, "inconclusive", "noise floor is too high to see such a gain"),
+        (
+            {"trial": trial(1.02, half=0.2), "noise_floor": 0.7},
+            "inconclusive",
+            "noise floor is too high to see such a gain",
+        ),
         (
             {"trial": trial(0.6, half=0.5), "noise_floor": 0.7},
             "inconclusive",
             "No gain is seen, and the noise floor is too high to exclude one",
         ),
-        ({"trial": OPEN}, "inconclusive", "too few pairs for an interval with two ends, raise judge.pairs or judge.batches: 2.000x [N/A]"),
+        (
+            {"trial": OPEN},
+            "inconclusive",
+            "too few pairs for an interval with two ends, raise judge.pairs or judge.batches: 2.000x [N/A]",
+        ),
         ({"confirmation": interval(1.01, 0.005)}, "reject_perf", "not there again"),
         ({"confirmation_problem": "it crashed"}, "reject_correctness", "it crashed"),
-        ({"confirmation": interval(1.4, 0.2), "confirmation_disturbed": True}, "inconclusive", "Others kept the machine busy"),
+        (
+            {"confirmation": interval(1.4, 0.2), "confirmation_disturbed": True},
+            "inconclusive",
+            "Others kept the machine busy",
+        ),
         ({"trial": trial(small=0.8)}, "reject_perf", "small became slower"),
         ({"trial": trial(small=0.96), "margins": {"small": 0.0}}, "reject_perf", "its own margin of 0%"),
         # The events are read in the candidate's own process: what the clock outside does not see, they cannot confirm.
         (DILUTED | {"confirmation": interval(0.9, 0.02)}, "reject_perf", "With launches the candidate is slower"),
-        (DILUTED | {"confirmation_problem": "it ran cublas", "confirmation_policy": True}, "reject_policy", "it ran cublas"),
-        (DILUTED | {"confirmation": interval(1.05), "confirmation_contradicted": True}, "reject_perf", "less than half of the time saved"),
+        (
+            DILUTED | {"confirmation_problem": "it ran cublas", "confirmation_policy": True},
+            "reject_policy",
+            "it ran cublas",
+        ),
+        (
+            DILUTED | {"confirmation": interval(1.05), "confirmation_contradicted": True},
+            "reject_perf",
+            "less than half of the time saved",
+        ),
     ],
 )
 def test_each_check_has_its_outcome(changes: dict[str, object], outcome: Outcome, piece: str):
@@ -151,7 +196,9 @@ def test_a_version_is_worth_what_was_confirmed_and_not_what_chose_it(clock: Cloc
     claim = Claim(speedup=interval(1.9, 0.2, 0.95), clock=clock, other=None if clock == "wall" else interval(1.2))
     answer = verdict(claim=claim)
     assert answer.speedup == interval(2.0) and answer.worth == claim.speedup
-    assert claim.by("device-only" if clock == "launch-included" else "launch-included") == (claim.other or claim.speedup)
+    assert claim.by("device-only" if clock == "launch-included" else "launch-included") == (
+        claim.other or claim.speedup
+    )
     assert verdict().worth == interval(2.0), "of a commit before the claim had a field of its own"
 
 
@@ -164,7 +211,13 @@ def test_earlier_checks_decide_before_later_ones():
         "confirmation": None,
     }
     order = []
-    repairs = [{"task_now": "a" * 64}, {"screen": ()}, {"cases": GOOD.cases}, {"trial": trial(0.5, small=0.5)}, {"trial": trial(small=0.5)}]
+    repairs = [
+        {"task_now": "a" * 64},
+        {"screen": ()},
+        {"cases": GOOD.cases},
+        {"trial": trial(0.5, small=0.5)},
+        {"trial": trial(small=0.5)},
+    ]
     for repair in [{}, *repairs, {"confirmation": GOOD.confirmation}, {"trial": trial()}]:
         everything_wrong |= repair
         order.append(verdict(**everything_wrong).outcome)
@@ -185,7 +238,8 @@ def counting(size: int) -> Callable[[Passed, Sequence[str]], Record]:
 @pytest.mark.parametrize(
     ("needed", "baseline_s", "outcome", "said"),
     [
-        # 256 MiB in 8e-4 s where 1e11 B/s are possible: explained by what is read, or by its fitting the cache; else refused.
+        # 256 MiB in 8e-4 s where 1e11 B/s are possible: explained by what is read, or by its fitting the cache; else
+        # refused.
         (70 << 20, 1.0, "accept", "large needs 73400320 bytes"),
         (1 << 20, 1.0, "accept", "large needs 1048576 bytes"),
         (100 << 20, 1.0, "reject_policy", "cannot have been done"),
@@ -194,9 +248,13 @@ def counting(size: int) -> Callable[[Passed, Sequence[str]], Record]:
         (1 << 28, 1e-3, "accept", "No floor from the bytes of large"),
     ],
 )
-def test_a_time_below_the_roof_is_explained_before_it_is_refused(needed: int, baseline_s: float, outcome: str, said: str):
+def test_a_time_below_the_roof_is_explained_before_it_is_refused(
+    needed: int, baseline_s: float, outcome: str, said: str
+):
     fast, roofs = trial(candidate_s=8e-4), (roof(1e11, "r"),)
-    possible = settled(fast, {"large": 1 << 28}, 32 << 20, roofs, lambda: roofs, counting(needed), lambda: {"large": baseline_s})
+    possible = settled(
+        fast, {"large": 1 << 28}, 32 << 20, roofs, lambda: roofs, counting(needed), lambda: {"large": baseline_s}
+    )
     answer = verdict(physics=possible, trial=fast)
     assert answer.outcome == outcome and any(said in reason for reason in answer.reasons)
     assert counting(needed)(fast, ()).id in answer.records
@@ -225,7 +283,9 @@ def test_roofs_are_measured_again_before_a_time_is_called_impossible(found: tupl
     counted = (counting(1 << 28)(fast, ()).id,) if asked else ()
     assert answer.outcome == outcome and possible.records == (binding, *counted) and binding in answer.records
     about = next(reason for reason in answer.reasons if "memory roof" in reason)
-    assert about.endswith(f"{', '.join(possible.records)}).") and (outcome != "inconclusive" or "others had 45.0 % of the machine" in about)
+    assert about.endswith(f"{', '.join(possible.records)}).") and (
+        outcome != "inconclusive" or "others had 45.0 % of the machine" in about
+    )
     assert not [reason for reason in answer.reasons if reason.startswith("Confirmed") and binding in reason]
 
 
@@ -238,11 +298,14 @@ def test_a_doubt_weighs_only_where_the_roof_it_is_about_binds():
     assert [bool(possible.least(name).doubt) for name in sizes] == [False, True]
     assert [measured.workload for measured in possible.undercut(fast.measurements)] == ["small", "large"]
     backwards = fast.model_copy(update={"measurements": fast.measurements[::-1]})
-    assert verdict(physics=possible, trial=backwards).outcome == "reject_policy", "what is beyond doubt decides, wherever it stands"
+    assert verdict(physics=possible, trial=backwards).outcome == "reject_policy", (
+        "what is beyond doubt decides, wherever it stands"
+    )
 
 
 def test_an_algorithm_with_fewer_operations_than_the_reference_is_possible():
-    """2 n log n operations where the reference takes n²: the memory floor does not mind, the reference's roof time would."""
+    """2 n log n operations where the reference takes n²: the memory floor does not mind, the reference's roof time
+    would."""
     roofs = [
         Roof(metric=metric, value=value, unit="", origin="measured", source="r")
         for metric, value in (("memory_bandwidth", 1e11), ("compute_float32", 1e12))

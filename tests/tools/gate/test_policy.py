@@ -1,4 +1,5 @@
-"""A workload by itself: looked at again while noise may be what slowed it, and never waited for longer than the batches last."""
+"""A workload by itself: looked at again while noise may be what slowed it, and never waited for longer than the
+batches last."""
 
 from __future__ import annotations
 
@@ -15,17 +16,21 @@ from tools.judge.judge import Judge
 
 
 def noisy(slower: float, count: int = 14) -> tuple[TimedPair, ...]:
-    """Pairs whose median says that the candidate takes `slower` times as long, with ratios from 0.6 to 1.7 times that."""
+    """Pairs whose median says that the candidate takes `slower` times as long, with ratios from 0.6 to 1.7 times
+    that."""
     spread = [0.6 + 1.1 * i / (count - 1) for i in range(count)]
     middle = (spread[count // 2 - 1] + spread[count // 2]) / 2
     return tuple(
-        TimedPair(incumbent_s=1e-4, candidate_s=1e-4 * slower * s / middle, candidate_first=bool(i % 2)) for i, s in enumerate(spread)
+        TimedPair(incumbent_s=1e-4, candidate_s=1e-4 * slower * s / middle, candidate_first=bool(i % 2))
+        for i, s in enumerate(spread)
     )
 
 
 def batch(number: int, small: tuple[TimedPair, ...], large: tuple[TimedPair, ...] | None = None) -> Record:
     large = large or pairs(2e-2, 1e-2, 14)
-    return timing(TimingOfWorkload(workload="small", pairs=small), TimingOfWorkload(workload="large", pairs=large), batch=number)
+    return timing(
+        TimingOfWorkload(workload="small", pairs=small), TimingOfWorkload(workload="large", pairs=large), batch=number
+    )
 
 
 class Told(Judge):
@@ -36,20 +41,27 @@ class Told(Judge):
     def __init__(self, batches: list[Record], count: int, margin: float | None = None) -> None:
         task = softmax()
         if margin is not None:
-            task = task.model_copy(update={"workloads": tuple(w.model_copy(update={"margin": margin}) for w in task.workloads)})
+            task = task.model_copy(
+                update={"workloads": tuple(w.model_copy(update={"margin": margin}) for w in task.workloads)}
+            )
         self.task, self.policy = task, POLICY.model_copy(update={"batches": count})
         self.emit = lambda kind, details: None
         self.told, self.paid = iter(batches), None
         self.builds = self  # type: ignore[assignment]
 
     def build(self, candidate: Candidate) -> Record:
-        return record("build", Build(candidate="c", ok=True, library=None, log="", log_blob="", argv=(), compiler="g++", seconds=1.0))
+        return record(
+            "build",
+            Build(candidate="c", ok=True, library=None, log="", log_blob="", argv=(), compiler="g++", seconds=1.0),
+        )
 
     def screened(self, candidate: Candidate) -> None:
         return None
 
     def correctness(self, *asked: object, **more: object) -> Record:
-        return correctness(result(Case(workload="small", dims={}, seed=1)), result(Case(workload="large", dims={}, seed=1)))
+        return correctness(
+            result(Case(workload="small", dims={}, seed=1)), result(Case(workload="large", dims={}, seed=1))
+        )
 
     def timing(self, *asked: object, **more: object) -> Record:
         if self.paid is not None:
@@ -73,12 +85,17 @@ def looks(judge: Told, before_the_cap: int | None = None) -> int:
     [
         ([noisy(1.0)], 1),  # nothing speaks against the workload
         ([pairs(1e-4, 2e-4, 14)], 1),  # surely slower: the gate can reject it
-        ([noisy(1.2), noisy(0.8), noisy(0.8), noisy(0.8)], 4),  # looked at again when all pairs are there, not as soon as it looks well
+        (
+            [noisy(1.2), noisy(0.8), noisy(0.8), noisy(0.8)],
+            4,
+        ),  # looked at again when all pairs are there, not as soon as it looks well
         ([noisy(1.2)] * 4, 4),  # never settled: the batches end it
         ([noisy(1.2), pairs(1e-4, 2e-4, 60)], 2),  # surely slower after all
     ],
 )
-def test_another_batch_is_timed_while_noise_may_be_what_slowed_a_workload(small: list[tuple[TimedPair, ...]], expected: int) -> None:
+def test_another_batch_is_timed_while_noise_may_be_what_slowed_a_workload(
+    small: list[tuple[TimedPair, ...]], expected: int
+) -> None:
     batches = [batch(i, one) for i, one in enumerate(small)]
     assert looks(Told([*batches, *(batch(i, noisy(1.2)) for i in range(len(batches), 4))], 4)) == expected
 
@@ -87,7 +104,9 @@ def test_batches_end_with_the_policy_the_budget_and_a_margin_of_its_own() -> Non
     unsure = [batch(0, noisy(1.2)), batch(1, noisy(1.2))]
     assert looks(Told(unsure, 2)) == 2
     assert looks(Told(unsure[:1], 4, margin=0.3)) == 1
-    assert looks(Told(unsure, 4), before_the_cap=2) == 2, "a proven gain is not lost when the budget ends between its looks"
+    assert looks(Told(unsure, 4), before_the_cap=2) == 2, (
+        "a proven gain is not lost when the budget ends between its looks"
+    )
     with pytest.raises(BudgetError):
         looks(Told([batch(0, noisy(1.0), noisy(0.8))], 4), before_the_cap=1)
 

@@ -1,4 +1,5 @@
-"""The times and the ratios of a benchmark are one story: each quotient of two times is the ratio that stands beside them."""
+"""The times and the ratios of a benchmark are one story: each quotient of two times is the ratio that stands beside
+them."""
 
 from __future__ import annotations
 
@@ -22,10 +23,14 @@ def benchmark(*names: str) -> Record:
     workloads = []
     for size, workload in enumerate(WEIGHTS, start=1):
         slowness = draw.lognormal(0.0, 0.8, 15)
-        rounds = tuple({name: speed[name] * size * slow * draw.lognormal(0.0, 0.3) for name in names} for slow in slowness)
+        rounds = tuple(
+            {name: speed[name] * size * slow * draw.lognormal(0.0, 0.3) for name in names} for slow in slowness
+        )
         workloads.append(ContestOfWorkload(workload=workload, rounds=rounds))
     result = ContestResult(workloads=tuple(workloads), telemetry=CALM)
-    contest = confirmation.Contest(candidates={n: n for n in names if n in ("baseline", "best")}, attempt=0, weights=WEIGHTS, result=result)
+    contest = confirmation.Contest(
+        candidates={n: n for n in names if n in ("baseline", "best")}, attempt=0, weights=WEIGHTS, result=result
+    )
     return Record(kind="benchmark", key="benchmark", payload=contest.model_dump(mode="json"))
 
 
@@ -58,7 +63,11 @@ def test_torch_is_ahead_by_the_clock_of_the_device_and_until_a_gain_is_shown_to_
         return framework_times(Record(kind="benchmark", key="k", payload=contest.model_dump(mode="json")), "total_time")
 
     on_device = timed(device_rounds=rounds, kernel_rounds=alone)
-    assert (on_device.clock, on_device.ahead, on_device.against["eager"].estimate) == ("device-only", (), pytest.approx(2.0))
+    assert (on_device.clock, on_device.ahead, on_device.against["eager"].estimate) == (
+        "device-only",
+        (),
+        pytest.approx(2.0),
+    )
     assert on_device.fastest == (pytest.approx(2.4e-3),)
     v0 = timed()
     assert (v0.clock, v0.ahead, set(v0.unavailable)) == ("wall", ("eager",), {"compile"})

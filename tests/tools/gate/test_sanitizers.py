@@ -1,4 +1,5 @@
-"""compute-sanitizer's own words on an H100 (fixtures/sanitizer: cut after three findings, with a summary where that was cut too)."""
+"""compute-sanitizer's own words on an H100 (fixtures/sanitizer: cut after three findings, with a summary where that
+was cut too)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,10 @@ CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
 
 def seen(**tools: str) -> sanitizers.Sanitized:
     """What is read from these logs."""
-    answer = {tool: {"text": text, "exit": 0, "said": "the kernel's process raised RuntimeError"} for tool, text in tools.items()}
+    answer = {
+        tool: {"text": text, "exit": 0, "said": "the kernel's process raised RuntimeError"}
+        for tool, text in tools.items()
+    }
     return sanitizers.read({"version": "2025.3.1.0", "seconds": 9.0, "tools": answer}, "cand", "small")
 
 
@@ -35,7 +39,10 @@ def recorded(name: str) -> str:
 @pytest.mark.parametrize(
     ("name", "finding"),
     [
-        ("memcheck-oob", "Invalid __global__ read of size 4 bytes at scale(const float *, float *, int)+0x90 in oob.cu:4 (3 times)"),
+        (
+            "memcheck-oob",
+            "Invalid __global__ read of size 4 bytes at scale(const float *, float *, int)+0x90 in oob.cu:4 (3 times)",
+        ),
         ("memcheck-tri", "Invalid __global__ read of size 8 bytes at scale+0xa0 in tri.py:5 (2 times)"),
         (
             "racecheck-race",
@@ -51,7 +58,13 @@ def recorded(name: str) -> str:
                 "at add(const float *, float *, float *, int)+0xf0 in uninit.cu:4 (3 times)"
             ),
         ),
-        ("synccheck-sync", "Barrier error detected. Divergent thread(s) in warp. at half_waits(float *, int)+0xd0 in sync.cu:5 (3 times)"),
+        (
+            "synccheck-sync",
+            (
+                "Barrier error detected. Divergent thread(s) in warp. at half_waits(float *, int)+0xd0 in sync.cu:5 "
+                "(3 times)"
+            ),
+        ),
     ],
 )
 def test_a_finding_is_told_once_with_kernel_and_source_line(name: str, finding: str) -> None:
@@ -71,11 +84,23 @@ def test_memcheck_refuses_and_the_others_remark() -> None:
     passed, _ = verdict(seen(memcheck=CLEAN, racecheck=recorded("racecheck-race"), initcheck="", synccheck=CLEAN))
     assert passed.outcome == "accept"
     told = next(reason for reason in passed.reasons if "compute-sanitizer" in reason)
-    for piece in ("memcheck found nothing", "race.cu:5", "initcheck could not look (the kernel's process raised RuntimeError)", "on small"):
+    for piece in (
+        "memcheck found nothing",
+        "race.cu:5",
+        "initcheck could not look (the kernel's process raised RuntimeError)",
+        "on small",
+    ):
         assert piece in told
-    missing, _ = verdict(sanitizers.read({"missing": "compute-sanitizer was not found", "seconds": 0.0}, "cand", "small"))
-    assert missing.outcome == "accept" and any("were not looked for: compute-sanitizer was not found" in r for r in missing.reasons)
-    assert verdict(seen(memcheck=recorded("memcheck-oob")), policy.model_copy(update={"sanitize": "off"}))[0].outcome == "accept"
+    missing, _ = verdict(
+        sanitizers.read({"missing": "compute-sanitizer was not found", "seconds": 0.0}, "cand", "small")
+    )
+    assert missing.outcome == "accept" and any(
+        "were not looked for: compute-sanitizer was not found" in r for r in missing.reasons
+    )
+    assert (
+        verdict(seen(memcheck=recorded("memcheck-oob")), policy.model_copy(update={"sanitize": "off"}))[0].outcome
+        == "accept"
+    )
 
 
 def test_nothing_is_asked_of_what_is_refused_anyway() -> None:
@@ -87,14 +112,19 @@ def test_nothing_is_asked_of_what_is_refused_anyway() -> None:
 
 
 def test_a_tool_that_failed_itself_finds_nothing_and_refuses_nothing() -> None:
-    log = "========= COMPUTE-SANITIZER\n========= Internal Sanitizer Error: The driver is too new\n========= ERROR SUMMARY: 1 error\n"
+    log = (
+        "========= COMPUTE-SANITIZER\n========= Internal Sanitizer Error: The driver is too new\n========= ERROR "
+        "SUMMARY: 1 error\n"
+    )
     found = seen(memcheck=log)
     assert found.refusal() is None and "The driver is too new" in found.sentence()
 
 
 def test_a_fault_that_also_ended_the_process_badly_is_found_all_the_same() -> None:
     ended = "========= Error: process didn't terminate successfully\n========= Target application returned an error\n"
-    found = seen(memcheck=recorded("memcheck-oob").replace("========= ERROR SUMMARY", f"{ended}========= ERROR SUMMARY"))
+    found = seen(
+        memcheck=recorded("memcheck-oob").replace("========= ERROR SUMMARY", f"{ended}========= ERROR SUMMARY")
+    )
     assert "in oob.cu:4" in str(found.refusal()) and "terminate" not in str(found.refusal()) and not found.failed
 
 

@@ -33,7 +33,10 @@ def quiet(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
 def bursty(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Drift common to a pair, and bursts that hit one half of a pair now and then by up to a factor of three."""
     drift = np.exp(np.cumsum(rng.normal(0.0, 0.05, n)))
-    sides = [lognormal(rng, n, 0.03) * drift * np.where(rng.random(n) < 0.15, rng.uniform(1.0, 3.0, n), 1.0) for _ in range(2)]
+    sides = [
+        lognormal(rng, n, 0.03) * drift * np.where(rng.random(n) < 0.15, rng.uniform(1.0, 3.0, n), 1.0)
+        for _ in range(2)
+    ]
     return sides[0], sides[1]
 
 
@@ -42,7 +45,9 @@ def sample(noise, rng: np.random.Generator, n: int, gain: float = 1.0, name: str
     return Paired(name, 1.0, tuple(incumbent * scale), tuple(candidate * scale / gain))
 
 
-def run(noise, rng: np.random.Generator, gain: float, k: int, threshold: float, pairs: int = 20, max_looks: int = 3) -> Decision:
+def run(
+    noise, rng: np.random.Generator, gain: float, k: int, threshold: float, pairs: int = 20, max_looks: int = 3
+) -> Decision:
     """What the judge does for one candidate of k: look, decide, look again."""
     seen: list[Paired] = []
     for look in range(1, max_looks + 1):
@@ -56,7 +61,8 @@ def run(noise, rng: np.random.Generator, gain: float, k: int, threshold: float, 
 
 @pytest.mark.parametrize("noise", [quiet, bursty])
 def test_equal_kernels_are_called_faster_no_more_often_than_stated(noise):
-    """A family of 4 equal candidates, no threshold to hide behind: at most 5 % of families may hold a false "faster"."""
+    """A family of 4 equal candidates, no threshold to hide behind: at most 5 % of families may hold a false
+    "faster"."""
     rng = np.random.default_rng(7)
     families = 120
     false = sum(any(run(noise, rng, 1.0, 4, 0.0) == "faster" for _ in range(4)) for _ in range(families))
@@ -82,7 +88,8 @@ def test_a_five_percent_gain_at_two_percent_noise_is_found():
 
 
 def test_drift_common_to_both_cancels():
-    """The machine gets four times slower while measuring; a candidate that is 10 % faster is still seen as just that."""
+    """The machine gets four times slower while measuring; a candidate that is 10 % faster is still seen as just
+    that."""
     rng = np.random.default_rng(1)
     drift = np.linspace(1.0, 4.0, 30)
     incumbent = drift * lognormal(rng, 30, 0.005) * 1e-3
@@ -118,7 +125,9 @@ def test_too_few_pairs_for_the_confidence_leave_the_interval_wide_open():
 
 
 @pytest.mark.parametrize("objective", ["total_time", "geomean"])
-@pytest.mark.parametrize(("confidence", "workloads"), [(0.9, 1), (0.95, 1), (0.95, 7), (0.99, 3), (0.9958, 12), (0.95, 80)])
+@pytest.mark.parametrize(
+    ("confidence", "workloads"), [(0.9, 1), (0.95, 1), (0.95, 7), (0.99, 3), (0.9958, 12), (0.95, 80)]
+)
 def test_least_pairs_is_where_the_interval_gets_two_ends(objective: Objective, confidence: float, workloads: int):
     least = least_pairs(confidence, workloads)
 

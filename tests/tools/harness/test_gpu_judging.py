@@ -1,4 +1,5 @@
-"""What can be tested of judging on a GPU without one: recorded answers of an H200, the layout of its memory, and the pure rules."""
+"""What can be tested of judging on a GPU without one: recorded answers of an H200, the layout of its memory, and the
+pure rules."""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ def test_recorded_timing_has_launches_apart_and_the_state_of_the_gpu() -> None:
     request = TimingRequest(task=TASK, libraries={}, workloads=(workload(8, 2),), order_seed=1, device="cuda")
     evidence.check_timing(request, timing)
     found = timing.workloads[0]
-    assert found.launched_candidate_s is not None and found.launched_candidate_s > min(pair.candidate_s for pair in found.pairs)
+    assert found.launched_candidate_s is not None and found.launched_candidate_s > min(
+        pair.candidate_s for pair in found.pairs
+    )
     assert timing.telemetry.gpu is not None and timing.telemetry.gpu.source == "pynvml"
     assert timing.telemetry.gpu.sm_mhz_before and not timing.telemetry.gpu.foreign_processes
 
@@ -72,13 +75,17 @@ def test_recorded_contest_names_what_was_executed() -> None:
     assert isinstance(contest, ContestResult)
     kernels = tuple(Contestant(name=name, kind="library", library=f"{name}.py") for name in ("incumbent", "candidate"))
     frameworks = tuple(Contestant(name=name, kind=name) for name in ("eager", "compile", "max_autotune"))  # type: ignore[arg-type]
-    request = ContestRequest(task=TASK, contestants=(*kernels, *frameworks), workloads=(workload(8),), order_seed=1, device="cuda")
+    request = ContestRequest(
+        task=TASK, contestants=(*kernels, *frameworks), workloads=(workload(8),), order_seed=1, device="cuda"
+    )
     evidence.check_contest(request, contest)
     assert contest.executed == {"candidate": ("softmax_kernel",)}
     found = contest.workloads[0]
     assert len(found.device_rounds) == len(found.rounds)
     assert all(
-        by_device[name] < by_clock[name] for by_clock, by_device in zip(found.rounds, found.device_rounds, strict=True) for name in by_clock
+        by_device[name] < by_clock[name]
+        for by_clock, by_device in zip(found.rounds, found.device_rounds, strict=True)
+        for name in by_clock
     )
 
 
@@ -188,8 +195,20 @@ def softmax(x): ...
     ("kernels", "streams", "words"),
     [
         (["one", "three"], [7, 7], None),
-        (["Memset (Device)", "one", "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float> >"], [7] * 3, None),
-        (["one", "void at::native::(anonymous namespace)::cunn_SoftMaxForward<float>"], [7, 7], "a kernel that is not its own"),
+        (
+            [
+                "Memset (Device)",
+                "one",
+                "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float> >",
+            ],
+            [7] * 3,
+            None,
+        ),
+        (
+            ["one", "void at::native::(anonymous namespace)::cunn_SoftMaxForward<float>"],
+            [7, 7],
+            "a kernel that is not its own",
+        ),
         (["one", "softmax"], [7, 7], "ran softmax, a kernel that is not its own"),
         (["one", "two"], [7, 13], "ran two on another stream"),
         (["Memcpy DtoD (Device -> Device)"], [7], "none of its own kernels"),
@@ -229,7 +248,8 @@ def test_of_torchs_kernels_only_those_that_the_tasks_library_launched_are_let_pa
 
 
 def test_operators_that_torch_dispatches_within_one_are_known_by_its_span() -> None:
-    """With torch's own trace of a call on the CPU; that a GPU kernel's event names the innermost operator is not seen here."""
+    """With torch's own trace of a call on the CPU; that a GPU kernel's event names the innermost operator is not
+    seen here."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
         torch.ops.aten.linear(torch.ones(4, 8), torch.ones(2, 8), torch.ones(2))
         torch.ones(3).relu()
@@ -248,9 +268,14 @@ def test_a_profiler_that_does_not_work_is_told_from_a_candidate_that_hides() -> 
     executed = module("measurement.kernel_trace")
     works, broken = {"kernels": ["touch"], "streams": [7], "stream": 7}, {"unavailable": "no CUPTI"}
     hidden = {"unavailable": "RuntimeError: not with me"}
-    assert executed.look({"kernels": ["one", "one"], "streams": [7, 7], "stream": 7}, SOURCE, lambda: broken) == (["one"], None)
+    assert executed.look({"kernels": ["one", "one"], "streams": [7, 7], "stream": 7}, SOURCE, lambda: broken) == (
+        ["one"],
+        None,
+    )
     names, said = executed.look(hidden, SOURCE, lambda: broken)
-    assert names == ["not known: RuntimeError: not with me"] and said is None and names[0].startswith(confirmation.UNSEEN)
+    assert (
+        names == ["not known: RuntimeError: not with me"] and said is None and names[0].startswith(confirmation.UNSEEN)
+    )
     names, said = executed.look(hidden, SOURCE, lambda: works)
     assert names == [] and "hid what it executes from the profiler" in str(said)
 
@@ -274,7 +299,8 @@ def _lie(*_: object) -> float:
 
 
 def _watched() -> ModuleType:
-    """Like a module of the harness: a constant, a function, and a class with a method, a static method and a property."""
+    """Like a module of the harness: a constant, a function, and a class with a method, a static method and a
+    property."""
     made = ModuleType("watched")
     exec(WATCHED, vars(made))
     made.c_float = type("c_float", (ctypes.c_float,), {"__module__": "ctypes"})  # type: ignore[attr-defined]
@@ -284,7 +310,10 @@ def _watched() -> ModuleType:
 CHANGES = {
     "a function": (lambda m: setattr(m, "elapsed", _lie), "replaced ours.elapsed"),
     "a method": (lambda m: setattr(m.Watched, "elapsed", _lie), "replaced ours.Watched.elapsed"),
-    "a method's code": (lambda m: setattr(m.Watched.elapsed, "__code__", _lie.__code__), "replaced the code of ours.Watched.elapsed"),
+    "a method's code": (
+        lambda m: setattr(m.Watched.elapsed, "__code__", _lie.__code__),
+        "replaced the code of ours.Watched.elapsed",
+    ),
     "a property": (lambda m: setattr(m.Watched, "own", property(_lie)), "replaced ours.Watched.own"),
     "a constant": (lambda m: setattr(m, "LIMIT", 4), "replaced ours.LIMIT"),
     "a name before a builtin": (lambda m: setattr(m, "max", min), "added ours.max"),
@@ -325,7 +354,10 @@ def run_kernel(x):
 """
 SABOTAGE = {
     "its entry": (lambda m: setattr(m, "run_kernel", _lie), "replaced the incumbent's module.run_kernel"),
-    "its code": (lambda m: setattr(m.run_kernel, "__code__", _lie.__code__), "replaced the code of the incumbent's module.run_kernel"),
+    "its code": (
+        lambda m: setattr(m.run_kernel, "__code__", _lie.__code__),
+        "replaced the code of the incumbent's module.run_kernel",
+    ),
     "a constant": (lambda m: setattr(m, "BLOCK", 16), "replaced the incumbent's module.BLOCK"),
     "a jitted function": (lambda m: setattr(m, "poke", None), "replaced the incumbent's module.poke"),
     "its launch": (lambda m: setattr(m.poke, "run", _lie), "added the incumbent's poke.run"),

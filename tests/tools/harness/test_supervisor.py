@@ -68,7 +68,9 @@ class Bench:
         return self.libraries[text]
 
     def ask(self, request: Question, files: dict[str, str], expected: type[Answer]) -> Answer:
-        job = harness_job(request, files, self.blobs, needs=Needs(exclusive=not isinstance(request, CorrectnessRequest)))
+        job = harness_job(
+            request, files, self.blobs, needs=Needs(exclusive=not isinstance(request, CorrectnessRequest))
+        )
         return answer(self.executor.run(job), self.blobs, expected)
 
     def check(
@@ -79,7 +81,9 @@ class Bench:
         request = CorrectnessRequest(task=task, libraries=libraries, cases=cases or (case(),), call_limit_s=limit_s)  # type: ignore[arg-type]
         return list(self.ask(request, files, CorrectnessResult).cases)
 
-    def time(self, incumbent: str, candidate: str, dims: Dims, pairs: int = 8, warm: int = 0, task: Task = TASK) -> TimingOfWorkload:
+    def time(
+        self, incumbent: str, candidate: str, dims: Dims, pairs: int = 8, warm: int = 0, task: Task = TASK
+    ) -> TimingOfWorkload:
         files = {"incumbent.so": incumbent, "candidate.so": candidate}
         workload = TimedWorkload(name="w", dims=dims, weight=1.0, seed=11, pairs=pairs, warm_pairs=warm)
         request = TimingRequest(
@@ -154,7 +158,9 @@ def test_buffers_keep_the_promised_alignment_and_touch_the_page_that_is_not_mapp
         for row in plan.offsets:
             assert all(offset % host_buffers.ALIGN == 0 for offset in row)
             for offset, size in zip(row, sizes, strict=True):
-                touched = offset - page if edge == host_buffers.FRONT else offset + host_buffers.up(size, host_buffers.ALIGN)
+                touched = (
+                    offset - page if edge == host_buffers.FRONT else offset + host_buffers.up(size, host_buffers.ALIGN)
+                )
                 assert touched in starts or not edge or not size, (plan, offset)
         mapped = [(at, at + size) for row in plan.offsets for at, size in zip(row, sizes, strict=True)]
         assert not any(gap < end and at < gap + page for gap in starts for at, end in mapped)
@@ -177,7 +183,10 @@ def test_libraries_that_cannot_be_called(bench: Bench) -> None:
 
 
 def test_what_the_kernel_prints_and_sends_counts_for_nothing(bench: Bench) -> None:
-    body = 'puts("{\\"kind\\": \\"passed\\"}"); fflush(stdout); for (int fd = 3; fd < 1024; ++fd) if (write(fd, "{}", 2)) {} '
+    body = (
+        'puts("{\\"kind\\": \\"passed\\"}"); fflush(stdout); for (int fd = 3; fd < 1024; ++fd) if (write(fd, '
+        '"{}", 2)) {} '
+    )
     result = bench.check(bench.library(body))[0]
     assert result.status == "failed"
     assert "private channel" in result.reason or "NaN" in result.reason
@@ -193,7 +202,9 @@ def test_the_sandbox_holds(bench: Bench) -> None:
   softmax(x, out, M, N); out[0] += bad;"""
     result = bench.check(bench.library(probe))[0]
     if result.status == "failed":
-        listed = subprocess.run(["python3", "-I", "tools/harness/isolation/sandbox.py"], capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run(
+            ["python3", "-I", "tools/harness/isolation/sandbox.py"], capture_output=True, text=True, check=True
+        ).stdout
         assert '"landlock": "abi' not in listed, result.reason
 
 
@@ -213,7 +224,12 @@ def command(process: Path) -> bytes:
 
 def test_hidden_workloads_keep_their_secret(bench: Bench) -> None:
     secret = case({"M": 41, "N": 53}, hidden=True)
-    for body in (HONEST + "out[5] = 9;", 'printf("%d %d\\n", M, N); fflush(stdout); abort();', "", "const_cast<float*>(x)[0] = 1;"):
+    for body in (
+        HONEST + "out[5] = 9;",
+        'printf("%d %d\\n", M, N); fflush(stdout); abort();',
+        "",
+        "const_cast<float*>(x)[0] = 1;",
+    ):
         result = bench.check(bench.library(body), secret)[0]
         assert result.status == "failed" and result.reason.startswith("hidden workload")
         assert not any(number in result.reason for number in ("41", "53", "expected"))
@@ -221,7 +237,8 @@ def test_hidden_workloads_keep_their_secret(bench: Bench) -> None:
 
 def test_optional_cases_that_the_baseline_fails_are_dropped(bench: Bench) -> None:
     unsafe = bench.library(
-        "for (int i = 0; i < M; ++i) { float s = 0; for (int j = 0; j < N; ++j) s += out[i*N+j] = expf(40 * x[i*N+j] / 40);"
+        "for (int i = 0; i < M; ++i) { float s = 0; for (int j = 0; j < N; ++j) s += out[i*N+j] = expf(40 * "
+        "x[i*N+j] / 40);"
         " for (int j = 0; j < N; ++j) out[i*N+j] = N > 100 ? NAN : out[i*N+j] / s; }"
     )
     wide = case({"M": 3, "N": 200}, required=False)
@@ -230,7 +247,9 @@ def test_optional_cases_that_the_baseline_fails_are_dropped(bench: Bench) -> Non
     assert bench.check(bench.library(HONEST), case({"M": 3, "N": 200}), baseline=unsafe)[0].status == "passed"
 
 
-EVEN = REFERENCE.replace("    return torch.softmax", "    if N % 2:\n        raise ValueError('N must be even')\n    return torch.softmax")
+EVEN = REFERENCE.replace(
+    "    return torch.softmax", "    if N % 2:\n        raise ValueError('N must be even')\n    return torch.softmax"
+)
 
 
 def test_a_size_that_the_reference_refuses_is_dropped_and_listed_and_another_asked(bench: Bench) -> None:
@@ -262,7 +281,8 @@ def test_the_tolerance_widens_with_the_baseline_up_to_the_cap(bench: Bench) -> N
 @pytest.mark.parametrize(
     ("beside", "atol", "floor", "caps", "status"),
     [
-        # Outputs are about 1/61 each. Of one element the error is 3e-6, relative to it and its row about 1e-4; or a hundred times that.
+        # Outputs are about 1/61 each. Of one element the error is 3e-6, relative to it and its row about 1e-4; or a
+        # hundred times that.
         ("3e-6f", None, 4e-5, DEFAULT_CAPS, "failed"),
         ("3e-6f", 1e-5, 4e-5, DEFAULT_CAPS, "passed"),
         ("3e-4f", 1e-3, 4e-5, DEFAULT_CAPS, "failed"),
@@ -274,13 +294,17 @@ def test_atol_and_rtol_hold_as_stated_up_to_the_cap(
     bench: Bench, beside: str, atol: float | None, floor: float, caps: dict[DType, float], status: str
 ) -> None:
     policy = NumericPolicy(atol=atol, floor={"float32": floor}, cap=caps)
-    found = bench.check(bench.library(HONEST + f"out[77] += {beside};"), task=TASK.model_copy(update={"numeric": policy}))[0]
+    found = bench.check(
+        bench.library(HONEST + f"out[77] += {beside};"), task=TASK.model_copy(update={"numeric": policy})
+    )[0]
     assert found.status == status, found
     assert ("`tolerance: as_stated` in the config" in found.reason) == (atol == 1e-3 and bool(caps)), found.reason
 
 
 def test_a_reference_that_fails_is_not_the_kernels_fault(bench: Bench) -> None:
-    broken = TASK.model_copy(update={"reference": REFERENCE.replace("return torch.softmax(x, dim=1)", "raise ValueError('oops')")})
+    broken = TASK.model_copy(
+        update={"reference": REFERENCE.replace("return torch.softmax(x, dim=1)", "raise ValueError('oops')")}
+    )
     with pytest.raises(HarnessError, match="oops"):
         bench.check(bench.library(HONEST), task=broken)
 
@@ -307,11 +331,18 @@ static void go_on(int) { auto end = std::chrono::steady_clock::now() + std::chro
 HOLD = "signal(SIGALRM, go_on); itimerval soon{{0, 0}, {0, 50}}; setitimer(ITIMER_REAL, &soon, nullptr);"
 
 
-def test_who_goes_on_behind_its_own_clock_is_found_and_pairs_that_neighbours_hold_up_are_made_again(bench: Bench) -> None:
+def test_who_goes_on_behind_its_own_clock_is_found_and_pairs_that_neighbours_hold_up_are_made_again(
+    bench: Bench,
+) -> None:
     big = {"M": 1024, "N": 1024}
     goes_on = bench.library(HONEST + HOLD, ON)
-    # On a busy machine its timer may go off elsewhere, so that a look finds nothing; what counts there is the contest's clock, outside.
-    always = next(timed for look in range(25) if (timed := bench.time(bench.library(HONEST), goes_on, big, pairs=8)).culprit or look == 24)
+    # On a busy machine its timer may go off elsewhere, so that a look finds nothing; what counts there is the contest's
+    # clock, outside.
+    always = next(
+        timed
+        for look in range(25)
+        if (timed := bench.time(bench.library(HONEST), goes_on, big, pairs=8)).culprit or look == 24
+    )
     assert always.culprit == "candidate" and "much longer than by its own" in str(always.problem)
     once = bench.library(HONEST + "static int n = 0; if (++n < 10) {" + HOLD + "}", ON)
     found = (bench.time(bench.library(HONEST), once, big, pairs=8) for _ in range(25))
@@ -361,13 +392,16 @@ def test_timed_calls_are_checked_calls(bench: Bench, body: str, before: str, wor
 
 
 def test_the_incumbents_fault_is_not_the_candidates(bench: Bench) -> None:
-    timed = bench.time(bench.library("static int n = 0; if (++n == 5) abort(); " + HONEST), bench.library(HONEST), {"M": 64, "N": 64})
+    timed = bench.time(
+        bench.library("static int n = 0; if (++n == 5) abort(); " + HONEST), bench.library(HONEST), {"M": 64, "N": 64}
+    )
     assert timed.culprit == "incumbent"
 
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_inputs_that_must_stay_sorted_can_be_timed(bench: Bench, kept: bool) -> None:
-    """A reference whose kernel relies on sorted inputs: exchanging elements would be wrong of the harness. It may keep its buffer."""
+    """A reference whose kernel relies on sorted inputs: exchanging elements would be wrong of the harness. It may
+    keep its buffer."""
     reference = REFERENCE.replace("    return {", "    x = x.sort(dim=1).values\n    return {")
     out = "kept.setdefault((x.dtype, x.shape), torch.empty_like(x))" if kept else "None"
     found = f"torch.sub(x, x.min(dim=1, keepdim=True).values, out={out})"
@@ -393,7 +427,8 @@ def contest(
         task=task,
         contestants=tuple(c for c, _ in contestants),
         workloads=tuple(
-            TimedWorkload(name=f"w{at}", dims={"M": m, "N": n}, weight=1.0, seed=2, pairs=rounds) for at, (m, n) in enumerate(sizes)
+            TimedWorkload(name=f"w{at}", dims={"M": m, "N": n}, weight=1.0, seed=2, pairs=rounds)
+            for at, (m, n) in enumerate(sizes)
         ),
         order_seed=9,
         call_limit_s=60,
@@ -477,10 +512,14 @@ def test_another_library_is_timed_where_it_computes_the_same_and_costs_nobody_el
     said = Rivals(source=RIVALS, names=("right", "written", *SAID))
     both = kernels(bench.library(HONEST + HONEST), bench.library(HONEST))
     rivals = [(Contestant(name=name, kind="rival"), None) for name in said.names]
-    result = contest(bench, *both, *rivals, task=TASK.model_copy(update={"rivals": said}), sizes=((256, 256), (64, 512)))
+    result = contest(
+        bench, *both, *rivals, task=TASK.model_copy(update={"rivals": said}), sizes=((256, 256), (64, 512))
+    )
     assert result.problem is None
     for workload in result.workloads:
-        assert len(workload.rounds) == 5 and all(r.keys() == {"incumbent", "candidate", "right", "written"} for r in workload.rounds)
+        assert len(workload.rounds) == 5 and all(
+            r.keys() == {"incumbent", "candidate", "right", "written"} for r in workload.rounds
+        )
     assert result.unavailable.keys() == SAID.keys()
     assert all(SAID[name] in why for name, why in result.unavailable.items()), result.unavailable
 
@@ -496,7 +535,8 @@ LUCK = "static const bool slow = std::chrono::steady_clock::now().time_since_epo
 
 
 def test_the_luck_of_a_process_is_not_that_of_a_contest(bench: Bench) -> None:
-    """Half of the processes of this kernel are slow for life: rounds of one contest meet both kinds, of both contestants."""
+    """Half of the processes of this kernel are slow for life: rounds of one contest meet both kinds, of both
+    contestants."""
     result = contest(bench, *twins(bench, HONEST + "if (slow) {" + HONEST * 3 + "}", LUCK), rounds=16)
     assert result.problem is None, result.problem
     found = result.workloads[0]
@@ -524,4 +564,6 @@ def test_a_busy_neighbour_makes_rounds_dirty(tmp_path: Path) -> None:
     assert found.problem is None, found.problem
     assert found.workloads[0].repeated > 0 and found.workloads[0].dirty > 4
     payload = confirmation.Contest(candidates={}, attempt=0, weights={"w": 1.0}, result=found).model_dump(mode="json")
-    assert confirmation.disturbed((Record(kind="confirmation", key="k", environment="", protocol=PROTOCOL, payload=payload),))
+    assert confirmation.disturbed(
+        (Record(kind="confirmation", key="k", environment="", protocol=PROTOCOL, payload=payload),)
+    )

@@ -47,7 +47,12 @@ def record(kind: str, payload: Artifact) -> Record:
 
 def correctness(*results: CaseResult) -> Record:
     checked = evidence.Correctness(
-        candidate="c", baseline="b", purpose="judge", attempt=0, cases=evidence.blanked(results), hidden={"hidden-1": "0f"}
+        candidate="c",
+        baseline="b",
+        purpose="judge",
+        attempt=0,
+        cases=evidence.blanked(results),
+        hidden={"hidden-1": "0f"},
     )
     return record("correctness", checked)
 
@@ -55,13 +60,16 @@ def correctness(*results: CaseResult) -> Record:
 def timing(*workloads: TimingOfWorkload, batch: int = 0, weights: dict[str, float] | None = None) -> Record:
     found = TimingResult(workloads=workloads, telemetry=CALM)
     weights = weights or {w.workload: 1.0 for w in workloads}
-    return record("timing", evidence.Timing(candidate="c", incumbent="i", batch=batch, attempt=0, weights=weights, result=found))
+    return record(
+        "timing", evidence.Timing(candidate="c", incumbent="i", batch=batch, attempt=0, weights=weights, result=found)
+    )
 
 
 def pairs(incumbent: float, candidate: float, count: int = 20) -> tuple[TimedPair, ...]:
     # A millionth of spread, so that the pairs can be told apart.
     return tuple(
-        TimedPair(incumbent_s=incumbent * (1 + i * 1e-6), candidate_s=candidate, candidate_first=bool(i % 2)) for i in range(count)
+        TimedPair(incumbent_s=incumbent * (1 + i * 1e-6), candidate_s=candidate, candidate_first=bool(i % 2))
+        for i in range(count)
     )
 
 
@@ -102,10 +110,14 @@ def test_hidden_dims_and_seeds_stand_nowhere_in_the_record():
 
 TIMED = TimedWorkload(name="w", dims={"N": 8}, weight=1.0, seed=1, pairs=20)
 TIMING = TimingRequest(task=TASK, libraries={}, workloads=(TIMED,), order_seed=1)
-CRASHED = [TimingOfWorkload(workload="w", pairs=(), problem="crashed", culprit=culprit) for culprit in ("incumbent", None)]
+CRASHED = [
+    TimingOfWorkload(workload="w", pairs=(), problem="crashed", culprit=culprit) for culprit in ("incumbent", None)
+]
 
 
-@pytest.mark.parametrize("workload", [of("other", 2, 1), of("w", 2, 1, 19), of("w", 2, 0), of("w", 2, float("nan")), *CRASHED])
+@pytest.mark.parametrize(
+    "workload", [of("other", 2, 1), of("w", 2, 1, 19), of("w", 2, 0), of("w", 2, float("nan")), *CRASHED]
+)
 def test_timings_that_cannot_be_are_the_harness_fault(workload: TimingOfWorkload):
     with pytest.raises(HarnessError):
         evidence.check_timing(TIMING, TimingResult(workloads=(workload,), telemetry=CALM))
@@ -115,7 +127,10 @@ def test_a_candidate_that_fails_while_timed_has_failed():
     wrong = TimingOfWorkload(workload="w", pairs=(), problem="output of call 7 was wrong", culprit="candidate")
     evidence.check_timing(TIMING, TimingResult(workloads=(wrong,), telemetry=CALM))
     failed = evidence.timing_failure(timing(wrong), ("b1", "c1"))
-    assert failed is not None and (failed.stage, failed.reason) == ("timing", "While timed on w: output of call 7 was wrong.")
+    assert failed is not None and (failed.stage, failed.reason) == (
+        "timing",
+        "While timed on w: output of call 7 was wrong.",
+    )
     assert evidence.timing_failure(timing(of("w", 2.0, 1.0))) is None
 
 
@@ -138,7 +153,9 @@ def test_passed_pools_the_batches_and_keeps_every_record():
 
 def built(candidate: str = "c", ok: bool = True, log: str = "x") -> Record:
     library = "l" if ok else None
-    made = evidence.Build(candidate=candidate, ok=ok, library=library, log=log, log_blob="", argv=(), compiler="g++", seconds=0.1)
+    made = evidence.Build(
+        candidate=candidate, ok=ok, library=library, log=log, log_blob="", argv=(), compiler="g++", seconds=0.1
+    )
     return record("build", made)
 
 
@@ -157,7 +174,8 @@ def test_a_trial_follows_from_its_records():
     trial, records = good()
     stored = Passed.model_validate_json(trial.model_dump_json())
     assert evidence.recomputed(stored, records, "total_time", "i") == trial
-    # What another machine's logarithm does to the last digit is no contradiction, and what counts is what is computed here.
+    # What another machine's logarithm does to the last digit is no contradiction, and what counts is what is computed
+    # here.
     elsewhere = with_speedup(trial, estimate=trial.speedup.estimate * (1 + 1e-14))
     assert evidence.recomputed(elsewhere, records, "total_time") == trial
 
@@ -172,7 +190,10 @@ def test_a_trial_follows_from_its_records():
         (lambda t: t.model_copy(update={"records": t.records[:2]}), "no timing record"),
         (lambda t: t.model_copy(update={"records": (*t.records[:2], t.records[3])}), "not all batches"),
         (lambda t: t.model_copy(update={"records": (*t.records, "gone")}), "record gone is missing"),
-        (lambda t: Failed(candidate="c", stage="timing", reason="crashed", records=t.records), "it says failed at timing"),
+        (
+            lambda t: Failed(candidate="c", stage="timing", reason="crashed", records=t.records),
+            "it says failed at timing",
+        ),
     ],
 )
 def test_a_trial_that_does_not_follow_from_its_records_is_a_machines_failure(forge, said: str):
@@ -186,7 +207,9 @@ def test_timings_against_another_incumbent_or_of_another_kernel_prove_nothing():
     assert "another incumbent" in getattr(evidence.recomputed(trial, records, "total_time", "other"), "reason", "")
     other = built("d")
     mixed = trial.model_copy(update={"records": (other.id, *trial.records[1:])})
-    assert "several candidates" in getattr(evidence.recomputed(mixed, records | {other.id: other}, "total_time"), "reason", "")
+    assert "several candidates" in getattr(
+        evidence.recomputed(mixed, records | {other.id: other}, "total_time"), "reason", ""
+    )
 
 
 def test_failures_follow_from_their_records_too():
@@ -232,13 +255,19 @@ def confirmation(
 ) -> Record:
     """A confirmation of workload w; `told`: what its telemetry says beside being calm."""
     telemetry = CALM.model_copy(update=told)
-    result = ContestResult(workloads=workloads, executed={"candidate": executed} if executed else {}, telemetry=telemetry)
+    result = ContestResult(
+        workloads=workloads, executed={"candidate": executed} if executed else {}, telemetry=telemetry
+    )
     named = {"incumbent": "i", "candidate": candidate}
-    return record("confirmation", contests.Contest(candidates=named, attempt=attempt, weights={"w": weight}, result=result))
+    return record(
+        "confirmation", contests.Contest(candidates=named, attempt=attempt, weights={"w": weight}, result=result)
+    )
 
 
 def contest(attempt: int, ratios: list[float], candidate: str = "c") -> Record:
-    made = ContestOfWorkload(workload="w", rounds=tuple({"incumbent": ratio * 1e-3, "candidate": 1e-3} for ratio in ratios))
+    made = ContestOfWorkload(
+        workload="w", rounds=tuple({"incumbent": ratio * 1e-3, "candidate": 1e-3} for ratio in ratios)
+    )
     return confirmation(made, attempt=attempt, candidate=candidate)
 
 
@@ -255,7 +284,9 @@ def test_confirmations_are_pooled_and_pay_for_the_second_look():
     assert 1.5 < both.low < both.estimate and not contests.unsettled(both, 0.02, company=False)
     # Hopeless, and settled either way: nothing more is asked.
     for ratios in ([0.8, 0.9, 1.0, 1.0, 1.0, 1.1, 1.1, 1.2], [0.5] * 8, CALMER):
-        assert not contests.unsettled(contests.confirmation([contest(0, ratios)], "total_time", 0.95), 0.02, company=False)
+        assert not contests.unsettled(
+            contests.confirmation([contest(0, ratios)], "total_time", 0.95), 0.02, company=False
+        )
 
 
 @pytest.mark.parametrize(
@@ -277,7 +308,9 @@ def test_beside_others_a_gain_that_they_could_bring_about_is_looked_at_again():
     def found(low: float) -> Interval:
         return Interval(estimate=1.4, low=low, high=1.5, confidence=0.95)
 
-    assert contests.unsettled(found(1.2), 0.02, company=True) and not contests.unsettled(found(1.2), 0.02, company=False)
+    assert contests.unsettled(found(1.2), 0.02, company=True) and not contests.unsettled(
+        found(1.2), 0.02, company=False
+    )
     assert not contests.unsettled(found(1.26), 0.02, company=True), "no busy neighbour does that"
     assert not contests.unsettled(Interval(estimate=1.01, low=0.9, high=1.1, confidence=0.95), 0.02, company=True)
 
@@ -347,9 +380,9 @@ def test_the_device_confirms_only_what_launches_make_look_small():
     result = hidden.payload["result"]
     found = {**result, "workloads": [w | gapless for w in result["workloads"]]}
     spun = hidden.model_copy(update={"payload": {**hidden.payload, "result": found}})
-    assert contests.device_s(spun) == pytest.approx({"incumbent": 10e-6, "candidate": 4e-6}) and contests.host_bound(spun) == {
-        "candidate": 3
-    }
+    assert contests.device_s(spun) == pytest.approx({"incumbent": 10e-6, "candidate": 4e-6}) and contests.host_bound(
+        spun
+    ) == {"candidate": 3}
     # So it is for what is claimed, while the clock outside is held against the events of the same calls.
     beyond = contests.confirmed_on_device((spun,), "total_time", 0.95, 0.02)
     assert beyond is not None and beyond.low == pytest.approx(2.5)
@@ -361,7 +394,8 @@ def test_the_device_confirms_only_what_launches_make_look_small():
 
 
 def noisy(candidate_wall: float, candidate_device: float, noise: float) -> Record:
-    """An incumbent of 100 us with 2 us beside its events, and a candidate; the wall clock is off by up to `noise`, in a fixed pattern."""
+    """An incumbent of 100 us with 2 us beside its events, and a candidate; the wall clock is off by up to `noise`,
+    in a fixed pattern."""
     off = [noise * ((7 * i) % 11 - 5) / 5 for i in range(20)]
     wall = tuple({"incumbent": 102e-6 + off[i], "candidate": candidate_wall - off[i]} for i in range(20))
     device = ({"incumbent": 100e-6, "candidate": candidate_device},) * 20
@@ -388,8 +422,12 @@ def test_seconds_that_its_own_clock_saves_must_be_seen_from_outside(
         assert contests.contradicted(series, objective, 0.95) is contradicted
 
 
-@pytest.mark.parametrize(("busy", "idle", "expected"), [(0, 0, False), (None, None, False), (3, 0, True), (0, 60, True), (None, 60, True)])
-def test_a_gpu_is_disturbed_by_who_computes_there_and_not_by_the_cpus_load(busy: int | None, idle: int | None, expected: bool):
+@pytest.mark.parametrize(
+    ("busy", "idle", "expected"), [(0, 0, False), (None, None, False), (3, 0, True), (0, 60, True), (None, 60, True)]
+)
+def test_a_gpu_is_disturbed_by_who_computes_there_and_not_by_the_cpus_load(
+    busy: int | None, idle: int | None, expected: bool
+):
     gpu = GpuTelemetry(source="nvml", foreign_busy=busy, idle_share=idle, slowed_by=("power cap",))
     found = rounds(incumbent=2e-3, candidate=1e-3).model_copy(update={"dirty": 11})
     assert contests.disturbed((confirmation(found, foreign_cpu_fraction=0.9, cores=16, gpu=gpu),)) is expected
@@ -405,4 +443,6 @@ def test_times_with_launches_stand_beside_the_devices_own():
     timed = of("w", 2e-3, 1e-3, launched_incumbent_s=3e-3, launched_candidate_s=2e-3)
     later = timed.model_copy(update={"launched_candidate_s": 4e-3})
     found = evidence.measurements((timing(timed), timing(later, batch=1)), {}, 0.95)[0]
-    assert (found.incumbent_s, found.launched_incumbent_s, found.launched_candidate_s) == pytest.approx((2e-3, 3e-3, 3e-3), rel=1e-4)
+    assert (found.incumbent_s, found.launched_incumbent_s, found.launched_candidate_s) == pytest.approx(
+        (2e-3, 3e-3, 3e-3), rel=1e-4
+    )

@@ -1,4 +1,5 @@
-"""The judge with the real executor, compiler and harness: right and faster, wrong, no faster, and never measured twice."""
+"""The judge with the real executor, compiler and harness: right and faster, wrong, no faster, and never measured
+twice."""
 
 from __future__ import annotations
 
@@ -25,17 +26,24 @@ from tools.judge.judge import Judge
 from tools.languages.cpp import Cpp
 from tools.store.records import Blobs, Records
 
-HEAD = '#include <cmath>\nextern "C" void solve(const float* x, float* out, int M, int N) {\n  for (int i = 0; i < M; ++i) {\n'
-HEAD += "    const float* row = x + (long)i * N;\n    float* to = out + (long)i * N;\n    float top = row[0], sum = 0.0f;\n"
+HEAD = (
+    '#include <cmath>\nextern "C" void solve(const float* x, float* out, int M, int N) {\n  for (int i = 0; '
+    "i < M; ++i) {\n"
+)
+HEAD += (
+    "    const float* row = x + (long)i * N;\n    float* to = out + (long)i * N;\n    float top = row[0], sum = 0.0f;\n"
+)
 HEAD += "    for (int j = 1; j < N; ++j) top = row[j] > top ? row[j] : top;\n"
-# The sum is formed again every 50 columns: twenty times the work of FASTER on 1000 columns, and each exponential a slower one.
+# The sum is formed again every 50 columns: twenty times the work of FASTER on 1000 columns, and each exponential a
+# slower one.
 NAIVE = HEAD + (
     "    for (int j = 0; j < N; ++j) {\n      if (j % 50 == 0) { sum = 0.0f; "
     "for (int k = 0; k < N; ++k) sum += std::exp((double)row[k] - top); }\n"
     "      to[j] = std::exp((double)row[j] - top) / sum;\n    }\n  }\n}\n"
 )
 FASTER = HEAD + (
-    "    for (int j = 0; j < N; ++j) { to[j] = expf(row[j] - top); sum += to[j]; }\n    const float scale = 1.0f / sum;\n"
+    "    for (int j = 0; j < N; ++j) { to[j] = expf(row[j] - top); sum += to[j]; }\n    const float scale = "
+    "1.0f / sum;\n"
     "    #pragma omp simd\n    for (int j = 0; j < N; ++j) to[j] *= scale;\n  }\n}\n"
 )
 WRONG = FASTER.replace("1.0f / sum", "1.01f / sum")
@@ -45,7 +53,9 @@ BROKEN = NAIVE.replace("sum = 0.0f", "sum = nothing")
 WRITES_BESIDE = FASTER.replace("  }\n}\n", "  }\n  out[(long)M * N] = 0.0f;\n}\n")
 CRASHES = NAIVE.replace("float top = row[0]", "float top = *(const volatile float*)nullptr")
 
-POLICY = Policy(pairs=14, batches=2, warm_pairs=2, calibration_pairs=14, confirm_rounds=8, benchmark_rounds=8, hidden_workloads=1)
+POLICY = Policy(
+    pairs=14, batches=2, warm_pairs=2, calibration_pairs=14, confirm_rounds=8, benchmark_rounds=8, hidden_workloads=1
+)
 
 
 class Counting(Local):
@@ -61,7 +71,10 @@ class Counting(Local):
 
 
 def softmax() -> Task:
-    workloads = (Workload(name="small", dims={"M": 16, "N": 500}), Workload(name="large", dims={"M": 64, "N": 1000}, weight=2.0))
+    workloads = (
+        Workload(name="small", dims={"M": 16, "N": 500}),
+        Workload(name="large", dims={"M": 64, "N": 1000}, weight=2.0),
+    )
     return builders.softmax(baseline=NAIVE, workloads=workloads, dims_range={"M": (1, 64), "N": (1, 1000)})
 
 
@@ -80,7 +93,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Coun
 def open_judge(place: tuple[Path, Counting], secret: bytes = b"s" * 32, **changes) -> Judge:
     root, executor = place
     policy = POLICY.model_copy(update=changes)
-    options = {"environment": "e1", "device": "cpu:0", "secret": secret, "policy": policy, "emit": lambda kind, details: None}
+    options = {
+        "environment": "e1",
+        "device": "cpu:0",
+        "secret": secret,
+        "policy": policy,
+        "emit": lambda kind, details: None,
+    }
     return Judge(softmax(), Cpp(), executor, Records(root), **options)
 
 
@@ -144,7 +163,9 @@ def test_a_kernels_failure_is_data_with_its_stage(judge: Judge, source: str, sta
 
 
 def test_unsupported_types_end_unmeasured(judge: Judge):
-    arguments = tuple(a.model_copy(update={"dtype": "bfloat16"}) if a.role != "scalar" else a for a in judge.task.arguments)
+    arguments = tuple(
+        a.model_copy(update={"dtype": "bfloat16"}) if a.role != "scalar" else a for a in judge.task.arguments
+    )
     judge.task = judge.task.model_copy(update={"arguments": arguments})
     trial = judge.judge(kernel(FASTER), kernel(NAIVE), kernel(NAIVE), siblings=1, iteration=1)
     assert isinstance(trial, Unmeasured)
@@ -163,7 +184,9 @@ def test_hidden_sizes_stand_in_no_record(judge: Judge):
 def test_as_published_checks_on_what_the_task_draws_and_hardened_on_more(judge: Judge, place: tuple[Path, Counting]):
     published = open_judge(place, secret=b"p" * 32, inputs="as_published")
     drawn, more = (j.correctness(kernel(FASTER), kernel(NAIVE), "judge").payload["cases"] for j in (published, judge))
-    assert [(c["case"]["workload"], c["case"]["distribution"]) for c in drawn] == [(w.name, "as_given") for w in judge.task.workloads]
+    assert [(c["case"]["workload"], c["case"]["distribution"]) for c in drawn] == [
+        (w.name, "as_given") for w in judge.task.workloads
+    ]
     assert {"scaled", "shifted"} <= {c["case"]["distribution"] for c in more}
 
 
@@ -186,7 +209,8 @@ def test_the_contest_confirms_and_the_benchmark_compares_with_torch(judge: Judge
 
 
 class Disturbed(Counting):
-    """The real executor on a machine that is disturbed during the first `times` contests: two rounds cost the candidate a hundredfold.
+    """The real executor on a machine that is disturbed during the first `times` contests: two rounds cost the candidate
+    a hundredfold.
 
     `crowded`: rather, others have a core for half of the contest, and the gain shown there is no large one.
     """
@@ -205,7 +229,9 @@ class Disturbed(Counting):
                     round_["candidate"] = round_["incumbent"] / (1.15 + 0.001 * at)
                 elif at < 2:
                     round_["candidate"] *= 100
-        return finished.model_copy(update={"files": {**finished.files, "result.json": self.blobs.put(json.dumps(result))}})
+        return finished.model_copy(
+            update={"files": {**finished.files, "result.json": self.blobs.put(json.dumps(result))}}
+        )
 
 
 @pytest.mark.slow
@@ -241,7 +267,9 @@ def test_a_library_lost_with_a_clone_is_built_again(judge: Judge):
     assert judge.builds.library(kernel(BROKEN)) is None
 
 
-def test_flags_are_frozen_by_the_first_build(judge: Judge, place: tuple[Path, Counting], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_flags_are_frozen_by_the_first_build(
+    judge: Judge, place: tuple[Path, Counting], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """The same compiler without its OpenMP runtime, as after an upgrade half done, must not build what is compared."""
     judge.builds.build(kernel(FASTER))
     pinned = next(record for record in judge.records if record.kind == "toolchain")
@@ -252,7 +280,9 @@ def test_flags_are_frozen_by_the_first_build(judge: Judge, place: tuple[Path, Co
     wrapper.chmod(0o755)
     monkeypatch.setenv("CXX", str(wrapper))
     other = open_judge(place)
-    with pytest.raises(InfrastructureError, match=r"built by .* -fopenmp, but what is found here is .* -fopenmp-simd; bring"):
+    with pytest.raises(
+        InfrastructureError, match=r"built by .* -fopenmp, but what is found here is .* -fopenmp-simd; bring"
+    ):
         other.builds.build(kernel(FASTER))
     assert len([record for record in judge.records if record.kind == "toolchain"]) == 1
 
@@ -278,14 +308,26 @@ def test_many_workloads_are_asked_the_rounds_that_bound_their_interval(tmp_path:
     few = POLICY.model_copy(update={"calibration_pairs": 8})
     least, more = few.least_rounds(12), few.least_confirm_rounds(12)
     assert few.least_rounds(1) <= 8 < least < more
-    task = softmax().model_copy(update={"workloads": tuple(Workload(name=f"w{n}", dims={"M": 1, "N": 50 + n}) for n in range(12))})
+    task = softmax().model_copy(
+        update={"workloads": tuple(Workload(name=f"w{n}", dims={"M": 1, "N": 50 + n}) for n in range(12))}
+    )
     records = Records(tmp_path)
-    options = {"environment": "e1", "device": "cpu:0", "secret": b"s" * 32, "policy": few, "emit": lambda kind, details: None}
+    options = {
+        "environment": "e1",
+        "device": "cpu:0",
+        "secret": b"s" * 32,
+        "policy": few,
+        "emit": lambda kind, details: None,
+    }
     with Busy(records.blobs, tmp_path / "scratch") as executor:
         judge = Judge(task, Cpp(), executor, records, **options)
         contestants = {"baseline": kernel(NAIVE), "best": kernel(FASTER)}
         confirm = (kernel(FASTER), kernel(NAIVE))
-        for ask, arguments in ((judge.calibrate, confirm[1:]), (judge.confirm, confirm), (judge.benchmark, (contestants,))):
+        for ask, arguments in (
+            (judge.calibrate, confirm[1:]),
+            (judge.confirm, confirm),
+            (judge.benchmark, (contestants,)),
+        ):
             with pytest.raises(DeviceBusyError):
                 ask(*arguments)
         asked = [json.loads(records.blobs.text(files["request.json"]))["workloads"] for files in executor.asked]

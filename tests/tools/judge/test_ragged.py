@@ -36,12 +36,20 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def loaded(place: Place, name: str, dims: str = "") -> Loaded:
-    return load_files(KERNELS / "plain" / f"{name}.cpp", KERNELS / "references" / f"{name}.py", dims, place[1], place[0].blobs)
+    return load_files(
+        KERNELS / "plain" / f"{name}.cpp", KERNELS / "references" / f"{name}.py", dims, place[1], place[0].blobs
+    )
 
 
 def judge_of(place: Place, task: Task) -> Judge:
     policy = Policy(pairs=8, batches=2, warm_pairs=0)
-    options = {"environment": "e", "device": "cpu:0", "secret": SECRET, "policy": policy, "emit": lambda kind, details: None}
+    options = {
+        "environment": "e",
+        "device": "cpu:0",
+        "secret": SECRET,
+        "policy": policy,
+        "emit": lambda kind, details: None,
+    }
     return Judge(task, Cpp(), place[1], place[0], **options)  # type: ignore[arg-type]
 
 
@@ -73,7 +81,9 @@ def test_what_is_not_needed_need_not_be_read(place: Place, name: str, form: str)
 def test_what_is_needed_is_counted_for_the_inputs_that_were_timed(place: Place) -> None:
     judge, plain = judge_of(place, loaded(place, "masked_mean", "R=64 C=500").task), kernel("plain", "masked_mean")
     timed = tuple(judge.timing(plain, plain, None, batch).id for batch in range(2))
-    trial = Passed(candidate=plain.id, measurements=(), speedup=Interval(estimate=1.0, low=1.0, high=1.0), records=timed)
+    trial = Passed(
+        candidate=plain.id, measurements=(), speedup=Interval(estimate=1.0, low=1.0, high=1.0), records=timed
+    )
     name = judge.task.workloads[0].name
     lengths = []
     for batch in range(2):

@@ -23,31 +23,65 @@ NO_TASK = Task(
     reference="",
     workloads=(Workload(name="a", dims={"N": 8}),),
 )
-needs_compiler = pytest.mark.skipif(not any(shutil.which(n) for n in ("g++", "clang++")), reason="no C++ compiler on this machine")
+needs_compiler = pytest.mark.skipif(
+    not any(shutil.which(n) for n in ("g++", "clang++")), reason="no C++ compiler on this machine"
+)
 
 
 def shown(source: str) -> str:
-    return ", ".join(f"{'const ' if p.const else ''}{p.dtype}{'*' if p.pointer else ''} {p.name}" for p in Cpp().parameters(source))
+    return ", ".join(
+        f"{'const ' if p.const else ''}{p.dtype}{'*' if p.pointer else ''} {p.name}" for p in Cpp().parameters(source)
+    )
 
 
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ('extern "C" void solve(const float* x, float* out, int M, int N) {}', "const float32* x, float32* out, int32 M, int32 N"),
-        ('extern "C" void solve(const float *__restrict__ x, float * __restrict out) {}', "const float32* x, float32* out"),
-        ('extern "C" void solve(float const* const x, float* const y) {}', "const float32* x, float32* y"),
-        ('extern "C" void solve(const float x[], float out[16], size_t n) {}', "const float32* x, float32* out, int64 n"),
-        ('extern "C" {\nvoid solve(double *a, long long n, long m, bool causal) {}\n}', "float64* a, int64 n, int64 m, bool causal"),
-        ('extern "C" void solve(std::int8_t* a, uint8_t* b, int64_t* d, bool* e)\n{}', "int8* a, uint8* b, int64* d, bool* e"),
-        ('extern "C" void solve(_Float16* h, double eps, float s) {}', "float16* h, float64 eps, float32 s"),
-        ('typedef float real;\nusing index = std::int64_t;\nextern "C" void solve(const real* x, index n) {}', "const float32* x, int64 n"),
-        ('#define R __restrict__\n#define T float\nextern "C" void solve(const T* R x, T* R y) {}', "const float32* x, float32* y"),
         (
-            '#ifdef __cplusplus\nextern "C" {\n#endif\nvoid solve(float* x, int n) { x[0] = n; }\n#ifdef __cplusplus\n}\n#endif\n',
+            'extern "C" void solve(const float* x, float* out, int M, int N) {}',
+            "const float32* x, float32* out, int32 M, int32 N",
+        ),
+        (
+            'extern "C" void solve(const float *__restrict__ x, float * __restrict out) {}',
+            "const float32* x, float32* out",
+        ),
+        ('extern "C" void solve(float const* const x, float* const y) {}', "const float32* x, float32* y"),
+        (
+            'extern "C" void solve(const float x[], float out[16], size_t n) {}',
+            "const float32* x, float32* out, int64 n",
+        ),
+        (
+            'extern "C" {\nvoid solve(double *a, long long n, long m, bool causal) {}\n}',
+            "float64* a, int64 n, int64 m, bool causal",
+        ),
+        (
+            'extern "C" void solve(std::int8_t* a, uint8_t* b, int64_t* d, bool* e)\n{}',
+            "int8* a, uint8* b, int64* d, bool* e",
+        ),
+        ('extern "C" void solve(_Float16* h, double eps, float s) {}', "float16* h, float64 eps, float32 s"),
+        (
+            'typedef float real;\nusing index = std::int64_t;\nextern "C" void solve(const real* x, index n) {}',
+            "const float32* x, int64 n",
+        ),
+        (
+            '#define R __restrict__\n#define T float\nextern "C" void solve(const T* R x, T* R y) {}',
+            "const float32* x, float32* y",
+        ),
+        (
+            (
+                '#ifdef __cplusplus\nextern "C" {\n#endif\nvoid solve(float* x, int n) { x[0] = n; }\n#ifdef '
+                "__cplusplus\n}\n#endif\n"
+            ),
             "float32* x, int32 n",
         ),
-        ('extern "C" __attribute__((noinline)) void solve(unsigned char* m, unsigned int n, int) {}', "uint8* m, int32 n, int32 arg2"),
-        ('namespace k { template <class T> T f(T x) { return x; } }\nextern "C" void solve(int* x, const int n) { }', "int32* x, int32 n"),
+        (
+            'extern "C" __attribute__((noinline)) void solve(unsigned char* m, unsigned int n, int) {}',
+            "uint8* m, int32 n, int32 arg2",
+        ),
+        (
+            'namespace k { template <class T> T f(T x) { return x; } }\nextern "C" void solve(int* x, const int n) { }',
+            "int32* x, int32 n",
+        ),
     ],
 )
 def test_signatures_are_read(source: str, expected: str) -> None:
@@ -65,7 +99,10 @@ def test_signatures_are_read(source: str, expected: str) -> None:
         ('extern "C" void solve(std::vector<float>& v) {}', ["`v`", "use a pointer"]),
         ('extern "C" void solve(float* x, Thing t) {}', ["`t`", "Thing"]),
         ('typedef b a; typedef a b;\nextern "C" void solve(a* x) {}', ["`x`"]),
-        ('#if A\nextern "C" void solve(float* x) {}\n#else\nextern "C" void solve(double* x) {}\n#endif', ["more than once"]),
+        (
+            '#if A\nextern "C" void solve(float* x) {}\n#else\nextern "C" void solve(double* x) {}\n#endif',
+            ["more than once"],
+        ),
     ],
 )
 def test_signatures_outside_the_contract_are_refused(source: str, words: list[str]) -> None:
@@ -98,7 +135,9 @@ extern "C" void solve(const float* x, float* out, int n) {
 @needs_compiler
 def test_a_build_has_the_candidates_headers_and_no_fast_math(tmp_path: Path) -> None:
     language, blobs = Cpp(), Blobs(tmp_path / "blobs")
-    candidate = Candidate(language="cpp", files={"kernel.cpp": KERNEL, "part.h": "static inline float twice(float v) { return 2 * v; }\n"})
+    candidate = Candidate(
+        language="cpp", files={"kernel.cpp": KERNEL, "part.h": "static inline float twice(float v) { return 2 * v; }\n"}
+    )
     job = language.build(NO_TASK, candidate, blobs)
     assert "part.h" not in job.argv and not any("fast" in flag for flag in job.argv)
     first = language.built(run(job, blobs, tmp_path / "a"))
@@ -144,14 +183,19 @@ def script(path: Path, body: str) -> None:
 def test_a_compiler_without_openmp_falls_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = shutil.which("g++") or shutil.which("clang++")
     wrapper = tmp_path / "no-omp"
-    script(wrapper, f'for a in "$@"; do [ "$a" = -fopenmp ] && {{ echo "cannot find -lomp" >&2; exit 1; }}; done\nexec {real} "$@"')
+    script(
+        wrapper,
+        f'for a in "$@"; do [ "$a" = -fopenmp ] && {{ echo "cannot find -lomp" >&2; exit 1; }}; done\nexec {real} "$@"',
+    )
     monkeypatch.setenv("CXX", str(wrapper))
     assert "-fopenmp-simd" in Cpp().flags(NO_TASK)
 
 
 @needs_compiler
 @pytest.mark.parametrize("step", ["build", "run", "version"])
-def test_a_trial_that_takes_too_long_is_the_machines_fault(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_that_takes_too_long_is_the_machines_fault(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Falling back to one thread because the machine was busy would compare kernels built in two ways."""
     real = shutil.which("g++") or shutil.which("clang++")
     wrapper = tmp_path / "busy"

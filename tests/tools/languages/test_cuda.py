@@ -102,22 +102,40 @@ extern "C" void solve(const float* x, float* y, int n) {{ {host} g<<<1, 32>>>(y,
 ATTACKS = {
     "a global of the device": (attack("__device__ float cache[1024];"), "cache[1024]"),
     "managed memory": (attack("__managed__ int calls;"), "lives across calls"),
-    "constants filled at run time": (attack("__constant__ float c[4] = {0};", host="cudaMemcpyToSymbol(c, x, 16);"), "cudaMemcpyToSymbol"),
+    "constants filled at run time": (
+        attack("__constant__ float c[4] = {0};", host="cudaMemcpyToSymbol(c, x, 16);"),
+        "cudaMemcpyToSymbol",
+    ),
     "constants without values": (attack("__constant__ float c[4];"), "lives across calls"),
     "scratch kept by the host": (attack(host="static float* w = nullptr;"), "lives across calls"),
     "a static in device code": (attack(device="static int k; k++;"), "lives across calls"),
-    "a stream that is not joined": (attack(host="cudaStream_t s; cudaStreamCreate(&s); g<<<1, 32, 0, s>>>(y, n);"), "never waited for"),
+    "a stream that is not joined": (
+        attack(host="cudaStream_t s; cudaStreamCreate(&s); g<<<1, 32, 0, s>>>(y, n);"),
+        "never waited for",
+    ),
     "clock64": (attack(device="long long t = clock64();"), "reads a clock"),
-    "the clock in PTX": (attack(device='long long t; asm volatile("mov.u64 %0, %%clock64;" : "=l"(t));'), "reads a clock"),
-    "a timer in two strings": (attack(device='long long t; asm volatile("mov.u64 %0, %%glob" "altimer;" : "=l"(t));'), "reads a clock"),
-    "a timer by numbers": (attack(device='long long t; asm volatile("mov.u64 %0, %%\\x67lobaltimer;" : "=l"(t));'), "hidden"),
+    "the clock in PTX": (
+        attack(device='long long t; asm volatile("mov.u64 %0, %%clock64;" : "=l"(t));'),
+        "reads a clock",
+    ),
+    "a timer in two strings": (
+        attack(device='long long t; asm volatile("mov.u64 %0, %%glob" "altimer;" : "=l"(t));'),
+        "reads a clock",
+    ),
+    "a timer by numbers": (
+        attack(device='long long t; asm volatile("mov.u64 %0, %%\\x67lobaltimer;" : "=l"(t));'),
+        "hidden",
+    ),
     "a timer behind a macro": (
         attack('#define T "mov.u64 %0, %%globaltimer;"', 'long long t; asm volatile(T : "=l"(t));'),
         "reads a clock",
     ),
     "where it runs": (attack(device='int t; asm volatile("mov.u32 %0, %%smid;" : "=r"(t));'), "where it runs"),
     "assembly of the host": (attack(host='asm volatile("nop");'), "assembly of the host"),
-    "assembly of the host behind a word": (attack(host='/* __device__ */ asm volatile("nop");'), "assembly of the host"),
+    "assembly of the host behind a word": (
+        attack(host='/* __device__ */ asm volatile("nop");'),
+        "assembly of the host",
+    ),
     "assembly of a type's function in a device function": (
         attack('__device__ auto f() { struct S { static void go() { asm volatile("nop"); } }; return S{}; }'),
         "assembly of the host",
@@ -127,7 +145,10 @@ ATTACKS = {
     "the events' clock": (attack(host="float ms; cudaEventElapsedTime(&ms, nullptr, nullptr);"), "reads a clock"),
     "a callback": (attack(host="cudaLaunchHostFunc(0, nullptr, nullptr);"), "state of the whole device"),
     "the driver": (attack(host="cuCtxSynchronize();"), "function of the driver"),
-    "a look-up in the driver": (attack(host='void* f; cudaGetDriverEntryPoint("cuEventElapsedTime", &f, 0, nullptr);'), "looks up"),
+    "a look-up in the driver": (
+        attack(host='void* f; cudaGetDriverEntryPoint("cuEventElapsedTime", &f, 0, nullptr);'),
+        "looks up",
+    ),
     "the loader": (attack(host='dlsym(nullptr, "cuEventElapsedTime");'), "loader"),
     "a thread": (attack("#include <thread>"), "not among the headers"),
     "a library": (attack("#include <cublas_v2.h>"), "not among the headers"),
@@ -135,7 +156,9 @@ ATTACKS = {
 }
 
 
-@pytest.mark.parametrize("source", [NAIVE, GOOD, TILES, JOINED, CLUSTER], ids=["naive", "vectors", "tiles", "joined", "cluster"])
+@pytest.mark.parametrize(
+    "source", [NAIVE, GOOD, TILES, JOINED, CLUSTER], ids=["naive", "vectors", "tiles", "joined", "cluster"]
+)
 def test_honest_device_code_passes_the_screen(source: str) -> None:
     assert screen(source, "cuda") == ()
 
@@ -147,7 +170,9 @@ def test_the_screen_refuses(name: str) -> None:
 
 
 def test_parameters_are_read_past_launches_and_with_cudas_types() -> None:
-    named = [(p.name, p.dtype, p.pointer, p.const) for p in Cuda().parameters(TILES.replace("half* y", "__nv_bfloat16* y"))]
+    named = [
+        (p.name, p.dtype, p.pointer, p.const) for p in Cuda().parameters(TILES.replace("half* y", "__nv_bfloat16* y"))
+    ]
     assert named == [("x", "float16", True, True), ("y", "bfloat16", True, False), ("n", "int32", False, False)]
 
 
@@ -158,7 +183,10 @@ def test_a_flag_that_changes_what_is_built_is_refused(task_of_rows: Task) -> Non
 
 def test_what_ptxas_says_is_kept_for_each_kernel() -> None:
     said = used((FIXTURES / "ptxas.txt").read_text())
-    assert any(s.startswith("rmsnorm_any for sm_90a: 32 registers, 0 bytes of stack") and "32 bytes of static shared" in s for s in said)
+    assert any(
+        s.startswith("rmsnorm_any for sm_90a: 32 registers, 0 bytes of stack") and "32 bytes of static shared" in s
+        for s in said
+    )
     assert len(said) == 4
 
 
@@ -193,7 +221,10 @@ class OnAnother(Local):
     architecture = "sm_90"
 
     def devices(self) -> tuple[Device, ...]:
-        return (*super().devices(), Device(kind="cuda", name="a GPU", architecture=self.architecture, details={"uuid": "GPU-0"}))
+        return (
+            *super().devices(),
+            Device(kind="cuda", name="a GPU", architecture=self.architecture, details={"uuid": "GPU-0"}),
+        )
 
 
 @pytest.mark.slow

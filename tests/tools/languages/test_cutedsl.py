@@ -1,4 +1,5 @@
-"""CuTe DSL as a language: what is recognised, what the screen lets pass, whose the executed kernels are, and what the wheel compiles."""
+"""CuTe DSL as a language: what is recognised, what the screen lets pass, whose the executed kernels are, and what
+the wheel compiles."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ WHEEL = importlib.util.find_spec("cutlass") is not None
         ("a.cu", "#include <cuda_fp16.h>\n", "cuda"),
     ],
 )
-def test_files_that_share_a_suffix_are_told_apart_by_what_they_import(tmp_path: Path, name: str, text: str, language: str) -> None:
+def test_files_that_share_a_suffix_are_told_apart_by_what_they_import(
+    tmp_path: Path, name: str, text: str, language: str
+) -> None:
     (tmp_path / name).write_text(text)
     assert loader.language_of(tmp_path / name).name == language
 
@@ -65,15 +68,31 @@ HONEST = {
     "helpers, shared memory, and elements written in place": ("@cute.kernel\n", f"{HELPER}@cute.kernel\n"),
 }
 CHEATS = {
-    "compiled at each call": (CALL, "cute.compile(swiglu, from_dlpack(gate), from_dlpack(up), from_dlpack(out))", "compiles in every call"),
+    "compiled at each call": (
+        CALL,
+        "cute.compile(swiglu, from_dlpack(gate), from_dlpack(up), from_dlpack(out))",
+        "compiles in every call",
+    ),
     "results kept": (FLAT, f"kept = torch.empty(n)\n    {FLAT}", "its cache would keep it"),
-    "a cache of results": ("return cute.compile(swiglu, flat, flat, flat)", "return flat", "keeps something else than a compiled kernel"),
-    "one that returns early": (FLAT, f"if n:\n        return None\n    {FLAT}", "keeps something else than a compiled kernel"),
+    "a cache of results": (
+        "return cute.compile(swiglu, flat, flat, flat)",
+        "return flat",
+        "keeps something else than a compiled kernel",
+    ),
+    "one that returns early": (
+        FLAT,
+        f"if n:\n        return None\n    {FLAT}",
+        "keeps something else than a compiled kernel",
+    ),
     "a cache by tensor": (CALL, "compiled(gate)(gate, up, out)", "is given a tensor"),
     "files": ("flat, flat, flat)", 'flat, flat, flat, options="--dump-dir /tmp")', "is no option"),
     "a clock": ("block, _, _ = cute.arch.block_idx()", "block = cute.arch.clock64()", "reads a clock"),
     "assembly": ("block, _, _ = cute.arch.block_idx()", 'block = cute.arch.inline_ptx("mov")', "is inline assembly"),
-    "traced in each call": (CALL, "swiglu(from_dlpack(gate), from_dlpack(up), from_dlpack(out))", "from the other side"),
+    "traced in each call": (
+        CALL,
+        "swiglu(from_dlpack(gate), from_dlpack(up), from_dlpack(out))",
+        "from the other side",
+    ),
     "torch computes": (CALL, "out.copy_(torch.nn.functional.silu(gate) * up)", "torch"),
     "a context of the host": (
         "    g = gate[at]",
@@ -81,7 +100,11 @@ CHEATS = {
         "enters a context",
     ),
     "a module's dict": ("THREADS = 256", "THREADS = 256\nBUILT = {}", "container that outlives a call"),
-    "another module": ("import functools", "import functools\nimport cutlass.base_dsl.dsl", "imports what a kernel may not use"),
+    "another module": (
+        "import functools",
+        "import functools\nimport cutlass.base_dsl.dsl",
+        "imports what a kernel may not use",
+    ),
     "the compiler's insides": ("g = gate[at]", "g = cutlass._mlir.ir\n        g = gate[at]", "_mlir"),
     "a timer of the wheel": (CALL, f"cute.testing.benchmark(compiled)\n    {CALL}", "cute.testing.benchmark"),
 }
@@ -112,7 +135,9 @@ SYMBOL = "kernel_cutlass_swiglu_kernel_tensorptrbf16gmemalign16o10001_tensorptrb
         (["void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16>"], "a kernel that is not its own"),
     ],
 )
-def test_kernels_in_cute_dsl_are_known_by_the_function_that_their_symbol_begins_with(kernels: list[str], words: str | None) -> None:
+def test_kernels_in_cute_dsl_are_known_by_the_function_that_their_symbol_begins_with(
+    kernels: list[str], words: str | None
+) -> None:
     said = kernel_trace.complaint({"kernels": kernels, "streams": [7] * len(kernels), "stream": 7}, KERNEL)
     assert said is None if words is None else words in str(said)
 
@@ -127,7 +152,9 @@ def test_a_missing_wheel_is_one_sentence_that_names_it() -> None:
 @pytest.mark.skipif(not WHEEL, reason="no nvidia-cutlass-dsl here")
 def test_the_wheel_compiles_each_signature_without_a_gpu_and_names_the_line_of_an_error(tmp_path: Path) -> None:
     for name in ("kernel.py", "reference.py", "task.yaml"):
-        (tmp_path / name).write_text((TASK / name).read_text().replace('"M": 4096,', '"M": 64,').replace('"M": 1024,', '"M": 32,'))
+        (tmp_path / name).write_text(
+            (TASK / name).read_text().replace('"M": 4096,', '"M": 64,').replace('"M": 1024,', '"M": 32,')
+        )
     with machine(None) as (executor, records):
         blobs, language = records.blobs, CuteDsl()
         task = loader.load_folder(tmp_path, executor, blobs).task
@@ -135,11 +162,15 @@ def test_the_wheel_compiles_each_signature_without_a_gpu_and_names_the_line_of_a
         built = builds.build(Candidate(language="cutedsl", files={"kernel.py": KERNEL}))
         assert built.payload["ok"], built.payload["log"]
         assert "compiled 2 signatures for sm_90a" in blobs.text(built.payload["log_blob"])
-        wrong = Candidate(language="cutedsl", files={"kernel.py": KERNEL.replace("cute.math.exp(-g)", "cute.math.exp(g, g, g, g)")})
+        wrong = Candidate(
+            language="cutedsl", files={"kernel.py": KERNEL.replace("cute.math.exp(-g)", "cute.math.exp(g, g, g, g)")}
+        )
         log = builds.build(wrong).payload["log"]
         at = KERNEL[: KERNEL.index("cute.math.exp")].count("\n") + 1
         assert f"kernel.py:{at}: error" in log and "\x1b" not in log
-        crashed = builds.build(Candidate(language="cutedsl", files={"kernel.py": f"import ctypes\nctypes.string_at(0)\n{KERNEL}"}))
+        crashed = builds.build(
+            Candidate(language="cutedsl", files={"kernel.py": f"import ctypes\nctypes.string_at(0)\n{KERNEL}"})
+        )
         assert crashed.payload["ok"], "the wheel's own crash refuses no kernel"
         assert "not compiled ahead, but where it runs" in blobs.text(crashed.payload["log_blob"])
         listed = executor.run(language.disassemble(str(built.payload["library"]), blobs, task)).files

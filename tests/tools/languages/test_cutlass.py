@@ -1,4 +1,5 @@
-"""CUTLASS: found and known by its headers' content, screened like CUDA; the prompt's skeleton is a kernel that compiles."""
+"""CUTLASS: found and known by its headers' content, screened like CUDA; the prompt's skeleton is a kernel that
+compiles."""
 
 from __future__ import annotations
 
@@ -25,7 +26,13 @@ extern "C" void solve(const __nv_bfloat16* a, const __nv_bfloat16* b, __nv_bfloa
 }}
 """
 TASK = Task.model_validate(
-    {"name": "gemm", "language": "cutlass", "arguments": [], "reference": "", "workloads": [{"name": "one", "dims": {"M": 4}}]}
+    {
+        "name": "gemm",
+        "language": "cutlass",
+        "arguments": [],
+        "reference": "",
+        "workloads": [{"name": "one", "dims": {"M": 4}}],
+    }
 )
 
 
@@ -45,7 +52,10 @@ def compilers(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 def test_without_headers_it_is_said_how_to_name_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CUTLASS_PATH", str(tmp_path))
-    with pytest.raises(SettingsError, match=f"{tmp_path} holds no include/cutlass/version.h; .*--cutlass DIR.*pip install nvidia-cutlass"):
+    with pytest.raises(
+        SettingsError,
+        match=f"{tmp_path} holds no include/cutlass/version.h; .*--cutlass DIR.*pip install nvidia-cutlass",
+    ):
         Cutlass().toolchain()
 
 
@@ -70,7 +80,9 @@ def test_a_gemm_that_is_kept_across_calls_is_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(cuda_compile.program("nvcc") is None or not cuda_compile.cutlass().is_dir(), reason="no nvcc or no CUTLASS here")
+@pytest.mark.skipif(
+    cuda_compile.program("nvcc") is None or not cuda_compile.cutlass().is_dir(), reason="no nvcc or no CUTLASS here"
+)
 def test_the_prompts_skeleton_compiles_and_its_products_are_not_serialised(tmp_path: Path) -> None:
     blobs, cutlass = Blobs(tmp_path / "blobs"), Cutlass()
     (tmp_path / "scratch").mkdir()

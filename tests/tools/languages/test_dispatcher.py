@@ -36,10 +36,19 @@ NARROW, WIDE = KERNEL.format(name="narrow", block=64), KERNEL.format(name="wide"
 
 
 def task(*dims: dict[str, int], scalar: bool = True) -> Task:
-    tensors = tuple(Argument(name=n, role=r, dtype="float32", shape=("M",)) for n, r in (("x", "input"), ("out", "output")))
+    tensors = tuple(
+        Argument(name=n, role=r, dtype="float32", shape=("M",)) for n, r in (("x", "input"), ("out", "output"))
+    )
     sizes = (Argument(name="M", role="scalar", dtype="int64"),) if scalar else ()
     workloads = tuple(Workload(name=f"w{at}", dims=one) for at, one in enumerate(dims))
-    return Task(name="t", language="triton", arguments=(*tensors, *sizes), reference="", workloads=workloads, dims_range={"M": (1, 4096)})
+    return Task(
+        name="t",
+        language="triton",
+        arguments=(*tensors, *sizes),
+        reference="",
+        workloads=workloads,
+        dims_range={"M": (1, 4096)},
+    )
 
 
 def launching(seen: list[tuple[str, int]]) -> Any:
@@ -50,7 +59,9 @@ def launching(seen: list[tuple[str, int]]) -> Any:
             self.name = function.__name__
 
         def __getitem__(self, grid: tuple[int, ...]) -> Any:
-            return lambda *args, **constants: seen.append((self.name, next(v for k, v in constants.items() if k.startswith("BLOCK"))))
+            return lambda *args, **constants: seen.append(
+                (self.name, next(v for k, v in constants.items() if k.startswith("BLOCK")))
+            )
 
     return SimpleNamespace(jit=Launcher, cdiv=lambda n, block: -(-n // block))
 
@@ -77,7 +88,9 @@ def test_each_kernel_is_called_at_its_own_sizes_and_the_usual_one_at_all_others(
         (({"K": 128}, {"K": 4096}), True, None),
     ],
 )
-def test_sizes_are_told_by_scalars_or_shapes_or_not_at_all(given: tuple[dict[str, int], ...], scalar: bool, words: str | None) -> None:
+def test_sizes_are_told_by_scalars_or_shapes_or_not_at_all(
+    given: tuple[dict[str, int], ...], scalar: bool, words: str | None
+) -> None:
     judged = task(*given, scalar=scalar).model_copy(update={"dims_range": dict.fromkeys(given[0], (1, 4096))})
     text = dispatched(judged, NARROW, {"w1": WIDE})
     assert text is None if words is None else text is not None and words in text

@@ -31,7 +31,8 @@ X = SeenArgument(name="x", role="input", dtype="float16", shape=(4,))
 Y = SeenArgument(name="y", role="output", dtype="float32", shape=(4,))
 N = SeenArgument(name="n", role="scalar", dtype="int32", shape=())
 SEEN = ProbeResult(
-    has_make_inputs=True, workloads=(SeenWorkload(name="w", dims={"n": 4}, weight=1.0, arguments=(X, Y, N), flops=None, unique_bytes=8),)
+    has_make_inputs=True,
+    workloads=(SeenWorkload(name="w", dims={"n": 4}, weight=1.0, arguments=(X, Y, N), flops=None, unique_bytes=8),),
 )
 AUTOTUNED = """import torch
 import triton
@@ -77,10 +78,16 @@ def test_parameters_have_names_only() -> None:
 @pytest.mark.parametrize("head", ["x, y, n", "n, y, x", "**kwargs", "y, **kwargs", "x, y, n, spare=None"])
 def test_the_reference_gives_what_names_ask_for(head: str) -> None:
     found, _ = arguments(Triton().parameters(f"def run_kernel({head}):\n    pass\n"), SEEN, FILES)
-    assert [(a.name, a.dtype, a.role) for a in found] == [("x", "float16", "input"), ("y", "float32", "output"), ("n", "int32", "scalar")]
+    assert [(a.name, a.dtype, a.role) for a in found] == [
+        ("x", "float16", "input"),
+        ("y", "float32", "output"),
+        ("n", "int32", "scalar"),
+    ]
 
 
-@pytest.mark.parametrize(("head", "said"), [("x, y", "does not take `n`"), ("x, y, n, eps", "nothing gives the kernel its `eps`")])
+@pytest.mark.parametrize(
+    ("head", "said"), [("x, y", "does not take `n`"), ("x, y, n, eps", "nothing gives the kernel its `eps`")]
+)
 def test_names_without_a_partner_are_refused_in_one_sentence(head: str, said: str) -> None:
     with pytest.raises(SettingsError, match=said) as caught:
         arguments(Triton().parameters(f"def run_kernel({head}):\n    pass\n"), SEEN, FILES)
@@ -90,7 +97,9 @@ def test_names_without_a_partner_are_refused_in_one_sentence(head: str, said: st
 def test_autotuning_is_pinned_to_one_config() -> None:
     assert autotune_configs(AUTOTUNED) == {"scale": 2}
     pinned = pin_autotune(AUTOTUNED, 1)
-    assert autotune_configs(pinned) == {"scale": 1} and pin_autotune(pinned) == pinned and "# Both were tried." in pinned
+    assert (
+        autotune_configs(pinned) == {"scale": 1} and pin_autotune(pinned) == pinned and "# Both were tried." in pinned
+    )
     module = read(pinned)
     assert module is not None
     assert configs(module, module.kernels["scale"])[0].values == {"B": "1024", "num_warps": "8"}
@@ -101,29 +110,41 @@ def test_autotuning_is_pinned_to_one_config() -> None:
 
 def test_each_written_config_is_a_variant() -> None:
     first, second = Triton().pinned_kernels(AUTOTUNED)
-    assert first.source == Triton().frozen(AUTOTUNED, "def make_inputs(dims, seed):\n    pass\n")[0] and second.source == pin_autotune(
-        AUTOTUNED, 1
-    )
+    assert first.source == Triton().frozen(AUTOTUNED, "def make_inputs(dims, seed):\n    pass\n")[
+        0
+    ] and second.source == pin_autotune(AUTOTUNED, 1)
     assert second.label == 'scale: triton.Config({"B": 1024}, num_warps=8)'
     assert Triton().pinned_kernels(pin_autotune(AUTOTUNED)) == () and Triton().pinned_kernels("def broken(") == ()
     for given in ("", "configs=[], "):
         nothing = re.sub(r"configs=\[.*?\n    \],\n    ", given, AUTOTUNED, flags=re.DOTALL)
-        assert autotune_configs(nothing) == {"scale": 0} and Triton().pinned_kernels(nothing) == () and pin_autotune(nothing) == nothing
+        assert (
+            autotune_configs(nothing) == {"scale": 0}
+            and Triton().pinned_kernels(nothing) == ()
+            and pin_autotune(nothing) == nothing
+        )
         assert Triton().frozen(nothing, "def make_inputs(dims, seed):\n    pass\n")[2] == ()
 
 
-COMPUTED = "@triton.autotune(configs=[triton.Config({'BLOCK': 128 * b}) for b in (1, 2, 4)], key=['n_cols'])\n@triton.jit"
+COMPUTED = (
+    "@triton.autotune(configs=[triton.Config({'BLOCK': 128 * b}) for b in (1, 2, 4)], key=['n_cols'])\n@triton.jit"
+)
 
 
 def test_computed_configs_are_variants_until_a_build_says_that_there_are_no_more(beside: tuple[Local, Blobs]) -> None:
     executor, blobs = beside
     source = KERNEL.replace("@triton.jit", COMPUTED).replace(", BLOCK=256", "")
     pinned = Triton().pinned_kernels(source)
-    assert len(pinned) == 8 and pinned[0].source == pin_autotune(source) and "number 2 of those computed" in pinned[2].label
+    assert (
+        len(pinned) == 8
+        and pinned[0].source == pin_autotune(source)
+        and "number 2 of those computed" in pinned[2].label
+    )
     logs = []
     for kernel in pinned[:4]:
         assert screen(kernel.source, "triton") == ()
-        finished = executor.run(Triton().build(SOFTMAX, Candidate(language="triton", files={"kernel.py": kernel.source}), blobs))
+        finished = executor.run(
+            Triton().build(SOFTMAX, Candidate(language="triton", files={"kernel.py": kernel.source}), blobs)
+        )
         logs.append(Triton().trim(blobs.text(finished.files["stderr.txt"])) if Triton().built(finished) is None else "")
     assert logs[:3] == ["", "", ""] and pinned[3].ends and pinned[3].ends in logs[3]
 
@@ -135,8 +156,15 @@ def test_setup_is_frozen_into_the_reference(beside: tuple[Local, Blobs], tmp_pat
     task = loaded.task
     assert loaded.pinned[0].source == task.baseline and len(loaded.pinned) == 2
     assert [(a.name, a.role) for a in task.arguments] == [("x", "input"), ("y", "output"), ("n", "scalar")]
-    assert not task.seed_style and "def setup" in task.reference and "import triton" not in task.reference and "cuda" not in task.reference
-    assert "pinned to the first" in " ".join(task.inferred) and "was not tuned by measurement" in " ".join(task.inferred)
+    assert (
+        not task.seed_style
+        and "def setup" in task.reference
+        and "import triton" not in task.reference
+        and "cuda" not in task.reference
+    )
+    assert "pinned to the first" in " ".join(task.inferred) and "was not tuned by measurement" in " ".join(
+        task.inferred
+    )
     assert Triton().interpret(task, task.baseline or "", *beside).status == "passed"
     (tmp_path / "kernel.py").write_text("def run_kernel(x):\n    pass\n")
     with pytest.raises(SettingsError, match="define one of them"):
@@ -176,7 +204,10 @@ def test_what_does_not_compile_is_said_with_its_line(what: str, beside: tuple[Lo
 
 
 HELPER = "@triton.jit\ndef helper(v):\n    return v + tl.nothing(v)\n\n\n@triton.jit"
-TUNED = "@triton.autotune(configs=[\n    triton.Config({'BLOCK': 256}),\n    triton.Config({'BLOCK': 512}),\n], key=['n_cols'])\n"
+TUNED = (
+    "@triton.autotune(configs=[\n    triton.Config({'BLOCK': 256}),\n    triton.Config({'BLOCK': 512}),\n], "
+    "key=['n_cols'])\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +233,10 @@ def test_a_complaint_of_the_compiler_quotes_the_lines_of_the_users_own_file(
     for old, new in edits:
         source = source.replace(old, new, 1)
     log = outcome(pin_autotune(source), SOFTMAX, *beside)[2]
-    named = [(int(number), line) for number, line in re.findall(r"kernel\.py:(\d+): (?:error|called here).*\n *(.*)\n *\^", log)]
+    named = [
+        (int(number), line)
+        for number, line in re.findall(r"kernel\.py:(\d+): (?:error|called here).*\n *(.*)\n *\^", log)
+    ]
     assert [line for _, line in named] == quoted, log
     assert [source.splitlines()[number - 1].strip() for number, _ in named] == quoted, log
 
@@ -224,7 +258,9 @@ def test_only_a_target_is_a_flag() -> None:
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 def test_a_listing_shows_registers_and_tensor_instructions(target: str, beside: tuple[Local, Blobs]) -> None:
     executor, blobs = beside
-    product = task("triton-matmul", {"M": 256, "N": 256, "K": 256}).model_copy(update={"build_flags": (f"--target={target}",)})
+    product = task("triton-matmul", {"M": 256, "N": 256, "K": 256}).model_copy(
+        update={"build_flags": (f"--target={target}",)}
+    )
     source = (TASKS / "triton-matmul" / "kernel.py").read_text()
     candidate = Candidate(language="triton", files={"kernel.py": source})
     profile, raw = sass.profile(product, candidate, blobs.put(source), Triton(), executor, blobs)
@@ -276,7 +312,9 @@ def test_a_build_reaches_nothing_but_its_own_folder(beside: tuple[Local, Blobs],
         pytest.skip("this kernel has no Landlock")
     secret, written = tmp_path / "secret", tmp_path / "written"
     secret.write_text("secret")
-    source = KERNEL + ESCAPE.format(secrets=[str(secret), str(blobs.path(blobs.put("another job's file")))], written=str(written))
+    source = KERNEL + ESCAPE.format(
+        secrets=[str(secret), str(blobs.path(blobs.put("another job's file")))], written=str(written)
+    )
     finished = executor.run(Triton().build(SOFTMAX, Candidate(language="triton", files={"kernel.py": source}), blobs))
     assert finished.exit_code == 0 and "compiled 1 spec" in blobs.text(finished.files["stdout.txt"])
     assert not written.exists() and secret.read_text() == "secret"
@@ -318,16 +356,28 @@ def run_kernel(x, out, M, N):
 
 def persistent(units: str) -> str:
     """The shipped softmax with a grid of as many programs as there are multiprocessors."""
-    source = KERNEL.replace("import triton\n", "import torch\nimport triton\n", 1) if "import torch" not in KERNEL else KERNEL
+    source = (
+        KERNEL.replace("import triton\n", "import torch\nimport triton\n", 1)
+        if "import torch" not in KERNEL
+        else KERNEL
+    )
     return source.replace("[(M,)]", f"[(max(M, min(M, {units})),)]")
 
 
-OF_TRITON = "triton.runtime.driver.active.utils.get_device_properties(torch.cuda.current_device())['multiprocessor_count']"
+OF_TRITON = (
+    "triton.runtime.driver.active.utils.get_device_properties(torch.cuda.current_device())['multiprocessor_count']"
+)
 LAUNCHED = {
-    "a grid by torch's properties": (persistent("torch.cuda.get_device_properties(0).multi_processor_count"), "compiled 1 spec"),
+    "a grid by torch's properties": (
+        persistent("torch.cuda.get_device_properties(0).multi_processor_count"),
+        "compiled 1 spec",
+    ),
     "a grid by triton's properties": (persistent(OF_TRITON), "compiled 1 spec"),
     "tensor descriptors": (TILES, "compiled 1 spec"),
-    "a tuple": (KERNEL.replace("[(M,)](x,", "[(M,)]((out, x),").replace("x_ptr + row", "x_ptr[1] + row"), "compiled 1 spec"),
+    "a tuple": (
+        KERNEL.replace("[(M,)](x,", "[(M,)]((out, x),").replace("x_ptr + row", "x_ptr[1] + row"),
+        "compiled 1 spec",
+    ),
     "an argument that no launch takes": (KERNEL.replace("[(M,)](x,", "[(M,)]('x',"), "not followed: softmax_kernel: "),
     "an assertion that fails": (KERNEL.replace("out, M, N):\n", "out, M, N):\n    assert N == 1\n"), "assert N == 1"),
 }
@@ -347,7 +397,8 @@ def test_inputs_drawn_by_a_value_are_followed(beside: tuple[Local, Blobs]) -> No
     softmax = task("triton-softmax", {"M": 64, "N": 64})
     drawn = (
         softmax.reference
-        + "\n_made = make_inputs\n\n\ndef make_inputs(*a, **k):\n    assert torch.rand(1).item() >= 0\n    return _made(*a, **k)\n"
+        + "\n_made = make_inputs\n\n\ndef make_inputs(*a, **k):\n    assert torch.rand(1).item() >= 0\n    return "
+        "_made(*a, **k)\n"
     )
     code, said, wrong = outcome(KERNEL, softmax.model_copy(update={"reference": drawn}), *beside)
     assert code == 0 and "compiled 1 spec" in said and "not followed" not in said, said + wrong

@@ -55,7 +55,11 @@ def ranged(task: Task, workloads: tuple[dict[str, float], ...], dims_range: dict
 
 def test_sizes_keep_to_the_range_that_the_user_gives() -> None:
     task = ranged(TASK, ({"M": 4096, "N": 1024},), {"M": (1, 4096), "N": (128, 8192)})
-    assert [dims["N"] for dims in small_dims(task)] == [128, 129, 130] and [dims["M"] for dims in small_dims(task)] == [5, 3, 1]
+    assert [dims["N"] for dims in small_dims(task)] == [128, 129, 130] and [dims["M"] for dims in small_dims(task)] == [
+        5,
+        3,
+        1,
+    ]
     guessed = ranged(TASK, ({"M": 4096, "N": 1024},), {"M": (1024, 4096), "N": (256, 1024)})
     assert small_dims(guessed) == small_dims(TASK)
 
@@ -71,7 +75,9 @@ def test_a_kernel_for_large_rows_passes_in_its_range_and_fails_within_a_wider_on
 
 
 def test_sizes_that_the_reference_refuses_are_not_asked_of_the_kernel(beside: tuple[Local, Blobs]) -> None:
-    even = TASK.reference.replace("    return torch", "    assert N % 4 == 0, 'N must be a multiple of four'\n    return torch")
+    even = TASK.reference.replace(
+        "    return torch", "    assert N % 4 == 0, 'N must be a multiple of four'\n    return torch"
+    )
     for ranges in ({}, {"M": (1, 64), "N": (8, 1024)}):
         task = ranged(TASK, ({"M": 64, "N": 1024},), ranges).model_copy(update={"reference": even})
         found = interpret(task, KERNEL, *beside)
@@ -105,7 +111,9 @@ def test_a_kernel_for_powers_of_two_passes_where_all_workloads_are_such(beside: 
 
 
 def test_a_size_that_nobody_promised_is_not_held_against_a_kernel(beside: tuple[Local, Blobs]) -> None:
-    only = KERNEL.replace("def run_kernel(x, out, M, N):", "def run_kernel(x, out, M, N):\n    assert M == {M} and N == 1024")
+    only = KERNEL.replace(
+        "def run_kernel(x, out, M, N):", "def run_kernel(x, out, M, N):\n    assert M == {M} and N == 1024"
+    )
     task = ranged(TASK, ({"M": 8, "N": 1024},), {})
     found = interpret(task, only.replace("{M}", "8"), *beside)
     assert found.status == "passed" and [case.dims for case in found.cases] == [{"M": 8, "N": 1024}] and found.dropped
@@ -116,7 +124,9 @@ def test_a_size_that_nobody_promised_is_not_held_against_a_kernel(beside: tuple[
 
 @pytest.mark.parametrize("query", ["torch.empty(1, device='cuda')", "assert x.is_cuda"])
 def test_what_needs_a_gpu_ends_unmeasured(query: str, beside: tuple[Local, Blobs]) -> None:
-    source = "import torch\n" + KERNEL.replace("def run_kernel(x, out, M, N):", f"def run_kernel(x, out, M, N):\n    {query}")
+    source = "import torch\n" + KERNEL.replace(
+        "def run_kernel(x, out, M, N):", f"def run_kernel(x, out, M, N):\n    {query}"
+    )
     found = interpret(TASK, source, *beside)
     assert found.status == "unmeasured" and "GPU" in found.reason and query in found.reason and "\n" not in found.reason
 
@@ -127,9 +137,18 @@ def test_the_kernel_touches_no_file(beside: tuple[Local, Blobs], tmp_path: Path)
         pytest.skip("this kernel has no Landlock")
     secret, written = tmp_path / "secret", tmp_path / "written"
     secret.write_text("secret")
-    tries = [f"open({str(secret)!r}).read()", f"open({str(written)!r}, 'a').write('x')", "open('interpret.json').read()"]
-    tries += ["open('interpreted.json', 'a').write('x')", f"__import__('os').symlink({str(written)!r}, 'interpreted.json')"]
-    body = "\n".join(f"    try:\n        E({text!r})\n        reached = True\n    except OSError:\n        pass" for text in tries)
+    tries = [
+        f"open({str(secret)!r}).read()",
+        f"open({str(written)!r}, 'a').write('x')",
+        "open('interpret.json').read()",
+    ]
+    tries += [
+        "open('interpreted.json', 'a').write('x')",
+        f"__import__('os').symlink({str(written)!r}, 'interpreted.json')",
+    ]
+    body = "\n".join(
+        f"    try:\n        E({text!r})\n        reached = True\n    except OSError:\n        pass" for text in tries
+    )
     source = KERNEL.replace(
         "def run_kernel(x, out, M, N):",
         f"E = exec\n\n\ndef run_kernel(x, out, M, N):\n    reached = False\n{body}\n    assert not reached",

@@ -20,8 +20,12 @@ FIXTURES = Path(__file__).parents[1] / "fixtures" / "ncu"
 LABELS = json.loads((FIXTURES / "labels.json").read_text())
 OURS = {"narrow_loads": "narrow_accesses"}
 BOUNDS = {
-    **dict.fromkeys(("stream_copy", "strided_read", "transpose_bank", "spill", "mio", "gemm_naive", "col_reduce"), "memory"),
-    **dict.fromkeys(("fma_dep", "smem_limited", "reg_limited", "tiny_grid", "barrier", "chase", "membar", "byte_copy"), "latency"),
+    **dict.fromkeys(
+        ("stream_copy", "strided_read", "transpose_bank", "spill", "mio", "gemm_naive", "col_reduce"), "memory"
+    ),
+    **dict.fromkeys(
+        ("fma_dep", "smem_limited", "reg_limited", "tiny_grid", "barrier", "chase", "membar", "byte_copy"), "latency"
+    ),
     "fma_peak": "compute",
 }
 
@@ -40,7 +44,12 @@ def as_text(details: Path) -> str:
     rows = list(csv.DictReader(details.open()))
     bare = {name: rows[0][name].strip("()") for name in ("Grid Size", "Block Size")}
     lines = ["==PROF== Connected to process 463", "[463] app@127.0.0.1"]
-    lines += [f"  {rows[0]['Kernel Name']} ({bare['Grid Size']})x({bare['Block Size']}), Context 1, Stream 7, Device 0, CC 9.0"]
+    lines += [
+        (
+            f"  {rows[0]['Kernel Name']} ({bare['Grid Size']})x({bare['Block Size']}), Context 1, Stream 7, Device "
+            f"0, CC 9.0"
+        )
+    ]
     section = ""
     for row in rows:
         if row["Metric Name"]:
@@ -140,7 +149,9 @@ def many(tmp_path: Path) -> Path:
     return made
 
 
-def test_all_kernels_of_a_report_come_the_longest_first_and_one_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_kernels_of_a_report_come_the_longest_first_and_one_can_be_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     made = str(many(tmp_path))
     assert main(["diagnose", made, "--json"]) == 0
     kernels = json.loads(capsys.readouterr().out)["kernels"]
@@ -150,7 +161,8 @@ def test_all_kernels_of_a_report_come_the_longest_first_and_one_can_be_chosen(tm
     assert main(["diagnose", made, "--kernel", "membar"]) == 0
     said = capsys.readouterr().out
     assert said.startswith(
-        "membar (41.3 us under the profiler): bound by latency: the busiest unit is 17 points short of 60 %\n1. stall_membar"
+        "membar (41.3 us under the profiler): bound by latency: the busiest unit is 17 points short of 60 %\n1. "
+        "stall_membar"
     )
     assert main(["diagnose", made, "--kernel", "softmax"]) == 2
     assert "no kernel of the report is called 'softmax'; there are: " in capsys.readouterr().err
@@ -177,7 +189,10 @@ def made(**metrics: float) -> tuple[set[str], dict[str, tuple[str, ...]]]:
 
 
 def test_the_tail_balance_and_mix_of_instructions_are_worked_out() -> None:
-    float32 = {f"smsp__sass_thread_inst_executed_op_f{kind}_pred_on.sum.per_cycle_elapsed": 10.0 for kind in ("add", "mul", "fma")}
+    float32 = {
+        f"smsp__sass_thread_inst_executed_op_f{kind}_pred_on.sum.per_cycle_elapsed": 10.0
+        for kind in ("add", "mul", "fma")
+    }
     cycles = {"sm__cycles_active.avg": 40.0, "sm__cycles_active.max": 100.0, "launch__waves_per_multiprocessor": 1.25}
     metrics = ncu.kept({name: Quantity(value=value) for name, value in {**float32, **cycles}.items()})
     worked = {name: metrics[f"ncu.{name}"].value for name in ("unfused_share", "multiprocessor_balance", "tail_share")}
@@ -186,20 +201,29 @@ def test_the_tail_balance_and_mix_of_instructions_are_worked_out() -> None:
 
 
 def test_a_rule_is_left_open_only_where_no_known_condition_fails() -> None:
-    fired, left_open = made(sm__maximum_warps_per_active_cycle_pct=40, launch__occupancy_limit_blocks=2, launch__occupancy_limit_warps=8)
+    fired, left_open = made(
+        sm__maximum_warps_per_active_cycle_pct=40, launch__occupancy_limit_blocks=2, launch__occupancy_limit_warps=8
+    )
     assert "blocks_limited" not in fired and left_open["blocks_limited"] == ("ncu.busiest",)
     assert "warps_limited" not in left_open, "the blocks are what bounds"
 
 
 def test_every_rule_over_counters_says_what_to_do_where_to_read_and_whence_its_thresholds_are() -> None:
-    over_counters = [rule for rule in rules.load() if any(c.metric.startswith("ncu.") or "__" in c.metric for c in rule.when)]
+    over_counters = [
+        rule for rule in rules.load() if any(c.metric.startswith("ncu.") or "__" in c.metric for c in rule.when)
+    ]
     assert len({rule.id for rule in over_counters}) >= 40
     for rule in over_counters:
         assert rule.action and rule.page and rule.source, rule.id
         assert all(ncu.section(c.metric) for c in rule.when)
 
 
-DEVICE = {"launch__sm_count": 100.0, "launch__grid_size": 1600.0, "gpc__cycles_elapsed.max": 1e6, "sm__cycles_active.avg": 1e6}
+DEVICE = {
+    "launch__sm_count": 100.0,
+    "launch__grid_size": 1600.0,
+    "gpc__cycles_elapsed.max": 1e6,
+    "sm__cycles_active.avg": 1e6,
+}
 
 
 @pytest.mark.parametrize(
@@ -210,8 +234,20 @@ DEVICE = {"launch__sm_count": 100.0, "launch__grid_size": 1600.0, "gpc__cycles_e
         ("mixed", 3, 68, 71, {}),
         ("compute", 7, 78, 85, {}),  # the one is nearly full, the other is not
         ("latency", 20, 40, 30, {}),
-        ("compute", 50, 40, 45, {ncu.ISSUED: 90}),  # no unit is full, but the instructions are issued in nearly every cycle
-        ("occupancy", 20, 5, 80, {"sm__cycles_active.avg": 5e5}),  # full while they work, which is half of the time: a last wave
+        (
+            "compute",
+            50,
+            40,
+            45,
+            {ncu.ISSUED: 90},
+        ),  # no unit is full, but the instructions are issued in nearly every cycle
+        (
+            "occupancy",
+            20,
+            5,
+            80,
+            {"sm__cycles_active.avg": 5e5},
+        ),  # full while they work, which is half of the time: a last wave
         ("occupancy", 56, 1, 40, {"sm__cycles_active.avg": 1e5}),  # few blocks take longest
         ("latency", 58, 1, 20, {"sm__cycles_active.avg": 1e5, "launch__grid_size": 10}),  # no more blocks are there
         ("latency", 55, 1, 10, {"sm__cycles_active.avg": 5e5}),  # more is lost by waiting than by standing idle
@@ -249,7 +285,11 @@ def test_the_page_of_a_report_loads_nothing_and_every_finding_leads_to_its_metri
     values[1] = "<script>alert(1)</script>"
     peaks = {"derived__sm__sass_thread_inst_executed_op_ffma_pred_on_x2": 100, "dram__bytes.sum.peak_sustained": 10}
     done = {name.format("f"): 10 for name in html_page.DONE}
-    rates = {"dram__bytes.sum.per_second": 1e9, "dram__cycles_elapsed.avg.per_second": 1e9, "sm__cycles_elapsed.avg.per_second": 1e9}
+    rates = {
+        "dram__bytes.sum.per_second": 1e9,
+        "dram__cycles_elapsed.avg.per_second": 1e9,
+        "sm__cycles_elapsed.avg.per_second": 1e9,
+    }
     for name, value in {**peaks, **done, **rates}.items():
         head, units, values = [*head, name], [*units, ""], [*values, str(value)]
     with report.open("w", newline="") as out_:
@@ -265,7 +305,13 @@ def test_the_page_of_a_report_loads_nothing_and_every_finding_leads_to_its_metri
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(["no-such-folder/a.html"], "cannot be written (No such file or directory); name a file in a folder that is there"), ([], "")],
+    [
+        (
+            ["no-such-folder/a.html"],
+            "cannot be written (No such file or directory); name a file in a folder that is there",
+        ),
+        ([], ""),
+    ],
 )
 def test_a_page_that_cannot_be_written_is_refused_in_one_sentence(
     arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -41,7 +41,9 @@ def test_metrics_keep_their_names_and_times_are_discarded() -> None:
     assert launch.kernel == "softmax_kernel"
     assert ncu.DURATION in launch.metrics and ncu.DURATION not in metrics
     assert metrics["launch__registers_per_thread"].unit == "register/thread"
-    assert metrics["dram__bytes_read.sum"].unit == "byte" and metrics["dram__bytes_read.sum"].value > 1e8, "Mbyte is undone"
+    assert metrics["dram__bytes_read.sum"].unit == "byte" and metrics["dram__bytes_read.sum"].value > 1e8, (
+        "Mbyte is undone"
+    )
     shares = [quantity.value for name, quantity in metrics.items() if name.startswith("ncu.stall_share.")]
     assert len(shares) == len(ncu.STALLS) and sum(shares) == pytest.approx(1.0, abs=0.02)
     # Three passes over the rows: 8192 x 4096 floats are loaded three times.

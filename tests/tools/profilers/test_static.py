@@ -15,7 +15,9 @@ def read(kernel: str, family: str) -> tuple[dict[str, float], list[tuple[str, in
     assembly = folder / ("gcc.assembly.txt" if family == "gcc" else "clang.debug.txt")
     said, debug = (folder / f"{family}.remarks.txt").read_text(), (folder / f"{family}.debug.txt").read_text()
     metrics, found = examine(said, family, assembly.read_text(), debug, "kernel.cpp")
-    return {name: quantity.value for name, quantity in metrics.items()}, [(r.tool, r.line, r.kind, r.text) for r in found]
+    return {name: quantity.value for name, quantity in metrics.items()}, [
+        (r.tool, r.line, r.kind, r.text) for r in found
+    ]
 
 
 def test_gcc_softmax_names_the_calls_and_the_serial_sum():
@@ -36,7 +38,9 @@ def test_fast_softmax_is_packed_parallel_and_without_complaint():
     assert metrics["objdump.omp_regions"] == 1
     assert metrics["objdump.packed_fraction"] == 1.0
     assert metrics["objdump.vector_bytes"] == metrics["compiler.vector_bytes"] == 64
-    assert metrics["objdump.math_calls"] == metrics["objdump.serial_reductions"] == metrics["compiler.loops_missed"] == 0
+    assert (
+        metrics["objdump.math_calls"] == metrics["objdump.serial_reductions"] == metrics["compiler.loops_missed"] == 0
+    )
     assert not [r for r in found if r[2] == "missed" or r[0] == "objdump"]
 
 
@@ -47,7 +51,8 @@ def test_remainders_do_not_count_as_loops_of_their_own():
 
 
 def test_the_cycle_for_empty_rows_is_no_inner_loop():
-    # Where a row has no elements gcc goes round the rows in a cycle of its own, which holds the square root and the division of a row.
+    # Where a row has no elements gcc goes round the rows in a cycle of its own, which holds the square root and the
+    # division of a row.
     metrics, found = read("tanh", "gcc")
     assert metrics["objdump.loops"] == 3 and metrics["objdump.divide"] == 0
     assert [name for name in metrics if name.startswith("objdump.calls.")] == ["objdump.calls.tanhf"]
@@ -70,7 +75,12 @@ def test_unrolled_serial_chain_is_seen_through_renamed_registers(family):
 def test_aarch64_loops_are_read_too():
     assembly = (FIXTURES / "matmul" / "aarch64.debug.txt").read_text()
     metrics, _ = examine("", "none", assembly, "", "kernel.cpp")
-    assert metrics["objdump.loops"].value == metrics["objdump.strided_loops"].value == metrics["objdump.serial_reductions"].value == 1
+    assert (
+        metrics["objdump.loops"].value
+        == metrics["objdump.strided_loops"].value
+        == metrics["objdump.serial_reductions"].value
+        == 1
+    )
     assert metrics["objdump.fma"].value == 1
 
 
@@ -83,4 +93,6 @@ def test_what_was_not_collected_has_no_metric():
 def test_remarks_about_other_files_lend_their_reason_but_not_their_line():
     loop = "kernel.cpp:9:27: missed: couldn't vectorize loop\n"
     text = loop + "/usr/include/cmath:223:26: missed: statement clobbers memory: _5 = __builtin_expf (_1);\n"
-    assert [(r.line, r.text) for r in remarks.parse(text, "gcc")] == [(9, "loop not vectorized: statement clobbers memory: expf")]
+    assert [(r.line, r.text) for r in remarks.parse(text, "gcc")] == [
+        (9, "loop not vectorized: statement clobbers memory: expf")
+    ]

@@ -64,7 +64,11 @@ def test_what_a_later_attempt_found_higher_counts(tmp_path):
     add("cpu:0 another", 20.0, 5e-10, None)
     best = {roof.metric: roof for roof in highest(first, records)}
     assert len(attempts(first, records)) == 2 and len(best) == len(first)
-    assert (best["memory_bandwidth"].value, best["memory_bandwidth"].source, best["memory_bandwidth"].doubt) == (9.0, again.id, "")
+    assert (best["memory_bandwidth"].value, best["memory_bandwidth"].source, best["memory_bandwidth"].doubt) == (
+        9.0,
+        again.id,
+        "",
+    )
     assert best["launch_latency"].value == 1e-9 and best["launch_latency"].doubt
     left_out = tuple(roof for roof in first if roof.metric != "compute_float32")
     assert "compute_float32" in {roof.metric for roof in highest(left_out, records)}, "another measurement has it"
@@ -96,8 +100,13 @@ def test_the_share_of_others_is_that_of_our_own_cores(tmp_path):
     def share(busy: int, stolen: int, own: int) -> float:
         """Of ten seconds in which each of our cores was so long at work or another's; we used `own` seconds of each."""
         for file, did in (("before", (0, 0, 0)), ("after", (busy, 10 - busy - stolen, stolen))):
-            counted = [(core, did if core in ours else (0, 10 * (file == "after"), 0)) for core in range(max(ours) + 61)]
-            rows = [f"cpu{core} {100 * user} 0 0 {100 * idle} 0 0 0 {100 * taken} 0 0\n" for core, (user, idle, taken) in counted]
+            counted = [
+                (core, did if core in ours else (0, 10 * (file == "after"), 0)) for core in range(max(ours) + 61)
+            ]
+            rows = [
+                f"cpu{core} {100 * user} 0 0 {100 * idle} 0 0 0 {100 * taken} 0 0\n"
+                for core, (user, idle, taken) in counted
+            ]
             (tmp_path / file).write_text("".join(["cpu  9 0 0 9 0 0 0 9 0 0\n", *rows]))
         command = [tmp_path / "shares", tmp_path / "before", tmp_path / "after", str(own * len(ours))]
         return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

@@ -42,7 +42,9 @@ def test_bounds():
     assert headroom(1, 1, 20.0, ROOFS).bound == "latency"
     assert headroom(None, 100, 20.0, ROOFS).bound == "unknown"
     nothing = headroom(10, 10, 1.0, ())
-    assert nothing == Headroom(total=None, compute=None, memory=None, latency=None, intensity=1.0), "what is not known is not made up"
+    assert nothing == Headroom(total=None, compute=None, memory=None, latency=None, intensity=1.0), (
+        "what is not known is not made up"
+    )
     beyond = headroom(2000, 900, 5.0, ROOFS)
     assert beyond.total == beyond.memory == 0.0, "faster than the roof is clipped"
     with pytest.raises(ValueError, match="positive"):
@@ -67,12 +69,21 @@ def test_the_floor_is_the_datas_whatever_the_reference_computes():
         (["float32"], ["float32"], "tf32", "tf32"),
     ],
 )
-def test_the_compute_roof_is_that_of_the_outputs_type_or_of_the_matrix_units_that_the_task_lets_in(inputs, outputs, policy, expected):
+def test_the_compute_roof_is_that_of_the_outputs_type_or_of_the_matrix_units_that_the_task_lets_in(
+    inputs, outputs, policy, expected
+):
     roles = [("input", dtype) for dtype in inputs] + [("output", dtype) for dtype in outputs]
-    arguments = tuple(Argument(name=f"x{n}", role=role, dtype=dtype, shape=("N",)) for n, (role, dtype) in enumerate(roles))
+    arguments = tuple(
+        Argument(name=f"x{n}", role=role, dtype=dtype, shape=("N",)) for n, (role, dtype) in enumerate(roles)
+    )
     workloads = (Workload(name="w", dims={"N": 8}),)
     numeric = NumericPolicy(precision=policy)
-    assert precision(Task(name="t", language="cpp", arguments=arguments, reference="", workloads=workloads, numeric=numeric)) == expected
+    assert (
+        precision(
+            Task(name="t", language="cpp", arguments=arguments, reference="", workloads=workloads, numeric=numeric)
+        )
+        == expected
+    )
 
 
 def gaps(compute, memory, latency):
@@ -116,12 +127,18 @@ def test_a_device_without_matrix_units_is_held_against_its_float32():
 
 def spec(metric, value, unit, qualifier="", evidence="vendor"):
     citation = Citation(path="p.md", line=3, sha256="0" * 64)
-    return Spec(metric=metric, value=value, unit=unit, qualifier=qualifier, product="P", citation=citation, evidence=evidence)
+    return Spec(
+        metric=metric, value=value, unit=unit, qualifier=qualifier, product="P", citation=citation, evidence=evidence
+    )
 
 
-@pytest.mark.parametrize(("evidence", "counts"), [("vendor", True), ("measured", True), ("unofficial", False), ("mention", False)])
+@pytest.mark.parametrize(
+    ("evidence", "counts"), [("vendor", True), ("measured", True), ("unofficial", False), ("mention", False)]
+)
 def test_a_figure_that_nobody_answers_for_is_no_roof(evidence, counts):
-    assert published((spec("bf16_tensor", 9.0, "TFLOPS", "sparse"), spec("tdp", 700.0, "W"))) == (), "a sparse peak is none either"
+    assert published((spec("bf16_tensor", 9.0, "TFLOPS", "sparse"), spec("tdp", 700.0, "W"))) == (), (
+        "a sparse peak is none either"
+    )
     found = published((spec("memory_bandwidth", 2.5, "TB/s", evidence=evidence),))
     assert [(r.value, r.origin, r.source) for r in found] == [(2.5e12, "cited", "<gpu-wiki>/p.md:3")] * counts
 
@@ -153,7 +170,9 @@ def test_traffic_is_bytes_counted_over_bytes_needed():
         ("compute_float32", 1.0, 0.0, False),
     ],
 )
-def test_only_the_same_roof_measured_alone_clears_a_doubt(metric: str, value: float, others: float | None, cleared: bool):
+def test_only_the_same_roof_measured_alone_clears_a_doubt(
+    metric: str, value: float, others: float | None, cleared: bool
+):
     pressed, other = roof("memory_bandwidth", 1.0, others=0.5), roof(metric, value, others=others)
     assert bool(doubt((pressed, other), "memory_bandwidth")) != cleared
     assert borne_out((pressed, other), "memory_bandwidth") == (other if cleared else None)

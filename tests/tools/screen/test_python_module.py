@@ -46,7 +46,9 @@ def test_of_torchs_operators_those_of_the_tasks_library_alone_are_called(call: s
 
 
 def test_what_only_calls_the_library_is_no_kernel() -> None:
-    said = screen("import torch\n\n\ndef run_kernel(x, y):\n    torch.mm(x, x, out=y)\n", "triton", (), ("x", "y"), ["aten.mm"])
+    said = screen(
+        "import torch\n\n\ndef run_kernel(x, y):\n    torch.mm(x, x, out=y)\n", "triton", (), ("x", "y"), ["aten.mm"]
+    )
     assert said and "reported as library, not as a kernel" in said[0]
 
 
@@ -83,15 +85,22 @@ def test_no_way_round_leads_out_of_a_file(what: str) -> None:
 
 
 def test_a_task_says_what_the_text_does_not() -> None:
-    plain = f"{cheats.IMPORTS}{cheats.KERNEL}def run_kernel(**kw):\n    v = kw['x'] * 2\n    kernel[(1,)](v, kw['y'], kw['n'], B=64)\n"
-    by_name = f"{cheats.IMPORTS}{cheats.KERNEL}def run_kernel(x, y, n):\n    v = x * 2\n    kernel[(1,)](v, y, n, B=64)\n"
+    plain = (
+        f"{cheats.IMPORTS}{cheats.KERNEL}def run_kernel(**kw):\n    v = kw['x'] * 2\n    kernel[(1,)](v, kw['y'], "
+        f"kw['n'], B=64)\n"
+    )
+    by_name = (
+        f"{cheats.IMPORTS}{cheats.KERNEL}def run_kernel(x, y, n):\n    v = x * 2\n    kernel[(1,)](v, y, n, B=64)\n"
+    )
     for source in (plain, by_name):
         assert "lets torch compute" in screen(source, "triton", tensors=("x", "y"))[0]
         # Without a task nothing says that x is no number.
         assert screen(source.replace("x", "n"), "triton", tensors=("x", "y")) == () == screen(source, "triton")
 
 
-@pytest.mark.parametrize(("given", "said"), [("key=['n']", "names no config"), ("configs=[], key=['n']", "names no config")])
+@pytest.mark.parametrize(
+    ("given", "said"), [("key=['n']", "names no config"), ("configs=[], key=['n']", "names no config")]
+)
 def test_autotuning_over_nothing_is_called_so(given: str, said: str) -> None:
     found = screen(f"{cheats.IMPORTS}@triton.autotune({given})\n{cheats.KERNEL}{cheats.RUN}", "triton")
     assert len(found) == 1 and said in found[0] and "one config" not in found[0]

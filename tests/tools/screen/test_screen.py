@@ -25,7 +25,11 @@ REFUSED = {
     "fenv access": ("#pragma STDC FENV_ACCESS ON\n" + SOLVE, 1, "FENV_ACCESS"),
     "_Pragma": ('_Pragma("GCC optimize(\\"fast-math\\")")\n' + SOLVE, 1, "_Pragma"),
     "_Pragma behind a macro": ("#define P(x) _Pragma(#x)\nP(GCC optimize 3)\n" + SOLVE, 1, "_Pragma"),
-    "optimize attribute": ('__attribute__((optimize("fast-math"))) static float f(float v) { return v; }\n' + SOLVE, 1, "optimize"),
+    "optimize attribute": (
+        '__attribute__((optimize("fast-math"))) static float f(float v) { return v; }\n' + SOLVE,
+        1,
+        "optimize",
+    ),
     "target attribute": (
         '__attribute__((noinline, __target__("avx512f"))) static float f(float v) { return v; }\n' + SOLVE,
         1,
@@ -33,7 +37,11 @@ REFUSED = {
     ),
     "C++11 target attribute": ('[[gnu::target("avx2")]] static float f(float v) { return v; }\n' + SOLVE, 1, "target"),
     "constructor": ("__attribute__((constructor)) static void init() {}\n" + SOLVE, 1, "constructor"),
-    "attribute in a macro": ("#define HOT __attribute__((constructor))\nHOT static void init() {}\n" + SOLVE, 1, "constructor"),
+    "attribute in a macro": (
+        "#define HOT __attribute__((constructor))\nHOT static void init() {}\n" + SOLVE,
+        1,
+        "constructor",
+    ),
     "mxcsr by assembly": (inside('unsigned m = 0x9fc0; asm volatile("ldmxcsr %0" : : "m"(m));'), 3, "assembly"),
     "assembly label": ('extern "C" int f(const char*) __asm__("system");\n' + SOLVE, 1, "asm"),
     "system by address": ("#include <cstdlib>\n" + inside('auto f = &std::system; f("true");'), 4, "system"),
@@ -54,7 +62,11 @@ REFUSED = {
     "inline static member": ("struct S { inline static int n = 0; };\n" + SOLVE, 1, "across calls"),
     "template variable": ("template <int N> float cache[N];\n" + SOLVE, 1, "across calls"),
     "static behind a macro": ("#define KEEP static\n" + inside("KEEP int calls = 0; calls++;"), 4, "across calls"),
-    "static in a function macro": ("#define KEEP(t, n) static t n\n" + inside("KEEP(int, calls); calls++;"), 1, "inside a macro"),
+    "static in a function macro": (
+        "#define KEEP(t, n) static t n\n" + inside("KEEP(int, calls); calls++;"),
+        1,
+        "inside a macro",
+    ),
     "static anonymous struct": (inside("static struct { int n; } state; state.n++;"), 3, "across calls"),
     "global struct": ("struct State { float* p; } state;\n" + SOLVE, 1, "across calls"),
     "global function pointer": ("float (*f)(float) = nullptr;\n" + SOLVE, 1, "across calls"),
@@ -62,10 +74,18 @@ REFUSED = {
     "mutable member": ("struct S { mutable int n; };\nstatic constexpr S s{0};\n" + SOLVE, 1, "mutable"),
     "static lambda": (inside("static auto f = [k = 0]() mutable { return k++; }; out[0] = f();"), 3, "across calls"),
     "const pointer to new": ("static float* const memo = new float[16];\n" + SOLVE, 1, "initialised by code"),
-    "global vector": ("#include <vector>\nstatic const std::vector<float> table(16, 1.0f);\n" + SOLVE, 2, "initialised by code"),
+    "global vector": (
+        "#include <vector>\nstatic const std::vector<float> table(16, 1.0f);\n" + SOLVE,
+        2,
+        "initialised by code",
+    ),
     "constructor of an own class": ("struct S { S() {} };\nstatic const S once;\n" + SOLVE, 2, "initialised by code"),
     "global from elsewhere": ("extern char** environ;\n" + SOLVE, 1, "environ"),
-    "table by a call": ("static float f() { return 1; }\nstatic const float table[1] = {f()};\n" + SOLVE, 2, "initialised by code"),
+    "table by a call": (
+        "static float f() { return 1; }\nstatic const float table[1] = {f()};\n" + SOLVE,
+        2,
+        "initialised by code",
+    ),
     "static array of pointers": (inside("static const float* seen[4]; out[0] = seen[0] == x;"), 3, "across calls"),
     "function from elsewhere": ('extern "C" int secret(int);\n' + inside("out[0] = secret(1);"), 1, "not defined here"),
     "token pasting": ("#define CALL(a, b) a##b\n" + inside('CALL(sys, tem)("true");'), 1, "pastes"),
@@ -83,7 +103,10 @@ REFUSED = {
     "threadprivate": ("#pragma omp threadprivate(x)\n" + SOLVE, 1, "threadprivate"),
 }
 
-CALLS = "fork system open mmap dlsym getenv signal longjmp atexit pthread_create clock_gettime time __rdtsc printf rand fesetround"
+CALLS = (
+    "fork system open mmap dlsym getenv signal longjmp atexit pthread_create clock_gettime time __rdtsc "
+    "printf rand fesetround"
+)
 CALLS += " feenableexcept _mm_setcsr _MM_SET_FLUSH_ZERO_MODE omp_get_wtime omp_set_num_threads omp_set_dynamic"
 REFUSED |= {name: (inside(f"{name}(0);"), 3, name) for name in CALLS.split()}
 
@@ -98,13 +121,17 @@ def test_refused(name: str) -> None:
 
 ALLOWED = {
     "plain": SOLVE,
-    "openmp": inside("#pragma omp parallel for schedule(static) num_threads(2)\n  for (int i = 0; i < n; ++i) out[i] = x[i];"),
+    "openmp": inside(
+        "#pragma omp parallel for schedule(static) num_threads(2)\n  for (int i = 0; i < n; ++i) out[i] = x[i];"
+    ),
     "openmp simd reduction": inside(
-        "float s = 0;\n#pragma omp simd reduction(+ : s) \\\n    aligned(x : 64)\n  for (int i = 0; i < n; ++i) s += x[i];"
+        "float s = 0;\n#pragma omp simd reduction(+ : s) \\\n    aligned(x : 64)\n  for (int i = 0; i < n; ++i) "
+        "s += x[i];"
     ),
     "_Pragma omp": inside('_Pragma("omp simd") for (int i = 0; i < n; ++i) out[i] = x[i];'),
     "ivdep and unroll": inside(
-        "#pragma GCC ivdep\n  for (int i = 0; i < n; ++i)\n#pragma GCC unroll 4\n    for (int j = 0; j < 4; ++j) out[i] = j;"
+        "#pragma GCC ivdep\n  for (int i = 0; i < n; ++i)\n#pragma GCC unroll 4\n    for (int j = 0; j < 4; ++j) "
+        "out[i] = j;"
     ),
     "intrinsics": '#include <immintrin.h>\nextern "C" void solve(const float* x, float* out, int n) {\n'
     "  for (int i = 0; i + 8 <= n; i += 8)\n"
@@ -112,33 +139,44 @@ ALLOWED = {
     "intrinsics under #if": "#if defined(__AVX512F__)\n#include <immintrin.h>\n"
     "static inline __m512 twice(__m512 v) { return _mm512_add_ps(v, v); }\n"
     "#elif defined(__ARM_NEON)\n#include <arm_neon.h>\n#endif\n" + SOLVE,
-    "vector extension": "typedef float v8 __attribute__((vector_size(32), aligned(4)));\n" + inside("v8 a = {}; a += 1.0f; out[0] = a[0];"),
+    "vector extension": "typedef float v8 __attribute__((vector_size(32), aligned(4)));\n"
+    + inside("v8 a = {}; a += 1.0f; out[0] = a[0];"),
     "always_inline": "__attribute__((always_inline)) static inline float f(float v) { return v; }\n" + SOLVE,
     "C++11 attributes": inside("[[maybe_unused]] int k = 0; if (n > 0) [[likely]] { out[0] = 1; }"),
     "templates": "template <int W, class T>\nstatic inline T sum(const T* p) {\n"
     "  T s{};\n  for (int i = 0; i < W; ++i) s += p[i];\n  return s;\n}\n" + inside("out[0] = sum<4>(x);"),
     "constexpr table": "#include <array>\nstatic constexpr std::array<float, 3> kTable = {1.0f, 0.5f, 0.25f};\n"
     "constexpr float kLn2 = 0.6931472f;\n" + SOLVE,
-    "const table": "static const float coefficients[] = {1.0f, 0.5f, 1.0f / 6};\nnamespace {\nconst int kBlock = 64;\n}\n" + SOLVE,
+    "const table": "static const float coefficients[] = {1.0f, 0.5f, 1.0f / 6};\nnamespace {\nconst int kBlock = "
+    "64;\n}\n" + SOLVE,
     "const pointer table": 'static const char* const kName = "softmax";\n' + SOLVE,
-    "local static constexpr": inside("static constexpr int block = 32; static const float half = 0.5f; out[0] = half * block;"),
-    "constexpr by a function": "constexpr float f(int i) { return i * 0.5f; }\nstatic constexpr float table[2] = {f(0), f(1)};\n" + SOLVE,
+    "local static constexpr": inside(
+        "static constexpr int block = 32; static const float half = 0.5f; out[0] = half * block;"
+    ),
+    "constexpr by a function": "constexpr float f(int i) { return i * 0.5f; }\nstatic constexpr float table[2] = "
+    "{f(0), f(1)};\n" + SOLVE,
     "lambda": inside("auto f = [&](int i) mutable { return x[i] * 2; }; out[0] = f(0);"),
     "scratch on the heap": "#include <vector>\n#include <memory>\n"
     + inside("std::vector<float> s(n); auto p = std::make_unique<float[]>(n); out[0] = s[0];"),
     "bit tricks": "#include <cstring>\n#include <cstdint>\n"
-    + inside("int32_t b; std::memcpy(&b, x, 4); b += 127 << 23; std::memcpy(out, &b, 4); out[0] *= __builtin_expect(n > 0, 1);"),
+    + inside(
+        "int32_t b; std::memcpy(&b, x, 4); b += 127 << 23; std::memcpy(out, &b, 4); out[0] *= __builtin_expect(n "
+        "> 0, 1);"
+    ),
     "words in comments and strings": '// fork(), system("rm"), #pragma GCC optimize, static int x; what?!\n'
     "/* dlopen mmap\n #include <unistd.h> */\n"
     'static const char text[] = "fork system // pthread_create";\n' + SOLVE,
-    "own names": 'extern "C" void solve(const float* signal, float* out, int time) {\n  float clock = signal[0], read = 2;\n'
+    "own names": 'extern "C" void solve(const float* signal, float* out, int time) {\n  float clock = signal[0], '
+    "read = 2;\n"
     "  for (int i = 0; i < time; ++i) out[i] = signal[i] * clock * read;\n}\n",
-    "own function": "static float select(bool c, float a, float b) { return c ? a : b; }\n" + inside("out[0] = select(n > 1, x[0], 0);"),
+    "own function": "static float select(bool c, float a, float b) { return c ? a : b; }\n"
+    + inside("out[0] = select(n > 1, x[0], 0);"),
     "member functions": "struct Tile { const float* p; float read(int i) const { return p[i]; } };\n"
     + inside("Tile t{x}; out[0] = t.read(0);"),
     "macros": "#define RESTRICT __restrict__\n#define IDX(i, j) ((i) * n + (j))\n#define N_UNROLL 4\n"
     + inside("const float* RESTRICT p = x; out[IDX(0, 0)] = p[0] * N_UNROLL;"),
-    "continued macro": "#define STEP(v) \\\n  do { \\\n    v += 1; \\\n  } while (0)\n" + inside("int k = 0; STEP(k); out[0] = k;"),
+    "continued macro": "#define STEP(v) \\\n  do { \\\n    v += 1; \\\n  } while (0)\n"
+    + inside("int k = 0; STEP(k); out[0] = k;"),
     "barrier": inside('asm volatile("" ::: "memory"); __asm__ volatile("" : "+m"(out[0]));'),
     "assume": inside("x = (const float*)__builtin_assume_aligned(x, 64); __builtin_prefetch(x + 64); out[0] = x[0];"),
     "forward declaration": "static float twice(float v);\n"
@@ -146,8 +184,11 @@ ALLOWED = {
     + "static float twice(float v) { return v + v; }\n",
     "cplusplus bracket": "#ifdef __cplusplus\n"
     'extern "C" {\n#endif\nvoid solve(float* x, int n) { x[0] = n; }\n#ifdef __cplusplus\n}\n#endif\n',
-    "numbers": inside("unsigned long k = 0xFFu + 1'000'000ul; float f = 0x1.8p+1f + 1.e-5f; out[0] = f * (k > 0 ? 1 : 2);"),
-    "isa atomics": "#include <atomic>\n" + inside("std::atomic<int> k{0}; k.fetch_add(1, std::memory_order_relaxed); out[0] = k.load();"),
+    "numbers": inside(
+        "unsigned long k = 0xFFu + 1'000'000ul; float f = 0x1.8p+1f + 1.e-5f; out[0] = f * (k > 0 ? 1 : 2);"
+    ),
+    "isa atomics": "#include <atomic>\n"
+    + inside("std::atomic<int> k{0}; k.fetch_add(1, std::memory_order_relaxed); out[0] = k.load();"),
     "headers left behind": "#include <cstdio>\n#include <iostream>\n#include <string>\n" + SOLVE,
     "global scope type": "namespace a { struct b {}; }\ntemplate <class T> struct W { T v; };\n"
     + inside("W<::a::b> w; (void)w; out[0] = n % 2 ? 1 : 0;"),

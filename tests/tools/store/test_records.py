@@ -47,13 +47,19 @@ def test_an_altered_record_is_noticed(tmp_path: Path) -> None:
 LATER = '{"kind": "test", "key": "k", "payload": {}, "later": 1}'
 
 
-@pytest.mark.parametrize(("content", "says"), [('{"kind": "test", "ke', "cut short or damaged"), (LATER, "not as this version writes it")])
+@pytest.mark.parametrize(
+    ("content", "says"), [('{"kind": "test", "ke', "cut short or damaged"), (LATER, "not as this version writes it")]
+)
 def test_a_record_that_is_none_is_one_sentence(tmp_path: Path, content: str, says: str) -> None:
     (tmp_path / "records").mkdir()
     (tmp_path / "records" / "abc.json").write_text(content)
     with pytest.raises(WorkspaceError, match=says) as raised:
         Records(tmp_path)
-    assert str(raised.value).startswith(f"{tmp_path}: ") and "\n" not in str(raised.value) and "http" not in str(raised.value)
+    assert (
+        str(raised.value).startswith(f"{tmp_path}: ")
+        and "\n" not in str(raised.value)
+        and "http" not in str(raised.value)
+    )
 
 
 def test_an_altered_blob_is_noticed(tmp_path: Path) -> None:

@@ -55,14 +55,20 @@ def test_commit_holds_the_paths_and_trailers(repository: Repository):
     (repository.root / "versions/v10/a.md").unlink()
     trailers = {"Verdict": "accept", "Speedup": "2.0 [1.9,\n 2.1]", "Note": ""}
     made = repository.commit(["kernel.cpp", "versions/v1"], "accept v1", trailers, start)
-    assert repository.head() == repository.find_commit("Verdict", "accept") == made and repository.find_commit("Verdict", "acc") is None
+    assert (
+        repository.head() == repository.find_commit("Verdict", "accept") == made
+        and repository.find_commit("Verdict", "acc") is None
+    )
     assert repository.log()[0].trailers == {"Verdict": "accept", "Speedup": "2.0 [1.9, 2.1]", "Note": ""}
     assert repository.drift() == ()
     listed = git(repository.root, "-c", "core.quotePath=false", "ls-tree", "-r", "--name-only", made)
     assert listed.splitlines() == [".gitignore", "kernel.cpp", "versions/v1/ünïcode name.md"]
     assert repository.show(made, "kernel.cpp") == b"void solve() { /* faster */ }\n"
     assert repository.show(str(start), "kernel.cpp") == b"void solve() {}\n"
-    assert repository.changed(str(start), made, ["kernel.cpp"]) == ("kernel.cpp",) and len(repository.changed(str(start), made)) == 2
+    assert (
+        repository.changed(str(start), made, ["kernel.cpp"]) == ("kernel.cpp",)
+        and len(repository.changed(str(start), made)) == 2
+    )
     assert [(c.subject, c.parent) for c in repository.log()] == [("accept v1", start), ("start v0", None)]
 
 
@@ -135,7 +141,18 @@ def test_foreign_commits_are_told_from_ours(repository: Repository, tmp_path: Pa
     head = repository.commit([], "mask v1", {"Masked": "true"}, head)
     head = repository.commit([], "report", {"Report": "r"}, head)
     assert foreign(repository.log()) == ()
-    git(repository.root, "-c", "user.name=x", "-c", "user.email=x@x", "commit", "--quiet", "--allow-empty", "-m", "by hand")
+    git(
+        repository.root,
+        "-c",
+        "user.name=x",
+        "-c",
+        "user.email=x@x",
+        "commit",
+        "--quiet",
+        "--allow-empty",
+        "-m",
+        "by hand",
+    )
     by_hand = repository.head()
     repository.commit([], "close v2", {"Version": "v2"}, by_hand)
     assert foreign(repository.log()) == (by_hand,)
@@ -151,7 +168,13 @@ def test_large_blobs_stay_out(repository: Repository):
 
 
 WORD = "a1B2" * 10
-KEYS = [f"key = sk-ant-{WORD}", f"OPENAI=sk-{WORD}", f"ghp_{WORD[:36]}", "AKIA" + "ABCD" * 4, "-----BEGIN OPENSSH PRIVATE " + "KEY-----"]
+KEYS = [
+    f"key = sk-ant-{WORD}",
+    f"OPENAI=sk-{WORD}",
+    f"ghp_{WORD[:36]}",
+    "AKIA" + "ABCD" * 4,
+    "-----BEGIN OPENSSH PRIVATE " + "KEY-----",
+]
 
 
 @pytest.mark.parametrize("text", [*KEYS, SECRET.hex()])
@@ -190,10 +213,14 @@ def test_a_lock_that_another_git_may_hold_now_is_waited_for_and_never_removed(re
     assert repository.commit([], "close v1", {}, head) != head
 
 
-def test_a_users_configuration_and_hooks_have_no_say(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_users_configuration_and_hooks_have_no_say(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     write(repository, ".git/hooks/pre-commit", "#!/bin/sh\nexit 1\n").chmod(0o755)
     (tmp_path / "home").mkdir()
-    (tmp_path / "home" / ".gitconfig").write_text("[user]\nname=Somebody\n[commit]\ngpgSign=true\n[status]\nshowUntrackedFiles=no\n")
+    (tmp_path / "home" / ".gitconfig").write_text(
+        "[user]\nname=Somebody\n[commit]\ngpgSign=true\n[status]\nshowUntrackedFiles=no\n"
+    )
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
     monkeypatch.setenv("GIT_AUTHOR_NAME", "Somebody")
@@ -237,7 +264,11 @@ def test_clone_is_a_workspace_at_that_commit(repository: Repository, tmp_path: P
     second = repository.commit(["kernel.cpp"], "accept v1", {}, first)
     copy = repository.clone_to(tmp_path / "copies" / "a", first)
     copy.check()
-    assert copy.head() == first and (copy.root / "kernel.cpp").read_text() == "void solve() {}\n" and repository.head() == second
+    assert (
+        copy.head() == first
+        and (copy.root / "kernel.cpp").read_text() == "void solve() {}\n"
+        and repository.head() == second
+    )
     with pytest.raises(WorkspaceError, match="already exists"):
         repository.clone_to(copy.root, first)
     with pytest.raises(WorkspaceError, match="not a commit"):
@@ -246,7 +277,9 @@ def test_clone_is_a_workspace_at_that_commit(repository: Repository, tmp_path: P
         repository.show(first, "absent.md")
 
 
-def test_a_machine_without_git_is_told_the_package(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_machine_without_git_is_told_the_package(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setitem(os.environ, "PATH", str(tmp_path))
     with pytest.raises(SettingsError, match="package `git`"):
         repository.head()
@@ -269,7 +302,11 @@ def test_ctrl_c_at_a_terminal_does_not_end_git_amid_a_commit(repository: Reposit
     slow.parent.mkdir()
     slow.write_text(f'#!/bin/sh\ntouch {begun}\nsleep 0.2\nexec {shutil.which("git")} "$@"\n')
     slow.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{slow.parent}:{os.environ['PATH']}", "PYTHONPATH": str(Path(__file__).parents[3])}
+    environment = {
+        **os.environ,
+        "PATH": f"{slow.parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(Path(__file__).parents[3]),
+    }
     command = [sys.executable, "-c", COMMITTING, str(repository.root)]
     with subprocess.Popen(command, env=environment, start_new_session=True) as process:
         while process.poll() is None:

@@ -1,4 +1,5 @@
-"""The kernel that a contest finds fastest is frozen, by the real judge; what fails drops out; what was not compared is said."""
+"""The kernel that a contest finds fastest is frozen, by the real judge; what fails drops out; what was not compared
+is said."""
 
 from __future__ import annotations
 
@@ -51,7 +52,11 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
 
 
 def loaded(*sources: str) -> Loaded:
-    return Loaded(task=TASK, workloads=(SEEN,), pinned=tuple(PinnedKernel(label=f"c{at}", source=s) for at, s in enumerate(sources)))
+    return Loaded(
+        task=TASK,
+        workloads=(SEEN,),
+        pinned=tuple(PinnedKernel(label=f"c{at}", source=s) for at, s in enumerate(sources)),
+    )
 
 
 def test_the_fastest_variant_that_is_right_is_frozen_with_its_record(judge: Judge) -> None:
@@ -72,12 +77,16 @@ def test_the_only_variant_that_works_needs_no_contest(judge: Judge) -> None:
     # None works: the first stays, and the run's own checks name what is wrong with it.
     none = tuned(loaded(WRONG, BROKEN), judge).task
     assert none.baseline == WRONG and UNTUNED in none.inferred[0]
-    assert "none of the 2 looked at compiles and is right here" in none.inferred[0] and "only one" not in none.inferred[0]
+    assert (
+        "none of the 2 looked at compiles and is right here" in none.inferred[0] and "only one" not in none.inferred[0]
+    )
 
 
 def test_variants_of_unknown_number_end_where_a_build_says_so(judge: Judge) -> None:
     def open_ended(*sources: str) -> Loaded:
-        pinned = tuple(PinnedKernel(label=f"c{at}", source=s, ends="there is no such config") for at, s in enumerate(sources))
+        pinned = tuple(
+            PinnedKernel(label=f"c{at}", source=s, ends="there is no such config") for at, s in enumerate(sources)
+        )
         return loaded().model_copy(update={"pinned": pinned})
 
     end = "#error there is no such config\n"
@@ -96,10 +105,13 @@ def test_the_objective_is_the_devices_own_where_it_says_it() -> None:
     def cost(objective: str, **device: float) -> dict[str, float]:
         rounds = {"a": 4.0, "b": 5.0}
         workloads = tuple(
-            ContestOfWorkload(workload=name, rounds=(rounds,) * 3, device_rounds=(device,) * 3 if device else ()) for name in ("u", "v")
+            ContestOfWorkload(workload=name, rounds=(rounds,) * 3, device_rounds=(device,) * 3 if device else ())
+            for name in ("u", "v")
         )
         result = ContestResult(workloads=workloads, telemetry=calm)
-        contest = confirmation.Contest(candidates={"a": "1", "b": "2"}, attempt=0, weights={"u": 1.0, "v": 3.0}, result=result)
+        contest = confirmation.Contest(
+            candidates={"a": "1", "b": "2"}, attempt=0, weights={"u": 1.0, "v": 3.0}, result=result
+        )
         return dict(objective_s(contest, objective))  # type: ignore[arg-type]
 
     assert cost("total_time") == pytest.approx({"a": 16.0, "b": 20.0})

@@ -64,7 +64,9 @@ def test_the_reference_answers_what_the_evaluator_computes_from_the_same_seed(pr
     torch.testing.assert_close(ours["reference"](**made), expected.detach())
 
 
-def test_state_and_integer_inputs_are_arguments_and_v0_is_lifted(problem: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_state_and_integer_inputs_are_arguments_and_v0_is_lifted(
+    problem: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     asked = ["check", "--problem", str(problem), "--out", str(tmp_path / "task"), "--dims", "batch_size=32", "--json"]
     assert main(asked) == 0
     found = json.loads(capsys.readouterr().out)
@@ -101,7 +103,9 @@ def test_a_forward_that_changes_what_it_is_given_is_refused(
         (PROBLEM + "height = width = 128\n", "height=8 width=9", "another name one number"),
     ],
 )
-def test_what_is_no_problem_or_no_constant_of_it_is_refused(problem: Path, tmp_path: Path, source: str, sizes: str, said: str) -> None:
+def test_what_is_no_problem_or_no_constant_of_it_is_refused(
+    problem: Path, tmp_path: Path, source: str, sizes: str, said: str
+) -> None:
     problem.write_text(source)
     with pytest.raises(SettingsError, match=said):
         folder_of(problem, tmp_path / "task", sizes)

@@ -32,7 +32,9 @@ def scalar(name: str, dtype: DType = "int32") -> SeenArgument:
     return SeenArgument(name=name, role="scalar", dtype=dtype, shape=())
 
 
-def workload(m: int, n: int, *arguments: SeenArgument, weight: float = 1.0, margin: float | None = None) -> SeenWorkload:
+def workload(
+    m: int, n: int, *arguments: SeenArgument, weight: float = 1.0, margin: float | None = None
+) -> SeenWorkload:
     seen = arguments or (tensor("x", m, n), tensor("out", m, n, role="output"), scalar("M"), scalar("N"))
     dims: Dims = {"M": m, "N": n}
     figures = {"flops": 5.0 * m * n, "unique_bytes": 8 * m * n}
@@ -44,7 +46,9 @@ def infer(probe: ProbeResult, kernel: str = KERNEL, declared: Declared | None = 
     return tasks.infer("t", kernel, "text", Cpp(), Cpp().parameters(kernel), 0, declared or Declared(), probe, files)
 
 
-def probed(*workloads: SeenWorkload, rtol: float | None = None, ranges: dict[str, tuple[int, int]] | None = None) -> ProbeResult:
+def probed(
+    *workloads: SeenWorkload, rtol: float | None = None, ranges: dict[str, tuple[int, int]] | None = None
+) -> ProbeResult:
     return ProbeResult(has_make_inputs=True, workloads=workloads, rtol=rtol, dims_range=ranges or {})
 
 
@@ -57,7 +61,9 @@ def test_dims_are_read_with_spaces_and_commas() -> None:
     assert parse_workloads(" ") == ()
 
 
-@pytest.mark.parametrize(("text", "words"), [("M=512 N", "'N'"), ("M=x", "'M=x'"), ("M=1 M=2", "twice"), ("e=nan", "finite")])
+@pytest.mark.parametrize(
+    ("text", "words"), [("M=512 N", "'N'"), ("M=x", "'M=x'"), ("M=1 M=2", "twice"), ("e=nan", "finite")]
+)
 def test_dims_that_cannot_be_read_are_named(text: str, words: str) -> None:
     with pytest.raises(SettingsError, match="dims: ") as caught:
         parse_workloads(text)
@@ -97,8 +103,15 @@ def test_extents_that_follow_no_dim_are_numbers_and_flat_ones_still_vary() -> No
 def test_scalars_take_the_kernels_type_and_names_may_differ() -> None:
     kernel = 'extern "C" void solve(const float* input, const float* out, long long M, float N) {}'
     task = infer(probed(workload(8, 4)), kernel).task
-    assert [(a.name, a.dtype) for a in task.arguments] == [("x", "float32"), ("out", "float32"), ("M", "int64"), ("N", "float32")]
-    assert any("`input`" in s and "`x`" in s for s in task.inferred) and any("declares it const" in s for s in task.inferred)
+    assert [(a.name, a.dtype) for a in task.arguments] == [
+        ("x", "float32"),
+        ("out", "float32"),
+        ("M", "int64"),
+        ("N", "float32"),
+    ]
+    assert any("`input`" in s and "`x`" in s for s in task.inferred) and any(
+        "declares it const" in s for s in task.inferred
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,7 +120,10 @@ def test_scalars_take_the_kernels_type_and_names_may_differ() -> None:
         ("const float* x, float* out, int M", ["number of arguments", "mend make_inputs in ref.py"]),
         ("float* out, const float* x, int M, int N", ["another order", "mend make_inputs in ref.py", "out, x, M, N"]),
         ("const double* x, float* out, int M, int N", ["argument 1", "float64", "mend mine.cpp"]),
-        ("const float* x, float* out, int M, const int* N", ["argument 4", "a scalar in the reference and a pointer", "mend mine.cpp"]),
+        (
+            "const float* x, float* out, int M, const int* N",
+            ["argument 4", "a scalar in the reference and a pointer", "mend mine.cpp"],
+        ),
     ],
 )
 def test_disagreement_shows_both_lists_and_the_file_to_mend(kernel: str, words: list[str]) -> None:
@@ -119,7 +135,13 @@ def test_disagreement_shows_both_lists_and_the_file_to_mend(kernel: str, words: 
 
 def test_a_fraction_does_not_go_into_an_integer() -> None:
     with pytest.raises(SettingsError, match="`eps` is a floating-point number"):
-        infer(probed(workload(8, 4, tensor("x", 8, 4), tensor("out", 8, 4, role="output"), scalar("M"), scalar("eps", "float32"))))
+        infer(
+            probed(
+                workload(
+                    8, 4, tensor("x", 8, 4), tensor("out", 8, 4, role="output"), scalar("M"), scalar("eps", "float32")
+                )
+            )
+        )
 
 
 def test_rtol_becomes_the_floor_and_never_passes_the_cap() -> None:
@@ -132,7 +154,9 @@ def test_rtol_becomes_the_floor_and_never_passes_the_cap() -> None:
     assert capped.numeric.floor["float64"] == DEFAULT_FLOORS["float64"]
     stated = as_stated(capped)
     assert stated.numeric.floor["float32"] == 0.5 and "float32" not in stated.numeric.cap
-    assert "Tolerance as stated: rtol 0.5 hold" in stated.inferred[-1] and not [s for s in stated.inferred if "cut to" in s]
+    assert "Tolerance as stated: rtol 0.5 hold" in stated.inferred[-1] and not [
+        s for s in stated.inferred if "cut to" in s
+    ]
     # A task that was frozen before atol counted has none written down.
     assert "atol" not in stated.model_dump_json()
 
@@ -145,12 +169,22 @@ def test_an_rtol_that_a_coarser_type_passes_is_called_coarse(error: float, told:
 
 def test_a_double_output_of_what_reads_no_double_may_be_computed_in_float() -> None:
     def doubled(dtype: DType) -> Task:
-        arguments = tensor("x", 8, 4, dtype=dtype), tensor("out", 8, 4, role="output", dtype="float64"), scalar("M"), scalar("N")
-        source = KERNEL.replace("float* out", "double* out").replace("float* x", f"{'float' if dtype == 'float32' else 'double'}* x")
+        arguments = (
+            tensor("x", 8, 4, dtype=dtype),
+            tensor("out", 8, 4, role="output", dtype="float64"),
+            scalar("M"),
+            scalar("N"),
+        )
+        source = KERNEL.replace("float* out", "double* out").replace(
+            "float* x", f"{'float' if dtype == 'float32' else 'double'}* x"
+        )
         return infer(probed(workload(8, 4, *arguments)), source).task
 
     mixed, whole = doubled("float32"), doubled("float64")
-    assert (mixed.numeric.floor["float64"], mixed.numeric.cap["float64"]) == (DEFAULT_FLOORS["float32"], DEFAULT_CAPS["float32"])
+    assert (mixed.numeric.floor["float64"], mixed.numeric.cap["float64"]) == (
+        DEFAULT_FLOORS["float32"],
+        DEFAULT_CAPS["float32"],
+    )
     assert any("No input is float64" in said for said in mixed.inferred)
     assert whole.numeric.cap == DEFAULT_CAPS and not [said for said in whole.inferred if "float64" in said]
 
@@ -171,7 +205,9 @@ def test_weights_and_margins_of_task_yaml_replace_the_references() -> None:
         ({"margins": {"8x4": -0.1}}, "margins.8x4 is -0.1; it must be 0 to 1"),
     ],
 )
-def test_weights_and_margins_of_no_workload_or_no_sense_are_refused(declared: dict[str, dict[str, float]], words: str) -> None:
+def test_weights_and_margins_of_no_workload_or_no_sense_are_refused(
+    declared: dict[str, dict[str, float]], words: str
+) -> None:
     with pytest.raises(SettingsError, match=words):
         infer(probed(workload(8, 4), workload(16, 4)), declared=Declared.model_validate(declared))
 
@@ -179,7 +215,12 @@ def test_weights_and_margins_of_no_workload_or_no_sense_are_refused(declared: di
 def test_a_margin_is_part_of_the_tasks_identity_and_its_absence_is_not(tmp_path: Path) -> None:
     task = infer(probed(workload(8, 4))).task
     own = infer(probed(workload(8, 4, margin=0.05))).task
-    assert own.identity() != task.identity() != infer(probed(workload(8, 4, margin=0.06))).task.identity() != own.identity()
+    assert (
+        own.identity()
+        != task.identity()
+        != infer(probed(workload(8, 4, margin=0.06))).task.identity()
+        != own.identity()
+    )
     # A task that was frozen before there were margins has none written down.
     assert "margin" not in task.model_dump_json()
     tasks.freeze(own, tmp_path)
@@ -196,7 +237,9 @@ def test_a_frozen_task_reads_back_and_a_changed_one_is_refused(tmp_path: Path) -
     for name in ("kernel.cpp", "reference.py", "task.json"):
         path = tmp_path / "task" / name
         kept = path.read_text()
-        path.write_text(kept.replace("t", "T", 1) if name != "task.json" else kept.replace('"name": "t"', '"name": "u"'))
+        path.write_text(
+            kept.replace("t", "T", 1) if name != "task.json" else kept.replace('"name": "t"', '"name": "u"')
+        )
         with pytest.raises(WorkspaceError, match=name):
             tasks.thaw(tmp_path / "task")
         path.write_text(kept)
@@ -223,7 +266,10 @@ def test_the_softmax_folder_loads(beside: Stage) -> None:
 
 def test_the_seed_files_load(beside: Stage) -> None:
     task = tasks.load_files(SEED / "kernel.cpp", SEED / "ref.py", "M=48 N=100 eps=-1e-5", *beside).task
-    assert " ".join(f"{a.name}:{a.role}" for a in task.arguments) == "input:input gamma:input output:output M:scalar N:scalar eps:scalar"
+    assert (
+        " ".join(f"{a.name}:{a.role}" for a in task.arguments)
+        == "input:input gamma:input output:output M:scalar N:scalar eps:scalar"
+    )
     assert task.seed_style
     assert task.workloads[0].dims == {"M": 48, "N": 100, "eps": -1e-5}
     assert task.numeric.floor["float32"] == 1e-4
@@ -264,9 +310,16 @@ def seed_files(path: Path, reference: str) -> tuple[Path, Path]:
 
 @pytest.mark.parametrize(
     ("result", "elements", "compared"),
-    [("return 2 * x", 0, 48), ("return x.view(M, N).sum(1)", 0, 8), ("y[:N] = x[:N]", 0, 6), ("return x[:M * N]", 100, 48)],
+    [
+        ("return 2 * x", 0, 48),
+        ("return x.view(M, N).sum(1)", 0, 8),
+        ("y[:N] = x[:N]", 0, 6),
+        ("return x[:M * N]", 100, 48),
+    ],
 )
-def test_what_is_compared_of_a_larger_buffer_is_said(beside: Stage, tmp_path: Path, result: str, elements: int, compared: int) -> None:
+def test_what_is_compared_of_a_larger_buffer_is_said(
+    beside: Stage, tmp_path: Path, result: str, elements: int, compared: int
+) -> None:
     files = seed_files(tmp_path, f"def reference(x, y, M, N):\n    {result}\n")
     loaded = tasks.load_files(*files, "M=8 N=6", *beside, pointer_elements=elements)
     assert loaded.workloads[0].arguments[1].compared == compared
@@ -275,7 +328,10 @@ def test_what_is_compared_of_a_larger_buffer_is_said(beside: Stage, tmp_path: Pa
 
 
 def test_counts_that_no_dims_make_are_refused(beside: Stage, tmp_path: Path) -> None:
-    for result, elements, said in (("return x[:37]", 0, "37 of the 48 elements"), ("return x.new_zeros(M * N)", 10, "--ptr-size 48")):
+    for result, elements, said in (
+        ("return x[:37]", 0, "37 of the 48 elements"),
+        ("return x.new_zeros(M * N)", 10, "--ptr-size 48"),
+    ):
         with pytest.raises(SettingsError, match=said):
             files = seed_files(tmp_path, f"def reference(x, y, M, N):\n    {result}\n")
             tasks.load_files(*files, "M=8 N=6", *beside, pointer_elements=elements)
@@ -301,15 +357,24 @@ REFERENCE = (ROOT / "configs" / "tasks" / "softmax" / "reference.py").read_text(
         ({"reference": None}, ["reference.py", "no such file"]),
         ({"reference": "def reference(x): ...", "kernel": None}, ["make_inputs", "kernel.cpp"]),
         ({"reference": REFERENCE, "kernel": "void run() {}"}, ["kernel.cpp", "no function `solve`"]),
-        ({"reference": REFERENCE, "declared": "library: [aten.mm]\n"}, ["library", "kernels in cpp call nothing of torch", "triton"]),
+        (
+            {"reference": REFERENCE, "declared": "library: [aten.mm]\n"},
+            ["library", "kernels in cpp call nothing of torch", "triton"],
+        ),
         ({"reference": REFERENCE, "declared": "library: [mm]\n"}, ["task.yaml", "library", "mm"]),
         (
             {"reference": REFERENCE, "kernel": None, "declared": "language: triton\nlibrary: [aten.mm, aten.mmm]\n"},
             ["task.yaml: library: aten.mmm is no operator of torch"],
         ),
         ({"reference": REFERENCE, "declared": "nam: x\n"}, ["task.yaml", "nam", "Allowed here"]),
-        ({"reference": REFERENCE.replace("return torch", "raise ValueError('no good')\n    return torch")}, ["reference.py", "no good"]),
-        ({"reference": REFERENCE.replace('"M": rows, "N"', '"N"').replace("M: int, ", "")}, ["number of arguments", "kernel.cpp"]),
+        (
+            {"reference": REFERENCE.replace("return torch", "raise ValueError('no good')\n    return torch")},
+            ["reference.py", "no good"],
+        ),
+        (
+            {"reference": REFERENCE.replace('"M": rows, "N"', '"N"').replace("M: int, ", "")},
+            ["number of arguments", "kernel.cpp"],
+        ),
     ],
 )
 def test_bad_folders_are_one_sentence(beside: Stage, tmp_path: Path, files: dict[str, str], words: list[str]) -> None:
@@ -322,7 +387,9 @@ def test_bad_folders_are_one_sentence(beside: Stage, tmp_path: Path, files: dict
 
 def test_the_library_is_frozen_with_the_task_and_none_leaves_older_identities(beside: Stage, tmp_path: Path) -> None:
     def loaded(name: str, declared: str) -> Task:
-        return tasks.load_folder(folder(tmp_path / name, REFERENCE, None, f"name: t\nlanguage: triton\n{declared}"), *beside).task
+        return tasks.load_folder(
+            folder(tmp_path / name, REFERENCE, None, f"name: t\nlanguage: triton\n{declared}"), *beside
+        ).task
 
     none, mm = loaded("none", ""), loaded("mm", "library: [aten.mm]\n")
     assert "library" not in none.model_dump_json() and mm.library == ("aten.mm",) and mm.identity() != none.identity()
@@ -376,7 +443,10 @@ FIXED = logic('{"M": 6, "N": 7}', '{"x": drawn("M", "N"), "out": drawn("M", "N")
         ("triton", "torch.addmm(b, x, w)", ("aten.addmm", "aten.mm")),
         (
             "triton",
-            "torch.nn.functional.scaled_dot_product_attention(x[None, None], w.T[None, None], w.T[None, None])[0, 0] + b",
+            (
+                "torch.nn.functional.scaled_dot_product_attention(x[None, None], w.T[None, None], w.T[None, "
+                "None])[0, 0] + b"
+            ),
             ("aten._scaled_dot_product_efficient_attention",),
         ),
         ("cpp", "torch.addmm(b, x, w)", ()),
@@ -401,7 +471,10 @@ def test_dims_that_are_equal_in_every_workload_are_told_apart_at_other_sizes(bes
     ("body", "family"),
     [
         ("torch.softmax(x, -1)", "softmax"),
-        ("(x - x.amax(-1, keepdim=True)).exp() / (x - x.amax(-1, keepdim=True)).exp().sum(-1, keepdim=True)", "softmax"),
+        (
+            "(x - x.amax(-1, keepdim=True)).exp() / (x - x.amax(-1, keepdim=True)).exp().sum(-1, keepdim=True)",
+            "softmax",
+        ),
         ("torch.layer_norm(x, x.shape[-1:])", "layer_norm"),
         ("(x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + 1e-5).sqrt()", "layer_norm"),
         ("x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6)", "rms_norm"),
@@ -418,7 +491,9 @@ def test_the_operator_is_told_from_the_references_operations_and_not_from_a_name
     made = '{"x": drawn("M", "M"), "w": drawn("M", "M"), "out": drawn("M", "M"), **dims}'
     (tmp_path / "k").mkdir()
     files = tmp_path / "k" / "kernel.cpp", tmp_path / "k" / "ref.py"
-    files[0].write_text(KERNEL.replace("float* x, float* out, int M, int N", "float* x, const float* w, float* out, int M"))
+    files[0].write_text(
+        KERNEL.replace("float* x, float* out, int M, int N", "float* x, const float* w, float* out, int M")
+    )
     files[1].write_text(logic('{"M": 8}', made, f"return {body}", '\noutputs = ("out",)\n'))
     loaded = tasks.load_files(*files, "", *beside)
     assert (similarity.family(loaded.operator), loaded.task.name) == (family, "k")
@@ -436,7 +511,10 @@ def test_a_reference_that_takes_no_other_size_is_told_a_dims_range_that_works(be
     with pytest.raises(SettingsError, match=r"reference\.py: refuses every size .* such as dims_range = ") as caught:
         tasks.load_folder(folder(tmp_path / "t", FIXED, None), *beside)
     suggested = str(caught.value).partition(" such as ")[2]
-    assert tasks.load_folder(folder(tmp_path / "t", f"{FIXED}\n{suggested}\n", None), *beside).task.dims_range == {"M": (6, 6), "N": (7, 7)}
+    assert tasks.load_folder(folder(tmp_path / "t", f"{FIXED}\n{suggested}\n", None), *beside).task.dims_range == {
+        "M": (6, 6),
+        "N": (7, 7),
+    }
 
 
 def test_without_a_kernel_the_reference_says_the_contract(beside: Stage, tmp_path: Path) -> None:

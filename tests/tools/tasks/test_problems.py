@@ -1,4 +1,5 @@
-"""Problems of SOL-ExecBench, FlashInfer-Bench and GPU MODE as tasks: what the suite would compute, on inputs as it draws them."""
+"""Problems of SOL-ExecBench, FlashInfer-Bench and GPU MODE as tasks: what the suite would compute, on inputs as it
+draws them."""
 
 from __future__ import annotations
 
@@ -19,13 +20,20 @@ from tools.tasks.problems import folder_of
 DEFINITION: dict[str, Any] = {
     "name": "scaled_pairs",
     "op_type": "own",
-    "axes": {"rows": {"type": "var"}, "columns": {"type": "const", "value": 6}, "pairs": {"type": "expr", "expression": "columns // 2"}},
+    "axes": {
+        "rows": {"type": "var"},
+        "columns": {"type": "const", "value": 6},
+        "pairs": {"type": "expr", "expression": "columns // 2"},
+    },
     "inputs": {
         "x": {"shape": ["rows", "columns"], "dtype": "float32"},
         "var": {"shape": ["rows"], "dtype": "float32"},
         "by": {"shape": None, "dtype": "float32"},
     },
-    "outputs": {"sums": {"shape": ["rows", "pairs"], "dtype": "float32"}, "least": {"shape": ["rows"], "dtype": "float32"}},
+    "outputs": {
+        "sums": {"shape": ["rows", "pairs"], "dtype": "float32"},
+        "least": {"shape": ["rows"], "dtype": "float32"},
+    },
     "reference": "import torch\n\ndef run(x, var, by):\n    scaled = x * by / var.sqrt()[:, None]\n"
     "    return {'least': x.amin(1), 'sums': scaled[:, ::2] + scaled[:, 1::2]}",
 }
@@ -106,7 +114,9 @@ def gpu_mode(tmp_path: Path) -> Path:
     return home
 
 
-def test_a_definition_becomes_a_task_of_its_inputs_outputs_and_variable_axes(tmp_path: Path, beside: tuple[Local, Blobs]) -> None:
+def test_a_definition_becomes_a_task_of_its_inputs_outputs_and_variable_axes(
+    tmp_path: Path, beside: tuple[Local, Blobs]
+) -> None:
     folder, told = folder_of(sol(tmp_path / "p", DEFINITION, line(4), line(9)), tmp_path / "task", "")
     task = load_folder(folder, *beside).task
     assert told == "scaled_pairs: 2 workloads" and task.name == "scaled_pairs"
@@ -118,21 +128,34 @@ def test_a_definition_becomes_a_task_of_its_inputs_outputs_and_variable_axes(tmp
         ("least", "output", ("rows",)),
         ("rows", "scalar", ()),
     ]
-    assert task.dims_range == {"rows": (4, 9), "columns": (6, 6)} and (task.numeric.rtol, task.numeric.atol) == (2e-4, 1e-5)
+    assert task.dims_range == {"rows": (4, 9), "columns": (6, 6)} and (task.numeric.rtol, task.numeric.atol) == (
+        2e-4,
+        1e-5,
+    )
     module = run_path(str(folder / "reference.py"))
     made = module["make_inputs"](task.workloads[0].dims, 3)
     assert (made["var"] > 0).all(), "SOL-ExecBench draws no negative variance"
-    torch.testing.assert_close(module["reference"](**made)[0], (made["x"] * 0.5 / made["var"].sqrt()[:, None]).view(4, 3, 2).sum(2))
+    torch.testing.assert_close(
+        module["reference"](**made)[0], (made["x"] * 0.5 / made["var"].sqrt()[:, None]).view(4, 3, 2).sum(2)
+    )
 
 
 def test_workloads_of_a_flashinfer_trace_set_are_found_and_inputs_may_be_the_problems_own(tmp_path: Path) -> None:
-    own = "\n\ndef draw(axes, device):\n    x = torch.full((axes['rows'], axes['pairs'] * 2), 7.0)\n    return {'x': x, 'var': x[:, 0]}\n"
+    own = (
+        "\n\ndef draw(axes, device):\n    x = torch.full((axes['rows'], axes['pairs'] * 2), 7.0)\n    return "
+        "{'x': x, 'var': x[:, 0]}\n"
+    )
     said = {**DEFINITION, "custom_inputs_entrypoint": "draw", "reference": DEFINITION["reference"] + own}
     (tmp_path / "set" / "definitions" / "own").mkdir(parents=True)
     (tmp_path / "set" / "workloads" / "own").mkdir(parents=True)
     file = tmp_path / "set" / "definitions" / "own" / "scaled_pairs.json"
     file.write_text(json.dumps(said))
-    trace = {"definition": "scaled_pairs", "solution": None, "workload": line(4, x={"type": "custom"}), "evaluation": None}
+    trace = {
+        "definition": "scaled_pairs",
+        "solution": None,
+        "workload": line(4, x={"type": "custom"}),
+        "evaluation": None,
+    }
     (tmp_path / "set" / "workloads" / "own" / "scaled_pairs.jsonl").write_text(json.dumps(trace) + "\n")
     folder, _ = folder_of(file, tmp_path / "task", "")
     module = run_path(str(folder / "reference.py"))
@@ -141,9 +164,15 @@ def test_workloads_of_a_flashinfer_trace_set_are_found_and_inputs_may_be_the_pro
 
 
 def test_a_definition_that_flashinfer_dumped_runs_by_its_one_function(tmp_path: Path) -> None:
-    dumped = DEFINITION["reference"].removeprefix("import torch\n\n").replace("def run(", "@torch.no_grad()\ndef _scaled_reference(")
+    dumped = (
+        DEFINITION["reference"]
+        .removeprefix("import torch\n\n")
+        .replace("def run(", "@torch.no_grad()\ndef _scaled_reference(")
+    )
     file = tmp_path / "scaled_pairs.json"
-    file.write_text(json.dumps({**DEFINITION, "reference": dumped.replace("x.amin(1)", "F.relu(x).amin(1) + math.log(1)")}))
+    file.write_text(
+        json.dumps({**DEFINITION, "reference": dumped.replace("x.amin(1)", "F.relu(x).amin(1) + math.log(1)")})
+    )
     folder, _ = folder_of(file, tmp_path / "task", "rows=4 by=0.5")
     module = run_path(str(folder / "reference.py"))
     made = module["make_inputs"](module["workloads"][0]["dims"], 3)
@@ -154,7 +183,9 @@ def test_a_definition_that_flashinfer_dumped_runs_by_its_one_function(tmp_path: 
 def test_where_a_gpu_is_the_problem_of_any_suite_is_for_it(
     suite: str, gpu_mode: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem = {"KernelBench": tmp_path / "sum.py", "GPU MODE": gpu_mode}.get(suite) or sol(tmp_path / "p", DEFINITION, line(4))
+    problem = {"KernelBench": tmp_path / "sum.py", "GPU MODE": gpu_mode}.get(suite) or sol(
+        tmp_path / "p", DEFINITION, line(4)
+    )
     (tmp_path / "sum.py").write_text("class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n")
     for name, language in ((".", "triton"), ("missing", "cpp")):
         monkeypatch.setattr("tools.tasks.loader.DRIVER", tmp_path / name)
@@ -162,7 +193,9 @@ def test_where_a_gpu_is_the_problem_of_any_suite_is_for_it(
         assert f"language: {language}\n" in (folder / "task.yaml").read_text()
 
 
-def test_a_gpu_mode_problem_becomes_a_task_of_what_its_data_holds(gpu_mode: Path, tmp_path: Path, beside: tuple[Local, Blobs]) -> None:
+def test_a_gpu_mode_problem_becomes_a_task_of_what_its_data_holds(
+    gpu_mode: Path, tmp_path: Path, beside: tuple[Local, Blobs]
+) -> None:
     folder, told = folder_of(gpu_mode, tmp_path / "task", "")
     task = load_folder(folder, *beside).task
     assert (
@@ -189,8 +222,18 @@ def test_a_gpu_mode_problem_becomes_a_task_of_what_its_data_holds(gpu_mode: Path
 @pytest.mark.parametrize(
     ("changes", "lines", "sizes", "said"),
     [
-        ({"axes": {**DEFINITION["axes"], "pairs": {"type": "expr", "expression": "open('x')"}}}, [line(4)], "", "more than arithmetic"),
-        ({"outputs": {"sums": {"shape": ["rows"], "dtype": "float8_e4m3fn"}}}, [line(4)], "", "`sums` is float8_e4m3fn"),
+        (
+            {"axes": {**DEFINITION["axes"], "pairs": {"type": "expr", "expression": "open('x')"}}},
+            [line(4)],
+            "",
+            "more than arithmetic",
+        ),
+        (
+            {"outputs": {"sums": {"shape": ["rows"], "dtype": "float8_e4m3fn"}}},
+            [line(4)],
+            "",
+            "`sums` is float8_e4m3fn",
+        ),
         ({}, [line(4, x={"type": "safetensors", "path": "a", "tensor_key": "b"})], "", "reads inputs from safetensors"),
         ({}, [], "", "no workloads were found"),
         ({}, [line(4)], "row=3", "'row'"),
@@ -216,7 +259,9 @@ def test_what_a_gpu_mode_problem_asks_that_no_task_can_be_is_refused(
     gpu_mode: Path, tmp_path: Path, more: str, sizes: str, said: str
 ) -> None:
     (gpu_mode / "task.yml").write_text(TASK_YML + more)
-    (gpu_mode / "reference.py").write_text(GPU_MODE.replace("def ref_kernel", "def other" if not more + sizes else "def ref_kernel"))
+    (gpu_mode / "reference.py").write_text(
+        GPU_MODE.replace("def ref_kernel", "def other" if not more + sizes else "def ref_kernel")
+    )
     with pytest.raises(SettingsError, match=said):
         folder_of(gpu_mode, tmp_path / "task", sizes)
 

@@ -10,7 +10,9 @@ from tools.tasks import rivals
 
 def test_each_function_is_a_rival_but_for_helpers(tmp_path: Path) -> None:
     file = tmp_path / "rivals.py"
-    file.write_text("import math\n\ndef liger():\n    pass\n\ndef _helper(x):\n    pass\n\ndef quack(tuned=True):\n    pass\n")
+    file.write_text(
+        "import math\n\ndef liger():\n    pass\n\ndef _helper(x):\n    pass\n\ndef quack(tuned=True):\n    pass\n"
+    )
     assert rivals.read(file).names == ("liger", "quack")
 
 

@@ -48,7 +48,8 @@ int main(int argc, char** argv) {
 """
 )
 LAUNCHER = (
-    KERNEL + "void launch(float* out, const float* in, int n, int block_size) { scale<<<n / block_size, block_size>>>(in, out, 2.f, n); }\n"
+    KERNEL + "void launch(float* out, const float* in, int n, int block_size) { scale<<<n / block_size, "
+    "block_size>>>(in, out, 2.f, n); }\n"
 )
 
 
@@ -92,7 +93,11 @@ def test_a_programs_sizes_become_workloads_and_what_its_kernel_does_not_need_sta
 
 def test_a_launcher_of_pointers_is_called_and_its_threads_are_no_size(tmp_path: Path) -> None:
     _, kernel, _ = made(tmp_path, "launch.cu", LAUNCHER)
-    assert signature(_without_kernel(kernel)) == [("out", "float32", True), ("in", "float32", True), ("n", "int32", False)]
+    assert signature(_without_kernel(kernel)) == [
+        ("out", "float32", True),
+        ("in", "float32", True),
+        ("n", "int32", False),
+    ]
     assert "const int block_size = 256;  // FILL:" in kernel and "launch(out, in, n, block_size);" in kernel
 
 
@@ -105,10 +110,15 @@ def test_a_launcher_of_pointers_is_called_and_its_threads_are_no_size(tmp_path: 
     ],
     ids=["a parameter", "torch's, named", "torch's, in the launch"],
 )
-def test_every_stream_of_a_launcher_becomes_the_default_one(tmp_path: Path, parameter: str, declared: str, launched: str) -> None:
+def test_every_stream_of_a_launcher_becomes_the_default_one(
+    tmp_path: Path, parameter: str, declared: str, launched: str
+) -> None:
     body = f"{declared} dim3 grid(rows * 2); k<<<grid, 256, 0, {launched}>>>(y, x, n);"
     of_the_kernel = "float* y, const float* x, int n"
-    source = f"__global__ void k({of_the_kernel}) {{}}\nvoid run({of_the_kernel}{parameter}) {{ int rows = n / 256; {body} }}\n"
+    source = (
+        f"__global__ void k({of_the_kernel}) {{}}\nvoid run({of_the_kernel}{parameter}) {{ int rows = n / 256; "
+        f"{body} }}\n"
+    )
     done, kernel, _ = made(tmp_path, "run.cu", source)
     solve = kernel[kernel.index("void solve") :]
     assert solve.startswith("void solve(float* y, const float* x, int n) {") and "int rows = n / 256;" in solve
@@ -123,8 +133,13 @@ ADDS = "__global__ void k(const float* x, float* sum, int n) {}\n"
     ("source", "solve"),
     [
         (
-            ADDS + "int main() { const int N = 1 << 24; cudaMemset(d_s, 0, sizeof(float)); k<<<N / 256, 256>>>(d_x, d_s, N); }",
-            ["(const float* d_x, float* d_s, int N)", "cudaMemsetAsync(d_s, 0, sizeof(float));", "k<<<N / 256, 256>>>(d_x, d_s, N);"],
+            ADDS + "int main() { const int N = 1 << 24; cudaMemset(d_s, 0, sizeof(float)); k<<<N / 256, 256>>>(d_x, "
+            "d_s, N); }",
+            [
+                "(const float* d_x, float* d_s, int N)",
+                "cudaMemsetAsync(d_s, 0, sizeof(float));",
+                "k<<<N / 256, 256>>>(d_x, d_s, N);",
+            ],
         ),
         (
             ADDS + "void f(torch::Tensor x, torch::Tensor s) { int n = x.size(-1); int rows = x.numel() / n;"
@@ -148,7 +163,9 @@ def test_what_a_launch_rests_on_is_in_solve(tmp_path: Path, source: str, solve: 
 
 def test_cutlass_is_known_by_its_headers_and_a_line_that_ends_the_process_is_to_be_filled(tmp_path: Path) -> None:
     checked = '#include "cutlass/gemm/device/gemm.h"\n#define CHECK(e) if (e) exit(1)\n' + ADDS
-    done, _, _ = made(tmp_path, "host.cu", checked + "void f(const float* x, float* s, int n) { k<<<1, 1>>>(x, s, n); CHECK(0); }")
+    done, _, _ = made(
+        tmp_path, "host.cu", checked + "void f(const float* x, float* s, int n) { k<<<1, 1>>>(x, s, n); CHECK(0); }"
+    )
     assert (tmp_path / "task" / "task.yaml").read_text().endswith("language: cutlass\n")
     assert [place for place in done.to_fill if place.startswith("kernel.cu")] == [
         "kernel.cu:2: a kernel may not end the process: take that out"
@@ -162,7 +179,10 @@ def test_a_bare_kernel_leaves_its_launch_to_be_filled(tmp_path: Path) -> None:
 
 
 def test_a_plain_cpp_function_gets_solve_that_check_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source = "#include <cmath>\nvoid halve(const float* x, float* out, int n) { for (int i = 0; i < n; ++i) out[i] = x[i] / 2; }\n"
+    source = (
+        "#include <cmath>\nvoid halve(const float* x, float* out, int n) { for (int i = 0; i < n; ++i) out[i] = "
+        "x[i] / 2; }\n"
+    )
     (tmp_path / "halve.cc").write_text(source)
     assert main(["init", str(tmp_path / "halve.cc"), "--out", str(tmp_path / "task"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["chosen"] == "halve"
@@ -175,12 +195,17 @@ def test_a_plain_cpp_function_gets_solve_that_check_reads(tmp_path: Path, capsys
 
 def test_a_triton_function_that_returns_its_answer_gets_run_kernel(tmp_path: Path) -> None:
     source = (
-        "import torch\nimport triton\nimport triton.language as tl\n\n\n@triton.jit\ndef k(x, out, n, B: tl.constexpr):\n    pass\n\n\n"
-        "def double(x: torch.Tensor, n: int):\n    out = torch.empty_like(x)\n    k[(n,)](x, out, n, B=64)\n    return out\n"
+        "import torch\nimport triton\nimport triton.language as tl\n\n\n@triton.jit\ndef k(x, out, n, B: "
+        "tl.constexpr):\n    pass\n\n\n"
+        "def double(x: torch.Tensor, n: int):\n    out = torch.empty_like(x)\n    k[(n,)](x, out, n, B=64)\n    "
+        "return out\n"
     )
     done, kernel, reference = made(tmp_path, "double.py", source)
     assert (done.kernels, done.launchers) == (("k",), ("double",))
-    assert kernel.startswith(source.rstrip()) and "def run_kernel(x, n, out):\n    out.copy_(double(x, n))  # FILL:" in kernel
+    assert (
+        kernel.startswith(source.rstrip())
+        and "def run_kernel(x, n, out):\n    out.copy_(double(x, n))  # FILL:" in kernel
+    )
     assert list(inputs(reference)) == ["x", "n", "out"]
 
 

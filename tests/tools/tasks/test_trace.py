@@ -74,7 +74,9 @@ def test_launches_become_weighted_sizes(
 
 def test_a_csv_says_the_same_as_json_lines(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
-    path.write_text('Kernel,Grid,Scalars,Shapes,Duration\nsoftmax_kernel,"8,1,1",rows=8,x=8x4,5\nsoftmax_kernel,"9,1,1",rows=9,x=9x4,1.5\n')
+    path.write_text(
+        'Kernel,Grid,Scalars,Shapes,Duration\nsoftmax_kernel,"8,1,1",rows=8,x=8x4,5\nsoftmax_kernel,"9,1,1",rows=9,x=9x4,1.5\n'
+    )
     found = trace.parts(trace.read(path), TASK, path)
     assert found == parts(tmp_path, launch(8, 5.0), launch(9, 1.5))
 

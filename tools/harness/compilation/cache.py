@@ -1,9 +1,11 @@
-"""Triton's folders of compiled code, carried from one to another: from the build to the kernels' processes, from those to later ones.
+"""Triton's folders of compiled code, carried from one to another: from the build to the kernels' processes, from those
+to later ones.
 
-Whoever filled such a folder may be a hostile candidate, and we who read it are not shut in: plain files alone are taken, two levels deep,
-of names such as Triton gives, no more and no larger than a kernel could need. What they hold is not trusted, and a forged one gives no new
-power: it is loaded where the candidate's own module is, which can launch what it likes, and what runs there is judged whatever it is, by
-its outputs and by the names of the kernels that the device executed. It is kept from being taken for another's by `gpu_kernel.Caches`.
+Whoever filled such a folder may be a hostile candidate, and we who read it are not shut in: plain files alone are
+taken, two levels deep, of names such as Triton gives, no more and no larger than a kernel could need. What they hold is
+not trusted, and a forged one gives no new power: it is loaded where the candidate's own module is, which can launch
+what it likes, and what runs there is judged whatever it is, by its outputs and by the names of the kernels that the
+device executed. It is kept from being taken for another's by `gpu_kernel.Caches`.
 """
 
 import contextlib
@@ -54,7 +56,8 @@ class Bounded:
 
 
 def contents(folder: Path):
-    """(key, name, content) of the files in a cache folder. No link is followed, and no other change of its owner's makes a difference."""
+    """(key, name, content) of the files in a cache folder. No link is followed, and no other change of its owner's
+    makes a difference."""
     bound = Bounded()
     with contextlib.suppress(OSError, TooMuchError), opened(folder) as outer:
         for key in listed(outer, KEY.fullmatch):
@@ -89,7 +92,8 @@ def wanted(name: str) -> bool:
 
 
 def plain(name: str, inside: int, most: int) -> bytes | None:
-    """The content of a plain file in the open folder `inside`, as far as one byte more than `most`; None where it is none."""
+    """The content of a plain file in the open folder `inside`, as far as one byte more than `most`; None where it is
+    none."""
     try:
         handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=inside)
     except OSError:
@@ -107,7 +111,12 @@ def packed(path: Path):
         with tarfile.open(path, "r:") as tar:
             for member in tar:
                 key, _, name = member.name.partition("/")
-                if member.type == tarfile.REGTYPE and KEY.fullmatch(key) and wanted(name) and member.size <= bound.room():
+                if (
+                    member.type == tarfile.REGTYPE
+                    and KEY.fullmatch(key)
+                    and wanted(name)
+                    and member.size <= bound.room()
+                ):
                     yield key, name, bound.take(tar.extractfile(member).read())
 
 
@@ -124,8 +133,9 @@ def pack(folder: Path, path: Path) -> None:
 
 
 def lay(found, folder: Path) -> None:
-    """Write (key, name, content) into a cache folder of ours: what it held under such a key is gone, so that no two owners' files are
-    mixed. A group names its files as they lie there, and is left out where one is missing: Triton then compiles anew."""
+    """Write (key, name, content) into a cache folder of ours: what it held under such a key is gone, so that no two
+    owners' files are mixed. A group names its files as they lie there, and is left out where one is missing: Triton
+    then compiles anew."""
     groups: dict[Path, bytes] = {}
     begun: set[str] = set()
     for key, name, data in found:

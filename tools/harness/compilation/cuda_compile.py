@@ -1,7 +1,8 @@
 """Compiles a CUDA kernel with nvcc for the GPU that is here, or lists the machine code of one that was compiled.
 
-`cuda_compile.py` answers `build.json` in the job's folder: {"flags", "sources", "target", "listing", "cutlass"}. A build leaves kernel.so,
-and what the compiler says (with ptxas' registers, spills and shared memory) on stderr; a listing leaves assembly.txt and facts.json.
+`cuda_compile.py` answers `build.json` in the job's folder: {"flags", "sources", "target", "listing", "cutlass"}. A
+build leaves kernel.so, and what the compiler says (with ptxas' registers, spills and shared memory) on stderr; a
+listing leaves assembly.txt and facts.json.
 """
 
 import json
@@ -23,7 +24,8 @@ from harness.device import cuda_attributes
 DEFAULT = "sm_90"
 LIBRARY = "kernel.so"
 ERRORS = "launch_errors.cpp"
-"""What a launch complains of (a block too large, too much shared memory) comes back only to who asks the library's own runtime."""
+"""What a launch complains of (a block too large, too much shared memory) comes back only to who asks the library's
+own runtime."""
 ASKS = """#include <cuda_runtime_api.h>
 extern "C" const char* kernelwright_error() {
   cudaError_t status = cudaGetLastError();
@@ -33,7 +35,8 @@ extern "C" const char* kernelwright_error() {
 
 
 def program(name: str) -> "str | None":
-    """Path of one of CUDA's programs: on PATH, in CUDA_HOME, or in the wheels beside this Python; of cuobjdump also Triton's own."""
+    """Path of one of CUDA's programs: on PATH, in CUDA_HOME, or in the wheels beside this Python; of cuobjdump also
+    Triton's own."""
     packages = Path(sysconfig.get_path("purelib"))
     homes = [Path(os.environ[key]) / "bin" for key in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(key)]
     wheels = [*sorted(packages.glob("nvidia/cu*/bin"), reverse=True), packages / "nvidia" / "cuda_nvcc" / "bin"]
@@ -74,15 +77,26 @@ def build(request: dict) -> int:
     beside = [f"-L{Path(nvcc).resolve().parents[1] / 'lib'}"]
     # As headers of the system their own warnings are left out.
     beside += [f"-isystem={folder}" for folder in (includes(cutlass()) if request.get("cutlass") else ())]
-    argv = [nvcc, *request["flags"], *generated(request["target"] or here()), *beside, *request["sources"], ERRORS, "-o", LIBRARY]
-    # -lineinfo writes the folder's name and the sources' times into the library: with these alike, equal sources give equal bytes.
+    argv = [
+        nvcc,
+        *request["flags"],
+        *generated(request["target"] or here()),
+        *beside,
+        *request["sources"],
+        ERRORS,
+        "-o",
+        LIBRARY,
+    ]
+    # -lineinfo writes the folder's name and the sources' times into the library: with these alike, equal sources give
+    # equal bytes.
     for name in request["sources"]:
         os.utime(name, (0, 0))
     return subprocess.run(argv, check=False, env={**os.environ, "PWD": "/proc/self/cwd"}).returncode
 
 
 def named(symbol: str) -> str:
-    """The function's name in a mangled symbol: the last of the names that stand with their lengths before its parameters."""
+    """The function's name in a mangled symbol: the last of the names that stand with their lengths before its
+    parameters."""
     rest, name = re.sub(r"^_ZN?", "", symbol), symbol
     while symbol.startswith("_Z") and (length := re.match(r"\d+", rest)):
         name, rest = rest[length.end() :][: int(length[0])], rest[length.end() + int(length[0]) :]
@@ -117,7 +131,10 @@ def listed(cuobjdump: str, files: "list[Path]", entry: str, named) -> "tuple[str
         name = f"{named(symbol)}_{at}"
         lines.append(f"   {at:x}:\tlaunch\tkernel <{name}>")
         code += ["", f"{'0':0>16} <{name}>:"]
-        code += [f"   {address}:\t{mnemonic}\t{operands}{f' {guard}' if guard else ''}" for address, guard, mnemonic, operands in found]
+        code += [
+            f"   {address}:\t{mnemonic}\t{operands}{f' {guard}' if guard else ''}"
+            for address, guard, mnemonic, operands in found
+        ]
         counts: dict[str, int] = {}
         for _, _, mnemonic, _ in found:
             counts[mnemonic] = counts.get(mnemonic, 0) + 1
@@ -129,7 +146,9 @@ def listed(cuobjdump: str, files: "list[Path]", entry: str, named) -> "tuple[str
 
 def dumped(cuobjdump: str, what: str, file: Path) -> str:
     beside = {**os.environ, "PATH": f"{Path(cuobjdump).parent}:{os.environ.get('PATH', '')}"}
-    return subprocess.run([cuobjdump, what, str(file)], capture_output=True, text=True, timeout=60, check=False, env=beside).stdout
+    return subprocess.run(
+        [cuobjdump, what, str(file)], capture_output=True, text=True, timeout=60, check=False, env=beside
+    ).stdout
 
 
 def main() -> None:

@@ -1,8 +1,9 @@
-"""Compiles a kernel in CuTe DSL without running it: `run_kernel` is followed on tensors without storage, and what it has compiled is kept.
+"""Compiles a kernel in CuTe DSL without running it: `run_kernel` is followed on tensors without storage, and what it
+has compiled is kept.
 
-`cutedsl_compile.py` answers `build.json` in the job's folder: {"reference", "workloads", "target", "listing"}; errors go to stderr.txt,
-what could not be done to stdout.txt, machine code and its facts to assembly.txt and facts.json. The candidate's code runs, compiled in
-a confined child that writes to a folder of its own.
+`cutedsl_compile.py` answers `build.json` in the job's folder: {"reference", "workloads", "target", "listing"}; errors
+go to stderr.txt, what could not be done to stdout.txt, machine code and its facts to assembly.txt and facts.json. The
+candidate's code runs, compiled in a confined child that writes to a folder of its own.
 """
 
 import ast
@@ -29,11 +30,15 @@ from harness.isolation import confinement
 DECORATION = re.compile(r"\x1b\[[0-9;]*m|[^\x00-\x7f]")
 """Colours and pictures of the DSL's messages."""
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
-NO_LISTER = "its machine code was not listed: cuobjdump was not found; install the wheel nvidia-cuda-cuobjdump or the CUDA toolkit"
+NO_LISTER = (
+    "its machine code was not listed: cuobjdump was not found; install the wheel nvidia-cuda-cuobjdump or "
+    "the CUDA toolkit"
+)
 
 
 class Converted:
-    """In place of what `from_dlpack` makes of a tensor: a tensor without storage has none to point to, and nothing is run."""
+    """In place of what `from_dlpack` makes of a tensor: a tensor without storage has none to point to, and nothing
+    is run."""
 
     def mark_layout_dynamic(self, *args, **kwargs):
         return self
@@ -64,7 +69,8 @@ class Compiler:
 
 
 def follow(module, reference, dims: dict, path: Path) -> str:
-    """Run `run_kernel` at these dims; what kept it from its end, where that need not be its fault. BuildError where it is."""
+    """Run `run_kernel` at these dims; what kept it from its end, where that need not be its fault. BuildError where
+    it is."""
     with stand_ins(reference, dims) as given:
         try:
             module.run_kernel(**given)
@@ -79,7 +85,9 @@ def follow(module, reference, dims: dict, path: Path) -> str:
 def named_in(path: Path):
     """Symbol of a kernel -> the function of the file that it was compiled from, whose name the symbol begins with."""
     functions = [node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
-    return lambda symbol: max((n for n in functions if symbol.startswith(f"kernel_cutlass_{n}_")), key=len, default=symbol)
+    return lambda symbol: max(
+        (n for n in functions if symbol.startswith(f"kernel_cutlass_{n}_")), key=len, default=symbol
+    )
 
 
 def answer(folder: Path, target: str, gpu: dict) -> int:

@@ -1,8 +1,9 @@
-"""Answers a kernel's questions about the GPU in a process that sees none: while it is compiled, and in Triton's interpreter.
+"""Answers a kernel's questions about the GPU in a process that sees none: while it is compiled, and in Triton's
+interpreter.
 
-Beside a GPU the compiler's process answers what the driver reports of the one that jobs run on. Elsewhere, and in the interpreter always,
-the answers are made up: small, so that a grid of one program per multiprocessor is run in a moment, and no figure of any product. They
-steer how a kernel is launched, never what is said about it.
+Beside a GPU the compiler's process answers what the driver reports of the one that jobs run on. Elsewhere, and in the
+interpreter always, the answers are made up: small, so that a grid of one program per multiprocessor is run in a moment,
+and no figure of any product. They steer how a kernel is launched, never what is said about it.
 """
 
 import contextlib
@@ -118,11 +119,16 @@ def only_for(path: Path, answer, own):
 
 
 def of_target(capability: int, reported: dict | None) -> StandIns:
-    """For the compiler: what the driver reports of the GPU here where that is the target, else made-up answers for the target."""
+    """For the compiler: what the driver reports of the GPU here where that is the target, else made-up answers for
+    the target."""
     major, minor = divmod(capability, 10)
     here = bool(reported) and (reported["major"], reported["minor"]) == (major, minor)
     facts = reported if here else {**MADE_UP, "major": major, "minor": minor}
-    return StandIns({**facts, "gcnArchName": f"sm_{capability}", "is_integrated": 0, "is_multi_gpu_board": 0}, DEVICE, made_up=not here)
+    return StandIns(
+        {**facts, "gcnArchName": f"sm_{capability}", "is_integrated": 0, "is_multi_gpu_board": 0},
+        DEVICE,
+        made_up=not here,
+    )
 
 
 def of_interpreter() -> StandIns:
@@ -133,7 +139,8 @@ def of_interpreter() -> StandIns:
 
 
 def asks_for_a_device(error: BaseException, statement: str) -> bool:
-    """Did it come of asking for a GPU that this process does not see: from within torch's or Triton's driver, or a failed assertion?"""
+    """Did it come of asking for a GPU that this process does not see: from within torch's or Triton's driver, or a
+    failed assertion?"""
     import traceback
 
     while error is not None:

@@ -1,11 +1,13 @@
-"""Compiles a Triton kernel without running it: records what run_kernel launches on tensors without storage, and compiles just that.
+"""Compiles a Triton kernel without running it: records what run_kernel launches on tensors without storage, and
+compiles just that.
 
-`triton_compile.py` answers `build.json` in the job's folder: {"reference", "workloads", "ahead", "target", "listing"}; errors go to
-stderr.txt, what could not be done to stdout.txt, machine code and its facts to assembly.txt and facts.json. Beside the GPU that was
-compiled for, what the compiler made goes to compiled.tar, where the launches to come find it; those at the dims of "ahead" are compiled
-for that alone. The candidate's code runs, and is compiled, in a confined child that writes to a folder of its own, from which plain files
-are taken over: what it was given stays as it is. With `--serve` it reads lines {"folder": path} on stdin, forks for each and answers
-{"exit": code}: torch and triton are imported once, and never used before a fork.
+`triton_compile.py` answers `build.json` in the job's folder: {"reference", "workloads", "ahead", "target", "listing"};
+errors go to stderr.txt, what could not be done to stdout.txt, machine code and its facts to assembly.txt and
+facts.json. Beside the GPU that was compiled for, what the compiler made goes to compiled.tar, where the launches to
+come find it; those at the dims of "ahead" are compiled for that alone. The candidate's code runs, and is compiled, in a
+confined child that writes to a folder of its own, from which plain files are taken over: what it was given stays as it
+is. With `--serve` it reads lines {"folder": path} on stdin, forks for each and answers {"exit": code}: torch and triton
+are imported once, and never used before a fork.
 """
 
 import contextlib
@@ -36,11 +38,12 @@ MOST = 16
 """Distinct specialisations compiled for one kernel file."""
 WALL_S = 120
 AHEAD_S = 30
-"""Seconds for what is compiled for the cache alone; a kernel may take longer, or for ever, at dims that nobody asks for in the end."""
+"""Seconds for what is compiled for the cache alone; a kernel may take longer, or for ever, at dims that nobody asks
+for in the end."""
 WIDTH = min(os.cpu_count() or 1, 8)
 MADE, CACHE, WHOLE, COMPILED = "made", "cache", "whole", "compiled.tar"
-"""The folder in a job's own that the child may write to, the compiler's cache in it, its name once it holds all that the workloads launch
-as far as is known, and what the job leaves of that."""
+"""The folder in a job's own that the child may write to, the compiler's cache in it, its name once it holds all that
+the workloads launch as far as is known, and what the job leaves of that."""
 SAID = ("stdout.txt", "stderr.txt", "assembly.txt", "facts.json")
 """What the child may leave in the job's folder."""
 
@@ -63,7 +66,8 @@ def load(folder: Path):
 
 
 def target_of(name: str):
-    """sm_90 -> what Triton calls it; without a name the GPU that is here (looked up once, before any fork), else the default."""
+    """sm_90 -> what Triton calls it; without a name the GPU that is here (looked up once, before any fork), else the
+    default."""
     from triton.backends.compiler import GPUTarget
 
     name = name or (f"sm_{gpu()['major']}{gpu()['minor']}" if gpu() else DEFAULT)
@@ -90,8 +94,18 @@ def compiled(recorder: Recorder, target, aside: "Aside") -> tuple[list[dict], li
             done = compile_one(launch, target)
         except BaseException as error:
             raise BuildError(f"{told(launch.function, error)}") from error
-        settings = launch.settings() | {"num_warps": str(done.metadata.num_warps), "num_stages": str(launch.given.get("num_stages", ""))}
-        made.append({"kernel": launch.function.__name__, "settings": settings, "shared": done.metadata.shared, "cubin": done.asm["cubin"]})
+        settings = launch.settings() | {
+            "num_warps": str(done.metadata.num_warps),
+            "num_stages": str(launch.given.get("num_stages", "")),
+        }
+        made.append(
+            {
+                "kernel": launch.function.__name__,
+                "settings": settings,
+                "shared": done.metadata.shared,
+                "cubin": done.asm["cubin"],
+            }
+        )
     return made, notes
 
 
@@ -102,7 +116,8 @@ def compile_one(launch: Launch, target):
 
 
 def compile_launcher(launch: Launch) -> None:
-    """The C code around a launch, where this version of Triton compiles some; it is in the cache before what needs a GPU fails."""
+    """The C code around a launch, where this version of Triton compiles some; it is in the cache before what needs a
+    GPU fails."""
     from triton.backends.nvidia.driver import CudaLauncher
 
     CudaLauncher(launch.source(), None)
@@ -135,7 +150,8 @@ class Aside:
     def all(self, kernels: list[Launch], launchers: list[Launch]) -> None:
         for launch in kernels:
             self.do(functools.partial(compile_one, launch, self.target))
-        # A launcher depends on the types alone, and with a descriptor on more than is known before its kernel is compiled.
+        # A launcher depends on the types alone, and with a descriptor on more than is known before its kernel is
+        # compiled.
         distinct = {str(launch.signature): launch for launch in launchers if "tensordesc" not in str(launch.signature)}
         for launch in distinct.values():
             self.do(functools.partial(compile_launcher, launch))
@@ -157,7 +173,9 @@ class Aside:
 
     @staticmethod
     def _await(child: int) -> None:
-        with contextlib.suppress(ChildProcessError):  # the kernel's file may have waited for all of its process's children
+        with contextlib.suppress(
+            ChildProcessError
+        ):  # the kernel's file may have waited for all of its process's children
             os.waitpid(child, 0)
 
 
@@ -167,8 +185,8 @@ def reused(request: dict) -> bool:
 
 
 def told(function, error: BaseException) -> str:
-    """A compiler's complaint with the user's own lines, the innermost first: Triton counts from the first line of each function, and its
-    last words may be about one of its own."""
+    """A compiler's complaint with the user's own lines, the innermost first: Triton counts from the first line of
+    each function, and its last words may be about one of its own."""
     source, frames, inner = Path(function.fn.__code__.co_filename).read_text(), [], error
     while True:
         text, node = getattr(inner, "src", None) or function.src, getattr(inner, "node", None)
@@ -180,14 +198,18 @@ def told(function, error: BaseException) -> str:
         inner = inner.__cause__
     (last, name, _), *_ = reversed(frames := frames or [(function.starting_line_number, function.__name__, 0)])
     said = str(inner.error_message or "" if hasattr(inner, "error_message") else inner).strip() or type(inner).__name__
-    heads = [f"{KERNEL}:{last}: error: in {name}: {said}", *(f"{KERNEL}:{line}: called here" for line, *_ in reversed(frames[:-1]))]
+    heads = [
+        f"{KERNEL}:{last}: error: in {name}: {said}",
+        *(f"{KERNEL}:{line}: called here" for line, *_ in reversed(frames[:-1])),
+    ]
     lines = source.split("\n")
     quoted = [f"    {lines[line - 1]}\n    {' ' * column}^" for line, _, column in reversed(frames)]
     return "\n".join(f"{head}\n{code}" for head, code in zip(heads, quoted, strict=True))
 
 
 def listing(made: list[dict], folder: Path) -> tuple[str, list[dict]]:
-    """Disassembly in objdump's layout under a table of launches, and each kernel's registers, stack and shared bytes."""
+    """Disassembly in objdump's layout under a table of launches, and each kernel's registers, stack and shared
+    bytes."""
     import triton
 
     tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
@@ -199,9 +221,16 @@ def listing(made: list[dict], folder: Path) -> tuple[str, list[dict]]:
         path.write_bytes(one.pop("cubin"))
         said = cuobjdump(tools, "-res-usage", path)
         usage = {word.lower(): int(value) for word, value in re.findall(r"\b(REG|STACK|LOCAL):(\d+)", said)}
-        code = re.findall(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;", cuobjdump(tools, "-sass", path), re.M)
+        code = re.findall(
+            r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;",
+            cuobjdump(tools, "-sass", path),
+            re.M,
+        )
         lines += ["", f"{'0':0>16} <{name}>:"]
-        lines += [f"   {address}:\t{mnemonic}\t{operands}{f' {guard}' if guard else ''}" for address, guard, mnemonic, operands in code]
+        lines += [
+            f"   {address}:\t{mnemonic}\t{operands}{f' {guard}' if guard else ''}"
+            for address, guard, mnemonic, operands in code
+        ]
         path.unlink()
         counts: dict[str, int] = {}
         for _, _, mnemonic, _ in code:
@@ -279,7 +308,8 @@ def forked(folder: Path) -> int:
 
 
 def ready() -> None:
-    """Ask once what those who are shut in cannot: for the GPU, and for what C code around a launch is compiled with and kept under."""
+    """Ask once what those who are shut in cannot: for the GPU, and for what C code around a launch is compiled with
+    and kept under."""
     if gpu():
         from triton.backends.nvidia import driver
         from triton.runtime import build

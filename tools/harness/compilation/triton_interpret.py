@@ -1,8 +1,8 @@
 """Runs a Triton kernel in Triton's interpreter at small dims and compares it with the float64 reference.
 
-Answers `interpret.json` {"reference", "cases": [dims...], "outputs": [...], "numeric"} in the job's folder with `interpreted.json`. The
-reference is computed in one process; the kernel runs in a child that is given inputs as bytes and leaves outputs in anonymous memory, so
-that it needs no file it could write to. `--serve` as elsewhere.
+Answers `interpret.json` {"reference", "cases": [dims...], "outputs": [...], "numeric"} in the job's folder with
+`interpreted.json`. The reference is computed in one process; the kernel runs in a child that is given inputs as bytes
+and leaves outputs in anonymous memory, so that it needs no file it could write to. `--serve` as elsewhere.
 """
 
 import importlib.util
@@ -68,7 +68,13 @@ class Child:
         except BaseException as error:
             problem, line, text = confinement.told(error, self.path)
             known = "interpreter" if problem.startswith("NotImplementedError") else "raised"
-            kind = "broken" if isinstance(error, InputChanged) else "device" if fake_driver.asks_for_a_device(error, text) else known
+            kind = (
+                "broken"
+                if isinstance(error, InputChanged)
+                else "device"
+                if fake_driver.asks_for_a_device(error, text)
+                else known
+            )
             where = f" at line {line}, `{text}`" if line and text else ""
             problem = " ".join(problem.split())
             answer = {"problem": f"{problem if len(problem) <= 600 else problem[:599] + '…'}{where}", "kind": kind}
@@ -84,13 +90,21 @@ class Child:
                 made[name] = value
                 continue
             kind = getattr(torch, dtype)
-            made[name] = torch.frombuffer(bytearray(value), dtype=kind).reshape(shape) if value else torch.empty(shape, dtype=kind)
+            made[name] = (
+                torch.frombuffer(bytearray(value), dtype=kind).reshape(shape)
+                if value
+                else torch.empty(shape, dtype=kind)
+            )
         fake_driver.of_interpreter().install(self.path)
         specification = importlib.util.spec_from_file_location("kernel", self.path)
         module = importlib.util.module_from_spec(specification)
         sys.modules["kernel"] = module
         specification.loader.exec_module(module)
-        before = {name: value.clone() for name, value in made.items() if name not in self.left and isinstance(value, torch.Tensor)}
+        before = {
+            name: value.clone()
+            for name, value in made.items()
+            if name not in self.left and isinstance(value, torch.Tensor)
+        }
         module.run_kernel(**made)
         for name, value in before.items():
             if not torch.equal(torch.nan_to_num(value), torch.nan_to_num(made[name])):
@@ -107,7 +121,8 @@ def read(handle: int) -> bytes:
 
 
 def case(contract, dims: dict, request: dict, folder: Path) -> dict:
-    """{"dims", "problem", "kind", "error", "tolerance"}: the output that comes closest to its tolerance, or goes furthest beyond."""
+    """{"dims", "problem", "kind", "error", "tolerance"}: the output that comes closest to its tolerance, or goes
+    furthest beyond."""
     import torch
 
     from harness.memory.input_ring import tolerance

@@ -1,5 +1,6 @@
-"""What a Triton kernel's `run_kernel` launches, found without a GPU: it runs on tensors without storage, and what Triton would compile is
-noted in place of compiling it. Triton's own launcher says what that is, so that a later launch on a GPU finds it in the cache.
+"""What a Triton kernel's `run_kernel` launches, found without a GPU: it runs on tensors without storage, and what
+Triton would compile is noted in place of compiling it. Triton's own launcher says what that is, so that a later launch
+on a GPU finds it in the cache.
 """
 
 import contextlib
@@ -36,7 +37,8 @@ class Launch:
 
 
 class Without:
-    """A tensor without storage, as the launcher sees one on the device, where buffers begin at multiples of 256 bytes."""
+    """A tensor without storage, as the launcher sees one on the device, where buffers begin at multiples of 256
+    bytes."""
 
     def __init__(self, tensor):
         self.tensor, self.dtype = tensor, tensor.dtype
@@ -54,7 +56,8 @@ def without(value):
 
 
 class Recorder:
-    """Stands between the launcher of every jitted function and the compiler, for one kernel's module and its reference."""
+    """Stands between the launcher of every jitted function and the compiler, for one kernel's module and its
+    reference."""
 
     def __init__(self, module, reference: str, target, path: Path):
         from triton.compiler import make_backend
@@ -90,7 +93,9 @@ class Recorder:
         autotuner.Autotuner.run = tuned
 
     def _launched(self, own, function, args, grid, kwargs) -> None:
-        options = {name: kwargs.pop(name) for name in tuple(kwargs) if name in self.options and name not in function.arg_names}
+        options = {
+            name: kwargs.pop(name) for name in tuple(kwargs) if name in self.options and name not in function.arg_names
+        }
         try:
             bound = function.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -101,12 +106,20 @@ class Recorder:
             raise BuildError(f"{function.__name__}: its grid is {size!r}; it must be a tuple of positive whole numbers")
         try:
             self.given = options
-            own(function, *without(args), grid=grid, warmup=True, **{name: without(v) for name, v in kwargs.items()}, **options)
+            own(
+                function,
+                *without(args),
+                grid=grid,
+                warmup=True,
+                **{name: without(v) for name, v in kwargs.items()},
+                **options,
+            )
         except TypeError as error:
             raise NotFollowed(str(error)) from error
 
     def follow(self, dims: dict) -> None:
-        """Run `run_kernel` at these dims. BuildError for what is the kernel's fault at any; what else goes wrong is noted."""
+        """Run `run_kernel` at these dims. BuildError for what is the kernel's fault at any; what else goes wrong is
+        noted."""
         with stand_ins(self.reference, dims) as given:
             try:
                 self.module.run_kernel(**given)
@@ -144,7 +157,9 @@ def stand_ins(reference, dims: dict):
             with unset_fake_temporarily():
                 made = reference.make_inputs(dict(dims), 1)
         yield {
-            name: torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="cuda") if isinstance(v, torch.Tensor) else v
+            name: torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="cuda")
+            if isinstance(v, torch.Tensor)
+            else v
             for name, v in made.items()
         }
 

@@ -1,6 +1,7 @@
 """Prints what the CUDA driver reports of each GPU, as JSON: `python -I cuda_attributes.py [LIBRARY]`.
 
-A program of its own, so that the caller's process never initialises CUDA; it makes no context and takes no memory of the GPU.
+A program of its own, so that the caller's process never initialises CUDA; it makes no context and takes no memory of
+the GPU.
 """
 
 import contextlib
@@ -32,15 +33,20 @@ PATIENCE_S = 60.0
 
 
 def reported(library: str = LIBRARY) -> "list[dict[str, object]]":
-    """What this program prints, run in a process of its own that sees every GPU; OSError, in one clause, where there is no answer."""
+    """What this program prints, run in a process of its own that sees every GPU; OSError, in one clause, where there
+    is no answer."""
     seen = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     command = [sys.executable, "-I", "-S", __file__, library]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=seen)
     except subprocess.TimeoutExpired:
-        raise TimeoutError(f"the CUDA driver did not answer within {PATIENCE_S:g} s; see whether `nvidia-smi` does") from None
+        raise TimeoutError(
+            f"the CUDA driver did not answer within {PATIENCE_S:g} s; see whether `nvidia-smi` does"
+        ) from None
     if done.returncode:
-        raise OSError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "the CUDA driver does not answer")
+        raise OSError(
+            done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "the CUDA driver does not answer"
+        )
     found: list[dict[str, object]] = json.loads(done.stdout)
     return found
 

@@ -1,8 +1,9 @@
-"""Counts one call of a GPU kernel with Nsight Compute; its times are no measurement (the counters need the kernel run again and again).
+"""Counts one call of a GPU kernel with Nsight Compute; its times are no measurement (the counters need the kernel run
+again and again).
 
-`ncu_target.py` starts ncu on itself and leaves report.ncu-rep, raw.csv and details.csv; `ncu_target.py launch` is the program that ncu
-looks into: inputs by reference.py's make_inputs on the GPU, then the kernel (of Python, or a library), shut in as far as ncu bears it
-(sandbox.json says how): two calls to compile and warm up, then the one that is counted.
+`ncu_target.py` starts ncu on itself and leaves report.ncu-rep, raw.csv and details.csv; `ncu_target.py launch` is the
+program that ncu looks into: inputs by reference.py's make_inputs on the GPU, then the kernel (of Python, or a library),
+shut in as far as ncu bears it (sandbox.json says how): two calls to compile and warm up, then the one that is counted.
 """
 
 import functools
@@ -83,7 +84,8 @@ def launch():
 
 
 def shut_in(ncu):
-    """No file but what torch, Triton, the driver and ncu read, before a line of the kernel runs; how far it went to sandbox.json."""
+    """No file but what torch, Triton, the driver and ncu read, before a line of the kernel runs; how far it went to
+    sandbox.json."""
     here = Path.cwd()
     readable = [str(here), sys.prefix, sys.base_prefix, str(Path(ncu).resolve().parent)]
     with Path("sandbox.json").open("w") as told:
@@ -103,7 +105,11 @@ def count():
     here = Path.cwd()
     for name in (TEMPORARY, COMPILED):
         (here / name).mkdir(exist_ok=True)
-    os.environ |= {"TMPDIR": str(here / TEMPORARY), "TRITON_CACHE_DIR": str(here / COMPILED), "CUTE_DSL_DISABLE_FILE_CACHING": "1"}
+    os.environ |= {
+        "TMPDIR": str(here / TEMPORARY),
+        "TRITON_CACHE_DIR": str(here / COMPILED),
+        "CUTE_DSL_DISABLE_FILE_CACHING": "1",
+    }
     done = subprocess.run([*ncu, *target], capture_output=True, text=True, check=False)
     if "Failed to find metric" in done.stdout + done.stderr:
         # Another version of ncu knows other names; its sections are there all the same.

@@ -1,8 +1,10 @@
-"""What the driver's management library says about the GPU around a measurement; clocks from nvidia-smi where the library is missing.
+"""What the driver's management library says about the GPU around a measurement; clocks from nvidia-smi where the
+library is missing.
 
-Whose a process is cannot be told from /proc: in a container, processes of others have no number there, and ours may be listed under numbers
-of the host. So those that were there before our first process are others', those that descend from us are ours, and of the rest it is
-said that it is not known (None) unless the library has shown that it lists ours under the numbers that we know.
+Whose a process is cannot be told from /proc: in a container, processes of others have no number there, and ours may be
+listed under numbers of the host. So those that were there before our first process are others', those that descend from
+us are ours, and of the rest it is said that it is not known (None) unless the library has shown that it lists ours
+under the numbers that we know.
 """
 
 import contextlib
@@ -35,7 +37,12 @@ LINGER_S = 3.0
 
 
 class _Process(ctypes.Structure):
-    _fields_ = [("pid", ctypes.c_uint), ("memory", ctypes.c_ulonglong), ("gpu", ctypes.c_uint), ("compute", ctypes.c_uint)]
+    _fields_ = [
+        ("pid", ctypes.c_uint),
+        ("memory", ctypes.c_ulonglong),
+        ("gpu", ctypes.c_uint),
+        ("compute", ctypes.c_uint),
+    ]
 
 
 class _Share(ctypes.Structure):
@@ -43,7 +50,9 @@ class _Share(ctypes.Structure):
 
 
 class _Used(ctypes.Structure):
-    _fields_ = [("pid", ctypes.c_uint), ("stamp", ctypes.c_ulonglong)] + [(n, ctypes.c_uint) for n in ("sm", "memory", "encode", "decode")]
+    _fields_ = [("pid", ctypes.c_uint), ("stamp", ctypes.c_ulonglong)] + [
+        (n, ctypes.c_uint) for n in ("sm", "memory", "encode", "decode")
+    ]
 
 
 def count(library: ctypes.CDLL) -> int:
@@ -78,22 +87,32 @@ class Nvml:
         elif call.nvmlDeviceGetHandleByUUID(name.encode(), handle) == 0:
             return
         for index in range(0 if name.isdigit() else count(call)):
-            if not call.nvmlDeviceGetHandleByIndex_v2(index, handle) and self.text("nvmlDeviceGetUUID", self.handle).startswith(name):
+            if not call.nvmlDeviceGetHandleByIndex_v2(index, handle) and self.text(
+                "nvmlDeviceGetUUID", self.handle
+            ).startswith(name):
                 return
         raise OSError(f"NVML does not know the GPU {name!r}")
 
     def text(self, function: str, *before: object) -> str:
         """A name, UUID or version; empty where it is not told."""
         buffer = ctypes.create_string_buffer(NAME_BYTES)
-        return "" if getattr(self.library, function)(*before, buffer, NAME_BYTES) else buffer.value.decode(errors="replace")
+        return (
+            ""
+            if getattr(self.library, function)(*before, buffer, NAME_BYTES)
+            else buffer.value.decode(errors="replace")
+        )
 
-    def number(self, *functions: str, before: "tuple[int, ...]" = (), kind: type = ctypes.c_uint, pending: bool = False) -> "int | None":
-        """One number, of the first of these functions that the library has; None where it does not tell. `pending`: the state to come
-        is told behind it."""
+    def number(
+        self, *functions: str, before: "tuple[int, ...]" = (), kind: type = ctypes.c_uint, pending: bool = False
+    ) -> "int | None":
+        """One number, of the first of these functions that the library has; None where it does not tell. `pending`:
+        the state to come is told behind it."""
         function, value = next((name for name in functions if hasattr(self.library, name)), functions[0]), kind()
         behind = (ctypes.byref(kind()),) if pending else ()
         try:
-            refused = getattr(self.library, function)(self.handle, *map(ctypes.c_int, before), ctypes.byref(value), *behind)
+            refused = getattr(self.library, function)(
+                self.handle, *map(ctypes.c_int, before), ctypes.byref(value), *behind
+            )
         except AttributeError:
             return None
         return None if refused else value.value
@@ -105,7 +124,8 @@ class Nvml:
         return found[0]
 
     def running(self) -> "list[int] | None":
-        """Processes with a compute context, under the numbers that the library gives them; None where it does not tell."""
+        """Processes with a compute context, under the numbers that the library gives them; None where it does not
+        tell."""
         found, count = (_Process * MOST)(), ctypes.c_uint(MOST)
         try:
             refused = self.library.nvmlDeviceGetComputeRunningProcesses_v3(self.handle, ctypes.byref(count), found)
@@ -122,7 +142,8 @@ class Nvml:
             return None
 
     def used(self, since: int) -> "list[tuple[int, int, int]] | None":
-        """(process, time stamp, per cent of the multiprocessors) of each sample since a time stamp; None where it does not tell."""
+        """(process, time stamp, per cent of the multiprocessors) of each sample since a time stamp; None where it
+        does not tell."""
         count = ctypes.c_uint()
         try:
             ask = self.library.nvmlDeviceGetProcessUtilization
@@ -185,7 +206,9 @@ class Watch:
             return known or None
         # One of ours that has just ended is listed a little longer, and /proc no longer says whose it was.
         self.since = {pid: self.since.get(pid, now) for pid in rest - known}
-        return known | {pid for pid, seen in self.since.items() if Path(f"/proc/{pid}").exists() or now - seen > LINGER_S}
+        return known | {
+            pid for pid, seen in self.since.items() if Path(f"/proc/{pid}").exists() or now - seen > LINGER_S
+        }
 
     def state(self) -> int:
         """Samples so far in which others computed; the same before and after when nobody is known to have disturbed."""
@@ -210,7 +233,8 @@ class Watch:
         return sum(1 for pid, _, share in samples if pid in others and share)
 
     def read(self) -> dict:
-        """Clocks in MHz, temperature in degrees Celsius, power in watts, each None where it is not told; empty where nothing answers."""
+        """Clocks in MHz, temperature in degrees Celsius, power in watts, each None where it is not told; empty where
+        nothing answers."""
         if self.nvml is None:
             return self._smi()
         found = {name: self.nvml.number("nvmlDeviceGetClockInfo", before=(number,)) for name, number in CLOCKS.items()}
@@ -230,7 +254,11 @@ class Watch:
         if not self.first or not last:
             return {"source": "absent"}
         others = self.foreign()
-        found = {"source": self.source, "foreign_processes": None if others is None else len(others), "idle_share": self.idle_share}
+        found = {
+            "source": self.source,
+            "foreign_processes": None if others is None else len(others),
+            "idle_share": self.idle_share,
+        }
         found["foreign_busy"] = None if others is None else busy - self.first_busy
         for name in ("sm_mhz", "memory_mhz", "celsius", "watts"):
             found |= {f"{name}_before": self.first[name], f"{name}_after": last[name]}
@@ -258,8 +286,9 @@ def descends(pid: int, ancestor: int) -> bool:
 
 
 def hold(name: str, library: str = LIBRARY) -> None:
-    """Lock a GPU's clocks, print NVML's status (0: they are), and give them back when standard input ends: when whoever asked is done, or
-    gone, however that came about. What somebody had locked before cannot be asked for, and is not given back."""
+    """Lock a GPU's clocks, print NVML's status (0: they are), and give them back when standard input ends: when
+    whoever asked is done, or gone, however that came about. What somebody had locked before cannot be asked for, and
+    is not given back."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     gpu = Nvml(name, library)

@@ -1,7 +1,9 @@
-"""Measures what this GPU can do at most: memory bandwidth, matrix products by type, an empty kernel. Prints one JSON object.
+"""Measures what this GPU can do at most: memory bandwidth, matrix products by type, an empty kernel. Prints one JSON
+object.
 
-`roofs_cuda.py LAST_LEVEL_CACHE_BYTES`. Every figure comes as all of its tries, clocked by events of the device except where it says
-host. Rates are per second, times seconds. Data is random: products of zeros draw less power and run faster than any real ones.
+`roofs_cuda.py LAST_LEVEL_CACHE_BYTES`. Every figure comes as all of its tries, clocked by events of the device except
+where it says host. Rates are per second, times seconds. Data is random: products of zeros draw less power and run
+faster than any real ones.
 """
 
 import json
@@ -62,11 +64,14 @@ def bandwidth(cache):
         "stream": (2, lambda: stream[grid](source, target, words, BLOCK=BLOCK, num_warps=8)),
         "read": (1, lambda: read[grid](source, target, words, BLOCK=BLOCK, num_warps=8)),
     }
-    return 4 * words, {name: [4 * words * passes / s for s in clocked(call)] for name, (passes, call) in patterns.items()}
+    return 4 * words, {
+        name: [4 * words * passes / s for s in clocked(call)] for name, (passes, call) in patterns.items()
+    }
 
 
 def products():
-    """Type -> operations a second of a dense matrix product with products added up in float32; a type that fails is left out."""
+    """Type -> operations a second of a dense matrix product with products added up in float32; a type that fails is
+    left out."""
     kinds = {
         "float16": torch.float16,
         "bfloat16": torch.bfloat16,
@@ -91,7 +96,8 @@ def products():
 
 
 def launch():
-    """Seconds of an empty kernel: on the device alone (a captured train), in a train launched one by one, and for the host."""
+    """Seconds of an empty kernel: on the device alone (a captured train), in a train launched one by one, and for
+    the host."""
     word = torch.zeros(1, device="cuda")
 
     def train():

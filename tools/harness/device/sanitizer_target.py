@@ -1,7 +1,9 @@
-"""Looks at one call of a GPU kernel with compute-sanitizer's four tools, side by side, and leaves what they wrote in sanitizers.json.
+"""Looks at one call of a GPU kernel with compute-sanitizer's four tools, side by side, and leaves what they wrote in
+sanitizers.json.
 
-`sanitizer_target.py` starts them on itself; `sanitizer_target.py launch PROGRAM` is what they look into: arguments and confinement as under
-the profiler, one call. Allocations are the driver's own, one a tensor, so that what lies beside one is nobody's.
+`sanitizer_target.py` starts them on itself; `sanitizer_target.py launch PROGRAM` is what they look into: arguments and
+confinement as under the profiler, one call. Allocations are the driver's own, one a tensor, so that what lies beside
+one is nobody's.
 """
 
 import json
@@ -53,7 +55,9 @@ def look(program, tool, limit_s):
 def main():
     asked, begun = json.loads(Path("launch.json").read_text()), time.perf_counter()
     homes = [Path(os.environ[key]) / "bin" for key in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(key)]
-    program = shutil.which(NAME, path=os.pathsep.join(map(str, (os.environ.get("PATH", os.defpath), *homes, "/usr/local/cuda/bin"))))
+    program = shutil.which(
+        NAME, path=os.pathsep.join(map(str, (os.environ.get("PATH", os.defpath), *homes, "/usr/local/cuda/bin")))
+    )
     if program is None:
         answer = {"missing": f"{NAME} was not found; it comes with the CUDA toolkit"}
     else:

@@ -25,10 +25,11 @@ class Threads:
 
 
 def counted() -> dict[int, tuple[float, float]]:
-    """Of each core that we may run on: seconds since boot that it was not idle, and those of them that a hypervisor took away.
+    """Of each core that we may run on: seconds since boot that it was not idle, and those of them that a hypervisor
+    took away.
 
-    Empty where the system does not tell. A container may number the cores it has by itself; where ours are not among those listed, all
-    that are listed are taken for ours.
+    Empty where the system does not tell. A container may number the cores it has by itself; where ours are not among
+    those listed, all that are listed are taken for ours.
     """
     found = {}
     try:
@@ -45,7 +46,11 @@ def counted() -> dict[int, tuple[float, float]]:
 
 def since(before: dict[int, tuple[float, float]]) -> list[tuple[float, float]]:
     """(not idle, stolen) seconds of each core since `before`; of those alone that were counted then, too."""
-    return [(busy - before[core][0], stolen - before[core][1]) for core, (busy, stolen) in counted().items() if core in before]
+    return [
+        (busy - before[core][0], stolen - before[core][1])
+        for core, (busy, stolen) in counted().items()
+        if core in before
+    ]
 
 
 def used(pid: int) -> float:

@@ -1,8 +1,8 @@
 """Runs a candidate's code on the CPU, to compile or to interpret it, in a child that can touch nothing else.
 
-The child has no network, no capabilities, no end later than its parent's, and no files but Python's own, the toolkit's, and the folder it
-is given. What it may write lies in one folder, if in any. Workspaces and the user's own files are not among what it can read: system
-folders are named one by one, since a workspace may lie below /opt or /usr.
+The child has no network, no capabilities, no end later than its parent's, and no files but Python's own, the toolkit's,
+and the folder it is given. What it may write lies in one folder, if in any. Workspaces and the user's own files are not
+among what it can read: system folders are named one by one, since a workspace may lie below /opt or /usr.
 """
 
 import contextlib
@@ -19,7 +19,17 @@ from pathlib import Path
 
 from harness.isolation import sandbox
 
-SYSTEM = ("/usr/lib", "/usr/lib64", "/usr/bin", "/usr/local/lib", "/usr/local/cuda", "/lib", "/lib64", "/bin", "/nix/store")
+SYSTEM = (
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/bin",
+    "/usr/local/lib",
+    "/usr/local/cuda",
+    "/lib",
+    "/lib64",
+    "/bin",
+    "/nix/store",
+)
 HEADERS = ("/usr/include", "/usr/local/include")
 """Triton may compile C around a kernel's launch."""
 SINGLE = ("/etc/ld.so.cache", "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system")
@@ -33,7 +43,8 @@ HANDED_BYTES = 64 << 20
 
 
 def run(work, wall_s: int, readable, writable: Path | None = None) -> int:
-    """Wait status of a child that ran `work` and exited with what it returned, 2 when it raised. Whatever it started ends with it."""
+    """Wait status of a child that ran `work` and exited with what it returned, 2 when it raised. Whatever it started
+    ends with it."""
     sandbox.become_subreaper()
     before = sandbox.children()
     parent, child = os.getpid(), os.fork()
@@ -54,7 +65,8 @@ def run(work, wall_s: int, readable, writable: Path | None = None) -> int:
     _, status = os.waitpid(child, 0)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)
-    # A process with a session of its own outlives the group: it would go on writing what is read next, and disturb what is timed next.
+    # A process with a session of its own outlives the group: it would go on writing what is read next, and disturb what
+    # is timed next.
     while strays := sandbox.children() - before:
         for stray in strays:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
@@ -102,7 +114,9 @@ def python() -> set[str]:
     Not `sys.path`, which in an editable installation holds folders of the user's own.
     """
     paths = sysconfig.get_paths()
-    found = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib", "include", "platinclude")} | set(site.getsitepackages())
+    found = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib", "include", "platinclude")} | set(
+        site.getsitepackages()
+    )
     found.add(str(Path(sys.base_prefix) / "lib"))
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
@@ -113,7 +127,8 @@ def python() -> set[str]:
 
 
 def hand_over(source: Path, target: Path, names) -> None:
-    """Move the plain files of these names, and no others: those beside them in `target` are not the child's to replace."""
+    """Move the plain files of these names, and no others: those beside them in `target` are not the child's to
+    replace."""
     for name in names:
         with contextlib.suppress(OSError):
             found = (source / name).lstat()
@@ -122,7 +137,8 @@ def hand_over(source: Path, target: Path, names) -> None:
 
 
 def told(error: BaseException, path: Path) -> tuple[str, int, str]:
-    """(what was raised, line, its text) of the innermost error of a chain that passes through the file; line 0 where none does."""
+    """(what was raised, line, its text) of the innermost error of a chain that passes through the file; line 0 where
+    none does."""
     import traceback
 
     chain = [error]

@@ -1,7 +1,8 @@
-"""What a kernel's process on a GPU may not change: the libraries' functions, torch's flags, our own modules, and kernels loaded before.
+"""What a kernel's process on a GPU may not change: the libraries' functions, torch's flags, our own modules, and
+kernels loaded before.
 
-It raises the price and is no proof: whoever shares a process with us can reach this code as well. What decides is the supervisor's clock,
-which is in another process (`tools.gate.confirmation.confirmed_on_device`).
+It raises the price and is no proof: whoever shares a process with us can reach this code as well. What decides is the
+supervisor's clock, which is in another process (`tools.gate.confirmation.confirmed_on_device`).
 """
 
 import ast
@@ -78,13 +79,19 @@ class Held:
 
     def instance(self, name: str, value, chosen) -> None:
         """Hold the `chosen` attributes of an object; no other may come to stand before a method of its class."""
-        where, methods = vars(value), {key for kind in type(value).__mro__ for key, held in vars(kind).items() if callable(held)}
+        where, methods = (
+            vars(value),
+            {key for kind in type(value).__mro__ for key, held in vars(kind).items() if callable(held)},
+        )
         self.namespace(name, where, chosen)
         self.barred.append((name, where, frozenset(methods.difference(where))))
-        self.lists += [(f"{name}.{key}", where[key], tuple(where[key])) for key in chosen if isinstance(where[key], list)]
+        self.lists += [
+            (f"{name}.{key}", where[key], tuple(where[key])) for key in chosen if isinstance(where[key], list)
+        ]
 
     def module(self, name: str, module, *, exempt=(), classes: tuple[str, ...] = ()) -> None:
-        """Everything of a module but the `exempt` names, with its own classes and those that come from the modules `classes`."""
+        """Everything of a module but the `exempt` names, with its own classes and those that come from the modules
+        `classes`."""
         namespace = vars(module)
         self.namespace(name, namespace, [key for key in namespace if key not in exempt], closed=not exempt)
         for key, value in list(namespace.items()):
@@ -95,8 +102,8 @@ class Held:
     def changed(self) -> str:
         """What is no longer as it was, completing "the candidate ..."; empty when nothing is.
 
-        Of the libraries' large namespaces every fourth is looked at, another one each time: they are most of the cost, and this is asked
-        after every train. Ours are looked at always.
+        Of the libraries' large namespaces every fourth is looked at, another one each time: they are most of the cost,
+        and this is asked after every train. Ours are looked at always.
         """
         self.turn += 1
         return self._replaced() or self._added() or self._rewritten()
@@ -106,7 +113,10 @@ class Held:
             if len(keys) > LARGE and (at + self.turn) % TURNS:
                 continue
             if not all(map(same, map(now.get, keys), values)):
-                return f"replaced {name}.{next(key for key, value in zip(keys, values, strict=True) if now.get(key) is not value)}"
+                return (
+                    f"replaced "
+                    f"{name}.{next(key for key, value in zip(keys, values, strict=True) if now.get(key) is not value)}"
+                )
         return ""
 
     def _added(self) -> str:
@@ -126,7 +136,11 @@ class Held:
             if tuple(now) != before:
                 return f"changed {name}"
         for name, function, code, defaults, keywords in self.functions.values():
-            if function.__code__ is not code or function.__defaults__ is not defaults or function.__kwdefaults__ is not keywords:
+            if (
+                function.__code__ is not code
+                or function.__defaults__ is not defaults
+                or function.__kwdefaults__ is not keywords
+            ):
                 return f"replaced the code of {name}"
         return ""
 

@@ -1,4 +1,5 @@
-"""Messages between the harness's own processes: length-prefixed JSON over a Unix socket, with descriptors, optionally authenticated.
+"""Messages between the harness's own processes: length-prefixed JSON over a Unix socket, with descriptors, optionally
+authenticated.
 
 And how a process that stays takes its jobs: a line of JSON each on standard input.
 """
@@ -74,7 +75,8 @@ class Channel:
         return json.loads(body), fds
 
     def watch(self, seconds: float):
-        """Return when something has come, or after so many seconds. Never sleeps: waking up would be part of what is clocked."""
+        """Return when something has come, or after so many seconds. Never sleeps: waking up would be part of what is
+        clocked."""
         poll = select.poll()
         poll.register(self.sock, select.POLLIN)
         deadline = time.monotonic() + seconds
@@ -120,8 +122,8 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 
 def taken_over(sock: socket.socket) -> tuple[Channel, dict, list[int]]:
-    """In a kernel's process: its channel, under a number that foreign code would have to guess, with the first message and its descriptors,
-    which brings the key."""
+    """In a kernel's process: its channel, under a number that foreign code would have to guess, with the first
+    message and its descriptors, which brings the key."""
     hello, fds = Channel(sock).recv()
     high = fcntl.fcntl(sock.fileno(), fcntl.F_DUPFD_CLOEXEC, random.SystemRandom().randrange(300, 900))
     sock.close()
@@ -129,7 +131,8 @@ def taken_over(sock: socket.socket) -> tuple[Channel, dict, list[int]]:
 
 
 def serve_verbs(channel: Channel, verbs: dict, failed=None) -> None:
-    """Answer each message with what its verb makes of it and of its descriptors, or with `failed(error)`, until the other end is gone."""
+    """Answer each message with what its verb makes of it and of its descriptors, or with `failed(error)`, until the
+    other end is gone."""
     while True:
         try:
             message, fds = channel.recv()

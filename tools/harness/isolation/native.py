@@ -1,4 +1,5 @@
-"""Kernels that are shared libraries with `solve(...)`, launched by a process that has torch: device pointers and scalars in ABI order."""
+"""Kernels that are shared libraries with `solve(...)`, launched by a process that has torch: device pointers and
+scalars in ABI order."""
 
 import ctypes
 import os
@@ -42,7 +43,8 @@ def given(dtype: str, value):
 
 
 def code_of(functions: dict) -> list[tuple[str, int, bytes]]:
-    """(name, address, first bytes) of C functions that have been resolved: whoever shares the process could write over them."""
+    """(name, address, first bytes) of C functions that have been resolved: whoever shares the process could write
+    over them."""
     found = []
     for name, function in functions.items():
         address = ctypes.cast(function, ctypes.c_void_p).value
@@ -52,4 +54,6 @@ def code_of(functions: dict) -> list[tuple[str, int, bytes]]:
 
 def rewritten(known: list[tuple[str, int, bytes]]) -> str:
     """Completes "the candidate …" where code is no longer what it was."""
-    return next((f"wrote over the driver's {name}" for name, at, code in known if ctypes.string_at(at, HEAD) != code), "")
+    return next(
+        (f"wrote over the driver's {name}" for name, at, code in known if ctypes.string_at(at, HEAD) != code), ""
+    )

@@ -1,6 +1,7 @@
 """Shut a process in before it loads foreign code: own session, limits, no network, no new privileges, no file system.
 
-Each step that the kernel refuses is left out and reported. `python -I sandbox.py` prints, as JSON, what works on this machine.
+Each step that the kernel refuses is left out and reported. `python -I sandbox.py` prints, as JSON, what works on this
+machine.
 """
 
 import contextlib
@@ -20,7 +21,17 @@ FS_EXECUTE, FS_READ_FILE, FS_READ_DIR, FS_WRITE_FILE, FS_IOCTL = 1 << 0, 1 << 2,
 FS_FILES = 0b111_1111_1111_1111 & ~(1 << 6 | 1 << 11)
 """Everything that can be done to files and folders, but no device nodes."""
 ON_FILES = FS_EXECUTE | FS_READ_FILE | FS_WRITE_FILE | FS_IOCTL | 1 << 14
-READABLE = ("/usr", "/lib", "/lib64", "/opt", "/nix/store", "/etc/ld.so.cache", "/sys/devices/system", "/proc/cpuinfo", "/proc/stat")
+READABLE = (
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/opt",
+    "/nix/store",
+    "/etc/ld.so.cache",
+    "/sys/devices/system",
+    "/proc/cpuinfo",
+    "/proc/stat",
+)
 PSEUDO = ("/proc/self", "/proc/driver", "/proc/meminfo", "/proc/modules", "/proc/devices", "/proc/version", "/sys")
 """Read by CUDA's driver and by CUPTI."""
 GPU_FILE_BYTES = 1 << 30
@@ -93,8 +104,8 @@ def no_network(libc) -> str:
 
 
 def landlock(libc, readable, more: dict[str, int] | None = None) -> str:
-    """Restrict the file system to reading `readable` and what `more` allows (path -> rights); forbid TCP, abstract sockets and signals
-    to others. Returns the ABI or why not."""
+    """Restrict the file system to reading `readable` and what `more` allows (path -> rights); forbid TCP, abstract
+    sockets and signals to others. Returns the ABI or why not."""
     version = libc.syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint(1))
     if version < 1:
         return f"not available ({os.strerror(ctypes.get_errno())})"
@@ -103,7 +114,10 @@ def landlock(libc, readable, more: dict[str, int] | None = None) -> str:
     ruleset = libc.syscall(444, attribute, ctypes.c_size_t(len(attribute)), ctypes.c_uint(0))
     if ruleset < 0:
         return f"refused ({os.strerror(ctypes.get_errno())})"
-    rules = [(path, FS_READ_FILE) for path in readable] + [("/dev/null", FS_READ_FILE | FS_WRITE_FILE), ("/dev/urandom", FS_READ_FILE)]
+    rules = [(path, FS_READ_FILE) for path in readable] + [
+        ("/dev/null", FS_READ_FILE | FS_WRITE_FILE),
+        ("/dev/urandom", FS_READ_FILE),
+    ]
     rules += (more or {}).items()
     for path, access in rules:
         try:
@@ -131,14 +145,17 @@ def shut_in(readable, address_space: int, cpu_s: int, parent: int) -> dict[str, 
     report: dict[str, object] = {"limits": limit(address_space, cpu_s)}
     report["network"] = no_network(libc)
     report["no_new_privileges"] = libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-    report["landlock"] = landlock(libc, (*READABLE, *(p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p), *readable))
+    report["landlock"] = landlock(
+        libc, (*READABLE, *(p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p), *readable)
+    )
     report["capabilities"] = drop_capabilities(libc)
     die_with_parent(parent)  # last: a change of credentials clears it
     return report
 
 
 def shut_in_on_gpu(libc, hello: dict, parent: int) -> dict[str, object]:
-    """Limits, no new privileges, no files but those that torch, Triton and the driver read, its own cache, and the GPU's nodes."""
+    """Limits, no new privileges, no files but those that torch, Triton and the driver read, its own cache, and the
+    GPU's nodes."""
     report: dict[str, object] = {"limits": limit(0, hello["cpu_s"], GPU_FILE_BYTES)}
     report["no_new_privileges"] = libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
     report["landlock"] = landlock(libc, (), gpu_files(hello["readable"], (hello["cache"],)))
@@ -148,7 +165,8 @@ def shut_in_on_gpu(libc, hello: dict, parent: int) -> dict[str, object]:
 
 
 def shut_in_under_a_profiler(readable, writable, cpu_s: int) -> dict[str, object]:
-    """What of it a profiler that has hooked this process bears, which needs its capabilities, its connection and its own files."""
+    """What of it a profiler that has hooked this process bears, which needs its capabilities, its connection and its
+    own files."""
     libc = ctypes.CDLL(None, use_errno=True)
     report: dict[str, object] = {"limits": limit(0, cpu_s, GPU_FILE_BYTES)}
     report["no_new_privileges"] = libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
@@ -157,12 +175,17 @@ def shut_in_under_a_profiler(readable, writable, cpu_s: int) -> dict[str, object
 
 
 def gpu_files(readable, writable) -> dict[str, int]:
-    """path -> rights, for `landlock`: what torch, Triton and the driver read, `readable` besides, `writable` folders, the GPU's nodes."""
+    """path -> rights, for `landlock`: what torch, Triton and the driver read, `readable` besides, `writable`
+    folders, the GPU's nodes."""
     look = FS_READ_FILE | FS_EXECUTE
     more = dict.fromkeys((*READABLE, *readable, "/bin", "/sbin"), look)
     more |= {path: look for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path}
     more |= dict.fromkeys(PSEUDO, FS_READ_FILE)
-    more |= {str(Path(module.__file__).parent): look for name in ("torch", "triton", "numpy") if (module := sys.modules.get(name))}
+    more |= {
+        str(Path(module.__file__).parent): look
+        for name in ("torch", "triton", "numpy")
+        if (module := sys.modules.get(name))
+    }
     more |= dict.fromkeys(writable, FS_FILES)
     nodes = FS_READ_FILE | FS_WRITE_FILE | FS_IOCTL
     return more | {str(path): nodes for path in (*Path("/dev").glob("nvidia*"), Path("/dev/shm"))}
@@ -175,7 +198,9 @@ def main() -> None:
     if child == 0:
         os.setsid()
         report = shut_in((), 0, 0, parent)
-        os.write(writer, json.dumps(report | {"kernel": platform.release(), "libc": " ".join(platform.libc_ver())}).encode())
+        os.write(
+            writer, json.dumps(report | {"kernel": platform.release(), "libc": " ".join(platform.libc_ver())}).encode()
+        )
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as file:

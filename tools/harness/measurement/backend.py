@@ -1,4 +1,5 @@
-"""Where kernels run and their buffers lie: what differs between a CPU and a GPU, behind one face for timing, contest and correctness."""
+"""Where kernels run and their buffers lie: what differs between a CPU and a GPU, behind one face for timing, contest
+and correctness."""
 
 import os
 
@@ -44,10 +45,13 @@ class Host:
         """Refuse what cannot be had, in words."""
         there = self.memory()
         if wanted > there:
-            raise WorkloadError(f"its buffers need {wanted:,} bytes, more than the {there:,} available; use smaller dims")
+            raise WorkloadError(
+                f"its buffers need {wanted:,} bytes, more than the {there:,} available; use smaller dims"
+            )
 
     def ring(self, set_bytes: int, calls: int) -> tuple[int, int, int]:
-        """`ring_size` here. What a call finds is flushed before it, so that a ring need not be larger than caches of hundreds of MiB."""
+        """`ring_size` here. What a call finds is flushed before it, so that a ring need not be larger than caches of
+        hundreds of MiB."""
         distinct, addresses, _ = ring_size(set_bytes, min(self.cache(), RING_BYTES // COLD), calls, self.memory())
         return distinct, addresses, 0
 
@@ -88,7 +92,8 @@ class Host:
     def disturbed(self, before: list, after: list, seconds: float, samples: list, slack_s: float) -> bool:
         """Was a pair or round that took `seconds` spoilt by others? Then its threads had to wait for a core.
 
-        More threads than cores also wait for each other: of theirs, at most that counts in which the cores did something else.
+        More threads than cores also wait for each other: of theirs, at most that counts in which the cores did
+        something else.
         """
         waited, cores = 0.0, len(os.sched_getaffinity(0))
         for old, new in zip(before, after, strict=True):
@@ -140,14 +145,18 @@ class Device(Host):
     def inputs(self, sizes: list[int], sets: int, edge: str = "") -> gpu_layout.DeviceInputs:
         return gpu_layout.DeviceInputs(self.oracle, sizes, sets)
 
-    def slots(self, lane: int, sizes: list[int], floating: list[bool], count: int, edge: str = "") -> gpu_layout.DeviceSlots:
+    def slots(
+        self, lane: int, sizes: list[int], floating: list[bool], count: int, edge: str = ""
+    ) -> gpu_layout.DeviceSlots:
         return gpu_layout.DeviceSlots(self.oracle, lane, sizes, floating, count)
 
     def kernel(self, libraries: dict[str, str]):
         paths = {name: self.supervisor.library(path) for name, path in libraries.items()}
         fork_server = self.supervisor.device_fork_server(self.facts["capability"])
         precision = self.request["task"]["numeric"]["precision"]
-        return gpu_kernel.DeviceKernel(fork_server, self.supervisor.caches(), paths, self.request["call_limit_s"], precision)
+        return gpu_kernel.DeviceKernel(
+            fork_server, self.supervisor.caches(), paths, self.request["call_limit_s"], precision
+        )
 
     def flush(self, rows: list) -> None:
         """The slots that are poisoned before a go and the ring are larger than the cache."""
@@ -156,7 +165,8 @@ class Device(Host):
         return self.watch.state()
 
     def disturbed(self, before, after, seconds: float, samples: list, slack_s: float) -> bool:
-        """Did others compute on the GPU meanwhile, or did it run dry? Lower clocks are noted apart: a kernel can bring them about."""
+        """Did others compute on the GPU meanwhile, or did it run dry? Lower clocks are noted apart: a kernel can
+        bring them about."""
         return before != after or any(sample.starved for sample in samples)
 
     def settled(self) -> None:

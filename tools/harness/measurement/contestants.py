@@ -11,7 +11,8 @@ from harness.workers.gpu_kernel import WATCHED_S
 
 LONGEST_TRAIN = 5000
 RIVAL_S = 150.0
-"""For another library to be imported, to compile what it does at its first call, and to be compared with the reference."""
+"""For another library to be imported, to compile what it does at its first call, and to be compared with the
+reference."""
 PIECES = 8
 """A kernel's train is told in at most this many pieces of as many calls as there are slots."""
 
@@ -51,7 +52,8 @@ class Library:
         self.session = Session(self.kernel, own, self.request["task"]["numeric"], widen, flush=0, calm=None)
 
     def renew(self, ring: Ring, widen: list | None, calls: int, at: int) -> None:
-        """For the next sitting: another process, other slots, and a train from address `at` on, of which nothing is kept, to warm up."""
+        """For the next sitting: another process, other slots, and a train from address `at` on, of which nothing is
+        kept, to warm up."""
         exchange = self.session.exchange
         self.open()
         self.prepare(ring, widen, calls)
@@ -64,7 +66,8 @@ class Library:
         self.session.clear(self.slots)
 
     def go(self, train: list[int]) -> float:
-        """Seconds by the supervisor's clock. No call finds its slot already holding an output: between pieces all are poisoned."""
+        """Seconds by the supervisor's clock. No call finds its slot already holding an output: between pieces all
+        are poisoned."""
         wall = self.device_s = 0.0
         for start in range(0, len(train), self.slots):
             piece = train[start : start + self.slots]
@@ -76,8 +79,8 @@ class Library:
         return wall
 
     def behind(self, train: list[int]) -> tuple[float, bool]:
-        """Seconds a call of the device alone, with the launches queued behind a spin, and whether launching outlasted that; outputs are
-        checked."""
+        """Seconds a call of the device alone, with the launches queued behind a spin, and whether launching
+        outlasted that; outputs are checked."""
         piece = train[: self.slots]
         self.ready()
         self.kernel.spin = True
@@ -101,7 +104,8 @@ class Library:
         self.session.verify()
 
     def try_exchange(self) -> bool:
-        """Does the frozen kernel pass with exchanged elements? Where inputs must stay in order (sorted, say) it does not."""
+        """Does the frozen kernel pass with exchanged elements? Where inputs must stay in order (sorted, say) it does
+        not."""
         try:
             self.session.verify()
         except BrokenRuleError as error:
@@ -164,7 +168,8 @@ class Torch:
         )
 
     def open(self) -> None:
-        """Wait for the process, which takes seconds to import torch and the compiler; it was given the reference when it was made."""
+        """Wait for the process, which takes seconds to import torch and the compiler; it was given the reference
+        when it was made."""
         if self.process.ahead:
             self.process.answer("ahead")
             self.process.ahead = False
@@ -175,7 +180,9 @@ class Torch:
         """Hand over the shared inputs; under compile the reference is compiled for their shapes."""
         arguments = [ring.arguments(at) for at in range(ring.addresses)]
         self.ring, inputs = ring, ring.inputs
-        self.process.call("attach", arguments=arguments, offsets=inputs.offsets, size=inputs.size, fds=[inputs.fd], **self.start)
+        self.process.call(
+            "attach", arguments=arguments, offsets=inputs.offsets, size=inputs.size, fds=[inputs.fd], **self.start
+        )
         self.order_s = 0.0
         self.order_s = min(self.go([]) for _ in range(9))
 

@@ -1,4 +1,5 @@
-"""Answers a correctness request: baseline and candidate, each in a process of its own, on inputs that the oracle made."""
+"""Answers a correctness request: baseline and candidate, each in a process of its own, on inputs that the oracle
+made."""
 
 from harness.measurement import backend, kernel_trace
 from harness.memory import host_buffers
@@ -59,7 +60,8 @@ def one(runner: Runner, request: dict, case: dict) -> dict:
     where, visible, refused = runner.place, case["required"] and not case["hidden"], []
     for dims in (case["dims"], *case["spares"]):
         try:
-            # What the reference refuses is found before a kernel is asked: of any but the user's own workloads that is no fault.
+            # What the reference refuses is found before a kernel is asked: of any but the user's own workloads that is
+            # no fault.
             asked = {"dims": dims, "seed": case["seed"], "distribution": case["distribution"], "answered": not visible}
             made = where.oracle.call("make", id=0, **asked)["args"]
             where.room(2 * Ring.set_bytes(made))
@@ -110,7 +112,8 @@ def judged(runner: Runner, request: dict, case: dict, ring: Ring) -> dict:
             return result(case, "failed", f"{where}: the kernel {error}", baseline)
         verdict = Verdict(ring.check([{"at": 0, "slot": 0}])[0]["outputs"], numeric, widen)
     status = "passed" if verdict.ok else "failed" if case["required"] or baseline else "dropped"
-    # All candidates inherit from the user's own kernel, the one that comes without a baseline: what it may not launch is said at once.
+    # All candidates inherit from the user's own kernel, the one that comes without a baseline: what it may not launch
+    # is said at once.
     alone = "baseline" not in request["libraries"] and not hidden and case["distribution"] == "as_given"
     if verdict.ok and runner.place.launched and alone:
         try:
@@ -122,7 +125,9 @@ def judged(runner: Runner, request: dict, case: dict, ring: Ring) -> dict:
     return result(case, status, "" if verdict.ok else f"{where}: {verdict.reason}", baseline, verdict)
 
 
-def result(case: dict, status: str, reason: str, baseline: Verdict | None = None, verdict: Verdict | None = None) -> dict:
+def result(
+    case: dict, status: str, reason: str, baseline: Verdict | None = None, verdict: Verdict | None = None
+) -> dict:
     return {
         "case": case,
         "status": status,

@@ -1,9 +1,11 @@
-"""Answers a contest: each contestant in a process of its own, all held ready, one at a time told to go, clocked from outside.
+"""Answers a contest: each contestant in a process of its own, all held ready, one at a time told to go, clocked from
+outside.
 
-Where its threads and its pages come to lie is a process's luck, good or bad for as long as it lives. So a kernel library's process takes
-part in one sitting only, on a CPU a single round: the rounds then differ by that luck too, and an interval over them allows for it. A
-sitting: start all processes, map fresh output slots, warm up; one go each in random order; check all outputs. Torch's processes take
-seconds to start and compile and are kept; on a GPU kernels' processes are kept as well (a context is dear).
+Where its threads and its pages come to lie is a process's luck, good or bad for as long as it lives. So a kernel
+library's process takes part in one sitting only, on a CPU a single round: the rounds then differ by that luck too, and
+an interval over them allows for it. A sitting: start all processes, map fresh output slots, warm up; one go each in
+random order; check all outputs. Torch's processes take seconds to start and compile and are kept; on a GPU kernels'
+processes are kept as well (a context is dear).
 """
 
 import math
@@ -68,16 +70,25 @@ def answer(supervisor, request: dict) -> dict:
 
 
 def one(
-    where: backend.Host, request: dict, workload: dict, field: dict, unavailable: dict, order: random.Random, found: list, ran: dict
+    where: backend.Host,
+    request: dict,
+    workload: dict,
+    field: dict,
+    unavailable: dict,
+    order: random.Random,
+    found: list,
+    ran: dict,
 ) -> None:
-    """One workload's rounds to `found`; on a GPU, what each kernel but the first (unless it is alone and may call torch) executed to
-    `ran`: names, and seconds in the task's library and outside of it."""
+    """One workload's rounds to `found`; on a GPU, what each kernel but the first (unless it is alone and may call
+    torch) executed to `ran`: names, and seconds in the task's library and outside of it."""
     oracle = where.oracle
     oracle.call("drop")
     first = oracle.call("make", id=0, dims=workload["dims"], seed=workload["seed"], distribution="as_given")["args"]
     size, slot_bytes = Ring.set_bytes(first), where.slot_bytes(Ring.output_bytes(first))
     distinct, addresses, _ = where.ring(size, 1)
-    where.room(addresses * size + len(field) * (max(SLOT_ROOM, where.contest_slots(addresses, slot_bytes) * slot_bytes) + size))
+    where.room(
+        addresses * size + len(field) * (max(SLOT_ROOM, where.contest_slots(addresses, slot_bytes) * slot_bytes) + size)
+    )
     ring = Ring(where, make_sets(oracle, workload["dims"], workload["seed"], distinct, first), addresses, 1)
     try:
         widen = baseline_errors({"libraries": {}, **request}, ring)
@@ -107,10 +118,14 @@ def look_at(contestant: Library, where: backend.Host, ran: dict) -> None:
     seen = contestant.executed()
     if not seen:
         return
-    names, said = kernel_trace.look(seen, contestant.kernel.source(contestant.name), where.profiler, contestant.operators)
+    names, said = kernel_trace.look(
+        seen, contestant.kernel.source(contestant.name), where.profiler, contestant.operators
+    )
     known, spent = ran.setdefault(contestant.name, ([], [0.0, 0.0]))
     known += [name for name in names if name not in known]
-    for seconds, operator in zip(seen.get("seconds", ()), kernel_trace.callers(seen, contestant.operators), strict=False):
+    for seconds, operator in zip(
+        seen.get("seconds", ()), kernel_trace.callers(seen, contestant.operators), strict=False
+    ):
         spent[not operator] += seconds
     if said:
         raise BrokenRuleError(contestant.name, said, policy=True)
@@ -166,9 +181,16 @@ def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None) -> d
 
 
 def play(
-    field: dict, calls: dict[str, int], ring: Ring, widen: list | None, wanted: int, order: random.Random, unavailable: dict[str, str]
+    field: dict,
+    calls: dict[str, int],
+    ring: Ring,
+    widen: list | None,
+    wanted: int,
+    order: random.Random,
+    unavailable: dict[str, str],
 ) -> dict:
-    """Rounds until `wanted` are clean, or no repeat is left; without those that cannot go on, who come to `unavailable`."""
+    """Rounds until `wanted` are clean, or no repeat is left; without those that cannot go on, who come to
+    `unavailable`."""
     where, rounds, on_device, alone, bound = ring.place, [], [], [], Counter()
     spare, repeated, dirty, sittings = max(wanted // 2, 2), 0, 0, 0
     while len(rounds) < wanted:
@@ -184,7 +206,11 @@ def play(
             if disturbed and repeated < spare:
                 repeated += 1
                 continue
-            found = {name: field[name].behind(train_of(calls[name], ring, order)) for name in names} if where.launched else {}
+            found = (
+                {name: field[name].behind(train_of(calls[name], ring, order)) for name in names}
+                if where.launched
+                else {}
+            )
         except LeftError as left:
             unavailable[left.name] = str(left)
             field.pop(left.name).close()
@@ -197,7 +223,9 @@ def play(
             alone.append({name: seconds for name, (seconds, _) in found.items()})
             bound.update(name for name, (_, starved) in found.items() if starved)
     played = {"rounds": rounds, "repeated": repeated, "dirty": dirty, "sittings": max(sittings, 1)}
-    return played | ({"device_rounds": on_device, "kernel_rounds": alone, "host_bound": bound} if where.launched else {})
+    return played | (
+        {"device_rounds": on_device, "kernel_rounds": alone, "host_bound": bound} if where.launched else {}
+    )
 
 
 def train_of(calls: int, ring: Ring, order: random.Random) -> list[int]:
@@ -209,7 +237,8 @@ def train_of(calls: int, ring: Ring, order: random.Random) -> list[int]:
 def a_round(
     field: dict, calls: dict[str, int], names: list[str], ring: Ring, order: random.Random
 ) -> tuple[dict[str, float], dict[str, float], bool]:
-    """One go each in the order of `names`, all outputs checked: seconds a call, those by the device, and whether others disturbed it."""
+    """One go each in the order of `names`, all outputs checked: seconds a call, those by the device, and whether
+    others disturbed it."""
     where, seconds, device, disturbed = ring.place, {}, {}, False
     for name in names:
         field[name].ready()

@@ -18,9 +18,12 @@ def jitted(source: str) -> set[str]:
 
 
 def compiled(names: list[str], source: str) -> set[str]:
-    """Those of the executed kernels' names that are functions of the source; CuTe DSL writes types and sizes behind them."""
+    """Those of the executed kernels' names that are functions of the source; CuTe DSL writes types and sizes behind
+    them."""
     functions = jitted(source)
-    return {name for name in names if name in functions or any(name.startswith(f"kernel_cutlass_{f}_") for f in functions)}
+    return {
+        name for name in names if name in functions or any(name.startswith(f"kernel_cutlass_{f}_") for f in functions)
+    }
 
 
 UNSEEN = "not known: "
@@ -28,20 +31,28 @@ UNSEEN = "not known: "
 
 
 def look(seen: dict, source: str, machine, library=()) -> tuple[list[str], str | None]:
-    """(names of what was executed, or a note why they are not known; complaint or None) of `seen`, as `DeviceKernel.profile` gives it.
+    """(names of what was executed, or a note why they are not known; complaint or None) of `seen`, as
+    `DeviceKernel.profile` gives it.
 
-    `machine()` says the same of a kernel of ours in a process without foreign code: where the profiler sees that one, it is the candidate
-    that hides.
+    `machine()` says the same of a kernel of ours in a process without foreign code: where the profiler sees that one,
+    it is the candidate that hides.
     """
     if "unavailable" not in seen:
         return list(dict.fromkeys(seen["kernels"])), complaint(seen, source, library)
     if "unavailable" in machine():
         return [f"{UNSEEN}{seen['unavailable']}"], None
-    return [], f"hid what it executes from the profiler ({seen['unavailable']}), which sees the kernels of a process without it"
+    return (
+        [],
+        (
+            f"hid what it executes from the profiler ({seen['unavailable']}), which sees the kernels of a process "
+            f"without it"
+        ),
+    )
 
 
 def linked(names: list[str], library: str) -> set[str]:
-    """Those of the executed kernels' names that a library registers: mangled with its length, or as `extern "C"` between zeros."""
+    """Those of the executed kernels' names that a library registers: mangled with its length, or as `extern "C"`
+    between zeros."""
     found = set()
     for name in names:
         plain = name.replace("(anonymous namespace)::", "").removeprefix("void ")
@@ -52,11 +63,12 @@ def linked(names: list[str], library: str) -> set[str]:
 
 
 def complaint(seen: dict, source: str, library=()) -> str | None:
-    """Completes "the candidate …"; None when all is well. `seen` is {kernels: names, streams: theirs, stream: the one given}.
+    """Completes "the candidate …"; None when all is well. `seen` is {kernels: names, streams: theirs, stream: the one
+    given}.
 
-    `source` is of Python, or a library as text; `library`: the operators of torch that it may call. Native code may use streams of its
-    own: that they are joined again is seen by the clock and by the outputs, which may neither be written before the stream given comes to
-    it nor after it has ended.
+    `source` is of Python, or a library as text; `library`: the operators of torch that it may call. Native code may use
+    streams of its own: that they are joined again is seen by the clock and by the outputs, which may neither be written
+    before the stream given comes to it nor after it has ended.
     """
     native = source.startswith("\x7fELF")
     own = linked(seen["kernels"], source) if native else compiled(seen["kernels"], source)
@@ -75,10 +87,14 @@ def complaint(seen: dict, source: str, library=()) -> str | None:
 def callers(seen: dict, library) -> list[str]:
     """For each executed kernel the operator of `library` in which it was launched, "" where in none.
 
-    `seen` has for each the number of the operator that launched it (0: none did), and of all operators that torch dispatched, each nested
-    in its caller, (number, name, start, end).
+    `seen` has for each the number of the operator that launched it (0: none did), and of all operators that torch
+    dispatched, each nested in its caller, (number, name, start, end).
     """
     began = {number: start for number, _, start, _ in seen.get("operators", ())}
-    calls = [(start, end, told) for _, name, start, end in seen.get("operators", ()) if (told := name.replace("::", ".")) in library]
+    calls = [
+        (start, end, told)
+        for _, name, start, end in seen.get("operators", ())
+        if (told := name.replace("::", ".")) in library
+    ]
     launched = seen.get("launched") or [0] * len(seen.get("kernels", ()))
     return [next((name for start, end, name in calls if start <= began.get(at, -1) <= end), "") for at in launched]

@@ -12,9 +12,11 @@ from harness.workers.cpu_kernel import Kernel, KernelError, Sample
 PLACES = 256
 """Secret places of each output that are read right after a call and again at the end."""
 SAMPLED = 0.15
-"""Share of the calls whose outputs are compared with a reference of exactly their inputs, whatever the rest looks like."""
+"""Share of the calls whose outputs are compared with a reference of exactly their inputs, whatever the rest looks
+like."""
 SLACK_S, SLACK_SHARE = 3e-4, 0.25
-"""How much more the supervisor's clock may show beyond the kernel's own for the candidate than for the incumbent, in the median."""
+"""How much more the supervisor's clock may show beyond the kernel's own for the candidate than for the incumbent, in
+the median."""
 BRIEFLY = 20
 """Milliseconds for which a thread may be listed after the call, whatever it does."""
 ENDING_S = 1e-3
@@ -70,7 +72,8 @@ class Calm:
             raise BrokenRuleError(name, "left a thread running after the call")
 
     def _stray_threads(self) -> bool:
-        """A joined thread may still be listed for a moment; while others keep the cores busy for longer, but then nothing of ours runs."""
+        """A joined thread may still be listed for a moment; while others keep the cores busy for longer, but then
+        nothing of ours runs."""
         ran = 0.0
         for turn in range(10 * BRIEFLY):
             if self.kernel.threads() <= self.threads:
@@ -125,13 +128,16 @@ class Session:
             self.calls = [call for call in self.calls if call.slot not in written]
             self.left.setdefault(name, []).append(result.left)
             seen = ring.slots.fingerprints(list(written), self.places)
-            self.calls += [Call(name, a, s, swaps.get(a, []), print_) for (s, a), print_ in zip(written.items(), seen, strict=True)]
+            self.calls += [
+                Call(name, a, s, swaps.get(a, []), print_) for (s, a), print_ in zip(written.items(), seen, strict=True)
+            ]
         if self.calm:
             self.calm.check(name, result)
         return result
 
     def order(self, name: str, at: list[int], slots: list[int]) -> Sample:
-        """A train with its launches in sight, whose outputs are not looked at; an empty one shows what the order itself costs."""
+        """A train with its launches in sight, whose outputs are not looked at; an empty one shows what the order
+        itself costs."""
         before, self.kernel.spin = self.kernel.spin, False
         try:
             return self.kernel.run(name, self.kernel.train(self.ring, at, slots), len(at))
@@ -174,10 +180,13 @@ class Session:
         """No work may go on behind the last event."""
         left = statistics.median(self.left.get("candidate", [0.0]))
         if left > LEFT_S + LEFT_SHARE * statistics.median(own for _, own in self.clocks.get("candidate", [(0.0, 0.0)])):
-            raise BrokenRuleError("candidate", f"left work running on another stream for {left:.2g} s after the one given was done")
+            raise BrokenRuleError(
+                "candidate", f"left work running on another stream for {left:.2g} s after the one given was done"
+            )
 
     def clocks_agree(self) -> None:
-        """The process's own times against the supervisor's clock: what lies between must be alike for both kernels; else a ClockError."""
+        """The process's own times against the supervisor's clock: what lies between must be alike for both kernels;
+        else a ClockError."""
         beyond = {name: statistics.median(wall - own for wall, own in seen) for name, seen in self.clocks.items()}
         if set(beyond) < {"incumbent", "candidate"}:
             return
@@ -186,7 +195,8 @@ class Session:
             raise ClockError("candidate", f"took {wall:.2g} s by the supervisor's clock, much longer than by its own")
 
     def inputs_intact(self, name: str) -> None:
-        """Once a workload: the kernels' process cannot map the inputs for writing, so this only guards against the unforeseen."""
+        """Once a workload: the kernels' process cannot map the inputs for writing, so this only guards against the
+        unforeseen."""
         if not self.ring.inputs_intact():
             raise BrokenRuleError(name, "changed its inputs")
 
@@ -198,11 +208,14 @@ class Session:
 
 def make_sets(oracle, dims: dict, seed: int, distinct: int, first: list[dict]) -> list[list[dict]]:
     """`distinct` value sets with ids 0..; set 0 is there already."""
-    return [first] + [oracle.call("make", id=i, dims=dims, seed=seed + i, distribution="as_given")["args"] for i in range(1, distinct)]
+    return [first] + [
+        oracle.call("make", id=i, dims=dims, seed=seed + i, distribution="as_given")["args"] for i in range(1, distinct)
+    ]
 
 
 def ring_size(set_bytes: int, cache: int, calls: int, memory: int) -> tuple[int, int, int]:
-    """(distinct value sets, addresses, bytes to flush before each sample) so that no call finds its buffers in the cache."""
+    """(distinct value sets, addresses, bytes to flush before each sample) so that no call finds its buffers in the
+    cache."""
     wanted = COLD * cache // max(set_bytes, 1) + 1
     fits = max(memory // 4 // max(set_bytes, 1), 3)
     addresses = min(max(3, wanted, 2 * calls), 128, fits)

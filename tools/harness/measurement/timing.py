@@ -1,4 +1,5 @@
-"""Answers a timing request: incumbent and candidate alternate in one process in randomised pairs, and every timed call is checked."""
+"""Answers a timing request: incumbent and candidate alternate in one process in randomised pairs, and every timed
+call is checked."""
 
 import math
 import random
@@ -22,7 +23,8 @@ from harness.workers.cpu_kernel import Kernel, KernelError
 DIRTY_S = 100e-6
 """A pair is dirty when its threads had to wait for a core for longer than a share of it plus these seconds."""
 LOOKS = 3
-"""Times that a workload's pairs are made before clocks that disagree are the candidate's doing: neighbours hold up a few pairs too."""
+"""Times that a workload's pairs are made before clocks that disagree are the candidate's doing: neighbours hold up a
+few pairs too."""
 LAUNCHED_S = 2e-3
 """A train that is timed with its launches included takes about this long."""
 BOTH = ("incumbent", "candidate")
@@ -123,7 +125,9 @@ class Timed:
         where.room(addresses * set_bytes + self.slots * slot_bytes)
         if self.ring:
             self.ring.close()
-            first = where.oracle.call("make", id=0, dims=self.workload["dims"], seed=self.workload["seed"], distribution="as_given")
+            first = where.oracle.call(
+                "make", id=0, dims=self.workload["dims"], seed=self.workload["seed"], distribution="as_given"
+            )
             self.made = first["args"]
         made = make_sets(where.oracle, self.workload["dims"], self.workload["seed"], distinct, self.made)
         self.ring = Ring(where, made, addresses, self.slots)
@@ -156,7 +160,8 @@ class Timed:
         return seconds
 
     def check_exchange(self, name: str) -> None:
-        """The incumbent must also pass with exchanged elements; where it does not (sorted inputs, say) nothing is exchanged."""
+        """The incumbent must also pass with exchanged elements; where it does not (sorted inputs, say) nothing is
+        exchanged."""
         session = self.session
         try:
             session.verify()
@@ -170,7 +175,8 @@ class Timed:
             session.verify()
 
     def cold_pairs(self) -> None:
-        """Pairs in which the clocks agree. Those in which they do not are thrown away: to cheat in the first ones alone gains nothing."""
+        """Pairs in which the clocks agree. Those in which they do not are thrown away: to cheat in the first ones
+        alone gains nothing."""
         for look in range(1, LOOKS + 1):
             self.make_pairs()
             self.session.nothing_left()
@@ -229,7 +235,8 @@ class Timed:
             self.warm_pairs.append(pair_of(seconds, self.calls, first))
 
     def launches(self) -> None:
-        """Where calls are launched: seconds a call by the supervisor's clock with the launches included, which must agree with the rest."""
+        """Where calls are launched: seconds a call by the supervisor's clock with the launches included, which must
+        agree with the rest."""
         if not self.kernel.launches:
             return
         for name, which in zip(BOTH, ("incumbent_s", "candidate_s"), strict=True):
@@ -247,7 +254,9 @@ class Timed:
             self.launched[f"launched_{name}_s"] = seen = statistics.median(walls)
             if name == "candidate" and seen > 1.3 * statistics.median(told) + 300e-6 / calls:
                 raise BrokenRuleError(
-                    name, f"took {seen:.3g} s a call by the supervisor's clock, but its device events say {alone:.3g} s a call"
+                    name,
+                    f"took {seen:.3g} s a call by the supervisor's clock, but its device events say {alone:.3g} "
+                    f"s a call",
                 )
 
     def result(self) -> dict:

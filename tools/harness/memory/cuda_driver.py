@@ -1,4 +1,5 @@
-"""The few calls of the CUDA driver that the harness makes itself, bound once: memory that processes share, events, whole-device waits.
+"""The few calls of the CUDA driver that the harness makes itself, bound once: memory that processes share, events,
+whole-device waits.
 
 Works on the primary context that torch has made current on the calling thread.
 """
@@ -160,7 +161,13 @@ class Window:
     """Bytes of device memory, as torch.as_tensor takes them."""
 
     def __init__(self, address: int, size: int):
-        self.__cuda_array_interface__ = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3, "strides": None}
+        self.__cuda_array_interface__ = {
+            "data": (address, False),
+            "shape": (size,),
+            "typestr": "|u1",
+            "version": 3,
+            "strides": None,
+        }
 
 
 def tensor(torch, address: int, size: int):

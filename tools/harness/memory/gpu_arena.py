@@ -1,6 +1,7 @@
 """The oracle's side of device memory: arenas that it makes, holds and looks at; kernels' processes map them.
 
-Inputs and each lane's output slots are an arena each. All slots of a lane have one layout, so that one operation works on many.
+Inputs and each lane's output slots are an arena each. All slots of a lane have one layout, so that one operation works
+on many.
 """
 
 import secrets
@@ -28,7 +29,8 @@ class Arena:
 
 
 class Lane:
-    """Slots of one arena: `stride` bytes each; `outputs` are (start, size, poison byte), `guards` (start, end), all within a slot."""
+    """Slots of one arena: `stride` bytes each; `outputs` are (start, size, poison byte), `guards` (start, end), all
+    within a slot."""
 
     def __init__(self, torch, arena: Arena, message: dict):
         self.torch = torch

@@ -1,4 +1,5 @@
-"""The supervisor's side of device memory: where each buffer lies. The oracle makes the memory and looks at it when asked."""
+"""The supervisor's side of device memory: where each buffer lies. The oracle makes the memory and looks at it when
+asked."""
 
 import os
 import random
@@ -31,7 +32,8 @@ class DeviceInputs:
         self.size, (self.fd,) = answer["size"], answer["fds"]
 
     def exchange(self, pairs: list[tuple[int, int, int]]) -> list[bool]:
-        """Exchange elements at pairs of offsets (offset, other, bytes each); True where they differed. The pairs are disjoint."""
+        """Exchange elements at pairs of offsets (offset, other, bytes each); True where they differed. The pairs are
+        disjoint."""
         return self.oracle.call("exchange", pairs=pairs)["differ"] if pairs else []
 
     def close(self) -> None:
@@ -39,7 +41,8 @@ class DeviceInputs:
 
 
 class DeviceOutputs:
-    """One slot's layout, the same in all slots: outputs at a random multiple of 256 bytes, a guard on both sides of each."""
+    """One slot's layout, the same in all slots: outputs at a random multiple of 256 bytes, a guard on both sides of
+    each."""
 
     def __init__(self, sizes: list[int], slots: int):
         chance = random.SystemRandom()

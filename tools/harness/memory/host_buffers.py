@@ -1,9 +1,10 @@
 """Memory shared by supervisor, oracle and kernel: two anonymous files per workload.
 
-Inputs lie in one file that the kernel's process can only read; each buffer ends at the end of a page (within the 64-byte alignment of
-its base) and the page after it is not mapped there, so reading beyond it faults. Outputs lie in another: each has at least a page of
-a secret pattern on both sides and begins at a random multiple of 64 bytes, so writing beyond it is seen afterwards. Where correctness is
-looked at, outputs lie against such a page too (`edge`): every buffer once with the page behind it, and once with the page in front.
+Inputs lie in one file that the kernel's process can only read; each buffer ends at the end of a page (within the
+64-byte alignment of its base) and the page after it is not mapped there, so reading beyond it faults. Outputs lie in
+another: each has at least a page of a secret pattern on both sides and begins at a random multiple of 64 bytes, so
+writing beyond it is seen afterwards. Where correctness is looked at, outputs lie against such a page too (`edge`):
+every buffer once with the page behind it, and once with the page in front.
 """
 
 import ctypes
@@ -136,7 +137,8 @@ class HostInputs:
         oracle.call("attach", size=self.size, lane=None, fds=[self.fd])
 
     def exchange(self, pairs: list[tuple[int, int, int]]) -> list[bool]:
-        """Exchange elements at pairs of offsets (offset, other, bytes each); True where they differed. The pairs are disjoint."""
+        """Exchange elements at pairs of offsets (offset, other, bytes each); True where they differed. The pairs are
+        disjoint."""
         memory, differ = self.shared.memory, []
         for i, j, size in pairs:
             first, second = memory[i : i + size], memory[j : j + size]

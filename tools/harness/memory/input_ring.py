@@ -9,8 +9,8 @@ from harness.memory import host_buffers
 SWAPS = 4
 """Pairs of elements exchanged in each floating input before a timed call, at secret places."""
 TRIAL_SWAPS = 64
-"""Pairs exchanged when the frozen kernel is asked whether it bears that at all: so many that none gets through by luck. Inputs with fewer
-elements are exchanged as often as it takes (`Ring.trials`)."""
+"""Pairs exchanged when the frozen kernel is asked whether it bears that at all: so many that none gets through by
+luck. Inputs with fewer elements are exchanged as often as it takes (`Ring.trials`)."""
 CHANCE = random.SystemRandom()
 LIFTED = "`tolerance: as_stated` in the config takes the reference's rtol and atol beyond it"
 FLOATING = ("float64", "float32", "float16", "bfloat16")
@@ -46,7 +46,9 @@ class Ring:
         self.outs = [a for a in first if a["role"] == "output"]
         self.names = [a["name"] for a in self.ins]
         if any([a["shape"] for a in args] != [a["shape"] for a in first] for args in made):
-            raise WorkloadError("reference.py: make_inputs gives other shapes for other seeds; make them depend on dims alone")
+            raise WorkloadError(
+                "reference.py: make_inputs gives other shapes for other seeds; make them depend on dims alone"
+            )
         self._lay(addresses, slots, edge)
 
     def _lay(self, addresses: int, slots: int, edge: str) -> None:
@@ -66,7 +68,8 @@ class Ring:
         self._lay(1, 1, edge)
 
     def beside(self, lane: int, slots: int) -> "Ring":
-        """The same inputs with output slots of its own (lane 1, 2 ...), for a process that must not see the others' outputs."""
+        """The same inputs with output slots of its own (lane 1, 2 ...), for a process that must not see the others'
+        outputs."""
         other = copy.copy(self)
         other.lane = lane
         other._open(slots)
@@ -96,7 +99,8 @@ class Ring:
         return self.made[self.value(at)]
 
     def swap(self, addresses: list[int], pairs: int) -> dict[int, list[tuple[int, int, int]]]:
-        """Exchange `pairs` of elements of the floating inputs at each address, so that nobody can know the answer from before.
+        """Exchange `pairs` of elements of the floating inputs at each address, so that nobody can know the answer from
+        before.
 
         Address -> the (input, element, element) that were exchanged and differed.
         """
@@ -109,8 +113,8 @@ class Ring:
         return done
 
     def trials(self) -> int:
-        """How often the frozen kernel is asked: once, or more often where the floating inputs are so small that one permutation of theirs
-        may do no harm by luck."""
+        """How often the frozen kernel is asked: once, or more often where the floating inputs are so small that one
+        permutation of theirs may do no harm by luck."""
         elements = max((count(a["shape"]) for a in self.ins if a["dtype"] in FLOATING), default=0)
         return math.ceil(2 * TRIAL_SWAPS / elements) if elements > 1 else 1
 
@@ -150,7 +154,8 @@ class Ring:
 
     def inputs_intact(self) -> bool:
         return all(
-            not self.oracle.call("intact", id=self.value(at), offsets=offsets)["changed"] for at, offsets in enumerate(self.inputs.offsets)
+            not self.oracle.call("intact", id=self.value(at), offsets=offsets)["changed"]
+            for at, offsets in enumerate(self.inputs.offsets)
         )
 
     def flush(self, at: list[int], slots: list[int]) -> None:
@@ -167,7 +172,9 @@ class Ring:
 class Verdict:
     """What the tolerance rule says of one call's outputs."""
 
-    def __init__(self, answers: list[dict], numeric: dict, widen: list[float | None] | None = None, *, secret: bool = False):
+    def __init__(
+        self, answers: list[dict], numeric: dict, widen: list[float | None] | None = None, *, secret: bool = False
+    ):
         self.ok = True
         self.max_error: float | None = None
         self.tolerance: float | None = None

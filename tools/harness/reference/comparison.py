@@ -13,8 +13,8 @@ BLOCK = 1 << 18
 DEVICE_BLOCK = 1 << 25
 """The same on a GPU: enough to fill it, and temporaries of a few hundred megabytes."""
 NOTHING = 1e-12
-"""What counts as the size of a row whose reference is all zero: float64 rounds away what a kernel by a better formula still gives, as in
-1 + tanh(x) far below zero."""
+"""What counts as the size of a row whose reference is all zero: float64 rounds away what a kernel by a better
+formula still gives, as in 1 + tanh(x) far below zero."""
 SENTINEL = 0x7FF8_5EED_0BAD_F00D
 """A float64 NaN with this payload marks elements that the reference does not write."""
 
@@ -48,7 +48,9 @@ class Expected:
             finite = torch.isfinite(rows)
             if self.written is not None:
                 finite &= self.written.view(-1, self.columns)
-            total = torch.linalg.vector_norm(torch.where(finite, rows, torch.zeros((), dtype=rows.dtype, device=rows.device)), dim=1)
+            total = torch.linalg.vector_norm(
+                torch.where(finite, rows, torch.zeros((), dtype=rows.dtype, device=rows.device)), dim=1
+            )
             scale = finite.sum(1).clamp(min=1).to(rows.dtype)
         return total / scale.sqrt()
 
@@ -109,7 +111,10 @@ class Expected:
             return None
         at = int(odd.to(torch.uint8).argmax())
         if bool(got[at].isnan()) and not bool(ref[at].isnan()):
-            return at, f"{int(got.isnan().sum())} NaN where the reference has numbers (or elements that were never written)"
+            return (
+                at,
+                f"{int(got.isnan().sum())} NaN where the reference has numbers (or elements that were never written)",
+            )
         return at, "NaN or Inf not in the same places as in the reference"
 
     def _seen(self, out: torch.Tensor, where: int) -> dict:
@@ -156,13 +161,15 @@ def results(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
     if len(returned) != len(outputs):
         names = ", ".join(a.name for a in outputs)
         raise ContractError(
-            f"reference.py: reference(...) returned {len(returned)} tensors for {len(outputs)} outputs ({names}); return one each"
+            f"reference.py: reference(...) returned {len(returned)} tensors for {len(outputs)} outputs ({names}); "
+            f"return one each"
         )
     for tensor, a in zip(returned, outputs, strict=True):
         flat_ok = a.value.dim() == 1 and not contract.has_make_inputs and tensor.numel() <= a.value.numel()
         if not flat_ok and not contract.has_make_inputs and tensor.numel() > a.value.numel():
             raise ContractError(
-                f"reference.py: reference(...) returned {tensor.numel():,} elements for output {a.name!r}, whose buffer has "
+                f"reference.py: reference(...) returned {tensor.numel():,} elements for output {a.name!r}, whose "
+                f"buffer has "
                 f"{a.value.numel():,}; give --ptr-size {tensor.numel()} or more"
             )
         if tensor.shape != a.value.shape and not flat_ok:
@@ -182,7 +189,11 @@ def expect(contract: Contract, args: list[Arg]) -> tuple[list[Expected], str]:
         mark(wide)
     try:
         found = results(contract, wide)
-        hard = [a.name for a, t in zip(outputs, found, strict=True) if a.value.dtype.is_floating_point and t.dtype is not torch.float64]
+        hard = [
+            a.name
+            for a, t in zip(outputs, found, strict=True)
+            if a.value.dtype.is_floating_point and t.dtype is not torch.float64
+        ]
         note = f"the reference computes {', '.join(hard)} in {found[0].dtype} whatever its inputs are" if hard else ""
     except ContractError as error:
         note = f"the reference cannot run in float64 ({error})"

@@ -13,7 +13,8 @@ import warnings
 import torch
 
 DTYPES = {
-    name: getattr(torch, name) for name in ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
+    name: getattr(torch, name)
+    for name in ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 FILE = "reference.py"
@@ -55,7 +56,9 @@ def size_of(args: list[Arg]) -> int:
 
 
 def spoken(dims: dict) -> str:
-    return " ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in dims.items())
+    return " ".join(
+        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in dims.items()
+    )
 
 
 def first_line(error: BaseException) -> str:
@@ -77,13 +80,19 @@ def guarded(what: str, function, *args, **kwargs):
         asked = re.search(r"tried to allocate (\d+) bytes|can't allocate memory|not enough memory", str(error))
         if asked:
             amount = f" (it asked for {int(asked[1]):,} bytes)" if asked[1] else ""
-            raise ContractError(f"{what} does not fit in memory{amount}; make its dims smaller", traceback.format_exc()) from error
+            raise ContractError(
+                f"{what} does not fit in memory{amount}; make its dims smaller", traceback.format_exc()
+            ) from error
         if re.search(NO_GPU, str(error)):
             remedy = "make inputs on the CPU, they are moved to where the kernel needs them"
-            raise ContractError(f"{what} asks for a GPU, which is not there{_line(error)}; {remedy}", traceback.format_exc()) from error
+            raise ContractError(
+                f"{what} asks for a GPU, which is not there{_line(error)}; {remedy}", traceback.format_exc()
+            ) from error
         # What else is guarded is no file that a person could mend.
         remedy = MEND if FILE in what else ""
-        raise ContractError(f"{what} raised {first_line(error)}{_line(error)}{remedy}", traceback.format_exc()) from error
+        raise ContractError(
+            f"{what} raised {first_line(error)}{_line(error)}{remedy}", traceback.format_exc()
+        ) from error
 
 
 def _line(error: BaseException) -> str:
@@ -120,7 +129,11 @@ class Asked(dict):
 
 def itself(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether the two are the same place in memory, seen in the same way."""
-    return one.data_ptr() == other.data_ptr() and (one.shape, one.stride(), one.dtype) == (other.shape, other.stride(), other.dtype)
+    return one.data_ptr() == other.data_ptr() and (one.shape, one.stride(), one.dtype) == (
+        other.shape,
+        other.stride(),
+        other.dtype,
+    )
 
 
 def imported(text: str, file: str) -> types.ModuleType:
@@ -134,7 +147,9 @@ def imported(text: str, file: str) -> types.ModuleType:
         code = compile(text, file, "exec")
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
-        raise ContractError(f"{file} does not parse (line {line}: {getattr(error, 'msg', error)})", traceback.format_exc()) from error
+        raise ContractError(
+            f"{file} does not parse (line {line}: {getattr(error, 'msg', error)})", traceback.format_exc()
+        ) from error
     guarded(f"importing {file}", exec, code, module.__dict__)
     return module
 
@@ -146,7 +161,10 @@ class Contract:
         self.module = imported(text, FILE)
         self.function = getattr(self.module, "reference", None)
         if not callable(self.function):
-            raise ContractError("reference.py has no function `reference`; define reference(**kwargs) that returns or writes the outputs")
+            raise ContractError(
+                "reference.py has no function `reference`; define reference(**kwargs) that returns or writes "
+                "the outputs"
+            )
         self.has_make_inputs = callable(getattr(self.module, "make_inputs", None))
         self.takes = self._takes()
         self.device = "cpu"
@@ -160,7 +178,8 @@ class Contract:
         return getattr(self.module, name, default)
 
     def build(self, dims: dict, seed: int, parameters: list[dict], elements: int) -> list[Arg]:
-        """The arguments of one call in ABI order. `parameters` ({name, dtype, pointer}) may be empty with make_inputs."""
+        """The arguments of one call in ABI order. `parameters` ({name, dtype, pointer}) may be empty with
+        make_inputs."""
         args = self._made(dims, seed) if self.has_make_inputs else self._seeded(dims, seed, parameters, elements)
         if parameters:
             check_signature(args, parameters)
@@ -178,7 +197,10 @@ class Contract:
         found = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
         for value in found:
             if not isinstance(value, torch.Tensor):
-                raise ContractError(f"reference.py: reference(...) returned {type(value).__name__}; return a tensor or a tuple of tensors")
+                raise ContractError(
+                    f"reference.py: reference(...) returned {type(value).__name__}; return a tensor or a tuple "
+                    f"of tensors"
+                )
             odd = value.is_nested or value.is_quantized or value.is_complex() or value.layout is not torch.strided
             if odd or value.device.type == "meta":
                 kind = "nested" if value.is_nested else f"{value.layout}"
@@ -194,8 +216,12 @@ class Contract:
     def check_call(self, args: list[Arg]) -> None:
         """Does the reference ask for something that nobody gives?"""
         if missing := self.missing(args):
-            source = "make_inputs does not make it" if self.has_make_inputs else "the kernel has no parameter of that name"
-            raise ContractError(f"reference.py: reference(...) needs the argument {missing[0]!r}, but {source}; use one name for both")
+            source = (
+                "make_inputs does not make it" if self.has_make_inputs else "the kernel has no parameter of that name"
+            )
+            raise ContractError(
+                f"reference.py: reference(...) needs the argument {missing[0]!r}, but {source}; use one name for both"
+            )
 
     def missing(self, args: list[Arg]) -> list[str]:
         """What the function asks for beside these."""
@@ -204,7 +230,9 @@ class Contract:
         except (TypeError, ValueError):
             return []
         names = {a.name for a in args}
-        wanted = [p.name for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        wanted = [
+            p.name for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+        ]
         return [name for name in wanted if name not in names]
 
     def _takes(self) -> set[str] | None:
@@ -215,7 +243,8 @@ class Contract:
         return None if any(p.kind is p.VAR_KEYWORD for p in parameters) else {p.name for p in parameters}
 
     def _takes_device(self) -> bool:
-        """make_inputs(dims, seed, device="cpu") makes its tensors where they are needed, which is quicker than moving them."""
+        """make_inputs(dims, seed, device="cpu") makes its tensors where they are needed, which is quicker than
+        moving them."""
         try:
             return "device" in inspect.signature(self.module.make_inputs).parameters
         except (TypeError, ValueError):
@@ -230,23 +259,33 @@ class Contract:
             # Also of one that fails: `probe` tells a dim that nobody gave from any other key.
             self.sizes |= asked.seen
         if not isinstance(made, dict) or not made:
-            raise ContractError("reference.py: make_inputs must return a dict of every argument by name, in the kernel's order")
+            raise ContractError(
+                "reference.py: make_inputs must return a dict of every argument by name, in the kernel's order"
+            )
         args = []
         for name, value in made.items():
             if isinstance(value, torch.Tensor):
                 if value.dtype not in NAMES:
-                    raise ContractError(f"reference.py: make_inputs gave {name!r} the dtype {value.dtype}; use one of {', '.join(DTYPES)}")
+                    raise ContractError(
+                        f"reference.py: make_inputs gave {name!r} the dtype {value.dtype}; use one of "
+                        f"{', '.join(DTYPES)}"
+                    )
                 args.append(Arg(name, value.detach().to(self.device).contiguous(), NAMES[value.dtype]))
             elif isinstance(value, (bool, int, float)):
                 kind = "bool" if isinstance(value, bool) else "float32" if isinstance(value, float) else "int32"
                 args.append(Arg(name, value, "int64" if kind == "int32" and not -(2**31) <= value < 2**31 else kind))
             else:
-                raise ContractError(f"reference.py: make_inputs gave {name!r} a {type(value).__name__}; use a tensor, int, float or bool")
+                raise ContractError(
+                    f"reference.py: make_inputs gave {name!r} a {type(value).__name__}; use a tensor, int, "
+                    f"float or bool"
+                )
         return args
 
     def _seeded(self, dims: dict, seed: int, parameters: list[dict], elements: int) -> list[Arg]:
         if not parameters:
-            raise ContractError("reference.py has no make_inputs(dims, seed); define it, or give a kernel whose signature can be read")
+            raise ContractError(
+                "reference.py has no make_inputs(dims, seed); define it, or give a kernel whose signature can be read"
+            )
         # The product of the two largest integer dims, as `tools.contracts.dims.pointer_elements` has it.
         count = elements or math.prod(sorted(v for v in dims.values() if isinstance(v, int))[-2:])
         generator = torch.Generator().manual_seed(seed)
@@ -276,7 +315,11 @@ def check_signature(args: list[Arg], parameters: list[dict]) -> None:
     taken = [(p["name"], p["dtype"] if p["pointer"] else "a scalar") for p in parameters]
     if given != taken:
         lists = (", ".join(f"{name}: {what}" for name, what in listed) for listed in (given, taken))
-        raise ContractError("reference.py: make_inputs gives ({}), the kernel takes ({}); make them the same at all sizes".format(*lists))
+        raise ContractError(
+            "reference.py: make_inputs gives ({}), the kernel takes ({}); make them the same at all sizes".format(
+                *lists
+            )
+        )
     for arg, parameter in zip(args, parameters, strict=True):
         if not arg.is_tensor:
             arg.dtype = parameter["dtype"]

@@ -1,6 +1,7 @@
 """Which tensors a reference takes values from, and into which it writes: by its operations, whatever the values are.
 
-A gate of zeros, a mask that is all true or a weight too small to move a sum hide from a look at values that a tensor is read.
+A gate of zeros, a mask that is all true or a weight too small to move a sum hide from a look at values that a tensor is
+read.
 """
 
 import torch
@@ -14,7 +15,8 @@ UPDATING = {
     "logical_xor_", "mul_", "neg_", "pow_", "relu_", "remainder_", "round_", "sigmoid_", "silu_", "sqrt_", "sub_", "tanh_", "threshold_",
     "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__",
 }  # fmt: skip
-"""Operations in place that make each element from what was there before. Of the others, such as `out[mask] = 1`, values must tell."""
+"""Operations in place that make each element from what was there before. Of the others, such as `out[mask] = 1`,
+values must tell."""
 SHAPING = {
     "resize_",
     "resize_as_",

@@ -13,7 +13,8 @@ COARSE = {"bfloat16": 8, "tf32": 11}
 
 
 def coarse_errors(contract: Contract, args: list[Arg], expected: list[Expected]) -> dict[str, float]:
-    """Of each coarser type the largest error of the float32 outputs, computed exactly of inputs that were rounded to it."""
+    """Of each coarser type the largest error of the float32 outputs, computed exactly of inputs that were rounded to
+    it."""
     found = {}
     for name, bits in COARSE.items():
         rounded = copied(args)
@@ -43,14 +44,20 @@ def look_for_degenerate(
     for found in expected:
         kept = found.values if found.written is None else found.values[found.written]
         if kept.numel() > 1 and bool((kept == kept[0]).all()):
-            inferred.append(f"Degenerate: output {found.name!r} is {kept[0].item():g} everywhere, so that nothing need be computed for it.")
+            inferred.append(
+                f"Degenerate: output {found.name!r} is {kept[0].item():g} everywhere, so that nothing need be "
+                f"computed for it."
+            )
         elif kept.numel() > 1:
             varied.append(found)
     try:
         others = other()
         inputs = [(a.value, b.value) for a, b in zip(args, others, strict=True) if a.is_tensor and a.role == "input"]
         if inputs and all(same(one, two) for one, two in inputs):
-            inferred.append("Degenerate: make_inputs gives the same inputs for another seed, and a kernel is checked on these alone.")
+            inferred.append(
+                "Degenerate: make_inputs gives the same inputs for another seed, and a kernel is checked on "
+                "these alone."
+            )
         if not inputs or all(same(one, two) for one, two in inputs):
             return
         changed = {now.name: now for now in expect(contract, others)[0]}
@@ -62,5 +69,6 @@ def look_for_degenerate(
         error = found.error(now)["error"] if now.shape == found.values.shape else None
         if error is not None and error <= close:
             inferred.append(
-                f"Degenerate: output {found.name!r} hardly depends on the inputs: for others it differs by {error:.1e} at most, relative."
+                f"Degenerate: output {found.name!r} hardly depends on the inputs: for others it differs by "
+                f"{error:.1e} at most, relative."
             )

@@ -1,4 +1,5 @@
-"""Whether a reference answers twice alike: it may sum in another order, but what is drawn by chance cannot say what is right."""
+"""Whether a reference answers twice alike: it may sum in another order, but what is drawn by chance cannot say what
+is right."""
 
 import random
 import sys
@@ -12,11 +13,15 @@ UNITS = 128
 """Of the last place, by which a reference may differ from itself: twice what was seen of any operation."""
 
 
-def look_for_chance(contract: Contract, args: list[Arg], own: list[Arg], returned: tuple | None, inferred: list[str]) -> None:
-    """A reference that gives something else when it is called again cannot say what is right. `own`, `returned`: of the first call.
+def look_for_chance(
+    contract: Contract, args: list[Arg], own: list[Arg], returned: tuple | None, inferred: list[str]
+) -> None:
+    """A reference that gives something else when it is called again cannot say what is right. `own`, `returned`: of the
+    first call.
 
-    Where it draws from a generator that the whole process shares, any difference is chance; else the last digits may differ, and all of
-    them where in float64, which kernels are held against, they do not, and those lie close to both: chance would move them as well.
+    Where it draws from a generator that the whole process shares, any difference is chance; else the last digits may
+    differ, and all of them where in float64, which kernels are held against, they do not, and those lie close to both:
+    chance would move them as well.
     """
     # A reference may return the same buffer each time.
     first = None if returned is None else [tensor.clone() for tensor in returned]
@@ -35,17 +40,20 @@ def look_for_chance(contract: Contract, args: list[Arg], own: list[Arg], returne
             continue
         found = f"gives another {name!r} when it is called again with the same arguments, {apart(one, other)}"
         if not moved and steady(contract, args, *zip(*(answers for _, *answers in pairs), strict=True)):
-            inferred.append(f"reference.py: reference(...) {found}; in float64, which kernels are held against, it does not.")
+            inferred.append(
+                f"reference.py: reference(...) {found}; in float64, which kernels are held against, it does not."
+            )
             return
         raise ContractError(
-            f"reference.py: reference(...) {found} (random numbers, dropout in training, memory that was never written?); nothing can be "
+            f"reference.py: reference(...) {found} (random numbers, dropout in training, memory that was never "
+            f"written?); nothing can be "
             "checked against it, so make it depend on them alone"
         )
 
 
 def steady(contract: Contract, args: list[Arg], *natives: tuple[torch.Tensor, ...]) -> bool:
-    """Whether the reference is the same twice in float64, to the precision of the task, and all its answers `natives` in its own dtypes
-    are about that; False where it cannot be told."""
+    """Whether the reference is the same twice in float64, to the precision of the task, and all its answers
+    `natives` in its own dtypes are about that; False where it cannot be told."""
     calls = []
     try:
         for _ in range(2):
@@ -65,7 +73,11 @@ def steady(contract: Contract, args: list[Arg], *natives: tuple[torch.Tensor, ..
             continue
         close = torch.finfo(dtype).eps ** 0.5
         precise = one.dtype is torch.float64 and dtype is not torch.float64
-        if not precise or not alike(one, other, dtype) or any(bool((strayed(one, answer) > close).any()) for answer in own):
+        if (
+            not precise
+            or not alike(one, other, dtype)
+            or any(bool((strayed(one, answer) > close).any()) for answer in own)
+        ):
             return False
     return True
 
@@ -89,8 +101,8 @@ def generators() -> list:
 def alike(one: torch.Tensor, other: torch.Tensor, dtype: torch.dtype | None = None) -> bool:
     """Equal but for what the order of parallel sums may move: some units in the last place (of `dtype`, or their own).
 
-    Of torch's operations on a CPU `index_put_(accumulate=True)` was found to sum in another order each time: a million terms into ten
-    elements moved them by 64 units (torch 2.13, two threads).
+    Of torch's operations on a CPU `index_put_(accumulate=True)` was found to sum in another order each time: a million
+    terms into ten elements moved them by 64 units (torch 2.13, two threads).
     """
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
@@ -101,7 +113,8 @@ def alike(one: torch.Tensor, other: torch.Tensor, dtype: torch.dtype | None = No
 
 
 def strayed(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """How far each element lies from its other value, as a share of itself and the middle one together; infinity where one is NaN.
+    """How far each element lies from its other value, as a share of itself and the middle one together; infinity where
+    one is NaN.
 
     Not of the largest, beside which chance in all others would not be seen.
     """

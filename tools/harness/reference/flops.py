@@ -1,4 +1,5 @@
-"""Counts the operations that a reference's ATen calls amount to: matmul 2mnk, elementwise one per output, reductions one per input."""
+"""Counts the operations that a reference's ATen calls amount to: matmul 2mnk, elementwise one per output, reductions
+one per input."""
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -26,9 +27,13 @@ MOST = 100
 
 
 def products(names) -> tuple[str, ...]:
-    """What may stand for those of the operations that are products, convolutions or attention, `aten.mm`: the same with and without an
-    addend, and attention by any of torch's ways."""
-    known = {packet.__name__: count for packet, count in flop_registry.items() if isinstance(packet, torch._ops.OpOverloadPacket)}
+    """What may stand for those of the operations that are products, convolutions or attention, `aten.mm`: the same
+    with and without an addend, and attention by any of torch's ways."""
+    known = {
+        packet.__name__: count
+        for packet, count in flop_registry.items()
+        if isinstance(packet, torch._ops.OpOverloadPacket)
+    }
     # Attention that a CPU computes by its parts has its own softmax.
     told = {"_safe_softmax": "_scaled_dot_product_flash_attention"}
     own = {told.get(name, name.removesuffix("_for_cpu")) for name in names} & known.keys()

@@ -1,4 +1,5 @@
-"""What torch.compile makes of a reference: Inductor's generated code as text, with what binds it to the task's arguments."""
+"""What torch.compile makes of a reference: Inductor's generated code as text, with what binds it to the task's
+arguments."""
 
 import contextlib
 import inspect
@@ -31,7 +32,8 @@ OFFSETS = 9
 
 PLAIN = {"fx_graph_cache": False}
 APART = {**PLAIN, "inplace_buffers": False}
-"""Where an operator of torch returns a buffer: that is no output of ours, and would be copied to one if it were changed in place."""
+"""Where an operator of torch returns a buffer: that is no output of ours, and would be copied to one if it were
+changed in place."""
 QUEUED_CYCLES = 2_000_000
 BACKENDS = ("max_autotune_gemm_backends", "max_autotune_conv_backends")
 FALLBACK = {"test_configs.max_mm_configs": 4}
@@ -43,7 +45,8 @@ LONGEST_ROW = 1 << 16
 
 
 class WholeRows(InductorChoices):
-    """Rows that a reduction would go over in steps, once for each pass, are held whole where that is possible: each is read once."""
+    """Rows that a reduction would go over in steps, once for each pass, are held whole where that is possible: each
+    is read once."""
 
     @staticmethod
     def should_use_persistent_reduction(features, cooperative_reduction: bool) -> bool:
@@ -54,8 +57,8 @@ class WholeRows(InductorChoices):
 
 
 class SeparatePasses(InductorChoices):
-    """What follows a reduction has a kernel of its own: no row is its unit, so that it reads and writes in vectors where rows begin
-    anywhere."""
+    """What follows a reduction has a kernel of its own: no row is its unit, so that it reads and writes in vectors
+    where rows begin anywhere."""
 
     @staticmethod
     def can_fuse_vertical(scheduler, node1, node2, shared_data_score: int) -> bool:
@@ -67,7 +70,8 @@ class Done(BaseException):
 
 
 class Recorder:
-    """Listens while torch compiles. Inductor's C++ compiler, which is not needed to read what it would be given, is passed over."""
+    """Listens while torch compiles. Inductor's C++ compiler, which is not needed to read what it would be given, is
+    passed over."""
 
     def __init__(self, device: str):
         self.device = device
@@ -106,7 +110,11 @@ class Recorder:
         else:
             triton_heuristics.CachingAutotuner.run = self.noting(run)
         try:
-            with config.patch(settings), symbolic.patch(use_duck_shape=False), torch._functorch.config.patch(enable_autograd_cache=False):
+            with (
+                config.patch(settings),
+                symbolic.patch(use_duck_shape=False),
+                torch._functorch.config.patch(enable_autograd_cache=False),
+            ):
                 yield self
         except Done:
             pass
@@ -127,13 +135,21 @@ def bound(source) -> str:
     """`x` of an argument, `x.0` of the size of its first dimension."""
     text = source.name() if callable(source.name) else source.name
     found = re.search(r"\['(\w+)'\](?:\.(size|stride)\(\)\[(\d+)\])?$", text)
-    return text if found is None else found[1] if found[2] is None else f"{found[1]}.{'' if found[2] == 'size' else '-'}{found[3]}"
+    return (
+        text
+        if found is None
+        else found[1]
+        if found[2] is None
+        else f"{found[1]}.{'' if found[2] == 'size' else '-'}{found[3]}"
+    )
 
 
-def inductor(contract: Contract, build, visible: list[dict], others: list[list[dict]], seconds: float, library: tuple = ()) -> dict:
-    """An InductorResult (tools/executors/protocol.py). `build(dims)` makes the arguments; of each of `others` the first sizes that the
-    reference takes stand for those that it may yet be asked for. No search begins after `seconds`. `library`: operators of torch that the
-    code may call."""
+def inductor(
+    contract: Contract, build, visible: list[dict], others: list[list[dict]], seconds: float, library: tuple = ()
+) -> dict:
+    """An InductorResult (tools/executors/protocol.py). `build(dims)` makes the arguments; of each of `others` the
+    first sizes that the reference takes stand for those that it may yet be asked for. No search begins after
+    `seconds`. `library`: operators of torch that the code may call."""
     begun = time.monotonic()
     # Half of the time is for the sizes behind the first.
     wanted = Wanted(begun + seconds, tuple(library), begun + seconds / 2)
@@ -141,7 +157,9 @@ def inductor(contract: Contract, build, visible: list[dict], others: list[list[d
     samples += [found for found in (taken(contract, build, choices) for choices in others) if found]
     scalars = [sample.scalars for sample in samples]
     formulas = {
-        name: [formula(scalars, [s.shapes[name][at] for s in samples], f"{name}.shape[{at}]") for at in range(len(shape))]
+        name: [
+            formula(scalars, [s.shapes[name][at] for s in samples], f"{name}.shape[{at}]") for at in range(len(shape))
+        ]
         for name, shape in samples[0].shapes.items()
     }
     variants = [generated(contract, build(dims), None, formulas, wanted) for dims in visible[:MOST_STATIC]]
@@ -166,7 +184,11 @@ def fixed(sizes: list, scalars: list[dict]) -> set[str]:
     found = set()
     for guard in sizes:
         # A remainder that is fixed leaves many values.
-        if isinstance(guard, sympy.Eq) and len(guard.free_symbols) == 1 and (guard.lhs - guard.rhs).is_polynomial(*guard.free_symbols):
+        if (
+            isinstance(guard, sympy.Eq)
+            and len(guard.free_symbols) == 1
+            and (guard.lhs - guard.rhs).is_polynomial(*guard.free_symbols)
+        ):
             found |= {symbol.name for symbol in guard.free_symbols}
     return {name for name in found if len({values[name] for values in scalars}) > 1}
 
@@ -193,7 +215,8 @@ def taken(contract: Contract, build, choices: list[dict]):
 
 
 def formula(scalars: list[dict], values: list[int], name: str) -> sympy.Expr:
-    """A size as what scalars say, in all samples: itself, a product of two, a multiple or a part of these, a little more or less."""
+    """A size as what scalars say, in all samples: itself, a product of two, a multiple or a part of these, a little
+    more or less."""
     if len(set(values)) == 1:
         return sympy.Integer(values[0])
     whole = [name for name, value in scalars[0].items() if isinstance(value, int) and not isinstance(value, bool)]
@@ -207,12 +230,15 @@ def formula(scalars: list[dict], values: list[int], name: str) -> sympy.Expr:
             part = round((found[0] + more) / values[0]) if values[0] else 0
             if part > 1 and all(value == (base + more) // part for value, base in zip(values, found, strict=True)):
                 return FloorDiv(product + more, sympy.Integer(part))
-    raise ContractError(f"reference.py: the size {name} follows from none of its scalars; give it as an argument of its own")
+    raise ContractError(
+        f"reference.py: the size {name} follows from none of its scalars; give it as an argument of its own"
+    )
 
 
 @dataclass
 class Wanted:
-    """Until when a search may begin, which operators of torch the code may call, and until when more than the first is searched for."""
+    """Until when a search may begin, which operators of torch the code may call, and until when more than the first
+    is searched for."""
 
     end: float
     library: tuple[str, ...]
@@ -232,8 +258,11 @@ def operators(code: str) -> list[tuple[str, str]]:
     return re.findall(r"(= )?(?:extern_kernels|torch\.ops\.aten)\.(\w+)[.\w]*\(", code.partition("def call")[2])
 
 
-def generated(contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, formulas: dict, wanted: Wanted) -> dict:
-    """A Generated (tools/executors/protocol.py) for the sizes of `args`; with `varying`, which names what varies, for others as well."""
+def generated(
+    contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, formulas: dict, wanted: Wanted
+) -> dict:
+    """A Generated (tools/executors/protocol.py) for the sizes of `args`; with `varying`, which names what varies,
+    for others as well."""
     values = {a.name: a.value for a in args if not a.is_tensor}
     recorders, settings = [compiled(contract, args, varying, PLAIN)], PLAIN
     if wanted.library and any(returns for returns, _ in operators(recorders[0].code[-1])):
@@ -243,14 +272,18 @@ def generated(contract: Contract, args: list[Arg], varying: dict[str, list[int]]
         if varying is None and "triton_heuristics.reduction(" in recorders[0].code[-1]:
             for choices in (WholeRows(), SeparatePasses()):
                 with V.set_choices_handler(choices):
-                    recorders += searched(contract, args, varying, wanted, settings) if time.monotonic() < wanted.spare else []
+                    recorders += (
+                        searched(contract, args, varying, wanted, settings) if time.monotonic() < wanted.spare else []
+                    )
         if wanted.library and not any(recorder.has_kernels for recorder in recorders):
             # All is left to the library: a template of Triton's may do it as well, if more slowly.
             recorders += searched(contract, args, varying, replace(wanted, library=()), PLAIN)
     # What is not lifted comes last.
     recorder = min(recorders, key=lambda r: (wanted.alien(r.code[-1]), not r.has_kernels, r.seconds))
     sizes = guards(recorder, formulas, values) if varying is not None else None
-    conditions = [printed(c) for c in sizes] if sizes is not None else [near(name, value) for name, value in values.items()]
+    conditions = (
+        [printed(c) for c in sizes] if sizes is not None else [near(name, value) for name, value in values.items()]
+    )
     launches = {name: launch for name, launch in recorder.launches.items() if name in recorder.code[-1]}
     return {
         "code": recorder.code[-1],
@@ -264,13 +297,25 @@ def generated(contract: Contract, args: list[Arg], varying: dict[str, list[int]]
     }
 
 
-def searched(contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, wanted: Wanted, plain: dict) -> list[Recorder]:
-    """What a search comes to beside `plain` settings; nothing where there is no time, or where it ended without code."""
+def searched(
+    contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, wanted: Wanted, plain: dict
+) -> list[Recorder]:
+    """What a search comes to beside `plain` settings; nothing where there is no time, or where it ended without
+    code."""
     left = wanted.end - time.monotonic()
-    settings = {**plain, **wanted.search(), "precompilation_timeout_seconds": math.ceil(left), **(FALLBACK if varying is not None else {})}
+    settings = {
+        **plain,
+        **wanted.search(),
+        "precompilation_timeout_seconds": math.ceil(left),
+        **(FALLBACK if varying is not None else {}),
+    }
     try:
         # Not every torch knows all of them.
-        return [compiled(contract, args, varying, {k: v for k, v in settings.items() if hasattr(config, k)})] if left > 0 else []
+        return (
+            [compiled(contract, args, varying, {k: v for k, v in settings.items() if hasattr(config, k)})]
+            if left > 0
+            else []
+        )
     except ContractError:
         return []
 
@@ -305,7 +350,9 @@ def compiled(contract: Contract, args: list[Arg], varying: dict[str, list[int]] 
         raise ContractError("torch.compile finds nothing to compute")
     for what in recorder.inputs:
         if what.partition(".")[0] not in given:
-            raise ContractError(f"it reads {what.rpartition('].')[2]} beside its arguments, which a kernel cannot; make it one of them")
+            raise ContractError(
+                f"it reads {what.rpartition('].')[2]} beside its arguments, which a kernel cannot; make it one of them"
+            )
     return recorder
 
 
@@ -368,7 +415,11 @@ def guards(recorder: Recorder, formulas: dict, values: dict) -> list:
     for symbol, what in recorder.symbols.items():
         name, _, at = what.partition(".")
         known[symbol] = (
-            sympy.prod(formulas[name][int(at[1:]) + 1 :]) if at.startswith("-") else formulas[name][int(at)] if at else scalar(name, values)
+            sympy.prod(formulas[name][int(at[1:]) + 1 :])
+            if at.startswith("-")
+            else formulas[name][int(at)]
+            if at
+            else scalar(name, values)
         )
     # A size as a float is that size; left in, torch's own function would stand in the source.
     found = dict.fromkeys(guard.xreplace(known).replace(ToFloat, lambda size: size) for guard in recorder.guards)
@@ -376,7 +427,11 @@ def guards(recorder: Recorder, formulas: dict, values: dict) -> list:
 
 
 def scalar(name: str, values: dict):
-    return sympy.Symbol(name, real=True) if isinstance(values.get(name), float) else sympy.Symbol(name, integer=True, positive=True)
+    return (
+        sympy.Symbol(name, real=True)
+        if isinstance(values.get(name), float)
+        else sympy.Symbol(name, integer=True, positive=True)
+    )
 
 
 def covers(variant: dict, values: dict) -> bool:

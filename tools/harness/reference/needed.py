@@ -1,11 +1,13 @@
-"""What a reference's outputs depend on, with these very values: ragged, sparse, paged and early-exit work leaves much of its inputs unread.
+"""What a reference's outputs depend on, with these very values: ragged, sparse, paged and early-exit work leaves much
+of its inputs unread.
 
-An element that no gradient reaches may be one of those. They are shown to be unread when no output moves though all of them together take
-other values: higher than any that is there, lower, and between. Where one moves (a maximum, a search, an integer answer), each row of the
-input, by the axes that it begins with like the outputs, is looked at for how far from either end that is so. That nothing moves shows
-something only where the same values move an output when they take the place of the whole input: what counts rare hits never moves. What is
-not shown counts as read, and so do booleans wholly and integers, by which a kernel finds its way; but those of a byte or two are data where
-gradients would reach some of them, and take the values that they may have.
+An element that no gradient reaches may be one of those. They are shown to be unread when no output moves though all of
+them together take other values: higher than any that is there, lower, and between. Where one moves (a maximum, a
+search, an integer answer), each row of the input, by the axes that it begins with like the outputs, is looked at for
+how far from either end that is so. That nothing moves shows something only where the same values move an output when
+they take the place of the whole input: what counts rare hits never moves. What is not shown counts as read, and so do
+booleans wholly and integers, by which a kernel finds its way; but those of a byte or two are data where gradients would
+reach some of them, and take the values that they may have.
 """
 
 import contextlib
@@ -24,7 +26,8 @@ HARDLY = 16
 
 
 def needed_bytes(contract: Contract, args: list[Arg], seconds: float) -> int:
-    """Bytes of the inputs that any kernel must read, and of the outputs that the reference defines; at most those of all tensors.
+    """Bytes of the inputs that any kernel must read, and of the outputs that the reference defines; at most those of
+    all tensors.
 
     What cannot be told, or not in about `seconds`, counts.
     """
@@ -36,7 +39,8 @@ def needed_bytes(contract: Contract, args: list[Arg], seconds: float) -> int:
 
 
 class Values(TorchDispatchMode):
-    """The arguments of one call, in float32 at least, and what comes of others; as a context, operations end when half of the time has.
+    """The arguments of one call, in float32 at least, and what comes of others; as a context, operations end when half
+    of the time has.
 
     Not in float64 as the oracle: what is asked is whether anything moves, which is asked often.
     """
@@ -69,11 +73,16 @@ class Values(TorchDispatchMode):
         left = [0 if self.contract.returns else int(one.isnan().sum()) for one in self.base]
         outputs = [a for a in self.args if a.role == "output"]
         self.undefined = sum(
-            (a.value.numel() - one.numel() + none) * a.value.element_size() for a, one, none in zip(outputs, self.base, left, strict=True)
+            (a.value.numel() - one.numel() + none) * a.value.element_size()
+            for a, one, none in zip(outputs, self.base, left, strict=True)
         )
         self.slack = [slack(one.nan_to_num_()) for one in self.base]
-        inputs = {a.name: a.value for a in self.wide if a.role == "input" and a.is_tensor and a.value.dtype != torch.bool}
-        self.inputs = {name: value for name, value in inputs.items() if value.is_floating_point() or value.element_size() <= 2}
+        inputs = {
+            a.name: a.value for a in self.wide if a.role == "input" and a.is_tensor and a.value.dtype != torch.bool
+        }
+        self.inputs = {
+            name: value for name, value in inputs.items() if value.is_floating_point() or value.element_size() <= 2
+        }
         self.bounds = {name: bounds(value) for name, value in self.inputs.items()}
         for name, mask in self.unreached().items():
             if self.moved({**self.spared, name: mask}).any():
@@ -93,15 +102,21 @@ class Values(TorchDispatchMode):
         return [one.clone() if one.is_floating_point() else one.double() for one in results(self.contract, args)]
 
     def unreached(self) -> dict[str, torch.Tensor]:
-        """Input -> the elements that no gradient reaches; all where there is none to be had in a part of the time, but none of integers."""
+        """Input -> the elements that no gradient reaches; all where there is none to be had in a part of the time,
+        but none of integers."""
         floating = {name: value for name, value in self.inputs.items() if value.is_floating_point()}
         found: tuple[torch.Tensor | None, ...] = ()
         for chosen in (self.inputs, floating) if len(floating) < len(self.inputs) else (floating,):
-            leaves = [(value if name in floating else value.to(torch.float32)).detach().requires_grad_() for name, value in chosen.items()]
+            leaves = [
+                (value if name in floating else value.to(torch.float32)).detach().requires_grad_()
+                for name, value in chosen.items()
+            ]
             try:
                 with torch.enable_grad(), self:
                     answers = [one for one in self.call(dict(zip(chosen, leaves, strict=True))) if one.requires_grad]
-                    found = torch.autograd.grad(answers, leaves, [torch.randn_like(one) for one in answers], allow_unused=True)
+                    found = torch.autograd.grad(
+                        answers, leaves, [torch.randn_like(one) for one in answers], allow_unused=True
+                    )
                 break
             except (ContractError, RuntimeError):
                 found = (None,) * len(leaves)
@@ -134,8 +149,12 @@ class Values(TorchDispatchMode):
         return torch.where(mask, drawn.to(value), value)
 
     def ends(self, name: str, mask: torch.Tensor) -> torch.Tensor:
-        """What of `mask` lies at either end of its rows, as far as it moves nothing: found by halving, for all rows at once."""
-        alike = takewhile(lambda extents: len(set(extents)) == 1, zip(mask.shape[:-1], *(one.shape for one in self.base), strict=False))
+        """What of `mask` lies at either end of its rows, as far as it moves nothing: found by halving, for all rows
+        at once."""
+        alike = takewhile(
+            lambda extents: len(set(extents)) == 1,
+            zip(mask.shape[:-1], *(one.shape for one in self.base), strict=False),
+        )
         rows = tuple(extents[0] for extents in alike)
         flat = mask.reshape(math.prod(rows), -1)
         columns = flat.shape[1]
@@ -160,7 +179,8 @@ class Values(TorchDispatchMode):
 
 
 def bounds(value: torch.Tensor) -> tuple[float, float]:
-    """A value below all of these, but not negative where none is, and one above all; of integers the least and the greatest."""
+    """A value below all of these, but not negative where none is, and one above all; of integers the least and the
+    greatest."""
     low, high = (float(one) for one in value.nan_to_num(posinf=0.0, neginf=0.0).aminmax())
     if not value.is_floating_point():
         return low, high
@@ -169,5 +189,6 @@ def bounds(value: torch.Tensor) -> tuple[float, float]:
 
 
 def slack(base: torch.Tensor) -> torch.Tensor:
-    """How much the order of sums may move each element of an output, as a share of it and of the mean one in its row."""
+    """How much the order of sums may move each element of an output, as a share of it and of the mean one in its
+    row."""
     return torch.finfo(base.dtype).eps ** 0.7 * (base.abs() + base.abs().mean(-1, keepdim=True))

@@ -1,4 +1,5 @@
-"""The long-lived process that alone knows the right answers: makes inputs, computes the reference in float64, compares outputs.
+"""The long-lived process that alone knows the right answers: makes inputs, computes the reference in float64, compares
+outputs.
 
 Started by the supervisor with a descriptor; answers one verb at a time and sleeps in between.
 """
@@ -24,7 +25,8 @@ from harness.device.precision import set_precision
 from harness.isolation import ipc, sandbox
 
 MUCH = 0.05
-"""Outputs of two calls that differ in more than this share of their elements are not compared bit by bit but by the reference."""
+"""Outputs of two calls that differ in more than this share of their elements are not compared bit by bit but by the
+reference."""
 
 
 VERBS = ("probe", "begin", "make", "needed", "inductor", "attach", "place", "intact", "check", "forget", "drop")
@@ -83,12 +85,15 @@ class Oracle:
             self.memory = gpu_arena.DeviceMemory(self.torch)
         self.task = task
         self.roles = {a["name"]: a["role"] for a in task["arguments"]}
-        self.parameters = [{"name": a["name"], "dtype": a["dtype"], "pointer": a["role"] != "scalar"} for a in task["arguments"]]
+        self.parameters = [
+            {"name": a["name"], "dtype": a["dtype"], "pointer": a["role"] != "scalar"} for a in task["arguments"]
+        ]
         set_precision(task["numeric"]["precision"])
         return self.memory.facts() if self.device != "cpu" else {}
 
     def make(self, message: dict, fds) -> dict:
-        """One input set; its arguments with shapes and scalars' values. `answered`: the reference computes its outputs at once."""
+        """One input set; its arguments with shapes and scalars' values. `answered`: the reference computes its
+        outputs at once."""
         args = self._arguments(message["dims"], message["seed"])
         transform(self.torch, args, message["distribution"], message["seed"])
         self.sets[message["id"]] = InputSet(args)
@@ -106,7 +111,9 @@ class Oracle:
 
         visible = [w["dims"] for w in self.task["workloads"]]
         own, library = self.loaded[1], self.task.get("library") or ()
-        return inductor.inductor(own, lambda dims: self._arguments(dims, 1), visible, message["others"], message["seconds"], library)
+        return inductor.inductor(
+            own, lambda dims: self._arguments(dims, 1), visible, message["others"], message["seconds"], library
+        )
 
     def _arguments(self, dims: dict, seed: int) -> list:
         args = self.loaded[1].build(dims, seed, self.parameters, self.task["pointer_elements"])
@@ -165,7 +172,9 @@ class Oracle:
         wrong = [
             i
             for i, (t, offset) in enumerate(pairs)
-            if not torch.equal(self._bits(t.reshape(-1)), self._bits(self._view(self.inputs, t.dtype, t.numel(), offset)))
+            if not torch.equal(
+                self._bits(t.reshape(-1)), self._bits(self._view(self.inputs, t.dtype, t.numel(), offset))
+            )
         ]
         return {"changed": wrong}
 
@@ -212,7 +221,8 @@ class Oracle:
         return {"infra": f"the oracle failed: {error}", "log": log}
 
     def _nearly(self, a, b) -> bool:
-        """Does `a` differ from the verified `b` in so few elements, all of them numbers, that the exchanged inputs can explain it?"""
+        """Does `a` differ from the verified `b` in so few elements, all of them numbers, that the exchanged inputs
+        can explain it?"""
         differing = self._bits(a) != self._bits(b)
         count = int(self.torch.count_nonzero(differing))
         if count == 0:

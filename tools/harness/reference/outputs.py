@@ -1,4 +1,5 @@
-"""Which tensors of a reference are outputs, and whether a kernel could write there: none can be input and output at once."""
+"""Which tensors of a reference are outputs, and whether a kernel could write there: none can be input and output at
+once."""
 
 from collections.abc import Sequence
 
@@ -14,7 +15,8 @@ SEED = 0x6B65726E656C
 
 
 def infer_roles(contract: Contract, args: list[Arg], inferred: list[str]) -> dict[str, str]:
-    """Which tensors are outputs: as declared, else those that a call changes, else the last ones, one for each tensor returned."""
+    """Which tensors are outputs: as declared, else those that a call changes, else the last ones, one for each
+    tensor returned."""
     tensors = [a.name for a in args if a.is_tensor]
     if not tensors:
         raise ContractError("there is no tensor among the arguments; a kernel needs at least one output")
@@ -24,7 +26,8 @@ def infer_roles(contract: Contract, args: list[Arg], inferred: list[str]) -> dic
         unknown = [name for name in outputs if name not in tensors]
         if unknown or not outputs:
             raise ContractError(
-                f"reference.py: `outputs` names {unknown or 'nothing'}; add a buffer of that name to make_inputs, or name what it gives "
+                f"reference.py: `outputs` names {unknown or 'nothing'}; add a buffer of that name to make_inputs, or "
+                f"name what it gives "
                 f"({', '.join(tensors)})"
             )
     else:
@@ -40,26 +43,37 @@ def seen_outputs(contract: Contract, args: list[Arg], tensors: list[str], inferr
     if returned is not None:
         # What is written beside an answer counts where it shows; the answer itself may hold what was there before.
         written = {a.name for a in own if a.name in written and any(itself(one, a.value) for one in returned)}
-    changed = [a.name for a, b in zip(args, own, strict=True) if a.is_tensor and (a.name in written or not same(a.value, b.value))]
+    changed = [
+        a.name
+        for a, b in zip(args, own, strict=True)
+        if a.is_tensor and (a.name in written or not same(a.value, b.value))
+    ]
     if changed:
         inferred.append(f"{', '.join(changed)}: output, because reference() changes it.")
         return changed
     if not returned:
-        raise ContractError("reference.py: reference(...) neither returns a tensor nor changes one; return the outputs or write them")
+        raise ContractError(
+            "reference.py: reference(...) neither returns a tensor nor changes one; return the outputs or write them"
+        )
     # A reference may return the same buffer each time.
     outputs, why = returned_to(contract, args, flow, [tensor.clone() for tensor in returned])
     inferred.append(f"{', '.join(outputs)}: output, {why}.")
     return outputs
 
 
-def returned_to(contract: Contract, args: list[Arg], flow: Watch | None, returned: list[torch.Tensor]) -> tuple[list[str], str]:
+def returned_to(
+    contract: Contract, args: list[Arg], flow: Watch | None, returned: list[torch.Tensor]
+) -> tuple[list[str], str]:
     """The tensors in which a kernel writes what the reference returns, and why these. `flow`: of a call with `args`.
 
-    They are the last ones. Where it reads one of those, which a kernel finds full of something else, or they have other shapes, they are
-    the only others that it does not read and that have the shapes of what it returns.
+    They are the last ones. Where it reads one of those, which a kernel finds full of something else, or they have other
+    shapes, they are the only others that it does not read and that have the shapes of what it returns.
     """
     tensors = [a for a in args if a.is_tensor]
-    last, why = tensors[-len(returned) :], f"the last of the pointers, because reference() returns {len(returned)} tensor(s)"
+    last, why = (
+        tensors[-len(returned) :],
+        f"the last of the pointers, because reference() returns {len(returned)} tensor(s)",
+    )
     names = [a.name for a in last]
     # What differs without any change shows nothing of what is read; chance has a sentence of its own.
     if not contract.has_make_inputs or not agree(returned, asked(contract, copied(args))):
@@ -76,8 +90,10 @@ def returned_to(contract: Contract, args: list[Arg], flow: Watch | None, returne
         return names, why
     what = ", ".join(f"{list(one.shape)}" for one in returned)
     raise ContractError(
-        f"reference.py: reference(...) reads {read!r}, where the buffer for what it returns (of shape {what}) is looked for, at the end of "
-        "make_inputs; add one there for each tensor returned, such as 'out': torch.empty(...), or name those that are there in "
+        f"reference.py: reference(...) reads {read!r}, where the buffer for what it returns (of shape {what}) is "
+        f"looked for, at the end of "
+        "make_inputs; add one there for each tensor returned, such as 'out': torch.empty(...), or name those "
+        "that are there in "
         "`outputs = (...)`"
     )
 
@@ -88,7 +104,9 @@ def in_order(last: list[Arg], returned: Sequence[torch.Tensor]) -> None:
     if buffers != answers and sorted(buffers) == sorted(answers):
         listed = ", ".join(f"{a.name!r} ({a.dtype})" for a in last)
         given = ", ".join(str(one.dtype).removeprefix("torch.") for one in returned)
-        raise ContractError(f"reference.py: reference(...) returns {given} for the outputs {listed}; put them in one order")
+        raise ContractError(
+            f"reference.py: reference(...) returns {given} for the outputs {listed}; put them in one order"
+        )
 
 
 def fits(a: Arg, returned: torch.Tensor) -> bool:
@@ -98,7 +116,8 @@ def fits(a: Arg, returned: torch.Tensor) -> bool:
 def reads(contract: Contract, args: list[Arg], name: str, flow: Watch | None, returned: Sequence[torch.Tensor]) -> bool:
     """Whether this tensor has a say in what is returned: an operation takes its values, or other values show.
 
-    The second is for what operations do not tell, such as a reference in NumPy. It allows for sums in another order each time.
+    The second is for what operations do not tell, such as a reference in NumPy. It allows for sums in another order
+    each time.
     """
     if flow is not None and name in flow.read:
         return True
@@ -143,7 +162,8 @@ def asked(contract: Contract, args: list[Arg]) -> tuple | None:
 
 
 def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg]) -> None:
-    """A reference that reads what it writes (in place), or what it returns to, does not fit: kernels find something else there.
+    """A reference that reads what it writes (in place), or what it returns to, does not fit: kernels find something
+    else there.
 
     `plain`: the arguments after a call with `args`.
     """
@@ -152,7 +172,8 @@ def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg])
         if after.role == "output":
             if after.value.shape != before.value.shape:
                 raise ContractError(
-                    f"reference.py: reference(...) makes its output {after.name!r} of shape {tuple(after.value.shape)}, but make_inputs "
+                    f"reference.py: reference(...) makes its output {after.name!r} of shape "
+                    f"{tuple(after.value.shape)}, but make_inputs "
                     f"allocates {tuple(before.value.shape)}; make them the same"
                 )
             where = ~((before.value == after.value) | ((before.value != before.value) & (after.value != after.value)))
@@ -171,13 +192,18 @@ def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg])
         name = None if name is None or moved(contract, args, plain, written, marked=False) else name
     if name is not None:
         raise ContractError(
-            f"reference.py: reference(...) reads its output {name!r} before writing it, where a kernel finds something else; zero it first "
-            "if that is meant, else give the answer a buffer that is not read, such as 'out': torch.empty(...), and work on copies"
+            f"reference.py: reference(...) reads its output {name!r} before writing it, where a kernel finds "
+            f"something else; zero it first "
+            "if that is meant, else give the answer a buffer that is not read, such as 'out': torch.empty(...), and "
+            "work on copies"
         )
 
 
-def moved(contract: Contract, args: list[Arg], plain: list[Arg], written: dict[str, torch.Tensor], *, marked: bool) -> str | None:
-    """The first output in which another call writes something else, with the outputs `marked` before it or as they were."""
+def moved(
+    contract: Contract, args: list[Arg], plain: list[Arg], written: dict[str, torch.Tensor], *, marked: bool
+) -> str | None:
+    """The first output in which another call writes something else, with the outputs `marked` before it or as they
+    were."""
     own = copied(args)
     if marked:
         mark(own)
@@ -186,4 +212,11 @@ def moved(contract: Contract, args: list[Arg], plain: list[Arg], written: dict[s
     except ContractError:
         return next(iter(written))
     first = {a.name: a.value for a in plain}
-    return next((a.name for a in own if a.name in written and not alike(a.value[written[a.name]], first[a.name][written[a.name]])), None)
+    return next(
+        (
+            a.name
+            for a in own
+            if a.name in written and not alike(a.value[written[a.name]], first[a.name][written[a.name]])
+        ),
+        None,
+    )

@@ -46,11 +46,17 @@ def probe(request: dict) -> dict:
             inferred += said_of_buffers(contract, request, args)
             roles = infer_roles(contract, args, inferred)
         set_roles(args, roles)
-        flops, compared, operations, coarse = run_once(contract, args, dims, request, first=at == 0, roles=roles, inferred=inferred)
+        flops, compared, operations, coarse = run_once(
+            contract, args, dims, request, first=at == 0, roles=roles, inferred=inferred
+        )
         answer.setdefault("operations", operations)
         answer.setdefault("products", products(operations))
         answer.setdefault("coarse", coarse)
-        size = needed_bytes(contract, args, NEEDED_S) if declared is None else said_of_bytes(name, declared, args, inferred)
+        size = (
+            needed_bytes(contract, args, NEEDED_S)
+            if declared is None
+            else said_of_bytes(name, declared, args, inferred)
+        )
         figures = {"weight": weight, "margin": margin, "flops": flops, "unique_bytes": size}
         answer["workloads"].append(described(name, dims, args, compared) | figures)
     return answer | {"inferred": inferred}
@@ -61,7 +67,8 @@ def look_for_operators(library: list[str]) -> None:
     for name in library:
         if not hasattr(torch.ops.aten, name.removeprefix("aten.")):
             raise ContractError(
-                f"task.yaml: library: {name} is no operator of torch {torch.__version__}; write its name in ATen, as aten.mm"
+                f"task.yaml: library: {name} is no operator of torch {torch.__version__}; write its name in ATen, "
+                f"as aten.mm"
             )
 
 
@@ -78,7 +85,9 @@ def attempted(contract: Contract, request: dict) -> dict:
             except ContractError as error:
                 refused.append(f"{spoken(dims)} ({str(error).removesuffix(MEND)})")
                 continue
-            tried.append(described(spoken(dims), dims, args, {}) | {"weight": 1.0, "flops": None, "unique_bytes": size_of(args)})
+            tried.append(
+                described(spoken(dims), dims, args, {}) | {"weight": 1.0, "flops": None, "unique_bytes": size_of(args)}
+            )
             break
     return {"tried": tried, "refused": refused}
 
@@ -92,7 +101,11 @@ def described(name: str, dims: dict, args: list[Arg], compared: dict[str, int]) 
 def seen(a: Arg, compared: int | None) -> dict:
     """A SeenArgument; a scalar that is infinite or NaN has no JSON."""
     told = a.json() | {"compared": compared}
-    return told | {"value": a.value if isinstance(a.value, int) or (isinstance(a.value, float) and math.isfinite(a.value)) else None}
+    return told | {
+        "value": a.value
+        if isinstance(a.value, int) or (isinstance(a.value, float) and math.isfinite(a.value))
+        else None
+    }
 
 
 def number(contract: Contract, name: str) -> float | None:
@@ -107,7 +120,8 @@ def room(args: list[Arg], dims: dict, memory: int) -> None:
     need = sum(a.value.numel() * (2 * a.value.element_size() + 16) for a in args if a.is_tensor)
     if need > memory:
         raise ContractError(
-            f"the workload {spoken(dims)} needs about {need:,} bytes with its float64 copies, and {memory:,} are allowed; use smaller dims"
+            f"the workload {spoken(dims)} needs about {need:,} bytes with its float64 copies, and {memory:,} are "
+            f"allowed; use smaller dims"
         )
 
 
@@ -122,8 +136,14 @@ def said_of_buffers(contract: Contract, request: dict, args: list[Arg]) -> list[
 def said_of_bytes(name: str, declared: int, args: list[Arg], inferred: list[str]) -> int:
     """The bytes that a call must move, as its workload declares them."""
     if not 0 < declared <= size_of(args):
-        raise ContractError(f"reference.py: workload {name}: its bytes are {declared}; its tensors have {size_of(args)}, give 1 to these")
-    inferred.append(f"Workload {name} needs {declared} bytes, as it declares; no kernel can be faster than the memory that moves these.")
+        raise ContractError(
+            f"reference.py: workload {name}: its bytes are {declared}; its tensors have {size_of(args)}, give 1 "
+            f"to these"
+        )
+    inferred.append(
+        f"Workload {name} needs {declared} bytes, as it declares; no kernel can be faster than the memory that "
+        f"moves these."
+    )
     return declared
 
 
@@ -133,11 +153,20 @@ def set_roles(args: list[Arg], roles: dict[str, str]) -> None:
 
 
 def run_once(
-    contract: Contract, args: list[Arg], dims: dict, request: dict, *, first: bool, roles: dict[str, str], inferred: list[str]
+    contract: Contract,
+    args: list[Arg],
+    dims: dict,
+    request: dict,
+    *,
+    first: bool,
+    roles: dict[str, str],
+    inferred: list[str],
 ) -> tuple[float | None, dict[str, int], list[str], dict[str, float]]:
-    """Run the reference as often as is needed to count its operations and the elements that it defines of each output, and to name them.
+    """Run the reference as often as is needed to count its operations and the elements that it defines of each output,
+    and to name them.
 
-    The first dims stand for all where the reference makes its own inputs; there read-write outputs are looked for as well.
+    The first dims stand for all where the reference makes its own inputs; there read-write outputs are looked for as
+    well.
     """
     counter = Counter()
     own = copied(args)
@@ -154,7 +183,9 @@ def run_once(
         counter.total, counter.names = 0.0, []
     for a, b in zip(args, own, strict=True):
         if a.role == "input" and a.is_tensor and not same(a.value, b.value):
-            raise ContractError(f"reference.py: reference(...) changes its input {a.name!r}; name it in `outputs`, or work on a copy")
+            raise ContractError(
+                f"reference.py: reference(...) changes its input {a.name!r}; name it in `outputs`, or work on a copy"
+            )
     if first:
         look_for_chance(contract, args, own, returned, inferred)
         look_for_read_outputs(contract, args, own)
@@ -190,6 +221,8 @@ def check_count(contract: Contract, found: Expected, allocated: int, dims: dict)
         products |= {product * size for product in products if count % (product * size) == 0}
     if count not in products:
         raise ContractError(
-            f"reference.py: reference(...) returned {count:,} of the {allocated:,} elements of output {found.name!r}, which is no "
-            f"product of the dims {spoken(dims)}; return the whole output, name its sizes in --dims, or define make_inputs(dims, seed)"
+            f"reference.py: reference(...) returned {count:,} of the {allocated:,} elements of output {found.name!r}, "
+            f"which is no "
+            f"product of the dims {spoken(dims)}; return the whole output, name its sizes in --dims, or define "
+            f"make_inputs(dims, seed)"
         )

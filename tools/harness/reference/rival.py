@@ -14,15 +14,20 @@ class Rival(Contract):
         self.module, self.name, self.reference = imported(source, FILE), name, reference
         self.function = guarded(f"{name}()", getattr(self.module, name))
         if not callable(self.function):
-            raise ContractError(f"{FILE}: {name}() returned {type(self.function).__name__}; return a function of the reference's arguments")
+            raise ContractError(
+                f"{FILE}: {name}() returned {type(self.function).__name__}; return a function of the reference's "
+                f"arguments"
+            )
         self.has_make_inputs, self.takes, self.returns = reference.has_make_inputs, self._takes(), False
 
     def check(self, args: list[Arg], numeric: dict) -> None:
-        """ContractError unless it computes the same, as exactly as a kernel must: within the floor of the dtype or twice torch's error, and
-        within the cap. It fills its outputs, in their dtypes, and leaves its inputs alone."""
+        """ContractError unless it computes the same, as exactly as a kernel must: within the floor of the dtype or
+        twice torch's error, and within the cap. It fills its outputs, in their dtypes, and leaves its inputs alone."""
         where = f"{FILE}: {self.name}(...)"
         if lacking := self.missing(args):
-            raise ContractError(f"{where} takes {lacking[0]!r}, but the reference's arguments are {', '.join(a.name for a in args)}")
+            raise ContractError(
+                f"{where} takes {lacking[0]!r}, but the reference's arguments are {', '.join(a.name for a in args)}"
+            )
         expected, _ = expect(self.reference, args)
         torch = native(self.reference, args)
         own = copied(args)
@@ -36,8 +41,13 @@ class Rival(Contract):
                 raise ContractError(f"{where} changes its input {before.name!r}; let it work on a copy")
         for one, out, its in zip(expected, found, torch, strict=True):
             if NAMES.get(out.dtype) != one.dtype:
-                raise ContractError(f"{where} gives {one.name!r} as {NAMES.get(out.dtype, out.dtype)}, which is {one.dtype}")
-            seen, most = one.error(out, numeric), max(numeric["floor"].get(one.dtype, 0.0), 2 * (one.error(its, numeric)["error"] or 0.0))
+                raise ContractError(
+                    f"{where} gives {one.name!r} as {NAMES.get(out.dtype, out.dtype)}, which is {one.dtype}"
+                )
+            seen, most = (
+                one.error(out, numeric),
+                max(numeric["floor"].get(one.dtype, 0.0), 2 * (one.error(its, numeric)["error"] or 0.0)),
+            )
             most = min(most, numeric["cap"].get(one.dtype, most))
             if seen["problem"] or seen["error"] > most:
                 what = seen["problem"] or f"its error is {seen['error']:.2g}, and a kernel's may be {most:.2g}"

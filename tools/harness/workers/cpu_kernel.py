@@ -92,7 +92,13 @@ class Kernel:
     slots: host_buffers.Slots | None = None
 
     def __init__(
-        self, fork_server: ForkServer, kinds: tuple[str, ...], folder: Path, libraries: dict[str, str], address_space: int, limit_s: float
+        self,
+        fork_server: ForkServer,
+        kinds: tuple[str, ...],
+        folder: Path,
+        libraries: dict[str, str],
+        address_space: int,
+        limit_s: float,
     ):
         self.fork_server = fork_server
         self.libraries = libraries
@@ -123,7 +129,12 @@ class Kernel:
         readable = shared.read_only()
         self.plan, self.slots, self.names = ring.inputs.plan, slots, (ring.names, [a["name"] for a in ring.outs])
         slots.clear_fault()
-        message = {"op": "map", "inputs": shared.size, "outputs": slots.shared.size, "gaps": [self.plan.gaps, slots.plan.gaps]}
+        message = {
+            "op": "map",
+            "inputs": shared.size,
+            "outputs": slots.shared.size,
+            "gaps": [self.plan.gaps, slots.plan.gaps],
+        }
         self.channel.send(message, [readable, slots.shared.fd])
         os.close(readable)
         answer = self._answer("while its buffers were mapped", 60)
@@ -173,7 +184,8 @@ class Kernel:
         self.fork_server.reap(pid, 0.0)
 
     def _ask(self, message: dict, moment: str, limit_s: float = 60, *, fds=(), blamed: str = "") -> dict:
-        """One verb; KernelError for what the answer complains of, `blamed` on a moment, and for an end at this `moment`."""
+        """One verb; KernelError for what the answer complains of, `blamed` on a moment, and for an end at this
+        `moment`."""
         self.channel.send(message, fds)
         return self._fair(self._answer(moment, limit_s), blamed)
 
@@ -211,7 +223,11 @@ class Kernel:
         name = signal.Signals(ended["signal"]).name
         if name == "SIGKILL":
             return f"was killed (SIGKILL), probably for want of memory {moment}".strip()
-        return f"crashed with {name} {moment}".strip() + self._where() + (f": {said}" if name == "SIGABRT" and said else "")
+        return (
+            f"crashed with {name} {moment}".strip()
+            + self._where()
+            + (f": {said}" if name == "SIGABRT" and said else "")
+        )
 
     def _where(self) -> str:
         if not self.slots or not self.plan:
@@ -220,7 +236,9 @@ class Kernel:
         if not kind:
             return ""
         act = {1: "read", 2: "wrote"}.get(kind, "touched memory")
-        for base, plan, names in zip((self.inputs, self.outputs), (self.plan, self.slots.plan), self.names, strict=True):
+        for base, plan, names in zip(
+            (self.inputs, self.outputs), (self.plan, self.slots.plan), self.names, strict=True
+        ):
             if base <= address < base + plan.total:
                 return f" ({act} {plan.describe(address - base, names)})"
         return f" ({act} through a null pointer)" if address < 4096 else f" ({act} outside its buffers)"

@@ -1,6 +1,7 @@
 """Runs in a kernel's process, from fork to end. It shuts itself in, loads the libraries and calls them when told to.
 
-Nothing that it says decides whether a kernel is right: outputs lie in shared memory, and supervisor and oracle look at them there.
+Nothing that it says decides whether a kernel is right: outputs lie in shared memory, and supervisor and oracle look at
+them there.
 """
 
 import base64
@@ -35,7 +36,8 @@ class Host:
         self.mapped: list[tuple[int, int]] = []
 
     def map(self, message: dict, fds: list[int]) -> dict:
-        """Map the inputs' file for reading and the outputs' file for writing, both without their gaps; the old mappings go."""
+        """Map the inputs' file for reading and the outputs' file for writing, both without their gaps; the old
+        mappings go."""
         for address, size in self.mapped:
             LIBC.munmap(address, size)
         try:

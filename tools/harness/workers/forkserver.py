@@ -1,8 +1,9 @@
-"""Parent of the kernels' processes: has imported what they need, has never computed, and holds no secret and no oracle data.
+"""Parent of the kernels' processes: has imported what they need, has never computed, and holds no secret and no oracle
+data.
 
-It answers on the descriptor named in argv: `spawn` (with the child's end of its channel), `reap`, and nothing else. With `device` and a
-compute capability behind, its children are those of a GPU: some are kept with their context made, on `warm`; `bury` leaves one that was
-killed for later; `settled` waits for all that are starting or ending.
+It answers on the descriptor named in argv: `spawn` (with the child's end of its channel), `reap`, and nothing else.
+With `device` and a compute capability behind, its children are those of a GPU: some are kept with their context made,
+on `warm`; `bury` leaves one that was killed for later; `settled` waits for all that are starting or ending.
 """
 
 import ctypes  # noqa: F401  (imported here so that no child has to)

@@ -1,4 +1,5 @@
-"""The supervisor's side of kernels' processes on a GPU: their fork server, caches of compiled code, and the same verbs as on a CPU."""
+"""The supervisor's side of kernels' processes on a GPU: their fork server, caches of compiled code, and the same
+verbs as on a CPU."""
 
 import hashlib
 import os
@@ -16,7 +17,8 @@ from harness.workers import cpu_kernel
 from harness.workers.cpu_kernel import Sample
 
 SPARES, LEAST = 4, 2
-"""Processes kept with their context made, filled up when fewer than the least are left: correctness takes two, and timing up to two."""
+"""Processes kept with their context made, filled up when fewer than the least are left: correctness takes two, and
+timing up to two."""
 START_S = 120.0
 BESIDE = ".compiled"
 """In place of a library's suffix: the file with what its build left."""
@@ -67,7 +69,8 @@ class DeviceForkServer(cpu_kernel.ForkServer):
 
 
 class Caches:
-    """Folders of compiled kernels, by the source's hash: what the build and then each candidate's own process left, for later processes."""
+    """Folders of compiled kernels, by the source's hash: what the build and then each candidate's own process left,
+    for later processes."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -76,7 +79,8 @@ class Caches:
         """What came with the library and was not yet replaced by what a process left."""
 
     def add(self, source: bytes, beside: Path) -> None:
-        """Take over what the build left of a library, where it is there: without it, kernels are compiled when they are launched."""
+        """Take over what the build left of a library, where it is there: without it, kernels are compiled when they
+        are launched."""
         identity = digest(source)
         if identity not in self.kept and identity not in self.built and beside.is_file():
             made = Path(tempfile.mkdtemp(prefix="built-", dir=self.folder))
@@ -87,8 +91,9 @@ class Caches:
     def open(self, fork_server: DeviceForkServer, sources: dict[str, bytes]) -> Path:
         """A new folder for a process with these sources, filled with what is known.
 
-        A candidate, by its build or by its own process, may have left slow code under the key of somebody else's: so the others' and ours
-        come last, and where it is not known what another launches, there is nothing of the candidate's and all is compiled there.
+        A candidate, by its build or by its own process, may have left slow code under the key of somebody else's: so
+        the others' and ours come last, and where it is not known what another launches, there is nothing of the
+        candidate's and all is compiled there.
         """
         made = Path(tempfile.mkdtemp(prefix="cache-", dir=self.folder))
         known = self.built | self.kept
@@ -102,7 +107,8 @@ class Caches:
         return made
 
     def close(self, made: Path, sources: dict[str, bytes], *, launched: bool = True) -> None:
-        """The process has ended: keep its folder when it had a single source that was not known, whose kernels it launched."""
+        """The process has ended: keep its folder when it had a single source that was not known, whose kernels it
+        launched."""
         identity = digest(*sources.values())
         if len(sources) == 1 and identity not in self.kept and launched and made.is_dir():
             self.kept[identity] = made
@@ -121,7 +127,9 @@ class DeviceKernel(cpu_kernel.Kernel):
 
     launches = True
 
-    def __init__(self, fork_server: DeviceForkServer, caches: Caches, libraries: dict[str, str], limit_s: float, precision: str):
+    def __init__(
+        self, fork_server: DeviceForkServer, caches: Caches, libraries: dict[str, str], limit_s: float, precision: str
+    ):
         self.fork_server, self.caches, self.libraries, self.limit_s = fork_server, caches, libraries, limit_s
         self.sources = {name: Path(path).read_bytes() for name, path in libraries.items()}
         for name, path in libraries.items():
@@ -171,8 +179,8 @@ class DeviceKernel(cpu_kernel.Kernel):
         self._ask({"op": "flush", "bytes": size}, "between calls")
 
     def profile(self, name: str, packed: list[tuple[int, int]], library: bool) -> dict:
-        """What one call executes: {kernels, streams, stream}; where it may call a `library`, also {seconds, launched, operators}, of each
-        kernel and of torch, as `kernel_trace.callers` takes them; or {unavailable}."""
+        """What one call executes: {kernels, streams, stream}; where it may call a `library`, also {seconds,
+        launched, operators}, of each kernel and of torch, as `kernel_trace.callers` takes them; or {unavailable}."""
         self._ask({"op": "prepare", "calls": packed, "fn": name, "spin": False}, "between calls")
         moment = "under the profiler"
         answer = self._ask({"op": "profile", "library": library}, moment, max(self.limit_s, 60), blamed=moment)
@@ -201,7 +209,9 @@ class DeviceSample(Sample):
     def __init__(self, answer: dict, wall: float, calls: int):
         super().__init__({"ns": answer["device_s"] * 1e9, "before": 0, "after": 0, "omp": 0}, wall, calls)
         self.enqueue = answer["enqueue_s"]
-        self.told = max(answer["spin_s"], self.enqueue) + self.seconds if answer["spin_s"] else max(self.enqueue, self.seconds)
+        self.told = (
+            max(answer["spin_s"], self.enqueue) + self.seconds if answer["spin_s"] else max(self.enqueue, self.seconds)
+        )
         self.starved = answer["starved"]
         self.left = answer["left_s"]
 

@@ -1,4 +1,5 @@
-"""A kernel of the harness's own: compiled in the fork server and launched once a process, so that what Triton does once is done before."""
+"""A kernel of the harness's own: compiled in the fork server and launched once a process, so that what Triton does
+once is done before."""
 
 import triton
 import triton.language as tl

@@ -1,7 +1,8 @@
-"""Runs in a kernel's process on a GPU, from fork to end: makes its context, shuts itself in, imports the kernels, launches trains.
+"""Runs in a kernel's process on a GPU, from fork to end: makes its context, shuts itself in, imports the kernels,
+launches trains.
 
-Nothing that it says decides whether a kernel is right: outputs lie in the oracle's memory, and the oracle looks at them there. Its
-times come from device events, and the supervisor's own clock is held against them.
+Nothing that it says decides whether a kernel is right: outputs lie in the oracle's memory, and the oracle looks at them
+there. Its times come from device events, and the supervisor's own clock is held against them.
 """
 
 import contextlib
@@ -28,8 +29,23 @@ PEEK = 64
 """Bytes of an output that are looked at while nothing may have been written yet."""
 VERBS = ("load", "map", "prepare", "run", "inspect", "flush", "profile", "profile_own")
 MISSES = 3
-"""After so many trains that a spin could not cover, a kernel (one that waits for the device itself) is timed without."""
-FIXED = ("torch", "marker", "driver", "start", "end", "aside", "peeked", "sleep", "profiler", "clock", "cycles", "triton", "snapshot")
+"""After so many trains that a spin could not cover, a kernel (one that waits for the device itself) is timed
+without."""
+FIXED = (
+    "torch",
+    "marker",
+    "driver",
+    "start",
+    "end",
+    "aside",
+    "peeked",
+    "sleep",
+    "profiler",
+    "clock",
+    "cycles",
+    "triton",
+    "snapshot",
+)
 """Attributes of the host that no kernel changes."""
 PASSED_ON = (*sandbox.PASSED_ON, "CC", "CXX", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
@@ -97,7 +113,8 @@ class Host:
         return self.inspect({}, [])
 
     def map(self, message: dict, fds: list[int]) -> dict:
-        """Map the inputs' arena for reading and the outputs' for writing; the old mappings go. Each buffer is a tensor of its own."""
+        """Map the inputs' arena for reading and the outputs' for writing; the old mappings go. Each buffer is a
+        tensor of its own."""
         try:
             self._unmap()
             for size, fd, access in zip(message["sizes"], fds, (cuda_driver.READ, cuda_driver.READ_WRITE), strict=True):
@@ -202,7 +219,8 @@ class Host:
         return {}
 
     def profile(self, message: dict, fds: list[int]) -> dict:
-        """Names and streams of what one train executes, after a fill of our own that shows which the given stream is."""
+        """Names and streams of what one train executes, after a fill of our own that shows which the given stream
+        is."""
         function, path = self.functions[self.name]
         raised: list[BaseException] = []
 
@@ -216,18 +234,22 @@ class Host:
 
         seen = self._profiled(train, message["library"])
         if raised:
-            return {"error": device_fault(str(raised[0])) if is_device(raised[0]) else f"raised {said(raised[0], path)}"}
+            return {
+                "error": device_fault(str(raised[0])) if is_device(raised[0]) else f"raised {said(raised[0], path)}"
+            }
         return seen
 
     def profile_own(self, message: dict, fds: list[int]) -> dict:
-        """The same of a kernel of ours, in a process that has imported no other: can this machine's profiler see one at all?"""
+        """The same of a kernel of ours, in a process that has imported no other: can this machine's profiler see one
+        at all?"""
         seen = self._profiled(lambda: (warm_launch(self.marker), self.torch.cuda.synchronize()))
         if "unavailable" not in seen and not any("touch" in name for name in seen["kernels"]):
             return {"unavailable": "the profiler did not see a kernel of ours"}
         return seen
 
     def _profiled(self, train, library: bool = False) -> dict:
-        """{kernels, streams, stream} of what `train()` runs, with {seconds, launched, operators} for a `library`; or {unavailable}."""
+        """{kernels, streams, stream} of what `train()` runs, with {seconds, launched, operators} for a `library`; or
+        {unavailable}."""
         profiler = self.profiler
         try:
             host = [profiler.ProfilerActivity.CPU] if library else []
@@ -246,7 +268,9 @@ class Host:
         found = {"kernels": [e.name() for e in rest], "streams": streams, "stream": first.device_resource_id()}
         if library:
             dispatched = [e for e in traced if "CPU" in str(e.device_type()) and e.linked_correlation_id() == 0]
-            found["operators"] = [(e.correlation_id(), e.name(), e.start_ns(), e.start_ns() + e.duration_ns()) for e in dispatched]
+            found["operators"] = [
+                (e.correlation_id(), e.name(), e.start_ns(), e.start_ns() + e.duration_ns()) for e in dispatched
+            ]
             found["launched"] = [e.linked_correlation_id() for e in rest]
             found["seconds"] = [e.duration_ns() / 1e9 for e in rest]
         return found
@@ -294,18 +318,24 @@ def said(error: BaseException, path: str) -> str:
 
 
 def is_device(error: BaseException) -> bool:
-    return any(word in str(error) for word in ("illegal memory access", "CUDA error", "misaligned address", "unspecified launch failure"))
+    return any(
+        word in str(error)
+        for word in ("illegal memory access", "CUDA error", "misaligned address", "unspecified launch failure")
+    )
 
 
 def device_fault(text: str) -> str:
     if "ILLEGAL_ADDRESS" in text or "illegal memory access" in text:
-        return "made an illegal memory access on the device (wrote to an input, which is read-only, or went outside its buffers)"
+        return (
+            "made an illegal memory access on the device (wrote to an input, which is read-only, or went outside "
+            "its buffers)"
+        )
     return f"failed on the device ({text.splitlines()[0][:200]})"
 
 
 def import_cute(path: str) -> None:
-    """Import CuTe DSL where the kernel's file does: it replaces sys.excepthook, which a candidate may not, and asks the driver for the GPU,
-    which no process may do before it forks."""
+    """Import CuTe DSL where the kernel's file does: it replaces sys.excepthook, which a candidate may not, and asks
+    the driver for the GPU, which no process may do before it forks."""
     if path.endswith(".py") and b"cutlass" in Path(path).read_bytes():
         with contextlib.suppress(ImportError):
             importlib.import_module("cutlass.cute")
@@ -320,7 +350,8 @@ def warm_launch(tensor) -> None:
 
 def prepare_parent(capability: int) -> None:
     """In the fork server: import and compile what every child would, without touching the device."""
-    # Torch replaces functions of its own when it first imports this (the profiler does); nobody else is to be blamed for it.
+    # Torch replaces functions of its own when it first imports this (the profiler does); nobody else is to be blamed
+    # for it.
     import torch._dynamo
     import torch.profiler
     import triton  # noqa: F401
@@ -332,7 +363,8 @@ def prepare_parent(capability: int) -> None:
 
 
 def serve(control: socket.socket, parent: int) -> None:
-    """The life of a kernel's process. `control` brings its channel when it is wanted; until then it has its context and waits."""
+    """The life of a kernel's process. `control` brings its channel when it is wanted; until then it has its context
+    and waits."""
     null = os.open("/dev/null", os.O_RDWR)
     for target in (0, 1):
         os.dup2(null, target)

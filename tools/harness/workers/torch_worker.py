@@ -1,5 +1,5 @@
-"""A contestant: the reference itself under torch eager or torch.compile, or another library's function for it, in native precision, in a
-process of its own."""
+"""A contestant: the reference itself under torch eager or torch.compile, or another library's function for it, in
+native precision, in a process of its own."""
 
 import contextlib
 import mmap
@@ -41,8 +41,8 @@ class Host:
         self.calls: list[dict] = []
 
     def ahead(self, message: dict, fds) -> dict:
-        """What is known before the contest: import the compiler and, on a CPU, compile at the task's sizes, whose code stays in Inductor's
-        cache. What fails here fails again, and is told, when it is wanted.
+        """What is known before the contest: import the compiler and, on a CPU, compile at the task's sizes, whose code
+        stays in Inductor's cache. What fails here fails again, and is told, when it is wanted.
         """
         self.mode, self.device = message["mode"], message["device"]
         if self.mode in MODES:
@@ -56,7 +56,9 @@ class Host:
         set_precision(task["numeric"]["precision"])
         self.reference = self.contract.Contract(task["reference"])
         roles = {a["name"]: a["role"] for a in task["arguments"]}
-        parameters = [{"name": a["name"], "dtype": a["dtype"], "pointer": a["role"] != "scalar"} for a in task["arguments"]]
+        parameters = [
+            {"name": a["name"], "dtype": a["dtype"], "pointer": a["role"] != "scalar"} for a in task["arguments"]
+        ]
         for dims in sizes:
             made = self.reference.build(dims, 0, parameters, task["pointer_elements"])
             given = {a.name: self.torch.zeros_like(a.value) if roles[a.name] == "output" else a.value for a in made}
@@ -89,8 +91,9 @@ class Host:
     def _compiler(self) -> None:
         """Import it now, beside the other contestants; it takes longer than torch itself.
 
-        Inductor compiles and loads a test program for each vector extension that the processor names, ten seconds of a core where none of
-        it is cached. Which one it chooses is the same without; a compiler that does not know that one is found by `compiled`.
+        Inductor compiles and loads a test program for each vector extension that the processor names, ten seconds of a
+        core where none of it is cached. Which one it chooses is the same without; a compiler that does not know that
+        one is found by `compiled`.
         """
         import torch._dynamo
         import torch._inductor.compile_fx
@@ -101,7 +104,8 @@ class Host:
             torch._inductor.config.cpp.vec_isa_ok = True
 
     def compiled(self) -> None:
-        """The reference compiled for the shapes attached, and called once; trusted extensions are tested where that fails."""
+        """The reference compiled for the shapes attached, and called once; trusted extensions are tested where that
+        fails."""
         torch = self.torch
         torch._dynamo.reset()
         self.function = torch.compile(self.reference.function, dynamic=False, mode=MODES[self.mode])
@@ -165,7 +169,9 @@ class Host:
         address = self.driver.map(handle, size, self.cuda.READ)
         self.driver.release(handle)
         self.arena = address, size
-        return lambda dtype, count, offset: self.cuda.tensor(torch, address + offset, count * dtype.itemsize).view(dtype)
+        return lambda dtype, count, offset: self.cuda.tensor(torch, address + offset, count * dtype.itemsize).view(
+            dtype
+        )
 
     def rest(self, message: dict, fds) -> dict:
         """Let go of the inputs, which stay mapped as long as a tensor lies over them."""
@@ -185,7 +191,8 @@ class Host:
         return {"seconds": self.driver.elapsed(*self.events)}
 
     def behind(self, message: dict, fds) -> dict:
-        """Seconds a call of the device alone: all launches wait behind a spin. `starved`: they outlasted it, even with few calls."""
+        """Seconds a call of the device alone: all launches wait behind a spin. `starved`: they outlasted it, even
+        with few calls."""
         driver, wanted = self.driver, message["train"][:MOST_QUEUED]
         for fewer in (1, 4):
             train = wanted[: max(min(len(wanted) // fewer, int(LONGEST_SPIN_S / (2 * self.launch_s))), 1)]

@@ -127,7 +127,8 @@ def compilers() -> list[list[str]]:
 
 
 def library_folders() -> list[str]:
-    """Where compilers outside the system's folders (conda, a module system) keep the run-time libraries that kernels link to."""
+    """Where compilers outside the system's folders (conda, a module system) keep the run-time libraries that kernels
+    link to."""
     homes = {Path(path).resolve().parent.parent for command in compilers() if (path := shutil.which(command[0]))}
     return sorted(str(folder) for home in homes for name in ("lib", "lib64") if (folder := home / name).is_dir())
 
@@ -150,7 +151,10 @@ def build(text: str, folder: Path) -> Path:
     for compiler in compilers():
         try:
             done = subprocess.run(
-                [*compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(path)], capture_output=True, text=True, timeout=120
+                [*compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(path)],
+                capture_output=True,
+                text=True,
+                timeout=120,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             log += f"{compiler[0]}: {error}\n"
@@ -158,4 +162,6 @@ def build(text: str, folder: Path) -> Path:
         if done.returncode == 0:
             return library
         log += f"{' '.join(compiler)}: {done.stderr[-400:]}\n"
-    raise NoCompilerError(f"no C compiler here can build the harness's call stub; install gcc or clang ({log.strip()[-600:]})")
+    raise NoCompilerError(
+        f"no C compiler here can build the harness's call stub; install gcc or clang ({log.strip()[-600:]})"
+    )

@@ -104,7 +104,8 @@ def loaded(symbol: str, on: str = "") -> bool:
 
 
 def element_symbol(root: str, index: tuple[Poly, ...]) -> str:
-    """Stands for an element of a buffer that is only read: `[root<i@7><n@3>...]`, with all that its index depends on."""
+    """Stands for an element of a buffer that is only read: `[root<i@7><n@3>...]`, with all that its index depends
+    on."""
     inner = sorted({s for p in index for s in p.symbols})
     return f"[{root}{''.join(f'<{s}>' for s in inner)}:{index}]"
 

@@ -53,14 +53,21 @@ def declared_in(unit: CppSource, scope: Node) -> Iterator[Declaration]:
                 yield from _declarators(unit, node, scope, kind)
 
 
-def _declarators(unit: CppSource, node: Node, scope: Node, kind: Literal["parameter", "local", "global"]) -> Iterator[Declaration]:
+def _declarators(
+    unit: CppSource, node: Node, scope: Node, kind: Literal["parameter", "local", "global"]
+) -> Iterator[Declaration]:
     type_node = node.child_by_field_name("type")
     type_text = unit.text(type_node) if type_node is not None else ""
     for declarator in node.children_by_field_name("declarator"):
         initial = declarator.child_by_field_name("value") if declarator.type == "init_declarator" else None
         inner = declarator.child_by_field_name("declarator") if declarator.type == "init_declarator" else declarator
         form: Literal["value", "pointer", "reference", "array", "object"] = "value"
-        if initial is not None and initial.type == "argument_list" and type_node is not None and type_node.type != "primitive_type":
+        if (
+            initial is not None
+            and initial.type == "argument_list"
+            and type_node is not None
+            and type_node.type != "primitive_type"
+        ):
             form = "object"
         if type_text.removeprefix("std::").startswith(("vector<", "array<")):
             form = "object"
@@ -79,7 +86,8 @@ def _declarators(unit: CppSource, node: Node, scope: Node, kind: Literal["parame
 
 
 def _hidden(scope: Node) -> Iterator[Node]:
-    """Names of a scope that nothing more is known of: a lambda's parameters, the variable of a loop over a range, parts of a pair."""
+    """Names of a scope that nothing more is known of: a lambda's parameters, the variable of a loop over a range,
+    parts of a pair."""
     inside: list[Node] = []
     if scope.type == "for_range_loop":
         inside = scope.children_by_field_name("declarator")
@@ -90,7 +98,13 @@ def _hidden(scope: Node) -> Iterator[Node]:
     elif scope.type in ("if_statement", "while_statement", "switch_statement"):
         inside = [n for n in walk(scope.child_by_field_name("condition")) if n.type == "declaration"]
     elif scope.type == "compound_statement":
-        inside = [d for n in scope.named_children if n.type == "declaration" for d in walk(n) if d.type == "structured_binding_declarator"]
+        inside = [
+            d
+            for n in scope.named_children
+            if n.type == "declaration"
+            for d in walk(n)
+            if d.type == "structured_binding_declarator"
+        ]
     return (n for one in inside for n in walk(one) if n.type == "identifier" and is_declared(n))
 
 

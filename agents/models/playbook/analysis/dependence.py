@@ -1,4 +1,5 @@
-"""Are a loop's iterations independent? Polynomials for arrays (`strides`), patterns for scalars (`carried`); no answer is "dependent"."""
+"""Are a loop's iterations independent? Polynomials for arrays (`strides`), patterns for scalars (`carried`); no
+answer is "dependent"."""
 
 from __future__ import annotations
 
@@ -57,7 +58,9 @@ def independence(unit: Unit, loop: Loop) -> Independence:
 
 
 def _escapes(unit: Unit, loop: Loop) -> str:
-    for node in walk(loop.body, skip=frozenset({"for_statement", "while_statement", "do_statement", "switch_statement"})):
+    for node in walk(
+        loop.body, skip=frozenset({"for_statement", "while_statement", "do_statement", "switch_statement"})
+    ):
         if node.type == "break_statement":
             return "the loop breaks"
     assigned = unit.assigned(loop.body)

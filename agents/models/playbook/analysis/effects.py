@@ -1,6 +1,7 @@
 """What a piece of code reads and writes in memory: arrays by root and index polynomial, through helpers that it calls.
 
-Pointer parameters are taken as disjoint, which the kernel contract promises (design 4). What cannot be named is a problem, never a guess.
+Pointer parameters are taken as disjoint, which the kernel contract promises (design 4). What cannot be named is a
+problem, never a guess.
 """
 
 from __future__ import annotations
@@ -25,7 +26,15 @@ PURE = frozenset(
 )  # fmt: skip
 """Functions of <cmath>, <complex> and <algorithm> that touch no memory, and the ones that recipes insert."""
 NOT_UNDERSTOOD = frozenset(
-    {"while_statement", "do_statement", "goto_statement", "throw_statement", "try_statement", "switch_statement", "for_range_loop"}
+    {
+        "while_statement",
+        "do_statement",
+        "goto_statement",
+        "throw_statement",
+        "try_statement",
+        "switch_statement",
+        "for_range_loop",
+    }
     | {"lambda_expression", "asm_statement", "gnu_asm_expression"}
 )
 MAX_CALL_DEPTH = 4
@@ -176,7 +185,9 @@ class Reader(Values):
             for argument in arguments:
                 self._visit(argument, ranges, env, depth)
         elif name in ALLOCATORS or (
-            function is not None and function.type == "field_expression" and unit.text(function).endswith((".data", ".size"))
+            function is not None
+            and function.type == "field_expression"
+            and unit.text(function).endswith((".data", ".size"))
         ):
             return
         elif name in unit.functions and depth < MAX_CALL_DEPTH:
@@ -184,7 +195,9 @@ class Reader(Values):
         else:
             self.effects.fail(f"calls {name or unit.text(node)}, whose effects are not known")
 
-    def _inline(self, function: Node, arguments: list[Node], ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
+    def _inline(
+        self, function: Node, arguments: list[Node], ranges: tuple[Range, ...], env: Environment, depth: int
+    ) -> None:
         unit = self.unit
         parameters = unit.parameters(function)
         body = function.child_by_field_name("body")

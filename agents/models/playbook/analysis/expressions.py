@@ -57,7 +57,8 @@ class Values:
     """Evaluates expressions as seen from a region of code; variables that the region changes have no value."""
 
     def __init__(self, unit: Unit, region: Node) -> None:
-        """A length computed before all loops (`const int out_h = h - r + 1`) stands for itself and is not written out."""
+        """A length computed before all loops (`const int out_h = h - r + 1`) stands for itself and is not written
+        out."""
         self.unit = unit
         self.regions = [region]
 
@@ -73,7 +74,11 @@ class Values:
             return self._name(node, env)
         if node.type == "cast_expression":
             value, kind = node.child_by_field_name("value"), node.child_by_field_name("type")
-            return self.poly(value, env) if value is not None and kind is not None and self._is_wide(self.unit.text(kind)) else None
+            return (
+                self.poly(value, env)
+                if value is not None and kind is not None and self._is_wide(self.unit.text(kind))
+                else None
+            )
         if node.type == "call_expression" and self.is_cast(node):
             arguments, function = self.unit.arguments(node), self.unit.text(node).split("(")[0]
             kind_text = function.partition("<")[2].rstrip("> ") or function
@@ -98,7 +103,10 @@ class Values:
         if found is None:
             return None
         function = self.unit.function_of(self.regions[0])
-        constant = any(p.symbol == found[0] and p.form == "pointer" and _only_read(self.unit, p) for p in self.unit.parameters(function))
+        constant = any(
+            p.symbol == found[0] and p.form == "pointer" and _only_read(self.unit, p)
+            for p in self.unit.parameters(function)
+        )
         return Poly.symbol(element_symbol(*found)) if constant else None
 
     def _arithmetic(self, node: Node, env: Environment) -> Poly | None:
@@ -185,7 +193,9 @@ class Values:
             if operator == "+" and base is None:
                 base, offset = self.pointer(right, env), self.poly(left, env)
             if base is not None and offset is not None and operator in ("+", "-"):
-                return Pointer(base.root, base.prefix, base.offset + offset if operator == "+" else base.offset - offset)
+                return Pointer(
+                    base.root, base.prefix, base.offset + offset if operator == "+" else base.offset - offset
+                )
         return None
 
     def _pointer_name(self, node: Node, env: Environment) -> Pointer | None:
@@ -194,7 +204,9 @@ class Values:
             return None
         if declaration.symbol not in env and declaration.form in ("array", "object"):
             return Pointer(declaration.symbol)
-        ahead = self._ahead(node, declaration, env) if declaration.name in self.unit.assigned(declaration.scope) else ZERO
+        ahead = (
+            self._ahead(node, declaration, env) if declaration.name in self.unit.assigned(declaration.scope) else ZERO
+        )
         start = self._start(declaration, env) if ahead is not None else None
         return replace(start, offset=start.offset + ahead) if start is not None and ahead is not None else None
 
@@ -205,10 +217,20 @@ class Values:
             around = around.parent
         loop = unit.loop(around) if around.type == "for_statement" else None
         inside = statements(loop.body) if loop is not None else []
-        moved = next((n.named_children[0] for n in inside if n.type == "expression_statement" and name in unit.assigned(n)), use)
-        if loop is None or use.start_byte >= moved.start_byte or any(n.type == "continue_statement" for n in walk(loop.body)):
+        moved = next(
+            (n.named_children[0] for n in inside if n.type == "expression_statement" and name in unit.assigned(n)), use
+        )
+        if (
+            loop is None
+            or use.start_byte >= moved.start_byte
+            or any(n.type == "continue_statement" for n in walk(loop.body))
+        ):
             return None
-        if unit.assigned(pointer.scope).count(name) != 1 or loop.step is not None or unit.text(pointer.node).startswith("static"):
+        if (
+            unit.assigned(pointer.scope).count(name) != 1
+            or loop.step is not None
+            or unit.text(pointer.node).startswith("static")
+        ):
             return None
         step = Poly.constant(1) if unit.text(moved) in (f"++{name}", f"{name}++") else None
         if moved.type == "assignment_expression" and unit.text(moved).split()[:2] == [name, "+="]:
@@ -240,7 +262,9 @@ class Values:
         """Newly allocated memory."""
         if node.type == "call_expression" and self.is_cast(node):
             return any(self.is_fresh(strip(a)) for a in self.unit.arguments(node))
-        return node.type == "new_expression" or (node.type == "call_expression" and self.unit.callee(node) in ALLOCATORS)
+        return node.type == "new_expression" or (
+            node.type == "call_expression" and self.unit.callee(node) in ALLOCATORS
+        )
 
     def element(self, node: Node, env: Environment) -> tuple[str, tuple[Poly, ...]] | None:
         """Root and index of an element expression; None when not understood."""
@@ -249,7 +273,11 @@ class Values:
         if node.type == "subscript_expression" and argument is not None:
             indices = node.child_by_field_name("indices")
             base = self.pointer(argument, env)
-            index = self.poly(indices.named_children[0], env) if indices is not None and indices.named_child_count == 1 else None
+            index = (
+                self.poly(indices.named_children[0], env)
+                if indices is not None and indices.named_child_count == 1
+                else None
+            )
             return (base.root, (*base.prefix, base.offset + index)) if base is not None and index is not None else None
         if node.type == "pointer_expression" and argument is not None and self.unit.text(node).startswith("*"):
             base = self.pointer(argument, env)
@@ -292,17 +320,25 @@ class Values:
                 return [u for a in self.unit.arguments(node) for u in self._uppers(a, env)]
         if node.type == "conditional_expression":
             condition, yes, no = (node.child_by_field_name(f) for f in ("condition", "consequence", "alternative"))
-            if condition is not None and yes is not None and no is not None and strip(condition).type == "binary_expression":
+            if (
+                condition is not None
+                and yes is not None
+                and no is not None
+                and strip(condition).type == "binary_expression"
+            ):
                 operator, left, right = self.unit.binary(strip(condition))
-                if operator in ("<", "<=") and [self.unit.text(left), self.unit.text(right)] == [self.unit.text(yes), self.unit.text(no)]:
+                if operator in ("<", "<=") and [self.unit.text(left), self.unit.text(right)] == [
+                    self.unit.text(yes),
+                    self.unit.text(no),
+                ]:
                     return self._uppers(yes, env) + self._uppers(no, env)
         return []
 
 
 @lru_cache(maxsize=256)
 def shared_names(unit: Unit, function: Node) -> frozenset[str]:
-    """Pointer parameters of a helper that some call gives the same buffer as another one, which the contract promises for `solve`'s
-    only; none where the helper writes to neither."""
+    """Pointer parameters of a helper that some call gives the same buffer as another one, which the contract
+    promises for `solve`'s only; none where the helper writes to neither."""
     if unit.functions.get("solve") == function:
         return frozenset()
     name, parameters, found = unit.function_name(function), unit.parameters(function), set[str]()
@@ -311,9 +347,18 @@ def shared_names(unit: Unit, function: Node) -> frozenset[str]:
         for call in walk(caller):
             if call.type != "call_expression" or unit.callee(call) != name or caller == function:
                 continue
-            given = [(p, values.pointer(a, {})) for p, a in zip(parameters, unit.arguments(call), strict=False) if p.form == "pointer"]
+            given = [
+                (p, values.pointer(a, {}))
+                for p, a in zip(parameters, unit.arguments(call), strict=False)
+                if p.form == "pointer"
+            ]
             for (one, a), (other, b) in combinations(given, 2):
-                if a is not None and b is not None and a.root == b.root and not (_only_read(unit, one) and _only_read(unit, other)):
+                if (
+                    a is not None
+                    and b is not None
+                    and a.root == b.root
+                    and not (_only_read(unit, one) and _only_read(unit, other))
+                ):
                     found |= {one.name, other.name}
             # What is one buffer in the caller's own callers is one here too.
             if shared_names(unit, caller):

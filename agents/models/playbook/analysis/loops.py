@@ -39,7 +39,9 @@ class Loop:
 
 def read_loop(unit: CppSource, node: Node) -> Loop | None:
     """`node` as a counted loop, or None when it is not one. `Unit.counted` asks once and remembers."""
-    start, condition, update, body = (node.child_by_field_name(f) for f in ("initializer", "condition", "update", "body"))
+    start, condition, update, body = (
+        node.child_by_field_name(f) for f in ("initializer", "condition", "update", "body")
+    )
     if start is None or condition is None or update is None or body is None:
         return None
     first = _initial(unit, start)
@@ -55,7 +57,9 @@ def read_loop(unit: CppSource, node: Node) -> Loop | None:
         return None
     name = next((n for n in walk(start) if n.type == "identifier" and unit.text(n) == variable), left)
     lower, upper = (right, lower) if down else (lower, right)
-    return Loop(node, variable, declaration_of(unit, name), declared, lower, upper, down or operator == "<=", step, body, down)
+    return Loop(
+        node, variable, declaration_of(unit, name), declared, lower, upper, down or operator == "<=", step, body, down
+    )
 
 
 def _initial(unit: CppSource, start: Node) -> tuple[str, Node, bool] | None:

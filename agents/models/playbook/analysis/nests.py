@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def is_innermost(loop: Loop) -> bool:
-    return not any(n.type in ("for_statement", "while_statement", "do_statement", "for_range_loop") for n in walk(loop.body))
+    return not any(
+        n.type in ("for_statement", "while_statement", "do_statement", "for_range_loop") for n in walk(loop.body)
+    )
 
 
 def outermost(unit: Unit) -> list[Loop]:
@@ -25,7 +27,9 @@ def outermost(unit: Unit) -> list[Loop]:
             continue
         taken: list[Node] = []
         for node in walk(function.child_by_field_name("body")):
-            if node.type in ("for_statement", "while_statement", "do_statement") and not any(contains(t, node) for t in taken):
+            if node.type in ("for_statement", "while_statement", "do_statement") and not any(
+                contains(t, node) for t in taken
+            ):
                 taken.append(node)
                 if (loop := unit.loop(node)) is not None:
                     found.append(loop)
@@ -35,7 +39,9 @@ def outermost(unit: Unit) -> list[Loop]:
 def _called_in_loops(unit: Unit) -> set[int]:
     """Start bytes of the functions that some loop calls, directly or through others."""
     reached: set[int] = set()
-    waiting = [n for f in unit.reachable for n in walk(f) if n.type in ("for_statement", "while_statement", "do_statement")]
+    waiting = [
+        n for f in unit.reachable for n in walk(f) if n.type in ("for_statement", "while_statement", "do_statement")
+    ]
     while waiting:
         for call in walk(waiting.pop()):
             name = unit.callee(call) if call.type == "call_expression" else None

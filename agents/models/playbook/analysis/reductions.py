@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 Operator = Literal["+", "*", "max", "min"]
-EXTREMA: dict[str, Operator] = {"fmax": "max", "fmaxf": "max", "max": "max", "fmin": "min", "fminf": "min", "min": "min"}
+EXTREMA: dict[str, Operator] = {
+    "fmax": "max",
+    "fmaxf": "max",
+    "max": "max",
+    "fmin": "min",
+    "fminf": "min",
+    "min": "min",
+}
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,11 @@ def _folded(unit: Unit, name: str, right: Node) -> tuple[Operator, Node] | None:
         return None
     if right.type == "call_expression" and call_name(unit, right) in ("fma", "fmaf"):
         arguments = unit.arguments(right)
-        whole = len(arguments) == 3 and unit.text(arguments[2]) == name and not any(_mentions(unit, a, name) for a in arguments[:2])
+        whole = (
+            len(arguments) == 3
+            and unit.text(arguments[2]) == name
+            and not any(_mentions(unit, a, name) for a in arguments[:2])
+        )
         return ("+", arguments[0]) if whole else None
     if right.type == "binary_expression":
         sign, left, other = unit.binary(right)

@@ -1,4 +1,5 @@
-"""Scalars declared outside a loop: set anew in each iteration, added up over all of them, or carried from one to the next."""
+"""Scalars declared outside a loop: set anew in each iteration, added up over all of them, or carried from one to the
+next."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def carried(unit: Unit, loop: Loop) -> tuple[tuple[str, ...], tuple[Reduction, ...], str]:
-    """Names that are set anew, reductions, and why neither explains some other scalar; empty where all are explained."""
+    """Names that are set anew, reductions, and why neither explains some other scalar; empty where all are
+    explained."""
     outside: dict[str, list[Node]] = {}
     written = set(unit.assigned(loop.body))
     for node in walk(loop.body):
@@ -35,7 +37,11 @@ def carried(unit: Unit, loop: Loop) -> tuple[tuple[str, ...], tuple[Reduction, .
             continue
         if name in reductions:
             reduced.append(reductions[name])
-        elif _set_first(unit, loop, uses) and (own := unit.declaration(uses[0])) is not None and not read_later(unit, loop, own):
+        elif (
+            _set_first(unit, loop, uses)
+            and (own := unit.declaration(uses[0])) is not None
+            and not read_later(unit, loop, own)
+        ):
             private.append(name)
         else:
             return (), (), f"{name} carries a value from one iteration to the next"
@@ -55,11 +61,19 @@ def _set_first(unit: Unit, loop: Loop, uses: list[Node]) -> bool:
     holder = parent.parent
     if holder is not None and holder.type == "for_statement":
         inner = unit.loop(holder)
-        if inner is not None and inner.variable == unit.text(first) and all(contains(holder, u) or _is_reset(unit, u) for u in uses):
+        if (
+            inner is not None
+            and inner.variable == unit.text(first)
+            and all(contains(holder, u) or _is_reset(unit, u) for u in uses)
+        ):
             return True
     while holder is not None and holder.type == "expression_statement":
         holder = holder.parent
-    return holder is not None and contains(loop.body, holder) and (holder == loop.body or all(contains(holder, u) for u in uses))
+    return (
+        holder is not None
+        and contains(loop.body, holder)
+        and (holder == loop.body or all(contains(holder, u) for u in uses))
+    )
 
 
 def _is_reset(unit: Unit, use: Node) -> bool:
@@ -81,7 +95,9 @@ def read_later(unit: Unit, loop: Loop, declaration: Declaration) -> bool:
         return True
     current = loop.node.parent
     while current is not None and current != function:
-        around = current.type in ("for_statement", "while_statement", "do_statement") and not contains(current, declaration.node)
+        around = current.type in ("for_statement", "while_statement", "do_statement") and not contains(
+            current, declaration.node
+        )
         if around and _read_between(unit, current, declaration, current.start_byte, loop.node.start_byte):
             return True
         current = current.parent
@@ -112,7 +128,11 @@ def _set_here(unit: Unit, name: Node) -> Node | None:
     if assignment is None or assignment.type != "assignment_expression":
         return None
     operator, left, right = unit.binary(assignment)
-    if operator != "=" or left != name or any(n.type == "identifier" and unit.text(n) == unit.text(name) for n in walk(right)):
+    if (
+        operator != "="
+        or left != name
+        or any(n.type == "identifier" and unit.text(n) == unit.text(name) for n in walk(right))
+    ):
         return None
     holder = assignment.parent
     if holder is not None and holder.type == "expression_statement":

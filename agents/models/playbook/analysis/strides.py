@@ -1,4 +1,5 @@
-"""Are the elements of an array that a loop's iterations touch apart? Each keeps to a window, narrower than one step of the index."""
+"""Are the elements of an array that a loop's iterations touch apart? Each keeps to a window, narrower than one step
+of the index."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def distinct(group: Sequence[Access], own: Range, step: Poly) -> bool:
     moving = [own.symbol, *(r.symbol for a in group for r in a.ranges)]
     if any(loaded(s, m) for a in group for p in a.index or () for s in p.symbols for m in moving):
         return False
-    return any(_distinct_in(group, [a.index[d] for a in group if a.index is not None], own, step) for d in range(dimensions))
+    return any(
+        _distinct_in(group, [a.index[d] for a in group if a.index is not None], own, step) for d in range(dimensions)
+    )
 
 
 def _distinct_in(group: Sequence[Access], indices: Sequence[Poly], own: Range, step: Poly) -> bool:
@@ -36,7 +39,9 @@ def _distinct_in(group: Sequence[Access], indices: Sequence[Poly], own: Range, s
     if len(inner) > MAX_LOOPS:
         return False
     choices = (high for size in range(len(inner) + 1) for high in combinations(inner, size))
-    return any(_split_works(group, indices, own, step, {s for s in symbols if s.split("@")[0] in high}) for high in choices)
+    return any(
+        _split_works(group, indices, own, step, {s for s in symbols if s.split("@")[0] in high}) for high in choices
+    )
 
 
 def _split_works(group: Sequence[Access], indices: Sequence[Poly], own: Range, step: Poly, high: set[str]) -> bool:
@@ -57,7 +62,9 @@ def _split_works(group: Sequence[Access], indices: Sequence[Poly], own: Range, s
     return all(whole) and _fit(whole, Poly.of({stride[0]: stride[1]}), group, plausible=False)
 
 
-def _separate(group: Sequence[Access], low: Sequence[Poly], own: Range, step: Poly, written: Callable[..., _Written]) -> bool:
+def _separate(
+    group: Sequence[Access], low: Sequence[Poly], own: Range, step: Poly, written: Callable[..., _Written]
+) -> bool:
     """Each iteration keeps to a window of its own, narrower than the distance from one to the next."""
     strides, windows = [], []
     for access, part in zip(group, low, strict=True):
@@ -88,7 +95,12 @@ def _low_part(index: Poly, high: set[str], own: str, stride: tuple[Monomial, int
     def is_high(monomial: Monomial, factor: int) -> bool:
         if high & set(monomial):
             return own not in monomial
-        return stride is not None and own not in monomial and stride[0] != () and Poly.of({monomial: factor}).divisible_by(*stride)
+        return (
+            stride is not None
+            and own not in monomial
+            and stride[0] != ()
+            and Poly.of({monomial: factor}).divisible_by(*stride)
+        )
 
     return Poly(tuple((m, c) for m, c in index.terms if not is_high(m, c)))
 
@@ -124,14 +136,20 @@ def _bounds(part: Poly, ranges: Sequence[Range], forbidden: str) -> list[tuple[P
                 if lows is not None and highs is not None:
                     following.append((low.without(found.symbol) + down * lows, high.without(found.symbol) + up * highs))
         states = list(dict.fromkeys(following))[:64]
-    return [(low, high) for low, high in states if not any(s == forbidden or loaded(s, forbidden) for s in low.symbols | high.symbols)]
+    return [
+        (low, high)
+        for low, high in states
+        if not any(s == forbidden or loaded(s, forbidden) for s in low.symbols | high.symbols)
+    ]
 
 
-def _fit(windows: Sequence[list[tuple[Poly, Poly]]], stride: Poly, group: Sequence[Access], plausible: bool = True) -> bool:
+def _fit(
+    windows: Sequence[list[tuple[Poly, Poly]]], stride: Poly, group: Sequence[Access], plausible: bool = True
+) -> bool:
     """Every window spans less than one stride, whichever two accesses are compared."""
     less = stride - Poly.constant(1)
-    # A leading dimension of another name than the loop's bound cannot be proved larger; a buffer that is only stored to is
-    # proposed nevertheless, and the judge decides.
+    # A leading dimension of another name than the loop's bound cannot be proved larger; a buffer that is only stored to
+    # is proposed nevertheless, and the judge decides.
     plausible = plausible and stride.value is None and all(a.write and a.plain for a in group)
     for one in windows:
         for other in windows:

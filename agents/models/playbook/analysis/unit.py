@@ -22,7 +22,9 @@ class Unit(CppSource):
 
     def loops(self, node: Node) -> list[Loop]:
         """Loops inside `node` (or `node` itself) that count up, in document order, outer before inner."""
-        return [loop for found in walk(node, skip=OPAQUE) if found.type == "for_statement" and (loop := self.loop(found))]
+        return [
+            loop for found in walk(node, skip=OPAQUE) if found.type == "for_statement" and (loop := self.loop(found))
+        ]
 
     @cached_property
     def reached(self) -> list[Loop]:

@@ -1,4 +1,5 @@
-"""What the wrapper's names stand for in a kernel with our contract: its inputs, and which of its buffers are outputs."""
+"""What the wrapper's names stand for in a kernel with our contract: its inputs, and which of its buffers are
+outputs."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ class Returned:
 class Binding:
     """`given`: name of an input -> what it is in our words. `outputs`: buffer -> the output that takes its place."""
 
-    def __init__(self, arguments: Sequence[Argument], found: InductorResult, variant: Generated, wrapper: Wrapper) -> None:
+    def __init__(
+        self, arguments: Sequence[Argument], found: InductorResult, variant: Generated, wrapper: Wrapper
+    ) -> None:
         self.shapes = found.shapes
         self.bound = dict(zip(wrapper.inputs, variant.inputs, strict=True))
         self.given = {name: self._given(what) for name, what in self.bound.items()}
@@ -64,7 +67,9 @@ class Binding:
             while chain[-1].base in aliases:
                 chain.append(aliases[chain[-1].base])
             made, size = buffers.get(chain[-1].base), " * ".join(f"({n})" for n in self.shapes[output]) or "1"
-            whole = made is not None and prod(evaluated(n, values) for n in made.shape) == evaluated(_read(size), values)
+            whole = made is not None and prod(evaluated(n, values) for n in made.shape) == evaluated(
+                _read(size), values
+            )
             if whole and made is not None and all(one.plain for one in chain) and made.name not in self.outputs:
                 self.outputs[made.name] = output
             else:
@@ -94,5 +99,6 @@ def evaluated(node: ast.expr, values: Mapping[str, float]) -> int:
 def unwritten(node: ast.expr) -> SettingsError:
     """The sentence for a size that has no words in the kernel's language."""
     return SettingsError(
-        f"torch.compile computes `{ast.unparse(node)[:80]}` of the sizes, which the lift does not write out; give a kernel"
+        f"torch.compile computes `{ast.unparse(node)[:80]}` of the sizes, which the lift does not write out; give "
+        f"a kernel"
     )

@@ -66,7 +66,9 @@ def _needed(code: str, lanes: int) -> str:
     kept: list[str] = []
     for paragraph in reversed(SHIM):
         body = "\n".join(line for line in paragraph.splitlines() if not line.startswith("//"))
-        names = set(re.findall(r"(?:struct|using|#define|inline \w[^(\n]*?) (\w+)(?:\(| =| \{|;|$)", body, re.MULTILINE))
+        names = set(
+            re.findall(r"(?:struct|using|#define|inline \w[^(\n]*?) (\w+)(?:\(| =| \{|;|$)", body, re.MULTILINE)
+        )
         if names.isdisjoint(words):
             continue
         if "struct Vec {" in body or "struct Mask {" in body:
@@ -83,7 +85,11 @@ def _members(struct: str, code: str) -> str:
     while True:
         named = [(line, MEMBER.match(line)) for line in lines]
         used = code + "".join(line[found.end(1) :] if found else line for line, found in named)
-        kept = [line for line, found in named if not found or re.search(rf"[.:>]\s*(?:template )?{found[1]}\b|(?<!\w)\b{found[1]}\(", used)]
+        kept = [
+            line
+            for line, found in named
+            if not found or re.search(rf"[.:>]\s*(?:template )?{found[1]}\b|(?<!\w)\b{found[1]}\(", used)
+        ]
         if len(kept) == len(lines):
             return "\n".join(lines)
         lines = kept
@@ -112,7 +118,9 @@ def _variant(arguments: Sequence[Argument], found: InductorResult, variant: Gene
             case Buffer():
                 lines += _allocated(step, bound.outputs.get(step.name))
             case Launch(kernel, args):
-                given = ", ".join(_pointer(a) if isinstance(a, View) else a.id if isinstance(a, ast.Name) else cpp(a) for a in args)
+                given = ", ".join(
+                    _pointer(a) if isinstance(a, View) else a.id if isinstance(a, ast.Name) else cpp(a) for a in args
+                )
                 lines.append(f"{named[kernel]}({given});")
     lines += [f"std::copy_n({_pointer(copy.view)}, {_size(copy.size)}, {copy.output});" for copy in bound.copies]
     return "".join(f"  {line}\n" for line in lines)
@@ -140,7 +148,9 @@ def _allocated(made: Buffer, output: str | None) -> list[str]:
 
 
 def no_type(name: str) -> SettingsError:
-    return SettingsError(f"torch.compile keeps values of the type {name}, which no lifted C++ takes; use float32, or give a kernel")
+    return SettingsError(
+        f"torch.compile keeps values of the type {name}, which no lifted C++ takes; use float32, or give a kernel"
+    )
 
 
 def _pointer(view: View) -> str:

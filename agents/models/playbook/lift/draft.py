@@ -17,10 +17,14 @@ def lifted(task: Task, generated: InductorResult | None) -> str:
     if task.language not in LIFTS or generated is None:
         raise SettingsError(f"the playbook lifts first versions in {' and '.join(LIFTS)} alone; {HELP}")
     if generated.refused:
-        raise SettingsError(f"reference.py cannot be lifted: {generated.refused.removeprefix('reference.py: ').rstrip('.')}; {HELP}")
+        raise SettingsError(
+            f"reference.py cannot be lifted: {generated.refused.removeprefix('reference.py: ').rstrip('.')}; {HELP}"
+        )
     try:
         return LIFTS[task.language](task.arguments, generated, task.library or ())
     except SettingsError as error:
         if any(variant.unsearched for variant in generated.variants):
-            raise SettingsError(f"{error}; torch.compile's search ended at half of judge.job_limit_s: raise it to go on") from error
+            raise SettingsError(
+                f"{error}; torch.compile's search ended at half of judge.job_limit_s: raise it to go on"
+            ) from error
         raise

@@ -1,4 +1,5 @@
-"""Elementary functions as C++ text that the compiler can inline into a vector loop: for lifted kernels and for the recipe `vector_exp`."""
+"""Elementary functions as C++ text that the compiler can inline into a vector loop: for lifted kernels and for the
+recipe `vector_exp`."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def closed(keys: Iterable[Key]) -> set[Key]:
 
 def written_out(code: str) -> str:
     """The functions that `code` calls, for the types that it names, and what they call."""
-    needed = closed(key for key in FUNCTIONS if re.search(rf"\bkw_{key[0]}\(", code) and re.search(rf"\b{key[1]}\b", code))
+    needed = closed(
+        key for key in FUNCTIONS if re.search(rf"\bkw_{key[0]}\(", code) and re.search(rf"\b{key[1]}\b", code)
+    )
     return "".join(f"{text}\n" for key, text in FUNCTIONS.items() if key in needed)
 
 

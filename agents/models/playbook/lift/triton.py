@@ -35,7 +35,8 @@ RENAMED = (
 
 
 def lifted(arguments: Sequence[Argument], found: InductorResult, library: Sequence[str]) -> str:
-    """The module's text, which calls torch's operators of `library` at most. SettingsError, in one sentence, for what cannot be lifted."""
+    """The module's text, which calls torch's operators of `library` at most. SettingsError, in one sentence, for
+    what cannot be lifted."""
     functions: dict[str, str] = {}
     bodies, branches = [], []
     names = ", ".join(a.name for a in arguments)
@@ -51,7 +52,11 @@ def lifted(arguments: Sequence[Argument], found: InductorResult, library: Sequen
 
 
 def _variant(
-    arguments: Sequence[Argument], found: InductorResult, variant: Generated, functions: dict[str, str], library: Sequence[str]
+    arguments: Sequence[Argument],
+    found: InductorResult,
+    variant: Generated,
+    functions: dict[str, str],
+    library: Sequence[str],
 ) -> str:
     wrapper = read(variant.code, library)
     # A kernel takes a view for its address; an operator of torch wants its shape.
@@ -78,18 +83,23 @@ def _variant(
                 lines.append(_called(step))
             case Buffer(name, shape, strides, dtype):
                 lines.append(
-                    f"{name} = torch.empty_strided({_tuple(shape)}, {_tuple(strides)}, dtype=torch.{dtype}, device={device}.device)"
+                    f"{name} = torch.empty_strided({_tuple(shape)}, {_tuple(strides)}, dtype=torch.{dtype}, "
+                    f"device={device}.device)"
                 )
             case Launch(kernel, args):
                 launch = variant.launches.get(kernel)
                 if launch is None:
                     raise SettingsError(
-                        f"torch.compile's kernel {kernel} was not seen to run, so that its settings are not known; give a kernel"
+                        f"torch.compile's kernel {kernel} was not seen to run, so that its settings are not known; "
+                        f"give a kernel"
                     )
                 lines.append(_launched(kernels[kernel], functions[kernels[kernel]], launch, args))
     for copy in bound.copies:
         functions.setdefault("lifted_copy", COPY)
-        lines.append(f"lifted_copy[(triton.cdiv({copy.size}, 1024),)]({_viewed(copy.view)}, {copy.output}, {copy.size}, BLOCK=1024)")
+        lines.append(
+            f"lifted_copy[(triton.cdiv({copy.size}, 1024),)]({_viewed(copy.view)}, {copy.output}, {copy.size}, "
+            f"BLOCK=1024)"
+        )
     return "".join(f"    {line}\n" for line in lines) or "    pass\n"
 
 
@@ -123,7 +133,9 @@ def _kernel(name: str, text: str, functions: dict[str, str]) -> str:
     for known, other in functions.items():
         if other.replace(f"def {known}(", "def KERNEL(", 1) == plain:
             return known
-    chosen = name if name not in functions else next(f"{name}_{n}" for n in range(1, 99) if f"{name}_{n}" not in functions)
+    chosen = (
+        name if name not in functions else next(f"{name}_{n}" for n in range(1, 99) if f"{name}_{n}" not in functions)
+    )
     functions[chosen] = plain.replace("def KERNEL(", f"def {chosen}(", 1)
     return chosen
 
@@ -135,7 +147,10 @@ def _launched(kernel: str, function: str, launch: TritonLaunch, args: Sequence[V
     texts = [_viewed(a) if isinstance(a, View) else ast.unparse(a) for a in args]
     given = dict(zip([*own, *launch.extra], texts, strict=True))
     config = {k: repr(v) for k, v in launch.config.items() if k not in given}
-    grid = [_readable(re.sub(r"\b[A-Za-z_]\w*\b", lambda word: {**given, **config}.get(word[0], word[0]), text)) for text in launch.grid]
+    grid = [
+        _readable(re.sub(r"\b[A-Za-z_]\w*\b", lambda word: {**given, **config}.get(word[0], word[0]), text))
+        for text in launch.grid
+    ]
     while len(grid) > 1 and grid[-1] == "1":
         grid.pop()
     taken = [f"{name}={text}" for name, text in {**given, **config}.items() if name not in launch.extra]

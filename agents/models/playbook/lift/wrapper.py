@@ -109,7 +109,8 @@ class Wrapper:
 
 
 def read(code: str, library: Collection[str] | None = None) -> Wrapper:
-    """SettingsError, in one sentence, for what the wrapper leaves to operators of torch but those of `library`; None: there can be none."""
+    """SettingsError, in one sentence, for what the wrapper leaves to operators of torch but those of `library`;
+    None: there can be none."""
     module = ast.parse(code)
     made = Wrapper(kernels=dict(_kernels(module)))
     call = next(node for node in ast.walk(module) if isinstance(node, ast.FunctionDef) and node.name == "call")
@@ -118,7 +119,9 @@ def read(code: str, library: Collection[str] | None = None) -> Wrapper:
     if foreign := next((call.operator for call in made.calls if call.operator not in (library or ())), None):
         raise unread(foreign, "" if library is None else f"; allow it with `library: [{foreign}]` in task.yaml")
     if made.calls and not any(isinstance(step, Launch) for step in made.steps):
-        raise SettingsError(f"torch.compile leaves all to {made.calls[0].operator}, which is library, not a kernel; give a kernel")
+        raise SettingsError(
+            f"torch.compile leaves all to {made.calls[0].operator}, which is library, not a kernel; give a kernel"
+        )
     return made
 
 
@@ -146,7 +149,10 @@ def _target(node: ast.stmt) -> str:
 
 def _read_one(node: ast.stmt, made: Wrapper) -> None:
     match node:
-        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Name("args")) | ast.Assign(targets=[ast.List(elts=names)]):
+        case (
+            ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Name("args"))
+            | ast.Assign(targets=[ast.List(elts=names)])
+        ):
             made.inputs = tuple(ast.unparse(name) for name in names)
         case ast.Return(value=ast.Tuple(elts=values)):
             made.returned = tuple(_view(value) for value in values)
@@ -157,7 +163,9 @@ def _read_one(node: ast.stmt, made: Wrapper) -> None:
         case ast.Assign(value=ast.Name() as other) if not re.fullmatch(r"s\d+|ks\d+|u\d+|zuf\d+|zf\d+", _target(node)):
             if not other.id.startswith("raw_stream"):
                 made.steps.append(Alias(_target(node), View(other.id)))
-        case ast.Assign(value=ast.Subscript(ast.Name(base), ast.Constant(int(at)))) if base in {call.name for call in made.calls}:
+        case ast.Assign(value=ast.Subscript(ast.Name(base), ast.Constant(int(at)))) if base in {
+            call.name for call in made.calls
+        }:
             made.steps.append(Item(_target(node), base, at))
         case ast.Assign(value=value):
             made.steps.append(Number(_target(node), value))

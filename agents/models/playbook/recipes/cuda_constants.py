@@ -19,7 +19,8 @@ NAMES = {
 
 
 class CudaConstants(Recipe):
-    """`constexpr int THREADS = 128;`, `#define TILE 16`, and the blocks a multiprocessor that `__launch_bounds__` asks for."""
+    """`constexpr int THREADS = 128;`, `#define TILE 16`, and the blocks a multiprocessor that `__launch_bounds__`
+    asks for."""
 
     name = "cuda_constants"
     language: ClassVar[str] = "cuda"

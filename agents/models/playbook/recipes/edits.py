@@ -22,14 +22,18 @@ def insert_pragma(unit: Unit, node: Node, pragma: str, replaced: Node | None = N
         return [Edit(replaced.start_byte, replaced.end_byte, pragma + "\n")]
     indent = unit.indent(node)
     if node.parent is None or node.parent.type != "compound_statement":
-        return [Edit(node.start_byte, node.start_byte, f"{{\n{pragma}\n{indent}"), Edit(node.end_byte, node.end_byte, f"\n{indent}}}")]
+        return [
+            Edit(node.start_byte, node.start_byte, f"{{\n{pragma}\n{indent}"),
+            Edit(node.end_byte, node.end_byte, f"\n{indent}}}"),
+        ]
     line = unit.code[unit.code.rfind(b"\n", 0, node.start_byte) + 1 : node.start_byte]
     own = f"\n{indent}" if line.strip() else ""
     return [Edit(node.start_byte, node.start_byte, f"{own}{pragma}\n{indent}")]
 
 
 def uncollapsed(unit: Unit, loop: Loop) -> list[Edit]:
-    """Edits that leave a pragma to the first of two loops, where it deals out both and `loop`, one of them, is about to be rewritten."""
+    """Edits that leave a pragma to the first of two loops, where it deals out both and `loop`, one of them, is about
+    to be rewritten."""
     edits, around = [], enclosing(unit, loop)
     for one in (loop, around):
         pragma = pragma_before(one.node) if one is not None else None
@@ -57,14 +61,19 @@ def nested(unit: Unit, outer: Loop) -> Loop | None:
 
 
 def placed(unit: Unit, outer: Loop, constants: Sequence[str], text: str) -> list[Edit]:
-    """The edits that put `text` in the place of a loop, with declarations of constants in front of the perfect nest that it lies in."""
+    """The edits that put `text` in the place of a loop, with declarations of constants in front of the perfect nest
+    that it lies in."""
     top, indent = outer, unit.indent(outer.node)
     while (around := enclosing(unit, top)) is not None and nested(unit, around) is top:
         top = around
     if top.node.parent is not None and top.node.parent.type == "compound_statement":
         start = pragma_before(top.node) or top.node
         declared = Edit(start.start_byte, start.start_byte, f"\n{indent}".join([*constants, ""]))
-        return [*uncollapsed(unit, outer), declared, Edit(outer.node.start_byte, outer.node.end_byte, indented(text, indent))]
+        return [
+            *uncollapsed(unit, outer),
+            declared,
+            Edit(outer.node.start_byte, outer.node.end_byte, indented(text, indent)),
+        ]
     block = "\n".join(["{", *(f"  {c}" for c in constants), f"  {indented(text, '  ')}", "}"])
     return [*uncollapsed(unit, outer), Edit(outer.node.start_byte, outer.node.end_byte, indented(block, indent))]
 

@@ -19,8 +19,9 @@ PART = 16
 
 
 class Interchange(Recipe):
-    """Two shapes. A perfect nest whose inner loop strides is swapped. A loop around reductions that stride (a matrix product's j loop,
-    a column sum) is cut into strips of TILE results that share one pass over the reduction; ROWS rows of a product go together."""
+    """Two shapes. A perfect nest whose inner loop strides is swapped. A loop around reductions that stride (a matrix
+    product's j loop, a column sum) is cut into strips of TILE results that share one pass over the reduction; ROWS
+    rows of a product go together."""
 
     name = "interchange"
     knobs = {"TILE": ("64", "128", "32", "256"), "ROWS": ("4", "8", "1")}
@@ -38,11 +39,16 @@ class Interchange(Recipe):
                     yield self._strips(unit, rows, loop, whole, knobs)
                 yield self._strips(unit, None, loop, found, knobs)
 
-    def _strips(self, unit: Unit, rows: Loop | None, loop: Loop, found: Independence, knobs: Mapping[str, str]) -> list[Edit]:
-        """Replace the loop (and the nest around it from `rows` on, when rows go together) by strips with a remainder."""
+    def _strips(
+        self, unit: Unit, rows: Loop | None, loop: Loop, found: Independence, knobs: Mapping[str, str]
+    ) -> list[Edit]:
+        """Replace the loop (and the nest around it from `rows` on, when rows go together) by strips with a
+        remainder."""
         outer = rows or loop
         tile, count = self.constant(unit, "TILE"), self.constant(unit, "ROWS")
-        taken = [f"{one.variable}_{word}" for one in (outer, loop) for word in ("strip", "end", "part", "last", "lanes")]
+        taken = [
+            f"{one.variable}_{word}" for one in (outer, loop) for word in ("strip", "end", "part", "last", "lanes")
+        ]
         first = pragma_before(outer.node)
         if any(word in unit.text(outer.node) for word in taken) or (first is not None and "simd" in unit.text(first)):
             return []
@@ -58,8 +64,8 @@ class Interchange(Recipe):
 
 
 def _swapped(unit: Unit, outer: Loop) -> list[Edit]:
-    """The two headers exchanged, where the inner loop strides, the outer one would run along memory, and any order is right: of
-    independent iterations, or of such that add to elements which the other loop does not move with."""
+    """The two headers exchanged, where the inner loop strides, the outer one would run along memory, and any order
+    is right: of independent iterations, or of such that add to elements which the other loop does not move with."""
     inner = nested(unit, outer)
     if inner is None or inner.step is not None or not is_innermost(inner) or pragma_before(inner.node) is not None:
         return []
@@ -74,21 +80,25 @@ def _swapped(unit: Unit, outer: Loop) -> list[Edit]:
 
 
 def _any_order(unit: Unit, outer: Loop, inner: Loop) -> bool:
-    """The inner loop's iterations are independent, so that threads may have them once it is the outer one; and so are those of the outer
-    loop, or all that they share are elements which they add to and do not move with: each meets what is added in the same order."""
+    """The inner loop's iterations are independent, so that threads may have them once it is the outer one; and so
+    are those of the outer loop, or all that they share are elements which they add to and do not move with: each
+    meets what is added in the same order."""
     found, own = independence(unit, outer), independence(unit, inner)
     if not own or any((one.private or one.reductions) for one in (found, own)):
         return False
     accesses = own.accesses
     written = {a.root for a in accesses if a.write}
     indices = {root: {a.index for a in accesses if a.root == root} for root in written}
-    still = all(len(group) == 1 and not any(p.mentions(outer.symbol) for i in group for p in i or ()) for group in indices.values())
+    still = all(
+        len(group) == 1 and not any(p.mentions(outer.symbol) for i in group for p in i or ())
+        for group in indices.values()
+    )
     return bool(found) or ("same element" in found.problem and still)
 
 
 def _row_loops(unit: Unit, loop: Loop) -> list[tuple[Loop, Independence]]:
-    """Loops around a loop, in a perfect nest of independent ones, whose iterations can go together; first those that share what the
-    lanes load."""
+    """Loops around a loop, in a perfect nest of independent ones, whose iterations can go together; first those that
+    share what the lanes load."""
     found: list[tuple[Loop, Independence]] = []
     accesses = [a for a in read(unit, loop.body).effects.accesses if not a.write and _along(a, loop) == 1]
     around = enclosing(unit, loop) if pragma_before(loop.node) is None else None
@@ -104,7 +114,8 @@ def _row_loops(unit: Unit, loop: Loop) -> list[tuple[Loop, Independence]]:
 
 
 def _strip_nest(unit: Unit, rows: Loop | None, loop: Loop, tile: str, count: str, bodies: tuple[str, str, str]) -> str:
-    """Strips of the loop (inside strips of rows): a full one by the first of `bodies`, others in parts of PART lanes and what is left."""
+    """Strips of the loop (inside strips of rows): a full one by the first of `bodies`, others in parts of PART lanes
+    and what is left."""
     whole, part, ragged = bodies
     lines = strip_head(unit, loop, tile)
     j, tj = loop.variable, counter_type(loop)
@@ -131,8 +142,8 @@ def _along(access: Access, loop: Loop) -> int | None:
 
 
 def _gains(unit: Unit, loop: Loop) -> bool:
-    """Inside, some loop strides through memory in which `loop` runs along; and every other access is along `loop` or does not move
-    with it."""
+    """Inside, some loop strides through memory in which `loop` runs along; and every other access is along `loop` or
+    does not move with it."""
     inner = unit.loops(loop.body)
     accesses = read(unit, loop.body).effects.accesses
     if any(not a.index or _along(a, loop) not in (0, 1) for a in accesses if not _local(loop, a)):
@@ -142,7 +153,9 @@ def _gains(unit: Unit, loop: Loop) -> bool:
     # A recurrence (Horner's rule) has no lanes of its own, so that the loop around it must give them.
     chained = {one.node.id for one in inner if is_innermost(one) and not independence(unit, one)}
     return any(
-        _along(access, loop) == 1 and (_along(access, one) != 0 or one.node.id in chained) and contains(one.node, access.node)
+        _along(access, loop) == 1
+        and (_along(access, one) != 0 or one.node.id in chained)
+        and contains(one.node, access.node)
         for one in inner
         for access in accesses
     )

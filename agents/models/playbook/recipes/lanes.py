@@ -1,5 +1,5 @@
-"""Unroll-and-jam: neighbouring iterations of a loop carried out together. Each scalar of the body becomes a small array of lanes, each
-simple statement a loop over the lanes, and the loops inside are entered once for all lanes."""
+"""Unroll-and-jam: neighbouring iterations of a loop carried out together. Each scalar of the body becomes a small
+array of lanes, each simple statement a loop over the lanes, and the loops inside are entered once for all lanes."""
 
 from __future__ import annotations
 
@@ -39,14 +39,17 @@ class Lanes:
         self.start = "strip"
 
     def body(self, tile: str, start: str = "strip", ragged: bool = False) -> str:
-        """Statements for the lanes from `<variable>_<start>` on, `tile` of them, or fewer when `ragged`; raises NotSimple."""
+        """Statements for the lanes from `<variable>_<start>` on, `tile` of them, or fewer when `ragged`; raises
+        NotSimple."""
         self.tile, self.start, self.ragged = tile, start, ragged
         self.scalars.clear()
         self.arrays.clear()
         counters = {one.variable for one in (self.loop, self.rows, *self.unit.loops(self.loop.body)) if one is not None}
         for name in self.private:
             if name not in counters:
-                self._array(next(n for n in walk(self.loop.body) if n.type == "identifier" and self.unit.text(n) == name))
+                self._array(
+                    next(n for n in walk(self.loop.body) if n.type == "identifier" and self.unit.text(n) == name)
+                )
         text = self._block(statements(self.loop.body))
         return "\n".join([*self.arrays, text])
 
@@ -59,7 +62,9 @@ class Lanes:
                 parts.append(self._block(statements(node)) if node.type == "compound_statement" else self._inner(node))
             elif node.type == "declaration":
                 simple += self._declaration(node)
-            elif node.type not in ("expression_statement", "if_statement") or any(n.type in COMPOUND for n in walk(node)):
+            elif node.type not in ("expression_statement", "if_statement") or any(
+                n.type in COMPOUND for n in walk(node)
+            ):
                 raise NotSimple
             else:
                 simple.append(renamed(self.unit, node, self.scalars))
@@ -67,7 +72,9 @@ class Lanes:
 
     def _inner(self, node: Node) -> str:
         loop = self.unit.loop(node)
-        if loop is None or any(self._moves(bound) for bound in (loop.lower, loop.upper, loop.step) if bound is not None):
+        if loop is None or any(
+            self._moves(bound) for bound in (loop.lower, loop.upper, loop.step) if bound is not None
+        ):
             raise NotSimple
         head = self.unit.code[node.start_byte : loop.body.start_byte].decode().rstrip()
         return f"{head} {{\n{shifted(self._block(statements(loop.body)))}\n}}"
@@ -78,12 +85,16 @@ class Lanes:
         return any(n.type == "identifier" and self.unit.text(n) in moving for n in walk(node))
 
     def _declaration(self, node: Node) -> list[str]:
-        """First values of the scalars that a declaration makes; an index or a row has none, each use recomputes it from its lane."""
+        """First values of the scalars that a declaration makes; an index or a row has none, each use recomputes it
+        from its lane."""
         made = []
         for declarator in node.children_by_field_name("declarator"):
             name, value = declarator, None
             if declarator.type == "init_declarator":
-                name, value = declarator.child_by_field_name("declarator") or declarator, declarator.child_by_field_name("value")
+                name, value = (
+                    declarator.child_by_field_name("declarator") or declarator,
+                    declarator.child_by_field_name("value"),
+                )
             pointer = name.type == "pointer_declarator" or (value is not None and self._points(value))
             name = (name.child_by_field_name("declarator") or name) if name.type == "pointer_declarator" else name
             if name.type != "identifier" or (value is not None and value.type == "initializer_list"):
@@ -111,13 +122,17 @@ class Lanes:
         return declaration.type == "auto" and declaration.initial is not None and self._points(declaration.initial)
 
     def _settled(self, name: Node) -> bool:
-        """Declared once and never written again; no function or element is behind it that another statement could change."""
+        """Declared once and never written again; no function or element is behind it that another statement could
+        change."""
         word = self.unit.text(name)
         declaration = self.unit.declaration(name)
         initial = declaration.initial if declaration is not None else None
         if word in self.scalars or word in self.unit.assigned(self.loop.body) or initial is None:
             return False
-        return not any(n.type in ("call_expression", "subscript_expression", "pointer_expression", "new_expression") for n in walk(initial))
+        return not any(
+            n.type in ("call_expression", "subscript_expression", "pointer_expression", "new_expression")
+            for n in walk(initial)
+        )
 
     def _array(self, name: Node) -> None:
         """An array of lanes for the scalar `name`, which must be of a known type and no such array yet."""

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 LOOPS = frozenset({"for_statement", "for_range_loop", "while_statement", "do_statement"})
 MIN_WORK = 1 << 18
-"""Loop iterations below which waking the threads costs more than it gives: some 50 us on a virtual machine, in which one core makes as
-many of a vector loop. Threads that lose on a small workload lose the whole candidate at the gate; on a middling one they can wait."""
+"""Loop iterations below which waking the threads costs more than it gives: some 50 us on a virtual machine, in which
+one core makes as many of a vector loop. Threads that lose on a small workload lose the whole candidate at the gate;
+on a middling one they can wait."""
 MIN_WORK_HEAVY = 1 << 16
 """The same where an iteration calls a transcendental function."""
 
@@ -53,7 +54,11 @@ class ParallelOuter(Recipe):
             if found and not _threaded_inside(unit, loop) and not _always_short(unit, loop):
                 yield self._edit(unit, loop, found, previous, schedule)
             elif not found:
-                waiting.extend(one for one in unit.loops(loop.body) if _depth(one.node) == _depth(loop.node) + 1 and _holds_loops(one))
+                waiting.extend(
+                    one
+                    for one in unit.loops(loop.body)
+                    if _depth(one.node) == _depth(loop.node) + 1 and _holds_loops(one)
+                )
 
     def _edit(self, unit: Unit, loop: Loop, found: Independence, previous: Node | None, schedule: str) -> list[Edit]:
         simd, uneven = previous is not None, _uneven(unit, loop)
@@ -94,7 +99,8 @@ def _serial_version(unit: Unit, node: Node) -> bool:
 
 
 def _always_short(unit: Unit, loop: Loop) -> bool:
-    """Whether the nest has a fixed number of turns, and too few for threads, or is what another recipe's blocks left over."""
+    """Whether the nest has a fixed number of turns, and too few for threads, or is what another recipe's blocks left
+    over."""
     inner = [n for n in walk(loop.body) if n.type in LOOPS]
     if unit.text(loop.lower).startswith(FULL) and not inner:
         return True
@@ -105,7 +111,8 @@ def _always_short(unit: Unit, loop: Loop) -> bool:
 
 
 def _pairs(unit: Unit, loop: Loop, found: Independence) -> bool:
-    """Whether the loop and the one inside can be dealt out together: a first loop over a batch may be short, down to one turn."""
+    """Whether the loop and the one inside can be dealt out together: a first loop over a batch may be short, down to
+    one turn."""
     inner = nested(unit, loop)
     if inner is None or not _holds_loops(inner) or not (loop.declared_here and inner.declared_here):
         return False
@@ -121,10 +128,18 @@ def _uneven(unit: Unit, loop: Loop) -> bool:
     """Whether the length of a loop inside depends on where the outer one stands."""
     values = Values(unit, loop.body)
     for inner in unit.loops(loop.body):
-        if not any(n.type == "identifier" and unit.text(n) == loop.variable for b in (inner.lower, inner.upper) for n in walk(b)):
+        if not any(
+            n.type == "identifier" and unit.text(n) == loop.variable
+            for b in (inner.lower, inner.upper)
+            for n in walk(b)
+        ):
             continue
         lower, upper = values.poly(inner.lower, {}), values.poly(inner.upper, {})
-        if lower is None or upper is None or any(s == loop.symbol or loaded(s, loop.symbol) for s in (upper - lower).symbols):
+        if (
+            lower is None
+            or upper is None
+            or any(s == loop.symbol or loaded(s, loop.symbol) for s in (upper - lower).symbols)
+        ):
             return True
     return False
 

@@ -22,7 +22,11 @@ class RestrictPointers(Recipe):
             if node.type != "parameter_declaration":
                 continue
             pointer = node.child_by_field_name("declarator")
-            name = pointer.child_by_field_name("declarator") if pointer is not None and pointer.type == "pointer_declarator" else None
+            name = (
+                pointer.child_by_field_name("declarator")
+                if pointer is not None and pointer.type == "pointer_declarator"
+                else None
+            )
             if name is not None and name.type == "identifier" and "restrict" not in unit.text(node):
                 edits.append(Edit(name.start_byte, name.start_byte, "__restrict__ "))
         if edits:

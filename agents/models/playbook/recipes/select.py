@@ -51,7 +51,8 @@ def _from_call(unit: Unit, node: Node) -> str | None:
         # std::max(a, b) is (a < b) ? b : a, and min likewise.
         first, second = second, first
     elif not _settled(unit, node, second):
-        # fmax ignores a NaN: the operand that is none (an accumulator, a literal) must be the one that a failed comparison picks.
+        # fmax ignores a NaN: the operand that is none (an accumulator, a literal) must be the one that a failed
+        # comparison picks.
         first, second = second, first
     a, b = _operand(unit, first), _operand(unit, second)
     return f"({a} {sign} {b} ? {a} : {b})"
@@ -62,7 +63,11 @@ def _settled(unit: Unit, call: Node, operand: Node) -> bool:
     operand = strip(operand)
     if operand.type == "number_literal":
         return True
-    target = call.parent.child_by_field_name("left") if call.parent is not None and call.parent.type == "assignment_expression" else None
+    target = (
+        call.parent.child_by_field_name("left")
+        if call.parent is not None and call.parent.type == "assignment_expression"
+        else None
+    )
     return target is not None and unit.text(target) == unit.text(operand)
 
 
@@ -93,7 +98,8 @@ def _from_else(unit: Unit, node: Node, condition: Node) -> str | None:
     yes, no = assignment(unit, then), assignment(unit, otherwise.named_children[0])
     if yes is None or no is None or unit.text(yes[0]) != unit.text(no[0]):
         return None
-    # A select converts both to a common type: -1 and an unsigned number, or a long and a float, would not come out as they were.
+    # A select converts both to a common type: -1 and an unsigned number, or a long and a float, would not come out as
+    # they were.
     kinds = {floating(unit, yes[1]), floating(unit, no[1])}
     if len(kinds) != 1 or not kinds <= {"float", "double"}:
         return None

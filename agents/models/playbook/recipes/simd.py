@@ -15,7 +15,8 @@ from agents.models.playbook.recipes.edits import insert_pragma
 from tools.languages.cpp_source import Edit, fresh, pragma_before, statements, strip, walk
 
 NEAR = 4
-"""Elements from one iteration to the next (channels of a pixel, pairs) that vector loads still take apart with shuffles."""
+"""Elements from one iteration to the next (channels of a pixel, pairs) that vector loads still take apart with
+shuffles."""
 
 SHORT = 8
 """Iterations."""
@@ -64,10 +65,15 @@ def _summing(found: Independence) -> str:
 
 
 def _in_scalar(unit: Unit, loop: Loop) -> list[Edit]:
-    """Scalar replacement: `y[i] += ...` in a loop that does not move with y[i] adds up in a scalar, which may be reordered."""
+    """Scalar replacement: `y[i] += ...` in a loop that does not move with y[i] adds up in a scalar, which may be
+    reordered."""
     body = statements(loop.body)
     store = body[0].named_children[0] if len(body) == 1 and body[0].type == "expression_statement" else loop.node
-    if store.type != "assignment_expression" or unit.binary(store)[0] != "+=" or any(n.type == "call_expression" for n in walk(store)):
+    if (
+        store.type != "assignment_expression"
+        or unit.binary(store)[0] != "+="
+        or any(n.type == "call_expression" for n in walk(store))
+    ):
         return []
     target, kind = unit.binary(store)[1], floating(unit, unit.binary(store)[1])
     effects = read(unit, loop.body).effects
@@ -75,7 +81,12 @@ def _in_scalar(unit: Unit, loop: Loop) -> list[Edit]:
     others = [a for a in effects.accesses if a.node != target]
     if effects.problem or not kind or kind == "int" or not mine or any(a.root == mine[0].root for a in others):
         return []
-    if any(p.mentions(loop.symbol) for p in mine[0].index or ()) or not others or not near(loop, others) or mine[0].index is None:
+    if (
+        any(p.mentions(loop.symbol) for p in mine[0].index or ())
+        or not others
+        or not near(loop, others)
+        or mine[0].index is None
+    ):
         return []
     name, indent = fresh(unit, "kw_sum"), unit.indent(loop.node)
     head = f"{{\n{indent}{kind} {name} = {unit.text(target)};\n#pragma omp simd reduction(+:{name})\n{indent}"

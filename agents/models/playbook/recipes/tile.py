@@ -15,7 +15,8 @@ from tools.languages.cpp_source import Edit
 
 
 class Tile(Recipe):
-    """Blocks of TILE x TILE iterations where one array runs along the outer loop and another along the inner (a transpose)."""
+    """Blocks of TILE x TILE iterations where one array runs along the outer loop and another along the inner (a
+    transpose)."""
 
     name = "tile"
     knobs = {"TILE": ("32", "16", "64")}
@@ -28,7 +29,9 @@ class Tile(Recipe):
             if inner is None or outer.step is not None or inner.step is not None or not is_innermost(inner):
                 continue
             both = independence(unit, outer), independence(unit, inner)
-            if all(found and not found.reductions and not found.private for found in both) and crossed(outer, inner, both[1].accesses):
+            if all(found and not found.reductions and not found.private for found in both) and crossed(
+                outer, inner, both[1].accesses
+            ):
                 yield self._edits(unit, outer, inner, self.value(knobs, "TILE"), stores_along(outer, both[1].accesses))
 
     def _edits(self, unit: Unit, outer: Loop, inner: Loop, size: str, swap: bool) -> list[Edit]:
@@ -67,6 +70,7 @@ def crossed(outer: Loop, inner: Loop, accesses: Sequence[Access]) -> bool:
 
 
 def stores_along(loop: Loop, accesses: Sequence[Access]) -> bool:
-    """Whether the stores run along `loop`: within a block it then goes innermost, since strided loads cost less than strided stores."""
+    """Whether the stores run along `loop`: within a block it then goes innermost, since strided loads cost less than
+    strided stores."""
     factors = [a.index[-1].coefficient(loop.symbol) for a in accesses if a.write and a.index]
     return bool(factors) and all(f is not None and f.value == 1 for f in factors)

@@ -15,7 +15,12 @@ from agents.models.playbook.recipes.edits import counter_type, renamed
 from agents.models.playbook.recipes.simd import near
 from tools.languages.cpp_source import Edit, fresh, pragma_before, statements, walk
 
-COMBINE = {"+": "{s} += {p};", "*": "{s} *= {p};", "max": "{s} = {p} > {s} ? {p} : {s};", "min": "{s} = {p} < {s} ? {p} : {s};"}
+COMBINE = {
+    "+": "{s} += {p};",
+    "*": "{s} *= {p};",
+    "max": "{s} = {p} > {s} ? {p} : {s};",
+    "min": "{s} = {p} < {s} ? {p} : {s};",
+}
 
 START = {"+": "0", "*": "1"}
 """What a partial result starts from; a maximum or minimum from the whole one."""
@@ -43,7 +48,12 @@ class UnrollAccumulators(Recipe):
             if reduction is None or (pragma is not None and not unit.text(pragma).startswith("#pragma omp simd")):
                 continue
             found = independence(unit, loop)
-            if found and [r.name for r in found.reductions] == [reduction.name] and found.accesses and near(loop, found.accesses):
+            if (
+                found
+                and [r.name for r in found.reductions] == [reduction.name]
+                and found.accesses
+                and near(loop, found.accesses)
+            ):
                 yield self._edits(unit, loop, reduction, self.value(knobs, "LANES"))
 
     def _edits(self, unit: Unit, loop: Loop, reduction: Reduction, lanes: str) -> list[Edit]:

@@ -22,8 +22,8 @@ IN_LOOPS = frozenset({"sqrt", "floor", "ceil", "trunc"})
 
 
 class VectorExp(Recipe):
-    """Elementary functions of float (some of double) as inlinable polynomials, everywhere in what `solve` reaches; small whole powers as
-    products."""
+    """Elementary functions of float (some of double) as inlinable polynomials, everywhere in what `solve` reaches;
+    small whole powers as products."""
 
     name = "vector_exp"
     knobs = {"DEGREE": ("6", "5", "7")}
@@ -42,7 +42,10 @@ class VectorExp(Recipe):
                 if power is not None:
                     needed.add(power)
                     base = unit.arguments(node)[0]
-                    calls += [Edit(node.start_byte, base.start_byte, f"kw_{power[0]}("), Edit(base.end_byte, node.end_byte, ")")]
+                    calls += [
+                        Edit(node.start_byte, base.start_byte, f"kw_{power[0]}("),
+                        Edit(base.end_byte, node.end_byte, ")"),
+                    ]
                 elif found is not None and callee is not None and (found[0] not in IN_LOOPS or _innermost(unit, node)):
                     needed.add(found)
                     calls.append(Edit(callee.start_byte, callee.end_byte, f"kw_{found[0]}"))
@@ -54,9 +57,17 @@ class VectorExp(Recipe):
 
     def _definitions(self, unit: Unit, needed: set[Key], knobs: Mapping[str, str]) -> list[Edit]:
         needed = closed(needed)
-        texts = [text for key, text in FUNCTIONS.items() if key in needed and f"{key[1]} kw_{key[0]}({key[1]} x" not in unit.source]
+        texts = [
+            text
+            for key, text in FUNCTIONS.items()
+            if key in needed and f"{key[1]} kw_{key[0]}({key[1]} x" not in unit.source
+        ]
         place = insertion_point(unit)
-        return [Edit(place, place, self.retune("\n" + "\n".join(texts) + "\n", {"DEGREE": self.value(knobs, "DEGREE")}))] if texts else []
+        return (
+            [Edit(place, place, self.retune("\n" + "\n".join(texts) + "\n", {"DEGREE": self.value(knobs, "DEGREE")}))]
+            if texts
+            else []
+        )
 
     def _kind(self, unit: Unit, call: Node) -> Key | None:
         """Function and element type, where there is a replacement."""
@@ -77,7 +88,11 @@ class VectorExp(Recipe):
 def _power(unit: Unit, call: Node) -> Key | None:
     """Key for `pow(x, 3)` and the like."""
     arguments = unit.arguments(call)
-    if call_name(unit, call) not in ("pow", "powf") or len(arguments) != 2 or any(n.type == "call_expression" for n in walk(arguments[0])):
+    if (
+        call_name(unit, call) not in ("pow", "powf")
+        or len(arguments) != 2
+        or any(n.type == "call_expression" for n in walk(arguments[0]))
+    ):
         return None
     exponent = re.fullmatch(r"(\d+)(?:\.0*f?)?", unit.text(strip(arguments[1])))
     key = f"pow{exponent[1]}" if exponent is not None else "", floating(unit, arguments[0])
@@ -120,6 +135,12 @@ def insertion_point(unit: Unit) -> int:
     for node in unit.root.named_children:
         if node.type == "preproc_include":
             place = node.end_byte
-        elif node.type in ("function_definition", "linkage_specification", "template_declaration", "namespace_definition", "declaration"):
+        elif node.type in (
+            "function_definition",
+            "linkage_specification",
+            "template_declaration",
+            "namespace_definition",
+            "declaration",
+        ):
             break
     return place

@@ -27,7 +27,8 @@ PLAIN = frozenset(
 
 
 def work(unit: Unit, loop: Loop) -> str:
-    """C expression for the iterations of the nest, from bounds whose names are visible at the loop; "" when its own is not."""
+    """C expression for the iterations of the nest, from bounds whose names are visible at the loop; "" when its own
+    is not."""
     return " * ".join(["1LL", *_factors(unit, loop, loop, {})]) if _visible(unit, strip(loop.upper), loop) else ""
 
 
@@ -59,12 +60,18 @@ def _inside(unit: Unit, region: Node, outer: Loop, values: Mapping[str, Node], d
     nearest = [one for one in inner if not any(contains(other.body, one.node) for other in inner)]
     paths = [_factors(unit, one, outer, values, depth) for one in nearest]
     for call in walk(region):
-        function = unit.functions.get(unit.callee(call) or "") if call.type == "call_expression" and depth < MAX_HELPERS else None
+        function = (
+            unit.functions.get(unit.callee(call) or "")
+            if call.type == "call_expression" and depth < MAX_HELPERS
+            else None
+        )
         body = function.child_by_field_name("body") if function is not None else None
         if function is None or body is None or any(contains(one.node, call) for one in nearest):
             continue
         own = {p.name: a for p, a in zip(unit.parameters(function), unit.arguments(call), strict=False)}
-        passed = own if depth == 0 else {name: values[unit.text(a)] for name, a in own.items() if unit.text(a) in values}
+        passed = (
+            own if depth == 0 else {name: values[unit.text(a)] for name, a in own.items() if unit.text(a) in values}
+        )
         paths.append(_inside(unit, body, outer, passed, depth + 1))
     return max(paths, key=len, default=[])
 
@@ -76,7 +83,11 @@ def _visible(unit: Unit, bound: Node, outer: Loop) -> bool:
         inside = declaration is not None and contains(outer.node, declaration.node)
         unknown = node.type == "identifier" and declaration is None and unit.text(node) not in unit.aliases
         # A division that the kernel may never come to, by a number that may be zero.
-        divided = node.type == "binary_expression" and unit.binary(node)[0] in "/%" and unit.binary(node)[2].type != "number_literal"
+        divided = (
+            node.type == "binary_expression"
+            and unit.binary(node)[0] in "/%"
+            and unit.binary(node)[2].type != "number_literal"
+        )
         if node.type not in PLAIN or inside or unknown or divided:
             return False
     return True

@@ -1,4 +1,5 @@
-"""Straight-line kernel code: what was loaded or stored a moment ago stays in registers instead of being loaded again."""
+"""Straight-line kernel code: what was loaded or stored a moment ago stays in registers instead of being loaded
+again."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class _Walk:
 
 
 def forwarded(source: str, name: str) -> str:
-    """`source` with the second load of an address, and loads of what was just stored, served from registers in kernel `name`.
+    """`source` with the second load of an address, and loads of what was just stored, served from registers in kernel
+    `name`.
 
     Different pointer parameters are taken to be different buffers, as the kernel contract says.
     """
@@ -187,7 +189,9 @@ def _keep(walk: _Walk, known: Known) -> None:
     known.variable = f"kw_{'stored' if known.stored else 'loaded'}_{walk.count}"
     node = known.call.args[1] if known.stored else known.call
     at = walk.module.line_start(known.statement.lineno)
-    walk.edits.append(Edit(at, at, f"{indent(walk.module, known.statement)}{known.variable} = {walk.module.text(node)}\n"))
+    walk.edits.append(
+        Edit(at, at, f"{indent(walk.module, known.statement)}{known.variable} = {walk.module.text(node)}\n")
+    )
     walk.edits.append(Edit(*walk.module.span(node), known.variable))
 
 
@@ -200,7 +204,9 @@ def _store(walk: _Walk, statement: ast.stmt, call: ast.Call) -> None:
     earlier = walk.known.get(key)
     if earlier is not None and earlier.stored and not earlier.read and base:
         _drop(walk, earlier)
-    walk.known = {k: known for k, known in walk.known.items() if base and _base(walk, known.call.args[0]) not in ("", base)}
+    walk.known = {
+        k: known for k, known in walk.known.items() if base and _base(walk, known.call.args[0]) not in ("", base)
+    }
     if base and _is_wide(walk, pointer) and _is_wide(walk, call.args[1]) and starts_line(walk.module, statement):
         walk.known[key] = Known(statement, call, stored=True)
 

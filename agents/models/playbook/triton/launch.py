@@ -12,7 +12,8 @@ from tools.languages.triton_source import Edit, Launch, Module, called, dotted
 
 
 class LaunchKnobs(TritonRecipe):
-    """Settings of every launch become constants that can be searched; matrix products have tiles of their own (`triton_tiles`)."""
+    """Settings of every launch become constants that can be searched; matrix products have tiles of their own
+    (`triton_tiles`)."""
 
     name = "triton_launch"
     knobs: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -44,9 +45,16 @@ class LaunchKnobs(TritonRecipe):
         if rows is None or triton is None:
             return []
         value, extent = launch.arguments.get(rows.block), launch.arguments.get(rows.extent)
-        if value is None or extent is None or not (is_number(value) or isinstance(value, ast.Name)) or _in_grid(launch, rows.block, value):
+        if (
+            value is None
+            or extent is None
+            or not (is_number(value) or isinstance(value, ast.Name))
+            or _in_grid(launch, rows.block, value)
+        ):
             return []
-        return [Edit(*module.span(value), f"min({self.named('BLOCK')}, {triton}.next_power_of_2({module.text(extent)}))")]
+        return [
+            Edit(*module.span(value), f"min({self.named('BLOCK')}, {triton}.next_power_of_2({module.text(extent)}))")
+        ]
 
 
 def _in_grid(launch: Launch, block: str, value: ast.expr) -> bool:

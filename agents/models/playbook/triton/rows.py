@@ -1,4 +1,5 @@
-"""Loops of a kernel that go over a row in blocks, and whether they may run once over a block that holds the whole row."""
+"""Loops of a kernel that go over a row in blocks, and whether they may run once over a block that holds the whole
+row."""
 
 from __future__ import annotations
 
@@ -24,8 +25,11 @@ class RowLoops:
 
 
 def row_loops(kernel: Kernel) -> RowLoops | None:
-    """The kernel's block loops, where every access in them is masked by the row's length; None when anything is not understood."""
-    found = {(block, extent): loops for block in kernel.constexprs for extent, loops in _by_extent(kernel, block).items()}
+    """The kernel's block loops, where every access in them is masked by the row's length; None when anything is not
+    understood."""
+    found = {
+        (block, extent): loops for block in kernel.constexprs for extent, loops in _by_extent(kernel, block).items()
+    }
     if len(found) != 1:
         return None
     ((block, extent), loops), *_ = found.items()
@@ -48,7 +52,11 @@ def definitions(kernel: Kernel) -> dict[str, list[ast.expr]]:
     for node in ast.walk(kernel.node):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             found.setdefault(node.targets[0].id, []).append(node.value)
-        elif isinstance(node, ast.AnnAssign | ast.AugAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+        elif (
+            isinstance(node, ast.AnnAssign | ast.AugAssign)
+            and isinstance(node.target, ast.Name)
+            and node.value is not None
+        ):
             found.setdefault(node.target.id, []).append(node.value)
     return found
 
@@ -67,7 +75,9 @@ def _extent(kernel: Kernel, loop: ast.For, block: str) -> str:
     """N of range(0, N, BLOCK), range(cdiv(N, BLOCK)) or range(0, (N + BLOCK - 1) // BLOCK); empty for other loops."""
     if called(loop.iter) not in ("range", "static_range") or not isinstance(loop.iter, ast.Call):
         return ""
-    if any(keyword.arg not in ("num_stages", "loop_unroll_factor", "warp_specialize") for keyword in loop.iter.keywords):
+    if any(
+        keyword.arg not in ("num_stages", "loop_unroll_factor", "warp_specialize") for keyword in loop.iter.keywords
+    ):
         return ""
     arguments = loop.iter.args
     if len(arguments) == 3 and _is_zero(arguments[0]) and dotted(arguments[2]) == block:
@@ -97,13 +107,18 @@ def _is_zero(node: ast.expr) -> bool:
 
 def _plain(loop: ast.For) -> bool:
     inside = [n for statement in loop.body for n in ast.walk(statement)]
-    if loop.orelse or not isinstance(loop.target, ast.Name) or any(isinstance(n, ast.Break | ast.Continue | ast.Return) for n in inside):
+    if (
+        loop.orelse
+        or not isinstance(loop.target, ast.Name)
+        or any(isinstance(n, ast.Break | ast.Continue | ast.Return) for n in inside)
+    ):
         return False
     return not any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id == loop.target.id for n in inside)
 
 
 def _only_width(rows: RowLoops) -> bool:
-    """Whether the block's width serves nothing but these loops: arange, shapes, steps and offsets of the loop variable."""
+    """Whether the block's width serves nothing but these loops: arange, shapes, steps and offsets of the loop
+    variable."""
     allowed: set[int] = set()
     variables = {target(loop) for loop in rows.loops}
     for node in ast.walk(rows.kernel.node):
@@ -113,10 +128,19 @@ def _only_width(rows: RowLoops) -> bool:
             allowed |= _names(node.args[1]) if isinstance(node.args[1], ast.Name) and _is_zero(node.args[0]) else set()
         elif isinstance(node, ast.Call) and called(node) in ("zeros", "full", "ones", "broadcast_to"):
             allowed |= {
-                i for a in [*node.args, *(k.value for k in node.keywords)] if isinstance(a, ast.List | ast.Tuple) for i in _names(a)
+                i
+                for a in [*node.args, *(k.value for k in node.keywords)]
+                if isinstance(a, ast.List | ast.Tuple)
+                for i in _names(a)
             }
-        elif (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and variables & {dotted(node.left), dotted(node.right)}) or (
-            isinstance(node, ast.expr) and _divided(rows.kernel, node, rows.block) == rows.extent and not isinstance(node, ast.Name)
+        elif (
+            isinstance(node, ast.BinOp)
+            and isinstance(node.op, ast.Mult)
+            and variables & {dotted(node.left), dotted(node.right)}
+        ) or (
+            isinstance(node, ast.expr)
+            and _divided(rows.kernel, node, rows.block) == rows.extent
+            and not isinstance(node, ast.Name)
         ):
             allowed |= _names(node)
         elif isinstance(node, ast.arg) and node.annotation is not None:
@@ -133,11 +157,14 @@ def _escapes(rows: RowLoops) -> bool:
     """Whether a loop variable is read outside of the loops: there it would have another value."""
     inside = {id(n) for loop in rows.loops for n in ast.walk(loop)}
     variables = {target(loop) for loop in rows.loops}
-    return any(isinstance(n, ast.Name) and n.id in variables and id(n) not in inside for n in ast.walk(rows.kernel.node))
+    return any(
+        isinstance(n, ast.Name) and n.id in variables and id(n) not in inside for n in ast.walk(rows.kernel.node)
+    )
 
 
 def _masked(rows: RowLoops, loop: ast.For) -> bool:
-    """Whether each access of a whole block in the loop is masked by `offset < extent`; no access but loads and stores."""
+    """Whether each access of a whole block in the loop is masked by `offset < extent`; no access but loads and
+    stores."""
     given = definitions(rows.kernel)
     for node in (n for statement in loop.body for n in ast.walk(statement)):
         name = called(node)

@@ -30,7 +30,10 @@ class SinglePass(TritonRecipe):
     """A copy of the kernel whose block holds a whole row, launched where the row fits; longer rows keep the loops."""
 
     name = "triton_single_pass"
-    knobs: ClassVar[Mapping[str, tuple[str, ...]]] = {"ELEMENTS": ("16", "8", "32", "4"), "LIMIT": ("32768", "16384", "65536")}
+    knobs: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "ELEMENTS": ("16", "8", "32", "4"),
+        "LIMIT": ("32768", "16384", "65536"),
+    }
 
     def rewritten(self, module: Module, knobs: Mapping[str, str]) -> str | None:
         """Every kernel with two loops or more over its rows, once."""
@@ -56,10 +59,20 @@ class SinglePass(TritonRecipe):
         space = indent(module, statement)
         block = f"{triton}.next_power_of_2(kw_extent)"
         warps = f"min(max(kw_block // ({LANES} * {self.named('ELEMENTS')}), 1), {MOST_WARPS})"
-        given = [f"{name}={module.text(value)}" for name, value in launch.arguments.items() if name not in (rows.block, rows.extent)]
-        kept = [f"{name}={module.text(value)}" for name, value in launch.options.items() if name not in ("num_warps", "num_stages")]
+        given = [
+            f"{name}={module.text(value)}"
+            for name, value in launch.arguments.items()
+            if name not in (rows.block, rows.extent)
+        ]
+        kept = [
+            f"{name}={module.text(value)}"
+            for name, value in launch.options.items()
+            if name not in ("num_warps", "num_stages")
+        ]
         listed = ", ".join([*given, f"{rows.extent}=kw_extent", f"{rows.block}=kw_block", *kept, f"num_warps={warps}"])
-        original = "".join(f"    {line}" for line in module.lines(statement.lineno, statement.end_lineno).splitlines(keepends=True))
+        original = "".join(
+            f"    {line}" for line in module.lines(statement.lineno, statement.end_lineno).splitlines(keepends=True)
+        )
         text = (
             f"{space}kw_extent = {module.text(launch.arguments[rows.extent])}\n"
             f"{space}if kw_extent <= {self.named('LIMIT')}:\n"
@@ -76,21 +89,33 @@ def _launchable(module: Module, launch: Launch, rows: RowLoops) -> bool:
     if statement is None or not starts_line(module, statement) or rows.extent not in launch.arguments:
         return False
     grid = list(ast.walk(launch.grid))
-    if any(isinstance(n, ast.Constant) and n.value == rows.block for n in grid) or any(isinstance(n, ast.Lambda) for n in grid):
+    if any(isinstance(n, ast.Constant) and n.value == rows.block for n in grid) or any(
+        isinstance(n, ast.Lambda) for n in grid
+    ):
         return False
-    if isinstance(launch.grid, ast.Name) and launch.function is not None and _lambda_named(launch.function, launch.grid.id):
+    if (
+        isinstance(launch.grid, ast.Name)
+        and launch.function is not None
+        and _lambda_named(launch.function, launch.grid.id)
+    ):
         return False
     names = [value.id for value in launch.arguments.values() if isinstance(value, ast.Name)]
     return len(names) == len(set(names))
 
 
 def _lambda_named(function: ast.FunctionDef, name: str) -> bool:
-    given = [n.value for n in ast.walk(function) if isinstance(n, ast.Assign) and any(dotted(t) == name for t in n.targets)]
-    return any(not isinstance(value, ast.Tuple | ast.List) or any(isinstance(n, ast.Lambda) for n in ast.walk(value)) for value in given)
+    given = [
+        n.value for n in ast.walk(function) if isinstance(n, ast.Assign) and any(dotted(t) == name for t in n.targets)
+    ]
+    return any(
+        not isinstance(value, ast.Tuple | ast.List) or any(isinstance(n, ast.Lambda) for n in ast.walk(value))
+        for value in given
+    )
 
 
 def _copy(module: Module, rows: RowLoops) -> str | None:
-    """The kernel under another name with each loop run once, and what it loaded kept; None where the layout is unusual."""
+    """The kernel under another name with each loop run once, and what it loaded kept; None where the layout is
+    unusual."""
     node = rows.kernel.node
     assert node.end_lineno is not None
     begin = first_line(node)
@@ -109,7 +134,11 @@ def _copy(module: Module, rows: RowLoops) -> str | None:
         body = lines[loop.body[0].lineno - 1 - offset : last]
         if any(line.strip() and not line.startswith(inner) and not line.lstrip().startswith("#") for line in body):
             return None
-        comments = [line for line in lines[loop.lineno - offset : loop.body[0].lineno - 1 - offset] if line.lstrip().startswith("#")]
+        comments = [
+            line
+            for line in lines[loop.lineno - offset : loop.body[0].lineno - 1 - offset]
+            if line.lstrip().startswith("#")
+        ]
         kept = [outer + line.removeprefix(inner) if line.startswith(inner) else line for line in [*comments, *body]]
         lines[first:last] = [f"{outer}{target(loop)} = 0\n", *kept]
     decorators = "".join(f"@{module.text(d)}\n" for d in node.decorator_list if called(d) != "autotune")

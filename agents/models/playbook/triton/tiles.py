@@ -40,7 +40,11 @@ class Tiles(TritonRecipe):
         edits: list[Edit] = []
         for kernel in module.kernels.values():
             tiles = _tiles(kernel)
-            launches = launches_of(module, kernel) if tiles is not None and kernel.autotune is None and _guarded(kernel) else ()
+            launches = (
+                launches_of(module, kernel)
+                if tiles is not None and kernel.autotune is None and _guarded(kernel)
+                else ()
+            )
             found = [self._launch(module, launch, tiles) for launch in launches if tiles is not None]
             if found and all(one is not None for one in found):
                 edits += [edit for one in found for edit in one or []]
@@ -71,7 +75,9 @@ class Tiles(TritonRecipe):
         for _, extent, divisor in divisions:
             if isinstance(divisor, ast.Subscript):
                 continue  # META["BLOCK_M"] follows the launch.
-            parameter = next((p for p, value in launch.arguments.items() if module.text(value) == module.text(extent)), None)
+            parameter = next(
+                (p for p, value in launch.arguments.items() if module.text(value) == module.text(extent)), None
+            )
             tile = _divides(launch.kernel, parameter, names) if parameter is not None else None
             if tile is None:
                 return None
@@ -86,7 +92,11 @@ def _where_set(module: Module, launch: Launch) -> ast.expr | None:
     if launch.function is None:
         return None
     name = launch.grid.id
-    given = [s.value for s in ast.walk(launch.function) if isinstance(s, ast.Assign) and any(dotted(t) == name for t in s.targets)]
+    given = [
+        s.value
+        for s in ast.walk(launch.function)
+        if isinstance(s, ast.Assign) and any(dotted(t) == name for t in s.targets)
+    ]
     uses = sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(module.tree))
     return given[0] if len(given) == 1 and uses == 2 else None
 
@@ -101,15 +111,28 @@ def _division(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
 def _tiles(kernel: Kernel) -> _Tiles | None:
     """From the accumulator's shape and the step of the loop around the one dot."""
     dots = [n for n in ast.walk(kernel.node) if called(n) == "dot"]
-    loops = [n for n in ast.walk(kernel.node) if isinstance(n, ast.For) and any(called(m) == "dot" for m in ast.walk(n))]
+    loops = [
+        n for n in ast.walk(kernel.node) if isinstance(n, ast.For) and any(called(m) == "dot" for m in ast.walk(n))
+    ]
     shapes = [s for s in _shapes(kernel) if len(s) == 2 and set(s) <= kernel.constexprs]
-    if len(dots) != 1 or len(loops) != 1 or len(set(shapes)) != 1 or called(loops[0].iter) not in ("range", "static_range"):
+    if (
+        len(dots) != 1
+        or len(loops) != 1
+        or len(set(shapes)) != 1
+        or called(loops[0].iter) not in ("range", "static_range")
+    ):
         return None
     iterated = {n.id for n in ast.walk(loops[0].iter) if isinstance(n, ast.Name)} & kernel.constexprs
     if not iterated:
-        defined = {s.targets[0].id: s.value for s in kernel.node.body if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)}
+        defined = {
+            s.targets[0].id: s.value
+            for s in kernel.node.body
+            if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
+        }
         named = {n.id for n in ast.walk(loops[0].iter) if isinstance(n, ast.Name)}
-        iterated = {n.id for name in named & set(defined) for n in ast.walk(defined[name]) if isinstance(n, ast.Name)} & kernel.constexprs
+        iterated = {
+            n.id for name in named & set(defined) for n in ast.walk(defined[name]) if isinstance(n, ast.Name)
+        } & kernel.constexprs
     rows, columns = shapes[0]
     depth = iterated - {rows, columns}
     return _Tiles(rows, columns, depth.pop()) if len(depth) == 1 and rows != columns else None
@@ -129,7 +152,11 @@ def _guarded(kernel: Kernel) -> bool:
         name = called(node)
         if name in ("make_block_ptr", "make_tensor_descriptor", "advance"):
             return False
-        if name in ("load", "store") and isinstance(node, ast.Call) and argument(node, "mask", 1 if name == "load" else 2) is None:
+        if (
+            name in ("load", "store")
+            and isinstance(node, ast.Call)
+            and argument(node, "mask", 1 if name == "load" else 2) is None
+        ):
             return False
     return True
 

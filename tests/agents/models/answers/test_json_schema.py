@@ -32,5 +32,8 @@ def test_each_answer_can_be_decoded_by_its_schema(answer: type[BaseModel]) -> No
 
 def test_properties_called_as_keywords_stay_and_a_map_does_where_the_server_takes_it() -> None:
     whole, closed = (wire(TypeAdapter(Outer).json_schema(), maps=maps) for maps in (True, False))
-    assert whole["properties"]["title"] == {"type": "string"} and whole["properties"]["maps"]["additionalProperties"]["type"] == "string"
+    assert (
+        whole["properties"]["title"] == {"type": "string"}
+        and whole["properties"]["maps"]["additionalProperties"]["type"] == "string"
+    )
     assert closed["required"] == ["title", "ratio"] and closed["properties"].keys() == set(closed["required"])

@@ -58,7 +58,9 @@ def test_what_stands_in_code_or_has_no_bottom_is_no_answer() -> None:
 
 def test_each_missing_field_is_named() -> None:
     faults = read('{"methods": [{"method": "m"}]}', "Plan")
-    assert faults == tuple(f"{name}: is missing; add it" for name in ("methods.0.axis", "methods.0.hypothesis", "candidates"))
+    assert faults == tuple(
+        f"{name}: is missing; add it" for name in ("methods.0.axis", "methods.0.hypothesis", "candidates")
+    )
 
 
 # ------------------------------------------------------------ drafts
@@ -79,7 +81,12 @@ def test_drafts_as_fenced_code() -> None:
     )
     assert read(text, "Drafts") == Drafts(
         drafts=(
-            Draft(source=CODE, methods=("a", "b"), knobs={"TILE": "64", "UNROLL": "4"}, note="tiles, so that methods=c is not needed"),
+            Draft(
+                source=CODE,
+                methods=("a", "b"),
+                knobs={"TILE": "64", "UNROLL": "4"},
+                note="tiles, so that methods=c is not needed",
+            ),
             Draft(source="// second\n" + CODE, methods=("a",)),
         ),
         skipped={"c": "the loop carries a dependence = no lanes"},
@@ -88,14 +95,22 @@ def test_drafts_as_fenced_code() -> None:
 
 def test_drafts_as_json_need_no_header() -> None:
     drafts = Drafts(drafts=(Draft(source="### draft: x\n" + CODE, methods=("a",)),))
-    assert read(drafts.model_dump_json(), "Drafts") == read(f"```json\n{drafts.model_dump_json()}\n```", "Drafts") == drafts
+    assert (
+        read(drafts.model_dump_json(), "Drafts")
+        == read(f"```json\n{drafts.model_dump_json()}\n```", "Drafts")
+        == drafts
+    )
 
 
 @pytest.mark.parametrize(
     ("owed", "text", "said"),
     [
         ("Review", '{"veto": true,\n "quote": "x", }', "line 2, column 1"),
-        ("Review", "{'veto': true}", "line 1, column 2: this is no JSON (Expecting property name enclosed in double quotes"),
+        (
+            "Review",
+            "{'veto': true}",
+            "line 1, column 2: this is no JSON (Expecting property name enclosed in double quotes",
+        ),
         ("Review", 'So:\n{"veto": true, "quote": "x', "this is no JSON (Unterminated string"),
         ("Review", '{"veto": true, "reason": "x"', "the JSON ends in the middle"),
         ("Review", '{"veto": yes}', "line 1, column 10: this is no JSON"),
@@ -104,14 +119,22 @@ def test_drafts_as_json_need_no_header() -> None:
         ("Review", '{"veto": "perhaps"}', "veto: Input should be a valid boolean"),
         ("Review", '{"vetoed": true}', "vetoed: there is no such field in Review; leave it out"),
         ("Drafts", "### draft: methods=a\nNo code.", "line 1: no fenced block of code follows"),
-        ("Drafts", "### draft: methods=a\n\n" + block("### draft: methods=b"), "line 1: no fenced block of code follows"),
+        (
+            "Drafts",
+            "### draft: methods=a\n\n" + block("### draft: methods=b"),
+            "line 1: no fenced block of code follows",
+        ),
         ("Drafts", "### draft: methods=a\n```cpp\nint x;", "line 2: the block of code is not closed"),
         ("Drafts", block("### draft: methods=a") + block("As well:"), "line 8: a second block of code"),
         ("Drafts", block("### draft: methods=a", ""), "line 2: the block of code is empty"),
         ("Drafts", block("### draft: the first"), "line 1: write `### draft: methods=a,b"),
         ("Drafts", block("### draft: methods=a knobs=64"), "line 1: knobs are written NAME=value"),
         ("Drafts", block("### draft: methods=a methods=b"), "line 1: methods is given twice"),
-        ("Drafts", block("### draft: methods=a") + "### skipped: c does not apply", "line 7: write `### skipped: METHOD="),
+        (
+            "Drafts",
+            block("### draft: methods=a") + "### skipped: c does not apply",
+            "line 7: write `### skipped: METHOD=",
+        ),
         ("Drafts", block("Here it is:"), "line 2: no line `### draft: methods=...` stands before this block"),
         ("Drafts", "I cannot.", "no line `### draft: ...` with a fenced block behind it"),
     ],

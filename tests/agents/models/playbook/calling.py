@@ -1,4 +1,5 @@
-"""Build kernels and call them in a process of their own: `python calling.py FOLDER` reads FOLDER/pairs.json, prints one JSON list.
+"""Build kernels and call them in a process of their own: `python calling.py FOLDER` reads FOLDER/pairs.json, prints one
+JSON list.
 
 Run as a program it imports numpy and nothing of ours.
 """
@@ -20,8 +21,8 @@ FLAGS = ("-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
 
 
 def build(source: str, folder: Path, name: str, least: int | None = 0) -> Path:
-    """Compile to a library; AssertionError with the compiler's words when it does not compile. `least`: work that wakes threads, None: as
-    the source says."""
+    """Compile to a library; AssertionError with the compiler's words when it does not compile. `least`: work that
+    wakes threads, None: as the source says."""
     path = folder / f"{name}.cpp"
     path.write_text(source if least is None else LEAST.sub(rf"\g<1>{least}", source))
     library = folder / f"{name}.so"
@@ -72,7 +73,9 @@ def error(one: str, other: str, specification: list) -> float:
 def compare(pairs: list, folder: Path) -> list:
     """Errors of [library, library, specification] triples, measured in another process."""
     (folder / "pairs.json").write_text(json.dumps(pairs))
-    done = subprocess.run([sys.executable, __file__, str(folder)], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        [sys.executable, __file__, str(folder)], capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == 0, done.stderr[-1500:]
     return json.loads(done.stdout)
 

@@ -24,7 +24,13 @@ def reference({parameters}):
 """
 
 
-def source(body: str, arguments: dict[str, str], dims: dict[str, int | float], outputs: tuple[str, ...] = ("out",), extra: str = "") -> str:
+def source(
+    body: str,
+    arguments: dict[str, str],
+    dims: dict[str, int | float],
+    outputs: tuple[str, ...] = ("out",),
+    extra: str = "",
+) -> str:
     """The text of a reference.py; `arguments`: name -> how make_inputs makes it."""
     return HEAD.format(
         outputs=outputs,
@@ -60,7 +66,9 @@ REFERENCES: dict[str, str] = {
         SIZES,
         extra="FACTOR = 1.25",
     ),
-    "swiglu": source("return F.silu(x) * y", {"x": randn("M", "N"), "y": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES),
+    "swiglu": source(
+        "return F.silu(x) * y", {"x": randn("M", "N"), "y": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES
+    ),
     "gather": source(
         "return x.gather(1, i)",
         {"x": randn("M", "N"), "i": "torch.randint(0, N, (M, K), generator=g)", "out": empty("M", "K"), **MN, "K": "K"},
@@ -72,7 +80,9 @@ REFERENCES: dict[str, str] = {
         SIZES,
         extra='dims_range = {"M": (3, 60), "N": (3, 80)}',
     ),
-    "transpose_add": source("return x.t() + y", {"x": randn("N", "M"), "y": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES),
+    "transpose_add": source(
+        "return x.t() + y", {"x": randn("N", "M"), "y": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES
+    ),
     "masked_mean": source(
         "return (x * m).sum(1) / m.sum(1).clamp(min=1)",
         {"x": randn("M", "N"), "m": "(torch.rand(M, N, generator=g) > 0.5)", "out": empty("M"), **MN},
@@ -89,10 +99,13 @@ REFERENCES: dict[str, str] = {
         {"x": randn("M", "N"), "t": "torch.randint(0, N, (M,), generator=g)", "out": empty(), **MN},
         SIZES,
     ),
-    "bias_gelu": source("return F.gelu(x + b)", {"x": randn("M", "N"), "b": randn("N"), "out": empty("M", "N"), **MN}, SIZES),
+    "bias_gelu": source(
+        "return F.gelu(x + b)", {"x": randn("M", "N"), "b": randn("N"), "out": empty("M", "N"), **MN}, SIZES
+    ),
     "softmax": source("return F.softmax(x, -1)", {"x": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES),
     "softmax_by_hand": source(
-        "x = x / N**0.5\nx = x - x.max(dim=1, keepdim=True).values\ne = x.exp()\nout[:] = e / e.sum(dim=1, keepdim=True)",
+        "x = x / N**0.5\nx = x - x.max(dim=1, keepdim=True).values\ne = x.exp()\nout[:] = e / e.sum(dim=1, "
+        "keepdim=True)",
         {"x": randn("M", "N"), "out": empty("M", "N"), **MN},
         SIZES,
     ),
@@ -101,7 +114,11 @@ REFERENCES: dict[str, str] = {
         {"x": randn("M", "N"), "w": randn("N"), "b": randn("N"), "eps": "eps", "out": empty("M", "N"), **MN},
         {**SIZES, "eps": 1e-5},
     ),
-    "rms_norm": source("return F.rms_norm(x, (N,), w, 1e-6)", {"x": randn("M", "N"), "w": randn("N"), "out": empty("M", "N"), **MN}, SIZES),
+    "rms_norm": source(
+        "return F.rms_norm(x, (N,), w, 1e-6)",
+        {"x": randn("M", "N"), "w": randn("N"), "out": empty("M", "N"), **MN},
+        SIZES,
+    ),
     "column_statistics": source(
         "return x.mean(0), x.var(0)",
         {"x": randn("M", "N"), "mean": empty("N"), "var": empty("N"), **MN},
@@ -109,7 +126,9 @@ REFERENCES: dict[str, str] = {
         ("mean", "var"),
     ),
     "argmax_of_few_columns": source(
-        "return torch.argmax(x, dim=1)", {"x": randn("M", "N", "15"), "out": empty("M", "15", dtype="int64"), **MN}, {"M": 16, "N": 16}
+        "return torch.argmax(x, dim=1)",
+        {"x": randn("M", "N", "15"), "out": empty("M", "15", dtype="int64"), **MN},
+        {"M": 16, "N": 16},
     ),
     "argmax_and_max": source(
         "v, i = torch.max(x, dim=-1)\nreturn v, i",
@@ -130,7 +149,9 @@ REFERENCES: dict[str, str] = {
         ("out", "count"),
     ),
     "transposed_clamped": source(
-        "return torch.clamp(x.t().reshape(N, M), -1.0, 1.0).tanh()", {"x": randn("M", "N"), "out": empty("N", "M"), **MN}, SIZES
+        "return torch.clamp(x.t().reshape(N, M), -1.0, 1.0).tanh()",
+        {"x": randn("M", "N"), "out": empty("N", "M"), **MN},
+        SIZES,
     ),
     "rotary": source(
         "x1, x2 = x.chunk(2, dim=-1)\nreturn torch.cat((x1 * c - x2 * s, x2 * c + x1 * s), dim=-1)",
@@ -139,7 +160,14 @@ REFERENCES: dict[str, str] = {
     ),
     "rows_looked_up": source(
         "return F.embedding(i, w) * a",
-        {"i": "torch.randint(0, V, (M,), generator=g)", "w": randn("V", "N"), "a": "1.5", "out": empty("M", "N"), **MN, "V": "V"},
+        {
+            "i": "torch.randint(0, V, (M,), generator=g)",
+            "w": randn("V", "N"),
+            "a": "1.5",
+            "out": empty("M", "N"),
+            **MN,
+            "V": "V",
+        },
         {**SIZES, "V": 30},
     ),
     "cross_entropy": source(
@@ -147,9 +175,12 @@ REFERENCES: dict[str, str] = {
         {"x": randn("M", "N"), "t": "torch.randint(0, N, (M,), generator=g)", "out": empty("M"), **MN},
         SIZES,
     ),
-    "differences": source("out[:, 0] = 0\nout[:, 1:] = x[:, 1:] - x[:, :-1]", {"x": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES),
+    "differences": source(
+        "out[:, 0] = 0\nout[:, 1:] = x[:, 1:] - x[:, :-1]", {"x": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES
+    ),
     "blur": source(
-        "p = F.pad(x, (1, 1, 1, 1))\nreturn (p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:] + p[1:-1, 1:-1]) / 5",
+        "p = F.pad(x, (1, 1, 1, 1))\nreturn (p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:] + p[1:-1, "
+        "1:-1]) / 5",
         {"x": randn("M", "N"), "out": empty("M", "N"), **MN},
         SIZES,
     ),

@@ -10,7 +10,9 @@ from agents.models.playbook.analysis.nests import outermost
 from agents.models.playbook.analysis.unit import Unit
 
 
-def verdicts(body: str, parameters: str = "const float* a, float* b, float* c, int n, int m, int k", before: str = "") -> list[str]:
+def verdicts(
+    body: str, parameters: str = "const float* a, float* b, float* c, int n, int m, int k", before: str = ""
+) -> list[str]:
     unit = Unit(f'{before}\nextern "C" void solve({parameters}) {{ {body} }}')
     assert not unit.broken
     return [independence(unit, loop).problem for loop in outermost(unit)]
@@ -31,30 +33,78 @@ def test_polynomials() -> None:
     [
         ("for (int i = 0; i < n; ++i) b[i] = a[i];", ""),
         ("for (int i = 0; i < n; ++i) { b[2*i] = a[i]; b[2*i+1] = a[i]; }", ""),
-        ("for (int i = 0; i < n; ++i) for (int j = 0; j < m; ++j) for (int p = 0; p < k; ++p) b[(i*m + j)*k + p] = a[p];", ""),
-        ("for (int p = 0; p < k; ++p) for (int i = 0; i < n; ++i) for (int j = 0; j < m; ++j) b[(i*m + j)*k + p] = a[p];", ""),
+        (
+            (
+                "for (int i = 0; i < n; ++i) for (int j = 0; j < m; ++j) for (int p = 0; p < k; ++p) b[(i*m + j)*k + "
+                "p] = a[p];"
+            ),
+            "",
+        ),
+        (
+            (
+                "for (int p = 0; p < k; ++p) for (int i = 0; i < n; ++i) for (int j = 0; j < m; ++j) b[(i*m + j)*k + "
+                "p] = a[p];"
+            ),
+            "",
+        ),
         ("for (int i = 0; i < n; ++i) { float* row = b + i * m; for (int j = 1; j < m; ++j) row[j] += row[j-1]; }", ""),
         ("float t; for (int i = 0; i < n; ++i) { t = a[i] * 2; b[i] = t; }", ""),
         ("int j; for (int i = 0; i < n; ++i) for (j = 0; j < m; ++j) b[i*m+j] = a[j];", ""),
-        ("for (int i = 0; i < n; ++i) { float t[4]; for (int q = 0; q < 4; ++q) t[q] = a[4*i+q]; b[i] = t[0] + t[3]; }", ""),
-        ("for (int i = 0; i < n; i += 8) { const int e = i + 8 < n ? i + 8 : n; for (int j = i; j < e; ++j) b[j] = a[j]; }", ""),
+        (
+            (
+                "for (int i = 0; i < n; ++i) { float t[4]; for (int q = 0; q < 4; ++q) t[q] = a[4*i+q]; b[i] = t[0] "
+                "+ t[3]; }"
+            ),
+            "",
+        ),
+        (
+            (
+                "for (int i = 0; i < n; i += 8) { const int e = i + 8 < n ? i + 8 : n; for (int j = i; j < e; ++j) b[j] "
+                "= a[j]; }"
+            ),
+            "",
+        ),
         ("for (int i = 0; i < n; ++i) for (int j = 0; j < m; ++j) b[i*k + j] = a[i*m + j];", ""),
         ("for (int i = 0; i < n; ++i) { float& o = b[i]; o = a[i]; o += 1; }", ""),
-        ("for (int i = 0; i < n; ++i) { float s = 0; for (int j = i > 3 ? i - 3 : 0; j < i; ++j) s += a[j]; b[i] = s; }", ""),
         (
-            "for (int i = 0; i < n; ++i) { const float* p = a+i; float* q = b+i*m; for (int j = 0; j < m; ++j) { *q = *p; p += n; q++; } }",
+            (
+                "for (int i = 0; i < n; ++i) { float s = 0; for (int j = i > 3 ? i - 3 : 0; j < i; ++j) s += a[j]; "
+                "b[i] = s; }"
+            ),
+            "",
+        ),
+        (
+            (
+                "for (int i = 0; i < n; ++i) { const float* p = a+i; float* q = b+i*m; for (int j = 0; j < m; ++j) { *q "
+                "= *p; p += n; q++; } }"
+            ),
             "",
         ),
         ("for (int i = 0; i < n; ++i) for (int j = m - 1; j >= 0; --j) b[i*m + j] = a[j];", ""),
-        ("for (int i = 0; i < n; ++i) { float s = -std::numeric_limits<float>::infinity(); s = s > a[i] ? s : a[i]; b[i] = s; }", ""),
-        ("for (int i = 0; i < n; ++i) for (int j = i; j < n; ++j) { b[i*n + j] = a[j]; b[j*n + i] = a[i]; }", "same element of b"),
+        (
+            (
+                "for (int i = 0; i < n; ++i) { float s = -std::numeric_limits<float>::infinity(); s = s > a[i] ? s : "
+                "a[i]; b[i] = s; }"
+            ),
+            "",
+        ),
+        (
+            "for (int i = 0; i < n; ++i) for (int j = i; j < n; ++j) { b[i*n + j] = a[j]; b[j*n + i] = a[i]; }",
+            "same element of b",
+        ),
         ("for (int i = 1; i < n; ++i) for (int j = 0; j < n; ++j) b[i*n + j] += b[j];", "same element of b"),
         ("for (int i = 1; i < n; ++i) b[i] = b[i-1];", "same element of b"),
         ("for (int i = 0; i < n; ++i) b[i / 2] = a[i];", "same element of b"),
         ("for (int i = -n; i < n; ++i) { b[n + i] = a[i + n]; b[n - i] = a[i + n]; }", "same element of b"),
-        ("for (int i = 0; i < n; ++i) for (int j = 0; j < n; ++j) { b[i*n + j] = a[j]; b[j*n + i] = a[i]; }", "same element of b"),
+        (
+            "for (int i = 0; i < n; ++i) for (int j = 0; j < n; ++j) { b[i*n + j] = a[j]; b[j*n + i] = a[i]; }",
+            "same element of b",
+        ),
         ("for (int i = 0; i < n; ++i) for (int j = 0; j < n; ++j) b[i*n + j] += b[j];", "same element of b"),
-        ("for (int i = 0; i < n; ++i) for (int j = 0; j <= n; ++j) { b[i*n + j] = a[j]; b[j*n + i] = a[i]; }", "same element of b"),
+        (
+            "for (int i = 0; i < n; ++i) for (int j = 0; j <= n; ++j) { b[i*n + j] = a[j]; b[j*n + i] = a[i]; }",
+            "same element of b",
+        ),
         ("for (int i = 0; i < n; ++i) b[i % 4] += a[i];", "same element of b"),
         ("for (int i = 0; i < n; ++i) b[0] = a[i];", "same element of b"),
         ("for (int i = 0; i < n; ++i) for (int j = 0; j < m; ++j) b[i + j] = a[i];", "same element of b"),
@@ -68,13 +118,28 @@ def test_polynomials() -> None:
         ("for (int i = 0; i < n; ++i) { if (a[i] < 0) return; b[i] = a[i]; }", "returns"),
         ('for (int i = 0; i < n; ++i) { printf("%d", i); b[i] = 1; }', "printf"),
         ("for (int i = 0; i < n; ++i) { b[i] = 1; if (a[i] < 0) n--; }", "bound"),
-        ("for (int i = 0; i < n; ++i) { for (int j = i > 3 ? i - 3 : 0; j < i; ++j) b[j] = a[i]; }", "same element of b"),
-        ("for (int i = 0; i < n; ++i) { for (int j = i > 3 ? i - 3 : 0; j < i; ++j) b[i] += b[j]; }", "same element of b"),
-        ("for (int i = 0; i < n; ++i) { float* q = b + i; for (int j = 0; j < m; ++j) { *q = a[j]; q += 1; } }", "same element of b"),
-        ("for (int i = 0; i < n; ++i) { float* q = b + i*m; for (int j = 0; j < m; ++j) { q += j; *q = a[j]; } }", "cannot be traced"),
+        (
+            "for (int i = 0; i < n; ++i) { for (int j = i > 3 ? i - 3 : 0; j < i; ++j) b[j] = a[i]; }",
+            "same element of b",
+        ),
+        (
+            "for (int i = 0; i < n; ++i) { for (int j = i > 3 ? i - 3 : 0; j < i; ++j) b[i] += b[j]; }",
+            "same element of b",
+        ),
+        (
+            "for (int i = 0; i < n; ++i) { float* q = b + i; for (int j = 0; j < m; ++j) { *q = a[j]; q += 1; } }",
+            "same element of b",
+        ),
+        (
+            "for (int i = 0; i < n; ++i) { float* q = b + i*m; for (int j = 0; j < m; ++j) { q += j; *q = a[j]; } }",
+            "cannot be traced",
+        ),
         ("float* q = b; for (int i = 0; i < n; ++i) { *q = a[i]; q += 1; }", "q walks"),
         ("for (int i = 0; i < n; ++i) for (int j = m; j >= 0; --j) b[i*m + j] = a[j];", "same element of b"),
-        ("float s[8]; for (int i = 0; i < n; ++i) { for (int q = 0; q < 8; ++q) s[q] = a[q] * i; b[i] = s[0]; }", "same element of s"),
+        (
+            "float s[8]; for (int i = 0; i < n; ++i) { for (int q = 0; q < 8; ++q) s[q] = a[q] * i; b[i] = s[0]; }",
+            "same element of s",
+        ),
     ],
 )
 def test_a_loop_is_independent_or_it_is_said_why_not(body: str, why: str) -> None:

@@ -1,4 +1,5 @@
-"""Kernels lifted from what torch.compile makes of references: right by the judge, and refused in one sentence where a library is called."""
+"""Kernels lifted from what torch.compile makes of references: right by the judge, and refused in one sentence where
+a library is called."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def load(text: str, folder: Path, stage: Stage) -> Loaded:
 
 
 @pytest.mark.parametrize("name", sorted(REFERENCES))
-def test_a_lifted_kernel_passes_the_judge_at_sizes_that_torch_compile_never_saw(name: str, tmp_path: Path, stage: Stage) -> None:
+def test_a_lifted_kernel_passes_the_judge_at_sizes_that_torch_compile_never_saw(
+    name: str, tmp_path: Path, stage: Stage
+) -> None:
     executor, records = stage
     loaded = load(REFERENCES[name], tmp_path, stage)
     text = lifted(loaded.task, generated(loaded.task, executor, records.blobs, 600))
@@ -58,7 +61,9 @@ def test_a_lifted_kernel_passes_the_judge_at_sizes_that_torch_compile_never_saw(
     )
     refused = judge.screened(kernel)
     assert refused is None, f"{refused}\n{text}"
-    failed = evidence.build_failure(judge.builds.build(kernel)) or evidence.correctness_failure(judge.correctness(kernel, None, "baseline"))
+    failed = evidence.build_failure(judge.builds.build(kernel)) or evidence.correctness_failure(
+        judge.correctness(kernel, None, "baseline")
+    )
     assert failed is None, f"{failed.reason}\n{failed.log}\n{text}"
 
 
@@ -75,12 +80,26 @@ X = {"x": randn("M", "N"), "out": empty("M", "N"), **MN}
         (source("return torch.cumsum(x, dim=1)", X, SIZES), "torch's cumsum"),
         (source("return x @ x.t() @ x", X, SIZES), "torch's mm"),
         (source("return x if x.sum() > 0 else -x", X, SIZES), "looks at a tensor's value"),
-        (source("return x * 2", {"x": f"{randn('M', 'N')}.half()", "out": empty("M", "N", dtype="float16"), **MN}, SIZES), "the type Half"),
-        (source("return x * WEIGHTS", X, SIZES, extra="WEIGHTS = torch.ones(72)"), "reads WEIGHTS beside its arguments"),
-        (source("return x * 2", {"x": randn("M", "N"), "out": empty("M", "N")}, SIZES), "follows from none of its scalars"),
         (
             source(
-                "return F.group_norm(x, G)", {"x": randn("B", "4 * G", "N"), "out": empty("B", "4 * G", "N"), **BGN}, GROUPS, extra=MANY
+                "return x * 2", {"x": f"{randn('M', 'N')}.half()", "out": empty("M", "N", dtype="float16"), **MN}, SIZES
+            ),
+            "the type Half",
+        ),
+        (
+            source("return x * WEIGHTS", X, SIZES, extra="WEIGHTS = torch.ones(72)"),
+            "reads WEIGHTS beside its arguments",
+        ),
+        (
+            source("return x * 2", {"x": randn("M", "N"), "out": empty("M", "N")}, SIZES),
+            "follows from none of its scalars",
+        ),
+        (
+            source(
+                "return F.group_norm(x, G)",
+                {"x": randn("B", "4 * G", "N"), "out": empty("B", "4 * G", "N"), **BGN},
+                GROUPS,
+                extra=MANY,
             ),
             "each value of G",
         ),
@@ -102,9 +121,13 @@ def test_what_is_not_lifted_is_named_with_what_would_help(text: str, words: str,
     assert "give a kernel" in str(caught.value)
 
 
-def test_references_with_other_modules_are_not_taken_for_each_other_in_one_process(tmp_path: Path, stage: Stage) -> None:
+def test_references_with_other_modules_are_not_taken_for_each_other_in_one_process(
+    tmp_path: Path, stage: Stage
+) -> None:
     for part in ("Tanh", "Softplus"):
         (folder := tmp_path / part).mkdir()
         extra = f"model = torch.nn.Sequential()\nmodel.add_module({part!r}, torch.nn.{part}())"
-        loaded = load(source("return torch.func.functional_call(model, {}, (x,))", X, SIZES, extra=extra), folder, stage)
+        loaded = load(
+            source("return torch.func.functional_call(model, {}, (x,))", X, SIZES, extra=extra), folder, stage
+        )
         assert part.lower() in lifted(loaded.task, generated(loaded.task, stage[0], stage[1].blobs, 600))

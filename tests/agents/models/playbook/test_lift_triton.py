@@ -1,4 +1,5 @@
-"""Triton kernels lifted from what Inductor wrote on an H200 (torch 2.11): text that was recorded there, with its launches."""
+"""Triton kernels lifted from what Inductor wrote on an H200 (torch 2.11): text that was recorded there, with its
+launches."""
 
 from __future__ import annotations
 
@@ -28,30 +29,46 @@ def recorded(request: pytest.FixtureRequest) -> tuple[tuple[Argument, ...], Indu
     return tuple(Argument.model_validate(a) for a in found.pop("arguments")), InductorResult.model_validate(found)
 
 
-def test_what_is_lifted_needs_nothing_of_inductor_and_passes_the_screen(recorded: tuple[tuple[Argument, ...], InductorResult]) -> None:
+def test_what_is_lifted_needs_nothing_of_inductor_and_passes_the_screen(
+    recorded: tuple[tuple[Argument, ...], InductorResult],
+) -> None:
     arguments, found = recorded
     text = lifted(arguments, found, ())
     assert screen(text, "triton", (), [a.name for a in arguments if a.role != "scalar"]) == ()
     assert "inductor" not in text.partition('"""\n')[2] and "triton_helpers" not in text
 
 
-def test_each_kernel_is_launched_with_the_settings_that_ran(recorded: tuple[tuple[Argument, ...], InductorResult]) -> None:
+def test_each_kernel_is_launched_with_the_settings_that_ran(
+    recorded: tuple[tuple[Argument, ...], InductorResult],
+) -> None:
     arguments, found = recorded
     tree = ast.parse(lifted(arguments, found, ()))
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     assert [a.arg for a in functions["run_kernel"].args.args] == [a.name for a in arguments]
     for number, variant in enumerate(found.variants):
-        calls = [n for n in ast.walk(functions[f"variant_{number}"]) if isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript)]
+        calls = [
+            n
+            for n in ast.walk(functions[f"variant_{number}"])
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript)
+        ]
         given = [{k.arg: ast.unparse(k.value) for k in call.keywords} for call in calls]
         assert len(calls) == len(variant.launches)
         for launch in variant.launches.values():
-            blocks = {name: repr(value) for name, value in launch.config.items() if name.endswith("BLOCK") or name.startswith("num_")}
+            blocks = {
+                name: repr(value)
+                for name, value in launch.config.items()
+                if name.endswith("BLOCK") or name.startswith("num_")
+            }
             assert any(blocks.items() <= one.items() for one in given), blocks
 
 
 def test_other_sizes_have_code_of_their_own(recorded: tuple[tuple[Argument, ...], InductorResult]) -> None:
     arguments, found = recorded
-    (entry,) = (n for n in ast.parse(lifted(arguments, found, ())).body if isinstance(n, ast.FunctionDef) and n.name == "run_kernel")
+    (entry,) = (
+        n
+        for n in ast.parse(lifted(arguments, found, ())).body
+        if isinstance(n, ast.FunctionDef) and n.name == "run_kernel"
+    )
     first = entry.body[0]
     assert isinstance(first, ast.If) and ast.unparse(first.test) == " and ".join(found.variants[0].conditions)
     assert "variant_1(" in ast.unparse(entry.body[-1])
@@ -81,10 +98,14 @@ dilation=(1, 1), transposed=False, output_padding=(0, 0), groups=1, bias=None)
     triton_poi_fused_add_0.run(buf0, buf3, buf4, 20, stream=raw_stream0)
     return (buf4, )
 """
-ARGUMENTS = tuple(Argument(name=n, dtype="float32", role="output" if n == "out" else "input") for n in ("x", "w", "k", "out"))
+ARGUMENTS = tuple(
+    Argument(name=n, dtype="float32", role="output" if n == "out" else "input") for n in ("x", "w", "k", "out")
+)
 
 
-EXPECTED = "(x @ w.T).reshape(-1).cumsum(0).reshape(5, 4) + torch.nn.functional.conv2d(x[None, None], k)[0, 0].sort(1)[0]"
+EXPECTED = (
+    "(x @ w.T).reshape(-1).cumsum(0).reshape(5, 4) + torch.nn.functional.conv2d(x[None, None], k)[0, 0].sort(1)[0]"
+)
 
 
 def mixed(code: str = MIXED, library: tuple[str, ...] = ("aten.mm", "aten.convolution", "aten.sort")) -> str:
@@ -92,7 +113,13 @@ def mixed(code: str = MIXED, library: tuple[str, ...] = ("aten.mm", "aten.convol
     config = {"XBLOCK": 32, "num_warps": 1, "num_stages": 1}
     launch = {"config": config, "grid": ("-((xnumel) // -(XBLOCK))", "1", "1")}
     shapes = {"x": ("5", "6"), "w": ("4", "6"), "k": ("1", "1", "1", "3"), "out": ("5", "4")}
-    variant = {"code": code, "inputs": ("x", "w", "k"), "conditions": (), "scalars": {}, "launches": {"triton_poi_fused_add_0": launch}}
+    variant = {
+        "code": code,
+        "inputs": ("x", "w", "k"),
+        "conditions": (),
+        "scalars": {},
+        "launches": {"triton_poi_fused_add_0": launch},
+    }
     return lifted(ARGUMENTS, InductorResult.model_validate({"shapes": shapes, "variants": (variant,)}), library)
 
 
@@ -108,16 +135,26 @@ def test_what_inductor_leaves_to_the_tasks_library_is_called_with_the_shapes_it_
 def test_a_workspace_that_the_wrapper_zeroes_is_zeroed_before_each_launch(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     zeroed = "workspace_0 = empty_strided_cuda((20, ), (1, ), torch.float32)\n    workspace_0.zero_()\n    "
-    text = mixed(MIXED.replace("triton_poi_fused_add_0.run(buf0, buf3,", zeroed + "triton_poi_fused_add_0.run(buf0, workspace_0,"))
+    text = mixed(
+        MIXED.replace(
+            "triton_poi_fused_add_0.run(buf0, buf3,", zeroed + "triton_poi_fused_add_0.run(buf0, workspace_0,"
+        )
+    )
     assert text.index("lifted_zero[") < text.index("triton_poi_fused_add_0[")
     assert screen(text, "triton", (), ("x", "w", "k", "out"), ("aten.mm", "aten.convolution", "aten.sort")) == ()
-    assert errors([[text, {"x": "in:5x6", "w": "in:4x6", "k": "in:1x1x1x3", "out": "out:5x4"}, "x @ w.T"]], tmp_path)[0] < 1e-5
+    assert (
+        errors([[text, {"x": "in:5x6", "w": "in:4x6", "k": "in:1x1x1x3", "out": "out:5x4"}, "x @ w.T"]], tmp_path)[0]
+        < 1e-5
+    )
 
 
-def test_the_function_that_a_scan_combines_by_is_lifted_with_each_kernel_that_has_one_of_that_name(tmp_path: Path) -> None:
+def test_the_function_that_a_scan_combines_by_is_lifted_with_each_kernel_that_has_one_of_that_name(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("triton")
     combine = (
-        "@triton.jit\ndef _triton_helper_fn_add0(arg0_0, arg1_0):\n    tmp0 = arg0_0 {} arg1_0\n    return tmp0\n\n@other(\n    x=1\n)\n"
+        "@triton.jit\ndef _triton_helper_fn_add0(arg0_0, arg1_0):\n    tmp0 = arg0_0 {} arg1_0\n    return "
+        "tmp0\n\n@other(\n    x=1\n)\n"
     )
     scan = "tl.associative_scan({}, 0, _triton_helper_fn_add0)"
     first = MIXED.replace("@triton.jit\n", combine.format("+") + "@triton.jit\n").replace(
@@ -129,7 +166,10 @@ def test_the_function_that_a_scan_combines_by_is_lifted_with_each_kernel_that_ha
     text = mixed(both)
     compile(text, "lifted.py", "exec")
     assert "+ arg1_0" in text and "* arg1_0" in text and "_triton_helper_fn_add0_(" in text and "@other" not in text
-    assert errors([[text, {"x": "in:5x6", "w": "in:4x6", "k": "in:1x1x1x3", "out": "out:5x4"}, EXPECTED]], tmp_path)[0] < 1e-5
+    assert (
+        errors([[text, {"x": "in:5x6", "w": "in:4x6", "k": "in:1x1x1x3", "out": "out:5x4"}, EXPECTED]], tmp_path)[0]
+        < 1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,6 +187,8 @@ def test_the_function_that_a_scan_combines_by_is_lifted_with_each_kernel_that_ha
         ),
     ],
 )
-def test_what_the_library_may_not_do_and_what_is_nothing_else_are_no_kernels(code: str, library: tuple[str, ...], words: str) -> None:
+def test_what_the_library_may_not_do_and_what_is_nothing_else_are_no_kernels(
+    code: str, library: tuple[str, ...], words: str
+) -> None:
     with pytest.raises(SettingsError, match=re.escape(words)):
         mixed(code, library)

@@ -66,7 +66,9 @@ def ask(role: RoleName, brief: Brief, owed: type[AnswerT]) -> AnswerT:
     return answer
 
 
-def planner_brief(pages: tuple[Page, ...], source: str, tried: tuple[Tried, ...] = (), methods: int = 3) -> PlannerBrief:
+def planner_brief(
+    pages: tuple[Page, ...], source: str, tried: tuple[Tried, ...] = (), methods: int = 3
+) -> PlannerBrief:
     return PlannerBrief(
         task=TASK,
         source=source,
@@ -82,7 +84,9 @@ def planner_brief(pages: tuple[Page, ...], source: str, tried: tuple[Tried, ...]
 
 
 def coder_brief(plan: Plan, pages: tuple[Page, ...], source: str, **more: object) -> CoderBrief:
-    return CoderBrief.model_validate({"task": TASK, "source": source, "plan": plan, "pages": pages, "tried": (), **more})
+    return CoderBrief.model_validate(
+        {"task": TASK, "source": source, "plan": plan, "pages": pages, "tried": (), **more}
+    )
 
 
 def test_pages_and_recipes_name_each_other(every: tuple[Page, ...]) -> None:
@@ -146,7 +150,9 @@ def test_accepting_every_draft_ends_with_an_empty_plan(pages: tuple[Page, ...]) 
         planned = tuple(m.method for m in plan.methods)
         drafts = ask("coder", coder_brief(plan, pages, source), Drafts)
         if not drafts.drafts:
-            tried.append(Tried(iteration=iteration, methods=planned, knobs={}, verdict="reject_perf", reason="", planned=planned))
+            tried.append(
+                Tried(iteration=iteration, methods=planned, knobs={}, verdict="reject_perf", reason="", planned=planned)
+            )
             continue
         source = drafts.drafts[0].source
         made = drafts.drafts[0].methods
@@ -172,7 +178,9 @@ def test_ablation_leaves_one_method_out(pages: tuple[Page, ...]) -> None:
     source = kernel("softmax_int")
     plan = ask("planner", planner_brief(pages, source), Plan)
     methods = tuple(m.method for m in plan.methods)
-    made = ask("coder", coder_brief(plan, pages, source, without=methods, champion_knobs={"SCHEDULE": "dynamic"}), Drafts).drafts
+    made = ask(
+        "coder", coder_brief(plan, pages, source, without=methods, champion_knobs={"SCHEDULE": "dynamic"}), Drafts
+    ).drafts
     (draft,) = [one for one in made if "vector-exp" not in one.methods]
     assert "kw_exp" not in draft.source
     assert "schedule(dynamic)" in draft.source
@@ -195,13 +203,17 @@ def test_a_kernel_that_hides_its_loops_is_left_to_models_in_one_sentence(pages: 
 
 def test_the_lifted_kernel_is_judged_once_where_edits_find_no_place_or_gain_no_more(every: tuple[Page, ...]) -> None:
     def planned(source: str, *verdicts: str, after: str = "") -> list[str]:
-        tried = tuple(Tried(iteration=n, methods=(after,), knobs={}, verdict=v, reason="") for n, v in enumerate(verdicts, 1))
+        tried = tuple(
+            Tried(iteration=n, methods=(after,), knobs={}, verdict=v, reason="") for n, v in enumerate(verdicts, 1)
+        )
         return [m.method for m in ask("planner", planner_brief(every, kernel(source), tried), Plan).methods]
 
     assert METHOD not in planned("softmax_int") and METHOD not in planned("softmax_int", "accept")
     assert planned("softmax_int", "reject_perf") == planned("swiglu_lambda", "reject_perf") == [METHOD]
     assert METHOD not in planned("softmax_int", "reject_perf", after=METHOD)
-    brief = planner_brief(every, kernel("softmax_int"), (Tried(iteration=1, methods=(), knobs={}, verdict="reject_perf", reason=""),))
+    brief = planner_brief(
+        every, kernel("softmax_int"), (Tried(iteration=1, methods=(), knobs={}, verdict="reject_perf", reason=""),)
+    )
     plan = ask("planner", brief, Plan)
     made = ask("coder", coder_brief(plan, every, kernel("softmax_int"), lifted="// lifted"), Drafts)
     assert [(d.source, d.methods) for d in made.drafts] == [("// lifted", (METHOD,))]
@@ -229,10 +241,13 @@ def test_gatekeeper_vetoes_with_the_line(line: str, veto: bool) -> None:
 
 
 def test_knobs_in_place_are_searched_from_where_they_stand_and_never_twice(pages: tuple[Page, ...]) -> None:
-    """After an accept with TILE=16 nothing new applies: each other setting is drafted once, then the planner gives up."""
+    """After an accept with TILE=16 nothing new applies: each other setting is drafted once, then the planner gives
+    up."""
     mine = tuple(p for p in pages if p.head.id == "tile-loops")
     source = recipe("tile").edit(kernel("transpose"), {"TILE": "16"})
-    tried: list[Tried] = [Tried(iteration=1, methods=("tile-loops",), knobs={"TILE": "16"}, verdict="accept", reason="")]
+    tried: list[Tried] = [
+        Tried(iteration=1, methods=("tile-loops",), knobs={"TILE": "16"}, verdict="accept", reason="")
+    ]
     drafted: list[str] = []
     for iteration in range(2, 9):
         brief = planner_brief(mine, source, tuple(tried)).model_copy(update={"candidates": 2})
@@ -241,7 +256,16 @@ def test_knobs_in_place_are_searched_from_where_they_stand_and_never_twice(pages
             break
         drafts = ask("coder", coder_brief(plan, mine, source, tried=tuple(tried)), Drafts)
         drafted += [d.knobs["TILE"] for d in drafts.drafts]
-        tried.append(Tried(iteration=iteration, methods=("other",), knobs={}, verdict="reject_perf", reason="", planned=("tile-loops",)))
+        tried.append(
+            Tried(
+                iteration=iteration,
+                methods=("other",),
+                knobs={},
+                verdict="reject_perf",
+                reason="",
+                planned=("tile-loops",),
+            )
+        )
     assert sorted(drafted) == ["128", "32", "64"]
 
 
@@ -251,7 +275,8 @@ def test_methods_that_call_different_knobs_the_same_are_drafted_together(pages: 
     assert len({p.head.knobs["WARPS"] for p in mine}) == 2
     because = Hypothesis(change="c", rationale="r", citations=("x",), expected=())
     plan = Plan(
-        methods=tuple(PlannedMethod(method=p.head.id, axis=p.head.axis or "compute", hypothesis=because) for p in mine), candidates=8
+        methods=tuple(PlannedMethod(method=p.head.id, axis=p.head.axis or "compute", hypothesis=because) for p in mine),
+        candidates=8,
     )
     task = TASK.model_copy(update={"language": "triton"})
     for name in (*triton_foreign.PRODUCTS, *triton_foreign.ROWS):
@@ -271,10 +296,15 @@ def test_what_gained_nothing_waits_behind_what_was_never_tried(pages: tuple[Page
 def test_a_kernel_far_from_its_roof_is_not_given_up_for_want_of_findings() -> None:
     """Every recipe but one says so on its page, so that retrieval offers it."""
     rules = load_rules()
-    facts = {"roofline.headroom": Quantity(value=0.6, unit="fraction"), "roofline.launch_share": Quantity(value=0.01, unit="fraction")}
+    facts = {
+        "roofline.headroom": Quantity(value=0.6, unit="fraction"),
+        "roofline.launch_share": Quantity(value=0.01, unit="fraction"),
+    }
     fired = [f.rule for f in evaluate((), facts, rules)]
     assert fired == ["far_from_roof"]
-    found = {p.head.recipe for language in ("cpp", "triton", "cuda") for p in Wiki.open().methods(language, fired, facts)}
+    found = {
+        p.head.recipe for language in ("cpp", "triton", "cuda") for p in Wiki.open().methods(language, fired, facts)
+    }
     assert set(RECIPES) - {"restrict_pointers"} <= found
     near = {**facts, "roofline.headroom": Quantity(value=0.2, unit="fraction")}
     assert not evaluate((), near, rules)

@@ -1,4 +1,5 @@
-"""Every recipe on source that was not written for it: it finds its place or none, the result compiles, computes the same, and stays."""
+"""Every recipe on source that was not written for it: it finds its place or none, the result compiles, computes the
+same, and stays."""
 
 from __future__ import annotations
 
@@ -26,16 +27,22 @@ def applied(text: str, *names: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", sorted(KERNELS))
-def test_recipes_find_their_places_and_the_result_stays(kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recipes_find_their_places_and_the_result_stays(
+    kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     given = source(kernel)
     made = {name: recipe(name).edit(given, {}) for name in CPP}
     assert [name for name in CPP if made[name] != given and name != "restrict_pointers"] == KERNELS[kernel][1].split()
-    assert [name for name in CPP if recipe(name).edit(made[name], {}) != made[name]] == [], "a second pass changes nothing"
+    assert [name for name in CPP if recipe(name).edit(made[name], {}) != made[name]] == [], (
+        "a second pass changes nothing"
+    )
     made["all"] = applied(given, *(name for name in CPP if name != "unroll_accumulators"))
     # Pragmas for lanes alone are tried together with the rest.
     texts = {
-        text: name for name, text in made.items() if text != given and name not in ("restrict_pointers", "simd_reduction", "simd_loop")
+        text: name
+        for name, text in made.items()
+        if text != given and name not in ("restrict_pointers", "simd_reduction", "simd_loop")
     }
     before = str(build(given, tmp_path, "before")) if texts else ""
     pairs = [[before, str(build(text, tmp_path, name)), arguments(kernel)] for text, name in texts.items()]
@@ -81,9 +88,13 @@ def test_loops_are_swapped_only_where_any_order_is_right_and_threads_gain(kernel
 
 
 def test_composed_softmax_is_vector_code_on_all_cores(tmp_path: Path) -> None:
-    made = applied(source("softmax_int"), "branch_to_select", "vector_exp", "simd_reduction", "simd_loop", "parallel_outer")
+    made = applied(
+        source("softmax_int"), "branch_to_select", "vector_exp", "simd_reduction", "simd_loop", "parallel_outer"
+    )
     library = build(made, tmp_path, "softmax")
-    code = subprocess.run(["objdump", "-d", "--no-show-raw-insn", str(library)], capture_output=True, text=True, check=True).stdout
+    code = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", str(library)], capture_output=True, text=True, check=True
+    ).stdout
     assert "GOMP_parallel" in code and "expf" not in code
     assert sum(word in code for word in ("mulps", "fmadd", "maxps", "addps", "fmla", "fmul")) >= 2
 
@@ -123,14 +134,22 @@ def kernel(body: str) -> str:
 
 
 def test_threads_are_woken_for_less_where_iterations_are_heavy() -> None:
-    for value, least in (("x[i] * 2", 1 << 18), ("std::sqrt(x[i])", 1 << 18), ("expf(x[i])", 1 << 16), ("std::log(x[i])", 1 << 16)):
+    for value, least in (
+        ("x[i] * 2", 1 << 18),
+        ("std::sqrt(x[i])", 1 << 18),
+        ("expf(x[i])", 1 << 16),
+        ("std::log(x[i])", 1 << 16),
+    ):
         text = kernel(f"  for (int i = 0; i < n; ++i) y[i] = {value};")
         for made in (applied(text, "parallel_outer"), applied(text, "vector_exp", "parallel_outer")):
             assert f"if (1LL * n >= {least}) {{" in made or "kw_sqrt" in made, made
 
 
 def test_a_length_that_cannot_be_named_outside_counts_as_typical() -> None:
-    text = kernel("  for (int i = 0; i < n; ++i) { const int w = n / 2; float s = 0; for (int k = 0; k < w; ++k) s += x[k]; y[i] = s; }")
+    text = kernel(
+        "  for (int i = 0; i < n; ++i) { const int w = n / 2; float s = 0; for (int k = 0; k < w; ++k) s += "
+        "x[k]; y[i] = s; }"
+    )
     assert "if (1LL * n * 8 >= " in recipe("parallel_outer").edit(text, {})
 
 
@@ -174,7 +193,11 @@ TAIL = 'extern "C" void solve(const float* a, float* b, int n, int ld) { for (in
     ("head", "body", "text"),
     [
         (AT, "AT(b, i, 0) = AT(a, i + 1, n - 1);", "b[(i) * ld + (0)] = a[(i + 1) * ld + (n - 1)];"),
-        ("#define D(x) (2 * (x))\n#define Q(x) D(D(x))\n", "b[i] = D(Q(a[i]));", "b[i] = (2 * ((2 * ((2 * (a[i]))))));"),
+        (
+            "#define D(x) (2 * (x))\n#define Q(x) D(D(x))\n",
+            "b[i] = D(Q(a[i]));",
+            "b[i] = (2 * ((2 * ((2 * (a[i]))))));",
+        ),
         (f"{AT}#undef AT\n", "AT(b, i, 0) = 1;", ""),
         ("#define AT(m, i, j) m[i]\n#define AT(m, i, j) m[j]\n", "AT(b, i, 0) = 1;", ""),
         (f"#ifdef WIDE\n{AT}#endif\n", "AT(b, i, 0) = 1;", ""),

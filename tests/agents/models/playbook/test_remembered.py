@@ -21,7 +21,9 @@ SHAPES = "2^25B"
 @pytest.fixture(scope="module")
 def pages() -> tuple[Page, ...]:
     """Those of edits: what torch.compile generates is listed where it was lifted."""
-    return tuple(p for p in Wiki.open().pages if p.head.type == "method" and p.head.recipe and p.head.id != "inductor-lift")
+    return tuple(
+        p for p in Wiki.open().pages if p.head.type == "method" and p.head.recipe and p.head.id != "inductor-lift"
+    )
 
 
 def outcome(verdict: str, *methods: str, gain: float = 1.5, **more: object) -> Attempt:
@@ -62,7 +64,10 @@ def test_what_won_from_this_source_is_tried_at_once_and_once(pages: tuple[Page, 
 
 
 def test_of_several_ways_the_one_that_gained_most_is_taken(pages: tuple[Page, ...]) -> None:
-    large, small = outcome("accept", "branch-to-select", gain=2.0), outcome("accept", "simd-reduction", gain=1.2, after="middle")
+    large, small = (
+        outcome("accept", "branch-to-select", gain=2.0),
+        outcome("accept", "simd-reduction", gain=1.2, after="middle"),
+    )
     assert planned(brief_with(pages, small, large))[0] == {"branch-to-select"}
 
 
@@ -71,7 +76,9 @@ def test_what_won_once_and_was_rejected_later_is_no_way_any_more(pages: tuple[Pa
     lost = outcome("reject_perf", "branch-to-select", after="same", evidence="later")
     chosen, made = planned(brief_with(pages, lost, won, methods_per_iteration=1))
     assert chosen and chosen != {"branch-to-select"} and "very source" not in made.reason
-    assert planned(brief_with(pages, won, lost, methods_per_iteration=1))[0] == {"branch-to-select"}, "the newest counts"
+    assert planned(brief_with(pages, won, lost, methods_per_iteration=1))[0] == {"branch-to-select"}, (
+        "the newest counts"
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +118,11 @@ def test_what_was_rejected_elsewhere_or_hidden_by_noise_comes_last_and_it_is_sai
     assert chosen == {applicable[0].head.id} and "noise hid" in made.reason and hidden.evidence in made.reason
     chosen, made = planned(brief_with(pages, elsewhere, *rest, outcome("reject_perf", applicable[0].head.id), **single))
     assert chosen == {applicable[1].head.id} and "on another source" in made.reason
-    made = ask("planner", brief_with(pages, *rest, *(outcome("reject_perf", p.head.id) for p in applicable[:2]), **single), Plan)
+    made = ask(
+        "planner",
+        brief_with(pages, *rest, *(outcome("reject_perf", p.head.id) for p in applicable[:2]), **single),
+        Plan,
+    )
     assert not made.methods and "earlier runs" in made.reason
 
 

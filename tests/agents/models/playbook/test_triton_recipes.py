@@ -1,4 +1,5 @@
-"""Triton's recipes on kernels that were not written for them: the interpreter's result stays torch's, and a second pass changes nothing."""
+"""Triton's recipes on kernels that were not written for them: the interpreter's result stays torch's, and a second
+pass changes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def tolerance(name: str) -> float:
 
 
 def hold(sources: dict[str, str], folder: Path) -> None:
-    found = errors([[source, KERNELS[name].arguments, KERNELS[name].expected] for name, source in sources.items()], folder)
+    found = errors(
+        [[source, KERNELS[name].arguments, KERNELS[name].expected] for name, source in sources.items()], folder
+    )
     wrong = {n: (e, sources[n]) for n, e in zip(sources, found, strict=True) if isinstance(e, str) or e > tolerance(n)}
     assert not wrong, "\n\n".join(f"{n}: {e}\n{s}" for n, (e, s) in wrong.items())
 
@@ -89,11 +92,19 @@ def test_knobs_stand_in_the_source_and_can_be_changed() -> None:
 
 
 def test_the_first_block_is_loaded_once() -> None:
-    for name, loads in {"SOFTMAX_COUNTED": 1, "SOFTMAX_VIA_OUT": 1, "RMS_HALF": 2, "LOG_SOFTMAX": 1, "CROSS_ENTROPY": 2}.items():
+    for name, loads in {
+        "SOFTMAX_COUNTED": 1,
+        "SOFTMAX_VIA_OUT": 1,
+        "RMS_HALF": 2,
+        "LOG_SOFTMAX": 1,
+        "CROSS_ENTROPY": 2,
+    }.items():
         edited = recipe("triton_single_pass").edit(ROWS[name].source, {})
         copy = edited.split("_row(")[1].split("@triton.jit")[0]
         assert copy.count("tl.load") == loads and "for " not in copy, copy
-    via_out = recipe("triton_single_pass").edit(ROWS["SOFTMAX_VIA_OUT"].source, {}).split("_row(")[1].split("@triton.jit")[0]
+    via_out = (
+        recipe("triton_single_pass").edit(ROWS["SOFTMAX_VIA_OUT"].source, {}).split("_row(")[1].split("@triton.jit")[0]
+    )
     assert via_out.count("tl.store") == 1
 
 
@@ -125,7 +136,8 @@ def test_single_pass_refuses_what_it_does_not_understand(what: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["", "def f(:\n", "x = 1\n", HEAD + "def run_kernel(x):\n    pass\n", 'extern "C" void solve(float* x) {}\n']
+    "source",
+    ["", "def f(:\n", "x = 1\n", HEAD + "def run_kernel(x):\n    pass\n", 'extern "C" void solve(float* x) {}\n'],
 )
 @pytest.mark.parametrize("name", sorted(SITES))
 def test_other_texts_come_back_as_they_are(name: str, source: str) -> None:

@@ -84,7 +84,9 @@ for (long i = 0; i < n; i++) y[i] = {function}(x[i]); }}
 def test_accuracy_and_special_values(tmp_path: Path) -> None:
     source = "".join(TEXTS.values())
     for degree in "567":
-        text = TEXTS["exp", "float"].replace("kw_exp", f"kw_exp{degree}").replace("DEGREE_1 = 6", f"DEGREE_1 = {degree}")
+        text = (
+            TEXTS["exp", "float"].replace("kw_exp", f"kw_exp{degree}").replace("DEGREE_1 = 6", f"DEGREE_1 = {degree}")
+        )
         source += text.replace("DEGREE_1", f"DEGREE_{degree}") + loop(f"run_exp{degree}", "float", f"kw_exp{degree}")
     for name, kind in FUNCTIONS:
         if name not in ("log2", "log10") and not name.startswith("pow"):
@@ -92,13 +94,17 @@ def test_accuracy_and_special_values(tmp_path: Path) -> None:
     for entry, exponent in (("run_pow", "2.7f"), ("run_cube", "3.0f")):
         source += loop(entry, "float", "kw_pow").replace("(x[i])", f"(x[i], {exponent})")
     library = build(source, tmp_path, "functions")
-    done = subprocess.run([sys.executable, "-c", SWEEP, str(library)], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", SWEEP, str(library)], capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == 0, done.stderr[-1500:]
     found = json.loads(done.stdout)
     limits = {"exp5": 2.5, "exp6": 1.2, "exp7": 1.2, "dexp": 1.5, "log": 1.5, "tanh": 2.0, "sqrt": 1.0, "dsqrt": 1.0, "dlog": 1.5,
               "sin": 2.0, "cos": 2.0, "expm1": 4.0, "log1p": 3.0, "exp2": 2.0, "floor": 0.1, "ceil": 0.1, "trunc": 0.1, "erf": 2.0,
               "erfc": 6.0, "derf": 3.0, "derfc": 6.0, "pow": 1.5, "cube": 1.5}  # fmt: skip
-    assert {name: (error < limits[name], special) for name, (error, special) in found.items()} == dict.fromkeys(limits, (True, True)), found
+    assert {name: (error < limits[name], special) for name, (error, special) in found.items()} == dict.fromkeys(
+        limits, (True, True)
+    ), found
 
 
 @pytest.mark.parametrize(("name", "kind"), FUNCTIONS, ids=["-".join(one) for one in FUNCTIONS])

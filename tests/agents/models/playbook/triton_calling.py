@@ -1,4 +1,5 @@
-"""Run Triton kernels in the interpreter, in a process of their own: `python triton_calling.py FOLDER` reads FOLDER/cases.json.
+"""Run Triton kernels in the interpreter, in a process of their own: `python triton_calling.py FOLDER` reads
+FOLDER/cases.json.
 
 A case is [source, arguments, expected]; arguments map names to "in:5x37", "half:5x37", "index:5:37" (below 37), "out:5x37", "half-out:5x37"
 or numbers; `expected` is a torch expression over them. Prints each case's largest |out - expected| / (|expected| + rms), or the error.
@@ -19,7 +20,12 @@ def errors(cases: list, folder: Path) -> list:
     (folder / "cases.json").write_text(json.dumps(cases))
     environment = {**os.environ, "TRITON_INTERPRET": "1", "TRITON_DEFAULT_FP_FUSION": "1"}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", __file__, str(folder)], capture_output=True, text=True, check=False, timeout=300, env=environment
+        [sys.executable, "-W", "ignore", __file__, str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env=environment,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.strip().splitlines()[-1])
@@ -58,8 +64,14 @@ def one(source: str, specification: dict, expected: str, path: Path) -> float:
     found.loader.exec_module(module)
     values = made(specification)
     module.run_kernel(**values)
-    out = next(values[n] for n, item in specification.items() if isinstance(item, str) and item.partition(":")[0].endswith("out")).double()
-    given = {n: v.double() if hasattr(v, "double") and v.is_floating_point() else v for n, v in made(specification).items()}
+    out = next(
+        values[n]
+        for n, item in specification.items()
+        if isinstance(item, str) and item.partition(":")[0].endswith("out")
+    ).double()
+    given = {
+        n: v.double() if hasattr(v, "double") and v.is_floating_point() else v for n, v in made(specification).items()
+    }
     wanted = eval(expected, {"torch": torch, **given})  # noqa: S307
     return float(((out - wanted).abs() / (wanted.abs() + wanted.square().mean().sqrt())).max())
 

@@ -16,10 +16,18 @@ from tests.agents.models.scripted_server import Step
 from tests.contracts.test_models import TASK
 from tools.errors import KernelwrightError, OverloadedError, ProviderError, RefusalError, SettingsError
 
-REVIEW = Review(veto=True, quote="new_one;", reason="It reads past the end of x, as line 4 shows; the rest of the change is right.")
+REVIEW = Review(
+    veto=True, quote="new_one;", reason="It reads past the end of x, as line 4 shows; the rest of the change is right."
+)
 SAID = Step(REVIEW.model_dump_json())
 LONG = '{"reason": "' + "word " * 2000
-TOOLS = (Tool(name="compile", description="Compile a file.", parameters={"type": "object", "properties": {"source": {"type": "string"}}}),)
+TOOLS = (
+    Tool(
+        name="compile",
+        description="Compile a file.",
+        parameters={"type": "object", "properties": {"source": {"type": "string"}}},
+    ),
+)
 
 
 @pytest.fixture
@@ -29,11 +37,24 @@ def server() -> Iterator[Server]:
 
 
 def opened(server: Server, **options: object) -> Anthropic:
-    return Anthropic({"model": "claude-opus-5-5", "base_url": server.url, "max_tokens": 2000, "timeout_s": 20, "max_retries": 0, **options})
+    return Anthropic(
+        {
+            "model": "claude-opus-5-5",
+            "base_url": server.url,
+            "max_tokens": 2000,
+            "timeout_s": 20,
+            "max_retries": 0,
+            **options,
+        }
+    )
 
 
 def request(
-    *turns: Turn, answer: str = "Review", tools: tuple[Tool, ...] = (), iteration: str = "4", ends_in: float | None = None
+    *turns: Turn,
+    answer: str = "Review",
+    tools: tuple[Tool, ...] = (),
+    iteration: str = "4",
+    ends_in: float | None = None,
 ) -> Request:
     """`ends_in`: seconds that the run has left for it."""
     prompt = (
@@ -67,7 +88,11 @@ def test_a_request_is_sent_as_newer_models_take_it_and_its_usage_is_the_apis(ser
     assert took.model == "claude-opus-5-5" and took.cache_write_1h > 1000 and took.output > 20 and took.seconds > 0
     body = server.bodies[0]
     assert server.asked[0].raw == server.asked[1].raw, "the same request is the same bytes, or the cache is lost"
-    assert body["stream"] is True and body["thinking"] == {"type": "adaptive"} and body["output_config"]["effort"] == "high"
+    assert (
+        body["stream"] is True
+        and body["thinking"] == {"type": "adaptive"}
+        and body["output_config"]["effort"] == "high"
+    )
     assert not {"temperature", "top_p", "top_k", "tool_choice"} & body.keys()
     assert body["tools"][0]["input_schema"] == TOOLS[0].parameters
     assert [block["text"][:5] for block in body["system"]] == ["Rules", "## Ho"]
@@ -90,7 +115,10 @@ def test_tools_are_called_and_their_results_sent_back_with_the_thinking(server: 
     model = opened(server)
     first = model.ask(request(tools=TOOLS))
     assert isinstance(first, Called) and [(call.name, call.arguments) for call in first.calls] == list(wishes)
-    results = tuple(ToolResult(id=call.id, text="" if index else "error: x", failed=not index) for index, call in enumerate(first.calls))
+    results = tuple(
+        ToolResult(id=call.id, text="" if index else "error: x", failed=not index)
+        for index, call in enumerate(first.calls)
+    )
     second = model.ask(request(Turn(said=first.said, results=results, refused=("No more tools.",)), tools=TOOLS))
     assert isinstance(second, Answered)
     _, said, told = server.bodies[1]["messages"]
@@ -154,7 +182,12 @@ def test_more_room_than_the_model_has_is_no_end_of_the_run(server: Server) -> No
 
 @pytest.mark.parametrize(
     "broken",
-    [*(Step("{}", cut=cut) for cut in (0, 1, 4)), Step("{}", cut=4, quiet=True), Step("{}", garbage=True), Step("{}", mid="api_error")],
+    [
+        *(Step("{}", cut=cut) for cut in (0, 1, 4)),
+        Step("{}", cut=4, quiet=True),
+        Step("{}", garbage=True),
+        Step("{}", mid="api_error"),
+    ],
 )
 def test_a_stream_that_breaks_off_is_begun_anew(server: Server, broken: Step) -> None:
     server.script = [broken, SAID]
@@ -184,7 +217,9 @@ def test_streams_that_always_break_off_end_within_bounds(server: Server) -> None
     ],
     ids=["signs of life", "the run's end", "the run's end while it drips", "the run's end in the last try"],
 )
-def test_an_answer_without_end_is_given_up(server: Server, script: list[Step], timeout_s: float, ends_in: float | None, told: str) -> None:
+def test_an_answer_without_end_is_given_up(
+    server: Server, script: list[Step], timeout_s: float, ends_in: float | None, told: str
+) -> None:
     server.script = script
     with pytest.raises(ProviderError, match=rf"models\.gatekeeper: .*{told}"):
         opened(server, timeout_s=timeout_s).ask(request(ends_in=ends_in))
@@ -211,7 +246,9 @@ def test_what_the_server_says_no_to(server: Server, step: Step, kind: type[Kerne
     server.script = [step]
     with pytest.raises(kind, match=rf"models\.gatekeeper.*{told}") as raised:
         opened(server).ask(request())
-    assert type(raised.value) is kind and (not step.stop or Usage.model_validate(raised.value.usage).cache_write_1h > 1000)
+    assert type(raised.value) is kind and (
+        not step.stop or Usage.model_validate(raised.value.usage).cache_write_1h > 1000
+    )
 
 
 def test_a_request_that_was_not_taken_is_sent_again(server: Server) -> None:

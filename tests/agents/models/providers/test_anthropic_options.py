@@ -35,7 +35,9 @@ def test_an_option_that_cannot_be_used_is_named_in_one_sentence(options: dict[st
 
 
 @pytest.mark.parametrize(("platform", "package"), [("bedrock", "boto3"), ("vertex", "google")])
-def test_a_platform_names_the_package_that_it_lacks(platform: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_platform_names_the_package_that_it_lacks(
+    platform: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in [package, *(name for name in sys.modules if name.partition(".")[0] == package)]:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(SettingsError, match=rf'models\.platform: .* `pip install "kernelwright\[{platform}\]"`'):
@@ -48,7 +50,13 @@ def test_bedrock_answers_with_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINE", "bedrock-key")
     with Server(SAID) as server:
         model = Anthropic(
-            {"model": "anthropic.m", "platform": "bedrock", "region": "eu-central-1", "api_key_env": "MINE", "base_url": server.url}
+            {
+                "model": "anthropic.m",
+                "platform": "bedrock",
+                "region": "eu-central-1",
+                "api_key_env": "MINE",
+                "base_url": server.url,
+            }
         )
         assert model.bound(request()).cache_write_1h > 0, "without a count of tokens, by characters"
         reply = model.ask(request())
@@ -75,7 +83,9 @@ def test_vertex_answers_with_a_token_of_google(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("platform", ["bedrock", "vertex"])
-def test_a_platform_without_credentials_is_found_when_it_is_opened(platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_platform_without_credentials_is_found_when_it_is_opened(
+    platform: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("boto3" if platform == "bedrock" else "google.auth")
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     with pytest.raises(SettingsError, match=r"models\.platform: .*credentials"):

@@ -1,4 +1,5 @@
-"""`agents.models.providers.command`: a program is run, bounded and cleaned up after, and what it says is read or explained."""
+"""`agents.models.providers.command`: a program is run, bounded and cleaned up after, and what it says is read or
+explained."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def program(tmp_path: Path, source: str, *arguments: str, **options: object) -> 
     """A model whose program is this Python."""
     path = tmp_path / "program.py"
     path.write_text(source)
-    return open_model("gatekeeper", {"provider": "command", "argv": [sys.executable, str(path), *arguments], **options}, tmp_path)
+    return open_model(
+        "gatekeeper", {"provider": "command", "argv": [sys.executable, str(path), *arguments], **options}, tmp_path
+    )
 
 
 def failure(model: Model) -> str:
@@ -47,7 +50,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_prompt_on_stdin_answer_on_stdout(tmp_path: Path) -> None:
-    source = f"import sys; text = sys.stdin.read(); print('Let me see: it is', len(text)); print({ANSWER!r}); print('Done.')"
+    source = (
+        f"import sys; text = sys.stdin.read(); print('Let me see: it is', len(text)); print({ANSWER!r}); print('Done.')"
+    )
     reply = program(tmp_path, source).ask(REQUEST)
     assert isinstance(reply, Answered) and reply.answer == Review() and "Let me see" in reply.said
     prompt = (folder(tmp_path) / "prompt.md").read_text()
@@ -72,22 +77,31 @@ def test_without_a_workspace_nothing_is_left(tmp_path: Path, monkeypatch: pytest
     argv = [sys.executable, "-c", f"print({ANSWER!r})"]
     assert isinstance(open_model("gatekeeper", {"provider": "command", "argv": argv}).ask(REQUEST), Answered)
     assert not list((tmp_path / "temporary").iterdir())
-    said = failure(open_model("gatekeeper", {"provider": "command", "argv": [sys.executable, "-c", "print('no')\nraise SystemExit(1)"]}))
+    said = failure(
+        open_model(
+            "gatekeeper", {"provider": "command", "argv": [sys.executable, "-c", "print('no')\nraise SystemExit(1)"]}
+        )
+    )
     (left,) = (tmp_path / "temporary").iterdir()
     assert str(left) in said and (left / "stdout.txt").read_text() == "no\n"
 
 
 def test_a_failure_is_told_with_the_last_words(tmp_path: Path) -> None:
-    said = failure(program(tmp_path, "import sys; print('warming up\\nno credit left\\n\\n', file=sys.stderr); sys.exit(3)"))
+    said = failure(
+        program(tmp_path, "import sys; print('warming up\\nno credit left\\n\\n', file=sys.stderr); sys.exit(3)")
+    )
     assert "exit code 3: no credit left;" in said and str(folder(tmp_path)) in said
     # As Claude Code 2.1.197 does, whose stderr is empty then.
-    assert "exit code 1: Not logged in;" in failure(program(tmp_path, "import sys; print('Not logged in'); sys.exit(1)"))
+    assert "exit code 1: Not logged in;" in failure(
+        program(tmp_path, "import sys; print('Not logged in'); sys.exit(1)")
+    )
     assert "signal 9" in failure(program(tmp_path, "import os; os.kill(os.getpid(), 9)"))
     assert "answered nothing" in failure(program(tmp_path, "print(' ')"))
 
 
 def gone(named: Path) -> bool:
-    """Whether the process whose id a file holds is not there, or a zombie, after the time that the kernel takes to end it."""
+    """Whether the process whose id a file holds is not there, or a zombie, after the time that the kernel takes to
+    end it."""
     pid, deadline = named.read_text(), time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
@@ -126,7 +140,9 @@ def test_its_time_out_is_cut_to_what_is_left_of_the_run(tmp_path: Path) -> None:
     model = program(tmp_path, "import time; time.sleep(600)", timeout_s=500)
     with pytest.raises(ProviderError, match="time-out"):
         model.ask(REQUEST.model_copy(update={"ends": time.monotonic() + 0.3}))
-    assert REQUEST.model_copy(update={"ends": 1.0}).model_dump_json() == REQUEST.model_dump_json(), "no part of what is asked"
+    assert REQUEST.model_copy(update={"ends": 1.0}).model_dump_json() == REQUEST.model_dump_json(), (
+        "no part of what is asked"
+    )
 
 
 ASKS = """
@@ -147,7 +163,9 @@ program(Path(sys.argv[1]), source).ask(REQUEST)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
 def test_a_killed_run_leaves_no_program_behind_that_goes_on_spending(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", ASKS, str(tmp_path)], check=False, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", ASKS, str(tmp_path)], check=False, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert gone(folder(tmp_path) / "started")
 
@@ -182,10 +200,15 @@ def test_the_environment_is_what_is_listed(tmp_path: Path, monkeypatch: pytest.M
         ({"argv": [sys.executable], "env": ["MY_KEY=hush"]}, "models.gatekeeper.env: must be a list of NAMES"),
         ({"argv": ["no-such-agent"]}, "no program 'no-such-agent'"),
         ({"argv": [sys.executable, "pyproject.toml"]}, f"write '{Path('pyproject.toml').resolve()}'"),
-        ({"argv": [sys.executable], "env": ["NOT_SET"]}, "models.gatekeeper.env: the environment variable NOT_SET is not set"),
+        (
+            {"argv": [sys.executable], "env": ["NOT_SET"]},
+            "models.gatekeeper.env: the environment variable NOT_SET is not set",
+        ),
     ],
 )
-def test_options_that_cannot_work_are_refused_when_opened(options: dict[str, object], told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_that_cannot_work_are_refused_when_opened(
+    options: dict[str, object], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(Path(__file__).parents[4])
     with pytest.raises(SettingsError) as caught:
         open_model("gatekeeper", {"provider": "command", **options})

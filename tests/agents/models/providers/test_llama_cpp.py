@@ -1,7 +1,8 @@
 """What llama.cpp's server really answered, played again: the files in `llama_cpp/`, taken on 22 November 2026.
 
-The server was the one in the package xllamacpp 2026.10.11549, the model SmolLM2-135M-Instruct (`review`) or its first three layers. It was
-sent what the provider sends for such a REQUEST, with more words where the context had to overflow, and in `context_full` a bias to quotes.
+The server was the one in the package xllamacpp 2026.10.11549, the model SmolLM2-135M-Instruct (`review`) or its first
+three layers. It was sent what the provider sends for such a REQUEST, with more words where the context had to overflow,
+and in `context_full` a bias to quotes.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ def llama_cpp(name: str) -> Step:
 
 def model(server: Server, **options: object) -> Model:
     return open_model(
-        "gatekeeper", {"provider": "openai_compatible", "model": "smollm2", "base_url": server.url, "max_retries": 0, **options}
+        "gatekeeper",
+        {"provider": "openai_compatible", "model": "smollm2", "base_url": server.url, "max_retries": 0, **options},
     )
 
 
 def test_an_answer_by_its_grammar() -> None:
-    """Tabs and line breaks between the tokens and all, with its own count of what it took and what it had in its cache."""
+    """Tabs and line breaks between the tokens and all, with its own count of what it took and what it had in its
+    cache."""
     with Server(llama_cpp("review")) as server:
         reply = model(server).ask(REQUEST)
         form = server.bodies[0]["response_format"]["json_schema"]["schema"]
@@ -70,7 +73,9 @@ def test_a_server_that_still_loads_its_model() -> None:
 def test_its_messages_api_has_no_room_either() -> None:
     """It speaks Anthropic's format, too; that the prompt is too long for it is no fault of an option."""
     with anthropic_server.Server(llama_cpp("messages_too_long")) as server:
-        asked = open_model("gatekeeper", {"provider": "anthropic", "model": "smollm2", "base_url": server.url, "max_retries": 0})
+        asked = open_model(
+            "gatekeeper", {"provider": "anthropic", "model": "smollm2", "base_url": server.url, "max_retries": 0}
+        )
         with pytest.raises(ProviderError, match=r"931 tokens\) exceeds .*; give it a larger context") as caught:
             asked.ask(REQUEST)
     assert not isinstance(caught.value, SettingsError)

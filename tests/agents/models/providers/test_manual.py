@@ -1,4 +1,5 @@
-"""`agents.models.providers.manual`: a prompt in a file, PendingError until its answer is there, and nothing that a person wrote is lost."""
+"""`agents.models.providers.manual`: a prompt in a file, PendingError until its answer is there, and nothing that a
+person wrote is lost."""
 
 from __future__ import annotations
 
@@ -36,9 +37,15 @@ def test_it_asks_once_and_takes_the_answer(model: Model, tmp_path: Path) -> None
     assert file.parent == tmp_path / "manual" and re.fullmatch(r"001-gatekeeper-[0-9a-f]{8}\.answer\.md", file.name)
     assert str(file) in said
     prompt = file.with_name(file.name.replace("answer", "prompt"))
-    assert "You are the reviewer." in prompt.read_text() and file.name in prompt.read_text() and '"veto"' in prompt.read_text()
+    assert (
+        "You are the reviewer." in prompt.read_text()
+        and file.name in prompt.read_text()
+        and '"veto"' in prompt.read_text()
+    )
     before = prompt.stat().st_mtime_ns
-    assert waits(open_model("gatekeeper", {"provider": "manual"}, tmp_path))[0] == file, "another process asks in the same file"
+    assert waits(open_model("gatekeeper", {"provider": "manual"}, tmp_path))[0] == file, (
+        "another process asks in the same file"
+    )
     assert waits(model, REQUEST.model_copy(update={"number": 7}))[0] == file, "which conversation it is changes nothing"
     assert prompt.stat().st_mtime_ns == before and len(list(file.parent.iterdir())) == 1
     file.write_text('I see nothing wrong.\n{"veto": false}\n')
@@ -46,7 +53,9 @@ def test_it_asks_once_and_takes_the_answer(model: Model, tmp_path: Path) -> None
     assert isinstance(reply, Answered) and reply.answer == Review() and file.exists()
 
 
-@pytest.mark.parametrize(("text", "told"), [("", "is empty"), (" \n", "is empty"), ('{"veto": fal', "no whole answer yet")])
+@pytest.mark.parametrize(
+    ("text", "told"), [("", "is empty"), (" \n", "is empty"), ('{"veto": fal', "no whole answer yet")]
+)
 def test_an_empty_or_half_written_answer_is_left_alone(model: Model, text: str, told: str) -> None:
     file, _ = waits(model)
     file.write_text(text)

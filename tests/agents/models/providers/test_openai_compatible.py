@@ -21,7 +21,10 @@ from tools.store.records import Records
 
 VETO = Review(veto=True, quote="new_one;", reason="It is not.")
 SAID = VETO.model_dump_json()
-CODE = '#include <cmath>\nextern "C" void solve(const float* x, float* y, int n) {\n  for (int i = 0; i < n; ++i) y[i] = x[i];\n}\n'
+CODE = (
+    '#include <cmath>\nextern "C" void solve(const float* x, float* y, int n) {\n  for (int i = 0; i < n; '
+    "++i) y[i] = x[i];\n}\n"
+)
 DRAFT = f"### draft: methods=openmp-parallel-outer knobs=TILE=64 note=first\n```cpp\n{CODE}```\n"
 HALF = len(DRAFT) // 2
 BLOCKS = (
@@ -29,12 +32,18 @@ BLOCKS = (
     Block(scope="run", text="The task."),
     Block(scope="iteration", text="The diff."),
 )
-LOOK = Tool(name="look", description="Look.", parameters={"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]})
+LOOK = Tool(
+    name="look",
+    description="Look.",
+    parameters={"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]},
+)
 
 
 def model(server: Server | str, **options: Any) -> Model:
     url = server if isinstance(server, str) else server.url
-    return open_model("planner", {"provider": "openai_compatible", "model": "m", "base_url": url, "max_retries": 0, **options})
+    return open_model(
+        "planner", {"provider": "openai_compatible", "model": "m", "base_url": url, "max_retries": 0, **options}
+    )
 
 
 def request(owed: str = "Review", ends_in: float | None = None, **more: Any) -> Request:
@@ -57,7 +66,9 @@ def sent(server: Server) -> int:
 # ------------------------------------------------------------ answers
 
 
-@pytest.mark.parametrize("cached", [{"prompt_tokens_details": {"cached_tokens": 800}}, {"prompt_cache_hit_tokens": 800}])
+@pytest.mark.parametrize(
+    "cached", [{"prompt_tokens_details": {"cached_tokens": 800}}, {"prompt_cache_hit_tokens": 800}]
+)
 def test_cached_tokens_are_not_counted_as_input(cached: dict[str, Any]) -> None:
     usage = {"prompt_tokens": 1000, "completion_tokens": 50, "total_tokens": 1050, **cached}
     with Server(Step(SAID, usage=usage)) as server:
@@ -76,9 +87,13 @@ def test_a_server_that_tells_no_usage_is_counted_by_characters() -> None:
 def test_stable_stands_in_the_system_message_and_run_before_iteration() -> None:
     with Server(Step(SAID)) as server:
         model(server).ask(request())
-        model(server).ask(request().model_copy(update={"prompt": (*BLOCKS[:2], Block(scope="iteration", text="Another."))}))
+        model(server).ask(
+            request().model_copy(update={"prompt": (*BLOCKS[:2], Block(scope="iteration", text="Another."))})
+        )
     first, second = (body["messages"] for body in server.bodies)
-    assert [message["role"] for message in first] == ["system", "user"] and first[0]["content"].startswith("You review.")
+    assert [message["role"] for message in first] == ["system", "user"] and first[0]["content"].startswith(
+        "You review."
+    )
     assert [told[1]["content"] for told in (first, second)] == ["The task.\n\nThe diff.", "The task.\n\nAnother."]
     assert first[0] == second[0], "what is stable is the same to the byte"
 
@@ -93,7 +108,9 @@ def test_stable_stands_in_the_system_message_and_run_before_iteration() -> None:
         ("Drafts", "json_schema", "json_schema", '"skipped"'),
     ],
 )
-def test_the_form_is_asked_for_and_stands_in_the_prompt(owed: str, structured: str, form: str | None, told: str) -> None:
+def test_the_form_is_asked_for_and_stands_in_the_prompt(
+    owed: str, structured: str, form: str | None, told: str
+) -> None:
     with Server(Step(SAID if owed == "Review" else DRAFT)) as server:
         model(server, structured=structured).ask(request(owed))
     (body,) = server.bodies
@@ -128,7 +145,11 @@ def test_the_key_is_that_of_the_named_variable_and_no_other(monkeypatch: pytest.
     ("key", "refusal", "instead"),
     [
         *(("response_format", Step(status=status, message="unknown field"), "") for status in (400, 422, 501)),
-        ("max_tokens", Step(status=400, message="use 'max_completion_tokens' instead", code="unsupported"), "max_completion_tokens"),
+        (
+            "max_tokens",
+            Step(status=400, message="use 'max_completion_tokens' instead", code="unsupported"),
+            "max_completion_tokens",
+        ),
         ("stream_options", Step(status=400, message="stream_options is not allowed here"), "response_format"),
         ("tools", Step(status=400, message='"auto" tool choice requires --enable-auto-tool-choice'), "max_tokens"),
     ],
@@ -157,7 +178,9 @@ def test_what_a_server_was_found_not_to_take_makes_no_paid_answer_lost(tmp_path:
 # ------------------------------------------------------------ answers that are none
 
 
-@pytest.mark.parametrize(("text", "fault"), [('{"veto": "perhaps"}', "veto"), ('{"extra": 1}', "extra"), (" \n", "empty")])
+@pytest.mark.parametrize(
+    ("text", "fault"), [('{"veto": "perhaps"}', "veto"), ('{"extra": 1}', "extra"), (" \n", "empty")]
+)
 def test_an_answer_that_does_not_fit_is_unfit_and_paid_for(text: str, fault: str) -> None:
     with Server(Step(text)) as server:
         reply = model(server).ask(request())
@@ -186,7 +209,10 @@ def test_a_cut_off_answer_goes_on_within_the_bound() -> None:
 
 @pytest.mark.parametrize(
     ("step", "calls", "fault"),
-    [(Step("{ so on ", stop="length"), 3, "3 times 30 tokens"), (Step(stop="length", thinking="Hm. " * 9), 1, "gatekeeper.max_tokens")],
+    [
+        (Step("{ so on ", stop="length"), 3, "3 times 30 tokens"),
+        (Step(stop="length", thinking="Hm. " * 9), 1, "gatekeeper.max_tokens"),
+    ],
     ids=["no end", "thoughts leave no room"],
 )
 def test_an_answer_without_end_is_given_up(step: Step, calls: int, fault: str) -> None:
@@ -195,7 +221,9 @@ def test_an_answer_without_end_is_given_up(step: Step, calls: int, fault: str) -
     assert isinstance(reply, Unfit) and fault in reply.faults[0] and len(server.asked) == calls
 
 
-@pytest.mark.parametrize("step", [Step(refusal="I must not."), Step("{", stop="content_filter"), Step(status=400, code="content_filter")])
+@pytest.mark.parametrize(
+    "step", [Step(refusal="I must not."), Step("{", stop="content_filter"), Step(status=400, code="content_filter")]
+)
 def test_a_refusal(step: Step) -> None:
     with Server(step) as server, pytest.raises(RefusalError, match="m declined to answer"):
         model(server).ask(request())
@@ -216,22 +244,31 @@ def test_a_refusal(step: Step) -> None:
         (again(400, **{"x-should-retry": "true"}), 3, ProviderError),
     ],
 )
-def test_what_may_be_gone_the_next_time_is_asked_again(refusal: Step, attempts: int, error: type[ProviderError]) -> None:
+def test_what_may_be_gone_the_next_time_is_asked_again(
+    refusal: Step, attempts: int, error: type[ProviderError]
+) -> None:
     with Server(refusal) as server, pytest.raises(error, match="the server is not well"):
         model(server, structured="none", max_retries=2).ask(request())
     assert len(server.asked) == attempts
     if attempts == 3:
         with Server(refusal, refusal, Step(SAID)) as server:
             assert isinstance(model(server, max_retries=2).ask(request()), Answered)
-        assert refusal.status == 400 or all("response_format" in body for body in server.bodies), "that was no fault of the form"
+        assert refusal.status == 400 or all("response_format" in body for body in server.bodies), (
+            "that was no fault of the form"
+        )
 
 
-@pytest.mark.parametrize("how", [{"cut": 2}, {"cut": 2, "quiet": True}, {"garbage": True}], ids=["cut", "quiet", "garbage"])
+@pytest.mark.parametrize(
+    "how", [{"cut": 2}, {"cut": 2, "quiet": True}, {"garbage": True}], ids=["cut", "quiet", "garbage"]
+)
 def test_a_broken_stream_is_asked_for_once_more_and_paid_for(how: dict[str, Any]) -> None:
     broken = Step(SAID, **how)
     with Server(broken, Step(SAID)) as server:
         assert isinstance(model(server).ask(request()), Answered)
-    with Server(broken) as server, pytest.raises(ProviderError, match=r"models\.gatekeeper: the stream from m at http://127") as caught:
+    with (
+        Server(broken) as server,
+        pytest.raises(ProviderError, match=r"models\.gatekeeper: the stream from m at http://127") as caught,
+    ):
         model(server).ask(request())
     took = Usage.model_validate(caught.value.usage)
     assert len(server.asked) == 2 and took.model == "m" and took.input >= sent(server) // 3 - 2 and took.output > 0
@@ -240,7 +277,10 @@ def test_a_broken_stream_is_asked_for_once_more_and_paid_for(how: dict[str, Any]
 def test_streams_break_off_no_more_often_for_a_long_answer() -> None:
     """Each continuation asked for again as often would pass the bound."""
     cut = Step(SAID, cut=2)
-    with Server(cut, Step("{ and so on ", stop="length"), cut) as server, pytest.raises(ProviderError, match="broke off 2 times") as caught:
+    with (
+        Server(cut, Step("{ and so on ", stop="length"), cut) as server,
+        pytest.raises(ProviderError, match="broke off 2 times") as caught,
+    ):
         model(server, max_tokens=30).ask(request())
     assert len(server.asked) == 3 and Usage.model_validate(caught.value.usage).output > 20
 
@@ -255,7 +295,9 @@ def test_streams_break_off_no_more_often_for_a_long_answer() -> None:
     ],
     ids=["signs of life", "silence", "the run's end during signs of life", "the run's end during silence"],
 )
-def test_silence_and_signs_of_life_without_end_are_given_up(step: Step, options: dict[str, Any], ends_in: float | None, told: str) -> None:
+def test_silence_and_signs_of_life_without_end_are_given_up(
+    step: Step, options: dict[str, Any], ends_in: float | None, told: str
+) -> None:
     with Server(step) as server, pytest.raises(ProviderError, match=rf"models\.gatekeeper: .*{told}"):
         model(server, max_retries=20, **options).ask(request(ends_in=ends_in))
     assert len(server.asked) == 1, "for another attempt nothing is left"
@@ -270,8 +312,12 @@ def test_every_attempt_has_what_the_run_has_left() -> None:
 
 
 @pytest.mark.parametrize("pause", ["300", "Fri, 01 Jan 2100 00:00:00 GMT"])
-@pytest.mark.parametrize(("ends_in", "timeout_s"), [(100, 500), (1e9, 30)], ids=["the end of the run", "its own time-out"])
-def test_a_server_that_asks_for_a_longer_pause_than_there_is_time_for_is_overloaded(pause: str, ends_in: float, timeout_s: float) -> None:
+@pytest.mark.parametrize(
+    ("ends_in", "timeout_s"), [(100, 500), (1e9, 30)], ids=["the end of the run", "its own time-out"]
+)
+def test_a_server_that_asks_for_a_longer_pause_than_there_is_time_for_is_overloaded(
+    pause: str, ends_in: float, timeout_s: float
+) -> None:
     with Server(Step(status=429, headers={"retry-after": pause})) as server, pytest.raises(OverloadedError):
         model(server, timeout_s=timeout_s, max_retries=4).ask(request(ends_in=ends_in))
     assert len(server.asked) == 1
@@ -280,7 +326,11 @@ def test_a_server_that_asks_for_a_longer_pause_than_there_is_time_for_is_overloa
 def test_a_key_that_a_server_repeats_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     key = "an0pAqu3-k3y-0f-n0-kn0wn-k1nd"
     monkeypatch.setenv("MINE", key)
-    for step in (Step(status=401, message=f"{'x' * 390} {key}"), Step(status=500, message=f"no {key}"), Step(refusal=f"Not {key}.")):
+    for step in (
+        Step(status=401, message=f"{'x' * 390} {key}"),
+        Step(status=500, message=f"no {key}"),
+        Step(refusal=f"Not {key}."),
+    ):
         with Server(step) as server, pytest.raises((SettingsError, ProviderError)) as caught:
             model(server, api_key_env="MINE").ask(request())
         assert key[:8] not in str(caught.value) and "models.gatekeeper" in str(caught.value)
@@ -328,7 +378,10 @@ def test_calls_in_pieces_are_put_together(no_index: bool) -> None:
         server.no_index = no_index
         reply = model(server).ask(request("Drafts", tools=(LOOK,)))
     assert isinstance(reply, Called)
-    assert [(call.id, call.name, call.arguments["at"]) for call in reply.calls] == [("call_0", "look", "line 1"), ("call_1", "look", "2")]
+    assert [(call.id, call.name, call.arguments["at"]) for call in reply.calls] == [
+        ("call_0", "look", "line 1"),
+        ("call_1", "look", "2"),
+    ]
     assert server.bodies[0]["tools"] == [{"type": "function", "function": LOOK.model_dump()}]
 
 
@@ -340,7 +393,9 @@ def test_in_a_conversation_with_tools_a_call_that_cannot_be_read_fails_alone(wri
         assert agent.ask(ASKED["coder"][0], Drafts, toolbox=box).drafts[0].source == CODE
     _, _, said, *results = server.bodies[1]["messages"]
     assert [call.id for call in box.looked] == ["call_1"] and said["reasoning_content"] == "Hm."
-    assert [json.loads(call["function"]["arguments"]) for call in said["tool_calls"]] == [{}, {"at": "y"}], "servers read the calls again"
+    assert [json.loads(call["function"]["arguments"]) for call in said["tool_calls"]] == [{}, {"at": "y"}], (
+        "servers read the calls again"
+    )
     assert [(told["role"], told["tool_call_id"]) for told in results] == [("tool", "call_0"), ("tool", "call_1")]
     assert results[0]["content"].startswith("failed: the arguments of look") and results[1]["content"] == "seen y"
 
@@ -362,5 +417,7 @@ def test_each_mistake_in_the_options_is_a_line_that_names_its_key(options: dict[
     given = {"provider": "openai_compatible", "model": "m", "base_url": "http://127.0.0.1:1/v1", **options}
     with pytest.raises(SettingsError) as caught:
         open_model("planner", {key: value for key, value in given.items() if value is not None})
-    assert [line.partition(": ")[0] for line in str(caught.value).splitlines()] == [f"models.planner.{key}" for key in keys]
+    assert [line.partition(": ")[0] for line in str(caught.value).splitlines()] == [
+        f"models.planner.{key}" for key in keys
+    ]
     assert "secret" not in str(caught.value)

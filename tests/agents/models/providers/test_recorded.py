@@ -1,5 +1,5 @@
-"""`agents.models.providers.recorded`: what a provider answers is written down, redacted, and plays again in a run whose records have other
-ids."""
+"""`agents.models.providers.recorded`: what a provider answers is written down, redacted, and plays again in a run
+whose records have other ids."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def brief(*records: str, source: str = "") -> AnalystBrief:
 
 def analyst(folder: Path, choice: dict[str, Any]) -> Agent:
     """The profiler-analyst of a run whose records lie in `folder`."""
-    return Agent("profiler_analyst", open_model("profiler_analyst", choice, folder), Records(folder), lambda kind, details: None)
+    return Agent(
+        "profiler_analyst", open_model("profiler_analyst", choice, folder), Records(folder), lambda kind, details: None
+    )
 
 
 def run(folder: Path, choice: dict[str, Any], *briefs: AnalystBrief) -> list[str]:
@@ -57,32 +59,45 @@ def test_tool_calls_and_ids_play_again(tmp_path: Path, script: Path) -> None:
     replay = {"provider": "recorded", "path": str(script)}
     assert run(tmp_path / "now", replay, *NOW) == [f"Record {x * 16} says what {x * 16} holds." for x in "13"]
     assert {record.payload["provider"] for record in Records(tmp_path / "now")} == {"Recorded"}
-    assert all(record.payload["usage"] == Usage().model_dump() for record in Records(tmp_path / "now")), "nothing is paid for twice"
-    with pytest.raises(ProviderError, match=r"models\.profiler_analyst: .*script\.jsonl holds no answer of .* in conversation 3"):
+    assert all(record.payload["usage"] == Usage().model_dump() for record in Records(tmp_path / "now")), (
+        "nothing is paid for twice"
+    )
+    with pytest.raises(
+        ProviderError, match=r"models\.profiler_analyst: .*script\.jsonl holds no answer of .* in conversation 3"
+    ):
         run(tmp_path / "now", replay, brief("4" * 16, source="once more"))
 
 
 def test_a_round_that_is_not_needed_again_shifts_nothing(tmp_path: Path, script: Path) -> None:
-    """Recorded with a repair in the first conversation; played by a script that lost it, as where another fault is found."""
+    """Recorded with a repair in the first conversation; played by a script that lost it, as where another fault is
+    found."""
     run(tmp_path / "then", {"provider": STRANGER, "stutter": True, "record": str(script)}, *THEN)
     lines = recorded.read(script)
     assert [line.reply.kind for line in lines] == ["called", "unfit", "answered"] * 2
     replay = {"provider": "recorded", "path": str(script)}
     assert [text[7:10] for text in run(tmp_path / "now", replay, *NOW)] == ["111", "333"]
-    script.write_text("".join(f"{line.model_copy(update={'turn': line.turn - line.turn // 2}).model_dump_json()}\n" for line in lines))
+    script.write_text(
+        "".join(f"{line.model_copy(update={'turn': line.turn - line.turn // 2}).model_dump_json()}\n" for line in lines)
+    )
     assert [line.turn for line in recorded.read(script)] == [0, 1, 1, 0, 1, 1]
     assert [text[7:10] for text in run(tmp_path / "later", replay, *NOW)] == ["111", "333"]
 
 
 def test_an_answer_that_is_refused_only_now_is_given_once_more(tmp_path: Path, script: Path) -> None:
-    """A rule that fired on the machine of the recording need not fire here: the role takes it out, and the run goes on."""
+    """A rule that fired on the machine of the recording need not fire here: the role takes it out, and the run goes
+    on."""
     here = brief("1" * 16)
-    there = here.model_copy(update={"findings": (*here.findings, here.findings[0].model_copy(update={"rule": "single_threaded"}))})
+    there = here.model_copy(
+        update={"findings": (*here.findings, here.findings[0].model_copy(update={"rule": "single_threaded"}))}
+    )
     said = Analysis(ranking=("single_threaded", "far_from_roof"), text="One core works.")
     recording = Recording(Scripted({"lines": [said]}), "profiler_analyst", str(script))
     recording.ask(Request(role="profiler_analyst", brief=there, answer="Analysis"))
     replay = {"provider": "recorded", "path": str(script)}
-    assert profiler_analyst.analyse(analyst(tmp_path / "there", replay), there).ranking == ("single_threaded", "far_from_roof")
+    assert profiler_analyst.analyse(analyst(tmp_path / "there", replay), there).ranking == (
+        "single_threaded",
+        "far_from_roof",
+    )
     agent = analyst(tmp_path / "here", replay)
     assert profiler_analyst.analyse(agent, here) == said.model_copy(update={"ranking": ("far_from_roof",)})
     assert {record.payload["turn"] for record in Records(tmp_path / "here")} == {0, 1}
@@ -96,7 +111,8 @@ def request(brief: Brief) -> Request:
 
 
 def test_what_is_asked_for_another_purpose_has_a_line_of_its_own(script: Path) -> None:
-    """Noise decides whether there is a champion, and so whether it is ablated: what the coder writes next must not hang on that."""
+    """Noise decides whether there is a champion, and so whether it is ablated: what the coder writes next must not
+    hang on that."""
     whole, _ = ASKED["coder"]
     assert isinstance(whole, CoderBrief)
     without = whole.model_copy(update={"without": ("openmp-parallel-outer",)})
@@ -107,7 +123,9 @@ def test_what_is_asked_for_another_purpose_has_a_line_of_its_own(script: Path) -
     assert [line.purpose for line in recorded.read(script)] == list(wrote)
     replay = open_model("coder", {"provider": "recorded", "path": str(script)})
     assert all(replay.ask(request(one)) == wrote[request(one).purpose] for one in (mending, whole))
-    script.write_text("".join(line for line in script.read_text().splitlines(keepends=True) if '"ablation"' not in line))
+    script.write_text(
+        "".join(line for line in script.read_text().splitlines(keepends=True) if '"ablation"' not in line)
+    )
     with pytest.raises(ProviderError, match=r"holds no answer of coder \(ablation\)"):
         open_model("coder", {"provider": "recorded", "path": str(script)}).ask(request(without))
 
@@ -126,7 +144,10 @@ def test_another_runs_file_is_not_written_over(tmp_path: Path, script: Path) -> 
     choice = {"provider": STRANGER, "record": str(script)}
     run(tmp_path / "then", choice, *THEN)
     before = script.read_text()
-    with pytest.raises(SettingsError, match=r"models\.profiler_analyst\.record: .* already holds another run's conversation 1; name a new"):
+    with pytest.raises(
+        SettingsError,
+        match=r"models\.profiler_analyst\.record: .* already holds another run's conversation 1; name a new",
+    ):
         run(tmp_path / "now", choice, *NOW)
     assert script.read_text() == before
     # The same run, killed after the script was written and before its own records were: nothing is doubled.
@@ -175,7 +196,9 @@ def test_fractions_are_no_ids() -> None:
 def test_a_record_that_this_run_does_not_name(tmp_path: Path, script: Path) -> None:
     run(tmp_path / "then", {"provider": STRANGER, "record": str(script)}, THEN[0])
     script.write_text(script.read_text().replace("<record:1>", "<record:3>"))
-    with pytest.raises(ProviderError, match=r"script\.jsonl:1 names record 3 of what it was asked, and this run names 2"):
+    with pytest.raises(
+        ProviderError, match=r"script\.jsonl:1 names record 3 of what it was asked, and this run names 2"
+    ):
         run(tmp_path / "now", {"provider": "recorded", "path": str(script)}, NOW[0])
 
 

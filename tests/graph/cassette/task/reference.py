@@ -27,6 +27,7 @@ def make_inputs(dims, seed):
 
 
 def reference(x, gamma, beta, out, rows, columns):
-    """x: (rows, columns), gamma and beta: (columns,); float32, or float64 for the oracle. Returns the shape and dtype of x."""
+    """x: (rows, columns), gamma and beta: (columns,); float32, or float64 for the oracle. Returns the shape and
+    dtype of x."""
     y = torch.nn.functional.layer_norm(x, (columns,), gamma, beta, 1e-5)
     return torch.nn.functional.gelu(y, approximate="tanh")

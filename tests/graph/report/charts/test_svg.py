@@ -1,4 +1,5 @@
-"""The charts: what matplotlib drew belongs to the page, comes out the same again, and stands out from what lies behind it."""
+"""The charts: what matplotlib drew belongs to the page, comes out the same again, and stands out from what lies
+behind it."""
 
 from __future__ import annotations
 
@@ -25,10 +26,18 @@ def drawn(identity: str = "one", values: tuple[float, ...] = (1.0, 3.0)) -> str:
 def test_a_chart_is_plain_markup_that_only_the_page_gives_its_colours_to() -> None:
     text = drawn()
     assert text == drawn(), "the same figure is drawn in two ways"
-    assert "style" not in text and "<script" not in text and "xmlns" not in text and "metadata" not in text and "\x1b" not in text
+    assert (
+        "style" not in text
+        and "<script" not in text
+        and "xmlns" not in text
+        and "metadata" not in text
+        and "\x1b" not in text
+    )
     assert "$\\frac{1}{2}$ \ud55c</text>" in text, "read as a formula, or drawn as outlines"
     assert re.search(r'<a href="#r-0123"[^>]*>', text) and "<title>said &lt;script&gt;" in text
-    assert set(re.findall(r"#[0-9a-f]{6}", text)) == set() and set(re.findall(r"var\(--(\w+)\)", text)) <= set(base.INKS)
+    assert set(re.findall(r"#[0-9a-f]{6}", text)) == set() and set(re.findall(r"var\(--(\w+)\)", text)) <= set(
+        base.INKS
+    )
     mine, others = (set(re.findall(r' id="([^"]+)"', drawn(identity))) for identity in ("one", "two"))
     assert mine and not mine & others, "two charts of a page have one id"
 
@@ -36,7 +45,11 @@ def test_a_chart_is_plain_markup_that_only_the_page_gives_its_colours_to() -> No
 @pytest.mark.parametrize("values", [(0.95, 1.06), (0.8, 12.0), (1e-9, 1e15)])
 def test_an_axis_has_a_few_round_numbers(values: tuple[float, ...]) -> None:
     ticks = [float(number) for number in re.findall(r">([\d.e+-]+)×<", drawn(values=values))]
-    assert 1 <= len(ticks) <= 9 and ticks == sorted(ticks) and all(values[0] / 1.3 <= tick <= values[1] * 1.3 for tick in ticks)
+    assert (
+        1 <= len(ticks) <= 9
+        and ticks == sorted(ticks)
+        and all(values[0] / 1.3 <= tick <= values[1] * 1.3 for tick in ticks)
+    )
 
 
 def luminance(colour: str) -> float:

@@ -23,9 +23,12 @@ def test_a_factor_is_printed_with_its_interval_unless_nobody_knows_an_end() -> N
 
 
 @pytest.mark.parametrize(
-    ("clock", "finally_s", "told"), [("device-only", 121e-6, 1), ("device-only", 105e-6, 0), ("wall", 121e-6, 0), ("device-only", None, 0)]
+    ("clock", "finally_s", "told"),
+    [("device-only", 121e-6, 1), ("device-only", 105e-6, 0), ("wall", 121e-6, 0), ("device-only", None, 0)],
 )
-def test_a_final_benchmark_that_is_far_from_what_is_reckoned_on_is_spoken_of(clock: Clock, finally_s: float | None, told: int) -> None:
+def test_a_final_benchmark_that_is_far_from_what_is_reckoned_on_is_spoken_of(
+    clock: Clock, finally_s: float | None, told: int
+) -> None:
     times = FrameworkTimes(record="r", clock=clock, kernel_s=100e-6, seconds={}, against={})
     assert drawn(times, finally_s).count("saw 121 us for it: each contest draws its inputs anew") == told
 
@@ -72,8 +75,12 @@ def test_what_makes_a_gain_doubtful_is_said_behind_it(low: float, disturbed: boo
     assert told.endswith(said)
 
 
-@pytest.mark.parametrize(("observed", "hit", "told"), [(None, None, "N/A"), (0.6, None, "unknown"), (0.6, True, "yes"), (0.6, False, "no")])
-def test_a_prediction_that_noise_leaves_open_is_not_one_that_was_not_tried(observed: float | None, hit: bool | None, told: str) -> None:
+@pytest.mark.parametrize(
+    ("observed", "hit", "told"), [(None, None, "N/A"), (0.6, None, "unknown"), (0.6, True, "yes"), (0.6, False, "no")]
+)
+def test_a_prediction_that_noise_leaves_open_is_not_one_that_was_not_tried(
+    observed: float | None, hit: bool | None, told: str
+) -> None:
     assert Scored.model_construct(observed_factor=observed, hit=hit).borne_out == told
 
 

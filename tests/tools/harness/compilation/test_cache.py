@@ -1,4 +1,5 @@
-"""What a Triton build leaves for the launches to come: found by them under the same keys, and safe to take from a hostile candidate."""
+"""What a Triton build leaves for the launches to come: found by them under the same keys, and safe to take from a
+hostile candidate."""
 
 from __future__ import annotations
 
@@ -47,10 +48,17 @@ def compilation(folder: Path, key: str = KEY, **changed: bytes) -> dict[str, byt
     """One as Triton leaves it, and what of it a launch reads."""
     inside = folder / key
     inside.mkdir(parents=True)
-    files = {"softmax.ttir": b"module", "softmax.json": b'{"name": "softmax"}', "softmax.cubin": b"\x7fELF" + os.urandom(99), **changed}
+    files = {
+        "softmax.ttir": b"module",
+        "softmax.json": b'{"name": "softmax"}',
+        "softmax.cubin": b"\x7fELF" + os.urandom(99),
+        **changed,
+    }
     for name, data in files.items():
         (inside / name).write_bytes(data)
-    (inside / "__grp__softmax.json").write_text(json.dumps({"child_paths": {name: str(inside / name) for name in files}}))
+    (inside / "__grp__softmax.json").write_text(
+        json.dumps({"child_paths": {name: str(inside / name) for name in files}})
+    )
     return {name: data for name, data in files.items() if not name.endswith(".ttir")}
 
 
@@ -79,10 +87,14 @@ def test_only_plain_files_are_taken_from_a_folder(code: ModuleType, tmp_path: Pa
     (folder / KEY / ("C" * 52)).mkdir()
     (folder / KEY / ("C" * 52) / "deeper.json").write_text("{}")
     (folder / "beside.json").write_text("{}")
-    assert {(key, name) for key, name, _ in code.contents(folder)} == {(KEY, name) for name in [*read, "__grp__softmax.json"]}
+    assert {(key, name) for key, name, _ in code.contents(folder)} == {
+        (KEY, name) for name in [*read, "__grp__softmax.json"]
+    }
 
 
-def test_no_more_is_taken_than_a_kernel_could_need(code: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_is_taken_than_a_kernel_could_need(
+    code: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     compilation(tmp_path / "cache")
     compilation(tmp_path / "cache", OTHER, **{"softmax.cubin": bytes(5000)})
     monkeypatch.setattr(code, "MOST_BYTES", 4000)
@@ -125,7 +137,13 @@ def member(name: str, data: bytes = b"{}", **fields: Any) -> tuple[tarfile.TarIn
     return made, data
 
 
-OUTSIDE = (f"/tmp/{KEY}/x.json", f"../{KEY}/x.json", f"{KEY}/../../x.json", f"{KEY}/{OTHER}/x.json", "sitecustomize/x.json")
+OUTSIDE = (
+    f"/tmp/{KEY}/x.json",
+    f"../{KEY}/x.json",
+    f"{KEY}/../../x.json",
+    f"{KEY}/{OTHER}/x.json",
+    "sitecustomize/x.json",
+)
 HIDDEN = (f"{KEY}/.x.json", f"{KEY}/x\n.json", f"{KEY}/-x.json", f"{KEY}/x.py", f"{KEY}/x.pth")
 
 
@@ -153,7 +171,9 @@ def test_what_is_no_file_of_ours_is_nothing(content: bytes, code: ModuleType, tm
     assert list(code.packed(tmp_path / "not there.tar")) == []
 
 
-@pytest.mark.parametrize("group", [b"", b"[]", b'{"child_paths": 3}', b'{"child_paths": {"/etc/passwd": "/etc/passwd", "a.cubin": ""}}'])
+@pytest.mark.parametrize(
+    "group", [b"", b"[]", b'{"child_paths": 3}', b'{"child_paths": {"/etc/passwd": "/etc/passwd", "a.cubin": ""}}']
+)
 def test_a_group_names_only_files_that_lie_beside_it(group: bytes, code: ModuleType, tmp_path: Path) -> None:
     code.lay([(KEY, "__grp__a.json", group), (KEY, "a.json", b"{}")], tmp_path)
     path = tmp_path / KEY / "__grp__a.json"
@@ -221,8 +241,11 @@ def test_a_candidate_replaces_nothing_of_the_others(other: str, caches: Any) -> 
 
 
 @pytest.mark.parametrize("held_by_other", [{}, {OTHER: b"fast"}])
-def test_slow_code_under_a_key_of_the_incumbents_is_not_there_when_it_is_timed(held_by_other: dict[str, bytes], caches: Any) -> None:
-    """What the incumbent launches under KEY is known where its build or a process of its own left it, and only there."""
+def test_slow_code_under_a_key_of_the_incumbents_is_not_there_when_it_is_timed(
+    held_by_other: dict[str, bytes], caches: Any
+) -> None:
+    """What the incumbent launches under KEY is known where its build or a process of its own left it, and only
+    there."""
     made, fork_server, left = caches
     pair = {"incumbent": b"honest", "candidate": b"hostile"}
     left("candidate", b"hostile", {KEY: b"slow", OTHER: b"slow"})
@@ -234,7 +257,8 @@ def test_slow_code_under_a_key_of_the_incumbents_is_not_there_when_it_is_timed(h
     compilation(both, KEY, **{"softmax.cubin": b"slow"})
     made.close(both, pair)
     assert held(made.open(fork_server, pair)) == held(made.open(fork_server, {"incumbent": b"honest"})) == {}
-    # The incumbent's process in a confirmation, which is its own, tells what it launches: from then on it is what the pair starts with.
+    # The incumbent's process in a confirmation, which is its own, tells what it launches: from then on it is what the
+    # pair starts with.
     sources = {"incumbent": b"honest"}
     own = made.open(fork_server, sources)
     compilation(own, KEY, **{"softmax.cubin": b"fast"})
@@ -243,7 +267,10 @@ def test_slow_code_under_a_key_of_the_incumbents_is_not_there_when_it_is_timed(h
     made.close(own, sources)
     assert held(made.open(fork_server, pair)) == {KEY: b"fast", OTHER: b"slow"} | held_by_other
     # Against itself nobody is known, and nobody is wronged.
-    assert held(made.open(fork_server, {"incumbent": b"hostile", "candidate": b"hostile\n"})) == {KEY: b"slow", OTHER: b"slow"}
+    assert held(made.open(fork_server, {"incumbent": b"hostile", "candidate": b"hostile\n"})) == {
+        KEY: b"slow",
+        OTHER: b"slow",
+    }
 
 
 @pytest.mark.parametrize("end", ["died", "launched nothing", "left no file of ours"])
@@ -263,7 +290,10 @@ def test_an_incumbent_is_not_taken_for_known_by_what_holds_nothing(end: str, cac
 
 def test_files_of_two_owners_are_never_mixed_under_one_key(code: ModuleType, tmp_path: Path) -> None:
     group = json.dumps({"child_paths": {"softmax.json": "", "softmax.cubin": ""}}).encode()
-    code.lay([(KEY, "softmax.cubin", b"slow"), (KEY, "__triton_launcher.so", b"hostile"), (KEY, "__grp__other.json", group)], tmp_path)
+    code.lay(
+        [(KEY, "softmax.cubin", b"slow"), (KEY, "__triton_launcher.so", b"hostile"), (KEY, "__grp__other.json", group)],
+        tmp_path,
+    )
     # Of the incumbent's own the machine code was lost: it compiles anew rather than take the candidate's.
     code.lay([(KEY, "softmax.json", b"{}"), (KEY, "__grp__softmax.json", group)], tmp_path)
     assert [path.name for path in (tmp_path / KEY).iterdir()] == ["softmax.json"]
@@ -312,7 +342,8 @@ TASK = softmax(
     workloads=(Workload(name="w", dims={"M": 128, "N": 1024}), Workload(name="v", dims={"M": 100, "N": 1000})),
     dims_range={"M": (1, 128), "N": (1, 1024)},
 )
-# The width reaches the kernel as a block size, as a number of its own, and as a flag: each size is compiled in its own way.
+# The width reaches the kernel as a block size, as a number of its own, and as a flag: each size is compiled in its own
+# way.
 KERNEL = (
     (SHIPPED / "kernel.py")
     .read_text()
@@ -350,13 +381,17 @@ def missed(source: str, workloads: list[Any], compiled: Path | None, folder: Pat
         code = module("compilation.cache")
         code.lay(code.packed(compiled), folder / "cache")
     argv = [str(ROOT / "tools"), str(folder / "candidate.py"), str(folder / "cache"), json.dumps(workloads)]
-    done = subprocess.run([sys.executable, "-c", LAUNCH, *argv], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", LAUNCH, *argv], capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     answer: list[Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
 
-def test_launches_find_what_was_built_at_the_dims_that_everybody_knows(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
+def test_launches_find_what_was_built_at_the_dims_that_everybody_knows(
+    beside: tuple[Local, Blobs], tmp_path: Path
+) -> None:
     finished, said = built(KERNEL, beside)
     left = Triton().compiled(finished)
     assert left is not None and "compiled 2 spec" in said and "not followed" not in said, said
@@ -372,7 +407,8 @@ def hostile(what: str) -> str:
 
 
 def test_a_build_replaces_nothing_but_what_it_says(beside: tuple[Local, Blobs]) -> None:
-    """Its kernel was screened: another must not come out of the build; nor may a request that nobody can read end the harness."""
+    """Its kernel was screened: another must not come out of the build; nor may a request that nobody can read end
+    the harness."""
     names = ("kernel.py", "build.json", "compiled.tar", "other.txt")
     source = hostile("\n".join(f"(made / {name!r}).write_text('# never screened')" for name in names))
     finished, said = built(source, beside)
@@ -404,12 +440,15 @@ os._exit(0)"""
 
 
 def test_a_build_that_does_not_know_all_that_is_launched_leaves_nothing(beside: tuple[Local, Blobs]) -> None:
-    """Else a candidate's code would be let into a process where the kernel, by then the incumbent, looks for what its build lacks."""
+    """Else a candidate's code would be let into a process where the kernel, by then the incumbent, looks for what
+    its build lacks."""
     unsure = KERNEL.replace(
         "def run_kernel(x, out, M, N):\n", "def run_kernel(x, out, M, N):\n    assert N != 1000 or float(x[0, 0]) < 9\n"
     )
     finished, said = built(unsure, beside)
-    assert unsure != KERNEL and finished.exit_code == 0 and "not followed" in said and Triton().compiled(finished) is None
+    assert (
+        unsure != KERNEL and finished.exit_code == 0 and "not followed" in said and Triton().compiled(finished) is None
+    )
 
 
 def test_a_build_for_another_gpu_or_for_reading_leaves_nothing(beside: tuple[Local, Blobs]) -> None:
@@ -433,7 +472,13 @@ def test_a_build_is_told_no_hidden_dims(beside: tuple[Local, Blobs]) -> None:
 
 def test_the_judge_puts_it_beside_the_library(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
     records = Records(tmp_path)
-    options = {"environment": "", "device": "cuda:0", "secret": b"s" * 32, "policy": Policy(), "emit": lambda kind, details: None}
+    options = {
+        "environment": "",
+        "device": "cuda:0",
+        "secret": b"s" * 32,
+        "policy": Policy(),
+        "emit": lambda kind, details: None,
+    }
     sources = {"candidate": KERNEL, "baseline": f"{KERNEL}# The parent.\n"}
     contestants = {name: Candidate(language="triton", files={"kernel.py": source}) for name, source in sources.items()}
     with Busy(records.blobs, tmp_path / "scratch") as executor:
@@ -444,18 +489,25 @@ def test_the_judge_puts_it_beside_the_library(beside: tuple[Local, Blobs], tmp_p
                 judge.correctness(contestants["candidate"], contestants["baseline"], "judge")
             return executor.asked[-1]
 
-        files, builds = asked(), {name: judge.builds.build(candidate).payload for name, candidate in contestants.items()}
+        files, builds = (
+            asked(),
+            {name: judge.builds.build(candidate).payload for name, candidate in contestants.items()},
+        )
         for name, source in sources.items():
             assert records.blobs.text(files[f"{name}.py"]) == source
             assert files[f"{name}.compiled"] == builds[name]["compiled"]
-        assert json.loads(records.blobs.text(files["request.json"]))["libraries"] == {name: f"{name}.py" for name in sources}
+        assert json.loads(records.blobs.text(files["request.json"]))["libraries"] == {
+            name: f"{name}.py" for name in sources
+        }
         # It is no part of the record: a clone has none of it, and measures as well.
         assert builds["candidate"]["compiled"] not in judge.builds.build(contestants["candidate"]).blobs.values()
         records.blobs.path(builds["candidate"]["compiled"]).unlink()
         assert {name for name in asked() if name.endswith(".compiled")} == {"baseline.compiled"}
 
 
-def test_a_compiler_in_a_home_opens_its_own_folders_and_not_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_in_a_home_opens_its_own_folders_and_not_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home, kit = tmp_path / "home", tmp_path / "kit" / "bin"
     kit.mkdir(parents=True)
     (home / "bin").mkdir(parents=True)

@@ -1,4 +1,5 @@
-"""NVML is stood in for by a small C library of its name and shape: whose processes are on a GPU, and what is said where nobody tells."""
+"""NVML is stood in for by a small C library of its name and shape: whose processes are on a GPU, and what is said
+where nobody tells."""
 
 from __future__ import annotations
 
@@ -44,16 +45,25 @@ def test_a_gpu_is_found_by_index_uuid_and_beginning_of_one(nvml: ModuleType, lib
     watch.begin()
     found = told(watch)
     assert found.source == "nvml"
-    assert (found.sm_mhz_before, found.memory_mhz_after, found.celsius_before, found.watts_after) == (1000, 2000, 40, 123.456)
+    assert (found.sm_mhz_before, found.memory_mhz_after, found.celsius_before, found.watts_after) == (
+        1000,
+        2000,
+        40,
+        123.456,
+    )
 
 
 @pytest.mark.parametrize("name", ["2", "GPU-9"])
-def test_a_gpu_that_the_library_does_not_know_is_not_taken_for_another(nvml: ModuleType, library: str, name: str) -> None:
+def test_a_gpu_that_the_library_does_not_know_is_not_taken_for_another(
+    nvml: ModuleType, library: str, name: str
+) -> None:
     watch = nvml.Watch(name, library)
     assert watch.nvml is None and name in watch.missing
 
 
-def test_without_the_library_nothing_is_claimed(nvml: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_the_library_nothing_is_claimed(
+    nvml: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     watch = nvml.Watch("0", "libno-such-library.so.1")
     watch.begin()
@@ -61,7 +71,9 @@ def test_without_the_library_nothing_is_claimed(nvml: ModuleType, monkeypatch: p
     assert told(watch) == GpuTelemetry(source="absent") and told(watch).foreign_processes is None
 
 
-def test_where_ours_are_listed_the_rest_is_counted(nvml: ModuleType, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_ours_are_listed_the_rest_is_counted(
+    nvml: ModuleType, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     watch = nvml.Watch("0", library)
     watch.begin()
     assert told(watch).foreign_processes is None, "nobody is listed, not even ours: that says nothing"
@@ -76,7 +88,9 @@ def test_where_ours_are_listed_the_rest_is_counted(nvml: ModuleType, library: st
     assert watch.state() == before, "samples of ours disturb nobody"
 
 
-def test_one_of_ours_that_has_just_ended_is_no_stranger(nvml: ModuleType, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_ours_that_has_just_ended_is_no_stranger(
+    nvml: ModuleType, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     watch = nvml.Watch("0", library)
@@ -86,7 +100,9 @@ def test_one_of_ours_that_has_just_ended_is_no_stranger(nvml: ModuleType, librar
     assert watch.foreign() == {child.pid}, "listed for so long, it is somebody whom /proc does not show"
 
 
-def test_who_was_there_before_us_is_foreign_wherever_it_lives(nvml: ModuleType, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_was_there_before_us_is_foreign_wherever_it_lives(
+    nvml: ModuleType, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     elsewhere = "4194300"
     monkeypatch.setenv("STUB_PROCESSES", elsewhere)
     watch = nvml.Watch("0", library)
@@ -100,7 +116,9 @@ def test_who_was_there_before_us_is_foreign_wherever_it_lives(nvml: ModuleType, 
     assert watch.foreign() is None
 
 
-def test_a_gpu_at_work_before_ours_ran_is_noted(nvml: ModuleType, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_at_work_before_ours_ran_is_noted(
+    nvml: ModuleType, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(nvml, "QUIET_S", 0.2)
     monkeypatch.setenv("STUB_SHARE", "87")
     assert nvml.Watch("0", library).idle_share == 87
@@ -108,7 +126,9 @@ def test_a_gpu_at_work_before_ours_ran_is_noted(nvml: ModuleType, library: str, 
     assert nvml.Watch("0", library).idle_share == 0
 
 
-def test_lower_clocks_are_told_and_disturb_nothing(nvml: ModuleType, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lower_clocks_are_told_and_disturb_nothing(
+    nvml: ModuleType, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     watch = nvml.Watch("0", library)
     watch.begin()
     before = watch.state()

@@ -25,7 +25,9 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> Any:
     ("length", "contiguous", "whole"),
     [(4096, True, True), (65536, True, True), (65537, True, False), (4096, False, False), (512, True, True)],
 )
-def test_a_row_is_held_whole_where_a_block_has_the_registers_for_it(inductor: Any, length: int, contiguous: bool, whole: bool) -> None:
+def test_a_row_is_held_whole_where_a_block_has_the_registers_for_it(
+    inductor: Any, length: int, contiguous: bool, whole: bool
+) -> None:
     import sympy
     from torch._inductor.runtime.hints import ReductionHint
     from torch._inductor.virtualized import V
@@ -40,4 +42,9 @@ def test_a_row_is_held_whole_where_a_block_has_the_registers_for_it(inductor: An
 def test_only_what_follows_a_reduction_gets_a_kernel_of_its_own(inductor: Any) -> None:
     reduction, other = (SimpleNamespace(is_reduction=lambda found=found: found) for found in (True, False))
     fused = inductor.SeparatePasses.can_fuse_vertical
-    assert [fused(None, one, two, 1) for one in (reduction, other) for two in (reduction, other)] == [True, False, True, True]
+    assert [fused(None, one, two, 1) for one in (reduction, other) for two in (reduction, other)] == [
+        True,
+        False,
+        True,
+        True,
+    ]

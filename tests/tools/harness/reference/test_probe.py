@@ -36,9 +36,16 @@ class Asker:
         self.executor, self.blobs = executor, blobs
 
     def probe(
-        self, reference: str, *dims: Dims, parameters: tuple[Parameter, ...] = (), elements: int = 0, memory: int = 8 << 30
+        self,
+        reference: str,
+        *dims: Dims,
+        parameters: tuple[Parameter, ...] = (),
+        elements: int = 0,
+        memory: int = 8 << 30,
     ) -> ProbeResult:
-        request = ProbeRequest(reference=reference, dims=dims, parameters=parameters, pointer_elements=elements, memory_bytes=memory)
+        request = ProbeRequest(
+            reference=reference, dims=dims, parameters=parameters, pointer_elements=elements, memory_bytes=memory
+        )
         return answer(self.executor.run(harness_job(request, {}, self.blobs)), self.blobs, ProbeResult)
 
 
@@ -63,7 +70,8 @@ def shapes(seen: ProbeResult, count: int = 3) -> str:
 def test_nothing_in_the_jobs_folder_can_be_imported(asker: Asker) -> None:
     """A candidate's files lie there: only the harness's entry looks into it, and only for the harness itself."""
     looks = (
-        "import os, sys\nfound = [p for p in sys.path if os.path.isdir(os.path.join(p, 'harness'))]\nif found: raise ValueError(found)\n"
+        "import os, sys\nfound = [p for p in sys.path if os.path.isdir(os.path.join(p, 'harness'))]\nif found: "
+        "raise ValueError(found)\n"
     )
     assert asker.probe(looks + MADE).error is None
 
@@ -110,8 +118,16 @@ ROWS = "return torch.stack([row[:k].mean() for row, k in zip(x, n.tolist())])"
         ("40", "return x.masked_fill(~mask, -torch.inf).amax(1)", lambda x, n: n.sum()),
         ("40", "return x.masked_fill(~mask, -torch.inf).argmax(1).float()", lambda x, n: n.sum()),
         # What is defined of the output is as ragged.
-        ("40, 100", "out[mask] = torch.softmax(x.masked_fill(~mask, -torch.inf), 1)[mask]", lambda x, n: 2 * n.sum() - 4000),
-        ("40", "return (x * (x > -1).cumprod(1)).sum(1)", lambda x, n: ((x > -1).cumprod(1).sum(1) + 1).clamp(max=100).sum()),
+        (
+            "40, 100",
+            "out[mask] = torch.softmax(x.masked_fill(~mask, -torch.inf), 1)[mask]",
+            lambda x, n: 2 * n.sum() - 4000,
+        ),
+        (
+            "40",
+            "return (x * (x > -1).cumprod(1)).sum(1)",
+            lambda x, n: ((x > -1).cumprod(1).sum(1) + 1).clamp(max=100).sum(),
+        ),
         ("40, 100", "return x[n.long()]", lambda x, n: 100 * n.unique().numel()),
         # All of these is read, though no gradient tells.
         ("40, 100", "return torch.relu(x)", lambda x, n: x.numel()),
@@ -153,7 +169,10 @@ def test_the_dims_given_win_and_scalars_take_the_kernels_types(asker: Asker) -> 
 
 
 def test_seed_style_output_is_what_the_reference_changes(asker: Asker) -> None:
-    reference = "def reference(A, B, C, M, N, K, **kwargs):\n    C[:M * N] = (A[:M * K].view(M, K) @ B[:K * N].view(K, N)).reshape(-1)\n"
+    reference = (
+        "def reference(A, B, C, M, N, K, **kwargs):\n    C[:M * N] = (A[:M * K].view(M, K) @ B[:K * "
+        "N].view(K, N)).reshape(-1)\n"
+    )
     parameters = (pointer("A"), pointer("B"), pointer("C"), scalar("M"), scalar("N"), scalar("K"))
     seen = asker.probe(reference, {"M": 4, "N": 6, "K": 5}, parameters=parameters)
     assert seen.error is None and not seen.has_make_inputs
@@ -163,8 +182,12 @@ def test_seed_style_output_is_what_the_reference_changes(asker: Asker) -> None:
 
 def test_seed_style_outputs_that_are_returned_are_the_last_pointers(asker: Asker) -> None:
     parameters = (pointer("x"), pointer("idx", "int32"), pointer("y"), scalar("N"))
-    seen = asker.probe("def reference(x, N, **kwargs):\n    return x * 2\n", {"N": 12}, parameters=parameters, elements=100)
-    assert shapes(seen) == "x input (100,), idx input (100,), y output (100,)" and any("y: output" in said for said in seen.inferred)
+    seen = asker.probe(
+        "def reference(x, N, **kwargs):\n    return x * 2\n", {"N": 12}, parameters=parameters, elements=100
+    )
+    assert shapes(seen) == "x input (100,), idx input (100,), y output (100,)" and any(
+        "y: output" in said for said in seen.inferred
+    )
 
 
 @pytest.mark.parametrize(
@@ -223,8 +246,18 @@ DECLARED = 'outputs = "out"'
         ("return torch.softmax(x * 2, -1) + b", f'{X}, "b": torch.ones(B, 4)', "", ["reads 'b'", *NO_BUFFER]),
         ("return x * 2", f'"out": torch.zeros(B, 4), "spare": torch.zeros(B, 4), {X}', "", ["reads 'x'", *NO_BUFFER]),
         # None of these shows in the values that make_inputs gives, or hardly.
-        ("return x + gate * b", f'{X}, "b": torch.ones(B, 4), "gate": torch.zeros(1)', "", ["reads 'gate'", *NO_BUFFER]),
-        ("return torch.from_numpy(x.numpy() * b.numpy())", f'{X}, "b": torch.ones(B, 4)', "", ["reads 'b'", *NO_BUFFER]),
+        (
+            "return x + gate * b",
+            f'{X}, "b": torch.ones(B, 4), "gate": torch.zeros(1)',
+            "",
+            ["reads 'gate'", *NO_BUFFER],
+        ),
+        (
+            "return torch.from_numpy(x.numpy() * b.numpy())",
+            f'{X}, "b": torch.ones(B, 4)',
+            "",
+            ["reads 'b'", *NO_BUFFER],
+        ),
         ("return x.sum(1)", f'"out": torch.empty(B), "other": torch.empty(2, 4), {X}', "", "out"),
         ("return torch.addmm(out, x, x.t()[:, :4], beta=0)", f"{X}, {OUT}", "", "out"),
         # Written by index, mask or scatter, in whole or in part.
@@ -272,13 +305,17 @@ def test_a_size_that_is_lacking_is_named_with_why_it_must_be_given(asker: Asker)
     alone = MADE.replace("workloads =", "wl =")
     for reference, why in ((MADE, "they replace the reference's own `workloads`, and 'K'"), (alone, "'K'")):
         error = asker.probe(reference, {"M": 8, "N": 6}).error
-        assert error is not None and error.startswith(f"--dims: {why}, which make_inputs reads, is not among them; add K=NUMBER"), error
+        assert error is not None and error.startswith(
+            f"--dims: {why}, which make_inputs reads, is not among them; add K=NUMBER"
+        ), error
 
 
 def test_a_size_that_make_inputs_does_not_read_is_refused(asker: Asker) -> None:
     sizes = {"M": 8, "K": 4, "N": 6}
     refused = asker.probe(MADE, {**sizes, "Q": 3})
-    assert refused.error is not None and refused.error.startswith("--dims: 'Q' is no dim of this task, whose make_inputs reads K, M, N")
+    assert refused.error is not None and refused.error.startswith(
+        "--dims: 'Q' is no dim of this task, whose make_inputs reads K, M, N"
+    )
     # One that takes whatever it is given reads them all.
     some = ("q = dims['Q'] if dims['M'] > 100 else 1", "q = dims['M'] > 100 and 'Q' in dims")
     for line in ("dims = dict(dims)", "dims = dims | {}", "dims.get('Q', 1)", *some):
@@ -304,14 +341,21 @@ NOISE = "1e-5 * torch.randn(c.shape, dtype=a.dtype)"
 )
 def test_a_reference_that_is_random_is_refused(asker: Asker, body: str) -> None:
     refused = asker.probe("calls, kept = [], []\n" + MADE.replace("return alpha * (a @ b)\n", f"{body}\n"))
-    assert refused.error is not None and "reference(...) gives another 'c' when it is called again with the same arguments" in refused.error
+    assert (
+        refused.error is not None
+        and "reference(...) gives another 'c' when it is called again with the same arguments" in refused.error
+    )
 
 
-@pytest.mark.parametrize(("units", "dtype", "random"), [(60, "float32", False), (60, "float64", False), (300, "float64", True)])
+@pytest.mark.parametrize(
+    ("units", "dtype", "random"), [(60, "float32", False), (60, "float64", False), (300, "float64", True)]
+)
 def test_the_order_of_sums_is_no_chance(units: int, dtype: str, random: bool, asker: Asker) -> None:
     """The last digits move from call to call, as those of an index_put_ that accumulates on several threads."""
     body = f"calls.append(1)\n    return alpha * (a @ b) * (1 + {units} * torch.finfo(a.dtype).eps * len(calls))"
-    reference = MADE.replace("return alpha * (a @ b)\n", f"{body}\n").replace("generator=g)", f"generator=g, dtype=torch.{dtype})")
+    reference = MADE.replace("return alpha * (a @ b)\n", f"{body}\n").replace(
+        "generator=g)", f"generator=g, dtype=torch.{dtype})"
+    )
     error = asker.probe(f"calls = []\n{reference.replace('empty(', f'zeros(1, dtype=torch.{dtype}).new_empty(')}").error
     assert (error is not None) == random and (error is None or "called again" in error), error
 
@@ -321,11 +365,17 @@ def test_what_only_the_tasks_own_precision_moves_is_said_and_let_be(asker: Asker
     body = "calls.append(1)\n    return alpha * (a @ b) * (1 + 300 * torch.finfo(a.dtype).eps * len(calls))"
     seen = asker.probe("calls = []\n" + MADE.replace("return alpha * (a @ b)\n", f"{body}\n"))
     assert seen.error is None
-    assert any("gives another 'c'" in note and "in float64, which kernels are held against, it does not" in note for note in seen.inferred)
+    assert any(
+        "gives another 'c'" in note and "in float64, which kernels are held against, it does not" in note
+        for note in seen.inferred
+    )
 
 
 def test_chance_that_changes_nothing_is_let_be(asker: Asker) -> None:
-    for body in ("return alpha * (a @ b) + 0 * torch.rand(c.shape)", "return torch.where(a @ b > 0, a @ b, float('nan'))"):
+    for body in (
+        "return alpha * (a @ b) + 0 * torch.rand(c.shape)",
+        "return torch.where(a @ b > 0, a @ b, float('nan'))",
+    ):
         assert asker.probe(MADE.replace("return alpha * (a @ b)\n", f"{body}\n")).error is None
 
 
@@ -340,7 +390,12 @@ def test_dims_beyond_memory_say_how_much(asker: Asker) -> None:
 
 def test_a_signature_that_does_not_fit(asker: Asker) -> None:
     a, b, c, m, alpha = pointer("a"), pointer("b"), pointer("c"), scalar("M"), scalar("alpha", "float32")
-    for parameters in ((a, b, c, m), (a, b, c, alpha, m), (a, b, c, pointer("M"), alpha), (pointer("a", "float64"), b, c, m, alpha)):
+    for parameters in (
+        (a, b, c, m),
+        (a, b, c, alpha, m),
+        (a, b, c, pointer("M"), alpha),
+        (pointer("a", "float64"), b, c, m, alpha),
+    ):
         assert "make_inputs gives (a: float32, b: float32" in str(asker.probe(MADE, parameters=parameters).error)
 
 
@@ -367,7 +422,10 @@ def test_integers_and_unwritten_elements(asker: Asker, tmp_path_factory: pytest.
         pointer_elements=100,
     )
     for factor, last, status in ((45, 3, "passed"), (45, 4, "failed"), (44, 3, "failed")):
-        text = f'extern "C" void solve(const int* x, int* y, int N) {{ for (int i = 0; i < N - {last}; ++i) y[i] = {factor} * x[i]; }}'
+        text = (
+            f'extern "C" void solve(const int* x, int* y, int N) {{ for (int i = 0; i < N - {last}; ++i) y[i] = '
+            f"{factor} * x[i]; }}"
+        )
         (folder / "k.cpp").write_text(text)
         subprocess.run(["g++", "-O1", "-shared", "-fPIC", "-o", folder / "k.so", folder / "k.cpp"], check=True)
         request = CorrectnessRequest(
@@ -393,7 +451,9 @@ DRAWN = "def make_inputs(dims, seed):\n    x = torch.rand(dims['N'], generator=t
     ],
     ids=["honest", "constant", "drowned", "small but there", "one input", "another seed is refused"],
 )
-def test_a_task_that_says_little_about_a_kernel_is_called_degenerate(asker: Asker, inputs: str, answer: str, told: str | None) -> None:
+def test_a_task_that_says_little_about_a_kernel_is_called_degenerate(
+    asker: Asker, inputs: str, answer: str, told: str | None
+) -> None:
     head = "import torch\noutputs = ('out',)\nworkloads = [{'N': 512}]\n"
     tail = f"    return {{'x': x, 'out': torch.empty_like(x)}}\n\ndef reference(x, **rest):\n    return {answer}\n"
     seen = asker.probe(head + inputs + tail)
