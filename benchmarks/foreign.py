@@ -25,10 +25,11 @@ import yaml
 
 from graph.artifacts import FinalBenchmark, Inspection
 from graph.report.content.render import percent, ratio, seconds, standing
-from graph.report.content.summary import Summary, stored_state, summarise
+from graph.report.content.summary import Summary, summarise
 from graph.services import open_executor, open_language
 from graph.settings import load
 from graph.workspace.folder import peek
+from graph.workspace.versions import read_state
 from tools.artifacts import Candidate, Interval
 from tools.environment import Environment
 from tools.executors.base import pick
@@ -133,7 +134,7 @@ def workspace_of(name: str, runs: Path) -> Path | None:
 
 
 def finished(workspace: Path | None) -> bool:
-    return workspace is not None and bool(stored_state(peek(workspace)).get("report"))
+    return workspace is not None and bool(read_state(peek(workspace)).get("report"))
 
 
 def attempt(name: str, runs: Path, *, again: bool) -> None:
@@ -195,7 +196,7 @@ def result(name: str, runs: Path) -> Result:
     if workspace is None or not finished(workspace):
         return _lost(runs / f"{name}.json")
     opened = peek(workspace)
-    state = stored_state(opened)
+    state = read_state(opened)
     inspection = Inspection.model_validate(opened.records.get(state["profile"]).payload)
     headroom = inspection.headroom.total
     return Row(

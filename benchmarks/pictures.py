@@ -18,11 +18,12 @@ from rich.text import Text
 
 from graph.build import build
 from graph.console.lines import line
-from graph.report.content.summary import stored_state, summarise
+from graph.report.content.summary import summarise
 from graph.settings import Settings
 from graph.workspace import events
 from graph.workspace.events import Event
 from graph.workspace.folder import peek
+from graph.workspace.versions import read_state
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 GRAPH, RUN, RECORDED = IMAGES / "graph.svg", IMAGES / "run.svg", IMAGES / "run.jsonl"
@@ -182,7 +183,7 @@ def _edge(source: str, target: str, conditional: bool) -> str:
 def record(workspace: Path) -> None:
     """Keep of a finished run the events that are worth a line, and its last line as an event `end`."""
     log = events.read(workspace / ".kernelwright" / "events.jsonl")
-    summary = summarise(workspace, stored_state(peek(workspace)))
+    summary = summarise(workspace, read_state(peek(workspace)))
     said = summary.sentence().replace(str(summary.workspace), f"workspaces/{workspace.name}")
     kept = [
         *(event for event in log if line(event) is not None),

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from graph.artifacts import VersionMemory
-from graph.report.content.summary import versions
 from graph.workspace import events
+from graph.workspace.versions import read_versions
 from knowledge_base.experience.status import ORDER, status
 from knowledge_base.pages.wiki import HOME
 
@@ -63,7 +63,7 @@ def run(home: Path) -> Seen:
     )
     workspace = Path(home, json.loads(done.stdout.splitlines()[-1])["workspace"])
     log = events.read(workspace / ".kernelwright" / "events.jsonl")
-    return Seen(tuple(e.details["candidate"] for e in log if e.kind == "candidate"), versions(workspace))
+    return Seen(tuple(e.details["candidate"] for e in log if e.kind == "candidate"), read_versions(workspace))
 
 
 def table(first: Seen, second: Seen, control: Seen) -> str:

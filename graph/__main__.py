@@ -334,7 +334,7 @@ def dispatch(arguments: argparse.Namespace) -> int:
     if arguments.verb in ("audit", "explain"):
         return _audited(arguments) if arguments.verb == "audit" else _explained(arguments)
     if arguments.verb in ("mask", "unmask"):
-        from graph.lifecycle.versions import mask
+        from graph.lifecycle.version_commands import mask
 
         _say(mask(arguments.workspace, arguments.version, masked=arguments.verb == "mask"))
         return 0
@@ -350,7 +350,7 @@ def dispatch(arguments: argparse.Namespace) -> int:
 
 
 def _audited(arguments: argparse.Namespace) -> int:
-    from graph.lifecycle.versions import audit
+    from graph.lifecycle.version_commands import audit
 
     faults = audit(arguments.workspace)
     _say(
@@ -452,7 +452,7 @@ def _optimise(arguments: argparse.Namespace) -> int:
             progress.recall(arguments.workspace)
             ended = run.resume(arguments.workspace, progress.observers, progress.ask)
         else:
-            from graph.lifecycle.versions import restart
+            from graph.lifecycle.version_commands import restart
 
             changes = [*arguments.changes, *(f"budget.{cap}" for cap in arguments.budget)]
             ended = restart(arguments.workspace, arguments.version, progress.observers, progress.ask, changes=changes)

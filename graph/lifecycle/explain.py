@@ -27,14 +27,14 @@ from graph.artifacts import Attribution
 from graph.budget.metering import Metered
 from graph.lifecycle import run as runs
 from graph.lifecycle.interruption import checkpoint
-from graph.lifecycle.versions import memory_of
+from graph.lifecycle.version_commands import memory_of
 from graph.limits import Limit, Sent
 from graph.nodes import decide, gate, propose
 from graph.report import prompts
-from graph.report.content.summary import version_of
 from graph.services import Services
 from graph.state import State
 from graph.workspace import folder as workspaces
+from graph.workspace.versions import accepted_version_of
 from tools.artifacts import Artifact, Verdict
 from tools.environment import Environment
 from tools.errors import WorkspaceError
@@ -123,7 +123,7 @@ def _plan(state: State, services: Services) -> Payload:
 
 
 def _champion(state: State, services: Services) -> Payload:
-    update, parent = decide.select(state, services), version_of(services.workspace.root, state["incumbent"])
+    update, parent = decide.select(state, services), accepted_version_of(services.workspace.root, state["incumbent"])
     judged = [one.trial for one in propose.trials(state, services)]
     told = {
         one.candidate: decide.describe(one, services.candidate(one.candidate, state["iteration"]), parent)

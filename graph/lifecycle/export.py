@@ -7,11 +7,11 @@ from pathlib import Path
 from graph.export import bindings
 from graph.export.accepted import Accepted
 from graph.export.formats import FORMATS
-from graph.lifecycle.versions import memory_of
+from graph.lifecycle.version_commands import memory_of
 from graph.report.content.render import dims
-from graph.report.content.summary import incumbent, remembered, versions
 from graph.services import open_language
 from graph.workspace import folder as workspaces
+from graph.workspace.versions import find_incumbent, parse_memory, read_versions
 from tools.environment import Environment
 from tools.errors import SettingsError, WorkspaceError
 from tools.judge.evidence import Correctness
@@ -51,11 +51,11 @@ def accepted(path: Path, version: str | None, file: Path | None = None) -> Accep
     `file`: the user's own, by default what the run's settings name.
     """
     workspace = workspaces.peek(path)
-    known = versions(workspace.root)
+    known = read_versions(workspace.root)
     if not known:
         raise WorkspaceError(f"{path}: has no version yet; `python -m graph resume {path}` goes on")
-    version = version or f"v{incumbent(known).iteration}"
-    memory = remembered((workspace.root / memory_of(workspace, version)).read_bytes(), workspace.root, version)
+    version = version or f"v{find_incumbent(known).iteration}"
+    memory = parse_memory((workspace.root / memory_of(workspace, version)).read_bytes(), workspace.root, version)
     if memory.masked or memory.verdict not in ("accept", "baseline"):
         state = "masked" if memory.masked else "not accepted"
         raise SettingsError(

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from graph.report.content.summary import stored_state
 from graph.services import Services
 from graph.workspace.folder import Workspace
+from graph.workspace.versions import read_state
 from tools.errors import (
     DiskFullError,
     InfrastructureError,
@@ -55,7 +55,7 @@ def kept(workspace: Workspace) -> Iterator[None]:
         workspace.awaits(str(error))
         raise
     except SettingsError as error:
-        if stored_state(workspace).get("baseline"):
+        if read_state(workspace).get("baseline"):
             error.workspace = root
         else:
             workspace.discard()

@@ -9,10 +9,10 @@ import math
 from graph.nodes.commits import own_history
 from graph.nodes.gate import abandon
 from graph.report import final
-from graph.report.content.summary import lineage, restored, versions
 from graph.services import Services
 from graph.state import State
 from graph.workspace import completeness, drift
+from graph.workspace.versions import lineage, read_versions, restored_version
 from tools.errors import WorkspaceError
 from tools.judge import evidence
 from tools.store.records import key, write_atomically
@@ -42,7 +42,7 @@ def rewound(state: State, services: Services) -> State | None:
 
     None: no such thing. A plan under way was for a kernel that is no longer there: its iteration is closed.
     """
-    back = restored(services.workspace)
+    back = restored_version(services.workspace)
     if back is None or back.candidate is None or back.candidate == state.get("incumbent"):
         return None
     kernel = services.candidate(back.candidate)
@@ -57,7 +57,9 @@ def rewound(state: State, services: Services) -> State | None:
         incumbent=kernel.id,
         noise_floor=evidence.noise_floor(calibration, services.settings.judge.objective),
         calibration=calibration.id,
-        speedup=math.prod(m.speedup.low for m in lineage(versions(services.workspace.root)) if m.speedup is not None),
+        speedup=math.prod(
+            m.speedup.low for m in lineage(read_versions(services.workspace.root)) if m.speedup is not None
+        ),
         champion=None,
         attribution=None,
         drafts=[],

@@ -14,7 +14,6 @@ from graph.artifacts import NotMeasured
 from graph.budget.metering import Metered
 from graph.lifecycle.interruption import checkpoint, kept, stoppable
 from graph.report import prompts
-from graph.report.content.summary import stored_state, versions
 from graph.services import (
     Ask,
     Services,
@@ -32,6 +31,7 @@ from graph.workspace import events as event_log
 from graph.workspace import folder as workspaces
 from graph.workspace.events import Events, Observer
 from graph.workspace.folder import Workspace
+from graph.workspace.versions import read_state, read_versions
 from tools.analysis import rules
 from tools.artifacts import Dims, Record, Rivals, Task
 from tools.errors import SettingsError, WorkspaceError
@@ -231,7 +231,7 @@ def write_report(path: Path) -> str:
     from graph.report import final
 
     with opened(path, reading=True) as services:
-        state = stored_state(services.workspace)
+        state = read_state(services.workspace)
         if "profile" not in state:
             raise WorkspaceError(
                 f"{path}: there is nothing to report before v0 is measured; `python -m graph resume {path}` goes on"
@@ -240,7 +240,7 @@ def write_report(path: Path) -> str:
         services.workspace.write(final.reports(state, services))
         return (
             f"{path}/{final.MARKDOWN} and {final.HTML} beside it are written from "
-            f"{len(versions(services.workspace.root))} versions"
+            f"{len(read_versions(services.workspace.root))} versions"
         )
 
 

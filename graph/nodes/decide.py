@@ -10,11 +10,11 @@ from graph.artifacts import Attribution, AttributionStatus, Judged, MethodOutcom
 from graph.nodes.gate import ablation, asked, close
 from graph.nodes.propose import coder_brief, trials
 from graph.report.content.render import ratio, worth
-from graph.report.content.summary import remembered, version_of, versions
 from graph.routing import Routes
 from graph.services import Services
 from graph.state import Branch, State, branch_of, merge
 from graph.workspace import events
+from graph.workspace.versions import accepted_version_of, parse_memory, read_versions
 from tools.analysis import signatures
 from tools.artifacts import Candidate, Failed, Interval, Passed, Trial, Unmeasured
 from tools.errors import BudgetError, DeviceBusyError, InfrastructureError, StorageError
@@ -53,7 +53,7 @@ def judge(branch: Branch, services: Services) -> State:
     )
     # What was found before a kill stays.
     trial = Judged.model_validate(record.payload).trial
-    parent = version_of(services.workspace.root, branch["incumbent"])
+    parent = accepted_version_of(services.workspace.root, branch["incumbent"])
     services.emit(
         "candidate",
         {**_told(trial, branch["iteration"]), "parent": parent, "summary": describe(trial, candidate, parent)},
@@ -64,7 +64,7 @@ def judge(branch: Branch, services: Services) -> State:
 def _hidden(candidate: Candidate, services: Services) -> str:
     """Why nobody looks at `candidate` again, where a masked version tried it: its records would bring it back as it
     was."""
-    masked = [m.iteration for m in versions(services.workspace.root) if m.masked]
+    masked = [m.iteration for m in read_versions(services.workspace.root) if m.masked]
     tried = [n for n in masked if services.records.find(key("candidate", id=candidate.id, iteration=n)) is not None]
     return f"v{tried[0]}, which is masked, tried it" if tried else ""
 
@@ -371,7 +371,7 @@ def gate(state: State, services: Services) -> State:
     second = runner_up(state, services)
     verdict, record, commit = close(State(**{**state, **second}), services)
     accepted = verdict.outcome == "accept"
-    parent = version_of(services.workspace.root, state["incumbent"])
+    parent = accepted_version_of(services.workspace.root, state["incumbent"])
     # The reasons in full are in the commit; the last one is the one that decided.
     said = f"{worth(verdict)} over {parent}" if accepted else f"against {parent}: {verdict.reasons[-1]}"
     at_least = state.get("speedup", 1.0) * verdict.worth.low if accepted and verdict.worth else None
@@ -411,7 +411,7 @@ def runner_up(state: State, services: Services) -> State:
 def learn(state: State, services: Services) -> State:
     """Outcomes into experience (never machine failures), and whether the run has reached a cap."""
     path = services.workspace.root / "memory" / f"v{state['iteration']}.json"
-    memory = remembered(path.read_bytes(), services.workspace.root, path.stem)
+    memory = parse_memory(path.read_bytes(), services.workspace.root, path.stem)
     commit = services.workspace.repository.find_commit("Version", f"v{state['iteration']}") or ""
     for attempt in memory.attempts:
         services.experience.add(attempt.model_copy(update={"commit": commit}))

@@ -9,12 +9,12 @@ from graph.artifacts import ContestantTime, FinalBenchmark
 from graph.nodes.commits import commit_report
 from graph.report import final
 from graph.report.content.render import because, gain, objective_of
-from graph.report.content.summary import versions
 from graph.report.content.tables import proposed
 from graph.services import Services
 from graph.specs import datasheet
 from graph.state import State
 from graph.workspace import completeness
+from graph.workspace.versions import read_versions
 from tools.artifacts import Candidate, Record
 from tools.errors import WorkspaceError
 from tools.gate import confirmation, ranking
@@ -95,5 +95,5 @@ def standings(record: Record, services: Services, unfit: Mapping[str, str]) -> F
         disturbed=confirmation.disturbed((record,)),
         wall_s=services.wall_s(),
         spent_device_s=services.device_s(),
-        proposals=proposed(versions(services.workspace.root), services.records),
+        proposals=proposed(read_versions(services.workspace.root), services.records),
     )

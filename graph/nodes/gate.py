@@ -14,11 +14,11 @@ from graph.nodes.commits import commit_version
 from graph.nodes.prepare import inspected
 from graph.nodes.propose import trials
 from graph.report.content import version_files as artifacts
-from graph.report.content.summary import version_of, versions
 from graph.services import Services
 from graph.specs import datasheet
 from graph.state import State, siblings
 from graph.workspace import completeness, drift
+from graph.workspace.versions import accepted_version_of, read_versions
 from knowledge_base.artifacts import Attempt, Forecast, FreeMethod, mark
 from knowledge_base.experience.free_methods import PREFIX
 from knowledge_base.experience.status import result
@@ -66,7 +66,7 @@ def close(state: State, services: Services) -> tuple[Verdict, str, str]:
 def abandon(state: State, services: Services, back: VersionMemory) -> None:
     """Close the iteration under way unjudged: a mask, or the end of one, took the kernel away that it was planned
     for, and HEAD has that of `back`. With its parent's mask it is masked too."""
-    parent = version_of(services.workspace.root, state["incumbent"])
+    parent = accepted_version_of(services.workspace.root, state["incumbent"])
     reason = (
         f"Not judged: it was planned for the kernel of {parent}, in whose place a mask, or its end, put that of "
         f"v{back.iteration}."
@@ -323,7 +323,7 @@ def _memory(
         attempts=tuple(
             one.model_copy(update={"forecasts": forecasts}) if one.evidence == record.id else one for one in attempts
         ),
-        masked=versions(root)[int(version_of(root, state["incumbent"])[1:])].masked,
+        masked=read_versions(root)[int(accepted_version_of(root, state["incumbent"])[1:])].masked,
         records=tuple(
             r for r in (record.id, state["plan"], state["dossier"], state["profile"], state.get("attribution")) if r
         ),

@@ -15,10 +15,10 @@ from graph.nodes import lift
 from graph.nodes.prepare import profiled, telling
 from graph.report.content import frameworks
 from graph.report.content.placeholders import analysis
-from graph.report.content.summary import versions
 from graph.services import Services
 from graph.specs import datasheet
 from graph.state import State
+from graph.workspace.versions import read_versions
 from knowledge_base.artifacts import Page
 from knowledge_base.experience.forecasts import ENOUGH, scores
 from tools.artifacts import Failed
@@ -253,7 +253,9 @@ def tried(services: Services) -> tuple[Tried, ...]:
     """Closed iterations of this run, less the masked ones and those in which the machine failed: they say nothing
     about the idea."""
     closed = [
-        m for m in versions(services.workspace.root) if not m.masked and m.iteration > 0 and m.verdict != "infra_error"
+        m
+        for m in read_versions(services.workspace.root)
+        if not m.masked and m.iteration > 0 and m.verdict != "infra_error"
     ]
     # Nobody is read to where a model takes briefs, and counting takes time.
     counted = (

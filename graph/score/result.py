@@ -9,8 +9,9 @@ from typing import Literal
 
 from graph.artifacts import FinalBenchmark, Inspection, Judged
 from graph.report.content.render import ratio
-from graph.report.content.summary import Summary, stored_state, summarise, version_of
+from graph.report.content.summary import Summary, summarise
 from graph.workspace.folder import Workspace, peek
+from graph.workspace.versions import accepted_version_of, read_state
 from tools.artifacts import Artifact, Failed, Interval, Task, Verdict
 from tools.gate import confirmation, ranking
 from tools.gate.ranking import FRAMEWORKS
@@ -121,7 +122,7 @@ def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
     if root is None:
         return begun
     workspace = peek(root)
-    state, records = stored_state(workspace), workspace.records
+    state, records = read_state(workspace), workspace.records
     summary, refused = summarise(root, state), Counter(_refusals(records))
     spent = {"device_s": summary.device_s, "tokens": summary.tokens, "usd": summary.usd}
     begun = begun.model_copy(update={"workspace": root.name, "refused": dict(sorted(refused.items())), **spent})
@@ -142,7 +143,7 @@ def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
         **known,
         status="finished",
         record=kept.id,
-        version=version_of(root, state["incumbent"]),
+        version=accepted_version_of(root, state["incumbent"]),
         clock="launch-included" if final.device_s else "wall",
         speedups=speedups,
         device_only=device_only,

@@ -19,11 +19,11 @@ from graph.__main__ import main
 from graph.artifacts import MethodOutcome
 from graph.budget.reserve import benchmark_s, sample_s
 from graph.lifecycle import run
-from graph.report.content.summary import stored_state
 from graph.settings import load
 from graph.workspace import completeness, events
 from graph.workspace.events import Event
 from graph.workspace.folder import peek
+from graph.workspace.versions import read_state
 from tools.store.records import Records
 from tools.store.repository import Repository
 
@@ -303,7 +303,7 @@ def test_a_reply_on_record_is_never_paid_for_again(config: Path) -> None:
             break
         except Death:
             continue
-    assert state.get("report") and stored_state(peek(root)).get("report") == state["report"]
+    assert state.get("report") and read_state(peek(root)).get("report") == state["report"]
     assert len(paid(config)) == len(seen) == len(exchanges(Records(root))) >= 4
     assert total(exchanges(Records(root))).usd == pytest.approx(EACH_USD * len(seen))
     iterations = {

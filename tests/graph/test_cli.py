@@ -23,12 +23,12 @@ from graph.lifecycle.recovery import rewound
 from graph.lifecycle.verify import _chosen, _intruders
 from graph.nodes.decide import judge
 from graph.nodes.propose import tried
-from graph.report.content.summary import stored_state, versions
 from graph.report.content.view import view
 from graph.state import Branch, State
 from graph.workspace import completeness
 from graph.workspace import folder as workspaces
 from graph.workspace.compatibility import told
+from graph.workspace.versions import read_state, read_versions
 from knowledge_base.__main__ import main as ask
 from knowledge_base.experience.log import Experience
 from tests.graph.conftest import ROOT, TASK, FinishedRun, git, refused
@@ -63,7 +63,7 @@ def succeeded(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
 
 def accepted(root: Path) -> int:
     """The iteration accepted last."""
-    return max(memory.iteration for memory in versions(root) if memory.verdict == "accept")
+    return max(memory.iteration for memory in read_versions(root) if memory.verdict == "accept")
 
 
 # ---------------------------------------------------------------- what is said
@@ -88,7 +88,7 @@ def test_torch_is_timed_once_beside_v0_and_shown_wherever_it_matters(finished: F
     root = finished.root
     held = [record for record in Records(root) if record.kind == "benchmark"]
     (bar,) = (record for record in held if set(record.payload["candidates"]) == {"baseline"})
-    assert len(held) == 2 and stored_state(workspaces.peek(root))["frameworks"] == bar.id
+    assert len(held) == 2 and read_state(workspaces.peek(root))["frameworks"] == bar.id
     for page in ("report.md", "versions/v0/analysis.md", "versions/v1/analysis.md"):
         assert f" Record `{bar.id}`." in (root / page).read_text() and "Beside torch (wall" in (root / page).read_text()
 
@@ -231,7 +231,7 @@ def test_the_workspace_is_whole_and_what_is_hidden_is_nobody_elses(finished: Fin
         record.kind == "exchange" for record in Records(root)
     )
     assert all(f"prompts/{name}" in (root / "report.md").read_text() for name in asked)
-    memories = versions(root)
+    memories = read_versions(root)
     assert [memory.iteration for memory in memories] == list(range(len(memories))) and len(memories) >= 2
     for memory in memories:
         assert completeness.audit(root, memory.iteration, closed=True) == () and not memory.masked
@@ -362,7 +362,7 @@ def test_a_masked_version_takes_what_came_of_it_and_head_has_what_is_left(
         {"Masked": "v1 v2 v3", "Restores": "v0"},
         {"Masked": "v2 v3", "Restores": "v1"},
     ]
-    memories = versions(copied)
+    memories = read_versions(copied)
     assert all(attempt.masked for memory in memories[1:] for attempt in memory.attempts)
     attempt = memories[1].attempts[0]
     assert not Experience(None).like(
@@ -401,7 +401,7 @@ def test_a_kernel_that_was_put_back_must_be_that_versions_byte_for_byte(
     copied: Path, restores: str | None, source: str, told: str | None
 ) -> None:
     repository = Repository(copied)
-    candidate = next(m.candidate for m in versions(copied) if f"v{m.iteration}" == source)
+    candidate = next(m.candidate for m in read_versions(copied) if f"v{m.iteration}" == source)
     record = Records(copied).find(key("candidate", id=candidate))
     assert record is not None
     (copied / "kernel.cpp").write_text(record.payload["files"]["kernel.cpp"])
@@ -419,9 +419,9 @@ def test_a_run_goes_on_from_the_kernel_that_was_put_back(
     """What was planned for a kernel that is masked was closed as if nobody had proposed anything; what it tried came
     back unmeasured."""
     with runs.opened(copied) as services:
-        before = stored_state(services.workspace)
+        before = read_state(services.workspace)
         assert rewound(before, services) is None
-    first, second = (memory.candidate or "" for memory in versions(copied)[1:3])
+    first, second = (memory.candidate or "" for memory in read_versions(copied)[1:3])
     succeeded(capsys, "mask", str(copied), "v2")
     with runs.opened(copied) as services:
         plan = services.records.find(key("plan", iteration=3))
@@ -439,7 +439,7 @@ def test_a_run_goes_on_from_the_kernel_that_was_put_back(
             services.records.get(judge(branch, services)["trials"][f"{branch['iteration']}/{second}"]).payload
         ).trial
         assert isinstance(trial, Unmeasured) and trial.reason == "v2, which is masked, tried it"
-    closed = versions(copied)[4:]
+    closed = read_versions(copied)[4:]
     assert [(m.parent, m.verdict, m.masked) for m in closed] == [(second, "inconclusive", True)] * under_way
     assert all("planned for the kernel of v2" in m.reasons[0] and "put that of v1" in m.reasons[0] for m in closed)
     assert f"From kernel `{second}`" in (copied / "versions/v4/hypothesis.md").read_text() if under_way else True
@@ -463,10 +463,10 @@ def test_another_commit_of_a_version_is_nobodys(copied: Path, capsys: pytest.Cap
 
 def test_a_kernel_is_worth_what_led_to_it_and_not_what_was_shown_again_beside_it(copied: Path) -> None:
     """v1 was masked, v2 made from v0 in its place, and v1 unmasked: the gains of both were multiplied."""
-    baseline, _, second = versions(copied)[:3]
+    baseline, _, second = read_versions(copied)[:3]
     (copied / "memory/v2.json").write_text(second.model_copy(update={"parent": baseline.candidate}).model_dump_json())
     with runs.opened(copied, reading=True) as services:
-        found = view(stored_state(services.workspace), services)
+        found = view(read_state(services.workspace), services)
     assert second.speedup and found.claimed.low == second.speedup.low
     assert [step.so_far for step in found.steps[1:]] == [second.speedup.estimate] * 2
 
@@ -478,10 +478,12 @@ def test_a_finished_run_whose_best_version_is_masked_is_benchmarked_anew(
     succeeded(capsys, "mask", str(copied), "v2")
     assert main(["resume", str(copied), "--quiet"]) == 0
     shown = json.loads(succeeded(capsys, "show", str(copied), "--json"))
-    state = stored_state(workspaces.peek(copied))
+    state = read_state(workspaces.peek(copied))
     assert shown["status"] == "finished" and shown["verdicts"]["v1"] == "accept" and "v2" not in shown["verdicts"]
     final = FinalBenchmark.model_validate(Records(copied).get(state["report"]).payload)
-    best = [memory.candidate for memory in versions(copied) if memory.verdict == "accept" and not memory.masked][-1]
+    best = [memory.candidate for memory in read_versions(copied) if memory.verdict == "accept" and not memory.masked][
+        -1
+    ]
     (contest,) = [r for r in Records(copied) if r.kind == "benchmark" and r.payload["candidates"].get("best") == best]
     assert state["incumbent"] == best and shown["speedup"] == final.overall["baseline"].estimate and contest
     assert _intruders(Repository(copied)) == () and Repository(copied).drift() == ()

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from graph.lifecycle.verify import accepted, verify
-from graph.report.content.summary import stored_state, summarise, versions
+from graph.report.content.summary import summarise
 from graph.workspace import events
 from graph.workspace.folder import peek
+from graph.workspace.versions import read_state, read_versions
 from knowledge_base.experience.log import Experience
 from tests.graph.conftest import TRIES, gain_of
 from tools.store.records import Records
@@ -132,9 +133,9 @@ def test_killed_everywhere(tmp_path: Path, config: Path) -> None:
         "an outcome was learnt twice"
     )
 
-    memories = versions(root)
+    memories = read_versions(root)
     assert [m.iteration for m in memories] == list(range(len(memories)))
-    summary = summarise(root, stored_state(peek(root)))
+    summary = summarise(root, read_state(peek(root)))
     assert summary.status == "finished" and summary.speedup is not None
     assert "accept" in summary.verdicts.values()
     verified(root, accepted(repository))

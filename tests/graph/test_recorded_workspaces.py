@@ -22,11 +22,11 @@ from graph.lifecycle import run as runs
 from graph.lifecycle.explain import around
 from graph.lifecycle.verify import accepted, read, verify
 from graph.nodes import gate as gate_node
-from graph.report.content.summary import versions
 from graph.report.content.version_files import render_baseline
 from graph.services import open_agents
 from graph.state import State
 from graph.workspace.folder import peek
+from graph.workspace.versions import read_versions
 from tests.graph.conftest import RECORDED, git, graph, on_its_machine, unpacked
 from tools.artifacts import Verdict
 from tools.gate import gate
@@ -76,7 +76,7 @@ def test_a_report_made_again_has_the_same_words_and_figures(workspace: Path) -> 
 
 def gates(root: Path) -> Iterator[State]:
     """The state before each call of the gate, from the checkpoints."""
-    for iteration in range(1, len(versions(root))):
+    for iteration in range(1, len(read_versions(root))):
         yield from (before for before, _ in around(peek(root), iteration, "gate"))
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from graph.report.content.summary import versions
 from graph.workspace import events
+from graph.workspace.versions import read_versions
 from knowledge_base.artifacts import Attempt
 from knowledge_base.experience.log import Experience
 from knowledge_base.experience.status import status
@@ -27,7 +27,7 @@ def run(folder: Path, name: str, iterations: int) -> tuple[list[str], list[Attem
     (root,) = (folder / name).iterdir()
     log = events.read(root / ".kernelwright" / "events.jsonl")
     judged = [event.details["candidate"] for event in log if event.kind == "candidate"]
-    return judged, [attempt for memory in versions(root) for attempt in memory.attempts]
+    return judged, [attempt for memory in read_versions(root) for attempt in memory.attempts]
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from graph.report.content.render import objective_of
-from graph.report.content.summary import lineage, versions
+from graph.workspace.versions import lineage, read_versions
 from tools.artifacts import Clock, Interval, Verdict
 from tools.gate.ranking import FrameworkTimes, framework_times
 from tools.gate.statistics import product
@@ -30,7 +30,7 @@ def beside(state: State, services: Services, latest: Verdict | None = None) -> F
     times = framework_times(records.get(state["frameworks"]), objective, objective_of(objective, services.task))
     # A kill may have left the memory of the version that is being closed.
     upto = state["iteration"] + (latest is None)
-    closed = lineage([m for m in versions(services.workspace.root) if m.iteration < upto])
+    closed = lineage([m for m in read_versions(services.workspace.root) if m.iteration < upto])
     kept = [
         Verdict.model_validate(r.payload) for m in closed for r in map(records.get, m.records) if r.kind == "verdict"
     ]

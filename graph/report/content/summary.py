@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from agents.models.ledger import Spent, exchanges, total
 from graph.artifacts import FinalBenchmark, Reached, VersionMemory
@@ -16,11 +16,12 @@ from graph.state import State
 from graph.workspace import drift
 from graph.workspace import events as event_log
 from graph.workspace.folder import Workspace
+from graph.workspace.versions import accepted_version_of, read_state, read_versions
 from tools.artifacts import UNBOUNDED, Artifact, Interval, Verdict
 from tools.gate import confirmation
 from tools.languages.base import LANGUAGES, Language
 from tools.registry import load
-from tools.store.records import Records, key, strange
+from tools.store.records import Records, key
 from tools.tasks.loader import Loaded
 
 
@@ -129,7 +130,7 @@ def summarise(root: Path, state: State) -> Summary:
     awaited = workspace.awaited
     benchmark = None
     records = Records(root)
-    closed = versions(root)
+    closed = read_versions(root)
     if state.get("report"):
         benchmark = FinalBenchmark.model_validate(records.get(state["report"]).payload)
     reached = records.find(key("budget"))
@@ -197,93 +198,22 @@ def _device_s(records: Records, log: Sequence[event_log.Event], wall_s: float) -
     return event_log.device_s(log, wall_s).get(language.device, 0.0)
 
 
-def versions(root: Path) -> tuple[VersionMemory, ...]:
-    """memory/v<N>.json of every closed version, in order."""
-    paths = sorted((root / "memory").glob("v*.json"), key=lambda path: int(path.stem[1:]))
-    return tuple(remembered(path.read_bytes(), root, path.stem) for path in paths)
-
-
-def remembered(content: bytes, root: Path, version: str) -> VersionMemory:
-    """What a version's memory says; WorkspaceError where it is damaged, or another version of Kernelwright wrote it."""
-    try:
-        return VersionMemory.model_validate_json(content)
-    except ValidationError as error:
-        raise strange(error, root, f"memory/{version}.json") from error
-
-
-def version_of(root: Path, candidate: str) -> str:
-    """v<N> under which a kernel became the one at HEAD; v0 for the baseline."""
-    return f"v{max((m.iteration for m in versions(root) if m.candidate == candidate and m.verdict == 'accept'), default=0)}"
-
-
-def incumbent(memories: Sequence[VersionMemory]) -> VersionMemory:
-    """The version whose kernel is to be at HEAD: the last accepted one that is not masked, else v0."""
-    return max((m for m in memories if m.verdict in ("accept", "baseline") and not m.masked), key=lambda m: m.iteration)
-
-
-def lineage(memories: Sequence[VersionMemory]) -> tuple[VersionMemory, ...]:
-    """v0 and the accepted versions that the kernel at HEAD came of, each made from the one before; the last is the
-    incumbent."""
-    found = [incumbent(memories)] if memories else []
-    for memory in reversed(memories[: found[0].iteration] if found else ()):
-        if memory.verdict in ("accept", "baseline") and memory.candidate == found[-1].parent:
-            found.append(memory)
-    return tuple(reversed(found))
-
-
-def restored(workspace: Workspace) -> VersionMemory | None:
-    """The version whose kernel a mask, or the end of one, put back since the last iteration; None: none did."""
-    for commit in workspace.repository.log():
-        if "Restores" in commit.trailers:
-            return next(m for m in versions(workspace.root) if f"v{m.iteration}" == commit.trailers["Restores"])
-        if "Version" in commit.trailers:
-            break
-    return None
-
-
-def stored_state(workspace: Workspace, back: VersionMemory | None = None) -> State:
-    """The state in the workspace's checkpoint, empty when there is none yet; without what it says of a version that was
-    masked since.
-
-    `back`: whose kernel is about to be put back; default: what the newest commits say.
-    """
-    import sqlite3
-    from typing import cast
-
-    from langgraph.checkpoint.sqlite import SqliteSaver
-
-    path = workspace.private / "checkpoint.sqlite"
-    if not path.exists():
-        return State()
-    connection = sqlite3.connect(path, check_same_thread=False)
-    try:
-        found = SqliteSaver(connection).get_tuple({"configurable": {"thread_id": "run"}})
-        state = cast(State, dict(found.checkpoint["channel_values"])) if found else State()
-    finally:
-        connection.close()
-    back = back or restored(workspace)
-    if back is not None and back.candidate is not None and back.candidate != state.get("incumbent"):
-        # Its benchmark and its reason to stop are of another kernel.
-        state |= State(incumbent=back.candidate, report="", stop=None)
-    return state
-
-
 def show(path: Path, *, as_json: bool) -> str:
     """Where a run stands: the summary, what of it somebody else changed, and a line for each version."""
     from graph.workspace import folder as workspaces
 
     workspace = workspaces.peek(path)
-    summary = summarise(workspace.root, stored_state(workspace))
+    summary = summarise(workspace.root, read_state(workspace))
     found = drift.drifted(workspace.repository)
     if as_json:
         return json.dumps({**summary.model_dump(mode="json"), "drift": found}) if found else summary.model_dump_json()
     lines = [summary.sentence(), *([drift.told(workspace.repository, found)] if found else [])]
     lines += filter(None, [drift.stranger(workspace.root, workspace.repository.log())])
-    for memory in versions(workspace.root):
+    for memory in read_versions(workspace.root):
         what = "+".join(memory.methods) or "baseline"
         masked = "  (masked)" if memory.masked else ""
         gained = (
-            f"{ratio(memory.speedup)} over {version_of(workspace.root, memory.parent)}"
+            f"{ratio(memory.speedup)} over {accepted_version_of(workspace.root, memory.parent)}"
             if memory.speedup
             else ratio(None)
         )

@@ -13,7 +13,7 @@ from graph.artifacts import Attribution, AttributionStatus, FinalBenchmark, Insp
 from graph.report.content.frameworks import beside, claimed
 from graph.report.content.placeholders import analysis
 from graph.report.content.render import because
-from graph.report.content.summary import by_role, lineage, versions
+from graph.report.content.summary import by_role
 from graph.report.content.tables import (
     CounterRow,
     Expense,
@@ -36,6 +36,7 @@ from graph.settings import Settings
 from graph.specs import datasheet
 from graph.state import State
 from graph.workspace import events as event_log
+from graph.workspace.versions import lineage, read_versions
 from tools.artifacts import Interval, Record, Task, Verdict
 from tools.gate.ranking import FrameworkTimes
 from tools.languages.base import UNTUNED
@@ -114,7 +115,7 @@ class View:
 def view(state: State, services: Services) -> View:
     """What can be said of a run in `state`, finished or not."""
     records, task, settings = services.records, services.task, services.settings
-    memories = versions(services.workspace.root)
+    memories = read_versions(services.workspace.root)
     final = records.get(state["report"]) if state.get("report") else None
     benchmark = FinalBenchmark.model_validate(final.payload) if final else None
     labels = {state["baseline"]: "v0"} | {

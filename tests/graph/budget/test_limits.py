@@ -15,7 +15,7 @@ import yaml
 from agents.models.ledger import Cap, Caps, Left
 from graph.budget import reserve
 from graph.budget.metering import Capped, Metered
-from graph.lifecycle.versions import changed
+from graph.lifecycle.version_commands import changed
 from graph.limits import SENDERS, Sent
 from graph.settings import Settings, load
 from graph.workspace import events

@@ -14,9 +14,9 @@ from graph.lifecycle.verify import accepted
 from graph.nodes import gate as gate_node
 from graph.nodes.gate import _attempts, _idle, _scored
 from graph.nodes.propose import _fared, earlier_outcomes, trials
-from graph.report.content.summary import stored_state, versions
 from graph.state import State
 from graph.workspace.folder import peek
+from graph.workspace.versions import read_state, read_versions
 from knowledge_base.artifacts import Forecast, mark
 from knowledge_base.experience.forecasts import ENOUGH
 from tests.graph.conftest import FinishedRun, gain_of
@@ -45,9 +45,9 @@ def test_what_says_nothing_about_the_idea_is_not_remembered_of_it(
     statuses = {"seen": "effective", "unseen": "implementation_failed"}
     methods = [SimpleNamespace(method=method, status=status) for method, status in statuses.items()]
     monkeypatch.setattr(gate_node, "_attribution", lambda state, services: SimpleNamespace(methods=methods))
-    memory = versions(copied)[1]
+    memory = read_versions(copied)[1]
     with runs.opened(copied) as services:
-        state = State(**{**stored_state(services.workspace), "iteration": 1})  # type: ignore[typeddict-item]
+        state = State(**{**read_state(services.workspace), "iteration": 1})  # type: ignore[typeddict-item]
         record = services.records.get(memory.records[0])
         verdict = Verdict.model_validate(record.payload).model_copy(update={"outcome": outcome})
         champion = services.candidate(memory.candidate or "", 1).model_copy(update={"methods": tuple(statuses)})
@@ -103,11 +103,11 @@ def test_a_prediction_that_noise_hides_is_neither_hit_nor_missed(
 
 
 def test_experience_keeps_stated_confidence_where_something_is_known(copied: Path) -> None:
-    memory = versions(copied)[3]
+    memory = read_versions(copied)[3]
     ids = dict(zip(("verdict", "plan", "dossier", "profile"), memory.records, strict=True))
     with runs.opened(copied) as services:
         state = State(
-            **{**stored_state(services.workspace), **ids, "iteration": 3, "champion": None, "attribution": None}
+            **{**read_state(services.workspace), **ids, "iteration": 3, "champion": None, "attribution": None}
         )  # type: ignore[typeddict-item]
         record = services.records.get(ids["verdict"])
         verdict = Verdict.model_validate(record.payload).model_copy(
@@ -128,7 +128,7 @@ def test_experience_keeps_stated_confidence_where_something_is_known(copied: Pat
 def test_a_planner_is_told_how_its_predictions_fared_once_there_are_enough(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attempt = versions(copied)[1].attempts[-1]
+    attempt = read_versions(copied)[1].attempts[-1]
     told = []
     with runs.opened(copied) as services:
         monkeypatch.setattr(services.records, "find", lambda asked: None)
@@ -146,7 +146,7 @@ def test_a_planner_is_told_how_its_predictions_fared_once_there_are_enough(
 def test_a_version_claims_what_its_confirmation_says_and_holds_its_own_profile(finished: FinishedRun) -> None:
     root, records = finished.root, Records(finished.root)
     policy = peek(root).settings().judge
-    memories = versions(root)
+    memories = read_versions(root)
     for commit in accepted(Repository(root)):
         verdict = Verdict.model_validate(records.get(commit.trailers["Evidence"]).payload)
         contests = [record for record in map(records.get, verdict.records) if record.kind == "confirmation"]
@@ -173,9 +173,9 @@ def test_a_version_claims_what_its_confirmation_says_and_holds_its_own_profile(f
 def test_a_champion_that_was_refused_before_the_runner_up_is_remembered_as_that(
     copied: Path, outcome: Outcome, kept: list[str]
 ) -> None:
-    memory = versions(copied)[1]
+    memory = read_versions(copied)[1]
     with runs.opened(copied) as services:
-        state = State(**{**stored_state(services.workspace), "iteration": 1})  # type: ignore[typeddict-item]
+        state = State(**{**read_state(services.workspace), "iteration": 1})  # type: ignore[typeddict-item]
         record = services.records.get(memory.records[0])
         verdict, champion = Verdict.model_validate(record.payload), services.candidate(memory.candidate or "", 1)
         first = next(j.trial.candidate for j in trials(state, services) if j.trial.candidate != champion.id)

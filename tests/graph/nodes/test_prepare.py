@@ -13,10 +13,10 @@ from graph.budget.metering import Capped
 from graph.lifecycle import run as runs
 from graph.nodes import prepare
 from graph.report.content.frameworks import beside
-from graph.report.content.summary import stored_state
 from graph.services import Services
 from graph.settings import Benchmark
 from graph.state import State
+from graph.workspace.versions import read_state
 from tools.artifacts import Record
 from tools.errors import BudgetError, HarnessError
 from tools.executors.protocol import ContestOfWorkload, ContestResult, Telemetry
@@ -40,7 +40,7 @@ def test_a_section_that_the_analyst_asks_for_is_shown_to_all_and_asked_for_once(
     monkeypatch.setattr(prepare, "_analysed", analysed)
     monkeypatch.setattr(prepare, "_report", lambda *_: {"Occupancy": ("kernel: Achieved Occupancy 40 %",)})
     with runs.opened(copied) as services:
-        found, _ = prepare._inspect(services.candidate(stored_state(services.workspace)["baseline"]), services, (), "")
+        found, _ = prepare._inspect(services.candidate(read_state(services.workspace)["baseline"]), services, (), "")
     assert [brief.sections for brief in asked] == [("Occupancy",), ()]
     assert found.seen.section == asked[1].seen.section == ("Occupancy, kernel: Achieved Occupancy 40 %",)
 
@@ -70,7 +70,7 @@ def test_a_roof_in_doubt_is_measured_again_and_ends_no_run(
     """`others`: their share in each measurement, or what keeps it from being made. `ends`: the run does so for
     another reason."""
     with runs.opened(copied) as services:
-        state = State(**{**stored_state(services.workspace), "stop": None, "iteration": 1, "stale": 0})  # type: ignore[typeddict-item]
+        state = State(**{**read_state(services.workspace), "stop": None, "iteration": 1, "stale": 0})  # type: ignore[typeddict-item]
         baseline = services.candidate(state["baseline"])
         seconds = evidence.seconds(services.judge.calibrate(baseline))[services.task.workloads[0].name]
         size = services.seen[0].unique_bytes
@@ -113,7 +113,7 @@ def test_a_run_goes_on_near_a_roof_that_is_in_doubt_or_behind_torch(
 ) -> None:
     """`eager_s`: by the clock by which v0 takes 1 s."""
     with runs.opened(copied) as services:
-        state = State(**{**stored_state(services.workspace), "stop": None, "iteration": 2, "stale": 0})  # type: ignore[typeddict-item]
+        state = State(**{**read_state(services.workspace), "stop": None, "iteration": 2, "stale": 0})  # type: ignore[typeddict-item]
         record = services.records.find(key("inspection", candidate=state["baseline"]))
         assert record is not None
         found = Inspection.model_validate(record.payload)
@@ -147,7 +147,7 @@ def test_a_run_without_torchs_times_goes_on_as_ever(
     with runs.opened(copied) as services:
         off = services.settings.model_copy(update={"benchmark": Benchmark(eager=False, compile=False)})
         services = services if why else replace(services, settings=off)
-        state = stored_state(services.workspace)
+        state = read_state(services.workspace)
         state["frameworks"], said = prepare._time_frameworks(state, services)
         assert said == (f"; torch was not timed beside it: {why}" if why else "")
         assert (state["frameworks"], services.ended, beside(state, services)) == ("", None, None)
@@ -172,7 +172,7 @@ def test_bytes_that_the_given_kernel_refutes_give_no_distance_from_a_roof_and_no
 ) -> None:
     """`share`: the roof's bandwidth over that at which the given kernel moves the bytes that were counted."""
     with runs.opened(copied) as services:
-        calibration = services.judge.calibrate(services.candidate(stored_state(services.workspace)["baseline"]))
+        calibration = services.judge.calibrate(services.candidate(read_state(services.workspace)["baseline"]))
         seconds, seen = evidence.seconds(calibration), services.seen[0]
         measured = (roof(share * seen.unique_bytes / seconds[seen.name], 0.0),)
         monkeypatch.setattr(Services, "all_roofs", property(lambda _: measured))

@@ -20,11 +20,11 @@ from graph.lifecycle import run as runs
 from graph.report import final, html, prompts
 from graph.report.charts.links import Links
 from graph.report.content.render import seconds
-from graph.report.content.summary import stored_state, versions
 from graph.report.content.tables import counter_rows, proposed
 from graph.report.content.view import View, retrospective_of, view
 from graph.workspace.drift import drifted
 from graph.workspace.folder import peek
+from graph.workspace.versions import read_state, read_versions
 from tests.agents.scripted import agent
 from tests.contracts.conftest import task
 from tests.graph.conftest import git
@@ -104,7 +104,7 @@ def checked(text: str, root: Path) -> Page:
 @pytest.fixture
 def seen(copied: Path) -> Iterator[View]:
     with runs.opened(copied, reading=True) as services:
-        yield view(stored_state(services.workspace), services)
+        yield view(read_state(services.workspace), services)
 
 
 def figures(text: str) -> list[str]:
@@ -144,9 +144,9 @@ def test_what_plans_were_made_from_and_warm_times_are_shown_where_the_record_of_
     copied: Path,
 ) -> None:
     with runs.opened(copied, reading=True) as services:
-        state = stored_state(services.workspace)
+        state = read_state(services.workspace)
         old = services.records.get(state["report"])
-        ids = proposed(versions(copied), services.records)
+        ids = proposed(read_versions(copied), services.records)
         new = services.records.add(old.model_copy(update={"key": "new", "payload": {**old.payload, "proposals": ids}}))
         texts = [final.reports({**state, "report": record.id}, services) for record in (old, new)]
     for name in (final.MARKDOWN, final.HTML):
@@ -313,7 +313,7 @@ def test_prose_is_escaped_before_its_records_become_links(seen: View) -> None:
 
 def test_an_unfinished_run_has_a_report(copied: Path) -> None:
     with runs.opened(copied, reading=True) as services:
-        state = stored_state(services.workspace)
+        state = read_state(services.workspace)
         for said in ("report", "stop"):
             del state[said]  # type: ignore[misc]
         texts = final.reports(state, services)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from graph.lifecycle import run as runs
-from graph.report.content.summary import versions
 from graph.settings import load
 from graph.specs import datasheet
 from graph.workspace.events import Event
+from graph.workspace.versions import read_versions
 from knowledge_base.__main__ import main as ask
 from knowledge_base.pages.wiki import Wiki
 from tests.graph.conftest import SHORT, configured
@@ -73,11 +73,11 @@ def test_a_foreign_line_that_changes_stops_the_run_before_its_next_use_and_nothi
     page.write_text(FIGURES)
     with pytest.raises(WorkspaceError, match=rf"{PAGE}:{LINE} "):
         runs.resume(root, (edits(page, "judge"),))
-    assert [memory.iteration for memory in versions(root)] == [0], "no verdict on such an archive"
+    assert [memory.iteration for memory in read_versions(root)] == [0], "no verdict on such an archive"
 
     page.write_text(FIGURES)
     state, _ = runs.resume(root)
-    assert state["report"] and [memory.iteration for memory in versions(root)] == [0, 1]
+    assert state["report"] and [memory.iteration for memory in read_versions(root)] == [0, 1]
     report = (root / "report.md").read_text()
     assert (
         f"- memory_bandwidth: 4.8 TB/s <- <gpu-wiki>/{PAGE}:{LINE}\n" in report and "openmp-parallel-outer" in report

@@ -1,4 +1,4 @@
-"""Versions of a workspace made visible, invisible, or the start of a new run."""
+"""The commands on versions of a workspace: `audit`, `mask`, `unmask` and `restart`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from graph.artifacts import VersionMemory
 from graph.lifecycle import run as runs
 from graph.report import final
-from graph.report.content.summary import incumbent, remembered, stored_state
 from graph.services import Ask, open_language
 from graph.settings import Settings, parse
 from graph.workspace import completeness, drift
 from graph.workspace import folder as workspaces
 from graph.workspace.events import Observer
 from graph.workspace.folder import Workspace
+from graph.workspace.versions import find_incumbent, parse_memory, read_state
 from knowledge_base.experience.log import Experience
 from tools.cli.validation import no_yaml, read_yaml
 from tools.errors import SettingsError, WorkspaceError
@@ -75,7 +75,7 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
         }
         if texts:
             trailers = {"Masked" if masked else "Unmasked": said}
-            left = incumbent(after)
+            left = find_incumbent(after)
             kernel, standing = f"kernel{services.language.suffix}", f"v{left.iteration}"
             source = repository.show(repository.find_commit("Version", standing) or "", kernel).decode()
             if source != repository.show("HEAD", kernel).decode():
@@ -87,7 +87,7 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
             workspace.write(texts)
             if (workspace.root / final.MARKDOWN).is_file():
                 # It would go on praising what is masked.
-                texts |= final.reports(stored_state(workspace, left), services)
+                texts |= final.reports(read_state(workspace, left), services)
                 workspace.write(texts)
             subject = f"{'mask' if masked else 'unmask'} {version}"
             workspace.commit([*texts, "prompts"], subject, trailers, repository.head())
@@ -102,7 +102,9 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
 def _closed(repository: Repository) -> list[VersionMemory]:
     """What HEAD says of each closed version, in order."""
     last = int(repository.show("HEAD", completeness.POINTER))
-    return [remembered(repository.show("HEAD", f"memory/v{n}.json"), repository.root, f"v{n}") for n in range(last + 1)]
+    return [
+        parse_memory(repository.show("HEAD", f"memory/v{n}.json"), repository.root, f"v{n}") for n in range(last + 1)
+    ]
 
 
 def _parent(memory: VersionMemory, closed: Sequence[VersionMemory]) -> int:
@@ -129,7 +131,7 @@ def restart(
     workspace = workspaces.reopen(path)
     try:
         drift.refuse(workspace.repository)
-        memory = remembered((workspace.root / memory_of(workspace, version)).read_bytes(), workspace.root, version)
+        memory = parse_memory((workspace.root / memory_of(workspace, version)).read_bytes(), workspace.root, version)
         commit = workspace.repository.find_commit("Version", version)
         record = workspace.records.find(key("task"))
         if commit is None or record is None:
