@@ -19,7 +19,7 @@ from statistics import median
 
 import yaml
 
-from graph.report.content.render import ratio
+from graph.report.content.phrases import ratio
 from knowledge_base.pages.wiki import HOME
 from tools.artifacts import Claim, Interval
 from tools.store.records import Records

@@ -24,7 +24,7 @@ from pathlib import Path
 import yaml
 
 from graph.artifacts import FinalBenchmark, Inspection
-from graph.report.content.render import percent, ratio, seconds, standing
+from graph.report.content.phrases import percent, ratio, seconds, standing
 from graph.report.content.summary import Summary, summarise
 from graph.services import open_executor, open_language
 from graph.settings import load
@@ -33,7 +33,7 @@ from graph.workspace.versions import read_state
 from tools.artifacts import Candidate, Interval
 from tools.environment import Environment
 from tools.executors.base import pick
-from tools.gate.policy import Policy
+from tools.gate.judge_settings import JudgeSettings
 from tools.judge import evidence
 from tools.judge.judge import Judge
 from tools.store.records import Records, key
@@ -242,7 +242,7 @@ def audit(workspace: Path, store: Path) -> str | None:
                 environment="",
                 device=f"{device.kind}:{device.index} {device.name}",
                 secret=secrets.token_bytes(32),
-                policy=Policy(),
+                policy=JudgeSettings(),
                 emit=lambda kind, details: None,
             )
             kept = judge.correctness(

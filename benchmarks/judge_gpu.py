@@ -2,7 +2,7 @@
 FOLDER]`, from the repository's root.
 
 Prints a table: seconds of a warm judged candidate, how often a kernel is accepted against a copy of itself, and how
-often a planted gain of 2 % is. Accepted means by `gate.decide` at the end of the whole path, as in a run: screen,
+often a planted gain of 2 % is. Accepted means by `decide_verdict` at the end of the whole path, as in a run: screen,
 build, correctness with derived sizes and distributions, up to four batches of 12 pairs at 95 % against the larger of
 the least gain and the noise floor of an A/A calibration, and the confirmation in processes of their own. The least gain
 is set to 1 % here, since a gain of 2 % cannot exceed the default of 2 %. No roof is measured, so that the physics floor
@@ -29,8 +29,8 @@ import bench  # noqa: E402
 from tools.artifacts import Argument, Candidate, Dims, Passed, Task, Verdict, Workload  # noqa: E402
 from tools.executors.base import Executor, pick  # noqa: E402
 from tools.executors.local import Local  # noqa: E402
-from tools.gate import gate  # noqa: E402
-from tools.gate.policy import Policy  # noqa: E402
+from tools.gate.judge_settings import JudgeSettings  # noqa: E402
+from tools.gate.verdict import Evidence, decide_verdict, with_confirmations  # noqa: E402
 from tools.judge import evidence  # noqa: E402
 from tools.judge.judge import Judge  # noqa: E402
 from tools.languages.base import LANGUAGES, Language  # noqa: E402
@@ -38,7 +38,7 @@ from tools.registry import load  # noqa: E402
 from tools.store.records import Records  # noqa: E402
 from tools.tasks.loader import language_of, load_folder  # noqa: E402
 
-POLICY = Policy(min_effect=0.01, hidden_workloads=0)
+POLICY = JudgeSettings(min_effect=0.01, hidden_workloads=0)
 WIDE: Dims = {"M": 4096, "N": 4096}
 LARGE: Dims = {"M": 12288, "N": 4096}
 LONG_S, PLANTED = 200e-6, 0.02
@@ -63,7 +63,7 @@ def task(dims: Dims) -> Task:
     )
 
 
-def open_judge(judged: Task, executor: Executor, records: Records, policy: Policy = POLICY) -> Judge:
+def open_judge(judged: Task, executor: Executor, records: Records, policy: JudgeSettings = POLICY) -> Judge:
     language = load(LANGUAGES, judged.language, Language, key="language")()  # type: ignore[type-abstract]
     device = pick(executor.devices(), "cuda")
     return Judge(
@@ -83,7 +83,7 @@ def verdict(judge: Judge, incumbent: Candidate, candidate: Candidate, noise: flo
     """What the gate says of one candidate, by all that a run would do to it but roofs and review."""
     trial = judge.judge(candidate, incumbent, incumbent, siblings=1, iteration=0, noise_floor=noise)
     gained = isinstance(trial, Passed) and (always or trial.speedup.low > 1.0 + max(POLICY.min_effect, noise))
-    weighed = gate.Evidence(
+    weighed = Evidence(
         incumbent=incumbent.id,
         trial=trial,
         task_at_start=judge.task.identity(),
@@ -93,8 +93,8 @@ def verdict(judge: Judge, incumbent: Candidate, candidate: Candidate, noise: flo
         noise_floor=noise,
         looks=sum(judge.records.get(identity).kind == "timing" for identity in trial.records) or 1,
     )
-    return gate.decide(
-        gate.with_confirmations(weighed, judge.confirmations(candidate, incumbent) if gained else (), POLICY), POLICY
+    return decide_verdict(
+        with_confirmations(weighed, judge.confirmations(candidate, incumbent) if gained else (), POLICY), POLICY
     )
 
 

@@ -20,7 +20,7 @@ from graph.lifecycle import initial_kernel
 from tools.artifacts import Candidate
 from tools.errors import InfrastructureError, SettingsError
 from tools.executors.base import Executor
-from tools.gate.policy import Policy
+from tools.gate.judge_settings import JudgeSettings
 from tools.judge import evidence
 from tools.store.records import Records, write_atomically
 from tools.tasks.kernelbench import sizes
@@ -83,7 +83,7 @@ def _asked(problem: Path, folder: Path, dims: dict[str, int], executor: Executor
     try:
         loaded = load_folder(folder_of(problem, folder, found["dims"])[0], executor, records.blobs)
         found["contract"] = ""
-        made = initial_kernel.lift(loaded.task, executor, records.blobs, Policy().job_limit_s)
+        made = initial_kernel.lift(loaded.task, executor, records.blobs, JudgeSettings().job_limit_s)
         (folder / "v0.cpp").write_text(made.source)
         found["lifted"] = ""
         found["correct"] = wrong(Opened(loaded, executor, records, lambda kind, details: None), made)

@@ -20,14 +20,14 @@ from pathlib import Path
 from agents.models.playbook.lift.draft import lifted
 from benchmarks.foreign import commit
 from benchmarks.results import copy_bandwidth
-from graph.report.content.render import percent, ratio, seconds
+from graph.report.content.phrases import percent, ratio, seconds
 from graph.services import open_language
 from tools.artifacts import Candidate, Record
 from tools.errors import SettingsError
 from tools.executors.base import Executor, pick
 from tools.executors.local import Local
 from tools.gate import confirmation
-from tools.gate.policy import Policy
+from tools.gate.judge_settings import JudgeSettings
 from tools.gate.ranking import rank
 from tools.judge import evidence
 from tools.judge.judge import Judge
@@ -73,7 +73,7 @@ def measured(task: Path, executor: Executor, records: Records) -> Iterator[str]:
     begun = time.monotonic()
     language, found = (
         open_language(loaded.task.language),
-        generated(loaded.task, executor, records.blobs, Policy().job_limit_s),
+        generated(loaded.task, executor, records.blobs, JudgeSettings().job_limit_s),
     )
     kernel = Candidate(language=language.name, files={f"kernel{language.suffix}": lifted(loaded.task, found)})
     done = time.monotonic()
@@ -84,7 +84,7 @@ def measured(task: Path, executor: Executor, records: Records) -> Iterator[str]:
         environment="",
         device=device.name,
         secret=secrets.token_bytes(32),
-        policy=Policy(),
+        policy=JudgeSettings(),
         emit=lambda kind, more: None,
     )
     failed = judge.screened(kernel) or evidence.build_failure(judge.builds.build(kernel))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from graph.report.content.render import ratio, seconds
+from graph.report.content.phrases import ratio, seconds
 from graph.report.content.summary import Summary, summarise
 from graph.workspace.folder import peek
 from graph.workspace.versions import read_state

@@ -27,7 +27,7 @@ from agents.artifacts import (
     Tried,
 )
 from agents.models.playbook.model import answer
-from graph.nodes.gate import diff
+from graph.nodes.gate_evidence import diff
 from graph.nodes.prepare import telling
 from knowledge_base.artifacts import Attempt, Page, Passage
 from knowledge_base.pages.wiki import Wiki

@@ -19,7 +19,7 @@ from pathlib import Path
 from graph.services import open_executor, open_language
 from graph.workspace import events
 from tools.artifacts import Candidate
-from tools.gate.policy import Policy
+from tools.gate.judge_settings import JudgeSettings
 from tools.judge.judge import Judge
 from tools.store.records import Records
 from tools.tasks import loader as tasks
@@ -128,7 +128,7 @@ def judged_candidates(count: int = 5) -> list[Row]:
                 environment=nowhere,
                 device=nowhere,
                 secret=b"s" * 32,
-                policy=Policy(),
+                policy=JudgeSettings(),
                 emit=_mute,
             )
             baseline = Candidate(language="cpp", files={"kernel.cpp": FEW_MS})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
-from graph.nodes import decide, finish, prepare, propose
+from graph.nodes import evaluate, finish, prepare, propose
 from graph.routing import Routes, unless_stopped
 from graph.services import Services
 from graph.settings import Settings
@@ -30,11 +30,11 @@ NODES: Mapping[str, Node] = {
     "retrieve_evidence": propose.retrieve_evidence,
     "plan": propose.plan,
     "write": propose.write,
-    "judge": decide.judge,
-    "select": decide.select,
-    "attribute": decide.attribute,
-    "gate": decide.gate,
-    "learn": decide.learn,
+    "judge": evaluate.judge,
+    "select": evaluate.select,
+    "attribute": evaluate.attribute,
+    "gate": evaluate.gate,
+    "learn": evaluate.learn,
     "finalise": finish.finalise,
 }
 

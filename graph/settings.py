@@ -15,7 +15,7 @@ from graph.limits import SENDERS
 from tools.cli.validation import no_yaml, read_yaml, sentences
 from tools.contracts.inference import Sources, named
 from tools.errors import SettingsError
-from tools.gate.policy import Policy as JudgePolicy
+from tools.gate.judge_settings import JudgeSettings
 
 
 class Section(BaseModel):
@@ -195,7 +195,7 @@ class Settings(Section):
     prices: dict[str, Price] = Field(default_factory=dict)
     """Model -> USD per million tokens (`input`, `output`, `cache_read`, …), before those in
     agents/models/prices.yaml; 0 for a server of your own."""
-    judge: JudgePolicy = JudgePolicy()
+    judge: JudgeSettings = JudgeSettings()
     """How hard the judge looks and what the gate demands."""
     benchmark: Benchmark = Benchmark()
     """Whom the final benchmark includes beside baseline and best."""

@@ -26,7 +26,7 @@ from graph.settings import Benchmark, Budget, ModelChoice, Search, Settings, Sto
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.specs import sheets
 from tools.artifacts import field_docstrings
-from tools.gate.policy import Policy
+from tools.gate.judge_settings import JudgeSettings
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -53,7 +53,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "budget.per_iteration, budget.per_role.<role>": Cap,
     "prices.<model>": Price,
     "prices.<model>.long_prompt": LongPrompt,
-    "judge": Policy,
+    "judge": JudgeSettings,
     "benchmark": Benchmark,
 }
 """Key in a config -> the model of what stands under it."""

@@ -13,7 +13,7 @@ from graph.budget.estimate import ASSUMED, Estimate, estimate
 from graph.lifecycle import initial_kernel
 from graph.lifecycle.run import begun, load_task
 from graph.lifecycle.static_report import lacking_of, look
-from graph.report.content.render import render
+from graph.report.content.phrases import render
 from graph.services import open_agents, open_index, open_language, open_ledger, open_profilers
 from graph.settings import Settings
 from graph.specs import datasheet

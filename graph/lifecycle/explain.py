@@ -29,7 +29,7 @@ from graph.lifecycle import run as runs
 from graph.lifecycle.interruption import checkpoint
 from graph.lifecycle.version_commands import memory_of
 from graph.limits import Limit, Sent
-from graph.nodes import decide, gate, propose
+from graph.nodes import evaluate, gate_evidence, propose
 from graph.report import prompts
 from graph.services import Services
 from graph.state import State
@@ -123,10 +123,10 @@ def _plan(state: State, services: Services) -> Payload:
 
 
 def _champion(state: State, services: Services) -> Payload:
-    update, parent = decide.select(state, services), accepted_version_of(services.workspace.root, state["incumbent"])
+    update, parent = evaluate.select(state, services), accepted_version_of(services.workspace.root, state["incumbent"])
     judged = [one.trial for one in propose.trials(state, services)]
     told = {
-        one.candidate: decide.describe(one, services.candidate(one.candidate, state["iteration"]), parent)
+        one.candidate: evaluate.describe(one, services.candidate(one.candidate, state["iteration"]), parent)
         for one in judged
     }
     return {
@@ -138,11 +138,13 @@ def _champion(state: State, services: Services) -> Payload:
 
 
 def _attribution(state: State, services: Services) -> Payload:
-    return services.records.get(decide.attribute(state, services)["attribution"] or "").payload
+    return services.records.get(evaluate.attribute(state, services)["attribution"] or "").payload
 
 
 def _verdict(state: State, services: Services) -> Payload:
-    return gate.asked(State(**{**state, **decide.runner_up(state, services)}), services).model_dump(mode="json")
+    return gate_evidence.dry_run_verdict(
+        State(**{**state, **evaluate.runner_up(state, services)}), services
+    ).model_dump(mode="json")
 
 
 DECISIONS: dict[str, tuple[str, type[Artifact] | None, Callable[[State, Services], Payload]]] = {

@@ -8,7 +8,7 @@ from graph.export import bindings
 from graph.export.accepted import Accepted
 from graph.export.formats import FORMATS
 from graph.lifecycle.version_commands import memory_of
-from graph.report.content.render import dims
+from graph.report.content.phrases import dims
 from graph.services import open_language
 from graph.workspace import folder as workspaces
 from graph.workspace.versions import find_incumbent, parse_memory, read_versions

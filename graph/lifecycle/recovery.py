@@ -7,7 +7,7 @@ import contextlib
 import math
 
 from graph.nodes.commits import own_history
-from graph.nodes.gate import abandon
+from graph.nodes.gate_evidence import abandon
 from graph.report import final
 from graph.services import Services
 from graph.state import State

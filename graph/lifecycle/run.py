@@ -424,8 +424,8 @@ def _make_ready(services: Services) -> None:
     import numpy.ma
     import numpy.random  # noqa: F401  numpy itself loads both at their first use
 
-    from graph.report.content import render
+    from graph.report.content import phrases
 
     services.judge.builds.frozen_flags()
-    render.load()
+    phrases.load()
     services.emit("start", {"state": "ready", "s": f"{time.perf_counter() - start:.4f}"})

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from graph.artifacts import AttainableTime, NotMeasured
-from graph.report.content.render import render
+from graph.report.content.phrases import render
 from graph.services import Ask, open_language, open_profilers
 from graph.settings import Settings
 from graph.specs import datasheet, unknown

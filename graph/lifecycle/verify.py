@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from graph.artifacts import PROTOCOL
-from graph.report.content.render import ratio
+from graph.report.content.phrases import ratio
 from graph.services import open_executor, open_language
 from graph.settings import Settings, load
 from graph.workspace import drift
@@ -27,7 +27,7 @@ from tools.artifacts import Artifact, Candidate, Clock, Failed, Interval, Passed
 from tools.artifacts import Claim as Confirmed
 from tools.errors import SettingsError, StorageError, WorkspaceError
 from tools.executors.base import Executor, pick
-from tools.gate.policy import Policy
+from tools.gate.judge_settings import JudgeSettings
 from tools.roofline.hardware import Roof
 from tools.store.records import Records, key
 from tools.store.repository import Commit, Repository, foreign, having
@@ -274,7 +274,7 @@ def _same_rule(copy: Repository, protocol: str, recorded: str) -> None:
         raise Refuted("the protocol in the commit message is older than that of the commits before it")
 
 
-def _confirmed(cited: Sequence[Record], kernels: Mapping[str, str], policy: Policy) -> Confirmed:
+def _confirmed(cited: Sequence[Record], kernels: Mapping[str, str], judge_settings: JudgeSettings) -> Confirmed:
     """What the contests that a verdict names say. Refuted, or StorageError, unless they confirm the gain."""
     from tools.gate import confirmation
 
@@ -283,15 +283,15 @@ def _confirmed(cited: Sequence[Record], kernels: Mapping[str, str], policy: Poli
         raise Refuted("the confirmation that the verdict names is of other kernels")
     if any(confirmation.problem(record) for record in confirmed):
         raise Refuted("the candidate failed in the confirmation that the verdict names")
-    if confirmation.contradicted(confirmed, policy.objective, policy.confidence):
+    if confirmation.contradicted(confirmed, judge_settings.objective, judge_settings.confidence):
         raise Refuted(
             "in the confirmation that the verdict names the candidate's own clock and the one outside contradict "
             "each other"
         )
     # The device's events are read in the candidate's process: that there is a gain the clock outside must show.
-    if confirmation.confirmation(confirmed, policy.objective, policy.confidence).low <= 1.0:
+    if confirmation.confirmation(confirmed, judge_settings.objective, judge_settings.confidence).low <= 1.0:
         raise Refuted("the confirmation that the verdict names does not show the gain")
-    return confirmation.claim(confirmed, policy.objective, policy.confidence, policy.min_effect)
+    return confirmation.claim(confirmed, judge_settings.objective, judge_settings.confidence, judge_settings.min_effect)
 
 
 def _equal(one: Interval, other: Interval | None) -> bool:
@@ -319,13 +319,13 @@ def measure(claim: Claim, scratch: Path) -> tuple[Look, ...]:
 
 
 def _look(claim: Claim, executor: Executor, records: Records) -> Look:
-    from tools.gate import gate
+    from tools.gate.verdict import Evidence, decide_verdict, with_confirmations, with_sanitizers
     from tools.judge import evidence
     from tools.judge.judge import Judge
     from tools.roofline import lower_bounds, microbenchmarks
 
     language = open_language(claim.task.language)
-    policy = claim.settings.judge
+    judge_settings = claim.settings.judge
     baseline = Candidate(language=claim.task.language, files={f"kernel{language.suffix}": claim.task.baseline or ""})
     device = pick(executor.devices(), language.device)
     judge = Judge(
@@ -337,10 +337,10 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
         device=device.label,
         # Other seeds and other hidden sizes than those the version was accepted on.
         secret=secrets.token_bytes(32),
-        policy=policy,
+        policy=judge_settings,
         emit=lambda kind, details: None,
     )
-    noise = evidence.noise_floor(judge.calibrate(claim.incumbent), policy.objective)
+    noise = evidence.noise_floor(judge.calibrate(claim.incumbent), judge_settings.objective)
     trial = judge.judge(claim.candidate, claim.incumbent, baseline, siblings=1, iteration=0, noise_floor=noise)
     confirmed = judge.confirmations(claim.candidate, claim.incumbent) if isinstance(trial, Passed) else ()
     attempts = itertools.count(1)
@@ -358,7 +358,7 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
         judge.needed,
         lambda: evidence.seconds(judge.calibrate(baseline)),
     )
-    weighed = gate.Evidence(
+    weighed = Evidence(
         incumbent=claim.incumbent.id,
         trial=trial,
         task_at_start=claim.task.identity(),
@@ -370,10 +370,10 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
         noise_floor=noise,
         looks=sum(records.get(identity).kind == "timing" for identity in trial.records) or 1,
     )
-    weighed = gate.with_confirmations(weighed, confirmed, policy)
-    weighed = gate.with_sanitizers(weighed, lambda: judge.sanitize(claim.candidate), policy)
+    weighed = with_confirmations(weighed, confirmed, judge_settings)
+    weighed = with_sanitizers(weighed, lambda: judge.sanitize(claim.candidate), judge_settings)
     others = evidence.others([records.get(identity) for identity in trial.records])
-    return Look(trial, gate.decide(weighed, policy), others, _named(device.label))
+    return Look(trial, decide_verdict(weighed, judge_settings), others, _named(device.label))
 
 
 def _too_slow(claim: Claim, look: Look) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from graph.artifacts import PROTOCOL, VersionMemory
 from graph.report.content import version_files as artifacts
-from graph.report.content.render import worth
+from graph.report.content.phrases import worth
 from graph.services import Services
 from graph.state import State
 from graph.workspace import completeness, drift

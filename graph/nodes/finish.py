@@ -8,8 +8,8 @@ from typing import Literal
 from graph.artifacts import ContestantTime, FinalBenchmark
 from graph.nodes.commits import commit_report
 from graph.report import final
-from graph.report.content.render import because, gain, objective_of
-from graph.report.content.tables import proposed
+from graph.report.content.phrases import because, gain, objective_of
+from graph.report.content.report_rows import proposed
 from graph.services import Services
 from graph.specs import datasheet
 from graph.state import State

@@ -13,8 +13,8 @@ from graph.artifacts import Inspection, SpecSheet, WorkloadRoofline
 from graph.budget.reserve import Reserve, benchmark_s, sample_s
 from graph.nodes.commits import commit_baseline
 from graph.report.content import frameworks
+from graph.report.content.phrases import onward, percent, rival, seconds
 from graph.report.content.placeholders import figures
-from graph.report.content.render import onward, percent, rival, seconds
 from graph.routing import Routes
 from graph.services import Services
 from graph.specs import datasheet, unknown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graph.artifacts import FinalBenchmark
 from graph.report import html
-from graph.report.content.render import render
+from graph.report.content.phrases import render
 from graph.report.content.view import View, view
 from graph.report.prompts import name_of
 from graph.services import Services

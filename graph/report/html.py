@@ -11,9 +11,9 @@ from html import escape
 from graph.report.charts.attribution import attribution
 from graph.report.charts.base import Drawing
 from graph.report.charts.links import Links
-from graph.report.charts.roofline import roofline
+from graph.report.charts.roofline_chart import roofline
 from graph.report.charts.timeline import timeline
-from graph.report.content.render import render
+from graph.report.content.phrases import render
 from graph.report.content.view import View
 from graph.report.prompts import name_of
 

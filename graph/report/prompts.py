@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pydantic import JsonValue
 
 from agents.models.redaction import redacted
-from graph.report.content.render import render
+from graph.report.content.phrases import render
 from graph.workspace.folder import Workspace
 from tools.artifacts import Record
 from tools.store.records import Blobs

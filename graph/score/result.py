@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from graph.artifacts import FinalBenchmark, Inspection, Judged
-from graph.report.content.render import ratio
+from graph.report.content.phrases import ratio
 from graph.report.content.summary import Summary, summarise
 from graph.workspace.folder import Workspace, peek
 from graph.workspace.versions import accepted_version_of, read_state

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from graph.report.content.render import render
+from graph.report.content.phrases import render
 from graph.score.result import BEST, RIVALS, SHORT_S, Result
 from tools.artifacts import Artifact
 from tools.store.records import write_atomically

@@ -9,7 +9,7 @@ from typing import Literal
 
 from knowledge_base.artifacts import Attempt, Result
 from tools.artifacts import Artifact, Interval, Outcome
-from tools.gate.policy import MIN_EFFECT
+from tools.gate.judge_settings import MIN_EFFECT
 
 Status = Literal["resolved", "pending", "avoid"]
 ORDER: tuple[Status, ...] = ("resolved", "pending", "avoid")

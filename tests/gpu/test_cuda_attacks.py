@@ -12,7 +12,7 @@ import pytest
 
 from tools.artifacts import Argument, Candidate, Failed, Task, Workload
 from tools.executors.local import Local
-from tools.gate.policy import Policy
+from tools.gate.judge_settings import JudgeSettings
 from tools.harness.compilation import cuda_compile
 from tools.judge import evidence
 from tools.judge.judge import Judge
@@ -228,7 +228,7 @@ def candidate(source: str) -> Candidate:
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     root = tmp_path_factory.mktemp("attacks")
     with Local(Records(root).blobs, root / "scratch") as executor:
-        policy = Policy(hidden_workloads=0, pairs=16, batches=1)
+        policy = JudgeSettings(hidden_workloads=0, pairs=16, batches=1)
         options = {
             "environment": "",
             "device": "cuda:0",

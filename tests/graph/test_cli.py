@@ -21,7 +21,7 @@ from graph.artifacts import FinalBenchmark, Judged
 from graph.lifecycle import run as runs
 from graph.lifecycle.recovery import rewound
 from graph.lifecycle.verify import _chosen, _intruders
-from graph.nodes.decide import judge
+from graph.nodes.evaluate import judge
 from graph.nodes.propose import tried
 from graph.report.content.view import view
 from graph.state import Branch, State

@@ -17,7 +17,7 @@ from agents.models.base import Request
 from agents.prompting.render import blocks
 from knowledge_base.pages.wiki import Wiki
 from tests.graph.conftest import QUICK, FinishedRun
-from tools.contracts.workloads import hidden_workloads
+from tools.contracts.checked_cases import hidden_workloads
 from tools.store.records import Records
 from tools.tasks.loader import thaw
 

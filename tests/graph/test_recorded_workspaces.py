@@ -21,7 +21,7 @@ from agents.artifacts import Dossier
 from graph.lifecycle import run as runs
 from graph.lifecycle.explain import around
 from graph.lifecycle.verify import accepted, read, verify
-from graph.nodes import gate as gate_node
+from graph.nodes import gate_evidence
 from graph.report.content.version_files import render_baseline
 from graph.services import open_agents
 from graph.state import State
@@ -29,8 +29,8 @@ from graph.workspace.folder import peek
 from graph.workspace.versions import read_versions
 from tests.graph.conftest import RECORDED, git, graph, on_its_machine, unpacked
 from tools.artifacts import Verdict
-from tools.gate import gate
-from tools.gate.policy import Policy
+from tools.gate.judge_settings import JudgeSettings
+from tools.gate.verdict import Evidence, decide_verdict
 from tools.store.records import key
 from tools.store.repository import Repository
 
@@ -89,14 +89,14 @@ def test_the_gate_asked_again_gives_the_same_verdicts_and_files(workspace: Path)
             open_agents(services.settings, services.records, services.emit, services.ledger, workspace)
         )
         for state in gates(workspace):
-            evidence = gate_node._gather(state, services)
+            evidence = gate_evidence._gather(state, services)
             record = services.records.get(commit_of(workspace, state["iteration"]).trailers["Evidence"])
-            verdict = gate.decide(evidence, services.settings.judge)
+            verdict = decide_verdict(evidence, services.settings.judge)
             # The claim is a field that protocol 2 had not.
             assert verdict.model_dump(mode="json", exclude={"claim"}) == record.payload
             old = Verdict.model_validate(record.payload)
             own = services.records.find(key("inspection", candidate=old.candidate)) if old.outcome == "accept" else None
-            gate_node._write(state, services, evidence.trial, old, record, own)
+            gate_evidence._write(state, services, evidence.trial, old, record, own)
             judged += 1
     assert judged >= 2
     # A version's folder holds its own profile since, and its parent's then.
@@ -215,14 +215,14 @@ CASES = [json.loads(line) for line in lzma.decompress((FIXTURES / "verdicts.json
 def test_the_gate_answers_recorded_evidence_as_before() -> None:
     assert len(CASES) > 70
     for case in CASES:
-        answer = gate.decide(gate.Evidence.model_validate(case["evidence"]), Policy.model_validate(case["policy"]))
+        answer = decide_verdict(Evidence.model_validate(case["evidence"]), JudgeSettings.model_validate(case["policy"]))
         then = case["verdict"]
         if answer.outcome == "inconclusive" and then["outcome"] == "reject_perf":
             # What a noise floor hides was called a failure.
             assert "Not faster by enough" in then["reasons"][0] and "noise floor is too high" in answer.reasons[0]
             assert (
                 answer.speedup is not None
-                and answer.speedup.high > 1 + Policy.model_validate(case["policy"]).min_effect
+                and answer.speedup.high > 1 + JudgeSettings.model_validate(case["policy"]).min_effect
             )
             continue
         assert answer.model_dump(mode="json", exclude={"claim"}) == then

@@ -197,7 +197,7 @@ def corrected(confidence: float, max_looks: int, k: int) -> float:
     return 1.0 - (1.0 - confidence) / (max_looks * k)
 
 
-def decide(
+def compare_samples(
     interval: Interval, threshold: float, looks: int, max_looks: int, k: int, *, confidence: float = 0.95
 ) -> Decision:
     """The one place that says whether the measured gain is real; a sequential test would replace this function and

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 
 from tools.artifacts import Artifact, Candidate, Dims, Failed, Passed, Record, Task, Trial, Unmeasured
-from tools.contracts import workloads
+from tools.contracts import checked_cases
 from tools.errors import BudgetError
 from tools.executors.base import Executor, Job, Limits, Needs, pick
 from tools.executors.harness_job import Answer, answer, harness_files, harness_job
@@ -38,9 +38,9 @@ from tools.executors.protocol import (
     TimingResult,
 )
 from tools.gate import confirmation, sanitizers
-from tools.gate.policy import Limited, Policy, possible_regression, regression, with_margins
+from tools.gate.judge_settings import JudgeSettings, Limited, possible_regression, regression, with_margins
 from tools.gate.ranking import FRAMEWORKS
-from tools.gate.statistics import corrected, decide
+from tools.gate.statistics import compare_samples, corrected
 from tools.judge import evidence
 from tools.judge.build import Builds
 from tools.languages.base import Language
@@ -68,12 +68,12 @@ class Judge:
     environment: str
     device: str
     secret: bytes
-    policy: Policy
+    policy: JudgeSettings
     emit: Emit
 
     def __post_init__(self) -> None:
         hidden = self.policy.hidden_workloads if self.policy.inputs == "hardened" else 0
-        self.hidden = workloads.hidden_workloads(self.task, self.secret, hidden)
+        self.hidden = checked_cases.hidden_workloads(self.task, self.secret, hidden)
         self.builds = Builds(self.task, self.language, self.executor, self.records, self.environment)
         self.unanswered: dict[str, str] = {}
         """Candidates that the machine failed to measure for good in this process, and how."""
@@ -134,7 +134,7 @@ class Judge:
                     break
                 continue
             interval = evidence.speedup(timings, self.policy.objective, confidence)
-            decision = decide(
+            decision = compare_samples(
                 interval, threshold, batch + 1, self.policy.batches, siblings, confidence=self.policy.confidence
             )
             only_margin_open = decision == "faster" and self._unsettled(timings, confidence)
@@ -167,7 +167,7 @@ class Judge:
         policy = self.policy.model_copy(
             update={"hidden_workloads": 0, "pairs": QUICK_PAIRS, "warm_pairs": 0, "batches": 1}
         )
-        secret = bytes.fromhex(workloads.secret_digest(self.secret, REHEARSAL))
+        secret = bytes.fromhex(checked_cases.secret_digest(self.secret, REHEARSAL))
         rehearsing = replace(self, secret=secret, policy=policy)
         rehearsing._rehearsed = True
         return rehearsing
@@ -195,7 +195,7 @@ class Judge:
         )
 
     def correctness(self, candidate: Candidate, baseline: Candidate | None, purpose: str, attempt: int = 0) -> Record:
-        """Check `candidate` on every case of `tools.contracts.workloads`. Payload: `evidence.Correctness`, in which the
+        """Check `candidate` on every case of `tools.contracts.checked_cases`. Payload: `evidence.Correctness`, in which the
         dims of hidden workloads are blanked (an HMAC names them); they stand only in the request, which no record
         names.
         """
@@ -209,11 +209,11 @@ class Judge:
 
         def request(libraries: Mapping[str, str]) -> CorrectnessRequest:
             def seed(case: str) -> int:
-                return workloads.draw(self.secret, "correctness", candidate.id, purpose, attempt, case)
+                return checked_cases.draw(self.secret, "correctness", candidate.id, purpose, attempt, case)
 
-            rounds = 1 if self._rehearsed else workloads.ROUNDS
+            rounds = 1 if self._rehearsed else checked_cases.ROUNDS
             hardened = baseline is not None and self.policy.inputs == "hardened"
-            chosen = workloads.cases(self.task, self.hidden, seed, against_baseline=hardened, rounds=rounds)
+            chosen = checked_cases.cases(self.task, self.hidden, seed, against_baseline=hardened, rounds=rounds)
             return CorrectnessRequest(
                 task=self.task,
                 libraries=dict(libraries),  # type: ignore[arg-type]
@@ -303,7 +303,7 @@ class Judge:
         found = self.records.find(name)
         if found is not None:
             return found
-        blobs, workload, built = self.records.blobs, workloads.smallest(self.task), self.builds.build(candidate)
+        blobs, workload, built = self.records.blobs, checked_cases.smallest(self.task), self.builds.build(candidate)
         arguments = [a.model_dump(mode="json", include={"name", "dtype"}) for a in self.task.arguments]
         limit = self.policy.job_limit_s
         launch = {"dims": workload.dims, "seed": 0, "arguments": arguments, "limit_s": min(SANITIZER_S, limit / 2)}
@@ -405,7 +405,7 @@ class Judge:
                 task=self.task,
                 libraries=dict(libraries),  # type: ignore[arg-type]
                 workloads=self._timed(named, pairs, warm_pairs),
-                order_seed=workloads.draw(self.secret, *named, "order"),
+                order_seed=checked_cases.draw(self.secret, *named, "order"),
                 call_limit_s=self.policy.call_limit_s,
                 device=self.language.device,
             )
@@ -436,7 +436,7 @@ class Judge:
                 task=self.task,
                 contestants=tuple(contestants),
                 workloads=self._timed(named, rounds, 0),
-                order_seed=workloads.draw(self.secret, *named, "order"),
+                order_seed=checked_cases.draw(self.secret, *named, "order"),
                 device=self.language.device,
             )
 
@@ -488,7 +488,7 @@ class Judge:
                 name=w.name,
                 dims=w.dims,
                 weight=w.weight,
-                seed=workloads.draw(self.secret, *named, w.name),
+                seed=checked_cases.draw(self.secret, *named, w.name),
                 pairs=pairs,
                 warm_pairs=warm_pairs,
             )
@@ -506,7 +506,7 @@ class Judge:
 
     def _hidden_digests(self) -> dict[str, str]:
         return {
-            name: workloads.secret_digest(self.secret, *(sorted(dims.items()) for dims in asked))[:16]
+            name: checked_cases.secret_digest(self.secret, *(sorted(dims.items()) for dims in asked))[:16]
             for name, asked in self.hidden
         }
 

@@ -13,7 +13,7 @@ import re
 from importlib import metadata
 
 from tools.artifacts import Candidate, Task
-from tools.contracts import workloads
+from tools.contracts import checked_cases
 from tools.errors import SettingsError
 from tools.executors.base import Executor, Finished, Job, Limits
 from tools.executors.harness_job import harness_files, harness_version
@@ -186,7 +186,7 @@ class Triton(Language):
             "workloads": [w.dims for w in task.workloads],
             # Known to everybody; hidden dims are never told to a process that runs a candidate's code without judging
             # it.
-            "ahead": [dims for dims, *_ in workloads.derived_sizes(task).values()],
+            "ahead": [dims for dims, *_ in checked_cases.derived_sizes(task).values()],
             "target": target,
             "listing": listing,
         }

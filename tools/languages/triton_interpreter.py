@@ -18,8 +18,8 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from tools.artifacts import Artifact, Dims, Task
+from tools.contracts.checked_cases import alike, smallest
 from tools.contracts.inference import guessed_range
-from tools.contracts.workloads import alike, smallest
 from tools.errors import HarnessError
 from tools.executors.base import Executor, Job, Limits
 from tools.executors.harness_job import harness_files, harness_version

@@ -31,7 +31,7 @@ from tools.screen.python_scopes import (
 from tools.screen.python_tensors import Tensors
 
 if TYPE_CHECKING:
-    from tools.screen.rules import PythonSide
+    from tools.screen.allowed_names import PythonSide
 
 _NUMERIC = ("abs", "all", "any", "bool", "divmod", "float", "int", "max", "min", "pow", "round", "sorted", "sum")
 _CHANGES = ("append", "extend")

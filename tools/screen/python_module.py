@@ -22,7 +22,7 @@ from tools.screen.python_scopes import BUILTINS, Fault, Names, Scope, annotation
 from tools.screen.python_tensors import Tensors
 
 if TYPE_CHECKING:
-    from tools.screen.rules import PythonRules
+    from tools.screen.allowed_names import PythonRules
 
 _COMPILE, _SHORT = "cutlass.cute.compile", "cute.compile(…)"
 _OPTIONS = r"(--(opt-level[ =][0-3]|enable-tvm-ffi)\s*)*"

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from tools.errors import SettingsError
 from tools.languages.cpp_source import CUDA
 from tools.screen import cpp_state, cuda_code, python_module
-from tools.screen.rules import Rules, rules
+from tools.screen.allowed_names import Rules, rules
 
 _LEXER = re.compile(
     r"""(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tools.artifacts import Task
-from tools.contracts.workloads import hidden_workloads
+from tools.contracts.checked_cases import hidden_workloads
 from tools.executors.base import Executor, Limits, Needs
 from tools.executors.harness_job import answer, harness_job
 from tools.executors.protocol import InductorRequest, InductorResult

@@ -21,10 +21,10 @@ from tools.artifacts import Artifact, Dims, NumericPolicy, Task, Workload
 from tools.cli.suggestions import meant, offered
 from tools.cli.validation import no_yaml, read_yaml, sentences
 from tools.contracts import inference
+from tools.contracts.checked_cases import hidden_workloads
 from tools.contracts.dims import check_seed_dims, parse_workloads
 from tools.contracts.inference import Sources, named
 from tools.contracts.operators import operator
-from tools.contracts.workloads import hidden_workloads
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, Limits
 from tools.executors.harness_job import answer, available_memory, harness_job

@@ -16,7 +16,7 @@ from tools.analysis.diagnosis import Diagnosis, Roofline
 from tools.artifacts import Candidate, Profile, Record
 from tools.errors import SettingsError
 from tools.executors.base import EXECUTORS, Device, Executor, pick
-from tools.gate.policy import Policy
+from tools.gate.judge_settings import JudgeSettings
 from tools.judge import evidence
 from tools.judge.build import Builds
 from tools.judge.judge import Emit, Judge
@@ -79,7 +79,7 @@ class Opened:
         """Measures on the device."""
         device, secret = self.device.label, secrets.token_bytes(32)
         parts = (self.task, self.language, self.executor, self.records)
-        return Judge(*parts, environment="", device=device, secret=secret, policy=Policy(), emit=self.emit)
+        return Judge(*parts, environment="", device=device, secret=secret, policy=JudgeSettings(), emit=self.emit)
 
     def library(self, kernel: Candidate | None = None) -> str:
         """sha256 of a kernel's library, by default the user's own; that needs no device."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from graph.report.content.render import objective_of
+from graph.report.content.phrases import objective_of
 from graph.workspace.versions import lineage, read_versions
 from tools.artifacts import Clock, Interval, Verdict
 from tools.gate.ranking import FrameworkTimes, framework_times

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from agents.checks.references import REFERENCE
 from graph.artifacts import Inspection, WorkloadRoofline
-from graph.report.content.render import percent, seconds
+from graph.report.content.phrases import percent, seconds
 from tools.artifacts import Finding, Profile, Quantity, Record
 
 Figures = dict[str, dict[str, Quantity]]

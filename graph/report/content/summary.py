@@ -11,7 +11,7 @@ from pydantic import Field
 
 from agents.models.ledger import Spent, exchanges, total
 from graph.artifacts import FinalBenchmark, Reached, VersionMemory
-from graph.report.content.render import because, gain, ratio, rival, standing
+from graph.report.content.phrases import because, gain, ratio, rival, standing
 from graph.state import State
 from graph.workspace import drift
 from graph.workspace import events as event_log

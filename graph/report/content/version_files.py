@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from agents.artifacts import Dossier, Plan
 from graph.artifacts import Attribution, Inspection, InstructionsSeen, Judged, KernelRoofline, NotAvailable
 from graph.report.content import frameworks
+from graph.report.content.phrases import render
 from graph.report.content.placeholders import analysis
-from graph.report.content.render import render
 from graph.specs import datasheet
 from tools.artifacts import Artifact, Candidate, Record, Verdict
 from tools.gate.ranking import FrameworkTimes

@@ -11,10 +11,9 @@ from agents.models.ledger import Spent, total
 from agents.models.ledger import exchanges as exchanges_of
 from graph.artifacts import Attribution, AttributionStatus, FinalBenchmark, Inspection, SpecSheet, VersionMemory
 from graph.report.content.frameworks import beside, claimed
+from graph.report.content.phrases import because
 from graph.report.content.placeholders import analysis
-from graph.report.content.render import because
-from graph.report.content.summary import by_role
-from graph.report.content.tables import (
+from graph.report.content.report_rows import (
     CounterRow,
     Expense,
     Point,
@@ -31,6 +30,7 @@ from graph.report.content.tables import (
     steps_of,
     workload_rows,
 )
+from graph.report.content.summary import by_role
 from graph.services import Services
 from graph.settings import Settings
 from graph.specs import datasheet

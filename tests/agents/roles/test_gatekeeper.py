@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.tools.gate.test_verdict import FAILED, GOOD, POLICY, trial
 
 from agents.artifacts import GatekeeperBrief, Review
 from agents.models.base import Unfit
@@ -13,10 +14,8 @@ from agents.roles import gatekeeper
 from agents.roles.agent import REPAIRS
 from tests.agents.scripted import Line, agent
 from tests.contracts.conftest import task
-from tests.tools.gate.test_gate import FAILED, GOOD, POLICY, trial
 from tools.errors import BudgetError, OverloadedError, PendingError, ProviderError
-from tools.gate import gate
-from tools.gate.gate import Evidence, Veto
+from tools.gate.verdict import Evidence, Veto, decide_verdict
 from tools.languages.cpp import Cpp
 
 DIFF = "--- a/kernel.cpp\n+++ b/kernel.cpp\n@@ -4,2 +4,2 @@\n-  y[i] = x[i];\n+  y[i] = cache[i];\n   }\n"
@@ -35,7 +34,7 @@ def reviewed(root: Path, *lines: Line) -> tuple[Review, int]:
 def verdict(review: Review, evidence: Evidence = GOOD) -> tuple[str, str]:
     """What the gate makes of a review; without it the evidence would do for an accept."""
     veto = Veto(quote=review.quote, reason=review.reason) if review.veto else None
-    found = gate.decide(evidence.model_copy(update={"veto": veto}), POLICY)
+    found = decide_verdict(evidence.model_copy(update={"veto": veto}), POLICY)
     return found.outcome, found.reasons[0]
 
 

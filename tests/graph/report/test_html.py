@@ -19,8 +19,8 @@ from graph.artifacts import FinalBenchmark, Inspection
 from graph.lifecycle import run as runs
 from graph.report import final, html, prompts
 from graph.report.charts.links import Links
-from graph.report.content.render import seconds
-from graph.report.content.tables import counter_rows, proposed
+from graph.report.content.phrases import seconds
+from graph.report.content.report_rows import counter_rows, proposed
 from graph.report.content.view import View, retrospective_of, view
 from graph.workspace.drift import drifted
 from graph.workspace.folder import peek

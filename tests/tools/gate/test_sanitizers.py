@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.tools.gate.test_verdict import GOOD
 
-from tests.tools.gate.test_gate import GOOD
 from tools.artifacts import Record
 from tools.gate import sanitizers
-from tools.gate.gate import decide, with_sanitizers
-from tools.gate.policy import Policy
+from tools.gate.judge_settings import JudgeSettings
+from tools.gate.verdict import decide_verdict, with_sanitizers
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "sanitizer"
 HARNESS = Path(__file__).parents[3] / "tools" / "harness"
@@ -73,11 +73,11 @@ def test_a_finding_is_told_once_with_kernel_and_source_line(name: str, finding: 
 
 
 def test_memcheck_refuses_and_the_others_remark() -> None:
-    policy = Policy()
+    policy = JudgeSettings()
 
-    def verdict(found: sanitizers.Sanitized, policy: Policy = policy):
+    def verdict(found: sanitizers.Sanitized, policy: JudgeSettings = policy):
         record = Record(kind="sanitizers", key="k", environment="", protocol=2, payload=found.model_dump(mode="json"))
-        return decide(with_sanitizers(GOOD, lambda: record, policy), policy), record.id
+        return decide_verdict(with_sanitizers(GOOD, lambda: record, policy), policy), record.id
 
     refused, cited = verdict(seen(memcheck=recorded("memcheck-oob"), racecheck=CLEAN))
     assert refused.outcome == "reject_correctness" and "in oob.cu:4" in refused.reasons[0] and cited in refused.records
@@ -108,7 +108,7 @@ def test_nothing_is_asked_of_what_is_refused_anyway() -> None:
         pytest.fail("asked")
 
     refused = GOOD.model_copy(update={"screen": ("It reads a clock.",)})
-    assert with_sanitizers(refused, look, Policy()) is refused
+    assert with_sanitizers(refused, look, JudgeSettings()) is refused
 
 
 def test_a_tool_that_failed_itself_finds_nothing_and_refuses_nothing() -> None:

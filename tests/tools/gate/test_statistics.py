@@ -12,8 +12,8 @@ from tools.gate.statistics import (
     Decision,
     Objective,
     Paired,
+    compare_samples,
     corrected,
-    decide,
     least_pairs,
     noise_floor,
     pool,
@@ -53,7 +53,7 @@ def run(
     for look in range(1, max_looks + 1):
         seen += [sample(noise, rng, pairs, gain, "small", 1e-3), sample(noise, rng, pairs, gain, "large", 4e-3)]
         interval = speedup_interval(pool(seen), "total_time", corrected(0.95, max_looks, k), seed=look)
-        answer = decide(interval, threshold, look, max_looks, k)
+        answer = compare_samples(interval, threshold, look, max_looks, k)
         if answer != "more":
             return answer
     raise AssertionError("the last look must decide")
@@ -118,8 +118,8 @@ def test_too_few_pairs_for_the_confidence_leave_the_interval_wide_open():
     interval = speedup_interval([Paired("w", 1.0, (5000.0,) * 3, (1.0,) * 3)], confidence=0.95)
     assert not interval.bounded
     assert interval.low < 1e-9 and interval.high > 1e9
-    assert decide(interval, 0.02, 1, 2, 1, confidence=0.9) == "more"
-    assert decide(interval, 0.02, 1, 1, 1) == "inconclusive"
+    assert compare_samples(interval, 0.02, 1, 2, 1, confidence=0.9) == "more"
+    assert compare_samples(interval, 0.02, 1, 1, 1) == "inconclusive"
     with pytest.raises(ValueError, match="needs 6 pairs"):
         noise_floor([Paired("w", 1.0, (1.0,) * 5, (1.0,) * 5)])
 
@@ -164,11 +164,11 @@ def test_noise_floor_grows_with_the_noise_and_covers_a_systematic_bias():
 
 def test_decide_refuses_an_interval_that_was_not_corrected():
     interval = Interval(estimate=1.1, low=1.05, high=1.2, confidence=0.95)
-    assert decide(interval, 0.02, 1, 1, 1) == "faster"
+    assert compare_samples(interval, 0.02, 1, 1, 1) == "faster"
     unsure = Interval(estimate=1.03, low=0.99, high=1.07, confidence=0.999)
-    assert [decide(unsure, 0.02, look, 3, 1) for look in (1, 3)] == ["more", "inconclusive"]
+    assert [compare_samples(unsure, 0.02, look, 3, 1) for look in (1, 3)] == ["more", "inconclusive"]
     with pytest.raises(ValueError, match="4 candidates"):
-        decide(interval, 0.02, 1, 3, 4)
+        compare_samples(interval, 0.02, 1, 3, 4)
 
 
 def test_slower_than_needs_certainty_and_size():

@@ -19,7 +19,7 @@ from tools.executors.harness_job import answer
 from tools.executors.local import Local
 from tools.executors.protocol import TimingResult
 from tools.gate import confirmation
-from tools.gate.policy import Policy
+from tools.gate.judge_settings import JudgeSettings
 from tools.judge import evidence
 from tools.judge.build import compiled
 from tools.judge.judge import Judge
@@ -53,7 +53,7 @@ BROKEN = NAIVE.replace("sum = 0.0f", "sum = nothing")
 WRITES_BESIDE = FASTER.replace("  }\n}\n", "  }\n  out[(long)M * N] = 0.0f;\n}\n")
 CRASHES = NAIVE.replace("float top = row[0]", "float top = *(const volatile float*)nullptr")
 
-POLICY = Policy(
+POLICY = JudgeSettings(
     pairs=14, batches=2, warm_pairs=2, calibration_pairs=14, confirm_rounds=8, benchmark_rounds=8, hidden_workloads=1
 )
 
@@ -289,7 +289,7 @@ def test_flags_are_frozen_by_the_first_build(
 
 def test_rounds_that_cannot_bound_an_interval_are_refused():
     with pytest.raises(ValidationError, match="confirm_rounds: 10 cannot bound an interval at confidence"):
-        Policy(confidence=0.999, confirm_rounds=10)
+        JudgeSettings(confidence=0.999, confirm_rounds=10)
 
 
 class Busy(Local):

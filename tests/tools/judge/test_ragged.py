@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from tools.artifacts import Candidate, Interval, Passed, Task
-from tools.contracts.workloads import draw
+from tools.contracts.checked_cases import draw
 from tools.executors.base import pick
 from tools.executors.local import Local
-from tools.gate.policy import Policy
+from tools.gate.judge_settings import JudgeSettings
 from tools.judge.judge import Judge
 from tools.languages.cpp import Cpp
 from tools.roofline import microbenchmarks
@@ -42,7 +42,7 @@ def loaded(place: Place, name: str, dims: str = "") -> Loaded:
 
 
 def judge_of(place: Place, task: Task) -> Judge:
-    policy = Policy(pairs=8, batches=2, warm_pairs=0)
+    policy = JudgeSettings(pairs=8, batches=2, warm_pairs=0)
     options = {
         "environment": "e",
         "device": "cpu:0",

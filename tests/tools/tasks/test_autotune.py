@@ -12,7 +12,7 @@ from tools.artifacts import Candidate, Workload
 from tools.executors.local import Local
 from tools.executors.protocol import ContestOfWorkload, ContestResult, SeenWorkload, Telemetry
 from tools.gate import confirmation
-from tools.gate.policy import Policy
+from tools.gate.judge_settings import JudgeSettings
 from tools.judge.judge import Judge
 from tools.languages.base import UNTUNED, PinnedKernel
 from tools.languages.cpp import Cpp
@@ -47,7 +47,12 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     root = tmp_path_factory.mktemp("tuning")
     records = Records(root)
     with Local(records.blobs, root / "scratch") as executor:
-        options = {"environment": "e", "device": "cpu:0", "secret": b"s" * 32, "policy": Policy(hidden_workloads=0)}
+        options = {
+            "environment": "e",
+            "device": "cpu:0",
+            "secret": b"s" * 32,
+            "policy": JudgeSettings(hidden_workloads=0),
+        }
         yield Judge(TASK, Cpp(), executor, records, emit=lambda kind, details: None, **options)  # type: ignore[arg-type]
 
 

@@ -13,7 +13,7 @@ from tests.agents.models.playbook.references import MN, REFERENCES, SIZES, empty
 from tools.artifacts import Candidate
 from tools.errors import SettingsError
 from tools.executors.local import Local
-from tools.gate.policy import Policy
+from tools.gate.judge_settings import JudgeSettings
 from tools.judge import evidence
 from tools.judge.judge import Judge
 from tools.languages.cpp import Cpp
@@ -56,7 +56,7 @@ def test_a_lifted_kernel_passes_the_judge_at_sizes_that_torch_compile_never_saw(
         environment="",
         device="cpu",
         secret=bytes(32),
-        policy=Policy(),
+        policy=JudgeSettings(),
         emit=lambda event, fields: None,
     )
     refused = judge.screened(kernel)

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from graph.report.charts import base
-from graph.report.content.render import render
+from graph.report.content.phrases import render
 
 HOSTILE = "<script>\x1b[2J$\\frac{1}{2}$ \ud55c"
 

@@ -22,11 +22,11 @@ from tests.tools.builders import softmax
 from tests.tools.harness.test_gpu_judging import module
 from tests.tools.judge.test_judge import Busy
 from tools.artifacts import Candidate, Workload
-from tools.contracts import workloads
+from tools.contracts import checked_cases
 from tools.errors import DeviceBusyError
 from tools.executors.base import Finished, Job
 from tools.executors.local import Local
-from tools.gate.policy import Policy
+from tools.gate.judge_settings import JudgeSettings
 from tools.judge.judge import Judge
 from tools.languages.triton import Triton
 from tools.store.records import Blobs, Records
@@ -395,7 +395,10 @@ def test_launches_find_what_was_built_at_the_dims_that_everybody_knows(
     finished, said = built(KERNEL, beside)
     left = Triton().compiled(finished)
     assert left is not None and "compiled 2 spec" in said and "not followed" not in said, said
-    visible, derived = [w.dims for w in TASK.workloads], [dims for dims, *_ in workloads.derived_sizes(TASK).values()]
+    visible, derived = (
+        [w.dims for w in TASK.workloads],
+        [dims for dims, *_ in checked_cases.derived_sizes(TASK).values()],
+    )
     known = [*visible, *derived]
     assert {"M": 100, "N": 1} in known and len(known) == 7
     assert missed(KERNEL, [*known, {"M": 3, "N": 48}], beside[1].path(left), tmp_path) == [{"M": 3, "N": 48}]
@@ -464,7 +467,7 @@ def test_a_build_is_told_no_hidden_dims(beside: tuple[Local, Blobs]) -> None:
     job: Job = Triton().build(TASK, Candidate(language="triton", files={"kernel.py": KERNEL}), beside[1])
     request = json.loads(beside[1].text(job.files["build.json"]))
     assert request["workloads"] == [w.dims for w in TASK.workloads]
-    assert request["ahead"] == [dims for dims, *_ in workloads.derived_sizes(TASK).values()]
+    assert request["ahead"] == [dims for dims, *_ in checked_cases.derived_sizes(TASK).values()]
 
 
 # ---------------------------------------------------------------- from the build to the harness
@@ -476,7 +479,7 @@ def test_the_judge_puts_it_beside_the_library(beside: tuple[Local, Blobs], tmp_p
         "environment": "",
         "device": "cuda:0",
         "secret": b"s" * 32,
-        "policy": Policy(),
+        "policy": JudgeSettings(),
         "emit": lambda kind, details: None,
     }
     sources = {"candidate": KERNEL, "baseline": f"{KERNEL}# The parent.\n"}

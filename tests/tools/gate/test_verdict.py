@@ -8,15 +8,15 @@ import pytest
 
 from tools.artifacts import Claim, Clock, Failed, Interval, Measurement, Outcome, Passed, Record, Unmeasured
 from tools.executors.protocol import Case, CaseResult, NeededResult
-from tools.gate.gate import Evidence, Veto, decide
-from tools.gate.policy import Policy
+from tools.gate.judge_settings import JudgeSettings
 from tools.gate.statistics import corrected
+from tools.gate.verdict import Evidence, Veto, decide_verdict
 from tools.judge.evidence import recomputed
 from tools.roofline.hardware import Roof
 from tools.roofline.lower_bounds import AGAIN, Floor, Physics, known, settled
 from tools.roofline.roofline import headroom
 
-POLICY = Policy()
+POLICY = JudgeSettings()
 CONFIDENCE = corrected(POLICY.confidence, POLICY.batches, 4)
 
 
@@ -78,7 +78,7 @@ GOOD = Evidence(
 
 
 def verdict(**changes):
-    return decide(GOOD.model_copy(update=changes), POLICY)
+    return decide_verdict(GOOD.model_copy(update=changes), POLICY)
 
 
 def test_accept_says_why_with_numbers_and_records():
@@ -90,7 +90,7 @@ def test_accept_says_why_with_numbers_and_records():
     for piece in ("2.000x [1.970, 2.030]", "1.030x", "3.0%", "t1", "f1", "1 dropped", "1 of 2 workloads", "simd"):
         assert piece in text
     assert all(reason.endswith(".") and "\n" not in reason for reason in answer.reasons)
-    published = decide(GOOD, POLICY.model_copy(update={"inputs": "as_published"}))
+    published = decide_verdict(GOOD, POLICY.model_copy(update={"inputs": "as_published"}))
     assert "the task's own draws alone" in "\n".join(published.reasons) and "own draws" not in text
     assert "Candidate x was refused." in verdict(refused="Candidate x was refused.").reasons
     absent = verdict(mechanisms={"simd": True, "parallel": False})

@@ -10,7 +10,7 @@ from tests.tools.judge.test_judge import POLICY, softmax
 from tools.artifacts import Candidate, Passed, Record
 from tools.errors import BudgetError
 from tools.executors.protocol import Case, TimedPair, TimingOfWorkload
-from tools.gate.policy import possible_regression, regression, with_margins
+from tools.gate.judge_settings import possible_regression, regression, with_margins
 from tools.judge.evidence import Build
 from tools.judge.judge import Judge
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from agents.artifacts import Plan
 from agents.roles import coder
 from graph.artifacts import Attribution, AttributionStatus, Judged, MethodOutcome
-from graph.nodes.gate import ablation, asked, close
+from graph.nodes.gate_evidence import ablation, close, dry_run_verdict
 from graph.nodes.propose import coder_brief, trials
-from graph.report.content.render import ratio, worth
+from graph.report.content.phrases import ratio, worth
 from graph.routing import Routes
 from graph.services import Services
 from graph.state import Branch, State, branch_of, merge
@@ -19,7 +19,7 @@ from tools.analysis import signatures
 from tools.artifacts import Candidate, Failed, Interval, Passed, Trial, Unmeasured
 from tools.errors import BudgetError, DeviceBusyError, InfrastructureError, StorageError
 from tools.gate import ranking
-from tools.gate.policy import MIN_EFFECT, possible_regression, regression, with_margins
+from tools.gate.judge_settings import MIN_EFFECT, possible_regression, regression, with_margins
 from tools.judge import evidence
 from tools.languages.dispatcher import dispatched
 from tools.store.records import key
@@ -401,8 +401,8 @@ def runner_up(state: State, services: Services) -> State:
     rest = [trial.candidate for trial in _proven(state, services) if trial.candidate != state.get("champion")]
     if not state.get("champion") or not rest:
         return State()
-    first, second = asked(state, services), State(**{**state, "champion": rest[0], "attribution": None})
-    if not first.outcome.startswith("reject") or asked(second, services).outcome != "accept":
+    first, second = dry_run_verdict(state, services), State(**{**state, "champion": rest[0], "attribution": None})
+    if not first.outcome.startswith("reject") or dry_run_verdict(second, services).outcome != "accept":
         return State()
     services.keep("refused", first, iteration=state["iteration"])
     return State(champion=rest[0], attribution=attribute(second, services)["attribution"])

@@ -11,8 +11,8 @@ import pytest
 from agents.artifacts import Hypothesis, Movement, Plan, PlannedMethod
 from graph.lifecycle import run as runs
 from graph.lifecycle.verify import accepted
-from graph.nodes import gate as gate_node
-from graph.nodes.gate import _attempts, _idle, _scored
+from graph.nodes import gate_evidence
+from graph.nodes.gate_evidence import _attempts, _idle, _scored
 from graph.nodes.propose import _fared, earlier_outcomes, trials
 from graph.state import State
 from graph.workspace.folder import peek
@@ -44,7 +44,7 @@ def test_what_says_nothing_about_the_idea_is_not_remembered_of_it(
 ) -> None:
     statuses = {"seen": "effective", "unseen": "implementation_failed"}
     methods = [SimpleNamespace(method=method, status=status) for method, status in statuses.items()]
-    monkeypatch.setattr(gate_node, "_attribution", lambda state, services: SimpleNamespace(methods=methods))
+    monkeypatch.setattr(gate_evidence, "_attribution", lambda state, services: SimpleNamespace(methods=methods))
     memory = read_versions(copied)[1]
     with runs.opened(copied) as services:
         state = State(**{**read_state(services.workspace), "iteration": 1})  # type: ignore[typeddict-item]
@@ -113,7 +113,7 @@ def test_experience_keeps_stated_confidence_where_something_is_known(copied: Pat
         verdict = Verdict.model_validate(record.payload).model_copy(
             update={"speedup": Interval(estimate=0.9, low=0.8, high=0.95)}
         )
-        again = gate_node._memory(state, services, verdict, record, services.candidate(memory.candidate or "", 3))
+        again = gate_evidence._memory(state, services, verdict, record, services.candidate(memory.candidate or "", 3))
     # Of the two planned methods the coder left one out.
     assert [(one.planned.method, one.hit) for one in again.predictions] == [
         ("simd-reduction", None),
@@ -235,10 +235,10 @@ def test_of_a_method_that_a_plan_named_itself_its_own_worth_is_kept_and_no_figur
     )
     own = Interval(estimate=ratio, low=ratio, high=ratio) if ratio else None
     outcomes = [SimpleNamespace(method=one, status=status, ratio=own) for one in methods]
-    monkeypatch.setattr(gate_node, "_attribution", lambda state, services: SimpleNamespace(methods=outcomes))
+    monkeypatch.setattr(gate_evidence, "_attribution", lambda state, services: SimpleNamespace(methods=outcomes))
     records = SimpleNamespace(get=lambda _: SimpleNamespace(payload=made.model_dump()))
     services = SimpleNamespace(records=records, device=SimpleNamespace(name="CPU @ 2.10GHz"))
     champion = Candidate(files={"kernel.cpp": ""}, language="cpp", methods=methods)
-    found = list(gate_node._free({"plan": "p"}, services, champion, Interval(estimate=1.5, low=1.4, high=1.6)))  # type: ignore[arg-type]
+    found = list(gate_evidence._free({"plan": "p"}, services, champion, Interval(estimate=1.5, low=1.4, high=1.6)))  # type: ignore[arg-type]
     assert [one.effect.estimate if one.effect else None for one in found] == kept
     assert all((one.change, one.rationale, one.device) == ("Two rows.", "", "") for one in found)

@@ -7,7 +7,7 @@ import pytest
 from graph.artifacts import FinalBenchmark, Scored
 from graph.nodes.finish import objective_of
 from graph.report import final
-from graph.report.content.render import drawn, gain, ratio, render
+from graph.report.content.phrases import drawn, gain, ratio, render
 from tools.artifacts import UNBOUNDED, Clock, Interval, Task, Workload
 from tools.executors.protocol import Case, CaseResult
 from tools.gate.ranking import FrameworkTimes

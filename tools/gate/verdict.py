@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from tools.artifacts import Artifact, Claim, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
 from tools.executors.protocol import CaseResult
 from tools.gate import confirmation
-from tools.gate.policy import Policy, possible_regression, regression, with_margins
+from tools.gate.judge_settings import JudgeSettings, possible_regression, regression, with_margins
 from tools.gate.sanitizers import Sanitized
-from tools.gate.statistics import corrected, futile, seems_slower, slower_than
-from tools.gate.statistics import decide as compare
+from tools.gate.statistics import compare_samples, corrected, futile, seems_slower, slower_than
 from tools.roofline.lower_bounds import Physics
 
 
@@ -90,7 +89,7 @@ class Evidence(Artifact):
     """Ids of further records that this rests on: calibration, confirmation, roofs, review."""
 
 
-def with_confirmations(evidence: Evidence, confirmed: Sequence[Record], policy: Policy) -> Evidence:
+def with_confirmations(evidence: Evidence, confirmed: Sequence[Record], settings: JudgeSettings) -> Evidence:
     """`evidence` with what the records of a confirmation (`Judge.confirmations`; none: not run) amount to."""
     if not confirmed:
         return evidence
@@ -102,32 +101,36 @@ def with_confirmations(evidence: Evidence, confirmed: Sequence[Record], policy: 
         "records": (*evidence.records, *(record.id for record in confirmed)),
     }
     if problem is None:
-        claim = confirmation.claim(confirmed, policy.objective, policy.confidence, policy.min_effect)
+        claim = confirmation.claim(confirmed, settings.objective, settings.confidence, settings.min_effect)
         on_device = claim.clock == "device-only"
         update |= {
             "confirmation": claim.other if on_device else claim.speedup,
             "confirmation_on_device": claim.speedup if on_device else None,
             "claim": claim,
-            "confirmation_contradicted": confirmation.contradicted(confirmed, policy.objective, policy.confidence),
+            "confirmation_contradicted": confirmation.contradicted(confirmed, settings.objective, settings.confidence),
             "unseen": confirmation.unseen(confirmed),
             "library_share": confirmation.library_share(confirmed),
         }
     return evidence.model_copy(update=update)
 
 
-def with_sanitizers(evidence: Evidence, look: Callable[[], Record | None], policy: Policy) -> Evidence:
+def with_sanitizers(evidence: Evidence, look: Callable[[], Record | None], settings: JudgeSettings) -> Evidence:
     """`evidence` with what compute-sanitizer says, which is asked (`Judge.sanitize`) where nothing else stands
     against an accept."""
-    if policy.sanitize == "off" or decide(evidence, policy).outcome != "accept" or (record := look()) is None:
+    if (
+        settings.sanitize == "off"
+        or decide_verdict(evidence, settings).outcome != "accept"
+        or (record := look()) is None
+    ):
         return evidence
     found = Sanitized.model_validate(record.payload)
     return evidence.model_copy(update={"sanitized": found, "records": (*evidence.records, record.id)})
 
 
-def decide(evidence: Evidence, policy: Policy) -> Verdict:
+def decide_verdict(evidence: Evidence, settings: JudgeSettings) -> Verdict:
     """The verdict: the first check that does not pass decides; where all pass, accept."""
     passed: list[str] = []
-    for outcome, reason in _checks(evidence, policy):
+    for outcome, reason in _checks(evidence, settings):
         if outcome is not None:
             return _verdict(evidence, outcome, (reason,))
         passed.append(reason)
@@ -156,7 +159,7 @@ Check = tuple[Outcome | None, str]
 """None and what was shown, or the outcome that ends it and why."""
 
 
-def _checks(evidence: Evidence, policy: Policy) -> Iterator[Check]:
+def _checks(evidence: Evidence, settings: JudgeSettings) -> Iterator[Check]:
     if evidence.task_now != evidence.task_at_start:
         yield (
             "infra_error",
@@ -182,13 +185,13 @@ def _checks(evidence: Evidence, policy: Policy) -> Iterator[Check]:
             f"Candidate {trial.candidate} failed at {trial.stage}: {trial.reason.rstrip('.')}{_cited(trial.records)}.",
         )
     else:
-        yield _correct(evidence, trial, policy)
+        yield _correct(evidence, trial, settings)
         yield from _possible(evidence, trial)
-        yield _faster(evidence, trial, policy)
-        yield _confirmed(evidence, policy)
-        yield _no_regression(trial, evidence.margins, policy)
+        yield _faster(evidence, trial, settings)
+        yield _confirmed(evidence, settings)
+        yield _no_regression(trial, evidence.margins, settings)
         if evidence.unseen is not None:
-            yield _unprofiled(evidence.unseen, policy)
+            yield _unprofiled(evidence.unseen, settings)
         if evidence.library_share is not None:
             yield (
                 None,
@@ -216,7 +219,7 @@ def _policy(evidence: Evidence) -> Iterator[Check]:
     yield None, "Screen and review found nothing to refuse."
 
 
-def _correct(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
+def _correct(evidence: Evidence, trial: Passed, settings: JudgeSettings) -> Check:
     """Every visible workload passed as given, and nothing that counts failed."""
     cited = _cited(trial.records)
     failed = [c for c in evidence.cases if c.status == "failed" or (c.case.required and c.status != "passed")]
@@ -231,7 +234,7 @@ def _correct(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
     said = [f"{dropped - refused} dropped, which the frozen baseline does not pass either"] if dropped > refused else []
     said += [f"{refused} dropped at sizes that the reference refuses"] if refused else []
     spared = f" ({', '.join(said)})" if said else ""
-    alone = ", the task's own draws alone," if policy.inputs == "as_published" else ""
+    alone = ", the task's own draws alone," if settings.inputs == "as_published" else ""
     return None, f"All {len(evidence.cases) - dropped} cases{alone} are right{spared}{cited}."
 
 
@@ -268,27 +271,30 @@ def _possible(evidence: Evidence, trial: Passed) -> Iterator[Check]:
     yield None, f"No time is shorter than physics allows ({of}){_cited(physics.records)}."
 
 
-def _faster(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
+def _faster(evidence: Evidence, trial: Passed, settings: JudgeSettings) -> Check:
     if evidence.noise_floor is None:
         return "inconclusive", "The noise floor of this run was not measured."
-    threshold = max(policy.min_effect, evidence.noise_floor)
+    threshold = max(settings.min_effect, evidence.noise_floor)
     launched = any(m.launched_candidate_s is not None for m in trial.measurements)
     clock = " on the device, launches not included" if launched else ""
     shown = (
         f"{_interval(trial.speedup)} over the incumbent{clock}, threshold {1 + threshold:.3f}x (noise floor "
         f"{evidence.noise_floor:.1%})"
     )
-    needed = corrected(policy.confidence, policy.batches, evidence.siblings)
+    needed = corrected(settings.confidence, settings.batches, evidence.siblings)
     if trial.speedup.confidence < needed - 1e-12:
         return "inconclusive", f"The interval is not corrected for {evidence.siblings} candidates: {shown}."
-    answer = compare(
-        trial.speedup, threshold, policy.batches, policy.batches, evidence.siblings, confidence=policy.confidence
+    answer = compare_samples(
+        trial.speedup, threshold, settings.batches, settings.batches, evidence.siblings, confidence=settings.confidence
     )
     cited = _cited(trial.records)
     if answer == "faster":
-        return None, f"Faster: {shown}, corrected for {evidence.siblings} candidates and {policy.batches} looks{cited}."
+        return (
+            None,
+            f"Faster: {shown}, corrected for {evidence.siblings} candidates and {settings.batches} looks{cited}.",
+        )
     if answer == "not_faster":
-        if trial.speedup.high <= 1.0 + policy.min_effect:
+        if trial.speedup.high <= 1.0 + settings.min_effect:
             return "reject_perf", f"Not faster by enough: {shown}{cited}."
         # What a noisy machine hides is no failure.
         help_ = "stop what else runs on the machine, or raise judge.calibration_pairs"
@@ -299,12 +305,12 @@ def _faster(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
             else "No gain is seen, and the noise floor is too high to exclude one"
         )
         return "inconclusive", f"{hidden}; {help_}: {shown}{cited}."
-    slowed = _no_regression(trial, evidence.margins, policy)
+    slowed = _no_regression(trial, evidence.margins, settings)
     if slowed[0] == "reject_perf":
         # The judge stops where it sees that, before all batches are spent on the gain.
         return slowed
-    spent = f"{evidence.looks} of {policy.batches} batches"
-    if evidence.looks < policy.batches and futile(trial.speedup, threshold):
+    spent = f"{evidence.looks} of {settings.batches} batches"
+    if evidence.looks < settings.batches and futile(trial.speedup, threshold):
         return (
             "inconclusive",
             f"Given up as futile after {spent}, the estimate not half the way to the threshold: {shown}{cited}.",
@@ -320,7 +326,7 @@ def _faster(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
     return "inconclusive", f"The noise hides the answer after {spent}: {shown}{cited}."
 
 
-def _confirmed(evidence: Evidence, policy: Policy) -> Check:
+def _confirmed(evidence: Evidence, settings: JudgeSettings) -> Check:
     """In processes of their own the gain must show again: surely above 1, and not surely below the effect that is
     demanded."""
     if evidence.confirmation_problem is not None:
@@ -344,9 +350,9 @@ def _confirmed(evidence: Evidence, policy: Policy) -> Check:
             f"{_interval(confirmed)} on the device, {_interval(wall)} by the wall clock with launches, in "
             f"separate processes"
         )
-        if slower_than(wall, policy.workload_margin):
+        if slower_than(wall, settings.workload_margin):
             return "reject_perf", f"With launches the candidate is slower: {shown}{cited}."
-        if seems_slower(wall, policy.workload_margin):
+        if seems_slower(wall, settings.workload_margin):
             return "inconclusive", f"With launches the candidate may be slower: {shown}{cited}."
     if any(confirmation.in_company(seen, company=evidence.confirmation_disturbed) for seen in (confirmed, wall)):
         return (
@@ -361,27 +367,27 @@ def _confirmed(evidence: Evidence, policy: Policy) -> Check:
                 f"{shown}{cited}."
             ),
         )
-    if confirmed.high <= 1.0 + policy.min_effect or (wall.low <= 1.0 and wall.high <= 1.0 + policy.min_effect):
+    if confirmed.high <= 1.0 + settings.min_effect or (wall.low <= 1.0 and wall.high <= 1.0 + settings.min_effect):
         return "reject_perf", f"The gain is not there again: {shown}{cited}."
     if confirmed.low <= 1.0 or wall.low <= 1.0:
         return "inconclusive", f"The gain is not confirmed: {shown}{cited}."
     return None, f"Confirmed: {shown}{cited}."
 
 
-def _unprofiled(why: str, policy: Policy) -> Check:
+def _unprofiled(why: str, settings: JudgeSettings) -> Check:
     """No profiler works on this machine, so that a library's kernels could have been run instead of the candidate's
     own."""
     said = f"What the candidate executed on the device was not looked at: {why.rstrip('.')}"
-    if policy.unprofiled == "accept":
+    if settings.unprofiled == "accept":
         return None, f"{said}; judge.unprofiled: accept lets it pass."
     return "inconclusive", f"{said}; mend the profiler, or set judge.unprofiled: accept to do without."
 
 
-def _no_regression(trial: Passed, own: Mapping[str, float], policy: Policy) -> Check:
+def _no_regression(trial: Passed, own: Mapping[str, float], settings: JudgeSettings) -> Check:
     """Surely slower is rejected, slower by the estimate alone is open, and what passes is said to be shown only
     where it is."""
     cited = _cited(trial.records)
-    limited = with_margins(trial.measurements, own, policy.workload_margin)
+    limited = with_margins(trial.measurements, own, settings.workload_margin)
     if (found := regression(limited)) is not None:
         measured, margin = found
         slower = f"Workload {measured.workload} became slower by more than {_margin(measured.workload, margin, own)}"
@@ -392,7 +398,7 @@ def _no_regression(trial: Passed, own: Mapping[str, float], policy: Policy) -> C
         return "inconclusive", f"{slower}, the noise hides it: {_interval(measured.speedup)}{cited}."
     # The nearest to its own margin: with margins of their own that need not be the slowest.
     worst, margin = min(limited, key=lambda pair: pair[0].speedup.low * (1.0 + pair[1]))
-    allowed = f"the margin of {100 * policy.workload_margin:.3g}%" if not own else "its margin"
+    allowed = f"the margin of {100 * settings.workload_margin:.3g}%" if not own else "its margin"
     least = f"{_interval(worst.speedup)} on {worst.workload}" + (f" (margin {100 * margin:.3g}%)" if own else "")
     if worst.speedup.low < 1.0 / (1.0 + margin):
         return (

@@ -21,7 +21,7 @@ REPORTED = 0.95
 """Confidence at which noise floors and benchmarks are reported; the decision has its own."""
 
 
-class Policy(Artifact):
+class JudgeSettings(Artifact):
     """How hard the judge looks and what the gate demands; fixed for a whole run."""
 
     model_config = ConfigDict(strict=True)
@@ -65,7 +65,7 @@ class Policy(Artifact):
     """Seconds for a whole job."""
 
     @model_validator(mode="after")
-    def _bounded(self) -> Policy:
+    def _bounded(self) -> JudgeSettings:
         least = {"calibration_pairs": self.least_rounds(1), "confirm_rounds": self.least_confirm_rounds(1)}
         least["benchmark_rounds"] = least["calibration_pairs"]
         for name, needed in least.items():

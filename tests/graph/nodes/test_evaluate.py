@@ -10,11 +10,11 @@ import pytest
 
 from agents.artifacts import Plan
 from graph.artifacts import Attribution
-from graph.nodes import decide
-from graph.nodes.decide import _weighed
+from graph.nodes import evaluate
+from graph.nodes.evaluate import _weighed
 from tools.artifacts import Candidate, Interval, Measurement, Passed
 from tools.errors import DeviceBusyError, HarnessError, InfrastructureError
-from tools.gate.policy import Policy
+from tools.gate.judge_settings import JudgeSettings
 
 
 @pytest.mark.parametrize(
@@ -44,14 +44,16 @@ def interval(estimate: float, low: float, high: float) -> Interval:
 
 def services(**more: object) -> Any:
     """What `decide` asks of a run's services, and `more`."""
-    return SimpleNamespace(**{"settings": SimpleNamespace(judge=Policy()), "task": SimpleNamespace(margins={}), **more})
+    return SimpleNamespace(
+        **{"settings": SimpleNamespace(judge=JudgeSettings()), "task": SimpleNamespace(margins={}), **more}
+    )
 
 
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[Passed]:
     """The trials of the iteration, for a test to fill."""
     made: list[Passed] = []
-    monkeypatch.setattr(decide, "trials", lambda state, services: [SimpleNamespace(trial=t) for t in made])
+    monkeypatch.setattr(evaluate, "trials", lambda state, services: [SimpleNamespace(trial=t) for t in made])
     return made
 
 
@@ -90,9 +92,9 @@ def test_a_mechanism_that_the_kernel_without_it_shows_too_is_not_shown(
     ablated = {f"no-{method}": trial(f"no-{method}", loss, loss) for method in methods}
     judged.append(trial("champion", gain, gain))
     monkeypatch.setattr(
-        decide, "_ablated", lambda method, *_: ablated[name] if (name := f"no-{method}") in code else None
+        evaluate, "_ablated", lambda method, *_: ablated[name] if (name := f"no-{method}") in code else None
     )
-    monkeypatch.setattr(decide, "_simplified", lambda *_: {})
+    monkeypatch.setattr(evaluate, "_simplified", lambda *_: {})
     signatures = {
         "simd": {"x86_64": "@packed_float"},
         "parallel": {"x86_64": "@parallel_region"},
@@ -108,7 +110,7 @@ def test_a_mechanism_that_the_kernel_without_it_shows_too_is_not_shown(
         keep=lambda kind, found, **_: kept.append(found) or SimpleNamespace(id="r"),
     )
     state = {"champion": "champion", "incumbent": "parent", "iteration": 1, "plan": "p", "noise_floor": 0.05}
-    assert decide.attribute(state, asking)["attribution"] == "r"  # type: ignore[arg-type]
+    assert evaluate.attribute(state, asking)["attribution"] == "r"  # type: ignore[arg-type]
     assert [outcome.status for outcome in kept[0].methods] == statuses
     for outcome in kept[0].methods:
         seen = outcome.mechanism
@@ -137,7 +139,7 @@ def test_a_gain_that_costs_a_workload_its_margin_comes_behind_one_that_does_not(
     judged.append(trial("fastest", interval(2.9, 2.5, 3.1), small))
     if others:
         judged += [trial("careful", fine, fine), trial("lucky", interval(9.0, 0.9, 20.0), fine)]
-    assert decide.select({"noise_floor": 0.01}, services())["champion"] == champion  # type: ignore[typeddict-item]
+    assert evaluate.select({"noise_floor": 0.01}, services())["champion"] == champion  # type: ignore[typeddict-item]
 
 
 @pytest.mark.parametrize(
@@ -178,8 +180,8 @@ def test_candidates_that_win_at_other_sizes_are_judged_as_one_kernel(
         candidate=lambda name, iteration=0: known[name],
         keep_drafted=lambda candidate, iteration: made.append(" ".join([candidate.source, *candidate.methods])),
     )
-    monkeypatch.setattr(decide, "judge", judge)
-    monkeypatch.setattr(decide, "dispatched", lambda task, usual, special: f"{usual} {special}")
+    monkeypatch.setattr(evaluate, "judge", judge)
+    monkeypatch.setattr(evaluate, "dispatched", lambda task, usual, special: f"{usual} {special}")
     state = {
         "iteration": 1,
         "incumbent": "old",
@@ -188,7 +190,7 @@ def test_candidates_that_win_at_other_sizes_are_judged_as_one_kernel(
         "drafts": ["one", "two"],
         "composing": composing,
     }
-    update = decide.select(state, asking)  # type: ignore[arg-type]
+    update = evaluate.select(state, asking)  # type: ignore[arg-type]
     assert made == (["# old {'small': '# one', 'large': '# two'} m-one m-two"] if champion == "composed" else [])
     assert update["champion"] == (judged[-1].candidate if champion == "composed" else champion)
 
@@ -200,14 +202,16 @@ def test_a_noise_floor_that_hides_a_gain_is_measured_again(
     hidden, seen = interval(1.4, 1.1, 1.8), interval(1.4, 1.3, 1.5)
     records = {"first": trial("late", hidden, hidden), "second": trial("late", seen, seen)}
     monkeypatch.setattr(
-        decide, "trials", lambda state, services: [SimpleNamespace(trial=records[r]) for r in state["trials"].values()]
+        evaluate,
+        "trials",
+        lambda state, services: [SimpleNamespace(trial=records[r]) for r in state["trials"].values()],
     )
     monkeypatch.setattr(
-        decide,
+        evaluate,
         "_measured",
         lambda candidate, branch, services: records["second" if branch["noise_floor"] < 0.7 else "first"],
     )
-    monkeypatch.setattr(decide.evidence, "noise_floor", lambda calibration, objective: again)
+    monkeypatch.setattr(evaluate.evidence, "noise_floor", lambda calibration, objective: again)
     asked = []
 
     def calibrate(incumbent: object, attempt: int) -> SimpleNamespace:
@@ -220,7 +224,7 @@ def test_a_noise_floor_that_hides_a_gain_is_measured_again(
     }
     state = {"iteration": 3, "incumbent": "i", "baseline": "b", "noise_floor": 0.7, "trials": {"3/late": "first"}}
     asking = services(capped_judge=SimpleNamespace(calibrate=calibrate), **known)
-    update = decide.select(state, asking)  # type: ignore[arg-type]
+    update = evaluate.select(state, asking)  # type: ignore[arg-type]
     assert (update["champion"], asked) == (champion, [3])
     assert (update.get("noise_floor"), update.get("calibration")) == ((again, "calm") if champion else (None, None))
 
@@ -245,11 +249,13 @@ def test_the_runner_up_is_tried_where_the_champion_is_refused(
         trial("careful", fine, fine),
     ]
     outcomes = {"fastest": first, "careful": second}
-    monkeypatch.setattr(decide, "asked", lambda state, services: SimpleNamespace(outcome=outcomes[state["champion"]]))
-    monkeypatch.setattr(decide, "attribute", lambda state, services: {"attribution": f"of {state['champion']}"})
+    monkeypatch.setattr(
+        evaluate, "dry_run_verdict", lambda state, services: SimpleNamespace(outcome=outcomes[state["champion"]])
+    )
+    monkeypatch.setattr(evaluate, "attribute", lambda state, services: {"attribution": f"of {state['champion']}"})
     state = {"noise_floor": 0.01, "iteration": 1, "champion": "fastest"}
     asking = services(keep=lambda kind, verdict, **asked: kept.append(verdict))
-    found = decide.runner_up(state, asking)  # type: ignore[arg-type]
+    found = evaluate.runner_up(state, asking)  # type: ignore[arg-type]
     assert found == ({"champion": taken, "attribution": f"of {taken}"} if taken else {})
     assert [verdict.outcome for verdict in kept] == ([first] if taken else [])
 
@@ -272,10 +278,10 @@ def test_no_question_that_failed_as_infrastructure_is_asked_a_third_time() -> No
     asking = services(**given(HarnessError("the oracle died")))
     judge: Any = asking.judge
     branch = {"incumbent": "i", "baseline": "b", "siblings": 1, "iteration": 1, "noise_floor": 0.0}
-    assert decide._measured(candidate, branch, asking).kind == "unmeasured"  # type: ignore[arg-type]
+    assert evaluate._measured(candidate, branch, asking).kind == "unmeasured"  # type: ignore[arg-type]
     with pytest.raises(InfrastructureError, match="proposed again: the oracle died"):
-        decide._measured(candidate, branch, asking)  # type: ignore[arg-type]
+        evaluate._measured(candidate, branch, asking)  # type: ignore[arg-type]
     assert judge.asked == 2
     # A GPU in others' hands is no matter of one candidate: the run stops, and takes it up again.
     with pytest.raises(DeviceBusyError):
-        decide._measured(candidate, branch, services(**given(DeviceBusyError("in use by process 7"))))  # type: ignore[arg-type]
+        evaluate._measured(candidate, branch, services(**given(DeviceBusyError("in use by process 7"))))  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from tools.cli.formatting import si
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from graph.report.content.tables import Point
+    from graph.report.content.report_rows import Point
 
 TITLE = "Roofline"
 HEIGHT = 340.0

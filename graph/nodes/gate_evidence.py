@@ -25,7 +25,7 @@ from knowledge_base.experience.status import result
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
 from tools.cli.formatting import ratio
 from tools.errors import BudgetError, WorkspaceError
-from tools.gate import gate
+from tools.gate.verdict import Evidence, Veto, decide_verdict, with_confirmations, with_sanitizers
 from tools.judge import evidence
 from tools.roofline import lower_bounds
 from tools.screen.screen import screen
@@ -49,7 +49,7 @@ def close(state: State, services: Services) -> tuple[Verdict, str, str]:
     # A verdict must not rest on an archive whose citations no longer hold.
     datasheet.sheet(state["specs"], services)
     weighed = _gather(state, services)
-    verdict = gate.decide(weighed, services.settings.judge)
+    verdict = decide_verdict(weighed, services.settings.judge)
     parents = tuple(r for r in (*verdict.records, state["plan"], state.get("attribution")) if r)
     record = services.keep("verdict", verdict, parents=parents, iteration=iteration)
     verdict = Verdict.model_validate(record.payload)
@@ -92,9 +92,12 @@ def abandon(state: State, services: Services, back: VersionMemory) -> None:
 # ---------------------------------------------------------------- evidence
 
 
-def asked(state: State, services: Services) -> Verdict:
-    """What the gate says of the champion, without closing the iteration; all that it takes is measured once."""
-    return gate.decide(_gather(state, services), services.settings.judge)
+def dry_run_verdict(state: State, services: Services) -> Verdict:
+    """Return the gate's verdict on the champion without closing the iteration.
+
+    What it needs is measured on the first call and read from the records afterwards.
+    """
+    return decide_verdict(_gather(state, services), services.settings.judge)
 
 
 def refused(state: State, services: Services) -> tuple[Record, Verdict] | None:
@@ -103,7 +106,7 @@ def refused(state: State, services: Services) -> tuple[Record, Verdict] | None:
     return (record, Verdict.model_validate(record.payload)) if record else None
 
 
-def _gather(state: State, services: Services) -> gate.Evidence:
+def _gather(state: State, services: Services) -> Evidence:
     """Everything the verdict rests on; a champion is reviewed and confirmed in separate processes first."""
     champion = state.get("champion")
     trial = _weighed_trial(state, services)
@@ -115,7 +118,7 @@ def _gather(state: State, services: Services) -> gate.Evidence:
     incumbent = services.candidate(state["incumbent"])
     inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
     calibration = services.judge.calibrate(incumbent)
-    veto: gate.Veto | None = None
+    veto: Veto | None = None
     confirmed: tuple[Record, ...] = ()
     unconfirmed = ""
     possible = lower_bounds.Physics()
@@ -138,7 +141,7 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         unconfirmed = str(error)
         services.out_of_budget(unconfirmed)
     methods = made.methods if (made := _attribution(state, services)) else ()
-    weighed = gate.Evidence(
+    weighed = Evidence(
         incumbent=incumbent.id,
         trial=trial,
         siblings=siblings(state),
@@ -165,10 +168,10 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         )
         weighed = weighed.model_copy(update={"refused": said, "records": (*weighed.records, before[0].id)})
     policy = services.settings.judge
-    weighed = gate.with_confirmations(weighed, confirmed, policy)
+    weighed = with_confirmations(weighed, confirmed, policy)
     if candidate is None:
         return weighed
-    return gate.with_sanitizers(weighed, lambda: services.judge.sanitize(candidate), policy)
+    return with_sanitizers(weighed, lambda: services.judge.sanitize(candidate), policy)
 
 
 def _calibrated(champion: str, trial: Trial | None, services: Services) -> Trial | None:
@@ -205,15 +208,15 @@ def _weighed_trial(state: State, services: Services) -> Trial | None:
     return evidence.recomputed(chosen, cited, services.settings.judge.objective, state["incumbent"])
 
 
-def _review(candidate: Candidate, incumbent: Candidate, services: Services) -> gate.Veto | None:
+def _review(candidate: Candidate, incumbent: Candidate, services: Services) -> Veto | None:
     brief = GatekeeperBrief(task=services.task, diff=diff(incumbent, candidate))
     try:
         answer = gatekeeper.review(services.agents["gatekeeper"], brief)
     except BudgetError as error:
         # Nobody looked, and nothing is accepted without a review.
         services.out_of_budget(str(error))
-        return gate.Veto(quote="", reason=f"there was none ({error})")
-    return gate.Veto(quote=answer.quote, reason=answer.reason) if answer.veto else None
+        return Veto(quote="", reason=f"there was none ({error})")
+    return Veto(quote=answer.quote, reason=answer.reason) if answer.veto else None
 
 
 def _screened(champion: str | None, services: Services) -> tuple[str, ...]:

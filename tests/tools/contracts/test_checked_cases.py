@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.tools.builders import softmax
 from tools.artifacts import Dims, Task, Workload
-from tools.contracts.workloads import cases, derived_sizes, draw, hidden_workloads
+from tools.contracts.checked_cases import cases, derived_sizes, draw, hidden_workloads
 
 
 def task(**changes: Any) -> Task:
