@@ -26,7 +26,7 @@ import yaml
 from graph.artifacts import FinalBenchmark, Inspection
 from graph.report.content.phrases import percent, ratio, seconds, standing
 from graph.report.content.summary import Summary, summarise
-from graph.services import open_executor, open_language
+from graph.services import open_executor
 from graph.settings import load
 from graph.workspace.folder import peek
 from graph.workspace.versions import read_state
@@ -36,6 +36,7 @@ from tools.executors.base import pick
 from tools.gate.judge_settings import JudgeSettings
 from tools.judge import evidence
 from tools.judge.judge import Judge
+from tools.languages.base import open_language
 from tools.store.records import Records, key
 from tools.tasks.loader import Loaded
 

@@ -33,8 +33,7 @@ from tools.gate.judge_settings import JudgeSettings  # noqa: E402
 from tools.gate.verdict import Evidence, decide_verdict, with_confirmations  # noqa: E402
 from tools.judge import evidence  # noqa: E402
 from tools.judge.judge import Judge  # noqa: E402
-from tools.languages.base import LANGUAGES, Language  # noqa: E402
-from tools.registry import load  # noqa: E402
+from tools.languages.base import open_language  # noqa: E402
 from tools.store.records import Records  # noqa: E402
 from tools.tasks.loader import language_of, load_folder  # noqa: E402
 
@@ -64,7 +63,7 @@ def task(dims: Dims) -> Task:
 
 
 def open_judge(judged: Task, executor: Executor, records: Records, policy: JudgeSettings = POLICY) -> Judge:
-    language = load(LANGUAGES, judged.language, Language, key="language")()  # type: ignore[type-abstract]
+    language = open_language(judged.language)
     device = pick(executor.devices(), "cuda")
     return Judge(
         judged,

@@ -21,7 +21,6 @@ from agents.models.playbook.lift.draft import lifted
 from benchmarks.foreign import commit
 from benchmarks.results import copy_bandwidth
 from graph.report.content.phrases import percent, ratio, seconds
-from graph.services import open_language
 from tools.artifacts import Candidate, Record
 from tools.errors import SettingsError
 from tools.executors.base import Executor, pick
@@ -31,6 +30,7 @@ from tools.gate.judge_settings import JudgeSettings
 from tools.gate.ranking import rank
 from tools.judge import evidence
 from tools.judge.judge import Judge
+from tools.languages.base import open_language
 from tools.roofline import microbenchmarks
 from tools.store.records import Records
 from tools.tasks import loader

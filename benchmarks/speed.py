@@ -16,11 +16,12 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from graph.services import open_executor, open_language
+from graph.services import open_executor
 from graph.workspace import events
 from tools.artifacts import Candidate
 from tools.gate.judge_settings import JudgeSettings
 from tools.judge.judge import Judge
+from tools.languages.base import open_language
 from tools.store.records import Records
 from tools.tasks import loader as tasks
 

@@ -33,7 +33,7 @@ from tools.errors import BudgetError, HarnessError, StorageError
 from tools.executors.base import EXECUTORS, Device, Executor, pick
 from tools.executors.protocol import SeenWorkload
 from tools.judge.judge import Judge
-from tools.languages.base import LANGUAGES, Language
+from tools.languages.base import Language
 from tools.profilers.base import DEFAULTS, PROFILERS, Profiler
 from tools.registry import load
 from tools.roofline import microbenchmarks
@@ -247,18 +247,13 @@ def open_executor(name: str, blobs: Blobs, scratch: Path, gpu: int | None = None
     use; `clocks`: "lock" where it shall hold them."""
     scratch.mkdir(parents=True, exist_ok=True)
     chosen = ({} if gpu is None else {"gpu": gpu}) | ({} if clocks == "observe" else {"clocks": clocks})
-    return load(EXECUTORS, name, Executor, key="executor")(blobs, scratch, **chosen)  # type: ignore[type-abstract,call-arg]
-
-
-def open_language(name: str) -> Language:
-    """The language that a name or import path stands for."""
-    return load(LANGUAGES, name, Language, key="language")()  # type: ignore[type-abstract]
+    return load(EXECUTORS, name, Executor, key="executor")(blobs, scratch, **chosen)
 
 
 def open_profilers(names: tuple[str, ...] | None, language: Language) -> dict[str, Profiler]:
     """The profilers that names or import paths stand for; None: those that fit the language's device."""
     names = DEFAULTS[language.device] if names is None else names
-    return {name: load(PROFILERS, name, Profiler, key="profilers")() for name in names}  # type: ignore[type-abstract]
+    return {name: load(PROFILERS, name, Profiler, key="profilers")() for name in names}
 
 
 def open_index(settings: Settings, guide: Wiki, language: str) -> Index:

@@ -167,30 +167,32 @@ def _task(options: argparse.Namespace) -> Iterator[Opened]:
 
 def _env(options: argparse.Namespace) -> None:
     from tools.environment import inspect
-    from tools.languages.base import LANGUAGES
-    from tools.tasks.opened import language, machine
+    from tools.languages.base import LANGUAGES, open_language
+    from tools.tasks.opened import machine
 
     with machine(options.store, options.clocks) as (executor, records):
-        found = inspect(executor, map(language, LANGUAGES), records.blobs)
+        found = inspect(executor, map(open_language, LANGUAGES), records.blobs)
     print(found.model_dump_json(indent=1) if options.json else found.to_markdown())
 
 
 def _ceilings(options: argparse.Namespace) -> None:
+    from tools.languages.base import open_language
     from tools.roofline.microbenchmarks import measure
-    from tools.tasks.opened import language, machine
+    from tools.tasks.opened import machine
 
     with machine(options.store, options.clocks) as (executor, records):
-        for roof in measure(language(options.language), executor, records):
+        for roof in measure(open_language(options.language), executor, records):
             doubt = f" ({roof.doubt})" if roof.doubt else ""
             print(f"{roof.metric:<18} {roof.value:.4g} {roof.unit}  {roof.origin}, record {roof.source}{doubt}")
 
 
 def _bandwidth(options: argparse.Namespace) -> None:
+    from tools.languages.base import open_language
     from tools.roofline.microbenchmarks import measure
-    from tools.tasks.opened import language, machine
+    from tools.tasks.opened import machine
 
     with machine(options.store, options.clocks) as (executor, records):
-        roofs = measure(language(options.language), executor, records)
+        roofs = measure(open_language(options.language), executor, records)
         for roof in (roof for roof in roofs if roof.metric == "memory_bandwidth"):
             for pattern, tries in records.get(roof.source).payload["bandwidth"].items():
                 least, most = min(tries), max(tries)

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from tools.cli.suggestions import offered
 from tools.errors import KernelwrightError, SettingsError
@@ -35,12 +35,14 @@ BROKEN = (
 """What a stranger's code raises when something is wrong with it; our own errors are not among them."""
 
 
-def load(table: Mapping[str, str], name: str, base: type[T], *, key: str) -> type[T]:
+def load(table: Mapping[str, str], name: str, base: Callable[..., T], *, key: str) -> Callable[..., T]:
     """Return the class that `name` stands for.
 
-    `base` is the abstract class that it must extend, `key` the setting to name when it cannot be had.
+    `base` is the abstract class that it must extend; it is typed as a callable because mypy accepts no abstract class
+    where a `type` is expected. `key` is the setting that an error names.
     Raises SettingsError for an unknown name, an import path that fails, or a class of another kind.
     """
+    assert isinstance(base, type), "a seam's base is a class"
     path = table.get(name, name)
     module_name, colon, attribute = path.partition(":")
     if not colon:
@@ -59,7 +61,7 @@ def load(table: Mapping[str, str], name: str, base: type[T], *, key: str) -> typ
     if inspect.isabstract(found):
         lacking = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
         raise SettingsError(f"{key}: {name!r} has no {lacking} of its own; add it to the class")
-    return found
+    return cast(Callable[..., T], found)
 
 
 class guarded(AbstractContextManager[None]):

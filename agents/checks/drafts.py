@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterator
 
 from agents.artifacts import CoderBrief, Draft, Drafts
-from agents.text.source import Part, blanked, is_python, language, line_of, parts
+from agents.text.source import Part, blanked, is_python, line_of, parts
+from tools.languages.base import open_language
 
 TOLD = 3
 """Faults told of each draft; the first ones, since the later often follow from them."""
@@ -131,7 +132,7 @@ def _marks(source: str, lines: list[str], python: bool) -> Iterator[str]:
 
 def _entry(source: str, name: str, python: bool) -> str | None:
     """The sentence about an entry that is not defined."""
-    entry, bare = language(name).entry, blanked(source, python)
+    entry, bare = open_language(name).entry, blanked(source, python)
     if python:
         return (
             None

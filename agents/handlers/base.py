@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar, TypeVar, cast
 
 from agents.artifacts import CoderBrief, Draft
 from tools.errors import SettingsError
@@ -61,7 +61,7 @@ class Foreign(Handler):
     """A stranger's handler. Where it raises, or gives what is not owed, SettingsError names it by its import path."""
 
     def __init__(self, path: str) -> None:
-        kind = load({}, path, Handler, key="handlers")  # type: ignore[type-abstract]
+        kind = cast(type[Handler], load({}, path, Handler, key="handlers"))
         self.path = path
         self.inner: Handler = self._owed(kind, kind, "its construction")
 
@@ -105,7 +105,7 @@ def opened(paths: Iterable[str] = (), source: str | None = None, language: str =
     `source`: the user's kernel, on which a stranger's handlers are tried. SettingsError for one that is not there, is
     none or fails.
     """
-    ours = tuple(load(HANDLERS, name, Handler, key="handlers")() for name in HANDLERS)  # type: ignore[type-abstract]
+    ours = tuple(load(HANDLERS, name, Handler, key="handlers")() for name in HANDLERS)
     theirs: dict[str, Foreign] = {}
     for path in paths:
         if ":" not in path:

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from agents.handlers.base import Handler
 from agents.handlers.definitions import Definition, definitions
-from agents.text.source import blanked, is_python, language
+from agents.text.source import blanked, is_python
+from tools.languages.base import open_language
 from tools.languages.cpp_source import CppSource, Edit
 
 
@@ -25,7 +26,7 @@ class Namespaces(Handler):
         """Puts a namespace around what stood in it, where the draft names it with `::` and opens it nowhere."""
         code = blanked(draft, False)
         homes = {one.name: one.namespaces for one in definitions(source, language_name) if _named(one)}
-        entry = language(language_name).entry
+        entry = open_language(language_name).entry
         edits = []
         for one in definitions(draft, language_name):
             home = homes.get(one.name)
@@ -51,7 +52,7 @@ class Templates(Handler):
 
     def mend(self, draft: str, source: str, language_name: str) -> str:
         """Puts the entry and the instantiations at the end of the draft, word for word as they were."""
-        entry = language(language_name).entry
+        entry = open_language(language_name).entry
         given, kept = definitions(source, language_name), definitions(draft, language_name)
         have = {(one.name, one.namespaces) for one in kept if one.kind == "function"}
         names = {name for name, _ in have}

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from agents.handlers.base import Handler
 from agents.handlers.definitions import Definition, definitions
-from agents.text.source import is_python, language
+from agents.text.source import is_python
+from tools.languages.base import open_language
 
 
 class Several(Handler):
@@ -18,7 +19,7 @@ class Several(Handler):
 
     def applies(self, source: str, language_name: str) -> bool:
         """Whether two or more functions stand beside the entry."""
-        entry = language(language_name).entry
+        entry = open_language(language_name).entry
         return len({one.name for one in _functions(source, language_name)} - {entry}) > 1
 
     def mend(self, draft: str, source: str, language_name: str) -> str:

@@ -281,7 +281,7 @@ def open_model(
     """
     options, entry = dict(choice), entry or role
     provider, script = str(options.pop("provider")), options.pop("record", None)
-    kind = load(PROVIDERS, provider, Model, key=f"models.{entry}.provider")  # type: ignore[type-abstract]
+    kind = load(PROVIDERS, provider, Model, key=f"models.{entry}.provider")
     try:
         model = kind(options)
     except SettingsError as error:

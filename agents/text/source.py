@@ -6,8 +6,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-from tools.languages.base import LANGUAGES, Language
-from tools.registry import load
+from tools.languages.base import open_language
 
 Kind = Literal["comment", "string"]
 _CPP = re.compile(
@@ -32,14 +31,9 @@ class Part(NamedTuple):
     text: str
 
 
-def language(name: str) -> type[Language]:
-    """The class of a task's language; SettingsError when it is not known."""
-    return load(LANGUAGES, name, Language, key="language")  # type: ignore[type-abstract]
-
-
 def is_python(name: str) -> bool:
     """Whether kernels in this language are Python files."""
-    return language(name).suffix == ".py"
+    return open_language(name).suffix == ".py"
 
 
 def parts(source: str, python: bool) -> tuple[Part, ...]:

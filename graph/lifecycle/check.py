@@ -14,14 +14,14 @@ from graph.lifecycle import initial_kernel
 from graph.lifecycle.run import begun, load_task
 from graph.lifecycle.static_report import lacking_of, look
 from graph.report.content.phrases import render
-from graph.services import open_agents, open_index, open_language, open_ledger, open_profilers
+from graph.services import open_agents, open_index, open_ledger, open_profilers
 from graph.settings import Settings
 from graph.specs import datasheet
 from tools.artifacts import Argument, Artifact
 from tools.errors import SettingsError
 from tools.executors.base import lacking, pick
 from tools.executors.protocol import SeenWorkload
-from tools.languages.base import Language
+from tools.languages.base import Language, open_language
 from tools.languages.triton_interpreter import Interpreted
 from tools.tasks import trace
 from tools.tasks.trace import Part

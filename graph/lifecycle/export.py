@@ -9,12 +9,12 @@ from graph.export.accepted import Accepted
 from graph.export.formats import FORMATS
 from graph.lifecycle.version_commands import memory_of
 from graph.report.content.phrases import dims
-from graph.services import open_language
 from graph.workspace import folder as workspaces
 from graph.workspace.versions import find_incumbent, parse_memory, read_versions
 from tools.environment import Environment
 from tools.errors import SettingsError, WorkspaceError
 from tools.judge.evidence import Correctness
+from tools.languages.base import open_language
 from tools.store.records import key, write_atomically
 from tools.store.repository import having
 from tools.tasks.loader import Loaded, read_source

@@ -6,12 +6,12 @@ from agents.models.playbook.lift.draft import MODEL, lifted
 from agents.roles import coder
 from agents.tool_use.workbench import told
 from graph.artifacts import Lifted
-from graph.services import Services, open_language
+from graph.services import Services
 from tools.artifacts import Candidate, Failed, Task, Unmeasured
 from tools.errors import BudgetError, SettingsError
 from tools.executors.base import Executor
 from tools.judge import evidence
-from tools.languages.base import Language
+from tools.languages.base import Language, open_language
 from tools.store.records import Blobs
 from tools.tasks.generated import generated
 from tools.tasks.loader import Loaded

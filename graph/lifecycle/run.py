@@ -20,7 +20,6 @@ from graph.services import (
     open_agents,
     open_executor,
     open_index,
-    open_language,
     open_ledger,
     open_profilers,
 )
@@ -36,6 +35,7 @@ from tools.analysis import rules
 from tools.artifacts import Dims, Record, Rivals, Task
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, lacking, pick
+from tools.languages.base import open_language
 from tools.store.records import Blobs, key
 from tools.tasks.loader import Loaded
 

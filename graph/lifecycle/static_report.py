@@ -7,7 +7,7 @@ from pathlib import Path
 
 from graph.artifacts import AttainableTime, NotMeasured
 from graph.report.content.phrases import render
-from graph.services import Ask, open_language, open_profilers
+from graph.services import Ask, open_profilers
 from graph.settings import Settings
 from graph.specs import datasheet, unknown
 from knowledge_base.pages.wiki import Wiki
@@ -16,7 +16,7 @@ from tools.errors import SettingsError
 from tools.executors.base import ELSEWHERE, Executor
 from tools.executors.protocol import SeenWorkload
 from tools.judge.build import compiled
-from tools.languages.base import Language
+from tools.languages.base import Language, open_language
 from tools.roofline import roofline
 from tools.roofline.hardware import Spec, UnknownSpec
 from tools.store.records import Blobs

@@ -20,7 +20,7 @@ from typing import Literal
 
 from graph.artifacts import PROTOCOL
 from graph.report.content.phrases import ratio
-from graph.services import open_executor, open_language
+from graph.services import open_executor
 from graph.settings import Settings, load
 from graph.workspace import drift
 from tools.artifacts import Artifact, Candidate, Clock, Failed, Interval, Passed, Record, Task, Trial, Verdict
@@ -28,6 +28,7 @@ from tools.artifacts import Claim as Confirmed
 from tools.errors import SettingsError, StorageError, WorkspaceError
 from tools.executors.base import Executor, pick
 from tools.gate.judge_settings import JudgeSettings
+from tools.languages.base import open_language
 from tools.roofline.hardware import Roof
 from tools.store.records import Records, key
 from tools.store.repository import Commit, Repository, foreign, having

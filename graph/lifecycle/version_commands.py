@@ -9,7 +9,7 @@ from pathlib import Path
 from graph.artifacts import VersionMemory
 from graph.lifecycle import run as runs
 from graph.report import final
-from graph.services import Ask, open_language
+from graph.services import Ask
 from graph.settings import Settings, parse
 from graph.workspace import completeness, drift
 from graph.workspace import folder as workspaces
@@ -20,6 +20,7 @@ from knowledge_base.experience.log import Experience
 from tools.cli.validation import no_yaml, read_yaml
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor
+from tools.languages.base import open_language
 from tools.store.records import Blobs, key
 from tools.store.repository import Repository
 from tools.tasks import loader as tasks

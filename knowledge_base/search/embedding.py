@@ -227,4 +227,4 @@ def opened(name: str | None = None) -> Embedder:
     """The embedder of that name or import path; None: what $KERNELWRIGHT_EMBEDDER says, else MiniLM where it is
     installed, else hashed."""
     name = name or os.environ.get(VARIABLE) or ("minilm" if MODEL.found() and TOKENIZER.found() else "hashed")
-    return load(EMBEDDERS, name, Embedder, key="embedder")()  # type: ignore[type-abstract]
+    return load(EMBEDDERS, name, Embedder, key="embedder")()

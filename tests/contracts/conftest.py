@@ -15,8 +15,7 @@ from tools.artifacts import Argument, Candidate, Task, Workload
 from tools.errors import SettingsError
 from tools.executors.base import Executor
 from tools.executors.local import Local
-from tools.languages.base import LANGUAGES, Language
-from tools.registry import load
+from tools.languages.base import LANGUAGES, Language, open_language
 from tools.store.records import Blobs
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -51,7 +50,7 @@ def beside(blobs: Blobs, tmp_path: Path) -> Iterator[Executor]:
 @pytest.fixture(params=sorted(LANGUAGES))
 def language(request: pytest.FixtureRequest) -> Language:
     """Each registered language that this machine has a toolchain for."""
-    found = load(LANGUAGES, request.param, Language, key="language")()  # type: ignore[type-abstract]
+    found = open_language(request.param)
     try:
         found.toolchain()
     except SettingsError as error:

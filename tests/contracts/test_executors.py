@@ -19,7 +19,7 @@ from tools.store.records import Blobs
 
 @pytest.fixture(params=sorted(EXECUTORS))
 def executor(request: pytest.FixtureRequest, blobs: Blobs, tmp_path: Path) -> Iterator[Executor]:
-    made = load(EXECUTORS, request.param, Executor, key="executor")(blobs, tmp_path / "scratch")  # type: ignore[type-abstract,call-arg]
+    made = load(EXECUTORS, request.param, Executor, key="executor")(blobs, tmp_path / "scratch")
     with made as opened:
         assert opened is made
         yield opened

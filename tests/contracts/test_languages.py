@@ -8,14 +8,13 @@ from tests.contracts.conftest import kernel, task
 from tools.analysis.assembly import parse, reachable
 from tools.errors import SettingsError
 from tools.executors.base import Executor, Finished
-from tools.languages.base import LANGUAGES, Language
-from tools.registry import load
+from tools.languages.base import LANGUAGES, Language, open_language
 from tools.store.records import Blobs
 
 
 @pytest.mark.parametrize("name", sorted(LANGUAGES))
 def test_it_says_who_it_is_or_what_to_install(name: str) -> None:
-    language = load(LANGUAGES, name, Language, key="language")()  # type: ignore[type-abstract]
+    language = open_language(name)
     assert language.name == name
     assert language.suffix.startswith(".") and language.device in ("cpu", "cuda", "hip")
     try:

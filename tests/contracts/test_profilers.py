@@ -16,7 +16,7 @@ from tools.store.records import Blobs
 
 @pytest.fixture(params=sorted(PROFILERS))
 def profiler(request: pytest.FixtureRequest) -> Profiler:
-    found = load(PROFILERS, request.param, Profiler, key="profilers")()  # type: ignore[type-abstract]
+    found = load(PROFILERS, request.param, Profiler, key="profilers")()
     assert found.name == request.param
     return found
 

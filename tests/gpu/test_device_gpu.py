@@ -20,9 +20,8 @@ from tools.errors import DeviceBusyError
 from tools.executors.base import Device, Job, Needs, pick
 from tools.executors.local import Local
 from tools.executors.nvidia import Driver
-from tools.languages.base import LANGUAGES, Language
+from tools.languages.base import Language, open_language
 from tools.profilers.ncu import Ncu
-from tools.registry import load
 from tools.roofline import microbenchmarks
 from tools.roofline.hardware import Spec
 from tools.store.records import Records
@@ -50,7 +49,7 @@ def gpu(local: Local) -> Device:
 
 
 def triton() -> Language:
-    return load(LANGUAGES, "triton", Language, key="language")()  # type: ignore[type-abstract]
+    return open_language("triton")
 
 
 def test_the_gpu_is_described(gpu: Device) -> None:

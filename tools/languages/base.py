@@ -9,6 +9,7 @@ from tools.artifacts import Artifact, Candidate, DType, Task
 from tools.executors.base import DeviceKind, Executor, Finished, Job
 from tools.executors.protocol import Parameter
 from tools.languages.triton_interpreter import Interpreted
+from tools.registry import load
 from tools.store.records import Blobs
 
 LANGUAGES = {
@@ -142,3 +143,8 @@ class Language(ABC):
         and does without it.
         """
         return None
+
+
+def open_language(name: str, key: str = "language") -> Language:
+    """Return the language that a name or import path stands for; SettingsError, which names `key`, if there is none."""
+    return load(LANGUAGES, name, Language, key=key)()

@@ -7,8 +7,7 @@ from tools.contracts.checked_cases import hidden_workloads
 from tools.executors.base import Executor, Limits, Needs
 from tools.executors.harness_job import answer, harness_job
 from tools.executors.protocol import InductorRequest, InductorResult
-from tools.languages.base import LANGUAGES, Language
-from tools.registry import load
+from tools.languages.base import open_language
 from tools.store.records import Blobs
 
 SEARCHING = 0.5
@@ -21,7 +20,7 @@ def generated(task: Task, executor: Executor, blobs: Blobs, limit_s: float) -> I
 
     InfrastructureError when the machine failed.
     """
-    language = load(LANGUAGES, task.language, Language, key="language")()  # type: ignore[type-abstract]
+    language = open_language(task.language)
     others = tuple(choices for _, choices in hidden_workloads(task, b"known to everybody", 2))
     request = InductorRequest(task=task, others=others, device=language.device, search_s=SEARCHING * limit_s)
     job = harness_job(request, {}, blobs, needs=Needs(device=language.device), limits=Limits(wall_s=limit_s))

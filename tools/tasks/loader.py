@@ -29,8 +29,7 @@ from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, Limits
 from tools.executors.harness_job import answer, available_memory, harness_job
 from tools.executors.protocol import Parameter, ProbeRequest, ProbeResult, SeenWorkload
-from tools.languages.base import LANGUAGES, Language, PinnedKernel
-from tools.registry import load
+from tools.languages.base import LANGUAGES, Language, PinnedKernel, open_language
 from tools.store.records import Blobs, write_atomically
 
 DRIVER = Path("/dev/nvidiactl")
@@ -301,7 +300,7 @@ def _callable(declared: Declared, language: Language, own: tuple[str, ...] = ())
     """The operators of `library`, where `own` are the reference's; SettingsError where kernels cannot call any."""
     named = tuple(name for name in declared.library if name != "reference")
     if named and not language.beside_torch:
-        able = ", ".join(name for name in LANGUAGES if load(LANGUAGES, name, Language, key="language").beside_torch)  # type: ignore[type-abstract]
+        able = ", ".join(name for name in LANGUAGES if open_language(name).beside_torch)
         raise SettingsError(
             f"task.yaml: library: kernels in {language.name} call nothing of torch; leave it out (allowed with {able})"
         )
@@ -362,16 +361,14 @@ def language_of(path: Path) -> Language:
     SettingsError where there is none such.
     """
     if path.is_dir():
-        return load(
-            LANGUAGES, _declared(path / "task.yaml").language, Language, key=f"{path / 'task.yaml'}: language"
-        )()  # type: ignore[type-abstract]
-    kinds = [load(LANGUAGES, name, Language, key="kernel") for name in LANGUAGES]  # type: ignore[type-abstract]
-    alike = [kind for kind in kinds if kind.suffix == path.suffix]
+        return open_language(_declared(path / "task.yaml").language, f"{path / 'task.yaml'}: language")
+    known = [open_language(name) for name in LANGUAGES]
+    alike = [kind for kind in known if kind.suffix == path.suffix]
     if not alike:
-        known = ", ".join(dict.fromkeys(kind.suffix for kind in kinds))
-        raise SettingsError(f"kernel: {path} is in no known language; its name must end in one of {known}")
+        suffixes = ", ".join(dict.fromkeys(kind.suffix for kind in known))
+        raise SettingsError(f"kernel: {path} is in no known language; its name must end in one of {suffixes}")
     text = read_source(path) if any(kind.marks for kind in alike) else ""
-    return next((kind for kind in alike if kind.marks and kind.marks.search(text)), alike[0])()
+    return next((kind for kind in alike if kind.marks and kind.marks.search(text)), alike[0])
 
 
 def read_source(path: Path) -> str:
@@ -438,6 +435,6 @@ def thaw(folder: Path) -> Task:
 def _sources(task: Task) -> dict[str, str]:
     files = {REFERENCE: task.reference}
     if task.baseline is not None:
-        suffix = load(LANGUAGES, task.language, Language, key="language").suffix  # type: ignore[type-abstract]
+        suffix = open_language(task.language).suffix
         files[f"kernel{suffix}"] = task.baseline
     return files

@@ -20,17 +20,12 @@ from tools.gate.judge_settings import JudgeSettings
 from tools.judge import evidence
 from tools.judge.build import Builds
 from tools.judge.judge import Emit, Judge
-from tools.languages.base import LANGUAGES, Language
+from tools.languages.base import open_language
 from tools.profilers.base import DEFAULTS, PROFILERS, Profiler
 from tools.registry import load
 from tools.roofline import microbenchmarks
 from tools.store.records import Records, key
 from tools.tasks.loader import Loaded, read_source
-
-
-def language(name: str) -> Language:
-    """The language of that name; SettingsError for one that there is not."""
-    return load(LANGUAGES, name, Language, key="language")()  # type: ignore[type-abstract]
 
 
 @contextmanager
@@ -41,8 +36,8 @@ def machine(store: Path | None, clocks: str = "observe") -> Iterator[tuple[Execu
         records = Records(store or Path(folder))
         scratch = Path(folder) / "scratch"
         scratch.mkdir()
-        kind = load(EXECUTORS, "local", Executor, key="executor")  # type: ignore[type-abstract]
-        with kind(records.blobs, scratch, clocks=clocks) as executor:  # type: ignore[call-arg]
+        kind = load(EXECUTORS, "local", Executor, key="executor")
+        with kind(records.blobs, scratch, clocks=clocks) as executor:
             yield executor, records
 
 
@@ -52,7 +47,7 @@ class Opened:
     def __init__(self, loaded: Loaded, executor: Executor, records: Records, emit: Emit) -> None:
         self.loaded, self.executor, self.records, self.emit = loaded, executor, records, emit
         self.task = loaded.task
-        self.language = language(loaded.task.language)
+        self.language = open_language(loaded.task.language)
 
     @cached_property
     def kernel(self) -> Candidate:
@@ -108,7 +103,7 @@ class Opened:
     def profile(self, name: str = "", setting: str = "profilers") -> tuple[Profile, dict[str, str]] | str:
         """What a profiler (by default the first for this device) sees of the kernel, with its raw outputs; or why it
         sees nothing."""
-        profiler = load(PROFILERS, name or DEFAULTS[self.language.device][0], Profiler, key=setting)()  # type: ignore[type-abstract]
+        profiler = load(PROFILERS, name or DEFAULTS[self.language.device][0], Profiler, key=setting)()
         if lacking := profiler.missing(self.language):
             return lacking
         library, first = self.library(), self.task.workloads[0]

@@ -112,7 +112,7 @@ class Recipe(ABC):
 
 def recipe(name: str) -> Recipe:
     """The recipe that a page's `recipe` names; SettingsError when there is none."""
-    return load(RECIPES, name, Recipe, key="recipe")()  # type: ignore[type-abstract]
+    return load(RECIPES, name, Recipe, key="recipe")()
 
 
 def order(name: str) -> int:

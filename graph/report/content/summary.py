@@ -19,8 +19,7 @@ from graph.workspace.folder import Workspace
 from graph.workspace.versions import accepted_version_of, read_state, read_versions
 from tools.artifacts import UNBOUNDED, Artifact, Interval, Verdict
 from tools.gate import confirmation
-from tools.languages.base import LANGUAGES, Language
-from tools.registry import load
+from tools.languages.base import open_language
 from tools.store.records import Records, key
 from tools.tasks.loader import Loaded
 
@@ -194,7 +193,7 @@ def _device_s(records: Records, log: Sequence[event_log.Event], wall_s: float) -
     task = records.find(key("task")) or records.find(key("loaded"))
     if task is None:
         return None
-    language = load(LANGUAGES, Loaded.model_validate(task.payload).task.language, Language, key="language")  # type: ignore[type-abstract]
+    language = open_language(Loaded.model_validate(task.payload).task.language)
     return event_log.device_s(log, wall_s).get(language.device, 0.0)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.tools.gate.test_verdict import FAILED, GOOD, POLICY, trial
 
 from agents.artifacts import GatekeeperBrief, Review
 from agents.models.base import Unfit
@@ -14,6 +13,7 @@ from agents.roles import gatekeeper
 from agents.roles.agent import REPAIRS
 from tests.agents.scripted import Line, agent
 from tests.contracts.conftest import task
+from tests.tools.gate.test_verdict import FAILED, GOOD, POLICY, trial
 from tools.errors import BudgetError, OverloadedError, PendingError, ProviderError
 from tools.gate.verdict import Evidence, Veto, decide_verdict
 from tools.languages.cpp import Cpp

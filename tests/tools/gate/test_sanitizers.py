@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.tools.gate.test_verdict import GOOD
 
+from tests.tools.gate.test_verdict import GOOD
 from tools.artifacts import Record
 from tools.gate import sanitizers
 from tools.gate.judge_settings import JudgeSettings
