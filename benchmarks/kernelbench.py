@@ -26,7 +26,7 @@ from tools.store.records import Records, write_atomically
 from tools.tasks.kernelbench import sizes
 from tools.tasks.loader import load_folder
 from tools.tasks.opened import Opened, machine
-from tools.tasks.problems import folder_of
+from tools.tasks.suites import write_task_folder
 
 RUNS = Path("workspaces/kernelbench")
 TABLE = Path(__file__).parent / "results" / "kernelbench.md"
@@ -81,7 +81,7 @@ def _asked(problem: Path, folder: Path, dims: dict[str, int], executor: Executor
     found = {"dims": " ".join(f"{name}={value}" for name, value in dims.items())}
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        loaded = load_folder(folder_of(problem, folder, found["dims"])[0], executor, records.blobs)
+        loaded = load_folder(write_task_folder(problem, folder, found["dims"])[0], executor, records.blobs)
         found["contract"] = ""
         made = initial_kernel.lift(loaded.task, executor, records.blobs, JudgeSettings().job_limit_s)
         (folder / "v0.cpp").write_text(made.source)

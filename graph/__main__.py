@@ -403,10 +403,10 @@ def _named_task(arguments: argparse.Namespace) -> Settings:
     if arguments.problem is not None:
         if arguments.config is not None or arguments.kernel or arguments.ref or arguments.ptr_size:
             raise SettingsError("--problem says the whole task; leave out the config, --kernel, --ref and --ptr-size")
-        from tools.tasks.problems import folder_of
+        from tools.tasks.suites import write_task_folder
 
         folder = arguments.out or Path(_called(arguments.problem)[:64])
-        arguments.config, told = folder_of(arguments.problem, folder, files["dims"] or "")
+        arguments.config, told = write_task_folder(arguments.problem, folder, files["dims"] or "")
         _complain(told)
         given = {}
     elif arguments.out is not None:

@@ -21,6 +21,7 @@ from tools.cli.validation import no_yaml, read_yaml, sentences
 from tools.contracts.dims import parse_workloads
 from tools.errors import SettingsError
 from tools.tasks.loader import declaration, language_here, read_source
+from tools.tasks.suites import SuiteFormat
 
 STATED = (1e-5, 1e-8)
 """rtol and atol of the suite's own comparison where its call states none."""
@@ -85,7 +86,8 @@ def make_inputs(dims, seed, device="cpu"):
     _suite = _at(device)
     leaves, _spec = _data(dims, seed)
     shaped = _answered([one.clone() if isinstance(one, torch.Tensor) else one for one in leaves], _spec)
-    made = {{f"data_{{at}}": one.contiguous() if isinstance(one, torch.Tensor) else one for at, one in enumerate(leaves)}}
+    made = {{f"data_{{at}}": one.contiguous() if isinstance(one, torch.Tensor) else one
+            for at, one in enumerate(leaves)}}
     kept = {{n: one for n, one in made.items() if one is not None and not isinstance(one, str)}}
     kept |= {{name: torch.zeros_like(one) for name, one in zip(outputs, shaped) if name not in made}}
     return kept | {{name: value for name, value in dims.items() if name not in _CHOICES}}
@@ -145,67 +147,68 @@ class Placed(ast.NodeTransformer):
         return node
 
 
-def is_problem(path: Path) -> bool:
-    """Whether a path is a problem's folder or its task.yml."""
-    return (path / "task.yml").is_file() or path.name == "task.yml"
+class GpuMode(SuiteFormat):
+    """Problems of GPU MODE."""
 
+    problems = "a folder of GPU MODE with task.yml"
 
-def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
-    """The task folder's files, and a sentence that says which workloads it has. `sizes`: "size=64; size=128" in place
-    of the suite's own.
+    def recognises(self, path: Path) -> bool:
+        return (path / "task.yml").is_file() or path.name == "task.yml"
 
-    SettingsError for what is no problem, and for what it asks that a task cannot be.
-    """
-    home = problem if problem.is_dir() else problem.parent
-    said = _read(home / "task.yml")
-    if said.multi_gpu:
-        raise SettingsError(f"{home}: needs several GPUs, and a task has one; choose another problem")
-    listed = {one.get("name", ""): home / one.get("source", "") for one in said.files}
-    paths = {
-        name: path
-        for name, path in listed.items()
-        if name.endswith(".py") and name not in ("submission.py", "eval.py", "reference.py")
-    }
-    paths |= {p.name: p for p in (home / "task.py",) if p.is_file()} | {"reference.py": home / "reference.py"}
-    texts = {
-        name.removesuffix(".py"): read_source(path)
-        for name, path in sorted(paths.items(), key=lambda one: (one[0] == "reference.py", one[0] != "task.py"))
-    }
-    texts = {name: _placed(text, paths[f"{name}.py"]) for name, text in texts.items()}
-    there = {getattr(node, "name", "") for node in ast.parse(texts["reference"]).body}
-    if lacking := sorted({"generate_input", "ref_kernel"} - there):
-        raise SettingsError(
-            f"{home / 'reference.py'}: defines no {' and no '.join(lacking)}, by which a problem of GPU MODE is "
-            f"read; add it"
+    def task_files(self, problem: Path, sizes: str) -> tuple[dict[str, str], str]:
+        home = problem if problem.is_dir() else problem.parent
+        said = _read(home / "task.yml")
+        if said.multi_gpu:
+            raise SettingsError(f"{home}: needs several GPUs, and a task has one; choose another problem")
+        listed = {one.get("name", ""): home / one.get("source", "") for one in said.files}
+        paths = {
+            name: path
+            for name, path in listed.items()
+            if name.endswith(".py") and name not in ("submission.py", "eval.py", "reference.py")
+        }
+        paths |= {p.name: p for p in (home / "task.py",) if p.is_file()} | {"reference.py": home / "reference.py"}
+        texts = {
+            name.removesuffix(".py"): read_source(path)
+            for name, path in sorted(paths.items(), key=lambda one: (one[0] == "reference.py", one[0] != "task.py"))
+        }
+        texts = {name: _placed(text, paths[f"{name}.py"]) for name, text in texts.items()}
+        there = {getattr(node, "name", "") for node in ast.parse(texts["reference"]).body}
+        if lacking := sorted({"generate_input", "ref_kernel"} - there):
+            raise SettingsError(
+                f"{home / 'reference.py'}: defines no {' and no '.join(lacking)}, by which a problem of GPU MODE is "
+                f"read; add it"
+            )
+        cases = [
+            {name: value for name, value in one.items() if name != "seed"} for one in (*said.benchmarks, *said.tests)
+        ]
+        words = {name for one in cases for name, value in one.items() if isinstance(value, bool | str)}
+        choices = {name: list(dict.fromkeys(one[name] for one in cases if name in one)) for name in sorted(words)}
+        points = [
+            {name: choices[name].index(value) if name in words else value for name, value in one.items()}
+            for one in cases
+        ]
+        if sizes:
+            points = [{**points[0], **asked} for asked in parse_workloads(sizes)]
+            for name in (name for point in points for name in point if name not in cases[0]):
+                raise SettingsError(f"dims: {home.name} has no size {name!r}; {offered(name, list(cases[0]))}")
+        timed = len(points) if sizes else len(said.benchmarks)
+        workloads: list[dict[str, object]] = [
+            {"name": f"w{at}", "dims": point} for at, point in enumerate(points, 1) if point not in points[: at - 1]
+        ]
+        # What is only tested must be right, and may be slower.
+        workloads = [w if w["dims"] in points[:timed] else {**w, "weight": 1e-3, "margin": 1.0} for w in workloads]
+        free = [n for n in points[0] if n not in words and all(isinstance(p.get(n), int) for p in points)]
+        text = CONTRACT.format(
+            name=home.name,
+            files="{" + "".join(f"\n    {name!r}: {_literal(text)}," for name, text in texts.items()) + "\n}",
+            choices=choices,
+            workloads=workloads,
+            ranges={name: (min(p[name] for p in points), max(p[name] for p in points)) for name in free},
+            tolerance=_tolerance(texts["reference"]),
+            smallest=points[0] if sizes else points[-1],
         )
-    cases = [{name: value for name, value in one.items() if name != "seed"} for one in (*said.benchmarks, *said.tests)]
-    words = {name for one in cases for name, value in one.items() if isinstance(value, bool | str)}
-    choices = {name: list(dict.fromkeys(one[name] for one in cases if name in one)) for name in sorted(words)}
-    points = [
-        {name: choices[name].index(value) if name in words else value for name, value in one.items()} for one in cases
-    ]
-    if sizes:
-        points = [{**points[0], **asked} for asked in parse_workloads(sizes)]
-        for name in (name for point in points for name in point if name not in cases[0]):
-            raise SettingsError(f"dims: {home.name} has no size {name!r}; {offered(name, list(cases[0]))}")
-    timed = len(points) if sizes else len(said.benchmarks)
-    workloads: list[dict[str, object]] = [
-        {"name": f"w{at}", "dims": point} for at, point in enumerate(points, 1) if point not in points[: at - 1]
-    ]
-    # What is only tested must be right, and may be slower.
-    workloads = [w if w["dims"] in points[:timed] else {**w, "weight": 1e-3, "margin": 1.0} for w in workloads]
-    free = [n for n in points[0] if n not in words and all(isinstance(p.get(n), int) for p in points)]
-    text = CONTRACT.format(
-        name=home.name,
-        files="{" + "".join(f"\n    {name!r}: {_literal(text)}," for name, text in texts.items()) + "\n}",
-        choices=choices,
-        workloads=workloads,
-        ranges={name: (min(p[name] for p in points), max(p[name] for p in points)) for name in free},
-        tolerance=_tolerance(texts["reference"]),
-        smallest=points[0] if sizes else points[-1],
-    )
-    declared = declaration(home.name, language_here())
-    return {"reference.py": text, "task.yaml": declared}, f"{home.name}: {len(workloads)} workloads"
+        declared = declaration(home.name, language_here())
+        return {"reference.py": text, "task.yaml": declared}, f"{home.name}: {len(workloads)} workloads"
 
 
 def _read(file: Path) -> Problem:

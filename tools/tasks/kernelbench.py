@@ -18,6 +18,7 @@ from tools.cli.suggestions import offered
 from tools.contracts.dims import parse_dims
 from tools.errors import SettingsError
 from tools.tasks.loader import REFERENCE, declaration, language_here, read_source
+from tools.tasks.suites import SuiteFormat
 
 _ARITHMETIC: dict[type, Callable[..., int | float]] = {
     ast.Add: operator.add,
@@ -28,7 +29,7 @@ _ARITHMETIC: dict[type, Callable[..., int | float]] = {
 MEANT = ("Model", "get_inputs", "get_init_inputs")
 CONTRACT = """
 
-# ---- what follows makes a task of the problem above: what forward takes and what its modules hold are inputs of the kernel
+# ---- what follows makes a task of the problem above: what forward takes and what its modules hold are inputs
 import inspect as _inspect
 
 import torch
@@ -73,7 +74,8 @@ def make_inputs(dims, seed):
     now = made | {{_names[key]: one for key, one in model.named_buffers()}}
     for name, (one, version) in held.items():
         if now[name] is not one or one._version != version:
-            raise ValueError(f"forward changes {{name}}, which a kernel only reads; a problem must leave its inputs and state as they are")
+            raise ValueError(f"forward changes {{name}}, which a kernel only reads; "
+                             "a problem must leave its inputs and state as they are")
     made = {{name: one.detach().contiguous() if isinstance(one, torch.Tensor) else one for name, one in made.items()}}
     if not isinstance(answer, torch.Tensor):
         raise ValueError("forward returns no single tensor, which is all that a KernelBench problem is judged by here")
@@ -96,44 +98,48 @@ def _is_problem(source: str) -> bool:
     return {*MEANT} <= {node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
 
 
-def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
-    """The task folder's files, and a sentence that says which constants were changed.
+class KernelBench(SuiteFormat):
+    """Problems of KernelBench."""
 
-    `sizes`: "batch_size=4 dim=64" in place of the file's own, whose numbers at module level they must be. SettingsError
-    for what is no problem.
-    """
-    source = read_source(problem)
-    if not _is_problem(source):
-        raise SettingsError(
-            f"{problem}: is no KernelBench problem; it must define {', '.join(MEANT)} at the top of the file"
-        )
-    asked = parse_dims(sizes) if sizes else {}
-    constants = _constants(source)
-    lines = source.splitlines()
-    for name in asked:
-        if name not in constants:
+    problems = "a Python file of KernelBench"
+
+    def recognises(self, path: Path) -> bool:
+        return path.is_file() and path.suffix == ".py"
+
+    def task_files(self, problem: Path, sizes: str) -> tuple[dict[str, str], str]:
+        """As the base says; `sizes`, e.g. "batch_size=4 dim=64", replaces numbers at the file's module level."""
+        source = read_source(problem)
+        if not _is_problem(source):
             raise SettingsError(
-                f"dims: {problem.name} has no number {name!r} at module level; {offered(name, list(constants))}"
+                f"{problem}: is no KernelBench problem; it must define {', '.join(MEANT)} at the top of the file"
             )
-    # `height = width = 128` is one number with two names.
-    changed = {id(constants[name][0]): value for name, value in asked.items()}
-    for name, value in asked.items():
-        if changed[id(constants[name][0])] != value:
-            raise SettingsError(
-                f"dims: {problem.name} gives {name!r} and another name one number; give both the same value"
-            )
-    for at in sorted({id(at): at for at, _ in constants.values()}.values(), key=lambda one: -one.col_offset):
-        if id(at) in changed:
-            line = lines[at.lineno - 1].encode()
-            lines[at.lineno - 1] = (
-                line[: at.col_offset] + repr(changed[id(at)]).encode() + line[at.end_col_offset :]
-            ).decode()
-    numbers = {name: changed.get(id(at), own) for name, (at, own) in constants.items()}
-    told = [f"{name} {own!r} -> {numbers[name]!r}" for name, (at, own) in constants.items() if id(at) in changed]
-    sized = {name: number for name, number in numbers.items() if isinstance(number, int) and number >= 1}
-    text = "\n".join(lines) + CONTRACT.format(dims=json.dumps(sized or {"problem": 1}))
-    files = {REFERENCE: text, "task.yaml": declaration(problem.stem, language_here())}
-    return files, f"{problem.name}: changed {', '.join(told)}" if told else f"{problem.name}: at its own sizes"
+        asked = parse_dims(sizes) if sizes else {}
+        constants = _constants(source)
+        lines = source.splitlines()
+        for name in asked:
+            if name not in constants:
+                raise SettingsError(
+                    f"dims: {problem.name} has no number {name!r} at module level; {offered(name, list(constants))}"
+                )
+        # `height = width = 128` is one number with two names.
+        changed = {id(constants[name][0]): value for name, value in asked.items()}
+        for name, value in asked.items():
+            if changed[id(constants[name][0])] != value:
+                raise SettingsError(
+                    f"dims: {problem.name} gives {name!r} and another name one number; give both the same value"
+                )
+        for at in sorted({id(at): at for at, _ in constants.values()}.values(), key=lambda one: -one.col_offset):
+            if id(at) in changed:
+                line = lines[at.lineno - 1].encode()
+                lines[at.lineno - 1] = (
+                    line[: at.col_offset] + repr(changed[id(at)]).encode() + line[at.end_col_offset :]
+                ).decode()
+        numbers = {name: changed.get(id(at), own) for name, (at, own) in constants.items()}
+        told = [f"{name} {own!r} -> {numbers[name]!r}" for name, (at, own) in constants.items() if id(at) in changed]
+        sized = {name: number for name, number in numbers.items() if isinstance(number, int) and number >= 1}
+        text = "\n".join(lines) + CONTRACT.format(dims=json.dumps(sized or {"problem": 1}))
+        files = {REFERENCE: text, "task.yaml": declaration(problem.stem, language_here())}
+        return files, f"{problem.name}: changed {', '.join(told)}" if told else f"{problem.name}: at its own sizes"
 
 
 def sizes(problem: Path) -> dict[str, int]:

@@ -18,7 +18,7 @@ from graph.__main__ import main
 from graph.export.accepted import Accepted
 from graph.export.formats import FORMATS
 from tests.graph.conftest import ROOT, refused
-from tests.tools.tasks.test_problems import gpu_mode as gpu_mode
+from tests.tools.tasks.test_suites import gpu_mode as gpu_mode
 from tools.errors import SettingsError
 from tools.executors.local import Local
 from tools.languages.base import Language
@@ -26,7 +26,7 @@ from tools.languages.cpp import Cpp
 from tools.languages.triton import Triton
 from tools.store.records import Blobs
 from tools.tasks.loader import Loaded, load_folder
-from tools.tasks.problems import folder_of
+from tools.tasks.suites import write_task_folder
 
 PROBLEM = '''import torch
 import torch.nn as nn
@@ -90,7 +90,7 @@ def problem(beside: tuple[Local, Blobs], tmp_path_factory: pytest.TempPathFactor
     """A kernel of a KernelBench problem with a parameter and a number among its inputs."""
     folder = tmp_path_factory.mktemp("problem")
     (folder / "scaled.py").write_text(PROBLEM)
-    task, _ = folder_of(folder / "scaled.py", folder / "task", "")
+    task, _ = write_task_folder(folder / "scaled.py", folder / "task", "")
     (task / "kernel.cpp").write_text(KERNEL)
     loaded, cpp = load_folder(task, *beside), Cpp()
     return made(loaded, KERNEL, cpp, cpp.flags(loaded.task))
@@ -153,7 +153,7 @@ def test_a_new_model_has_the_keys_of_the_old_one_and_says_the_same(problem: Acce
 
 
 def test_a_submission_takes_the_suites_data_apart(gpu_mode: Path, tmp_path: Path, beside: tuple[Local, Blobs]) -> None:
-    task, _ = folder_of(gpu_mode, tmp_path / "task", "")
+    task, _ = write_task_folder(gpu_mode, tmp_path / "task", "")
     (task / "kernel.cpp").write_text(SCALED)
     cpp, loaded = Cpp(), load_folder(task, *beside)
     (tmp_path / "submission.py").write_text(

@@ -11,7 +11,7 @@ import torch
 
 from graph.__main__ import main
 from tools.errors import SettingsError
-from tools.tasks.problems import folder_of
+from tools.tasks.suites import write_task_folder
 
 PROBLEM = """import torch
 import torch.nn as nn
@@ -52,7 +52,7 @@ def problem(tmp_path: Path) -> Path:
 
 
 def test_the_reference_answers_what_the_evaluator_computes_from_the_same_seed(problem: Path, tmp_path: Path) -> None:
-    folder, told = folder_of(problem, tmp_path / "task", "batch_size=32")
+    folder, told = write_task_folder(problem, tmp_path / "task", "batch_size=32")
     assert told == "norm.py: changed batch_size 4096 -> 32"
     ours, theirs = run_path(str(folder / "reference.py")), run_path(str(problem))
     theirs["get_inputs"].__globals__["batch_size"] = 32
@@ -108,7 +108,7 @@ def test_what_is_no_problem_or_no_constant_of_it_is_refused(
 ) -> None:
     problem.write_text(source)
     with pytest.raises(SettingsError, match=said):
-        folder_of(problem, tmp_path / "task", sizes)
+        write_task_folder(problem, tmp_path / "task", sizes)
     assert not (tmp_path / "task").exists()
 
 
@@ -124,11 +124,11 @@ def test_a_number_is_changed_wherever_it_stands_at_module_level(
     problem: Path, tmp_path: Path, line: str, sizes: str, changed: str, said: str
 ) -> None:
     problem.write_text(f"{PROBLEM}{line}\n")
-    folder, told = folder_of(problem, tmp_path / "task", sizes)
+    folder, told = write_task_folder(problem, tmp_path / "task", sizes)
     assert f"\n{changed}\n" in (folder / "reference.py").read_text() and told.endswith(f"changed {said}")
 
 
 def test_a_folder_with_other_contents_is_not_overwritten(problem: Path, tmp_path: Path) -> None:
-    folder_of(problem, tmp_path / "task", "batch_size=32")
+    write_task_folder(problem, tmp_path / "task", "batch_size=32")
     with pytest.raises(SettingsError, match="--out"):
-        folder_of(problem, tmp_path / "task", "batch_size=16")
+        write_task_folder(problem, tmp_path / "task", "batch_size=16")

@@ -15,7 +15,7 @@ from tools.errors import SettingsError
 from tools.executors.local import Local
 from tools.store.records import Blobs
 from tools.tasks.loader import load_folder
-from tools.tasks.problems import folder_of
+from tools.tasks.suites import write_task_folder
 
 DEFINITION: dict[str, Any] = {
     "name": "scaled_pairs",
@@ -117,7 +117,7 @@ def gpu_mode(tmp_path: Path) -> Path:
 def test_a_definition_becomes_a_task_of_its_inputs_outputs_and_variable_axes(
     tmp_path: Path, beside: tuple[Local, Blobs]
 ) -> None:
-    folder, told = folder_of(sol(tmp_path / "p", DEFINITION, line(4), line(9)), tmp_path / "task", "")
+    folder, told = write_task_folder(sol(tmp_path / "p", DEFINITION, line(4), line(9)), tmp_path / "task", "")
     task = load_folder(folder, *beside).task
     assert told == "scaled_pairs: 2 workloads" and task.name == "scaled_pairs"
     assert [(a.name, a.role, a.shape) for a in task.arguments] == [
@@ -157,7 +157,7 @@ def test_workloads_of_a_flashinfer_trace_set_are_found_and_inputs_may_be_the_pro
         "evaluation": None,
     }
     (tmp_path / "set" / "workloads" / "own" / "scaled_pairs.jsonl").write_text(json.dumps(trace) + "\n")
-    folder, _ = folder_of(file, tmp_path / "task", "")
+    folder, _ = write_task_folder(file, tmp_path / "task", "")
     module = run_path(str(folder / "reference.py"))
     made = module["make_inputs"](module["workloads"][0]["dims"], 3)
     assert (made["x"] == 7).all() and made["rows"] == 4
@@ -173,7 +173,7 @@ def test_a_definition_that_flashinfer_dumped_runs_by_its_one_function(tmp_path: 
     file.write_text(
         json.dumps({**DEFINITION, "reference": dumped.replace("x.amin(1)", "F.relu(x).amin(1) + math.log(1)")})
     )
-    folder, _ = folder_of(file, tmp_path / "task", "rows=4 by=0.5")
+    folder, _ = write_task_folder(file, tmp_path / "task", "rows=4 by=0.5")
     module = run_path(str(folder / "reference.py"))
     made = module["make_inputs"](module["workloads"][0]["dims"], 3)
     torch.testing.assert_close(module["reference"](**made)[1], made["x"].relu().amin(1))
@@ -189,14 +189,14 @@ def test_where_a_gpu_is_the_problem_of_any_suite_is_for_it(
     (tmp_path / "sum.py").write_text("class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n")
     for name, language in ((".", "triton"), ("missing", "cpp")):
         monkeypatch.setattr("tools.tasks.loader.DRIVER", tmp_path / name)
-        folder, _ = folder_of(problem, tmp_path / language, "")
+        folder, _ = write_task_folder(problem, tmp_path / language, "")
         assert f"language: {language}\n" in (folder / "task.yaml").read_text()
 
 
 def test_a_gpu_mode_problem_becomes_a_task_of_what_its_data_holds(
     gpu_mode: Path, tmp_path: Path, beside: tuple[Local, Blobs]
 ) -> None:
-    folder, told = folder_of(gpu_mode, tmp_path / "task", "")
+    folder, told = write_task_folder(gpu_mode, tmp_path / "task", "")
     task = load_folder(folder, *beside).task
     assert (
         told == "scaled: 3 workloads"
@@ -247,7 +247,7 @@ def test_what_a_definition_asks_that_no_task_can_be_is_refused(
     tmp_path: Path, changes: dict[str, Any], lines: list[dict[str, Any]], sizes: str, said: str
 ) -> None:
     with pytest.raises(SettingsError, match=said):
-        folder_of(sol(tmp_path / "p", {**DEFINITION, **changes}, *lines), tmp_path / "task", sizes)
+        write_task_folder(sol(tmp_path / "p", {**DEFINITION, **changes}, *lines), tmp_path / "task", sizes)
     assert not (tmp_path / "task").exists()
 
 
@@ -263,9 +263,9 @@ def test_what_a_gpu_mode_problem_asks_that_no_task_can_be_is_refused(
         GPU_MODE.replace("def ref_kernel", "def other" if not more + sizes else "def ref_kernel")
     )
     with pytest.raises(SettingsError, match=said):
-        folder_of(gpu_mode, tmp_path / "task", sizes)
+        write_task_folder(gpu_mode, tmp_path / "task", sizes)
 
 
 def test_a_folder_that_is_of_no_suite_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"neither definition\.json nor task\.yml"):
-        folder_of(tmp_path, tmp_path / "task", "")
+    with pytest.raises(SettingsError, match=r"is no problem of a suite; give one of these: a definition\.json"):
+        write_task_folder(tmp_path, tmp_path / "task", "")

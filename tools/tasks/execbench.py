@@ -21,6 +21,7 @@ from tools.cli.validation import sentences
 from tools.contracts.dims import parse_workloads
 from tools.errors import SettingsError
 from tools.tasks.loader import declaration, language_here, read_source
+from tools.tasks.suites import SuiteFormat
 
 STATED = 1e-2
 """atol and rtol of both suites where a workload states none."""
@@ -69,7 +70,8 @@ def _drawn(name, shape, dtype):
 def make_inputs(dims, seed):
     torch.manual_seed(seed)
     axes = _axes(dims)
-    shaped = {{name: None if shape is None else [axes.get(a, a) for a in shape] for name, (shape, _) in {{**_inputs, **_results}}.items()}}
+    shaped = {{name: None if shape is None else [axes.get(a, a) for a in shape]
+              for name, (shape, _) in {{**_inputs, **_results}}.items()}}
     numbers = {{name: dims[name] for name in _inputs if shaped[name] is None}}
     made = globals()[_custom]({{**axes, **numbers}}, torch.device("cpu")) if _custom else {{}}
     for name, (_, dtype) in _inputs.items():
@@ -150,74 +152,76 @@ class Workload(Foreign):
         return data.get("workload") or data if isinstance(data, dict) else data
 
 
-def is_definition(problem: Path) -> bool:
-    """Whether a file, or `definition.json` in a folder, is one."""
-    return problem.suffix == ".json" or (problem / "definition.json").is_file()
+class ExecBench(SuiteFormat):
+    """The format that SOL-ExecBench and FlashInfer-Bench share."""
 
+    problems = "a definition.json of SOL-ExecBench or FlashInfer-Bench, or its folder"
 
-def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
-    """The task folder's files, and a sentence that says which workloads it has. `sizes`: "M=8; M=64" in place of the
-    suite's own.
+    def recognises(self, path: Path) -> bool:
+        return path.suffix == ".json" or (path / "definition.json").is_file()
 
-    SettingsError for what is no definition, and for what it asks that a task cannot be.
-    """
-    file = problem / "definition.json" if problem.is_dir() else problem
-    said = _read(file, read_source(file), Definition)
-    lines = _workload_lines(file, said.name)
-    given = [_read(file, line, Workload) for line in lines]
-    variable = [name for name, axis in said.axes.items() if axis.type == "var"]
-    _refuse(said, file)
-    usable = [w for w in given if all(source.type != "safetensors" for source in w.inputs.values())]
-    if given and not usable:
-        raise SettingsError(
-            f"{file}: every workload reads inputs from safetensors files, which a task draws itself; choose "
-            f"another problem"
-        )
-    numbers = [name for name, one in said.inputs.items() if one.shape is None]
-    for workload in usable:
-        if absent := [name for name in numbers if name not in workload.inputs]:
-            raise SettingsError(f"{file}: workload {workload.uuid} does not give {absent[0]!r}; add it to its inputs")
-    dims: list[dict[str, int | float]] = [{**w.axes, **{n: w.inputs[n].value or 0 for n in numbers}} for w in usable]
-    if sizes:
-        dims = [{**(dims[0] if dims else {}), **asked} for asked in parse_workloads(sizes)]
-    if not dims:
-        raise SettingsError(
-            f"{file}: no workloads were found beside it; give sizes, e.g. --dims "
-            f"{' '.join(f'{n}=64' for n in variable)}"
-        )
-    for point in dims:
-        for name in {*point} - {*variable, *numbers}:
+    def task_files(self, problem: Path, sizes: str) -> tuple[dict[str, str], str]:
+        file = problem / "definition.json" if problem.is_dir() else problem
+        said = _read(file, read_source(file), Definition)
+        lines = _workload_lines(file, said.name)
+        given = [_read(file, line, Workload) for line in lines]
+        variable = [name for name, axis in said.axes.items() if axis.type == "var"]
+        _refuse(said, file)
+        usable = [w for w in given if all(source.type != "safetensors" for source in w.inputs.values())]
+        if given and not usable:
             raise SettingsError(
-                f"dims: {name!r} is nothing that a workload of it gives; {offered(name, [*variable, *numbers])}"
+                f"{file}: every workload reads inputs from safetensors files, which a task draws itself; choose "
+                f"another problem"
             )
-        for name in {*variable, *numbers} - {*point}:
-            raise SettingsError(f"dims: {name!r} is to be given, too")
-    names = [w.uuid[:8] for w in usable]
-    named = names if not sizes and len({*names}) == len(names) else [f"w{at}" for at in range(1, len(dims) + 1)]
-    fixed = {name: axis.value or 0 for name, axis in said.axes.items() if axis.type == "const"}
-    shown = [{"name": name, "dims": {**fixed, **point}} for name, point in zip(named, dims, strict=True)]
-    ranges = {n: (min(int(p[n]) for p in dims), max(int(p[n]) for p in dims)) for n in variable} | {
-        n: (v, v) for n, v in fixed.items()
-    }
-    computed = [
-        f"    {n} = {_expression(axis.expression, file)}" for n, axis in said.axes.items() if axis.type == "expr"
-    ]
-    text = _runnable(said.reference, file) + CONTRACT.format(
-        name=said.name,
-        outputs=[*said.outputs],
-        workloads=shown,
-        ranges=ranges,
-        rtol=min((w.tolerance.max_rtol for w in usable), default=STATED),
-        atol=min((w.tolerance.max_atol for w in usable), default=STATED),
-        inputs={name: (one.shape and [*map(_extent, one.shape)], one.dtype) for name, one in said.inputs.items()},
-        results={name: ([*map(_extent, one.shape or ())], one.dtype) for name, one in said.outputs.items()},
-        custom=repr(said.custom_inputs_entrypoint),
-        axes="\n".join([*(f'    {n} = dims["{n}"]' for n in (*variable, *fixed)), *computed]) or "    pass",
-        variable=variable,
-    )
-    declared = declaration(said.name, _language(said))
-    left = f", {len(given) - len(usable)} left out that read safetensors" if len(usable) < len(given) else ""
-    return {"reference.py": text, "task.yaml": declared}, f"{said.name}: {len(dims)} workloads{left}"
+        numbers = [name for name, one in said.inputs.items() if one.shape is None]
+        for workload in usable:
+            if absent := [name for name in numbers if name not in workload.inputs]:
+                raise SettingsError(
+                    f"{file}: workload {workload.uuid} does not give {absent[0]!r}; add it to its inputs"
+                )
+        dims: list[dict[str, int | float]] = [
+            {**w.axes, **{n: w.inputs[n].value or 0 for n in numbers}} for w in usable
+        ]
+        if sizes:
+            dims = [{**(dims[0] if dims else {}), **asked} for asked in parse_workloads(sizes)]
+        if not dims:
+            raise SettingsError(
+                f"{file}: no workloads were found beside it; give sizes, e.g. --dims "
+                f"{' '.join(f'{n}=64' for n in variable)}"
+            )
+        for point in dims:
+            for name in {*point} - {*variable, *numbers}:
+                raise SettingsError(
+                    f"dims: {name!r} is nothing that a workload of it gives; {offered(name, [*variable, *numbers])}"
+                )
+            for name in {*variable, *numbers} - {*point}:
+                raise SettingsError(f"dims: {name!r} is to be given, too")
+        names = [w.uuid[:8] for w in usable]
+        named = names if not sizes and len({*names}) == len(names) else [f"w{at}" for at in range(1, len(dims) + 1)]
+        fixed = {name: axis.value or 0 for name, axis in said.axes.items() if axis.type == "const"}
+        shown = [{"name": name, "dims": {**fixed, **point}} for name, point in zip(named, dims, strict=True)]
+        ranges = {n: (min(int(p[n]) for p in dims), max(int(p[n]) for p in dims)) for n in variable} | {
+            n: (v, v) for n, v in fixed.items()
+        }
+        computed = [
+            f"    {n} = {_expression(axis.expression, file)}" for n, axis in said.axes.items() if axis.type == "expr"
+        ]
+        text = _runnable(said.reference, file) + CONTRACT.format(
+            name=said.name,
+            outputs=[*said.outputs],
+            workloads=shown,
+            ranges=ranges,
+            rtol=min((w.tolerance.max_rtol for w in usable), default=STATED),
+            atol=min((w.tolerance.max_atol for w in usable), default=STATED),
+            inputs={name: (one.shape and [*map(_extent, one.shape)], one.dtype) for name, one in said.inputs.items()},
+            results={name: ([*map(_extent, one.shape or ())], one.dtype) for name, one in said.outputs.items()},
+            custom=repr(said.custom_inputs_entrypoint),
+            axes="\n".join([*(f'    {n} = dims["{n}"]' for n in (*variable, *fixed)), *computed]) or "    pass",
+            variable=variable,
+        )
+        declared = declaration(said.name, _language(said))
+        left = f", {len(given) - len(usable)} left out that read safetensors" if len(usable) < len(given) else ""
+        return {"reference.py": text, "task.yaml": declared}, f"{said.name}: {len(dims)} workloads{left}"
 
 
 def _read(file: Path, text: str, kind: type[Read]) -> Read:
