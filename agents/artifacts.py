@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import AliasChoices, Field, FiniteFloat
+from pydantic import Field, FiniteFloat
 
 from knowledge_base.artifacts import Attempt, Page, Passage
 from tools.artifacts import Artifact, Axis, Finding, Interval, Quantity, Remark, Task
@@ -51,8 +51,8 @@ class Plan(Artifact):
     """Planner's answer; an empty plan of no candidates says that nothing applicable is left."""
 
     methods: tuple[PlannedMethod, ...]
-    candidates: int = Field(validation_alias=AliasChoices("candidates", "variants"))
-    """Candidates wanted. Records of earlier versions call it `variants`."""
+    candidates: int
+    """Candidates wanted."""
     reason: str = ""
     """Why nothing is left, or what guided the choice."""
 

@@ -221,14 +221,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except tuple(statuses) as error:
         status = next(name for kind, name in statuses.items() if isinstance(error, kind))
         return _failed(arguments, status, str(error), error.workspace, getattr(error, "file", None))
-    except ValueError as error:
-        # What pydantic raises is one, and cannot be named here before it is known that there is a pydantic.
-        from graph.workspace.compatibility import told
-
-        sentence = told(error, arguments.workspace) if "workspace" in arguments else None
-        if sentence is None:
-            raise
-        return _failed(arguments, "refused", str(sentence), arguments.workspace)
     except KeyboardInterrupt as interrupt:
         # `run.drive` names the workspace; before it there is nothing to go on with.
         unchanged = "nothing was changed; " if arguments.verb == "verify" else ""
@@ -395,7 +387,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 
 
 def _named_task(arguments: argparse.Namespace) -> Settings:
-    from graph.settings import load, parse, renamed
+    from graph.settings import load, parse
     from tools.errors import SettingsError
 
     files = {"kernel": arguments.kernel, "reference": arguments.ref, "dims": " ".join(arguments.dims or []) or None}
@@ -421,10 +413,7 @@ def _named_task(arguments: argparse.Namespace) -> Settings:
             raise SettingsError(
                 "--ptr-size goes with --kernel, not with a config file; put `pointer_elements` into the config"
             )
-        settings = load(arguments.config)
-        for sentence in renamed(settings, arguments.config):
-            _complain(sentence)
-        return settings
+        return load(arguments.config)
     if not given:
         raise SettingsError(
             "nothing to run: give a config file such as configs/quickstart.yaml, or --kernel K.cpp --ref ref.py "

@@ -12,9 +12,8 @@ from tools.cli.formatting import limiter
 from tools.languages.triton_interpreter import Interpreted
 from tools.roofline.hardware import Headroom, Roof, Spec, Target, UnknownSpec
 
-PROTOCOL = 3
-"""Of a run's commits: what the trailer `Speedup` is. In 2 the gain that chose the candidate (`Verdict.speedup`),
-since 3 the confirmed one (`Verdict.claim`). `verify` keeps to the rule of each."""
+PROTOCOL = 1
+"""Version of a run's commits: it changes when the trailers mean something else."""
 
 
 class Reached(Artifact):

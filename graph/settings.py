@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agents.artifacts import RoleName
 from agents.models.ledger import Cap, Caps, seconds
@@ -68,8 +67,8 @@ class Search(Figures):
 
     iterations: int = Field(default=8, ge=1)
     """Cap on iterations after v0."""
-    candidates: int = Field(default=4, ge=1, le=16, validation_alias=AliasChoices("candidates", "variants"))
-    """Candidates judged in an iteration (K); configs of earlier versions call them variants."""
+    candidates: int = Field(default=4, ge=1, le=16)
+    """Candidates judged in an iteration (K)."""
     methods_per_iteration: int = Field(default=3, ge=1, le=3)
     """1 is the discipline of one variable at a time."""
     methods_per_axis: int = Field(default=2, ge=1, le=3)
@@ -274,18 +273,6 @@ class Settings(Section):
     def sources(self, suffix: str) -> Sources:
         """How the user calls the kernel (in a task folder `kernel<suffix>`) and its reference."""
         return Sources(Path(self.kernel or f"kernel{suffix}").name, Path(self.reference or "reference.py").name)
-
-
-def renamed(settings: Settings, path: Path) -> Iterator[str]:
-    """A sentence for each key that the config `path`, read as `settings`, gives under its earlier name."""
-    if not path.is_file():
-        return
-    data = read_yaml(path.read_text(encoding="utf-8"))
-    given = data.get("search") or {} if isinstance(data, dict) else {}
-    for name, field in type(settings.search).model_fields.items():
-        for old in getattr(field.validation_alias, "choices", ()):
-            if old != name and old in given:
-                yield f"{path}: search.{old} is called search.{name} now; it was read, write search.{name}"
 
 
 def load(path: Path) -> Settings:

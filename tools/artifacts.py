@@ -14,9 +14,9 @@ import textwrap
 from contextlib import suppress
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
 
 if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaValue
@@ -89,19 +89,7 @@ class Argument(Artifact):
     for scalars."""
 
 
-class Grown(Artifact):
-    """What is written as it was before its `later` fields, as long as these are None, so that old tasks keep their
-    identity."""
-
-    later: ClassVar[tuple[str, ...]] = ()
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, rest: SerializerFunctionWrapHandler) -> dict[str, object]:
-        written: dict[str, object] = rest(self)
-        return {name: value for name, value in written.items() if name not in self.later or value is not None}
-
-
-class Workload(Grown):
+class Workload(Artifact):
     """One point at which the kernel must be right and is timed."""
 
     name: str
@@ -113,10 +101,9 @@ class Workload(Grown):
     margin: float | None = None
     """How much longer a call may take than the incumbent's before the gate refuses, relative; None:
     `judge.workload_margin`."""
-    later = ("margin",)
 
 
-class NumericPolicy(Grown):
+class NumericPolicy(Artifact):
     """How exact an output must be; see `tools.judge.judge` for the rule these feed."""
 
     precision: Literal["ieee", "tf32", "bf16"] = "ieee"
@@ -129,7 +116,6 @@ class NumericPolicy(Grown):
     """As the user stated it; `floor` has what counts."""
     atol: float | None = None
     """Stated by the user: an element within atol + floor · |reference| passes up to the cap."""
-    later = ("rtol", "atol")
 
 
 DEFAULT_FLOORS: dict[DType, float] = {"float64": 1e-12, "float32": 4e-5, "float16": 4e-3, "bfloat16": 3e-2}
@@ -145,7 +131,7 @@ class Rivals(Artifact):
     """Of its functions, in order."""
 
 
-class Task(Grown):
+class Task(Artifact):
     """What must be computed, frozen for a whole run. `identity()` changes when any constraint does."""
 
     name: str
@@ -173,7 +159,6 @@ class Task(Grown):
     """Operators of torch (`aten.mm`) that host code may call, on the arguments and its own scratch; None: none."""
     rivals: Rivals | None = None
     """What other libraries compute the same with; None: nothing was named."""
-    later = ("library", "rivals")
 
     def identity(self) -> str:
         """sha256 over the canonical JSON of the task."""
@@ -413,7 +398,7 @@ class Verdict(Artifact):
     speedup: Interval | None = None
     """By which the candidate was chosen among its siblings: somewhat high, since it is the best of several."""
     claim: Claim | None = None
-    """None: nothing was confirmed, or its commit is of protocol 2, whose claim is `speedup`."""
+    """None: nothing was confirmed."""
     noise_floor: float | None = None
     """Relative: the A/A blocks' own spread."""
     explained: bool = True

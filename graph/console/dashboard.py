@@ -149,8 +149,7 @@ class Dashboard:
     def _decided(self, told: dict[str, str]) -> None:
         if told["outcome"] != "accept":
             return
-        # Logs from before it was told do not name it: it was the best until now.
-        of, least = told.get("parent", self.parent), number(told, "at_least")
+        of, least = told["parent"], number(told, "at_least")
         self.parent = f"v{told['iteration']}"
         whole = f", at least {least:.3g}× over v0" if least and of != "v0" else ""
         self.best = f"{self.parent}  {ratio(interval(told))} over {of}{whole}"
@@ -169,8 +168,7 @@ class Dashboard:
             return
         self.jobs = max(0, self.jobs - 1)
         device = told["device"]
-        # As the cap counts; logs from before that have only what the orchestrator saw, waiting for the device included.
-        self.seconds[device] = self.seconds.get(device, 0.0) + float(told.get("used", told["s"]))
+        self.seconds[device] = self.seconds.get(device, 0.0) + float(told["used"])
 
 
 def _made(told: dict[str, str]) -> str:

@@ -36,9 +36,6 @@ from tools.tasks.loader import Loaded
 
 FROZEN = ("task", "settings.yaml")
 """What no commit after v0 may touch."""
-RULES = {"2": " (protocol 2: the gain that chose the candidate)", str(PROTOCOL): ""}
-"""Protocol of a commit -> what is said beside its figures, where they are not what is claimed today
-(`graph.artifacts.PROTOCOL`)."""
 DRIFT = 0.2
 """Share of a claimed speed-up that another hour on the same machine may take away; beyond it the claim is not
 reproduced, and beyond half of it refuted."""
@@ -78,8 +75,8 @@ class Claim:
     incumbent: Candidate
     verdict: Verdict
     speedup: Interval
-    clock: Clock | None
-    """By which `speedup` was confirmed; None: it is of protocol 2, the gain that chose the candidate."""
+    clock: Clock
+    """The clock by which `speedup` was confirmed."""
     device: str = ""
     """Name of the device that it was timed on."""
 
@@ -94,9 +91,9 @@ class Look:
     """The largest share of the machine's CPU time that others took during a batch of pairs."""
     device: str = ""
 
-    def found(self, clock: Clock | None) -> Interval | None:
-        """What compares with a claim by `clock`; None: nothing was timed."""
-        if clock is not None and self.verdict.claim is not None:
+    def found(self, clock: Clock) -> Interval | None:
+        """Return the measured speed-up to compare with a claim by `clock`; None: nothing was timed."""
+        if self.verdict.claim is not None:
             return self.verdict.claim.by(clock)
         return self.trial.speedup if isinstance(self.trial, Passed) else None
 
@@ -192,11 +189,8 @@ def _unearned(repository: Repository, commit: Commit, log: Sequence[Commit]) -> 
 
 
 def _one(repository: Repository, commit: Commit) -> Verification:
-    if commit.trailers.get("Protocol") not in RULES:
-        reason = (
-            f"made under protocol {commit.trailers.get('Protocol', 'none')}, and this version knows only "
-            f"{', '.join(RULES)}"
-        )
+    if commit.trailers.get("Protocol") != str(PROTOCOL):
+        reason = f"made under protocol {commit.trailers.get('Protocol', 'none')}; this version knows only {PROTOCOL}"
         return _result(commit, "inconclusive", reason)
     with tempfile.TemporaryDirectory(prefix="kernelwright-verify-") as folder:
         copy = repository.clone_to(Path(folder) / "copy", commit.id)
@@ -227,8 +221,7 @@ def read(copy: Repository, commit: Commit) -> Claim:
     if named.kind != "verdict":
         raise Refuted(f"its evidence is a record of kind {named.kind!r}, not a verdict")
     verdict = Verdict.model_validate(named.payload)
-    new, said = verdict.claim is not None, verdict.worth
-    _same_rule(copy, commit.trailers["Protocol"], str(PROTOCOL) if new else "2")
+    said = verdict.claim.speedup if verdict.claim else None
     if commit.trailers.get("Task") != task.identity()[:16]:
         raise Refuted("the frozen task is not the one that the commit names")
     if commit.trailers.get("Candidate") != candidate.id or verdict.candidate != candidate.id:
@@ -245,9 +238,9 @@ def read(copy: Repository, commit: Commit) -> Claim:
     again = evidence.trial_of(cited, settings.judge.objective, confidence, incumbent.id)
     chosen = isinstance(again, Passed) and again.candidate == candidate.id and _equal(again.speedup, verdict.speedup)
     claim = _confirmed(cited, {"incumbent": incumbent.id, "candidate": candidate.id}, settings.judge)
-    if not chosen or (new and not _equal(claim.speedup, said)):
+    if not chosen or not _equal(claim.speedup, said):
         raise Refuted("the speed-up does not follow from the records that the verdict names")
-    if new and commit.trailers.get("Clock") != claim.clock:
+    if commit.trailers.get("Clock") != claim.clock:
         raise Refuted("the clock in the commit message is not the one by which its records confirm the speed-up")
     faults = completeness.audit(copy.root, int(commit.trailers.get("Version", "v0")[1:]), closed=True)
     if faults:
@@ -256,23 +249,13 @@ def read(copy: Repository, commit: Commit) -> Claim:
     if known is None:
         raise Refuted("the record of the task is missing")
     loaded, timed_on = Loaded.model_validate(known.payload), next((_named(r.device) for r in cited if r.device), "")
-    return Claim(task, settings, loaded, candidate, incumbent, verdict, said, claim.clock if new else None, timed_on)
+    return Claim(task, settings, loaded, candidate, incumbent, verdict, said, claim.clock, timed_on)
 
 
 def _named(label: str) -> str:
     """A device's name from the label that its records bear, such as `cpu:0 AMD EPYC`: which of several alike it was
     does not matter."""
     return label.partition(" ")[2]
-
-
-def _same_rule(copy: Repository, protocol: str, recorded: str) -> None:
-    """Refuted unless a commit's protocol is that of its record, and that of the run then: a newer product may go on
-    with an old run."""
-    if protocol != recorded:
-        raise Refuted("the protocol in the commit message is not the one of its record")
-    later = tuple(RULES)[tuple(RULES).index(protocol) + 1 :]
-    if any(before.trailers.get("Protocol") in later for before in copy.log()):
-        raise Refuted("the protocol in the commit message is older than that of the commits before it")
 
 
 def _confirmed(cited: Sequence[Record], kernels: Mapping[str, str], judge_settings: JudgeSettings) -> Confirmed:
@@ -395,7 +378,7 @@ def compare(commit: Commit, claim: Claim, looks: Sequence[Look]) -> Verification
     if not isinstance(look.trial, Passed):
         return _result(commit, "inconclusive", reason, claimed)
     found = look.found(claim.clock) or look.trial.speedup
-    said = RULES["2"] if claim.clock is None else "" if claim.clock == "wall" else f" ({claim.clock})"
+    said = "" if claim.clock == "wall" else f" ({claim.clock})"
     figures = f"claimed {ratio(claimed)}, measured {ratio(found)}{said}"
     if _too_slow(claim, look):
         others = max(look.others for look in looks)

@@ -14,9 +14,6 @@ from graph.workspace.clock import TICK_S
 from tools.artifacts import Artifact, Interval
 from tools.store.records import unwritable
 
-UNSAID = ""
-"""Device of jobs whose log, the oldest, names none."""
-
 
 class Event(Artifact):
     """Something that happened, with flat details."""
@@ -93,11 +90,10 @@ def wall_s(log: Sequence[Event]) -> float:
 
 
 def began(log: Sequence[Event]) -> dict[int, float]:
-    """Iteration -> wall seconds of the run when it was first begun; logs from before that was written down hold
-    none."""
+    """Return for each iteration the wall seconds of the run when it was first begun."""
     found: dict[int, float] = {}
     for event in log:
-        if event.kind == "node" and event.details["node"] == "retrieve_evidence" and "at" in event.details:
+        if event.kind == "node" and event.details["node"] == "retrieve_evidence":
             found.setdefault(int(event.details["iteration"]) + 1, float(event.details["at"]))
     return found
 
@@ -111,7 +107,7 @@ def device_s(log: Sequence[Event], wall_s: float) -> dict[str, float]:
 
 
 def jobs_s(log: Sequence[Event], wall_s: float) -> dict[Sent, float]:
-    """Whose jobs -> seconds that they took; nobody's where the log, from before that was written down, does not say.
+    """Return the seconds that jobs took, by whose account they are on.
 
     A job without an end counts with what it can have taken: from its start until its process died, or until now where
     none came after it, `wall_s` being the run's wall time by now; and never with more than was set aside for it.
@@ -126,11 +122,7 @@ def jobs_s(log: Sequence[Event], wall_s: float) -> dict[Sent, float]:
 
     for event in log:
         details = event.details
-        if event.kind == "job" and "number" not in details:
-            # Of a workspace from before jobs were numbered: what ended is known, but for its device in the oldest.
-            if details.get("state") == "finished":
-                spent[_sent(details)] += float(details.get("s", 0))
-        elif event.kind == "start" and "wall_s" in details:
+        if event.kind == "start" and "wall_s" in details:
             broken_off(float(details["wall_s"]) + TICK_S)
         elif event.kind == "job" and details["state"] == "started":
             begun[details["number"]] = details
@@ -142,4 +134,4 @@ def jobs_s(log: Sequence[Event], wall_s: float) -> dict[Sent, float]:
 
 
 def _sent(job: Mapping[str, str]) -> Sent:
-    return Sent(job.get("device", UNSAID), job.get("role", NOBODY), int(job.get("iteration", 0)))
+    return Sent(job["device"], job.get("role", NOBODY), int(job.get("iteration", 0)))

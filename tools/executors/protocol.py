@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter
 from tools.artifacts import Artifact, Dims, DType, Role, Task
 from tools.executors.base import DeviceKind
 
-PROTOCOL = 2
+PROTOCOL = 1
 
 Distribution = Literal["as_given", "scaled", "shifted", "outliers", "near_zero"]
 """How the floating-point inputs that make_inputs gave are transformed before the call; integers stay as they are."""

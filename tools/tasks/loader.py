@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 from tools.artifacts import Artifact, Dims, NumericPolicy, Task, Workload
 from tools.cli.suggestions import meant, offered
@@ -48,17 +48,11 @@ class Loaded(Artifact):
     """With operations and unique bytes, in the task's order."""
     operator: str = ""
     """What the reference computes, by its operations (`tools.contracts.operators`); empty where they were not seen."""
-    pinned: tuple[PinnedKernel, ...] = Field(default=(), validation_alias=AliasChoices("pinned", "variants"))
+    pinned: tuple[PinnedKernel, ...] = ()
     """The user's kernel pinned otherwise, the task's own first, while nothing was measured that could choose
-    (`tools.tasks.autotune`). Records of earlier versions call it `variants`."""
+    (`tools.tasks.autotune`)."""
     origin: str = ""
     """Source of the kernel that the first of several linked runs began with; empty: the task's own."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_earlier_versions(cls, data: dict[str, object]) -> dict[str, object]:
-        """Without the traces of the reference that these kept."""
-        return {name: value for name, value in data.items() if name not in ("traces", "untraced")}
 
 
 class Declared(Artifact):
