@@ -73,7 +73,6 @@ def _timed(name: str, work: Node) -> Any:
         )
         # This one opens the iteration that comes after the one in the state.
         services.ledger.iteration = int(iteration) + (name == "retrieve_evidence")
-        services.executor.enter(services.ledger.iteration)
         start = time.perf_counter()
         try:
             update = work(state, services)

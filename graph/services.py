@@ -13,11 +13,9 @@ from agents.models import prices
 from agents.models.ledger import Ledger, Left
 from agents.roles.agent import Agent, open_model
 from agents.tool_use.workbench import Workbench
-from graph import limits
 from graph.artifacts import Reached
-from graph.budget.metering import Capped, Emit, Metered
+from graph.budget.metering import Capped, Emit, Metered, limits_of
 from graph.budget.reserve import Reserve
-from graph.limits import SENDERS, Sender
 from graph.settings import Settings
 from graph.state import StopReason
 from graph.workspace.folder import Workspace
@@ -58,7 +56,7 @@ class Services:
     executor: Metered
     language: Language
     judge: Judge
-    """Counted, under no cap: for what there is no run or no report without (`graph.limits`)."""
+    """Counted, under no cap: for what there is no run or no report without."""
     wiki: Wiki
     """Holds the hardware figures."""
     guide: Wiki
@@ -99,9 +97,7 @@ class Services:
 
     def over_budget(self) -> str | None:
         """The same, or a cap on wall or device time under which no other iteration could come to its end."""
-        return self.ended or self.executor.reached(
-            limits.binding(self.settings.budget, SENDERS, aside=self.kept_s), self.language.device
-        )
+        return self.ended or self.executor.reached(limits_of(self.settings.budget, self.kept_s), self.language.device)
 
     @property
     def kept_s(self) -> float:
@@ -110,17 +106,16 @@ class Services:
         record = self.records.find(key("reserve"))
         return Reserve.model_validate(record.payload).seconds if record else 0.0
 
-    def jobs_of(self, role: Sender, tell: Callable[[str], object] | None = None) -> Capped:
-        """The executor for a role's jobs: BudgetError when the caps on time leave nothing for them, which ends the
-        run unless `tell` is told instead: the run can do without these jobs."""
-        return Capped(
-            self.executor, role, self.language.device, self.settings.budget, self.kept_s, tell or self.out_of_budget
-        )
+    def capped_executor(self, tell: Callable[[str], object] | None = None) -> Capped:
+        """Return the executor for jobs of the search: BudgetError when the caps on time leave nothing for them, which
+        ends the run unless `tell` is told instead: the run can do without these jobs."""
+        device, tell = self.language.device, tell or self.out_of_budget
+        return Capped(self.executor, device, self.settings.budget, self.kept_s, tell)
 
     @property
     def capped_judge(self) -> Judge:
-        """The judge for whatever the search puts to it, on the gatekeeper's account."""
-        return self.judge.through(self.jobs_of("gatekeeper"))
+        """The judge for whatever the search puts to it."""
+        return self.judge.through(self.capped_executor())
 
     def out_of_budget(self, reason: str) -> StopReason:
         """Put on record which cap ends the run; the first stays."""
@@ -206,7 +201,7 @@ class Services:
     def assembly(self, candidate: Candidate) -> str:
         """The disassembly of a candidate's library; empty when it has none, and where the caps leave no time for it."""
         try:
-            return self.judge.through(self.jobs_of("profiler_analyst")).builds.assembly(candidate)
+            return self.capped_judge.builds.assembly(candidate)
         except BudgetError as error:
             self.out_of_budget(str(error))
             return ""
@@ -216,7 +211,7 @@ class Services:
         by id."""
         search = self.settings.search
         return Workbench(
-            judge=self.judge.through(self.jobs_of("coder")).rehearsal(),
+            judge=self.capped_judge.rehearsal(),
             index=self.index,
             wiki=self.wiki,
             product=self.settings.hardware or self.device.name,

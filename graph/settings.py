@@ -8,9 +8,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agents.artifacts import RoleName
-from agents.models.ledger import Cap, Caps, seconds
+from agents.models.ledger import Caps, seconds
 from agents.models.prices import Price
-from graph.limits import SENDERS
 from tools.cli.validation import no_yaml, read_yaml, sentences
 from tools.contracts.inference import Sources, named
 from tools.errors import SettingsError
@@ -99,8 +98,7 @@ class Budget(Caps):
     """Caps of the run. Reaching one ends the run in order, with exit code 3.
 
     Those on dollars and tokens are looked at before each exchange with a model, which is not begun when it could pass
-    one; those on time before each job and exchange, which are given no more of it than is left. `graph.limits` says
-    whose jobs each counts.
+    one; those on time before each job and exchange, which are given no more of it than is left.
     """
 
     wall_s: float = Field(default=3600, gt=0, allow_inf_nan=False)
@@ -111,17 +109,10 @@ class Budget(Caps):
 
     def named(self) -> dict[str, str]:
         """Each cap that is set, by its key, as people read it."""
-        caps: dict[str, Cap] = {
-            "": self,
-            "per_iteration.": self.per_iteration,
-            **{f"per_role.{role}.": cap for role, cap in self.per_role.items()},
-        }
-        found: dict[str, str] = {}
-        for key, cap in caps.items():
-            found |= {f"{key}wall_s": seconds(cap.wall_s)} if cap.wall_s else {}
-            found |= {f"{key}device_s": seconds(cap.device_s)} if cap.device_s else {}
-            found |= {f"{key}usd": f"${cap.usd:,g}"} if cap.usd else {}
-            found |= {f"{key}tokens": f"{cap.tokens:,} tokens"} if cap.tokens else {}
+        found = {"wall_s": seconds(self.wall_s)}
+        found |= {"device_s": seconds(self.device_s)} if self.device_s else {}
+        found |= {"usd": f"${self.usd:,g}"} if self.usd else {}
+        found |= {"tokens": f"{self.tokens:,} tokens"} if self.tokens else {}
         return found
 
     def passed(self, wall_s: float, device_s: float | None) -> tuple[str, ...]:
@@ -244,12 +235,6 @@ class Settings(Section):
                 f"{beside}: goes with kernel; a task folder's sizes and reference stand in its reference.py, so "
                 f"leave it out"
             )
-        wrong += [
-            f"budget.per_role.{role}.device_s: the {role} sends no jobs; remove it, or cap one that does: "
-            f"{', '.join(SENDERS)}"
-            for role, cap in self.budget.per_role.items()
-            if cap.device_s is not None and role not in SENDERS
-        ]
         if wrong:
             raise ValueError("\n".join(wrong))
         return self

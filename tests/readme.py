@@ -19,7 +19,6 @@ import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from agents.models.ledger import Cap
 from agents.models.prices import LongPrompt, Price
 from agents.models.providers import anthropic_client, command, manual, openai_client, recorded
 from graph.settings import Benchmark, Budget, ModelChoice, Search, Settings, Stop
@@ -50,7 +49,6 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "search": Search,
     "stop": Stop,
     "budget": Budget,
-    "budget.per_iteration, budget.per_role.<role>": Cap,
     "prices.<model>": Price,
     "prices.<model>.long_prompt": LongPrompt,
     "judge": JudgeSettings,

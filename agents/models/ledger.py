@@ -27,8 +27,8 @@ from tools.store.records import Records, key
 BEGUN = "begun_exchange"
 
 
-class Cap(Artifact):
-    """What may be spent; None: no cap. Figures are not read out of text, nor `true` as 1."""
+class Caps(Artifact):
+    """What models may take in a whole run; None: no cap. Strict: a figure is not read out of text, nor `true` as 1."""
 
     model_config = ConfigDict(strict=True)
 
@@ -36,28 +36,14 @@ class Cap(Artifact):
     """Dollars, by the prices in `agents/models/prices.yaml` and under `prices:`."""
     tokens: int | None = Field(default=None, gt=0)
     """Read and written, those read from a cache included."""
-    device_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Seconds of jobs on the device (on a CPU: of all jobs); docs/costs-and-budgets.md says whose they are."""
-    wall_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Seconds: of a role those of its exchanges, of an iteration those since it was begun, without the pauses of the
-    run."""
-
-
-class Caps(Cap):
-    """Those of a whole run."""
-
-    per_iteration: Cap = Cap()
-    """For each iteration; v0 is one of its own. Reaching it ends the run, as any other cap does."""
-    per_role: dict[RoleName, Cap] = Field(default_factory=dict)
-    """For each role that is named here, over the whole run."""
 
 
 class Left(NamedTuple):
-    """What caps on wall time leave for an exchange."""
+    """What the cap on wall time leaves for an exchange."""
 
     seconds: float = math.inf
     reached: str = ""
-    """What is said when it is over: the cap that leaves least, in one sentence."""
+    """One sentence for when it is over."""
 
 
 class Spent(Artifact):
@@ -169,16 +155,6 @@ class Ledger:
             return None if model.bills == "unseen" and not (price and price.free) else 0.0
         return cost(price, usage) if price else None
 
-    def left(self, role: RoleName) -> Left:
-        """Of the wall time that the role's exchanges may take in all; one that was killed counts for none: nobody
-        knows what it took."""
-        cap = self.caps.per_role.get(role, Cap()).wall_s
-        if cap is None:
-            return Left()
-        return Left(
-            cap - self.spent(role).seconds, f"budget.per_role.{role}.wall_s: {seconds(cap)} of {seconds(cap)} are spent"
-        )
-
     @contextmanager
     def reserved(self, role: RoleName, model: Model, request: Request) -> Iterator[str]:
         """Hold what the exchange takes at most while it goes on; BudgetError when a cap would be passed.
@@ -213,64 +189,41 @@ class Ledger:
         return self.records.add(Record(kind=BEGUN, key=asked, payload=payload)).id
 
     def check(self, role: RoleName, model: Model) -> None:
-        """SettingsError when a cap holds for the role that cannot be kept: what its model takes, or what that costs,
-        is not known."""
-        if model.bills == "nothing":
+        """SettingsError for a cap that cannot be kept, because nobody knows what the role's model takes or costs."""
+        caps = [f"budget.{kind}" for kind in ("usd", "tokens") if getattr(self.caps, kind) is not None]
+        if not caps or model.bills == "nothing":
             return
-        caps = [
-            (f"{name}.{kind}", kind)
-            for name, cap in self._caps(role)
-            for kind in ("usd", "tokens")
-            if getattr(cap, kind) is not None
-        ]
-        if caps and model.bills == "unseen":
+        if model.bills == "unseen":
             raise SettingsError(
-                f"{caps[0][0]}: cannot be kept, for nobody sees what models.{role} takes; cap the other roles under "
-                f"per_role, and this one "
-                "by wall_s or search.iterations"
+                f"{caps[0]}: cannot be kept, for nobody sees what models.{role} takes; cap the run by wall_s or "
+                f"search.iterations"
             )
-        cap = next((name for name, kind in caps if kind == "usd"), None)
-        if cap is None:
-            return
-        if find(self.prices, model.name) is None:
+        if self.caps.usd is not None and find(self.prices, model.name) is None:
             named = (
                 f"model {model.name!r} of models.{role} has no price" if model.name else f"models.{role} names no model"
             )
             raise SettingsError(
-                f"{cap}: cannot be kept, for {named}; add it under prices: (USD per million tokens), or take the "
-                f"cap away"
+                f"budget.usd: cannot be kept, for {named}; add it under prices: (USD per million tokens), or take "
+                f"the cap away"
             )
 
-    def _caps(self, role: RoleName) -> tuple[tuple[str, Cap], ...]:
-        """Those that an exchange of the role is under, by their keys in the config."""
-        own = self.caps.per_role.get(role, Cap())
-        return (
-            ("budget", self.caps),
-            ("budget.per_iteration", self.caps.per_iteration),
-            (f"budget.per_role.{role}", own),
-        )
-
     def _refuse(self, wanted: Reservation) -> None:
-        for name, cap in self._caps(wanted.role):
-            if cap.usd is None and cap.tokens is None:
-                continue
-            role = wanted.role if name.startswith("budget.per_role") else None
-            iteration = wanted.iteration if name == "budget.per_iteration" else None
-            past = self.spent(role, iteration)
-            others = [h for h in self._held if role in (None, h.role) and iteration in (None, h.iteration)]
-            where = f" in iteration {iteration}" if iteration is not None else ""
-            if cap.tokens is not None:
-                taken = past.tokens + sum(held.tokens for held in others)
-                if taken >= cap.tokens or taken + wanted.tokens > cap.tokens:
-                    said = f"{taken:,} of {cap.tokens:,} tokens are spent{where}", f"{wanted.tokens:,}"
-                    raise BudgetError(_sentence(f"{name}.tokens", wanted.role, *said))
-            if cap.usd is not None:
-                if past.unknown:
-                    raise BudgetError(f"{name}.usd: cannot be kept any more, {past.unknown[0]}")
-                taken_usd = math.fsum([past.usd, *(held.usd for held in others)])
-                if taken_usd >= cap.usd or taken_usd + wanted.usd > cap.usd:
-                    said = f"{dollars(taken_usd)} of {dollars(cap.usd)} are spent{where}", dollars(wanted.usd)
-                    raise BudgetError(_sentence(f"{name}.usd", wanted.role, *said))
+        cap = self.caps
+        if cap.usd is None and cap.tokens is None:
+            return
+        past = self.spent()
+        if cap.tokens is not None:
+            taken = past.tokens + sum(held.tokens for held in self._held)
+            if taken >= cap.tokens or taken + wanted.tokens > cap.tokens:
+                spent = f"{taken:,} of {cap.tokens:,} tokens are spent"
+                raise BudgetError(_sentence("budget.tokens", wanted.role, spent, f"{wanted.tokens:,}"))
+        if cap.usd is not None:
+            if past.unknown:
+                raise BudgetError(f"budget.usd: cannot be kept any more, {past.unknown[0]}")
+            taken_usd = math.fsum([past.usd, *(held.usd for held in self._held)])
+            if taken_usd >= cap.usd or taken_usd + wanted.usd > cap.usd:
+                spent = f"{dollars(taken_usd)} of {dollars(cap.usd)} are spent"
+                raise BudgetError(_sentence("budget.usd", wanted.role, spent, dollars(wanted.usd)))
 
 
 def _sentence(name: str, role: RoleName, spent: str, wanted: str) -> str:
@@ -289,8 +242,7 @@ def total(found: Iterable[Record]) -> Spent:
     """The sum of exchanges."""
     records = tuple(found)
     usages = [Usage.model_validate(record.payload["usage"]) for record in records]
-    # Records of before there was a ledger are of the playbook, which is free.
-    costs = [record.payload.get("usd", 0.0) for record in records]
+    costs = [record.payload["usd"] for record in records]
     unknown = [
         _unknown(record, usage) for record, usage, usd in zip(records, usages, costs, strict=True) if usd is None
     ]

@@ -151,7 +151,7 @@ class Agent:
 
     def _left(self) -> Left:
         """The time that an exchange may take; BudgetError when there is none."""
-        left = min(self.begin() if self.begin else Left(), self.ledger.left(self.role))
+        left = self.begin() if self.begin else Left()
         if left.seconds <= 0:
             raise BudgetError(left.reached)
         return left

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from agents.artifacts import RoleName
 from agents.models.base import Request, Usage
-from agents.models.ledger import Cap, dollars, tokens
+from agents.models.ledger import dollars, tokens
 from agents.roles.agent import Agent
 from graph.budget.estimate import Asked, Estimate, asked
 from graph.settings import Settings
@@ -16,25 +16,17 @@ from tools.errors import SettingsError
 
 def passed(settings: Settings, expected: Estimate) -> tuple[str, ...]:
     """Caps that a run would reach by its estimate, one sentence each."""
-    budget, found = settings.budget, []
-    weighed: list[tuple[str, Cap, float, int]] = [
-        ("budget", budget, expected.run_usd, expected.run_tokens),
-        ("budget.per_iteration", budget.per_iteration, expected.iteration_usd, expected.iteration_tokens),
-    ]
-    for row in expected.rows:
-        cap, times = budget.per_role.get(row.role, Cap()), expected.times(row)
-        weighed.append((f"budget.per_role.{row.role}", cap, times * (row.usd or 0.0), times * (row.input + row.output)))
-    for key, cap, usd, count in weighed:
-        if cap.usd is not None and usd > cap.usd:
-            found.append(
-                f"{key}.usd: {dollars(cap.usd)} is less than the estimate, so that the run would end early; give "
-                f"{dollars(usd)} or more"
-            )
-        if cap.tokens is not None and count > cap.tokens:
-            found.append(
-                f"{key}.tokens: {cap.tokens:,} is less than the estimate, so that the run would end early; give "
-                f"{count:,} or more"
-            )
+    cap, found = settings.budget, []
+    if cap.usd is not None and expected.run_usd > cap.usd:
+        found.append(
+            f"budget.usd: {dollars(cap.usd)} is less than the estimate, so that the run would end early; give "
+            f"{dollars(expected.run_usd)} or more"
+        )
+    if cap.tokens is not None and expected.run_tokens > cap.tokens:
+        found.append(
+            f"budget.tokens: {cap.tokens:,} is less than the estimate, so that the run would end early; give "
+            f"{expected.run_tokens:,} or more"
+        )
     return tuple(found)
 
 
@@ -43,25 +35,20 @@ def refuse(settings: Settings, task: Task, guide: Wiki, agents: dict[RoleName, A
 
     Only of models that read prompts it is known what none of their exchanges falls short of.
     """
-    budget = settings.budget
-    counted = [
-        role for role, agent in agents.items() if agent.model.bills == "tokens" and agent.model.reads == "prompt"
-    ]
-    caps = [("budget", budget, counted), ("budget.per_iteration", budget.per_iteration, counted)]
-    caps += [(f"budget.per_role.{role}", cap, [role]) for role, cap in budget.per_role.items() if role in counted]
-    if not any(cap.usd or cap.tokens for _, cap, _ in caps):
+    cap = settings.budget
+    if not (cap.usd or cap.tokens):
         return
+    roles = [role for role, agent in agents.items() if agent.model.bills == "tokens" and agent.model.reads == "prompt"]
     questions = asked(settings, task, guide)
-    least = {role: _least(agents[role], role, questions) for role in counted}
-    for key, cap, roles in caps:
-        for role in sorted(roles, key=lambda role: -tokens(least[role])):
-            usd = agents[role].ledger.cost(agents[role].model, least[role])
-            if cap.usd is not None and usd is not None and usd > cap.usd:
-                raise SettingsError(_sentence(f"{key}.usd", role, dollars(cap.usd), dollars(usd)))
-            if cap.tokens is not None and tokens(least[role]) > cap.tokens:
-                raise SettingsError(
-                    _sentence(f"{key}.tokens", role, f"{cap.tokens:,} tokens", f"{tokens(least[role]):,} tokens")
-                )
+    least = {role: _least(agents[role], role, questions) for role in roles}
+    for role in sorted(roles, key=lambda role: -tokens(least[role])):
+        usd = agents[role].ledger.cost(agents[role].model, least[role])
+        if cap.usd is not None and usd is not None and usd > cap.usd:
+            raise SettingsError(_sentence("budget.usd", role, dollars(cap.usd), dollars(usd)))
+        if cap.tokens is not None and tokens(least[role]) > cap.tokens:
+            raise SettingsError(
+                _sentence("budget.tokens", role, f"{cap.tokens:,} tokens", f"{tokens(least[role]):,} tokens")
+            )
 
 
 def _least(agent: Agent, role: RoleName, questions: tuple[Asked, ...]) -> Usage:

@@ -1,5 +1,9 @@
 """The account of a run's time (F7): device seconds of its jobs, set aside before each and settled after; what is
-left of its wall time."""
+left of its wall time.
+
+The caps bind the jobs of the search. What there is no run or no report without counts and is never refused or cut: the
+environment, the roofs at the start, v0's build, check and A/A, and the final benchmark.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from agents.models.ledger import Caps, Left
-from graph import limits
-from graph.limits import Limit, Sender, Sent
+from agents.models.ledger import Left, seconds
+from graph.settings import Budget
 from tools.artifacts import digest
 from tools.errors import BudgetError, DeviceBusyError, InfrastructureError
 from tools.executors.base import Device, DeviceKind, Executor, Finished, Job
@@ -21,31 +24,49 @@ from tools.executors.base import Device, DeviceKind, Executor, Finished, Job
 Emit = Callable[[str, Mapping[str, str]], None]
 
 
+@dataclass(frozen=True)
+class Limit:
+    """One cap on time, as it binds a job or an exchange."""
+
+    key: str
+    """Its key in the config."""
+    cap: float
+    """In seconds."""
+    aside: float = 0.0
+    """Seconds of it that are kept for the final benchmark."""
+
+    @property
+    def of_wall(self) -> bool:
+        """Whether it is on wall time; else it is on the device's."""
+        return self.key == "budget.wall_s"
+
+    def sentence(self, spent: float) -> str:
+        """Say that it is reached."""
+        kept = f", and {seconds(self.aside)} are set aside for the final benchmark" if self.aside else ""
+        return f"{self.key}: {seconds(spent)} of {seconds(self.cap)} are spent{kept}"
+
+
+def limits_of(budget: Budget, aside: float = 0.0) -> tuple[Limit, ...]:
+    """Return the caps on time that are set; `aside` seconds of the device's are kept for the final benchmark."""
+    on_device = () if budget.device_s is None else (Limit("budget.device_s", budget.device_s, aside),)
+    return (*on_device, Limit("budget.wall_s", budget.wall_s))
+
+
 class Metered(Executor):
     """Passes jobs on and keeps account of them; what is left of a run's wall time is the orchestrator's own.
 
-    Before a job begins, the log says on whose account it is and how long it may take at most; after it, what it took.
-    Of one without an end in the log, for a kill took its process and with it the job, `graph.workspace.events.jobs_s`
-    counts all the time until the kill, and never more than was set aside.
+    Before a job begins, the log says how long it may take at most; after it, what it took. Of one without an end in the
+    log, for a kill took its process and with it the job, `graph.workspace.events.device_s` counts all the time until
+    the kill, and never more than was set aside.
     """
 
-    def __init__(
-        self,
-        inner: Executor,
-        emit: Emit,
-        clock: Callable[[], float],
-        before: Mapping[Sent, float],
-        began: Mapping[int, float] | None = None,
-    ) -> None:
-        """`clock`: wall seconds of the run. `before`: seconds that jobs of earlier processes of the run took.
-        `began`: what the clock said when an iteration was begun there."""
+    def __init__(self, inner: Executor, emit: Emit, clock: Callable[[], float], before: Mapping[str, float]) -> None:
+        """`clock`: wall seconds of the run. `before`: seconds that jobs of earlier processes of the run took, by kind
+        of device."""
         self.inner = inner
         self.emit = emit
         self.clock = clock
-        self.iteration = 0
-        """That jobs are for; the graph sets it (`enter`)."""
-        self._began = {0: 0.0, **(began or {})}
-        self._spent = defaultdict[Sent, float](float, before)
+        self._spent = defaultdict[str, float](float, before)
         self._numbers = itertools.count()
         self.stopping = threading.Event()
         """Set by Ctrl-C: what is under way comes to its end, and nothing more begins."""
@@ -56,11 +77,6 @@ class Metered(Executor):
         """KeyboardInterrupt when nothing more shall begin."""
         if self.stopping.is_set():
             raise KeyboardInterrupt
-
-    def enter(self, iteration: int) -> None:
-        """What comes is for `iteration`."""
-        self._began.setdefault(iteration, self.clock())
-        self.iteration = iteration
 
     def abandon(self) -> None:
         """End the jobs that run, whose results are lost; to be called from a signal handler, so it does not wait."""
@@ -73,19 +89,18 @@ class Metered(Executor):
             self.inner.close()
 
     def seconds(self, device: str) -> float:
-        """That the jobs of the run which have ended took on a kind of device."""
-        return sum(seconds for sent, seconds in self._spent.items() if sent.device == device)
+        """Return the seconds that the run's ended jobs took on a kind of device."""
+        return self._spent[device]
 
     def reached(self, bounds: Iterable[Limit], device: str) -> str | None:
         """The first cap of `bounds` that leaves nothing for another job on a kind of device, in one sentence."""
         return next((one.sentence(self._used(one, device)) for one in bounds if self._left(one, device) <= 0), None)
 
-    def exchange(self, caps: Caps) -> Left:
+    def exchange(self, budget: Budget) -> Left:
         """What is left of the wall time for an exchange with a model; KeyboardInterrupt when none shall begin."""
         self.begin()
-        bounds = (limit for limit in limits.binding(caps, iteration=self.iteration) if limit.of_wall)
-        left = [Left(self._left(limit, ""), limit.sentence(limit.cap)) for limit in bounds]
-        return min(left, default=Left())
+        limit = Limit("budget.wall_s", budget.wall_s)
+        return Left(self._left(limit, ""), limit.sentence(limit.cap))
 
     def devices(self) -> tuple[Device, ...]:
         return self._devices
@@ -96,10 +111,10 @@ class Metered(Executor):
         return self.inner.devices()
 
     def run(self, job: Job) -> Finished:
-        return self.within(job, Sent(job.needs.device, iteration=self.iteration), ())
+        return self.within(job, ())
 
-    def within(self, job: Job, sent: Sent, bounds: tuple[Limit, ...]) -> Finished:
-        """Run `job` on the account `sent`, under `bounds`.
+    def within(self, job: Job, bounds: tuple[Limit, ...]) -> Finished:
+        """Run `job` under `bounds`.
 
         Set aside is the job's own time limit: no figure of earlier jobs bounds what the next one takes. Where a cap
         leaves less, the limit is cut to that, since limits are generous (minutes) and to refuse would leave most of a
@@ -109,21 +124,21 @@ class Metered(Executor):
         counts.
         """
         self.begin()
-        held = job.limits.wall_s
+        device, held = job.needs.device, job.limits.wall_s
         tightest: Limit | None = None
         for limit in bounds:
-            left = self._left(limit, sent.device)
+            left = self._left(limit, device)
             if left < held:
                 held, tightest = left, limit
         if tightest and held <= 0:
-            raise BudgetError(tightest.sentence(self._used(tightest, sent.device)))
+            raise BudgetError(tightest.sentence(self._used(tightest, device)))
         given = job.model_copy(update={"limits": job.limits.model_copy(update={"wall_s": held})}) if tightest else job
         named = {
             "job": digest(job.model_dump_json())[:16],
             "argv": " ".join(job.argv[:2]),
             "number": str(next(self._numbers)),
+            "device": device,
         }
-        named |= {"device": sent.device, "iteration": str(sent.iteration)} | ({"role": sent.role} if sent.role else {})
         start, used = time.perf_counter(), None
         try:
             self.emit("job", {**named, "state": "started", "held": f"{held:.4f}", "at": f"{self.clock():.4f}"})
@@ -143,7 +158,7 @@ class Metered(Executor):
         finally:
             elapsed = time.perf_counter() - start
             used = min(elapsed, held) if used is None else used
-            self._spent[sent] += used
+            self._spent[device] += used
             # The job's time as the orchestrator saw it has waiting for the device in it.
             self.emit("job", {**named, "state": "finished", "used": f"{used:.4f}", "s": f"{elapsed:.4f}"})
             if self._abandoned.is_set():
@@ -151,9 +166,7 @@ class Metered(Executor):
                 raise KeyboardInterrupt
 
     def _used(self, limit: Limit, device: str) -> float:
-        if limit.of_wall:
-            return self.clock() - self._began.get(limit.iteration or 0, 0.0)
-        return sum(seconds for sent, seconds in self._spent.items() if sent.device == device and limit.counts(sent))
+        return self.clock() if limit.of_wall else self._spent[device]
 
     def _left(self, limit: Limit, device: str) -> float:
         return limit.cap - limit.aside - self._used(limit, device)
@@ -171,16 +184,15 @@ def _cut_short(job: Job, limit: Limit) -> BudgetError:
 
 @dataclass(frozen=True, eq=False)
 class Capped(Executor):
-    """Passes a role's jobs on while the caps on time leave any for them; BudgetError from then on.
+    """Passes jobs on while the caps on time leave any for them; BudgetError from then on.
 
     What was asked before, records answer without a job.
     """
 
     inner: Metered
-    role: Sender
     device: DeviceKind
     """The kind whose seconds are capped."""
-    caps: Caps
+    budget: Budget
     aside: float = 0.0
     """Seconds of the run's cap that are kept for the final benchmark."""
     tell: Callable[[str], object] = lambda reason: None
@@ -190,20 +202,16 @@ class Capped(Executor):
         return self.inner.devices()
 
     def run(self, job: Job) -> Finished:
-        device = job.needs.device
-        bounds = tuple(limit for limit in self._bounds() if limit.of_wall or device == self.device)
+        bounds = (one for one in limits_of(self.budget, self.aside) if one.of_wall or job.needs.device == self.device)
         try:
-            return self.inner.within(job, Sent(device, self.role, self.inner.iteration), bounds)
+            return self.inner.within(job, tuple(bounds))
         except BudgetError as error:
             self.tell(str(error))
             raise
 
     def reached(self) -> str | None:
         """The cap that leaves nothing for another job on the device, in one sentence."""
-        return self.inner.reached(self._bounds(), self.device)
-
-    def _bounds(self) -> tuple[Limit, ...]:
-        return limits.binding(self.caps, (self.role,), self.inner.iteration, self.aside)
+        return self.inner.reached(limits_of(self.budget, self.aside), self.device)
 
     def close(self) -> None:
         self.inner.close()

@@ -24,11 +24,10 @@ from agents.artifacts import Plan, RoleName
 from agents.models.base import Model, Reply, Request
 from agents.roles.agent import REPLY, Agent
 from graph.artifacts import Attribution
-from graph.budget.metering import Metered
+from graph.budget.metering import Limit, Metered
 from graph.lifecycle import run as runs
 from graph.lifecycle.interruption import checkpoint
 from graph.lifecycle.version_commands import memory_of
-from graph.limits import Limit, Sent
 from graph.nodes import evaluate, gate_evidence, propose
 from graph.report import prompts
 from graph.services import Services
@@ -106,10 +105,10 @@ class Unmeasuring(Metered):
     def devices(self) -> tuple[Device, ...]:
         return self.environment.devices
 
-    def within(self, job: Job, sent: Sent, bounds: tuple[Limit, ...]) -> Finished:
+    def within(self, job: Job, bounds: tuple[Limit, ...]) -> Finished:
         if job.needs.exclusive or "request.json" in job.files:
             raise WorkspaceError(f"a measurement {LOST}")
-        return super().within(job, sent, ())
+        return super().within(job, ())
 
 
 def _plan(state: State, services: Services) -> Payload:

@@ -145,9 +145,7 @@ def _executor(settings: Settings, workspace: Workspace, events: Events) -> Meter
         settings.executor, workspace.records.blobs, workspace.private / "scratch", settings.gpu, settings.clocks
     )
     log = event_log.read(events.path)
-    return Metered(
-        inner, events.emit, workspace.wall_s, event_log.jobs_s(log, workspace.wall_s_before), event_log.began(log)
-    )
+    return Metered(inner, events.emit, workspace.wall_s, event_log.device_s(log, workspace.wall_s_before))
 
 
 def load_task(settings: Settings, executor: Executor, blobs: Blobs, like: Task | None = None) -> Loaded:

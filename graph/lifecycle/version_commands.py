@@ -191,9 +191,7 @@ def changed(settings: Settings, changes: Sequence[str]) -> Settings:
         for part in outer:
             section = section.setdefault(part, {})
             if not isinstance(section, dict):
-                raise SettingsError(
-                    f"--set {said}: {part} holds a value and no keys; write e.g. budget.per_role.coder.usd=5"
-                )
+                raise SettingsError(f"--set {said}: {part} holds a value and no keys; write e.g. budget.usd=5")
         try:
             section[last] = read_yaml(value)
         except yaml.YAMLError as error:

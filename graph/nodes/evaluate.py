@@ -288,7 +288,7 @@ def _simplified(champion: Candidate, made: Plan, state: State, services: Service
     missing = [method for method in champion.methods if ablation(state, services, champion.id, method) is None]
     if len(champion.methods) == 1 or not missing:
         return {}
-    over = services.jobs_of("gatekeeper").reached()
+    over = services.capped_executor().reached()
     if over:
         # Nobody need be paid for a kernel that cannot be measured.
         raise BudgetError(over)
@@ -308,7 +308,7 @@ def _ablated(
     kept = ablation(state, services, champion.id, method)
     if kept is not None or simplified is None:
         return kept.trial if kept else None
-    over = services.jobs_of("gatekeeper").reached()
+    over = services.capped_executor().reached()
     if over:
         raise BudgetError(over)
     services.keep_drafted(simplified, state["iteration"], without=method)

@@ -127,7 +127,7 @@ def _gather(state: State, services: Services) -> Evidence:
     if candidate is not None:
         veto = _review(candidate, incumbent, services)
     try:
-        jobs = services.jobs_of("gatekeeper")
+        jobs = services.capped_executor()
         cache, roofs = services.device.last_level_cache, services.all_roofs
         judge = services.judge.through(jobs)
         again, v0 = (lambda: services.roofs_again(jobs)), services.candidate(state["baseline"])

@@ -29,7 +29,7 @@ def source(services: Services) -> str:
     if record is None:
         task = services.task
         try:
-            jobs = services.jobs_of("coder", tell=lambda _: None)
+            jobs = services.capped_executor(tell=lambda _: None)
             found = Lifted(
                 source=lifted(task, generated(task, jobs, services.records.blobs, services.settings.judge.job_limit_s))
             )

@@ -207,7 +207,7 @@ def _time_frameworks(state: State, services: Services) -> tuple[str, str]:
     if not wanted:
         return "", ""
     try:
-        judge = services.judge.through(services.jobs_of("profiler_analyst", tell=lambda _: None))
+        judge = services.judge.through(services.capped_executor(tell=lambda _: None))
         rounds = judge.policy.least_rounds(len(services.task.workloads))
         return judge.benchmark({"baseline": services.candidate(state["baseline"])}, wanted, rounds).id, ""
     except (BudgetError, HarnessError) as error:
@@ -316,7 +316,7 @@ def _settle_roofs(state: State, services: Services, candidate: Candidate) -> str
     ):
         return ""
     # Nothing depends on these jobs: without time or luck for them the doubt stays, and the run goes on.
-    jobs = services.jobs_of("profiler_analyst", tell=lambda _: None)
+    jobs = services.capped_executor(tell=lambda _: None)
     for _ in range(lower_bounds.AGAIN):
         try:
             services.roofs_again(jobs)
@@ -397,7 +397,7 @@ def profiled(candidate: Candidate, services: Services) -> tuple[tuple[Profile, .
     found: list[Profile] = []
     records: list[str] = []
     missing: dict[str, str] = {}
-    library, jobs = services.judge.builds.library(candidate) or "", services.jobs_of("profiler_analyst")
+    library, jobs = services.judge.builds.library(candidate) or "", services.capped_executor()
     for name, profiler in services.profilers.items():
         lacking = profiler.missing(services.language)
         if lacking:

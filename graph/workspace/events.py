@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from graph.limits import NOBODY, Sent
 from graph.workspace.clock import TICK_S
 from tools.artifacts import Artifact, Interval
 from tools.store.records import unwritable
@@ -89,49 +88,28 @@ def wall_s(log: Sequence[Event]) -> float:
     return 0.0
 
 
-def began(log: Sequence[Event]) -> dict[int, float]:
-    """Return for each iteration the wall seconds of the run when it was first begun."""
-    found: dict[int, float] = {}
-    for event in log:
-        if event.kind == "node" and event.details["node"] == "retrieve_evidence":
-            found.setdefault(int(event.details["iteration"]) + 1, float(event.details["at"]))
-    return found
-
-
 def device_s(log: Sequence[Event], wall_s: float) -> dict[str, float]:
-    """Kind of device -> seconds that jobs took there, as `jobs_s` counts."""
-    spent: defaultdict[str, float] = defaultdict(float)
-    for sent, seconds in jobs_s(log, wall_s).items():
-        spent[sent.device] += seconds
-    return dict(spent)
-
-
-def jobs_s(log: Sequence[Event], wall_s: float) -> dict[Sent, float]:
-    """Return the seconds that jobs took, by whose account they are on.
+    """Return the seconds that jobs took, by kind of device.
 
     A job without an end counts with what it can have taken: from its start until its process died, or until now where
     none came after it, `wall_s` being the run's wall time by now; and never with more than was set aside for it.
     """
-    spent: defaultdict[Sent, float] = defaultdict(float)
+    spent: defaultdict[str, float] = defaultdict(float)
     begun: dict[str, Mapping[str, str]] = {}
 
-    def broken_off(until: float) -> None:
+    def break_off(until: float) -> None:
         for job in begun.values():
-            spent[_sent(job)] += min(float(job["held"]), max(0.0, until - float(job["at"])))
+            spent[job["device"]] += min(float(job["held"]), max(0.0, until - float(job["at"])))
         begun.clear()
 
     for event in log:
         details = event.details
         if event.kind == "start" and "wall_s" in details:
-            broken_off(float(details["wall_s"]) + TICK_S)
+            break_off(float(details["wall_s"]) + TICK_S)
         elif event.kind == "job" and details["state"] == "started":
             begun[details["number"]] = details
         elif event.kind == "job":
             begun.pop(details["number"], None)
-            spent[_sent(details)] += float(details["used"])
-    broken_off(wall_s + TICK_S)
+            spent[details["device"]] += float(details["used"])
+    break_off(wall_s + TICK_S)
     return dict(spent)
-
-
-def _sent(job: Mapping[str, str]) -> Sent:
-    return Sent(job["device"], job.get("role", NOBODY), int(job.get("iteration", 0)))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graph.settings import load, renamed
+from graph.settings import load
 from tools.errors import SettingsError
 
 GOOD = "task: softmax\n"
@@ -64,10 +64,6 @@ def test_every_role_has_the_default_model_and_files_of_models_are_relative_to_th
         (GOOD + "profilers: static\n", ["profilers: must be a list", "'static'"]),
         (GOOD + "on_unknown: maybe\n", ["on_unknown: must be 'continue', 'ask' or 'stop', not 'maybe'"]),
         (GOOD + "models: {codr: {}}\n", ["models.codr: must be", "not 'codr'; did you mean 'coder'?"]),
-        (
-            GOOD + "budget: {per_role: {codr: {usd: 1}}}\n",
-            ["budget.per_role.codr: must be", "not 'codr'; did you mean 'coder'?"],
-        ),
         (GOOD + "judge: {objective: geomen}\n", ["judge.objective", "did you mean 'geomean'?"]),
         (
             GOOD + "benchmark: {rivals: r.py, eager: false, compile: false}\n",
@@ -77,10 +73,6 @@ def test_every_role_has_the_default_model_and_files_of_models_are_relative_to_th
         (GOOD + "budget: {device_s: '12'}\n", ["budget.device_s: must be a number, not '12'; write 12"]),
         (GOOD + "budget: {wall_s: 1e3}\n", ["budget.wall_s: must be a number, not '1e3'; write 1000"]),
         (GOOD + "budget: {tokens: 2.0e+6}\n", ["budget.tokens: must be an integer, not 2000000.0; write 2000000"]),
-        (
-            GOOD + "budget: {per_role: {coder: {device_s: '9'}}}\n",
-            ["budget.per_role.coder.device_s: must be a number", "write 9"],
-        ),
         (GOOD + "prices: {m: {input: true, output: 1}}\n", ["prices.m.input: must be a number"]),
         ("search: {}\n", ["exactly one of task", "kernel"]),
         ("kernel: a.cpp\n", ["reference"]),
@@ -118,14 +110,7 @@ def test_mistakes_are_named(tmp_path: Path, text: str, says: list[str]) -> None:
             GOOD + "prices: {m: {inptu: 1, output: 2}, n: {output: 3}}\n",
             ["prices.m.inptu: unknown key; did you mean 'input'?", "prices.n.input: is missing"],
         ),
-        (
-            "kernel: a.cpp\nbudget: {per_role: {planner: {device_s: 3}, knowledge_retriever: {device_s: 3}}}\n",
-            [
-                "reference: must name",
-                "budget.per_role.planner.device_s: ",
-                "budget.per_role.knowledge_retriever.device_s: ",
-            ],
-        ),
+        ("kernel: a.cpp\ntask: x\ndims: M=1\n", ["exactly one of task", "dims: goes with kernel"]),
     ],
     ids=["keys", "a misspelt key is not missing too", "what does not go together"],
 )
@@ -153,9 +138,8 @@ def test_what_only_looks_like_a_date_or_number_is_named(tmp_path: Path) -> None:
 
 
 def test_what_is_merged_from_another_mapping_may_be_set_anew(tmp_path: Path) -> None:
-    roles = "{planner: &p {usd: 1}, coder: &c {<<: *p, usd: 5}}"
-    caps = load(written(tmp_path, f"task: x\nbudget:\n  per_role: {roles}\n  per_iteration: {{<<: *c}}\n")).budget
-    assert [caps.per_role["planner"].usd, caps.per_role["coder"].usd, caps.per_iteration.usd] == [1, 5, 5]
+    prices = load(written(tmp_path, "task: x\nprices: {a: &a {input: 1, output: 2}, b: {<<: *a, output: 5}}\n")).prices
+    assert (prices["a"].output, prices["b"].input, prices["b"].output) == (2, 1, 5)
 
 
 @pytest.mark.parametrize("files", [("reference.py",), ("kernel.py",)])
@@ -202,12 +186,3 @@ def test_a_file_that_is_no_config_is_named(tmp_path: Path, name: str, content: b
         (tmp_path / name).write_bytes(content)
     with pytest.raises(SettingsError, match=says):
         load(tmp_path / name)
-
-
-def test_a_key_under_its_old_name_is_read_where_it_stands_alone(tmp_path: Path) -> None:
-    config = written(tmp_path, GOOD + "search: {variants: 3}\n")
-    settings = load(config)
-    assert settings.search.candidates == 3 and "write search.candidates" in "".join(renamed(settings, config))
-    assert not list(renamed(settings, written(tmp_path, GOOD)))
-    with pytest.raises(SettingsError, match=r"search\.variants"):
-        load(written(tmp_path, GOOD + "search: {variants: 3, candidates: 2}\n"))

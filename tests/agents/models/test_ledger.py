@@ -3,7 +3,6 @@ beyond its own bound."""
 
 from __future__ import annotations
 
-import math
 import tempfile
 import threading
 import time
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 
 from agents.artifacts import GatekeeperBrief, Review, RoleName
 from agents.models.base import Answered, Model, Request, Usage
-from agents.models.ledger import Cap, Caps, Ledger, dollars, exchanges, tokens, total
+from agents.models.ledger import Caps, Ledger, Left, dollars, exchanges, tokens, total
 from agents.models.prices import LongPrompt, Price, cost, published
 from agents.roles.agent import Agent, open_model
 from tests.contracts.conftest import task
@@ -84,14 +83,7 @@ STEPS = st.builds(
     took=usages(1000),
     ends=st.sampled_from(ENDS),
 )
-CAP = st.builds(Cap, usd=st.none() | st.floats(1e-4, 0.2), tokens=st.none() | st.integers(1, 9000))
-CAPS = st.builds(
-    Caps,
-    usd=st.none() | st.floats(1e-4, 0.2),
-    tokens=st.none() | st.integers(1, 9000),
-    per_iteration=CAP,
-    per_role=st.dictionaries(st.sampled_from(ROLES[:2]), CAP),
-)
+CAPS = st.builds(Caps, usd=st.none() | st.floats(1e-4, 0.2), tokens=st.none() | st.integers(1, 9000))
 
 
 @settings(max_examples=60, deadline=None)
@@ -146,18 +138,16 @@ def carried_out(step: Step, number: int, records: Records, ledger: Ledger, paid:
 
 
 def holds(caps: Caps, paid: list[Step], ledger: Ledger) -> None:
-    every: list[tuple[Cap, RoleName | None, int | None]] = [(caps, None, None)]
-    every += [(caps.per_iteration, None, iteration) for iteration in (0, 1)]
-    every += [(cap, role, None) for role, cap in caps.per_role.items()]
-    for cap, role, iteration in every:
+    accounts: list[tuple[RoleName | None, int | None]] = [(None, None), (None, 0), (None, 1)]
+    for role, iteration in accounts + [(role, None) for role in ROLES[:2]]:
         own = [step for step in paid if role in (None, step.role) and iteration in (None, step.iteration)]
         spent = ledger.spent(role, iteration)
         assert spent.exchanges == len(own) and spent.tokens == sum(tokens(step.took) for step in own)
         assert spent.usd == pytest.approx(sum(dollar(step.took) for step in own)) and not spent.unknown
-        if cap.tokens is not None:
-            assert spent.tokens <= cap.tokens + beyond(own, tokens)
-        if cap.usd is not None:
-            assert spent.usd <= cap.usd + beyond(own, dollar) + 1e-9
+        if caps.tokens is not None:
+            assert spent.tokens <= caps.tokens + beyond(own, tokens)
+        if caps.usd is not None:
+            assert spent.usd <= caps.usd + beyond(own, dollar) + 1e-9
 
 
 def beyond(own: list[Step], measure: Callable[[Usage], float]) -> float:
@@ -189,12 +179,6 @@ def ask(one: Agent, diff: str) -> None:
     [
         (Caps(tokens=250), "budget.tokens", "200 of 250 tokens"),
         (Caps(usd=0.0025), "budget.usd", "$0.0020 of $0.0025"),
-        (Caps(per_role={"coder": Cap(tokens=250)}), "budget.per_role.coder.tokens", "200 of 250 tokens"),
-        (
-            Caps(per_iteration=Cap(tokens=250)),
-            "budget.per_iteration.tokens",
-            "200 of 250 tokens are spent in iteration 0",
-        ),
     ],
 )
 def test_an_exchange_that_could_pass_a_cap_is_not_begun(tmp_path: Path, caps: Caps, name: str, spent: str) -> None:
@@ -211,21 +195,6 @@ def test_an_exchange_that_could_pass_a_cap_is_not_begun(tmp_path: Path, caps: Ca
     assert ledger.spent().tokens == 200
 
 
-def test_the_wall_time_of_a_role_is_that_of_its_exchanges(tmp_path: Path) -> None:
-    coder, ledger = agent(
-        tmp_path, Caps(per_role={"coder": Cap(wall_s=5)}), took=Usage(model="made-up", input=1, seconds=3)
-    )
-    planner = Agent("planner", coder.model, coder.records, coder.emit, ledger)
-    ask(coder, "a")
-    assert ledger.left("coder").seconds == 2 and ledger.left("planner").seconds == math.inf
-    ask(coder, "b")
-    with pytest.raises(BudgetError, match=r"^budget\.per_role\.coder\.wall_s: 5 s of 5 s are spent$"):
-        ask(coder, "c")
-    ask(planner, "c")
-    # A process that comes later knows it from the records.
-    assert Ledger(Records(tmp_path), ledger.caps).left("coder").seconds == -1
-
-
 class Late(Scripted):
     """Fails when a short time is up."""
 
@@ -236,13 +205,14 @@ class Late(Scripted):
 
 
 @pytest.mark.parametrize(
-    ("wall_s", "error", "told"), [(0.05, BudgetError, r"^budget\..*wall_s: "), (1000, ProviderError, "no answer")]
+    ("wall_s", "error", "told"), [(0.05, BudgetError, r"^budget\.wall_s: "), (1000, ProviderError, "no answer")]
 )
 def test_a_failure_with_the_time_up_is_the_caps_and_booked(
     tmp_path: Path, wall_s: float, error: type[Exception], told: str
 ) -> None:
     """Of a provider that fails in its time nothing else is said than before."""
-    late, ledger = agent(tmp_path, Caps(per_role={"coder": Cap(wall_s=wall_s)}), Late)
+    late, ledger = agent(tmp_path, Caps(), Late)
+    late.begin = lambda: Left(wall_s, f"budget.wall_s: {wall_s} s of {wall_s} s are spent")
     with pytest.raises(error, match=told):
         ask(late, "a")
     assert ledger.spent("coder").seconds > 0
@@ -341,15 +311,11 @@ def test_a_provider_that_does_not_count_is_not_free(tmp_path: Path) -> None:
             Scripted({"model": "nobody-knows"}),
             "budget.usd: .*'nobody-knows' of models.coder has no price; add it",
         ),
-        (
-            Caps(per_role={"coder": Cap(usd=1)}),
-            Scripted({}),
-            "budget.per_role.coder.usd: .*models.coder names no model",
-        ),
+        (Caps(usd=1), Scripted({}), "budget.usd: .*models.coder names no model"),
         (Caps(usd=1), Unseen({}), "budget.usd: .*nobody sees what models.coder takes"),
         (Caps(usd=1), open_model("coder", {"provider": "playbook"}), ""),
         (Caps(usd=1), Scripted({"model": "made-up-20260101"}), ""),
-        (Caps(per_role={"planner": Cap(tokens=1, usd=1)}), Unseen({}), ""),
+        (Caps(), Unseen({}), ""),
     ],
 )
 def test_what_is_not_known_cannot_be_capped_and_what_is_can(

@@ -1,5 +1,4 @@
-"""Caps on time of the run, of an iteration and of a role: each sets aside, settles and names itself, over kills and
-processes."""
+"""Caps on time of the run: each sets aside, settles and names itself, over kills and processes."""
 
 from __future__ import annotations
 
@@ -12,12 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agents.models.ledger import Cap, Caps, Left
 from graph.budget import reserve
 from graph.budget.metering import Capped, Metered
 from graph.lifecycle.version_commands import changed
-from graph.limits import SENDERS, Sent
-from graph.settings import Settings, load
+from graph.settings import Budget, Settings, load
 from graph.workspace import events
 from graph.workspace.clock import TICK_S, Clock, wall_s
 from graph.workspace.events import Event
@@ -61,37 +58,14 @@ class Failing(Booked):
 
 
 def account(
-    inner: Executor,
-    before: dict[Sent, float] | None = None,
-    clock: Callable[[], float] = lambda: 0.0,
-    began: dict[int, float] | None = None,
+    inner: Executor, before: dict[str, float] | None = None, clock: Callable[[], float] = lambda: 0.0
 ) -> Metered:
-    return Metered(inner, lambda kind, details: None, clock, before or {}, began)
+    return Metered(inner, lambda kind, details: None, clock, before or {})
 
 
-@pytest.mark.parametrize(
-    ("caps", "names"),
-    [
-        (Caps(device_s=100), "budget.device_s: 100 s of 100 s are spent"),
-        (
-            Caps(device_s=500, per_iteration=Cap(device_s=100)),
-            "budget.per_iteration.device_s: 100 s of 100 s are spent in iteration 3",
-        ),
-        (
-            Caps(device_s=500, per_role={"coder": Cap(device_s=100)}),
-            "budget.per_role.coder.device_s: 100 s of 100 s are spent",
-        ),
-        (
-            Caps(device_s=130, per_iteration=Cap(device_s=120), per_role={"coder": Cap(device_s=100)}),
-            "budget.per_role.coder.device_s: 100 s",
-        ),
-    ],
-)
-def test_each_cap_sets_aside_cuts_refuses_and_is_named(caps: Caps, names: str) -> None:
-    inner, told = Booked(), list[str]()
-    metered = account(inner)
-    metered.enter(3)
-    coder = Capped(metered, "coder", "cpu", caps, tell=told.append)
+def test_a_cap_sets_aside_cuts_refuses_and_is_named() -> None:
+    inner, told, names = Booked(), list[str](), "budget.device_s: 100 s of 100 s are spent"
+    coder = Capped(account(inner), "cpu", Budget(device_s=100), tell=told.append)
     coder.run(job(60, "x", "10"))
     coder.run(job(60, "x", "50"))
     with pytest.raises(BudgetError) as cut:
@@ -107,30 +81,21 @@ def test_each_cap_sets_aside_cuts_refuses_and_is_named(caps: Caps, names: str) -
     assert inner.begun[-1] == 60
 
 
-def test_a_cap_counts_its_own_jobs_alone() -> None:
+def test_v0_and_the_final_benchmark_count_and_are_never_refused_or_cut() -> None:
     inner = Booked()
     metered = account(inner)
-    caps = Caps(device_s=200, per_iteration=Cap(device_s=50), per_role={"coder": Cap(device_s=30)})
-    coder, gatekeeper = (Capped(metered, role, "cpu", caps) for role in ("coder", "gatekeeper"))
-    # v0 and the final benchmark are nobody's: they count for the run.
+    search = Capped(metered, "cpu", Budget(device_s=200))
     metered.run(job(90, "x", "90"))
-    metered.enter(1)
-    gatekeeper.run(job(40, "x", "40"))
-    coder.run(job(40, "x", "8"))
-    metered.enter(2)
-    coder.run(job(40, "x", "20"))
-    assert inner.begun == [90, 40, 10, 22], "left of the iteration, then of the role"
-    gatekeeper.run(job(40, "x", "1"))
-    assert inner.begun[-1] == 30
-    assert metered.seconds("cpu") == 159 and coder.reached() is None
+    search.run(job(200, "x", "110"))
+    assert inner.begun == [90, 110]
     metered.run(job(90, "x", "90"))
-    assert inner.begun[-1] == 90, "never refused and never cut"
-    assert (gatekeeper.reached() or "").startswith("budget.device_s: 249 s of 200 s are spent")
+    assert inner.begun[-1] == 90 and metered.seconds("cpu") == 290
+    assert search.reached() == "budget.device_s: 290 s of 200 s are spent"
 
 
 def test_what_the_final_benchmark_needs_is_no_ones_to_spend() -> None:
     inner = Booked()
-    search = Capped(account(inner), "gatekeeper", "cpu", Caps(device_s=100), aside=70)
+    search = Capped(account(inner), "cpu", Budget(device_s=100), aside=70)
     search.run(job(60, "x", "25"))
     with pytest.raises(
         BudgetError, match="30 s of 100 s are spent, and 70 s are set aside for the final benchmark; a job"
@@ -140,24 +105,24 @@ def test_what_the_final_benchmark_needs_is_no_ones_to_spend() -> None:
 
 
 def test_a_harness_that_dies_costs_its_time_and_is_the_caps_fault_only_when_its_time_was_up() -> None:
-    caps = Caps(device_s=100)
+    caps = Budget(device_s=100)
     busy = account(Failing(DeviceBusyError("others are there")))
     with pytest.raises(DeviceBusyError):
         busy.run(job(60))
     assert busy.seconds("cpu") == 0, "a device that others hold costs nothing"
     dying = account(Failing(HarnessError("gone")))
     with pytest.raises(HarnessError):
-        Capped(dying, "gatekeeper", "cpu", caps).run(job(60))
+        Capped(dying, "cpu", caps).run(job(60))
     assert 0.01 <= dying.seconds("cpu") < 60
     with pytest.raises(BudgetError):
-        Capped(account(dying.inner, {Sent("cpu"): 99.999}), "gatekeeper", "cpu", caps).run(job(60))
+        Capped(account(dying.inner, {"cpu": 99.999}), "cpu", caps).run(job(60))
 
 
 def test_a_real_job_is_ended_where_the_cap_is(tmp_path: Path) -> None:
     with Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch") as local:
         metered = account(local)
         with pytest.raises(BudgetError, match="cut short"):
-            Capped(metered, "gatekeeper", "cpu", Caps(device_s=0.3)).run(job(300, "sleep", "600"))
+            Capped(metered, "cpu", Budget(device_s=0.3)).run(job(300, "sleep", "600"))
         assert metered.seconds("cpu") >= 0.3
 
 
@@ -168,9 +133,9 @@ KILLED = """
 import sys
 from pathlib import Path
 from graph.workspace.events import Events
-from agents.models.ledger import Caps
 from graph.workspace.clock import Clock
 from graph.budget.metering import Capped, Metered
+from graph.settings import Budget
 from tools.executors.base import Job, Limits
 from tools.executors.local import Local
 from tools.store.records import Blobs
@@ -179,8 +144,7 @@ clock = Clock(folder / "wall_s")
 log = Events(folder / "events.jsonl", (lambda event: print(event.details["state"], flush=True),))
 log.emit("start", {"state": "started", "wall_s": "0"})
 metered = Metered(Local(Blobs(folder / "blobs"), folder / "scratch"), log.emit, clock.seconds, {})
-metered.enter(2)
-Capped(metered, "gatekeeper", "cpu", Caps(device_s=1000)).run(Job(files={}, argv=("sleep", "600"), limits=Limits(wall_s=500)))
+Capped(metered, "cpu", Budget(device_s=1000)).run(Job(files={}, argv=("sleep", "600"), limits=Limits(wall_s=500)))
 """
 
 
@@ -207,7 +171,7 @@ def test_a_killed_job_never_counts_for_more_than_was_set_aside(tmp_path: Path) -
     assert events.device_s(log[:2], 900) == {"cpu": 5}
 
 
-def test_a_job_that_a_kill_ended_counts_for_its_role_and_iteration(tmp_path: Path) -> None:
+def test_a_job_that_a_kill_ended_counts(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert [process.stdout.readline().strip() for _ in range(2)] == ["started", "started"]
@@ -217,54 +181,23 @@ def test_a_job_that_a_kill_ended_counts_for_its_role_and_iteration(tmp_path: Pat
     process.kill()
     process.communicate()
     died = wall_s(tmp_path / "wall_s")
-    spent = events.jobs_s(events.read(tmp_path / "events.jsonl"), died)
-    (sent,) = spent
-    assert sent == Sent("cpu", "gatekeeper", 2) and 0 < spent[sent] <= died + TICK_S
-    caps = Caps(per_iteration=Cap(device_s=spent[sent] / 2))
-    judge = Capped(account(Booked(), spent), "gatekeeper", "cpu", caps)
-    judge.inner.enter(2)
-    with pytest.raises(BudgetError, match="per_iteration"):
-        judge.run(job(60, "x", "1"))
-    judge.inner.enter(3)
-    judge.run(job(60, "x", "0"))
-    # The pause until somebody resumes is in neither, and what comes after does not change what was.
+    spent = events.device_s(events.read(tmp_path / "events.jsonl"), died)
+    assert spent.keys() == {"cpu"} and 0 < spent["cpu"] <= died + TICK_S
+    search = Capped(account(Booked(), spent), "cpu", Budget(device_s=spent["cpu"] / 2))
+    with pytest.raises(BudgetError, match=r"budget\.device_s"):
+        search.run(job(60, "x", "1"))
+    # The pause until somebody resumes is not in it, and what comes after does not change what was.
     clock = Clock(tmp_path / "wall_s")
     assert clock.before == died
     events.Events(tmp_path / "events.jsonl").emit("start", {"state": "reopened", "wall_s": f"{clock.before:.4f}"})
     clock.close()
-    assert events.jobs_s(events.read(tmp_path / "events.jsonl"), died + 5000)[sent] == pytest.approx(spent[sent])
-
-
-def test_a_log_from_before_jobs_had_a_role_or_a_device_still_reads() -> None:
-    """What they took was on some device, and counts against the cap of none."""
-    begun = Event(kind="job", seconds=1, details={"job": "a", "argv": "g++", "state": "started"})
-    ended = Event(kind="job", seconds=2, details={"job": "a", "argv": "g++", "state": "finished", "s": "4.0820"})
-    spent = events.jobs_s([begun, ended], 9)
-    assert spent == {Sent(events.UNSAID): 4.082}
-    metered = account(Booked(), spent)
-    assert metered.seconds("cpu") == 0 and Capped(metered, "coder", "cpu", Caps(device_s=3)).reached() is None
-
-
-def test_an_iteration_that_is_taken_up_again_began_when_it_first_did() -> None:
-    def entered(iteration: int, at: float) -> Event:
-        details = {"node": "retrieve_evidence", "state": "started", "iteration": str(iteration - 1), "at": str(at)}
-        return Event(kind="node", seconds=0, details=details)
-
-    began = events.began([entered(1, 20.0), entered(2, 50.0), entered(2, 70.0)])
-    assert began == {1: 20.0, 2: 50.0}
-    metered = account(Booked(), clock=lambda: 100.0, began=began)
-    assert metered.exchange(Caps(per_iteration=Cap(wall_s=60))) == Left(), "v0 is of no iteration"
-    metered.enter(2)
-    left = metered.exchange(Caps(wall_s=200, per_iteration=Cap(wall_s=60)))
-    assert left == (10.0, "budget.per_iteration.wall_s: 60 s of 60 s are spent in iteration 2")
-    metered.enter(3)
-    assert metered.exchange(Caps(per_iteration=Cap(wall_s=60))).seconds == 60
+    assert events.device_s(events.read(tmp_path / "events.jsonl"), died + 5000) == pytest.approx(spent)
 
 
 def test_wall_time_binds_the_jobs_of_roles_on_every_device() -> None:
     inner, now = Booked(), [70.0]
     metered = account(inner, clock=lambda: now[0])
-    judge = Capped(metered, "gatekeeper", "cuda", Caps(wall_s=100))
+    judge = Capped(metered, "cuda", Budget(wall_s=100))
     judge.run(job(60, "x", "5"))
     with pytest.raises(
         BudgetError, match=r"^budget\.wall_s: 100 s of 100 s are spent; a job that may take 60 s was cut short$"
@@ -304,9 +237,8 @@ def test_the_clock_counts_its_processes_and_no_pause(tmp_path: Path) -> None:
         ("usd", "must be KEY=VALUE"),
         ("dollars=1", "budget.dollars: unknown key"),
         ("usd.each=1", "usd holds a value and no keys"),
-        ("per_role.planner.device_s=3", "budget.per_role.planner.device_s: the planner sends no jobs"),
-        ("per_iteration.device=3", "budget.per_iteration.device: unknown key; did you mean 'device_s'?"),
-        ("per_iteration.wall_s=0", "budget.per_iteration.wall_s: must be greater than 0"),
+        ("device=3", "budget.device: unknown key; did you mean 'device_s'?"),
+        ("wall_s=0", "budget.wall_s: must be greater than 0"),
     ],
 )
 def test_a_cap_that_cannot_be_is_refused_in_one_sentence(config: Path, said: str, sentence: str) -> None:
@@ -316,12 +248,7 @@ def test_a_cap_that_cannot_be_is_refused_in_one_sentence(config: Path, said: str
 
 
 def test_caps_are_set_by_their_keys_and_said_as_they_are(config: Path) -> None:
-    values = {
-        "device_s": 9,
-        "per_iteration.wall_s": 0.04,
-        "per_role.planner.wall_s": 5,
-        **{f"per_role.{r}.device_s": 3 for r in SENDERS},
-    }
+    values = {"device_s": 9, "wall_s": 0.04}
     said = changed(load(config), [f"budget.{key}={value}" for key, value in values.items()]).budget.named()
     assert {key: said[key] for key in values} == {key: f"{value} s" for key, value in values.items()}
 
