@@ -27,7 +27,7 @@ from graph.artifacts import FinalBenchmark, Inspection
 from graph.report.content.phrases import percent, ratio, seconds, standing
 from graph.report.content.summary import Summary, summarise
 from graph.services import open_executor
-from graph.settings import load
+from graph.settings import ExecutorChoice, load
 from graph.workspace.folder import peek
 from graph.workspace.versions import read_state
 from tools.artifacts import Candidate, Interval
@@ -233,7 +233,7 @@ def audit(workspace: Path, store: Path) -> str | None:
     records = Records(store)
     kept = next((r for r in records if r.kind == "correctness" and r.payload["candidate"] == best.id), None)
     if kept is None:
-        with open_executor("local", records.blobs, store / "scratch") as executor:
+        with open_executor(ExecutorChoice(), records.blobs, store / "scratch") as executor:
             device = pick(executor.devices(), language.device)
             judge = Judge(
                 task,

@@ -17,6 +17,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from graph.services import open_executor
+from graph.settings import ExecutorChoice
 from graph.workspace import events
 from tools.artifacts import Candidate
 from tools.gate.judge_settings import JudgeSettings
@@ -117,7 +118,7 @@ def judged_candidates(count: int = 5) -> list[Row]:
         (root / "kernel.cpp").write_text(FEW_MS)
         (root / "reference.py").write_text(REFERENCE)
         records = Records(root / "store")
-        with open_executor("local", records.blobs, root / "scratch") as executor:
+        with open_executor(ExecutorChoice(), records.blobs, root / "scratch") as executor:
             task = tasks.load_folder(root, executor, records.blobs).task
             language = open_language("cpp")
             nowhere = "benchmark"

@@ -6,6 +6,9 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
+
+from pydantic import ValidationError
 
 from agents.artifacts import RoleName
 from agents.handlers.base import Handler
@@ -16,7 +19,7 @@ from agents.tool_use.workbench import Workbench
 from graph.artifacts import Reached
 from graph.budget.metering import Capped, Emit, Metered, limits_of
 from graph.budget.reserve import Reserve
-from graph.settings import Settings
+from graph.settings import ExecutorChoice, Settings
 from graph.state import StopReason
 from graph.workspace.folder import Workspace
 from knowledge_base.artifacts import Attempt, Page
@@ -27,7 +30,8 @@ from knowledge_base.pages.wiki import Wiki
 from knowledge_base.search.index import Index
 from tools.analysis.rules import Rule
 from tools.artifacts import Artifact, Bound, Candidate, Record, Task
-from tools.errors import BudgetError, HarnessError, StorageError
+from tools.cli.validation import sentences
+from tools.errors import BudgetError, HarnessError, SettingsError, StorageError
 from tools.executors.base import EXECUTORS, Device, Executor, pick
 from tools.executors.protocol import SeenWorkload
 from tools.judge.judge import Judge
@@ -237,12 +241,23 @@ class Services:
         return free_methods.alike(others, asked)
 
 
-def open_executor(name: str, blobs: Blobs, scratch: Path, gpu: int | None = None, clocks: str = "observe") -> Executor:
-    """The executor that a name or import path stands for; `gpu`, where given, is the index of the one that it shall
-    use; `clocks`: "lock" where it shall hold them."""
+def open_executor(
+    choice: ExecutorChoice, blobs: Blobs, scratch: Path, gpu: int | None = None, clocks: str = "observe"
+) -> Executor:
+    """Open the executor that a config names, with its options; SettingsError for an unknown name or option.
+
+    `gpu`, where given, is the index of the GPU to use; `clocks`: "lock" where it must hold that GPU's clocks.
+    """
     scratch.mkdir(parents=True, exist_ok=True)
-    chosen = ({} if gpu is None else {"gpu": gpu}) | ({} if clocks == "observe" else {"clocks": clocks})
-    return load(EXECUTORS, name, Executor, key="executor")(blobs, scratch, **chosen)
+    kind = cast(type[Executor], load(EXECUTORS, choice.kind, Executor, key="executor.kind"))
+    try:
+        options = kind.options.model_validate(choice.model_extra)
+    except ValidationError as error:
+        raise SettingsError(f"{sentences(error, kind.options, 'executor.')} (kind {choice.kind})") from None
+    chosen = options.model_dump(exclude_unset=True)
+    chosen |= ({} if gpu is None else {"gpu": gpu}) | ({} if clocks == "observe" else {"clocks": clocks})
+    opened: Callable[..., Executor] = kind
+    return opened(blobs, scratch, **chosen)
 
 
 def open_profilers(names: tuple[str, ...] | None, language: Language) -> dict[str, Profiler]:

@@ -47,6 +47,20 @@ class ModelChoice(BaseModel):
         return self.model_copy(update={name: str((base / value).resolve()) for name, value in named.items() if value})
 
 
+class ExecutorChoice(BaseModel):
+    """Where jobs run; other keys are the executor's own options."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    kind: str = "local"
+    """local, or your own executor as package.module:Class; `executor: local` is short for `executor: {kind: local}`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: object) -> object:
+        return {"kind": value} if isinstance(value, str) else value
+
+
 SOURCES = (".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cu", ".py")
 """How files end that people take for a config because a kernel is in them."""
 ELSEWHERE = {
@@ -194,8 +208,8 @@ class Settings(Section):
     handlers: tuple[str, ...] = ()
     """Your own classes for shapes of kernels, `package.module:Class` each, asked after those in agents/handlers
     (docs/model-options.md)."""
-    executor: str = "local"
-    """Where jobs run: local, or your own as package.module:Class."""
+    executor: ExecutorChoice = ExecutorChoice()
+    """Where jobs run, and the executor's own options."""
     gpu: int | None = Field(default=None, ge=0, strict=True)
     """Index of the GPU that jobs run on, as nvidia-smi counts; default: the first that nobody uses."""
     clocks: Literal["observe", "lock"] = "observe"

@@ -21,10 +21,11 @@ from pydantic.fields import FieldInfo
 
 from agents.models.prices import LongPrompt, Price
 from agents.models.providers import anthropic_client, command, manual, openai_client, recorded
-from graph.settings import Benchmark, Budget, ModelChoice, Search, Settings, Stop
+from graph.settings import Benchmark, Budget, ExecutorChoice, ModelChoice, Search, Settings, Stop
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.specs import sheets
 from tools.artifacts import field_docstrings
+from tools.executors.local import LocalOptions
 from tools.gate.judge_settings import JudgeSettings
 
 ROOT = Path(__file__).parent.parent
@@ -53,6 +54,8 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "prices.<model>.long_prompt": LongPrompt,
     "judge": JudgeSettings,
     "benchmark": Benchmark,
+    "executor": ExecutorChoice,
+    "executor` with `kind: local": LocalOptions,
 }
 """Key in a config -> the model of what stands under it."""
 CONFIGURATION = """\

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from graph.services import open_executor
 from graph.settings import load
 from tools.errors import SettingsError
+from tools.executors.local import Local
+from tools.store.records import Records
 
 GOOD = "task: softmax\n"
 
@@ -186,3 +189,10 @@ def test_a_file_that_is_no_config_is_named(tmp_path: Path, name: str, content: b
         (tmp_path / name).write_bytes(content)
     with pytest.raises(SettingsError, match=says):
         load(tmp_path / name)
+
+
+def test_an_executor_is_a_name_or_a_kind_with_its_options(tmp_path: Path) -> None:
+    assert load(written(tmp_path, GOOD)).executor == load(written(tmp_path, GOOD + "executor: local\n")).executor
+    chosen = load(written(tmp_path, GOOD + "executor: {kind: local, lock_wait_s: 7}\n")).executor
+    with open_executor(chosen, Records(tmp_path).blobs, tmp_path / "scratch") as opened:
+        assert isinstance(opened, Local) and opened.lock_wait_s == 7

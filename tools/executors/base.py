@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from tools.artifacts import Artifact
 from tools.errors import SettingsError
@@ -101,8 +101,17 @@ class Finished(Artifact):
     usage: Usage
 
 
+class ExecutorOptions(BaseModel):
+    """Base of an executor's own options; each field is a keyword of its constructor."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
 class Executor(ABC):
     """Runs jobs beside a device. Blobs are read from, and results stored into, the blob store it was given."""
+
+    options: ClassVar[type[ExecutorOptions]] = ExecutorOptions
+    """What a config may say beside `executor.kind`."""
 
     @abstractmethod
     def devices(self) -> tuple[Device, ...]:

@@ -19,9 +19,11 @@ import time
 from pathlib import Path
 from typing import Literal
 
+from pydantic import Field
+
 from tools.artifacts import digest
 from tools.errors import DiskFullError, HarnessError, InfrastructureError, SettingsError
-from tools.executors.base import NAMES, Device, Executor, Finished, Job, Usage
+from tools.executors.base import NAMES, Device, Executor, ExecutorOptions, Finished, Job, Usage
 from tools.executors.cpu import describe_cpu
 from tools.executors.device_lock import ForeignProcesses, device_lock
 from tools.executors.job_folder import collect, disk_errors, job_folder, materialise, verify
@@ -57,8 +59,17 @@ PASSED_ON = (
 LOCK_WAIT_S = 120.0
 
 
+class LocalOptions(ExecutorOptions):
+    """Options of `local`."""
+
+    lock_wait_s: float = Field(default=LOCK_WAIT_S, gt=0, allow_inf_nan=False)
+    """Seconds that a job waits for a device that another process of Kernelwright holds."""
+
+
 class Local(Executor):
     """This machine. Safe to use from several threads; jobs that need the device exclusively wait for one another."""
+
+    options = LocalOptions
 
     def __init__(
         self,
