@@ -143,14 +143,19 @@ class Asked(Artifact):
     """Among the devices of that kind that the harness can see."""
 
 
-class CorrectnessRequest(Asked):
+class JudgedRequest(Asked):
+    """A request that carries settings of the judge: fields that are called like one (`JudgeSettings.fields_of`)."""
+
+    call_limit_s: float = 30.0
+
+
+class CorrectnessRequest(JudgedRequest):
     """Run `candidate` (and `baseline`, whose own error widens the tolerance) on each case."""
 
     kind: Literal["correctness"] = "correctness"
     libraries: dict[Literal["candidate", "baseline"], str]
     """Name -> path in the job."""
     cases: tuple[Case, ...]
-    call_limit_s: float = 30.0
 
 
 class CaseResult(Artifact):
@@ -193,7 +198,7 @@ class TimedWorkload(Artifact):
     warm_pairs: int = 0
 
 
-class TimingRequest(Asked):
+class TimingRequest(JudgedRequest):
     """Alternate incumbent and candidate in one process in randomised pairs; every timed call's outputs are checked."""
 
     kind: Literal["timing"] = "timing"
@@ -201,7 +206,6 @@ class TimingRequest(Asked):
     """`baseline` only widens the tolerance."""
     workloads: tuple[TimedWorkload, ...]
     order_seed: int
-    call_limit_s: float = 30.0
 
 
 class TimedPair(Artifact):

@@ -4,9 +4,9 @@ workload. Pure."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tools.artifacts import Artifact, Measurement
 from tools.gate import confirmation
@@ -75,6 +75,10 @@ class JudgeSettings(Artifact):
                     f"{needed} or more"
                 )
         return self
+
+    def fields_of(self, request: type[BaseModel]) -> dict[str, Any]:
+        """Return the settings that a request to the harness has a field for, by name."""
+        return {name: getattr(self, name) for name in request.model_fields if name in type(self).model_fields}
 
     def least_rounds(self, workloads: int) -> int:
         """The fewest rounds from which an interval over `workloads` has two ends."""

@@ -195,15 +195,17 @@ class Judge:
         )
 
     def correctness(self, candidate: Candidate, baseline: Candidate | None, purpose: str, attempt: int = 0) -> Record:
-        """Check `candidate` on every case of `tools.contracts.checked_cases`. Payload: `evidence.Correctness`, in which the
-        dims of hidden workloads are blanked (an HMAC names them); they stand only in the request, which no record
-        names.
+        """Check `candidate` on every case of `tools.contracts.checked_cases`. Payload: `evidence.Correctness`.
+
+        The dims of hidden workloads are blanked there (an HMAC names them); only the request holds them, and no record
+        names it.
         """
         asked = {
             "purpose": purpose,
             "attempt": attempt,
             "workloads": self._workloads(),
             "hidden": self._hidden_digests(),
+            "settings": self.policy.fields_of(CorrectnessRequest),
         }
         contestants = {"candidate": candidate} | ({"baseline": baseline} if baseline else {})
 
@@ -218,7 +220,7 @@ class Judge:
                 task=self.task,
                 libraries=dict(libraries),  # type: ignore[arg-type]
                 cases=chosen,
-                call_limit_s=self.policy.call_limit_s,
+                **self.policy.fields_of(CorrectnessRequest),
                 device=self.language.device,
             )
 
@@ -397,6 +399,7 @@ class Judge:
             "pairs": pairs,
             "warm_pairs": warm_pairs,
             "workloads": self._workloads(),
+            "settings": self.policy.fields_of(TimingRequest),
         }
         named = (kind, candidate, incumbent, batch, attempt)
 
@@ -406,7 +409,7 @@ class Judge:
                 libraries=dict(libraries),  # type: ignore[arg-type]
                 workloads=self._timed(named, pairs, warm_pairs),
                 order_seed=checked_cases.draw(self.secret, *named, "order"),
-                call_limit_s=self.policy.call_limit_s,
+                **self.policy.fields_of(TimingRequest),
                 device=self.language.device,
             )
 
