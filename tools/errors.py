@@ -12,7 +12,7 @@
             ├── RefusalError     it will not answer this
             └── OverloadedError  it has no room now, after all retries
 
-    PendingError and BudgetError end a run in order: somebody else's answer is awaited (exit 6), a cap is reached (exit 3).
+    PendingError and BudgetError end a run in order: somebody's answer is awaited (exit 6), a cap is reached (exit 3).
     UnusableAnswerError ends none: what a model said cannot be read, which costs an iteration at most.
 
 A kernel that does not compile, is wrong, crashes or is slow is data (`Failed`), not an exception.

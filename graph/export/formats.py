@@ -16,8 +16,9 @@ PYTHON = '''
 def reference({parameters}):
     """{title}
 
-    Writes into the outputs given, else into new ones, and returns them. What was never judged (`_CONTRACT` has the sizes, dtypes, device
-    and alignment that were), and what needs a gradient, is computed by reference.py beside this file.
+    Writes into the outputs given, else into new ones, and returns them. What was never judged (`_CONTRACT` has the
+    sizes, dtypes, device and alignment that were), and what needs a gradient, is computed by reference.py beside this
+    file.
     """
     given = dict({given})
     if torch.is_grad_enabled() and any(isinstance(one, torch.Tensor) and one.requires_grad for one in given.values()):
@@ -76,7 +77,9 @@ def expected(inputs, at, seed):
             shape = EXPORTED._CONTRACT["points"][at][name]
             own[name] = torch.zeros(shape, dtype=getattr(torch, dtype), device=EXPORTED._exported.device)
     answer = REFERENCE.reference(**own)
-    return [own[name] for name in OUTPUTS] if answer is None else list(answer) if isinstance(answer, (tuple, list)) else [answer]
+    if answer is None:
+        return [own[name] for name in OUTPUTS]
+    return list(answer) if isinstance(answer, (tuple, list)) else [answer]
 
 
 def compare(answer, right):

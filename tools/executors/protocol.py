@@ -286,7 +286,7 @@ class TimingResult(Artifact):
     telemetry: Telemetry
 
 
-# ---------------------------------------------------------------- contest: separate processes, clocked by the supervisor
+# ---------------------------------------------------------------- contest: separate processes, clocked from outside
 
 
 class Contestant(Artifact):

@@ -164,8 +164,8 @@ def _checks(evidence: Evidence, settings: JudgeSettings) -> Iterator[Check]:
         yield (
             "infra_error",
             (
-                f"The task changed during the run, {evidence.task_at_start[:12]} to {evidence.task_now[:12]}; restore it "
-                f"or start a new run."
+                f"The task changed during the run, {evidence.task_at_start[:12]} to {evidence.task_now[:12]}; restore "
+                f"it or start a new run."
             ),
         )
     yield None, f"The task is the one that the run began with ({evidence.task_at_start[:12]})."
@@ -196,8 +196,8 @@ def _checks(evidence: Evidence, settings: JudgeSettings) -> Iterator[Check]:
             yield (
                 None,
                 (
-                    f"Of the candidate's device time {evidence.library_share:.0%} passed in the task's library, outside "
-                    f"of its own kernels."
+                    f"Of the candidate's device time {evidence.library_share:.0%} passed in the task's library, "
+                    f"outside of its own kernels."
                 ),
             )
         if evidence.sanitized is not None:
@@ -363,8 +363,8 @@ def _confirmed(evidence: Evidence, settings: JudgeSettings) -> Check:
         return (
             "reject_perf",
             (
-                f"The clock outside surely saw less than half of the time saved that the candidate's own process reports: "
-                f"{shown}{cited}."
+                f"The clock outside surely saw less than half of the time saved that the candidate's own process "
+                f"reports: {shown}{cited}."
             ),
         )
     if confirmed.high <= 1.0 + settings.min_effect or (wall.low <= 1.0 and wall.high <= 1.0 + settings.min_effect):
@@ -404,8 +404,8 @@ def _no_regression(trial: Passed, own: Mapping[str, float], settings: JudgeSetti
         return (
             None,
             (
-                f"No workload was seen slower by more than {allowed}, though the noise does not exclude it; the worst is "
-                f"{least}."
+                f"No workload was seen slower by more than {allowed}, though the noise does not exclude it; the worst "
+                f"is {least}."
             ),
         )
     return None, f"No workload is slower by more than {allowed}; the worst is {least}."

@@ -221,7 +221,8 @@ def pin_autotune(source: str, index: int = 0) -> str:
             text = f"[list({module.text(expression)})[{index}]]"
         elif len(listed) > 1:
             # As many lines as before, so that a compiler's complaint names the line that the user knows.
-            text = f"[{ast.unparse(listed[min(index, len(listed) - 1)])}{chr(10) * module.text(expression).count(chr(10))}]"
+            blank_lines = chr(10) * module.text(expression).count(chr(10))
+            text = f"[{ast.unparse(listed[min(index, len(listed) - 1)])}{blank_lines}]"
         else:
             continue
         edits.append(Edit(*module.span(expression), text))

@@ -73,9 +73,8 @@ def render_version(
             files[f"branches/{candidate.id}/{name}"] = text
         files[f"branches/{candidate.id}/trial.json"] = judged.trial.model_dump_json(indent=1) + "\n"
     if not trials:
-        files["branches/none.md"] = (
-            f"{'No candidate of this plan was judged' if state['drafts'] else 'The coder wrote no candidate for this plan'}.\n"
-        )
+        nothing = "No candidate of this plan was judged" if state["drafts"] else "The coder wrote no candidate for it"
+        files["branches/none.md"] = f"{nothing}.\n"
     for method, judged in ablations.items():
         files[f"ablations/{method}.json"] = judged.model_dump_json(indent=1) + "\n"
     if not ablations:
