@@ -63,11 +63,15 @@ def configured(folder: Path, **changes: object) -> Path:
     return path
 
 
-def graph(*argv: str, home: Path | None = None, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def graph(
+    *argv: str, home: Path | None = None, cwd: Path = ROOT, timeout_s: float = 600
+) -> subprocess.CompletedProcess[str]:
     """`python -m graph` in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **({"KERNELWRIGHT_HOME": str(home)} if home else {})}
     command = [sys.executable, "-m", "graph", *argv]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    return subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=timeout_s
+    )
 
 
 def git(root: Path, *arguments: str) -> str:
@@ -122,7 +126,7 @@ def reference(x, out, N):
 """
 """Reference of a task that doubles its input."""
 RECORDED = ROOT / "tests" / "fixtures" / "workspaces"
-"""Workspaces of finished runs, each packed as .tar.xz: its git repository and its checkpoint."""
+"""The workspace of a finished run, packed as .tar.xz by `python -m tests.graph.record_workspace`."""
 
 
 def unpacked(packed: Path, folder: Path) -> Path:
