@@ -14,6 +14,20 @@ from tools.roofline.hardware import Headroom, Spec
 RoleName = Literal["planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper"]
 
 
+class Figure(Artifact):
+    """A value on which a plan or an analysis rests, copied from the material that its writer was given."""
+
+    metric: str
+    value: FiniteFloat
+    unit: str
+    citation: str
+    """`<gpu-wiki>/path:line` of the spec, passage or page, or the id of the record that gives the value."""
+
+    def __str__(self) -> str:
+        """As reports print it, with its citation."""
+        return f"{self.metric}: {self.value:.10g} {self.unit} <- {self.citation}"
+
+
 class Movement(Artifact):
     """A prediction that the gate will score (F6)."""
 
@@ -55,6 +69,8 @@ class Plan(Artifact):
     """Candidates wanted. Records of earlier versions call it `variants`."""
     reason: str = ""
     """Why nothing is left, or what guided the choice."""
+    figures: tuple[Figure, ...] = ()
+    """The values on which the plan rests; its prose states none."""
 
 
 class Draft(Artifact):
@@ -77,7 +93,7 @@ class Drafts(Artifact):
 
 
 class Analysis(Artifact):
-    """Profiler-analyst's answer: localises and ranks, never restates figures."""
+    """Profiler-analyst's answer: localises and ranks the findings."""
 
     ranking: tuple[str, ...]
     """Rule ids of the findings, most important first."""
@@ -87,6 +103,8 @@ class Analysis(Artifact):
     section: str = ""
     """A section of the profiler's report that would decide; with it in sight the question is asked once more. Empty:
     none."""
+    figures: tuple[Figure, ...] = ()
+    """The values on which the analysis rests; its prose states none."""
 
 
 class Query(Artifact):
@@ -176,7 +194,7 @@ class AnalystBrief(Artifact):
     records: tuple[str, ...]
     seen: Seen = Seen()
     specs: tuple[Spec, ...] = ()
-    """What is published of the device: the only figures of hardware that the answer may state, each with its
+    """What is published of the device: the only hardware figures that an answer may rest on, each with its
     citation."""
     architecture: str = ""
     """Of the device, as pages and signatures name it; empty: not known."""
