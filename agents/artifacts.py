@@ -15,13 +15,13 @@ RoleName = Literal["planner", "coder", "profiler_analyst", "knowledge_retriever"
 
 
 class Figure(Artifact):
-    """A value on which a plan or an analysis rests, copied from the material that its writer was given."""
+    """A value copied from the material."""
 
     metric: str
     value: FiniteFloat
     unit: str
     citation: str
-    """`<gpu-wiki>/path:line` of the spec, passage or page, or the id of the record that gives the value."""
+    """`<gpu-wiki>/path:line`, or id of a record."""
 
     def __str__(self) -> str:
         """As reports print it, with its citation."""
@@ -70,7 +70,7 @@ class Plan(Artifact):
     reason: str = ""
     """Why nothing is left, or what guided the choice."""
     figures: tuple[Figure, ...] = ()
-    """The values on which the plan rests; its prose states none."""
+    """Values on which the plan rests."""
 
 
 class Draft(Artifact):
@@ -98,13 +98,12 @@ class Analysis(Artifact):
     ranking: tuple[str, ...]
     """Rule ids of the findings, most important first."""
     text: str
-    """Prose without figures of the kernel: `[rule:ID]` stands for a finding and `[record:ID METRIC]` for a value;
-    both are put in place from the records."""
+    """Prose: `[rule:ID]` stands for a finding and `[record:ID METRIC]` for a value; both are filled in."""
     section: str = ""
     """A section of the profiler's report that would decide; with it in sight the question is asked once more. Empty:
     none."""
     figures: tuple[Figure, ...] = ()
-    """The values on which the analysis rests; its prose states none."""
+    """Values on which the analysis rests."""
 
 
 class Query(Artifact):
