@@ -11,7 +11,6 @@ from agents.models.base import Request
 from agents.models.playbook.model import Playbook
 from agents.prompting.render import blocks
 from agents.roles import profiler_analyst
-from agents.roles.agent import REPAIRS
 from graph.report.content.placeholders import referred
 from tests.agents.checks.test_figures import cited
 from tests.agents.scripted import agent
