@@ -99,18 +99,6 @@ def _quoted(text: str) -> str:
 def _left_out(source: str, python: bool) -> Iterator[tuple[int, str]]:
     for number, text in _elisions(source, python):
         yield number, f"{_quoted(text)} stands for code that was left out; write it all out"
-    for part in parts(source, python):
-        # Names alone on a line: a comment may well say in words what is kept.
-        alone = not source[source.rfind("\n", 0, part.start) + 1 : part.start].strip()
-        if (
-            alone
-            and part.kind == "comment"
-            and re.fullmatch(r"(?://|#)\s*keep:\s*[\w`()]+(?:\s*,\s*[\w`()]+)*\s*", part.text)
-        ):
-            yield (
-                line_of(source, part.start),
-                f"{_quoted(part.text)} names nothing that the given file defines once; write it out",
-            )
 
 
 def _marks(source: str, lines: list[str], python: bool) -> Iterator[str]:
