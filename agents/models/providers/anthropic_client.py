@@ -13,6 +13,7 @@ from agents.models import options as given
 from agents.models.credentials import from_environment
 from agents.models.providers.openai_client import TOO_LONG, no_room
 from agents.models.redaction import without_keys
+from agents.models.time_limits import hooks
 from tools.errors import KernelwrightError, OverloadedError, ProviderError, SettingsError
 
 if TYPE_CHECKING:
@@ -191,5 +192,10 @@ def _extra(module: str, extra: str) -> Any:
 
 
 def _reached(options: Options) -> dict[str, Any]:
-    """What all clients take; `retry.with_retries` makes the attempts."""
-    return {"base_url": options.base_url, "max_retries": 0}
+    """What all clients take."""
+    import anthropic
+
+    return {
+        "base_url": options.base_url,
+        "http_client": anthropic.DefaultHttpxClient(event_hooks=hooks(options.timeout_s)),
+    }

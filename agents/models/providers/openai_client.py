@@ -12,6 +12,7 @@ from pydantic import Field, JsonValue, field_validator
 from agents.models import options as given
 from agents.models.credentials import from_environment
 from agents.models.redaction import without_keys
+from agents.models.time_limits import hooks
 from tools.errors import KernelwrightError, OverloadedError, ProviderError, RefusalError, SettingsError
 
 if TYPE_CHECKING:
@@ -169,5 +170,6 @@ def open_client(options: Options) -> Opened:
     import openai
 
     key = from_environment(options.api_key_env) if options.api_key_env else ""
-    client = openai.OpenAI(api_key=key or NO_KEY, base_url=options.base_url, max_retries=0)
+    http_client = openai.DefaultHttpxClient(event_hooks=hooks(options.timeout_s))
+    client = openai.OpenAI(api_key=key or NO_KEY, base_url=options.base_url, http_client=http_client)
     return Opened(client, options, key)

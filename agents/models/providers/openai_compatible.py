@@ -13,7 +13,6 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import JsonValue
@@ -24,7 +23,7 @@ from agents.models.answers.json_schema import wire
 from agents.models.base import CHARACTERS_PER_TOKEN, Called, Model, Reply, Request, ToolCall, Turn, Unfit, Usage
 from agents.models.providers.openai_client import FILTERED, TOO_LONG, Options, open_client
 from agents.models.providers.openai_stream import Message, StreamAccumulator, Streamed
-from agents.models.retry import time_is_up, until, with_retries
+from agents.models.time_limits import deadline, retries, silence, time_is_up, until
 from tools.errors import KernelwrightError, ProviderError, RefusalError
 
 if TYPE_CHECKING:
@@ -254,19 +253,12 @@ class OpenAICompatible(Model):
         import openai
 
         settings, role, began, started = self.settings, request.role, time.monotonic(), False
+        client = self.opened.client.with_options(max_retries=retries(request, settings.max_retries))
+        create: Any = client.chat.completions.create
+        call = {"model": settings.model, "messages": messages, "extra_body": settings.extra or None, **body}
+        timeout = silence(request.at_most(settings.timeout_s))
         try:
-            asked = {
-                "model": settings.model,
-                "messages": messages,
-                "stream": True,
-                "extra_body": settings.extra or None,
-                **body,
-            }
-            create: Any = self.opened.client.chat.completions.create
-            send = partial(create, **asked)
-            with with_retries(
-                request, openai, settings.timeout_s, settings.max_retries, lambda timeout: send(timeout=timeout)
-            ) as chunks:
+            with deadline(request), create(stream=True, timeout=timeout, **call) as chunks:
                 started = True
                 until(chunks.response, time.monotonic() + request.at_most(settings.answer_s))
                 for chunk in chunks:
