@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from agents.artifacts import AnalystBrief, Brief, CoderBrief, GatekeeperBrief, PlannedMethod, PlannerBrief, Tried
-from agents.checks.figures import quantity_text
-from agents.prompting import history
+from agents.checks.cited_figures import quantity_text
+from agents.prompting.past_attempts import attempts_of_earlier_runs, attempts_of_run
 from agents.prompting.token_budget import Item
 from agents.text.fencing import cut, line, plain
 from knowledge_base.artifacts import Page, Passage
@@ -121,7 +121,7 @@ def earlier(brief: Brief, most: int | None) -> Content | None:
     """Outcomes of earlier runs."""
     if not isinstance(brief, PlannerBrief):
         return None
-    told = history.of_earlier(brief.memory, _inner(most), brief.task.baseline or "")
+    told = attempts_of_earlier_runs(brief.memory, _inner(most), brief.task.baseline or "")
     said = f"your predictions so far, of any operator: {line(brief.forecasts, 200)}"
     fared = [Item("predictions", (said,))] if brief.forecasts else []
     return Content((*fared, *told.items), {"counts": told.counts, "count": len(brief.memory)})
@@ -349,7 +349,7 @@ def attempts(brief: Brief, most: int | None) -> Content | None:
     tried = tuple(one for one in brief.tried if planned is None or planned & {*one.methods, *one.planned})
     if planned is not None and not tried:
         return None
-    told = history.of_run(tried, _inner(most))
+    told = attempts_of_run(tried, _inner(most))
     return Content(told.items, {"counts": told.counts, "count": len(tried), "planned": planned is not None})
 
 

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator
 from functools import partial
 
 from agents.artifacts import Movement, Plan, PlannedMethod, PlannerBrief
-from agents.checks.citations import invented_lines, is_given, without_invented_lines
-from agents.checks.figures import figure_faults, resolved_figures
+from agents.checks.cited_figures import figure_faults, resolved_figures
+from agents.checks.cited_sources import invented_lines, is_given, without_invented_lines
 from agents.checks.priorities import passed_over
 from agents.roles.agent import Agent
 from knowledge_base.artifacts import LONGEST_NAME, OWN, Page

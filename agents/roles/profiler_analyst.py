@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from agents.artifacts import Analysis, AnalystBrief
-from agents.checks.citations import reference_faults
-from agents.checks.figures import figure_faults, resolved_figures
+from agents.checks.cited_figures import figure_faults, resolved_figures
+from agents.checks.cited_sources import reference_faults
 from agents.roles.agent import Agent
 from tools.errors import UnusableAnswerError
 

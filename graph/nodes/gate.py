@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 
 from agents.artifacts import GatekeeperBrief, Plan
-from agents.checks.citations import WIKI_LINE
+from agents.checks.cited_sources import WIKI_LINE
 from agents.roles import gatekeeper
 from graph.artifacts import SIZE, Attribution, Inspection, Judged, MethodOutcome, Scored, VersionMemory
 from graph.nodes.commits import commit_version

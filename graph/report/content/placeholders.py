@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from agents.artifacts import Analysis
-from agents.checks.citations import REFERENCE
+from agents.checks.cited_sources import REFERENCE
 from graph.artifacts import Inspection, WorkloadRoofline
 from graph.report.content.render import percent, seconds
 from tools.artifacts import Finding, Profile, Quantity, Record

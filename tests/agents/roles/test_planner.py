@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agents.artifacts import Dossier, Hypothesis, Movement, Plan, PlannedMethod, PlannerBrief, Tried
-from agents.checks.citations import NOT_GIVEN
+from agents.checks.cited_sources import NOT_GIVEN
 from agents.models.answers import parsing
 from agents.models.base import Request, Unfit, Usage
 from agents.models.playbook.model import Playbook
@@ -19,7 +19,7 @@ from knowledge_base.artifacts import Page, Passage
 from knowledge_base.experience import free_methods
 from knowledge_base.experience.similarity import Conditions
 from knowledge_base.pages.wiki import Wiki
-from tests.agents.checks.test_figures import RECORD, cited, planner_brief
+from tests.agents.checks.test_cited_figures import RECORD, cited, planner_brief
 from tests.agents.scripted import agent
 from tests.contracts.test_models import FINDINGS
 from tests.knowledge_base.experience.test_free_methods import outcome

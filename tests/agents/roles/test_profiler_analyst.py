@@ -12,7 +12,7 @@ from agents.models.playbook.model import Playbook
 from agents.prompting.render import blocks
 from agents.roles import profiler_analyst
 from graph.report.content.placeholders import referred
-from tests.agents.checks.test_figures import cited
+from tests.agents.checks.test_cited_figures import cited
 from tests.agents.scripted import agent
 from tests.contracts.test_models import HEADROOM
 from tools.artifacts import Finding, Quantity

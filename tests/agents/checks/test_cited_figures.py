@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agents.artifacts import Analysis, AnalystBrief, Dossier, Figure, PlannerBrief, Seen
-from agents.checks.figures import figure_faults
+from agents.checks.cited_figures import figure_faults
 from agents.roles import planner, profiler_analyst
 from agents.roles.agent import REPAIRS
 from graph.report.content.placeholders import text_with_figures
@@ -61,7 +61,10 @@ def figure(**changed: object) -> Figure:
         (figure(value=cited().value / 1000, unit="TB/s"), f"is not what {cited().citation} gives, {cited()}; copy"),
         (figure(metric="compute_float32"), f"is not what {cited().citation} gives"),
         (figure(value=cited().value + 1), f"is not what {cited().citation} gives"),
-        (figure(citation="<gpu-wiki>/hardware/nvidia/invented.md:24"), "is no spec, record or line that you were given"),
+        (
+            figure(citation="<gpu-wiki>/hardware/nvidia/invented.md:24"),
+            "is no spec, record or line that you were given",
+        ),
         (figure(citation="fedcba9876543210"), "is no spec, record or line that you were given"),
         (figure(citation=f"<gpu-wiki>/{PAGE.path}:{PAGE.body_line}"), "does not stand in <gpu-wiki>/methods/"),
         (figure(citation=RECORD), f"does not stand in {RECORD}"),
@@ -81,7 +84,10 @@ def test_a_figure_equals_its_source_or_is_refused_with_one_sentence(named: Figur
 def test_a_plan_that_quotes_a_figure_of_its_prompt_in_prose_passes(tmp_path: Path) -> None:
     (method,) = PLAN.methods
     quoting = method.hypothesis.model_copy(
-        update={"rationale": f"Memory allows {cited().value} {cited().unit}, the loop takes 33 us.", "citations": (RECORD,)}
+        update={
+            "rationale": f"Memory allows {cited().value} {cited().unit}, the loop takes 33 us.",
+            "citations": (RECORD,),
+        }
     )
     plan = PLAN.model_copy(
         update={"methods": (method.model_copy(update={"hypothesis": quoting}),), "reason": "4.8 TB/s is far."}

@@ -55,14 +55,16 @@ _ALWAYS = re.compile(
 _PLACEHOLDERS = ("", "pass", "...", "return", "return None")
 
 
-def faults(answer: Drafts, brief: CoderBrief) -> tuple[str, ...]:
+def faults_of_drafts(answer: Drafts, brief: CoderBrief) -> tuple[str, ...]:
     """One sentence a fault, with draft and line; empty where all drafts can go on to be built."""
     return tuple(
-        f"draft {number}: {fault}" for number, draft in enumerate(answer.drafts, 1) for fault in faults_of(draft, brief)
+        f"draft {number}: {fault}"
+        for number, draft in enumerate(answer.drafts, 1)
+        for fault in draft_faults(draft, brief)
     )
 
 
-def faults_of(draft: Draft, brief: CoderBrief) -> tuple[str, ...]:
+def draft_faults(draft: Draft, brief: CoderBrief) -> tuple[str, ...]:
     """The first faults of one draft, one sentence each with its line."""
     source, python = draft.source, is_python(brief.task.language)
     if not source.strip():
@@ -132,7 +134,7 @@ def _entry(source: str, name: str, python: bool) -> str | None:
     return None if exported else f'`{entry}` is not declared extern "C"; keep that'
 
 
-# ---------------------------------------------------------------- code that was left out: comments and ellipses where code should stand
+# ---------------------------------------------------------------- code that was left out
 
 
 def _elisions(source: str, python: bool) -> Iterator[tuple[int, str]]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from agents.artifacts import AnalystBrief, Figure, PlannerBrief
-from agents.checks.citations import WIKI_LINE, given_texts
+from agents.checks.cited_sources import WIKI_LINE, given_texts
 from tools.artifacts import Quantity
 
 NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][+-]?\d+)?")
