@@ -43,8 +43,9 @@ def hooks(timeout_s: float) -> dict[str, list[Callable[..., None]]]:
 
     def cut_timeouts(request: httpx2.Request) -> None:
         left_s = max(DEADLINE.get() - time.monotonic(), SHORTEST_S)
-        timeouts: dict[str, float | None] = request.extensions["timeout"]
-        request.extensions["timeout"] = {name: min(left_s, each or left_s) for name, each in timeouts.items()}
+        # The SDKs send all four of them, from `silence`.
+        timeouts: dict[str, float] = request.extensions["timeout"]
+        request.extensions["timeout"] = {name: min(left_s, timeout) for name, timeout in timeouts.items()}
 
     def refuse_long_pause(response: httpx2.Response) -> None:
         pause_s = _pause_asked_s(response.headers.get("retry-after", ""))

@@ -21,8 +21,9 @@ from agents.models import options as given
 from agents.models.answers import parsing
 from agents.models.answers.json_schema import wire
 from agents.models.base import CHARACTERS_PER_TOKEN, Called, Model, Reply, Request, ToolCall, Turn, Unfit, Usage
-from agents.models.providers.openai_client import FILTERED, TOO_LONG, Options, open_client
+from agents.models.providers.openai_client import Options, open_client
 from agents.models.providers.openai_stream import Message, StreamAccumulator, Streamed
+from agents.models.providers.server_failures import FILTERED, TOO_LONG
 from agents.models.time_limits import deadline, retries, silence, time_is_up, until
 from tools.errors import KernelwrightError, ProviderError, RefusalError
 
@@ -193,12 +194,14 @@ class OpenAICompatible(Model):
         self, messages: list[dict[str, JsonValue]], request: Request, meter: Meter, more: bool = False
     ) -> Streamed:
         """One call that succeeded; what the server does not take is left out first."""
+        import openai
+
         for _ in range(len(WORDS) + 2):
             body = self._body(request, more)
             try:
                 return self._stream(messages, body, request, meter)
-            except _Refused as refused:
-                self._give_way(refused.status, body, request.role)
+            except openai.APIStatusError as error:
+                self._give_way(error, body, request.role)
                 messages[:2] = self._messages(request)[:2]
         left_out = ", ".join(self._support.left_out)
         raise ProviderError(
@@ -207,8 +210,8 @@ class OpenAICompatible(Model):
 
     def _give_way(self, error: APIStatusError, body: dict[str, Any], role: str) -> None:
         """Leave out what `error` is about; raises what it means where nothing is left to leave out."""
-        said, support = self.opened.said(error), self._support
-        if FILTERED.search(said) or TOO_LONG.search(said):
+        said, support = self.opened.message(error), self._support
+        if error.status_code not in UNDERSTANDS_NOT or FILTERED.search(said) or TOO_LONG.search(said):
             raise self.opened.failure(error, role) from error
         if WORDS["newer_limit"].search(said) and "max_tokens" in body:
             support.newer_limit = True
@@ -263,10 +266,8 @@ class OpenAICompatible(Model):
                 until(chunks.response, time.monotonic() + request.at_most(settings.answer_s))
                 for chunk in chunks:
                     accumulated.add(chunk)
-        except openai.APIStatusError as error:
-            if error.status_code in UNDERSTANDS_NOT:
-                raise _Refused(error) from error
-            raise self.opened.failure(error, role) from error
+        except openai.APIStatusError:
+            raise
         except (openai.APITimeoutError, TimeoutError) as error:
             if request.left_s <= 0:
                 raise time_is_up(request) from error
@@ -286,14 +287,6 @@ class OpenAICompatible(Model):
                 took = accumulated.took(len(json.dumps(messages)))
                 meter.total = meter.total.plus(took.model_copy(update={"seconds": time.monotonic() - began}))
         return None
-
-
-class _Refused(Exception):
-    """The server does not understand the request as it is."""
-
-    def __init__(self, status: APIStatusError) -> None:
-        super().__init__(status)
-        self.status = status
 
 
 def _user(text: str) -> dict[str, JsonValue]:

@@ -337,7 +337,7 @@ def test_a_server_that_is_not_there_is_named_with_what_to_start() -> None:
 @pytest.mark.parametrize(
     ("step", "kind", "told"),
     [
-        (Step(status=401), SettingsError, r"models\.gatekeeper\.api_key_env"),
+        (Step(status=401), SettingsError, r"name its variable in api_key_env\) does not give access"),
         (Step(status=404), SettingsError, r"models\.gatekeeper\.model"),
         (Step(status=429, code="insufficient_quota"), ProviderError, "no money"),
     ],
