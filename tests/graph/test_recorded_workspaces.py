@@ -86,9 +86,7 @@ def gates(root: Path) -> Iterator[State]:
         machine = build(workspace.settings(), SqliteSaver(connection))
         newest_first = list(machine.get_state_history({"configurable": {"thread_id": "run"}}))
     for iteration in range(1, len(versions(root))):
-        called = (
-            one.values for one in newest_first if one.next == ("gate",) and one.values["iteration"] == iteration
-        )
+        called = (one.values for one in newest_first if one.next == ("gate",) and one.values["iteration"] == iteration)
         yield from (cast(State, dict(values)) for values in itertools.islice(called, 1))
 
 
