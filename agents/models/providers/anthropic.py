@@ -190,7 +190,7 @@ class Anthropic(Model):
                 client = self.opened.client.with_options(
                     max_retries=0, timeout=request.at_most(min(COUNTING_S, self.settings.timeout_s))
                 )
-                return client.messages.count_tokens(**call).input_tokens
+                return int(client.messages.count_tokens(**call).input_tokens)
             except (anthropic.AuthenticationError, anthropic.PermissionDeniedError) as error:
                 raise self.opened.failure(error, request.role) from error
             except self.opened.errors as error:

@@ -43,11 +43,11 @@ class Server:
     def message(self, error: Exception) -> str:
         """The server's own words, code included, on one line and without keys: some repeat the one that they refuse."""
         body = getattr(error, "body", None)
-        told = body.get("error", body) if isinstance(body, dict) else None
+        inner = body.get("error", body) if isinstance(body, dict) else None
         # llama.cpp repeats the status as the code, where others have a word.
         code = str(getattr(error, "code", None) or "")
-        said = (told.get("message") if isinstance(told, dict) else None) or getattr(error, "message", None) or error
-        return self.shown(f"{code}: {said}" if code and not code.isdigit() else str(said))
+        words = (inner.get("message") if isinstance(inner, dict) else None) or getattr(error, "message", None) or error
+        return self.shown(f"{code}: {words}" if code and not code.isdigit() else str(words))
 
     def shown(self, text: str) -> str:
         """`text`, which came from outside, on one line, without keys and not too long."""
