@@ -14,6 +14,20 @@ from tools.roofline.hardware import Headroom, Spec
 RoleName = Literal["planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper"]
 
 
+class Figure(Artifact):
+    """A value copied from the material."""
+
+    metric: str
+    value: FiniteFloat
+    unit: str
+    citation: str
+    """`<gpu-wiki>/path:line`, or id of a record."""
+
+    def __str__(self) -> str:
+        """As reports print it, with its citation."""
+        return f"{self.metric}: {self.value:.10g} {self.unit} <- {self.citation}"
+
+
 class Movement(Artifact):
     """A prediction that the gate will score (F6)."""
 
@@ -55,6 +69,8 @@ class Plan(Artifact):
     """Candidates wanted."""
     reason: str = ""
     """Why nothing is left, or what guided the choice."""
+    figures: tuple[Figure, ...] = ()
+    """Values on which the plan rests."""
 
 
 class Draft(Artifact):
@@ -77,16 +93,17 @@ class Drafts(Artifact):
 
 
 class Analysis(Artifact):
-    """Profiler-analyst's answer: localises and ranks, never restates figures."""
+    """Profiler-analyst's answer: localises and ranks the findings."""
 
     ranking: tuple[str, ...]
     """Rule ids of the findings, most important first."""
     text: str
-    """Prose without figures of the kernel: `[rule:ID]` stands for a finding and `[record:ID METRIC]` for a value;
-    both are put in place from the records."""
+    """Prose: `[rule:ID]` stands for a finding and `[record:ID METRIC]` for a value; both are filled in."""
     section: str = ""
     """A section of the profiler's report that would decide; with it in sight the question is asked once more. Empty:
     none."""
+    figures: tuple[Figure, ...] = ()
+    """Values on which the analysis rests."""
 
 
 class Query(Artifact):
@@ -176,7 +193,7 @@ class AnalystBrief(Artifact):
     records: tuple[str, ...]
     seen: Seen = Seen()
     specs: tuple[Spec, ...] = ()
-    """What is published of the device: the only figures of hardware that the answer may state, each with its
+    """What is published of the device: the only hardware figures that an answer may rest on, each with its
     citation."""
     architecture: str = ""
     """Of the device, as pages and signatures name it; empty: not known."""

@@ -1,4 +1,4 @@
-"""`python -m graph`: init, run, resume, check, score, show, report, audit, explain, verify, export, mask, unmask,
+"""`python -m graph`: init, run, resume, check, score, show, report, audit, verify, export, mask, unmask,
 restart.
 
 In this layer it alone prints."""
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 OPTIMISING = ("run", "resume", "restart")
 CODES = {
     0: "done",
-    1: "verify disagrees, audit finds a fault, or explain decides otherwise",
+    1: "verify disagrees, or audit finds a fault",
     2: "bad input",
     3: "budget reached: the run is finished and reported, and `restart WORKSPACE VERSION --budget usd=5` goes "
     "on in a new one",
@@ -119,9 +119,6 @@ def parser() -> argparse.ArgumentParser:
     audit = verbs.add_parser(
         "audit", help="whether every closed version is whole and in order, and nothing else lies in the workspace"
     )
-    explain = verbs.add_parser(
-        "explain", help="make a version's decisions again from its records, and say whether they come out the same"
-    )
     verify = verbs.add_parser("verify", help="rebuild a version from git alone, measure again, say whether it agrees")
     export = verbs.add_parser(
         "export",
@@ -130,7 +127,7 @@ def parser() -> argparse.ArgumentParser:
     mask = verbs.add_parser("mask", help="make a version invisible to every later decision")
     unmask = verbs.add_parser("unmask", help="take a mask back")
     restart = verbs.add_parser("restart", help="a new run, linked to the old one, that starts from one of its versions")
-    for verb in (resume, show, report, audit, explain, verify, export, mask, unmask, restart):
+    for verb in (resume, show, report, audit, verify, export, mask, unmask, restart):
         verb.add_argument("workspace", type=_workspace, help="its folder, or its name under workspaces/")
     verify.add_argument("commit", nargs="?", help="default: the last accepted version")
     verify.add_argument("--all", action="store_true", help="every accepted version")
@@ -138,12 +135,8 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("--format", required=True, choices=FORMATS, help="what it becomes")
     export.add_argument("--out", type=Path, help="the folder, default: NAME-FORMAT")
     export.add_argument("--file", type=Path, help="patch: your file, default: the kernel that the run was given")
-    for verb in (explain, mask, unmask, restart):
+    for verb in (mask, unmask, restart):
         verb.add_argument("version", help="e.g. v2")
-    decisions = (
-        "one of them; prompts: what models were asked and what they said (default: all four decisions, in short)"
-    )
-    explain.add_argument("--of", choices=("plan", "champion", "attribution", "verdict", "prompts"), help=decisions)
     other = (
         "what is other than in the old run, by its key in a config, e.g. dims='M=512 N=1000' gpu=1 "
         "judge.min_effect=0.05"
@@ -153,7 +146,7 @@ def parser() -> argparse.ArgumentParser:
     )
     caps = "the same for caps, as below budget: in a config, e.g. usd=5 wall_s=7200"
     restart.add_argument("--budget", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=caps)
-    for verb in (init, run, check, resume, score, show, audit, explain, verify, restart):
+    for verb in (init, run, check, resume, score, show, audit, verify, restart):
         verb.add_argument("--json", action="store_true", help="print one JSON object last")
     for verb in (run, check, resume, verify, restart):
         verb.add_argument(
@@ -240,7 +233,7 @@ def _left(arguments: argparse.Namespace, made: Path | None) -> Path | None:
     on."""
     asked = (
         arguments.workspace
-        if arguments.verb in ("resume", "show", "report", "audit", "explain", "verify", "export", "mask", "unmask")
+        if arguments.verb in ("resume", "show", "report", "audit", "verify", "export", "mask", "unmask")
         else None
     )
     found = made or asked
@@ -323,8 +316,8 @@ def dispatch(arguments: argparse.Namespace) -> int:
 
         _say(export(arguments.workspace, arguments.version, arguments.format, arguments.out, arguments.file))
         return 0
-    if arguments.verb in ("audit", "explain"):
-        return _audited(arguments) if arguments.verb == "audit" else _explained(arguments)
+    if arguments.verb == "audit":
+        return _audited(arguments)
     if arguments.verb in ("mask", "unmask"):
         from graph.lifecycle.version_commands import mask
 
@@ -351,21 +344,6 @@ def _audited(arguments: argparse.Namespace) -> int:
         else "\n".join(faults) or "every closed version is whole and in order"
     )
     return 1 if faults else 0
-
-
-def _explained(arguments: argparse.Namespace) -> int:
-    from graph.lifecycle.explain import explain
-
-    decisions = tuple(explain(arguments.workspace, arguments.version, arguments.of))
-    text = (
-        "\n".join(one.text(whole=bool(arguments.of)) for one in decisions)
-        or f"{arguments.version}: no such decision was made"
-    )
-    _say(
-        json.dumps({"decisions": [one.model_dump(mode="json") for one in decisions]}) if arguments.json else text,
-        alone=True,
-    )
-    return int(any(one.differs for one in decisions))
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:

@@ -83,8 +83,7 @@ class Passage(Artifact):
 
 
 class FreeMethod(Artifact):
-    """A method that a plan named itself and a version was accepted with; the texts are a model's, without figures of
-    the hardware."""
+    """A method that a plan named itself and a version was accepted with; the texts are the words of a model."""
 
     method: str = Field(pattern=f"^{OWN}$", max_length=LONGEST_NAME)
     axis: Axis
@@ -94,7 +93,7 @@ class FreeMethod(Artifact):
     effect: Interval | None = None
     """Of it alone; None: not separable from those that it was accepted with."""
     device: str = ""
-    """Name, where that holds no figure."""
+    """Name of the device that the effect was measured on."""
 
 
 class Forecast(Artifact):

@@ -1,1 +1,1 @@
-"""What is refused in an answer: faults of drafts, figures without a source, references that are none."""
+"""What is refused in an answer: faults of drafts, and figures and citations that do not resolve."""

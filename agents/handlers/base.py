@@ -17,12 +17,7 @@ from tools.registry import guarded, load
 
 T = TypeVar("T")
 
-HANDLERS = {
-    "prose": "agents.handlers.license_header:Prose",
-    "several": "agents.handlers.partial_source:Several",
-    "namespaces": "agents.handlers.cpp_scopes:Namespaces",
-    "templates": "agents.handlers.cpp_scopes:Templates",
-}
+HANDLERS = {"prose": "agents.handlers.license_header:Prose"}
 """Name -> class, in the order in which drafts are mended; a new handler is one class, one text in prompts/handlers
 and one line here."""
 PROMPTS = Path(__file__).parents[1] / "prompts" / "handlers"

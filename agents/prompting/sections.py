@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from agents.artifacts import AnalystBrief, Brief, CoderBrief, GatekeeperBrief, PlannedMethod, PlannerBrief, Tried
-from agents.prompting import history
+from agents.checks.cited_figures import quantity_text
+from agents.prompting.past_attempts import attempts_of_earlier_runs, attempts_of_run
 from agents.prompting.token_budget import Item
 from agents.text.fencing import cut, line, plain
 from knowledge_base.artifacts import Page, Passage
 from knowledge_base.experience.free_methods import PLACE
 from knowledge_base.pages.wiki import section
-from tools.artifacts import Finding, Quantity
+from tools.artifacts import Finding
 from tools.gate.ranking import FRAMEWORKS, called
 from tools.roofline.hardware import Headroom, Spec
 
@@ -120,7 +121,7 @@ def earlier(brief: Brief, most: int | None) -> Content | None:
     """Outcomes of earlier runs."""
     if not isinstance(brief, PlannerBrief):
         return None
-    told = history.of_earlier(brief.memory, _inner(most), brief.task.baseline or "")
+    told = attempts_of_earlier_runs(brief.memory, _inner(most), brief.task.baseline or "")
     said = f"your predictions so far, of any operator: {line(brief.forecasts, 200)}"
     fared = [Item("predictions", (said,))] if brief.forecasts else []
     return Content((*fared, *told.items), {"counts": told.counts, "count": len(brief.memory)})
@@ -174,7 +175,7 @@ def counters(brief: Brief, most: int | None) -> Content | None:
     """What was counted and is not 0, by record; times stand elsewhere."""
     held = {} if isinstance(brief, GatekeeperBrief) else brief.seen.counters
     rows = {
-        name: ", ".join(f"{m} {_value(q)}" for m, q in sorted(metrics.items()) if q.value)
+        name: ", ".join(f"{m} {quantity_text(q)}" for m, q in sorted(metrics.items()) if q.value)
         for name, metrics in held.items()
     }
     levels = {
@@ -186,10 +187,6 @@ def counters(brief: Brief, most: int | None) -> Content | None:
     items = [Item(name, told) for name, told in levels.items()]
     items += [Item(f"section {at}", (line(said, 1500),)) for at, said in enumerate(asked)]
     return Content(tuple(items)) if items else None
-
-
-def _value(quantity: Quantity) -> str:
-    return _us(quantity.value) if quantity.unit == "s" else f"{quantity.value:.4g} {quantity.unit}".rstrip()
 
 
 def _us(seconds: float) -> str:
@@ -352,7 +349,7 @@ def attempts(brief: Brief, most: int | None) -> Content | None:
     tried = tuple(one for one in brief.tried if planned is None or planned & {*one.methods, *one.planned})
     if planned is not None and not tried:
         return None
-    told = history.of_run(tried, _inner(most))
+    told = attempts_of_run(tried, _inner(most))
     return Content(told.items, {"counts": told.counts, "count": len(tried), "planned": planned is not None})
 
 
@@ -360,7 +357,8 @@ def plan(brief: Brief, most: int | None) -> Content | None:
     """The coder's plan."""
     if not isinstance(brief, CoderBrief) or brief.first:
         return None
-    return Content(tuple(map(_planned, brief.plan.methods)), {"count": len(brief.plan.methods)})
+    figures = tuple(Item("figures", (f"a figure that the plan rests on: {figure}",)) for figure in brief.plan.figures)
+    return Content((*map(_planned, brief.plan.methods), *figures), {"count": len(brief.plan.methods)})
 
 
 def _planned(item: PlannedMethod) -> Item:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from agents.artifacts import CoderBrief, Draft, Drafts, Plan
-from agents.checks import drafts
+from agents.checks.draft_faults import draft_faults, faults_of_drafts
 from agents.handlers.base import Handler, mended, opened
 from agents.models.playbook.search import write as by_rule
 from agents.roles.agent import Agent
@@ -135,7 +135,7 @@ def faults(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...]) -> 
         for number, draft in enumerate(answer.drafts)
         if brief.without and len(set(brief.without) - set(draft.methods)) != 1
     )
-    return (*drafts.faults(_mended(answer, brief, handlers), brief), *unplanned, *unclear)
+    return (*faults_of_drafts(_mended(answer, brief, handlers), brief), *unplanned, *unclear)
 
 
 def _mended(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...]) -> Drafts:
@@ -165,7 +165,7 @@ def _distinct(
     found: dict[str, Candidate] = {}
     for draft in _mended(answer, brief, handlers).drafts:
         made = _candidate(draft, brief, parent, suffix)
-        if (made.source != brief.source or brief.without) and not drafts.faults_of(draft, brief):
+        if (made.source != brief.source or brief.without) and not draft_faults(draft, brief):
             found.setdefault(made.id, made)
     return found
 

@@ -9,15 +9,14 @@ from collections.abc import Collection, Iterator
 from functools import partial
 
 from agents.artifacts import Movement, Plan, PlannedMethod, PlannerBrief
-from agents.checks import sourced
+from agents.checks.cited_figures import figure_faults, resolved_figures
+from agents.checks.cited_sources import invented_lines, is_given, without_invented_lines
 from agents.checks.priorities import passed_over
 from agents.roles.agent import Agent
 from knowledge_base.artifacts import LONGEST_NAME, OWN, Page
 from knowledge_base.experience.free_methods import PREFIX
 from tools.analysis import signatures
 from tools.errors import UnusableAnswerError
-
-UNSOURCED = "its hypothesis states a figure of the hardware without a source"
 
 
 def plan(agent: Agent, brief: PlannerBrief) -> Plan:
@@ -26,9 +25,9 @@ def plan(agent: Agent, brief: PlannerBrief) -> Plan:
 
     Whatever breaks a rule is returned to the model first, once, with one sentence each, and so is a step beyond the
     budget of an axis or past a page of higher priority without a word on it, which stays in the plan all the same. No
-    more candidates are asked for than the run wants, and of what is cited only what was given is kept. None are asked
-    for by a plan that was empty from the start, which is to say that nothing is left; an answer that cannot be read
-    does not say so.
+    more candidates are asked for than the run wants, and citations and figures that do not resolve are left out. None
+    are asked for by a plan that was empty from the start, which is to say that nothing is left; an answer that cannot
+    be read does not say so.
     """
     try:
         proposed = agent.ask(brief, Plan, partial(faults, brief=brief))
@@ -39,25 +38,21 @@ def plan(agent: Agent, brief: PlannerBrief) -> Plan:
     said = [f"{proposed.methods[number].method} struck out: {fault}" for number, fault in struck.items()]
     # Only now: what the reason says counts, whatever else stands in it.
     said += [f"{step}, unexplained" for step in _unexplained(proposed, struck, brief)]
-    if sourced.uncited(proposed.reason, sourced.known(brief)) or sourced.invented(proposed.reason, brief):
-        proposed = proposed.model_copy(update={"reason": sourced.LEFT_OUT})
+    said += [f"left out: {fault}" for fault in figure_faults(proposed.figures, brief)]
     kept = tuple(_resolved(item, brief) for number, item in enumerate(proposed.methods) if number not in struck)
-    reason = "; ".join([proposed.reason, *said]).lstrip("; ")
+    reason = "; ".join([without_invented_lines(proposed.reason, brief), *said]).lstrip("; ")
     candidates = min(max(proposed.candidates, 1), brief.candidates) if proposed.methods else 0
-    return proposed.model_copy(update={"methods": kept, "reason": reason, "candidates": candidates})
+    figures = resolved_figures(proposed.figures, brief)
+    update = {"methods": kept, "reason": reason, "candidates": candidates, "figures": figures}
+    return proposed.model_copy(update=update)
 
 
 def faults(proposed: Plan, brief: PlannerBrief) -> tuple[str, ...]:
-    """What is returned to the model: what would be struck out or is not explained, figures without a source,
-    citations that do not resolve, patterns that are not looked for."""
+    """What is returned to the model: what would be struck out or is not explained, figures and citations that do not
+    resolve, patterns that are not looked for."""
     proposed = _on_their_axes(proposed, brief)
     struck = violations(proposed, brief)
-    # A figure without a source is told with its sentence, below.
-    found = [
-        f"methods.{number} ({proposed.methods[number].method}): {why}"
-        for number, why in struck.items()
-        if why != UNSOURCED
-    ]
+    found = [f"methods.{number} ({proposed.methods[number].method}): {why}" for number, why in struck.items()]
     found += [
         f"{step}; plan otherwise, or say why in `reason`, by name" for step in _unexplained(proposed, struck, brief)
     ]
@@ -74,9 +69,9 @@ def faults(proposed: Plan, brief: PlannerBrief) -> tuple[str, ...]:
         found += [f"methods.{number} ({item.method}): {why}" for why in wrong if number not in struck]
     found += [
         f"reason: {citation} is no line of the wiki that you were given"
-        for citation in sourced.invented(proposed.reason, brief)
+        for citation in invented_lines(proposed.reason, brief)
     ]
-    return (*found, *sourced.faults(proposed, sourced.known(brief)))
+    return (*found, *figure_faults(proposed.figures, brief))
 
 
 def violations(proposed: Plan, brief: PlannerBrief) -> dict[int, str]:
@@ -146,7 +141,7 @@ def _unfounded(item: PlannedMethod, brief: PlannerBrief) -> str:
         return "its hypothesis cites nothing"
     if not _own(item) and len(_unresolved(item, brief)) == len(hypothesis.citations):
         return "its hypothesis cites nothing that was given: " + ", ".join(hypothesis.citations[:3])
-    invented = (*sourced.invented(hypothesis.rationale, brief), *sourced.invented(hypothesis.change, brief))
+    invented = (*invented_lines(hypothesis.rationale, brief), *invented_lines(hypothesis.change, brief))
     if invented:
         return f"its hypothesis names {invented[0]}, which was not given"
     if not hypothesis.expected:
@@ -159,8 +154,6 @@ def _unfounded(item: PlannedMethod, brief: PlannerBrief) -> str:
             f"its prediction of {impossible.metric} cannot be: factor is new / old, below 1 for down, and "
             f"confidence lies in 0..1"
         )
-    if sourced.unsourced(hypothesis, sourced.known(brief)):
-        return UNSOURCED
     return ""
 
 
@@ -171,7 +164,7 @@ def _possible(expected: Movement) -> bool:
 
 
 def _unresolved(item: PlannedMethod, brief: PlannerBrief) -> list[str]:
-    return [citation for citation in item.hypothesis.citations if sourced.unresolved(citation, brief)]
+    return [citation for citation in item.hypothesis.citations if not is_given(citation, brief)]
 
 
 def _resolved(item: PlannedMethod, brief: PlannerBrief) -> PlannedMethod:

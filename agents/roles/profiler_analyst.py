@@ -1,11 +1,12 @@
-"""Profiler-analyst: ranks and explains findings, naming records instead of restating figures."""
+"""Profiler-analyst: ranks and explains the findings, and names the records that hold their figures."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from agents.artifacts import Analysis, AnalystBrief
-from agents.checks import references, sourced
+from agents.checks.cited_figures import figure_faults, resolved_figures
+from agents.checks.cited_sources import reference_faults
 from agents.roles.agent import Agent
 from tools.errors import UnusableAnswerError
 
@@ -13,9 +14,8 @@ from tools.errors import UnusableAnswerError
 def analyse(agent: Agent, brief: AnalystBrief) -> Analysis:
     """The analysis, with rule ids that really fired; findings that it left out keep their order at the end.
 
-    A figure of the hardware without a source, one of the kernel that is restated instead of referred to, and a
-    reference to nothing are returned to the model with their line; of a text that insists the first leaves nothing, the
-    others their sentence out.
+    A figure that does not resolve and a reference that leads nowhere are returned to the model once. If they come
+    again, the figure is left out, and the report says N/A in place of the reference.
     """
     try:
         answer = agent.ask(brief, Analysis, partial(faults, brief=brief))
@@ -23,11 +23,8 @@ def analyse(agent: Agent, brief: AnalystBrief) -> Analysis:
         answer = Analysis(ranking=(), text=f"Nobody explained these findings: {error}.")
     fired = list(dict.fromkeys(finding.rule for finding in brief.findings))
     ranked = [rule for rule in dict.fromkeys(answer.ranking) if rule in fired]
-    text = sourced.LEFT_OUT if sourced.faults(answer, sourced.known(brief)) else answer.text
-    text = references.mended(text, brief)
-    return answer.model_copy(
-        update={"ranking": tuple(ranked + [rule for rule in fired if rule not in ranked]), "text": text}
-    )
+    ranking = tuple(ranked + [rule for rule in fired if rule not in ranked])
+    return answer.model_copy(update={"ranking": ranking, "figures": resolved_figures(answer.figures, brief)})
 
 
 def faults(answer: Analysis, brief: AnalystBrief) -> tuple[str, ...]:
@@ -42,4 +39,4 @@ def faults(answer: Analysis, brief: AnalystBrief) -> tuple[str, ...]:
         unknown.append(
             f"section: {answer.section!r} cannot be asked for, only {', '.join(brief.sections) or 'nothing more'}"
         )
-    return (*sourced.faults(answer, sourced.known(brief)), *references.faults(answer.text, brief), *unknown)
+    return (*figure_faults(answer.figures, brief), *reference_faults(answer.text, brief), *unknown)

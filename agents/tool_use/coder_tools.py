@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pydantic import JsonValue, ValidationError
 
 from agents.artifacts import Answer, CoderBrief, Draft, Drafts
-from agents.checks.drafts import faults_of
+from agents.checks.draft_faults import draft_faults
 from agents.handlers.base import mended
 from agents.models.answers.parsing import terse
 from agents.models.base import Tool, ToolCall, ToolResult
@@ -178,7 +178,7 @@ class CoderTools(Toolbox):
         if asked.name == INCUMBENT or asked.name in self.bench.earlier:
             raise _Refused(f"{asked.name!r} is the name of a kernel that is there already; choose another.")
         draft = mended(self.bench.handlers, Draft(source=asked.source, methods=()), self.brief)
-        faults = faults_of(draft, self.brief)
+        faults = draft_faults(draft, self.brief)
         if faults:
             raise _Refused(fence("what is wrong with the draft", cut("\n".join(faults), LOG)))
         self.drafts[asked.name] = draft.source

@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 
 from agents.artifacts import GatekeeperBrief, Plan
-from agents.checks import sourced
+from agents.checks.cited_sources import WIKI_LINE
 from agents.roles import gatekeeper
 from graph.artifacts import SIZE, Attribution, Inspection, Judged, MethodOutcome, Scored, VersionMemory
 from graph.nodes.commits import commit_version
@@ -388,7 +388,6 @@ def _free(state: State, services: Services, champion: Candidate, worth: Interval
     in the gain."""
     made, found = Plan.model_validate(services.records.get(state["plan"]).payload), _attribution(state, services)
     outcomes = {outcome.method: outcome for outcome in found.methods} if found else {}
-    name = services.device.name
     for item in made.methods:
         seen = outcomes.get(item.method)
         if not item.method.startswith(PREFIX) or item.method not in champion.methods:
@@ -397,12 +396,17 @@ def _free(state: State, services: Services, champion: Candidate, worth: Interval
             yield FreeMethod(
                 method=item.method,
                 axis=item.axis,
-                change=sourced.without_figures(item.hypothesis.change)[:WORDS],
-                rationale=sourced.without_figures(item.hypothesis.rationale)[:WORDS],
+                change=_without_wiki_lines(item.hypothesis.change)[:WORDS],
+                rationale=_without_wiki_lines(item.hypothesis.rationale)[:WORDS],
                 signature=item.signature,
                 effect=worth if len(champion.methods) == 1 else seen.ratio if seen else None,
-                device=name if sourced.without_figures(name) else "",
+                device=services.device.name,
             )
+
+
+def _without_wiki_lines(text: str) -> str:
+    """`text` on one line; another run has another wiki, in which the lines that it cites say something else."""
+    return " ".join(WIKI_LINE.sub("the wiki", text).split())
 
 
 def _siblings(state: State, services: Services, champion: Candidate) -> Iterator[Attempt]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from pydantic import JsonValue
 
@@ -21,14 +21,6 @@ def name_of(record: Record) -> str | None:
     numbered."""
     number = record.payload.get("number") if record.kind in ("exchange", "failed_exchange") else None
     return f"prompts/{number:02}-{record.payload['role']}.md" if number else None
-
-
-def exchanges(records: Iterable[Record], iteration: int) -> tuple[Record, ...]:
-    """Those of an iteration, failed ones too, in order."""
-    found = (
-        one for one in records if one.kind in ("exchange", "failed_exchange") and one.payload["iteration"] == iteration
-    )
-    return tuple(sorted(found, key=lambda one: int(one.payload.get("number", 0))))
 
 
 def keep(workspace: Workspace, record: Record) -> None:

@@ -5,19 +5,24 @@ tests/fixtures/verdicts.jsonl.xz holds what the gate was asked in other runs and
 
 from __future__ import annotations
 
+import itertools
 import json
 import lzma
 import re
 import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
 
 from agents.artifacts import Dossier
+from graph.build import build
 from graph.lifecycle import run as runs
-from graph.lifecycle.explain import around
+from graph.lifecycle.interruption import checkpoint
 from graph.lifecycle.verify import accepted, read, verify
 from graph.nodes import gate_evidence
 from graph.report.content.version_files import render_baseline
@@ -35,9 +40,14 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def gates(root: Path) -> Iterator[State]:
-    """The state before each call of the gate, from the checkpoints."""
+    """The state before the last call of the gate in each iteration, from the checkpoints."""
+    workspace = peek(root)
+    with closing(sqlite3.connect(checkpoint(workspace), check_same_thread=False)) as connection:
+        machine = build(workspace.settings(), SqliteSaver(connection))
+        newest_first = list(machine.get_state_history({"configurable": {"thread_id": "run"}}))
     for iteration in range(1, len(read_versions(root))):
-        yield from (before for before, _ in around(peek(root), iteration, "gate"))
+        called = (one.values for one in newest_first if one.next == ("gate",) and one.values["iteration"] == iteration)
+        yield from (cast(State, dict(values)) for values in itertools.islice(called, 1))
 
 
 def test_the_gate_asked_again_gives_the_same_verdicts(copied: Path) -> None:

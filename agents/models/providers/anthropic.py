@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agents.models import options as given
@@ -13,7 +12,7 @@ from agents.models.answers.parsing import as_code, go_on, joined, read
 from agents.models.base import CHARACTERS_PER_TOKEN, Answered, Called, Model, Request, Unfit, Usage
 from agents.models.providers import anthropic_messages as wire
 from agents.models.providers.anthropic_client import Options, open_client
-from agents.models.retry import time_is_up, until, with_retries
+from agents.models.time_limits import deadline, retries, silence, time_is_up, until
 from tools.errors import KernelwrightError, ProviderError, RefusalError, SettingsError
 
 if TYPE_CHECKING:
@@ -131,26 +130,22 @@ class Anthropic(Model):
         import anthropic
         import httpx2  # The SDK lets its errors through while a stream is read.
 
+        settings = self.settings
+        client = self.opened.client.with_options(max_retries=retries(request, settings.max_retries))
+        timeout = silence(request.at_most(settings.timeout_s))
         began, message = time.monotonic(), None
         broke: KernelwrightError = self._broken(request, "its stream ended early")
         try:
-            open_stream = partial(self.opened.client.messages.stream, max_tokens=limit, **self._call(request, before))
-            settings = self.settings
-            with with_retries(
-                request,
-                anthropic,
-                settings.timeout_s,
-                settings.max_retries,
-                lambda timeout: open_stream(timeout=timeout).__enter__(),
-            ) as stream:
+            call = self._call(request, before)
+            with deadline(request), client.messages.stream(max_tokens=limit, timeout=timeout, **call) as stream:
                 # From here: attempts before this one had their own time.
-                until(stream.response, time.monotonic() + request.at_most(self.settings.timeout_s))
+                until(stream.response, time.monotonic() + request.at_most(settings.timeout_s))
                 try:
                     for event in stream:
                         if event.type == "message_start":
                             message = stream.current_message_snapshot
                 except (TimeoutError, httpx2.TimeoutException):
-                    late = self._broken(request, f"it took longer than {self.settings.timeout_s:g} s")
+                    late = self._broken(request, f"it took longer than {settings.timeout_s:g} s")
                     broke = time_is_up(request) if request.left_s <= 0 else late
                 except anthropic.APIStatusError as error:
                     broke = self.opened.failure(error, request.role)
@@ -158,7 +153,8 @@ class Anthropic(Model):
                     # What damaged events make the SDK raise is not among its documented errors.
                     broke = self._broken(request, f"{type(error).__name__} while its answer was read")
         except self.opened.errors as error:
-            raise self.opened.failure(error, request.role) from error
+            out_of_time = request.left_s <= 0 and isinstance(error, anthropic.APIConnectionError)
+            raise (time_is_up(request) if out_of_time else self.opened.failure(error, request.role)) from error
         meter.count(message, time.monotonic() - began)
         return broke if message is None or message.stop_reason is None else message
 
@@ -194,7 +190,7 @@ class Anthropic(Model):
                 client = self.opened.client.with_options(
                     max_retries=0, timeout=request.at_most(min(COUNTING_S, self.settings.timeout_s))
                 )
-                return client.messages.count_tokens(**call).input_tokens
+                return int(client.messages.count_tokens(**call).input_tokens)
             except (anthropic.AuthenticationError, anthropic.PermissionDeniedError) as error:
                 raise self.opened.failure(error, request.role) from error
             except self.opened.errors as error:

@@ -5,25 +5,17 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from agents.models import options as given
 from agents.models.credentials import from_environment
-from agents.models.providers.openai_client import TOO_LONG, no_room
-from agents.models.redaction import without_keys
-from tools.errors import KernelwrightError, OverloadedError, ProviderError, SettingsError
-
-if TYPE_CHECKING:
-    import anthropic
+from agents.models.providers.server_failures import NO_KEY, TOO_LONG, Server
+from agents.models.time_limits import hooks
+from tools.errors import KernelwrightError, ProviderError, SettingsError
 
 KEY = "ANTHROPIC_API_KEY"
-NO_KEY = "none"
-"""Sent where a server of the user's own was given and no key: the SDK refuses to send nothing."""
-FULL = (429, 503, 529)
-SHOWN = 300
-"""Characters of a message from the server that are repeated to the user."""
 
 
 class Options(given.Options):
@@ -73,45 +65,33 @@ class Options(given.Options):
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A client, and what is needed to say why a call of it failed."""
+class Opened(Server):
+    """A client of the platform that the options name."""
 
-    client: anthropic.Anthropic | anthropic.AnthropicBedrock | anthropic.AnthropicVertex
-    options: Options
-    errors: tuple[type[Exception], ...]
-    """What a call can raise: the SDK's own, then those of the platform's package about credentials."""
-    key: str = ""
+    refusals: tuple[type[Exception], ...] = ()
+    """What the platform's package raises about credentials."""
 
-    def failure(self, error: Exception, role: str) -> KernelwrightError:
-        """`error` of the SDK as ours: SettingsError for what the user can mend, OverloadedError for a server without
-        room."""
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        """What a call can raise."""
         import anthropic
 
-        # First without keys, then cut: half a key is no longer known for one.
-        said = without_keys(" ".join(str(getattr(error, "api_message", None) or error).split()), self.key)[:SHOWN]
-        status = getattr(error, "status_code", None)
-        entry = f"models.{role}"
-        if status in FULL or getattr(error, "type", None) in ("overloaded_error", "rate_limit_error"):
-            return OverloadedError(
-                f"{entry}: the server has no room ({said}), also after up to {self.options.max_retries} retries"
-            )
-        if isinstance(error, self.errors[1:]) or status in (401, 402, 403):
-            held = self.options.api_key_env or (
-                KEY if self.key else f"the credentials of platform {self.options.platform}"
-            )
-            return SettingsError(
-                f"{entry}: {held} does not give access ({said}); mend the key or what it may do, and run again"
-            )
-        if status == 404:
-            return SettingsError(
-                f"{entry}.model: {self.options.model!r} is not served there ({said}); name another model or base_url"
-            )
-        if status == 400 and TOO_LONG.search(said):
-            return no_room(role, self.options.model, self.options.max_tokens, said)
-        if status == 400:
-            return SettingsError(
-                f"{entry}: the server refuses the request ({said}); change the option it names, and run again"
-            )
+        return (anthropic.AnthropicError, *self.refusals)
+
+    @property
+    def credentials(self) -> str:
+        """The variable of the key, or the platform."""
+        return self.options.api_key_env or (KEY if self.key else f"the credentials of platform {self.options.platform}")
+
+    def failure(self, error: Exception, role: str) -> KernelwrightError:
+        """The same for errors without a status, and for the API's 400, which names the option at fault."""
+        import anthropic
+
+        said, entry = self.message(error), f"models.{role}"
+        if isinstance(error, self.refusals):
+            return SettingsError(f"{entry}: {self.credentials} does not give access ({said}); correct them")
+        if isinstance(error, anthropic.BadRequestError) and not TOO_LONG.search(said):
+            return SettingsError(f"{entry}: the server refuses the request ({said}); change the option it names")
         if isinstance(error, anthropic.APITimeoutError):
             return ProviderError(
                 f"{entry}: no answer within {self.options.timeout_s:g} s, also after {self.options.max_retries} retries"
@@ -121,7 +101,7 @@ class Opened:
                 f"{entry}: no server answers at {self.client.base_url}; mend the network, or start anew with another "
                 f"base_url"
             )
-        return ProviderError(f"{entry}: the server could not be asked ({said or type(error).__name__})")
+        return super().failure(error, role)
 
 
 def open_client(options: Options) -> Opened:
@@ -135,7 +115,7 @@ def open_client(options: Options) -> Opened:
     variable = options.api_key_env or (None if options.base_url else KEY)
     key = from_environment(variable) if variable else ""
     client = anthropic.Anthropic(api_key=key or NO_KEY, **_reached(options))
-    return Opened(client, options, (anthropic.AnthropicError,), key)
+    return Opened(client, options, key)
 
 
 def _bedrock(options: Options) -> Opened:
@@ -155,7 +135,7 @@ def _bedrock(options: Options) -> Opened:
         raise SettingsError(
             "models.platform: bedrock finds no AWS credentials; run `aws configure`, or name a variable in api_key_env"
         )
-    return Opened(client, options, (anthropic.AnthropicError, *refused[:2]), client.api_key or "")
+    return Opened(client, options, client.api_key or "", refused[:2])
 
 
 def _vertex(options: Options) -> Opened:
@@ -178,7 +158,7 @@ def _vertex(options: Options) -> Opened:
         ) from error
     except ValueError as error:
         raise SettingsError("models.region: vertex needs one; add it, or set CLOUD_ML_REGION") from error
-    return Opened(client, options, (anthropic.AnthropicError, *refused))
+    return Opened(client, options, "", refused)
 
 
 def _extra(module: str, extra: str) -> Any:
@@ -191,5 +171,10 @@ def _extra(module: str, extra: str) -> Any:
 
 
 def _reached(options: Options) -> dict[str, Any]:
-    """What all clients take; `retry.with_retries` makes the attempts."""
-    return {"base_url": options.base_url, "max_retries": 0}
+    """What all clients take."""
+    import anthropic
+
+    return {
+        "base_url": options.base_url,
+        "http_client": anthropic.DefaultHttpxClient(event_hooks=hooks(options.timeout_s)),
+    }

@@ -13,7 +13,6 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import JsonValue
@@ -22,9 +21,10 @@ from agents.models import options as given
 from agents.models.answers import parsing
 from agents.models.answers.json_schema import wire
 from agents.models.base import CHARACTERS_PER_TOKEN, Called, Model, Reply, Request, ToolCall, Turn, Unfit, Usage
-from agents.models.providers.openai_client import FILTERED, TOO_LONG, Options, open_client
+from agents.models.providers.openai_client import Options, open_client
 from agents.models.providers.openai_stream import Message, StreamAccumulator, Streamed
-from agents.models.retry import time_is_up, until, with_retries
+from agents.models.providers.server_failures import FILTERED, TOO_LONG
+from agents.models.time_limits import deadline, retries, silence, time_is_up, until
 from tools.errors import KernelwrightError, ProviderError, RefusalError
 
 if TYPE_CHECKING:
@@ -194,12 +194,14 @@ class OpenAICompatible(Model):
         self, messages: list[dict[str, JsonValue]], request: Request, meter: Meter, more: bool = False
     ) -> Streamed:
         """One call that succeeded; what the server does not take is left out first."""
+        import openai
+
         for _ in range(len(WORDS) + 2):
             body = self._body(request, more)
             try:
                 return self._stream(messages, body, request, meter)
-            except _Refused as refused:
-                self._give_way(refused.status, body, request.role)
+            except openai.APIStatusError as error:
+                self._give_way(error, body, request.role)
                 messages[:2] = self._messages(request)[:2]
         left_out = ", ".join(self._support.left_out)
         raise ProviderError(
@@ -208,8 +210,8 @@ class OpenAICompatible(Model):
 
     def _give_way(self, error: APIStatusError, body: dict[str, Any], role: str) -> None:
         """Leave out what `error` is about; raises what it means where nothing is left to leave out."""
-        said, support = self.opened.said(error), self._support
-        if FILTERED.search(said) or TOO_LONG.search(said):
+        said, support = self.opened.message(error), self._support
+        if error.status_code not in UNDERSTANDS_NOT or FILTERED.search(said) or TOO_LONG.search(said):
             raise self.opened.failure(error, role) from error
         if WORDS["newer_limit"].search(said) and "max_tokens" in body:
             support.newer_limit = True
@@ -254,27 +256,18 @@ class OpenAICompatible(Model):
         import openai
 
         settings, role, began, started = self.settings, request.role, time.monotonic(), False
+        client = self.opened.client.with_options(max_retries=retries(request, settings.max_retries))
+        create: Any = client.chat.completions.create
+        call = {"model": settings.model, "messages": messages, "extra_body": settings.extra or None, **body}
+        timeout = silence(request.at_most(settings.timeout_s))
         try:
-            asked = {
-                "model": settings.model,
-                "messages": messages,
-                "stream": True,
-                "extra_body": settings.extra or None,
-                **body,
-            }
-            create: Any = self.opened.client.chat.completions.create
-            send = partial(create, **asked)
-            with with_retries(
-                request, openai, settings.timeout_s, settings.max_retries, lambda timeout: send(timeout=timeout)
-            ) as chunks:
+            with deadline(request), create(stream=True, timeout=timeout, **call) as chunks:
                 started = True
                 until(chunks.response, time.monotonic() + request.at_most(settings.answer_s))
                 for chunk in chunks:
                     accumulated.add(chunk)
-        except openai.APIStatusError as error:
-            if error.status_code in UNDERSTANDS_NOT:
-                raise _Refused(error) from error
-            raise self.opened.failure(error, role) from error
+        except openai.APIStatusError:
+            raise
         except (openai.APITimeoutError, TimeoutError) as error:
             if request.left_s <= 0:
                 raise time_is_up(request) from error
@@ -294,14 +287,6 @@ class OpenAICompatible(Model):
                 took = accumulated.took(len(json.dumps(messages)))
                 meter.total = meter.total.plus(took.model_copy(update={"seconds": time.monotonic() - began}))
         return None
-
-
-class _Refused(Exception):
-    """The server does not understand the request as it is."""
-
-    def __init__(self, status: APIStatusError) -> None:
-        super().__init__(status)
-        self.status = status
 
 
 def _user(text: str) -> dict[str, JsonValue]:

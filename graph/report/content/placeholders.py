@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from agents.checks.references import REFERENCE
+from agents.artifacts import Analysis
+from agents.checks.cited_sources import REFERENCE
 from graph.artifacts import Inspection, WorkloadRoofline
 from graph.report.content.phrases import percent, seconds
 from tools.artifacts import Finding, Profile, Quantity, Record
@@ -32,11 +33,17 @@ def figures(
 
 def analysis(record: Record) -> str:
     """The text of the analysis in an inspection's record, each reference replaced by what it stands for, with its
-    record."""
+    record, and the figures on which it rests."""
     found = Inspection.model_validate(record.payload)
     # `_inspect` puts the calibration first.
     held = figures(record.parents[0], found.rooflines, found.facts, found.profiles, found.profile_records)
-    return referred(found.analysis.text, found.findings, held, record.id)
+    return text_with_figures(found.analysis, found.findings, held, record.id)
+
+
+def text_with_figures(said: Analysis, findings: tuple[Finding, ...], held: Figures, inspection: str) -> str:
+    """The text of an analysis with its references replaced, and the figures that it rests on with their citations."""
+    text = referred(said.text, findings, held, inspection)
+    return f"{text} It rests on {'; '.join(map(str, said.figures))}." if said.figures else text
 
 
 def referred(text: str, findings: tuple[Finding, ...], held: Figures, inspection: str) -> str:

@@ -56,11 +56,7 @@ INIT = OWN_HINT + "\n    def __init__(self):\n        raise {}\n"
 WRONG = {
     "no module": ("", "nowhere.at.all:Mine", "cannot be imported (ModuleNotFoundError: No module named 'nowhere')"),
     "no class": (OWN_HINT, "{}:Theirs", "has no attribute 'Theirs'"),
-    "no import path": (
-        "",
-        "templates",
-        "is no import path; write package.module:Class of your own handler (prose, several,",
-    ),
+    "no import path": ("", "prose", "is no import path; write package.module:Class of your own handler (prose take"),
     "no handler": (
         "class Mine:\n    pass\n",
         "{}:Mine",

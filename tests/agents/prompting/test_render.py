@@ -12,7 +12,6 @@ import pytest
 from pydantic import ValidationError
 
 from agents.artifacts import Brief, CoderBrief, PlannerBrief, Tried
-from agents.checks.sourced import Sources, uncited
 from agents.prompting.render import PROMPTS, blocks, budget, parts
 from agents.prompting.token_budget import tokens
 from agents.text.fencing import fence
@@ -269,11 +268,6 @@ def test_hidden_sizes_stand_in_no_prompt(key: tuple[str, str]) -> None:
     shown = rendered(one, one.brief.model_copy(update={"task": task}))
     assert not re.search("77_?731|91_?099|hidden-1", shown)
     assert shown == rendered(one), "a hidden workload changes the prompt"
-
-
-@pytest.mark.parametrize("path", sorted(PROMPTS.rglob("*.md")), ids=lambda path: path.relative_to(PROMPTS).as_posix())
-def test_no_text_states_a_figure_of_hardware(path: Any) -> None:
-    assert not [one.figure for one in uncited(path.read_text(encoding="utf-8"), Sources())]
 
 
 # ---------------------------------------------------------------- cost

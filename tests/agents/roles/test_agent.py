@@ -22,7 +22,7 @@ from agents.models.base import Answered, Called, Tool, ToolCall, ToolResult, Unf
 from agents.roles import coder, gatekeeper, knowledge_retriever, planner, profiler_analyst
 from agents.roles.agent import CALLS, ENOUGH, MANY, REPAIRS, Agent, open_model
 from agents.tool_use.base import Toolbox
-from tests.agents.checks.test_sourced import planner_brief
+from tests.agents.checks.test_cited_figures import planner_brief
 from tests.agents.scripted import Line, Scripted, agent, called
 from tests.contracts.conftest import task
 from tests.contracts.test_models import HEADROOM

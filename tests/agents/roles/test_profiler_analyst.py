@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from agents.artifacts import Analysis, AnalystBrief, Seen
-from agents.checks import references
 from agents.models.base import Request
 from agents.models.playbook.model import Playbook
 from agents.prompting.render import blocks
 from agents.roles import profiler_analyst
-from agents.roles.agent import REPAIRS
 from graph.report.content.placeholders import referred
-from tests.agents.checks.test_sourced import cited
+from tests.agents.checks.test_cited_figures import cited
 from tests.agents.scripted import agent
 from tests.contracts.test_models import HEADROOM
 from tools.artifacts import Finding, Quantity
@@ -63,34 +61,6 @@ def test_references_pass_at_once_and_are_put_in_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "figure",
-    ["97 %", "33 us", "2.5x", "12 GB/s", "1.2 GFLOPS", "40 registers"],
-)
-def test_a_restated_figure_is_returned_and_then_left_out(tmp_path: Path, figure: str) -> None:
-    text = f"The loop at line 4 takes {figure} of it."
-    asked, model = agent(
-        "profiler_analyst", tmp_path, [Analysis(ranking=("single_threaded",), text=text)] * (REPAIRS + 1)
-    )
-    answer = profiler_analyst.analyse(asked, BRIEF)
-    assert any("is restated in" in fault and "[record:ID METRIC]" in fault for fault in model.asked[1].refused)
-    assert answer.text in (references.LEFT_OUT, profiler_analyst.sourced.LEFT_OUT) and figure not in answer.text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Lines 4-7 hold 2 loops over float32 rows of 1000 elements.",
-        "`j += 4 * 2 ms` is code, and a tile of 64x64 or 64×64 a choice.",
-        "4-byte loads at line 3 read neighbours 4096 bytes apart; the row is read 3 times, the loop unrolled 4x.",
-        "sm_90 and L2 are names; the 2nd loop of 3 waits.",
-        f"Memory allows {cited().value} {cited().unit} <- {cited().citation}.",
-    ],
-)
-def test_what_is_no_measured_figure_passes(text: str) -> None:
-    assert references.faults(text, BRIEF) == ()
-
-
-@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("[rule:spills]", "names no finding of this kernel"),
@@ -101,9 +71,9 @@ def test_what_is_no_measured_figure_passes(text: str) -> None:
     ],
 )
 def test_a_reference_to_nothing_is_returned(tmp_path: Path, text: str, why: str) -> None:
-    wrong = Analysis(ranking=("single_threaded",), text=f"See {text} first.")
+    wrong = Analysis(ranking=("single_threaded",), text=f"The loop takes 33 us; see {text} first.")
     asked, model = agent("profiler_analyst", tmp_path, [wrong] * 2)
-    assert profiler_analyst.analyse(asked, BRIEF).text == references.LEFT_OUT
+    assert profiler_analyst.analyse(asked, BRIEF).text == wrong.text
     (fault,) = model.asked[1].refused
     assert why in fault
 
@@ -139,11 +109,3 @@ def test_the_playbook_restates_nothing() -> None:
         and "[rule:single_threaded]" in answer.text
         and not profiler_analyst.faults(answer, BRIEF)
     )
-
-
-def test_one_sentence_at_fault_loses_no_other(tmp_path: Path) -> None:
-    text = f"{GOOD} The loop takes 33 us. See [rule:lost] as well.\n\nSo divide once."
-    asked, _ = agent("profiler_analyst", tmp_path, [Analysis(ranking=("single_threaded",), text=text)] * (REPAIRS + 1))
-    answer = profiler_analyst.analyse(asked, BRIEF)
-    assert answer.text == f"{GOOD} {references.LEFT_OUT} {references.LEFT_OUT}\n\nSo divide once."
-    assert not references.faults(answer.text, BRIEF)

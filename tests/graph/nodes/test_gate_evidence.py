@@ -222,16 +222,14 @@ def test_a_method_that_is_neither_seen_nor_felt_leaves_nothing_unexplained(
         (("tiles",), "effective", 1.2, []),
     ],
 )
-def test_of_a_method_that_a_plan_named_itself_its_own_worth_is_kept_and_no_figure_of_the_hardware(
+def test_of_a_method_that_a_plan_named_itself_its_own_worth_is_kept_and_no_line_of_a_wiki(
     monkeypatch: pytest.MonkeyPatch,
     methods: tuple[str, ...],
     status: str,
     ratio: float | None,
     kept: list[float | None],
 ) -> None:
-    said = Hypothesis(
-        change="Two rows. The part has 132 SMs.", rationale="It streams at 4.8 TB/s.", citations=(), expected=()
-    )
+    said = Hypothesis(change="Two\nrows.", rationale="As <gpu-wiki>/a.md:3 says.", citations=(), expected=())
     made = Plan(
         methods=tuple(PlannedMethod(method=one, axis="memory", hypothesis=said) for one in ("own:a", "tiles")),
         candidates=1,
@@ -244,4 +242,5 @@ def test_of_a_method_that_a_plan_named_itself_its_own_worth_is_kept_and_no_figur
     champion = Candidate(files={"kernel.cpp": ""}, language="cpp", methods=methods)
     found = list(gate_evidence._free({"plan": "p"}, services, champion, Interval(estimate=1.5, low=1.4, high=1.6)))  # type: ignore[arg-type]
     assert [one.effect.estimate if one.effect else None for one in found] == kept
-    assert all((one.change, one.rationale, one.device) == ("Two rows.", "", "") for one in found)
+    assert all((one.change, one.rationale) == ("Two rows.", "As the wiki says.") for one in found)
+    assert all(one.device == "CPU @ 2.10GHz" for one in found)

@@ -89,13 +89,13 @@ def test_an_answer_refused_for_what_it_says_is_asked_for_again_with_the_reason(t
     assert isinstance(brief, AnalystBrief)
     model = open_model("profiler_analyst", {"provider": "manual"}, tmp_path)
     agent = Agent("profiler_analyst", model, Records(tmp_path), lambda kind, details: None)
-    for number, text in enumerate(("The memory gives 900 GB/s here.", "expf is called."), 1):
+    for number, text in enumerate(("See [rule:invented].", "expf is called."), 1):
         with pytest.raises(PendingError) as caught:
             analyse(agent, brief)
         file = caught.value.file
         assert file.name.startswith(f"{number:03d}-")
         prompt = file.with_name(file.name.replace("answer", "prompt")).read_text()
-        assert ("not accepted" in prompt and "'900 GB/s' stands without a source" in prompt) == (number == 2)
+        assert ("not accepted" in prompt and "[rule:invented] names no finding" in prompt) == (number == 2)
         file.write_text(Analysis(ranking=("scalar_math_call",), text=text).model_dump_json())
     assert analyse(agent, brief).text == "expf is called."
     assert len(list((tmp_path / "manual").glob("*.answer.md"))) == 2

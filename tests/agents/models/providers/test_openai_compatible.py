@@ -53,9 +53,9 @@ def request(owed: str = "Review", ends_in: float | None = None, **more: Any) -> 
     return Request(role=role, brief=brief, answer=owed, prompt=BLOCKS, **ends, **more)
 
 
-def again(status: int, **headers: str) -> Step:
+def again(status: int) -> Step:
     """A refusal after which no test waits."""
-    return Step(status=status, message="the server is not well", headers={"retry-after-ms": "20", **headers})
+    return Step(status=status, message="the server is not well", headers={"retry-after-ms": "20"})
 
 
 def sent(server: Server) -> int:
@@ -238,10 +238,7 @@ def test_a_refusal(step: Step) -> None:
         (again(429), 3, OverloadedError),
         (again(503), 3, OverloadedError),
         (again(500), 3, ProviderError),
-        (again(409), 3, ProviderError),
         (again(400), 1, ProviderError),
-        (again(500, **{"x-should-retry": "false"}), 1, ProviderError),
-        (again(400, **{"x-should-retry": "true"}), 3, ProviderError),
     ],
 )
 def test_what_may_be_gone_the_next_time_is_asked_again(
@@ -253,9 +250,7 @@ def test_what_may_be_gone_the_next_time_is_asked_again(
     if attempts == 3:
         with Server(refusal, refusal, Step(SAID)) as server:
             assert isinstance(model(server, max_retries=2).ask(request()), Answered)
-        assert refusal.status == 400 or all("response_format" in body for body in server.bodies), (
-            "that was no fault of the form"
-        )
+        assert all("response_format" in body for body in server.bodies), "that was no fault of the form"
 
 
 @pytest.mark.parametrize(
@@ -303,12 +298,10 @@ def test_silence_and_signs_of_life_without_end_are_given_up(
     assert len(server.asked) == 1, "for another attempt nothing is left"
 
 
-def test_every_attempt_has_what_the_run_has_left() -> None:
-    with Server(again(503), again(503), Step(SAID)) as server:
-        assert isinstance(model(server, timeout_s=500, max_retries=2).ask(request(ends_in=100)), Answered)
-    # The SDK tells the silence that it bears with the request.
-    waits = [float(one.headers["x-stainless-read-timeout"]) for one in server.asked]
-    assert waits[0] <= 100 and waits[0] - waits[1] >= 0.02 and waits[1] - waits[2] >= 0.02
+def test_a_later_attempt_has_only_what_the_run_has_left() -> None:
+    with Server(again(503), Step(pause_s=30)) as server, pytest.raises(ProviderError, match="the run's time was up"):
+        model(server, timeout_s=500, max_retries=2).ask(request(ends_in=0.7))
+    assert len(server.asked) == 2
 
 
 @pytest.mark.parametrize("pause", ["300", "Fri, 01 Jan 2100 00:00:00 GMT"])
@@ -344,7 +337,7 @@ def test_a_server_that_is_not_there_is_named_with_what_to_start() -> None:
 @pytest.mark.parametrize(
     ("step", "kind", "told"),
     [
-        (Step(status=401), SettingsError, r"models\.gatekeeper\.api_key_env"),
+        (Step(status=401), SettingsError, r"name its variable in api_key_env\) does not give access"),
         (Step(status=404), SettingsError, r"models\.gatekeeper\.model"),
         (Step(status=429, code="insufficient_quota"), ProviderError, "no money"),
     ],

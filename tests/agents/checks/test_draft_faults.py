@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agents.artifacts import CoderBrief, Draft, Drafts
-from agents.checks.drafts import faults, faults_of
+from agents.checks.draft_faults import draft_faults, faults_of_drafts
 from agents.roles import coder
 from tests.agents.models.playbook import triton_foreign
 from tests.agents.scripted import agent
@@ -33,7 +33,7 @@ def brief(language: str = "cpp", source: str = "", **more: object) -> CoderBrief
 
 
 def found(source: str, language: str = "cpp", given: str = "") -> tuple[str, ...]:
-    return faults_of(Draft(source=source, methods=()), brief(language, given))
+    return draft_faults(Draft(source=source, methods=()), brief(language, given))
 
 
 ELISIONS = [
@@ -164,7 +164,7 @@ def test_the_given_source_is_no_answer() -> None:
     source = CPP.format("", "", "")
     assert "given source unchanged" in found(source.replace("\n", "  \n\n"), given=source)[0]
     draft = Draft(source=source, methods=())
-    assert faults_of(draft, brief(source=source, without=("openmp-parallel-outer",))) == (), (
+    assert draft_faults(draft, brief(source=source, without=("openmp-parallel-outer",))) == (), (
         "without its only method a kernel is what it was"
     )
 
@@ -176,7 +176,7 @@ def test_what_stood_in_the_given_source_is_held_against_nobody() -> None:
 
 def test_faults_say_which_draft() -> None:
     drafts = Drafts(drafts=(Draft(source=CPP.format("", "", ""), methods=()), Draft(source="", methods=())))
-    assert faults(drafts, brief()) == ("draft 2: the source is empty; give the whole file",)
+    assert faults_of_drafts(drafts, brief()) == ("draft 2: the source is empty; give the whole file",)
 
 
 def honest() -> Iterator[tuple[str, str, str]]:

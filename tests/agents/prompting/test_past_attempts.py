@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.artifacts import Tried
-from agents.prompting.history import of_earlier, of_run
+from agents.prompting.past_attempts import attempts_of_earlier_runs, attempts_of_run
 from knowledge_base.artifacts import Attempt, mark
 from tools.artifacts import Interval
 
@@ -25,7 +25,7 @@ def tried(iteration: int, verdict: str, *methods: str, reason: str = "why", plan
 
 
 def lines(run: list[Tried], most: int | None = None) -> list[str]:
-    return [item.levels[0] for item in of_run(run, most).items]
+    return [item.levels[0] for item in attempts_of_run(run, most).items]
 
 
 def test_each_set_of_methods_is_resolved_pending_or_to_avoid_by_its_last_verdict_and_what_the_coder_left_out_is_pending() -> (
@@ -38,7 +38,7 @@ def test_each_set_of_methods_is_resolved_pending_or_to_avoid_by_its_last_verdict
     ]
     run += [tried(4, "reject_correctness", "e"), tried(7, "inconclusive", "h", "g"), tried(5, "reject_perf", "g", "h")]
     run += [tried(6, "reject_perf", "g", "h", reason="slower")]
-    assert of_run(run, None).counts == {"resolved": 1, "pending": 4, "avoid": 1}
+    assert attempts_of_run(run, None).counts == {"resolved": 1, "pending": 4, "avoid": 1}
     assert lines(run) == [
         "resolved: a + b: accept; last v1 (TILE=8, 1.5x [1.4, 1.6])",
         "pending: g + h: reject_perf x2, inconclusive; last v7 (TILE=8): why",
@@ -51,9 +51,9 @@ def test_each_set_of_methods_is_resolved_pending_or_to_avoid_by_its_last_verdict
 
 def test_the_oldest_goes_first_and_nobody_is_forgotten() -> None:
     run = [tried(n, "reject_perf", f"method-{n}", reason="because " * 40) for n in range(1, 41)]
-    told = of_run(run, 1500)
+    told = attempts_of_run(run, 1500)
     assert [item.rank for item in told.items] == list(range(40)), "the newest stands first and is shortened last"
-    shortest = of_run(run, 300)
+    shortest = attempts_of_run(run, 300)
     assert all(f"method-{n}" in "\n".join(item.levels[-1] for item in shortest.items) for n in range(1, 41))
 
 
@@ -67,7 +67,9 @@ def test_earlier_runs_name_their_record_and_what_came_of_this_very_baseline_its_
     won = {"verdict": "accept", "effect": GAIN, "methods": ("b",), "note": "The task is the same.; Faster: 1.5x"}
     known = {"methods": ("c",), "evidence": "r1", "effect": None, "knobs": {"TILE": "8"}, "before": mark("source")}
     here = EARLIER.model_copy(update={**won, **known})
-    told = of_earlier((EARLIER, EARLIER.model_copy(update={**won, "before": mark("other")}), here), None, "source")
+    told = attempts_of_earlier_runs(
+        (EARLIER, EARLIER.model_copy(update={**won, "before": mark("other")}), here), None, "source"
+    )
     assert sorted(item.levels[0] for item in told.items) == [
         "avoid: a: reject_perf; last record 0123456789abcdef (limited by memory, float32, 2^25B): not faster",
         "resolved: b: accept; last record 0123456789abcdef (1.5x [1.4, 1.6], limited by memory, float32, 2^25B)",

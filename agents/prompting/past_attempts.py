@@ -40,7 +40,7 @@ class _Event(NamedTuple):
     where: str
 
 
-def of_run(tried: Sequence[Tried], most: int | None) -> Told:
+def attempts_of_run(tried: Sequence[Tried], most: int | None) -> Told:
     """This run's closed iterations, for about `most` tokens."""
     groups: dict[tuple[str, ...], list[_Event]] = {}
     for one in sorted(tried, key=lambda t: t.iteration):
@@ -54,7 +54,7 @@ def of_run(tried: Sequence[Tried], most: int | None) -> Told:
     return _told(groups, most)
 
 
-def of_earlier(attempts: Sequence[Attempt], most: int | None, baseline: str = "") -> Told:
+def attempts_of_earlier_runs(attempts: Sequence[Attempt], most: int | None, baseline: str = "") -> Told:
     """Outcomes of earlier runs on the same operator, language and architecture (newest first), for about `most` tokens.
 
     Those that started from the very text of `baseline` are told apart: they are no prior, but what came of it here.

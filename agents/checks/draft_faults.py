@@ -56,14 +56,16 @@ _ALWAYS = re.compile(
 _PLACEHOLDERS = ("", "pass", "...", "return", "return None")
 
 
-def faults(answer: Drafts, brief: CoderBrief) -> tuple[str, ...]:
+def faults_of_drafts(answer: Drafts, brief: CoderBrief) -> tuple[str, ...]:
     """One sentence a fault, with draft and line; empty where all drafts can go on to be built."""
     return tuple(
-        f"draft {number}: {fault}" for number, draft in enumerate(answer.drafts, 1) for fault in faults_of(draft, brief)
+        f"draft {number}: {fault}"
+        for number, draft in enumerate(answer.drafts, 1)
+        for fault in draft_faults(draft, brief)
     )
 
 
-def faults_of(draft: Draft, brief: CoderBrief) -> tuple[str, ...]:
+def draft_faults(draft: Draft, brief: CoderBrief) -> tuple[str, ...]:
     """The first faults of one draft, one sentence each with its line."""
     source, python = draft.source, is_python(brief.task.language)
     if not source.strip():
@@ -100,18 +102,6 @@ def _quoted(text: str) -> str:
 def _left_out(source: str, python: bool) -> Iterator[tuple[int, str]]:
     for number, text in _elisions(source, python):
         yield number, f"{_quoted(text)} stands for code that was left out; write it all out"
-    for part in parts(source, python):
-        # Names alone on a line: a comment may well say in words what is kept.
-        alone = not source[source.rfind("\n", 0, part.start) + 1 : part.start].strip()
-        if (
-            alone
-            and part.kind == "comment"
-            and re.fullmatch(r"(?://|#)\s*keep:\s*[\w`()]+(?:\s*,\s*[\w`()]+)*\s*", part.text)
-        ):
-            yield (
-                line_of(source, part.start),
-                f"{_quoted(part.text)} names nothing that the given file defines once; write it out",
-            )
 
 
 def _marks(source: str, lines: list[str], python: bool) -> Iterator[str]:
@@ -145,7 +135,7 @@ def _entry(source: str, name: str, python: bool) -> str | None:
     return None if exported else f'`{entry}` is not declared extern "C"; keep that'
 
 
-# ---------------------------------------------------------------- code that was left out: comments and ellipses where code should stand
+# ---------------------------------------------------------------- code that was left out
 
 
 def _elisions(source: str, python: bool) -> Iterator[tuple[int, str]]:
