@@ -103,7 +103,7 @@ def canned(properties: Collection[str]) -> str:
 @contextmanager
 def anthropic_served() -> Iterator[dict[str, object]]:
     def answered(body: dict[str, Any]) -> Step:
-        owed = body["messages"][0]["content"][-1]["text"].rpartition("## Owed now")[2]
+        owed = body["messages"][0]["content"][-1]["text"].rpartition("## Your task now")[2]
         return Step(canned(next(kind for _, kind in ASKED.values() if kind.__name__ in owed).model_fields))
 
     with anthropic_server.Server(answer=answered) as server:
