@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -312,11 +311,16 @@ def test_a_reference_that_fails_is_not_the_kernels_fault(bench: Bench) -> None:
 # ---------------------------------------------------------------- timing
 
 
+WAITS = """
+static void wait() { auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(4);
+  while (std::chrono::steady_clock::now() < end) {} }
+"""
+"""A call that waits takes 4 ms at least, however busy the machine is."""
+
+
 def test_a_kernel_against_itself(bench: Bench) -> None:
     timed = bench.time(bench.library(HONEST), bench.library(HONEST, tag="copy"), {"M": 256, "N": 512}, pairs=16, warm=3)
     assert timed.problem is None and len(timed.pairs) == 16 and len(timed.warm_pairs) == 3
-    ratio = statistics.median(p.incumbent_s / p.candidate_s for p in timed.pairs)
-    assert 0.5 < ratio < 2.0
     assert {p.candidate_first for p in timed.pairs} == {True, False}
     assert timed.max_error is not None and timed.tolerance is not None and timed.max_error <= timed.tolerance
 
@@ -355,7 +359,14 @@ def test_pairs_in_which_the_clocks_disagree_for_a_while_are_discarded_and_measur
 def test_short_kernels_run_as_trains(bench: Bench) -> None:
     timed = bench.time(bench.library(HONEST), bench.library(HONEST, tag="copy"), {"M": 4, "N": 32})
     assert timed.problem is None and timed.calls_per_sample > 1
-    assert all(0 < p.candidate_s < 1e-3 for p in timed.pairs)
+    assert all(p.candidate_s > 0 for p in timed.pairs)
+
+
+def test_each_kernel_is_given_its_own_seconds(bench: Bench) -> None:
+    waits = bench.library(HONEST + "wait();", WAITS)
+    timed = bench.time(waits, bench.library(HONEST), {"M": 64, "N": 64})
+    assert timed.problem is None and all(p.incumbent_s >= 4e-3 for p in timed.pairs)
+    assert min(p.candidate_s for p in timed.pairs) < 4e-3
 
 
 @pytest.mark.parametrize("body", [OPENMP, BOUND])
@@ -448,12 +459,12 @@ def twins(bench: Bench, body: str, before: str = "") -> list[tuple[Contestant, s
 
 
 def test_contestants_run_apart(bench: Bench) -> None:
-    both = kernels(bench.library(HONEST + HONEST + HONEST), bench.library(HONEST))
+    both = kernels(bench.library(HONEST + "wait();", WAITS), bench.library(HONEST))
     result = contest(bench, *both, (Contestant(name="eager", kind="eager"), None))
     assert result.problem is None and not result.unavailable
     rounds = result.workloads[0].rounds
     assert len(rounds) == 5 and all(set(r) == {"incumbent", "candidate", "eager"} for r in rounds)
-    assert statistics.median(r["incumbent"] / r["candidate"] for r in rounds) > 1.5
+    assert all(r["incumbent"] >= 4e-3 for r in rounds) and min(r["candidate"] for r in rounds) < 4e-3
 
 
 RIVALS = """
@@ -532,18 +543,21 @@ def test_a_contestant_that_is_wrong_is_named(bench: Bench) -> None:
     assert result.culprit == "candidate" and result.problem is not None
 
 
-LUCK = "static const bool slow = std::chrono::steady_clock::now().time_since_epoch().count() / 1000 % 2;\n"
+LUCK = WAITS + "static const bool slow = std::chrono::steady_clock::now().time_since_epoch().count() / 1000 % 2;\n"
 
 
+@pytest.mark.slow
 def test_the_luck_of_a_process_is_not_that_of_a_contest(bench: Bench) -> None:
     """Half of the processes of this kernel are slow for life: rounds of one contest meet both kinds, of both
     contestants."""
-    result = contest(bench, *twins(bench, HONEST + "if (slow) {" + HONEST * 3 + "}", LUCK), rounds=16)
+    # A contestant has 16 processes at least, each slow with probability 1/2: all are of one kind with 2 * 2 ** -16, and
+    # those of either contestant with 6.1e-5 at most.
+    result = contest(bench, *twins(bench, HONEST + "if (slow) wait();", LUCK), rounds=16)
     assert result.problem is None, result.problem
     found = result.workloads[0]
     assert found.sittings == len(found.rounds) + found.repeated
     for name in ("incumbent", "candidate"):
-        assert max(r[name] for r in found.rounds) > 2 * min(r[name] for r in found.rounds)
+        assert min(r[name] for r in found.rounds) < 4e-3 <= max(r[name] for r in found.rounds)
 
 
 @pytest.mark.slow
