@@ -94,7 +94,7 @@ CAPS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps=st.lists(STEPS, max_size=10), caps=CAPS)
 def test_spent_is_what_the_records_say_and_caps_hold(steps: list[Step], caps: Caps) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -231,7 +231,7 @@ class Late(Scripted):
 
     def ask(self, request: Request) -> Answered:
         assert request.ends is not None
-        time.sleep(min(0.1, request.left_s))
+        time.sleep(min(0.1, max(request.left_s, 0)))
         raise ProviderError("models.coder: no answer")
 
 
