@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.tools.builders import open_judge
 from tools.artifacts import Candidate, Interval, Passed, Task
 from tools.contracts.workloads import draw
 from tools.executors.base import pick
@@ -42,15 +43,7 @@ def loaded(place: Place, name: str, dims: str = "") -> Loaded:
 
 
 def judge_of(place: Place, task: Task) -> Judge:
-    policy = Policy(pairs=8, batches=2, warm_pairs=0)
-    options = {
-        "environment": "e",
-        "device": "cpu:0",
-        "secret": SECRET,
-        "policy": policy,
-        "emit": lambda kind, details: None,
-    }
-    return Judge(task, Cpp(), place[1], place[0], **options)  # type: ignore[arg-type]
+    return open_judge(task, Cpp(), place[1], place[0], Policy(pairs=8, batches=2, warm_pairs=0), secret=SECRET)
 
 
 def kernel(kind: str, name: str) -> Candidate:
