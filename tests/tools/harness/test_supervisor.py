@@ -398,7 +398,9 @@ EVIL = [
 
 @pytest.mark.parametrize(("body", "before", "words"), EVIL)
 def test_timed_calls_are_checked_calls(bench: Bench, body: str, before: str, words: str) -> None:
-    timed = bench.time(bench.library(HONEST), bench.library(body, before), {"M": 128, "N": 256}, pairs=24)
+    # Of at most 128 addresses 60 pairs meet one again: all but exp(-60 * 59 / 2 / 128), a millionth.
+    pairs = 60 if "seen" in body else 24
+    timed = bench.time(bench.library(HONEST), bench.library(body, before), {"M": 128, "N": 256}, pairs=pairs)
     assert timed.culprit == "candidate" and timed.problem is not None
     assert words in timed.problem
 
@@ -492,7 +494,7 @@ def changing():
     return lambda x: torch.softmax(x.mul_(1), -1) + 0 * x.zero_()
 
 def late():
-    left = [None] * 40
+    left = [None] * 12
     return lambda x: (torch.softmax(x, -1), left.pop())[0]
 
 def named():
