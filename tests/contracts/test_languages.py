@@ -14,7 +14,7 @@ from tools.store.records import Blobs
 
 
 @pytest.mark.parametrize("name", sorted(LANGUAGES))
-def test_it_says_who_it_is_or_what_to_install(name: str) -> None:
+def test_a_language_names_its_toolchain_or_what_to_install(name: str) -> None:
     language = load(LANGUAGES, name, Language, key="language")()  # type: ignore[type-abstract]
     assert language.name == name
     assert language.suffix.startswith(".") and language.device in ("cpu", "cuda", "hip")

@@ -120,7 +120,7 @@ def test_a_harness_that_was_changed_counts_for_nothing(local: Local, tmp_path: P
         local.run(job)
 
 
-def test_the_device_is_held_by_one(local: Local, tmp_path: Path) -> None:
+def test_two_exclusive_jobs_never_share_a_device(local: Local, tmp_path: Path) -> None:
     hurried = Local(local.blobs, tmp_path / "other", lock_wait_s=0.2)
     job = Job(files={}, argv=("true",), needs=Needs(exclusive=True))
     with device_lock("cpu", 0, 600.0), pytest.raises(DeviceBusyError, match=f"process {os.getpid()}"):

@@ -101,7 +101,7 @@ def test_what_a_killed_job_left_on_the_gpu_is_waited_for(
             assert executor.run(TIMED).exit_code == 0
 
 
-def test_our_own_processes_are_no_strangers(
+def test_our_own_processes_do_not_count_as_others(
     libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
@@ -112,7 +112,7 @@ def test_our_own_processes_are_no_strangers(
         child.communicate(b"\n")
 
 
-def test_who_was_there_first_is_a_stranger_even_where_proc_does_not_show_it(
+def test_a_process_that_was_on_the_gpu_first_counts_as_another_even_without_an_entry_in_proc(
     libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = "4194300"
@@ -165,7 +165,9 @@ def test_without_a_driver_there_is_no_gpu() -> None:
     ("setting", "expected"),
     [(None, [0, 1, 2]), ("2,0", [2, 0]), ("GPU-b", [1]), ("", []), ("-1", []), ("0,9,1", [0]), ("GPU-", [])],
 )
-def test_what_the_user_lets_us_see(monkeypatch: pytest.MonkeyPatch, setting: str | None, expected: list[int]) -> None:
+def test_cuda_visible_devices_limits_the_gpus_that_are_used(
+    monkeypatch: pytest.MonkeyPatch, setting: str | None, expected: list[int]
+) -> None:
     if setting is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", setting)
     devices = [

@@ -300,7 +300,7 @@ def test_atol_and_rtol_hold_as_stated_up_to_the_cap(
     assert ("`tolerance: as_stated` in the config" in found.reason) == (atol == 1e-3 and bool(caps)), found.reason
 
 
-def test_a_reference_that_fails_is_not_the_kernels_fault(bench: Bench) -> None:
+def test_a_failing_reference_is_not_blamed_on_the_kernel(bench: Bench) -> None:
     broken = TASK.model_copy(
         update={"reference": REFERENCE.replace("return torch.softmax(x, dim=1)", "raise ValueError('oops')")}
     )
@@ -318,7 +318,7 @@ static void wait() { auto end = std::chrono::steady_clock::now() + std::chrono::
 """A call that waits takes 4 ms at least, however busy the machine is."""
 
 
-def test_a_kernel_against_itself(bench: Bench) -> None:
+def test_pairs_of_a_kernel_and_its_copy_alternate_in_order_and_are_checked(bench: Bench) -> None:
     timed = bench.time(bench.library(HONEST), bench.library(HONEST, tag="copy"), {"M": 256, "N": 512}, pairs=16, warm=3)
     assert timed.problem is None and len(timed.pairs) == 16 and len(timed.warm_pairs) == 3
     assert {p.candidate_first for p in timed.pairs} == {True, False}
@@ -370,7 +370,7 @@ def test_each_kernel_is_given_its_own_seconds(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("body", [OPENMP, BOUND])
-def test_threads_that_end_are_no_offence(bench: Bench, body: str) -> None:
+def test_threads_that_end_with_the_call_are_allowed(bench: Bench, body: str) -> None:
     timed = bench.time(bench.library(HONEST), bench.library(body), {"M": 128, "N": 256})
     assert timed.problem is None, timed.problem
 
@@ -405,7 +405,7 @@ def test_timed_calls_are_checked_calls(bench: Bench, body: str, before: str, wor
     assert words in timed.problem
 
 
-def test_the_incumbents_fault_is_not_the_candidates(bench: Bench) -> None:
+def test_a_crash_of_the_incumbent_is_not_blamed_on_the_candidate(bench: Bench) -> None:
     timed = bench.time(
         bench.library("static int n = 0; if (++n == 5) abort(); " + HONEST), bench.library(HONEST), {"M": 64, "N": 64}
     )
@@ -460,7 +460,7 @@ def twins(bench: Bench, body: str, before: str = "") -> list[tuple[Contestant, s
     return kernels(bench.library(body, before), bench.library(body, before, tag="copy"))
 
 
-def test_contestants_run_apart(bench: Bench) -> None:
+def test_contestants_run_in_separate_processes_and_get_their_own_seconds(bench: Bench) -> None:
     both = kernels(bench.library(HONEST + "wait();", WAITS), bench.library(HONEST))
     result = contest(bench, *both, (Contestant(name="eager", kind="eager"), None))
     assert result.problem is None and not result.unavailable
@@ -549,7 +549,7 @@ LUCK = WAITS + "static const bool slow = std::chrono::steady_clock::now().time_s
 
 
 @pytest.mark.slow
-def test_the_luck_of_a_process_is_not_that_of_a_contest(bench: Bench) -> None:
+def test_each_round_of_a_contest_runs_new_processes(bench: Bench) -> None:
     """Half of the processes of this kernel are slow for life: rounds of one contest meet both kinds, of both
     contestants."""
     # A contestant has 16 processes at least, each slow with probability 1/2: all are of one kind with 2 * 2 ** -16, and

@@ -253,7 +253,7 @@ def test_a_library_lost_with_a_clone_is_built_again(judge: Judge):
     assert judge.builds.library(kernel(BROKEN)) is None
 
 
-def test_flags_are_frozen_by_the_first_build(
+def test_later_builds_refuse_a_compiler_with_other_flags(
     judge: Judge, place: tuple[Path, Counting], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The same compiler without its OpenMP runtime, as after an upgrade half done, must not build what is compared."""
@@ -330,7 +330,9 @@ def test_the_users_own_kernel_must_compile(judge: Judge):
         ({"result.json": '{"kind": "correctness", "cases": []}'}, {}, "TimingResult was asked"),
     ],
 )
-def test_garbage_is_the_harness_fault(tmp_path: Path, left: dict[str, str], changes: dict[str, object], piece: str):
+def test_an_unreadable_answer_is_blamed_on_the_harness(
+    tmp_path: Path, left: dict[str, str], changes: dict[str, object], piece: str
+):
     blobs = Blobs(tmp_path)
     files = {name: blobs.put(text) for name, text in {**left, "stderr.txt": "boom"}.items()}
     finished = Finished(**{"exit_code": 0, "files": files, "usage": Usage(wall_s=0.1), **changes})

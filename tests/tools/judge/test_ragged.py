@@ -53,7 +53,7 @@ def kernel(kind: str, name: str) -> Candidate:
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["honest", "evil"])
 @pytest.mark.parametrize("name", sorted(path.stem for path in (KERNELS / "plain").iterdir()))
-def test_what_is_not_needed_need_not_be_read(place: Place, name: str, form: str) -> None:
+def test_kernels_that_skip_unneeded_bytes_pass_and_those_that_cheat_do_not(place: Place, name: str, form: str) -> None:
     found = loaded(place, name)
     judge, plain = judge_of(place, found.task), kernel("plain", name)
     trial = judge.judge(kernel(form, name), plain, plain, siblings=1, iteration=1)
