@@ -77,6 +77,9 @@ def test_machine_code_is_shown(language: Language, beside: Executor, blobs: Blob
     library = language.built(build(language, "good", beside, blobs))
     assert library is not None
     finished = beside.run(language.disassemble(library, blobs, task(language)))
+    said = blobs.text(finished.files["stderr.txt"])
+    if "was not found" in said:  # a compiler can be here without its disassembler
+        pytest.skip(said.strip())
     assert finished.exit_code == 0
     listing = blobs.text(finished.files["assembly.txt"])
     assert "solve" in listing and len(listing.splitlines()) > 10
