@@ -388,6 +388,7 @@ def missed(source: str, workloads: list[Any], compiled: Path | None, folder: Pat
     return answer
 
 
+@pytest.mark.slow
 def test_launches_find_what_was_built_at_the_dims_that_everybody_knows(
     beside: tuple[Local, Blobs], tmp_path: Path
 ) -> None:
