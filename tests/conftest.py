@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tools.executors.local import Local
@@ -17,6 +18,11 @@ from tools.store.records import Blobs
 
 KEYS = ("ANTHROPIC_", "OPENAI_", "AWS_", "GOOGLE_", "CLOUDSDK_", "CLOUD_ML_", "AZURE_")
 """How the environment variables begin that models are reached by."""
+
+
+# The same examples in each run, and no limit that a busy machine exceeds.
+hypothesis.settings.register_profile("steady", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("steady")
 
 
 def pytest_configure() -> None:

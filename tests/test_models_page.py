@@ -18,7 +18,6 @@ from agents.prompting.render import blocks
 from agents.roles.agent import Agent, open_model
 from benchmarks.scenario import Scenario
 from graph import services
-from graph.__main__ import parser
 from graph.settings import Settings, load, parse
 from tests.agents.models.anthropic_server import Server
 from tests.readme import DOCS, OPTIONS, RECIPES, ROOT
@@ -94,10 +93,8 @@ def test_the_yaml_of_the_readme_is_a_config(tmp_path: Path) -> None:
         )
 
 
-def test_commands_files_and_settings_that_it_names_exist() -> None:
+def test_files_and_settings_that_the_pages_name_exist() -> None:
     text = "\n".join(PAGES)
-    verbs = set(parser()._subparsers._group_actions[0].choices)  # type: ignore[union-attr]
-    assert set(re.findall(r"python -m\s+graph ([a-z]+)", text)) <= verbs
     for name in re.findall(r"(?:configs|agents|tools|tests)/[A-Za-z_/.-]+\.(?:yaml|py)", text):
         assert (ROOT / name).exists(), name
     for section, key, default in re.findall(r"\*\*`(search)\.(\w+)`\*\* \((\d+)\)", text):

@@ -8,6 +8,7 @@ from agents.artifacts import CoderBrief, Hypothesis, Movement, Plan, PlannedMeth
 from agents.tool_use.workbench import Workbench
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.search.index import Index
+from tests.tools.builders import open_judge
 from tests.tools.judge.test_judge import NAIVE, POLICY, Counting, kernel, softmax
 from tools.judge.judge import Judge
 from tools.languages.cpp import Cpp
@@ -32,15 +33,7 @@ def brief(candidates: int = 2) -> CoderBrief:
 
 
 def judge(root: Path, executor: Counting) -> Judge:
-    policy = POLICY.model_copy(update={"pairs": 8, "batches": 1})
-    options = {
-        "environment": "e1",
-        "device": "cpu:0",
-        "secret": b"s" * 32,
-        "policy": policy,
-        "emit": lambda kind, details: None,
-    }
-    return Judge(softmax(), Cpp(), executor, Records(root), **options)
+    return open_judge(softmax(), Cpp(), executor, Records(root), POLICY.model_copy(update={"pairs": 8, "batches": 1}))
 
 
 def bench(judge: Judge, **changes: object) -> Workbench:

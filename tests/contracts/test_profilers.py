@@ -21,7 +21,7 @@ def profiler(request: pytest.FixtureRequest) -> Profiler:
     return found
 
 
-def test_it_says_in_one_sentence_what_it_lacks(profiler: Profiler, language: Language) -> None:
+def test_a_profiler_says_in_one_sentence_what_it_lacks(profiler: Profiler, language: Language) -> None:
     lacking = profiler.missing(language)
     assert lacking is None or (lacking and "\n" not in lacking)
 

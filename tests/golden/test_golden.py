@@ -12,7 +12,7 @@ HOW = "if that is meant, run `python -m tests.golden.update` and look at its dif
 
 
 @pytest.mark.parametrize("name", sorted(GOLDEN))
-def test_it_is_as_before(name: str) -> None:
+def test_the_output_equals_its_golden_file(name: str) -> None:
     if name.startswith("help/") and sys.version_info[:2] != (3, 11):
         pytest.skip("argparse lays help out anew with each Python; compared under 3.11")
     path = HERE / name
@@ -22,5 +22,5 @@ def test_it_is_as_before(name: str) -> None:
     )
 
 
-def test_nothing_is_left_over() -> None:
+def test_every_golden_file_is_made_by_something() -> None:
     assert not list(stale()), f"nothing makes these files any more: {HOW}"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.tools.builders import open_judge
 from tools.artifacts import Argument, Candidate, Failed, Task, Workload
 from tools.executors.local import Local
 from tools.gate.judge_settings import JudgeSettings
@@ -229,14 +230,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     root = tmp_path_factory.mktemp("attacks")
     with Local(Records(root).blobs, root / "scratch") as executor:
         policy = JudgeSettings(hidden_workloads=0, pairs=16, batches=1)
-        options = {
-            "environment": "",
-            "device": "cuda:0",
-            "secret": b"s" * 32,
-            "policy": policy,
-            "emit": lambda kind, details: None,
-        }
-        yield Judge(task(), Cuda(), executor, Records(root), **options)  # type: ignore[arg-type]
+        yield open_judge(task(), Cuda(), executor, Records(root), policy, device="cuda:0")
 
 
 def harnessed(judge: Judge, source: str) -> Failed | None:

@@ -96,7 +96,7 @@ def test_the_sandbox_holds(bench: gpu.GpuBench) -> None:
     assert answer["cases"][0]["status"] == "passed", answer
 
 
-def test_a_kernel_against_itself(bench: gpu.GpuBench) -> None:
+def test_pairs_of_a_kernel_and_its_copy_alternate_in_order_and_are_checked(bench: gpu.GpuBench) -> None:
     answer = bench.time(kernel(), kernel(tag="copy"), WIDE, pairs=16, warm=3)
     timed = answer["workloads"][0]
     assert timed["problem"] is None, answer
@@ -198,7 +198,7 @@ def contestants(*names: str) -> list[dict[str, str | None]]:
     return [{"name": name, "kind": "library", "library": f"{name}.py"} for name in names]
 
 
-def test_contestants_run_apart(bench: gpu.GpuBench) -> None:
+def test_contestants_run_in_separate_processes_and_get_their_own_seconds(bench: gpu.GpuBench) -> None:
     field = [
         *contestants("incumbent", "candidate"),
         {"name": "eager", "kind": "eager", "library": None},

@@ -1,10 +1,15 @@
-"""What several tests of the tools are built of: the softmax of a matrix as a task."""
+"""What several tests of the tools are built of: the softmax of a matrix as a task, and a judge."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tools.artifacts import Argument, Task, Workload
+from tools.executors.base import Executor
+from tools.gate.judge_settings import JudgeSettings
+from tools.judge.judge import Judge
+from tools.languages.base import Language
+from tools.store.records import Records
 
 REFERENCE = """
 import torch
@@ -37,3 +42,11 @@ def softmax(**changes: Any) -> Task:
         "workloads": workloads,
     }
     return Task(**(fields | changes))
+
+
+def open_judge(
+    task: Task, language: Language, executor: Executor, records: Records, policy: JudgeSettings, **changes: Any
+) -> Judge:
+    """The real judge, which tells nobody what it does."""
+    options = {"environment": "e", "device": "cpu:0", "secret": b"s" * 32, "emit": lambda kind, details: None}
+    return Judge(task, language, executor, records, policy=policy, **(options | changes))

@@ -13,17 +13,6 @@ SEED = Path(__file__).parent / "fixtures" / "static" / "softmax" / "kernel.cpp"
 REFERENCE = builders.REFERENCE + '\n\nworkloads = [{"M": 16, "N": 64}]\n'
 
 
-VERBS = "env ceilings bandwidth check profile roofline time utilisation diagnose screen calibrate judge bench sass"
-
-
-@pytest.mark.parametrize("verb", ["", *VERBS.split()])
-def test_every_verb_has_help(verb, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main([*verb.split(), "--help"])
-    assert stopped.value.code == 0
-    assert "usage: python -m tools" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

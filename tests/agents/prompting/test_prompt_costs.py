@@ -38,6 +38,7 @@ def test_a_typical_iteration_costs_little_and_most_is_read_from_the_cache(langua
     assert len(same_head) == 3 and all(shares[number] >= SHARE for number in same_head), shares
 
 
+@pytest.mark.slow
 def test_every_exchange_is_counted() -> None:
     found = costs("cpp", ONE_ANSWER)
     by_role = {role: sum(cost.exchanges for (_, who), cost in found.items() if who == role) for _, role in found}

@@ -85,7 +85,11 @@ def test_the_bar_is_shown_in_us_with_its_clock(role: str) -> None:
     assert (
         "device-only clock: the incumbent 50 us; torch max-autotune 40 us, 0.8 [0.7, 0.9] of the incumbent's.\n" in said
     )
-    assert "A ratio below 1 means that torch is faster" in said and "Times to beat" not in rendered(one) and "at each workload" not in said
+    assert (
+        "A ratio below 1 means that torch is faster" in said
+        and "Times to beat" not in rendered(one)
+        and "at each workload" not in said
+    )
     several = rendered(
         one, one.brief.model_copy(update={"frameworks": bar.model_copy(update={"fastest": (30e-6, 10e-6)})})
     )

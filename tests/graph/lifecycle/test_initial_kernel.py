@@ -82,15 +82,17 @@ def test_beside_a_kernel_that_no_recipe_reads_the_lifted_one_is_judged_though_th
 def test_ctrl_c_keeps_the_first_kernel_that_a_model_is_writing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    begun = tmp_path / "begun"
+    begun, pressed = tmp_path / "begun", tmp_path / "pressed"
     program = tmp_path / "coder.py"
-    program.write_text(f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\ntime.sleep(2)\n{CODER}")
+    waits = f"while not pathlib.Path({str(pressed)!r}).exists(): time.sleep(0.01)"
+    program.write_text(f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\n{waits}\n{CODER}")
     path = config(tmp_path, UNLIFTED, models={"coder": {"provider": "command", "argv": [sys.executable, str(program)]}})
 
     def press() -> None:
         while not begun.exists():
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGINT)
+        pressed.touch()
 
     threading.Thread(target=press, daemon=True).start()
     assert main(["run", str(path)]) == 130

@@ -141,7 +141,7 @@ def measured(finished: FinishedRun, tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_it_agrees_with_what_was_accepted(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_agrees_with_an_accepted_version(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
     def look(*options: str) -> tuple[int, Verification]:
         code = main(["verify", str(finished.root), "--json", *options])
         (found,) = (Verification.model_validate(one) for one in json.loads(capsys.readouterr().out)["versions"])
@@ -209,7 +209,7 @@ def test_ctrl_c_while_it_measures_leads_back_to_it_and_not_to_resume(finished: F
         (nothing, says("Protocol", "0.9"), ": inconclusive: made under protocol 0.9", 5),
     ],
 )
-def test_it_disagrees_with_a_doctored_commit_and_guesses_at_no_other_protocol(
+def test_verify_disagrees_with_a_doctored_commit_and_does_not_judge_another_protocol(
     copied: Path,
     doctor: Callable[[Path], object],
     message: Message | None,
@@ -252,7 +252,7 @@ def test_a_clone_is_enough_and_the_folder_is_not_believed(measured: Path, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trailers", ["", "\n\nVersion: v7\nVerdict: reject_perf\n"])
-def test_it_disagrees_with_a_kernel_that_nobody_accepted(measured: Path, trailers: str) -> None:
+def test_verify_disagrees_with_a_kernel_that_nobody_accepted(measured: Path, trailers: str) -> None:
     """The accepted commit below stays as it was; what HEAD holds is another kernel."""
     (measured / "kernel.cpp").write_text(SLOW)
     git(measured, "commit", "-q", "--all", "--file=-", stdin=f"accept v1: 14x{trailers}")
@@ -267,7 +267,7 @@ def test_it_disagrees_with_a_kernel_that_nobody_accepted(measured: Path, trailer
 @pytest.mark.parametrize(
     ("source", "told"), [(SLOW, f"the last of {LOOKS} looks"), (WRONG, "failed at correctness")], ids=["slow", "wrong"]
 )
-def test_it_disagrees_with_a_kernel_that_is_not_what_it_claims(
+def test_verify_disagrees_with_a_kernel_that_is_not_what_it_claims(
     measured: Path, source: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     claimed(measured, source)

@@ -86,7 +86,9 @@ def checked(text: str, root: Path) -> Page:
     ]
     style = text.partition("<style>")[2].partition("</style>")[0]
     assert "url(" not in style and "@import" not in style
-    (policy,) = (given["content"] for tag, given in found.tags if given.get("http-equiv") == "Content-Security-Policy")
+    (policy,) = (
+        given["content"] for tag, given in found.tags if given.get("http-equiv") == "Content-Security-Policy"
+    )
     hashed = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert policy.startswith(f"default-src 'none'; style-src 'sha256-{hashed}';")
     ids = found.all("id")

@@ -16,23 +16,29 @@ from tools.cli.signals import process
 def press():
     os.kill(os.getpid(), signal.SIGINT)
 
+def press_when_main_is_over():
+    while threading.main_thread().is_alive():
+        time.sleep(0.01)
+    press()
+    time.sleep(300)
+
 class Late:
     def __del__(self, press=press):
         press()
 """
 WHEN = {
-    "while it works": ("press(); time.sleep(60)", 130),
+    "while it works": ("press(); time.sleep(300)", 130),
     "while an interrupt is told": (
-        "try: press(); time.sleep(60)\n    except KeyboardInterrupt: press(); time.sleep(60)",
+        "try: press(); time.sleep(300)\n    except KeyboardInterrupt: press(); time.sleep(300)",
         130,
     ),
     "twice, and the first is never done with": (
-        "try: press(); time.sleep(60)\n    finally: press(); time.sleep(60)",
+        "try: press(); time.sleep(300)\n    finally: press(); time.sleep(300)",
         130,
     ),
     "when it has exited": ("atexit.register(press)\n    raise SystemExit(2)", 2),
     "while threads end": (
-        "threading.Thread(target=lambda: (time.sleep(0.5), press(), time.sleep(60))).start()\n    return 3",
+        "threading.Thread(target=press_when_main_is_over).start()\n    return 3",
         3,
     ),
     "while modules are taken down": ("global late\n    late = Late()\n    return 3", 3),
@@ -47,7 +53,7 @@ def test_ctrl_c_ends_it_with_a_code_and_no_word(when: str) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=200,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
@@ -61,6 +67,6 @@ def test_every_command_line_is_such_a_process(layer: str) -> None:
     )
     run = f"{stand_in}tools.cli.signals.process = process\nrunpy.run_module({layer!r}, run_name='__main__')"
     done = subprocess.run(
-        [sys.executable, "-c", run], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", run], cwd=ROOT, capture_output=True, text=True, timeout=200, check=False
     )
     assert done.stderr == "__main__.main\n"

@@ -21,7 +21,7 @@ def task(**changes: Any) -> Task:
 
 
 @given(st.binary(min_size=16, max_size=16))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_hidden_dims_lie_in_range_and_cost_no_more_than_the_visible(secret: bytes):
     found = hidden_workloads(task(), secret, 3)
     assert [w.name for w in found] == ["hidden-1", "hidden-2", "hidden-3"]

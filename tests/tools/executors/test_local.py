@@ -35,7 +35,7 @@ if "--serve" in sys.argv:
             open(os.path.join(os.path.dirname(__file__), "other.py"), "w").write("changed")
         if what == "sleep":
             import time
-            time.sleep(60)
+            time.sleep(300)
         open(folder + "/result.json", "w").write(str(os.getpid()))
         print(json.dumps({"exit": 0}), flush=True)
 """
@@ -74,8 +74,8 @@ def test_a_job_leaves_its_results_and_nothing_else(local: Local) -> None:
 
 
 def test_a_background_process_does_not_outlive_its_job(local: Local) -> None:
-    local.run(shell(local, f"sleep {own(62)} & exit 0"))
-    wait_for(lambda: not alive(f"sleep {own(62)}"))
+    local.run(shell(local, f"sleep {own(301)} & exit 0"))
+    wait_for(lambda: not alive(f"sleep {own(301)}"))
 
 
 def test_jobs_run_side_by_side(local: Local, tmp_path: Path) -> None:
@@ -120,10 +120,10 @@ def test_a_harness_that_was_changed_counts_for_nothing(local: Local, tmp_path: P
         local.run(job)
 
 
-def test_the_device_is_held_by_one(local: Local, tmp_path: Path) -> None:
+def test_two_exclusive_jobs_never_share_a_device(local: Local, tmp_path: Path) -> None:
     hurried = Local(local.blobs, tmp_path / "other", lock_wait_s=0.2)
     job = Job(files={}, argv=("true",), needs=Needs(exclusive=True))
-    with device_lock("cpu", 0, 120.0), pytest.raises(DeviceBusyError, match=f"process {os.getpid()}"):
+    with device_lock("cpu", 0, 600.0), pytest.raises(DeviceBusyError, match=f"process {os.getpid()}"):
         hurried.run(job)
     assert local.run(job).exit_code == 0
     hurried.close()
@@ -146,26 +146,26 @@ from tools.executors.protocol import ProbeRequest
 from tools.store.records import Blobs
 folder = Path(sys.argv[1])
 local = Local(Blobs(folder / "blobs"), folder / "scratch")
-reference = "import time\\ndef reference(x, N):\\n    open('/proc/self/stat').read()\\n    time.sleep(63.5)\\n"
+reference = "import time\\ndef reference(x, N):\\n    open('/proc/self/stat').read()\\n    time.sleep(300)\\n"
 parameters = [{"name": "x", "dtype": "float32", "pointer": True}, {"name": "N", "dtype": "int32", "pointer": False}]
 request = ProbeRequest.model_validate({"reference": reference, "dims": [{"N": 16}], "parameters": parameters})
 threading.Thread(target=local.run, args=(harness_job(request, {}, local.blobs),), daemon=True).start()
-threading.Thread(target=local.run, args=(Job(files={}, argv=("sh", "-c", "sleep 63.25; true")),), daemon=True).start()
+threading.Thread(target=local.run, args=(Job(files={}, argv=("sh", "-c", f"sleep {sys.argv[2]}; true")),), daemon=True).start()
 print("started", flush=True)
-time.sleep(60)
+time.sleep(300)
 """
 
 
 def test_nothing_outlives_a_killed_run(tmp_path: Path) -> None:
     run = subprocess.Popen(
-        [sys.executable, "-c", ORPHANED, str(tmp_path)], stdout=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-c", ORPHANED, str(tmp_path), own(300)], stdout=subprocess.PIPE, start_new_session=True
     )
     assert run.stdout is not None and run.stdout.readline() == b"started\n"
-    wait_for(lambda: alive("sleep 63.25") and len(beside(tmp_path)) >= 2)
+    wait_for(lambda: alive(f"sleep {own(300)}") and len(beside(tmp_path)) >= 2)
     os.kill(run.pid, signal.SIGKILL)
     run.wait()
     run.stdout.close()
-    wait_for(lambda: not alive("sleep 63.25") and not beside(tmp_path))
+    wait_for(lambda: not alive(f"sleep {own(300)}") and not beside(tmp_path))
 
 
 def test_an_interrupt_at_the_terminal_leaves_servers_alone(local: Local, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def own(seconds: int) -> str:
     return f"{seconds}.{os.getpid()}"
 
 
-def wait_for(condition: object, seconds: float = 20.0) -> None:
+def wait_for(condition: object, seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < end, "it did not come about"

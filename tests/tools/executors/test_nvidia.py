@@ -40,7 +40,7 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def local(libraries: Libraries, folder: Path, gpu: int | None = None) -> Local:
-    return Local(Blobs(folder / "blobs"), folder / "scratch", gpu=gpu, driver=Driver(*libraries), lock_wait_s=5.0)
+    return Local(Blobs(folder / "blobs"), folder / "scratch", gpu=gpu, driver=Driver(*libraries), lock_wait_s=300.0)
 
 
 def test_gpus_follow_the_cpu(libraries: Libraries, tmp_path: Path) -> None:
@@ -96,12 +96,12 @@ def test_what_a_killed_job_left_on_the_gpu_is_waited_for(
     with local(libraries, tmp_path, gpu=0) as executor:
         executor.run(TIMED)
         monkeypatch.setattr(Driver, "occupants", occupants)
-        monkeypatch.setattr("tools.executors.device_lock.LINGER_S", 0.3 if stays else 8.0)
+        monkeypatch.setattr("tools.executors.device_lock.LINGER_S", 0.3 if stays else 300.0)
         with pytest.raises(DeviceBusyError, match=r"process 1 \(left\)") if stays else contextlib.nullcontext():
             assert executor.run(TIMED).exit_code == 0
 
 
-def test_our_own_processes_are_no_strangers(
+def test_our_own_processes_do_not_count_as_others(
     libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
@@ -112,7 +112,7 @@ def test_our_own_processes_are_no_strangers(
         child.communicate(b"\n")
 
 
-def test_who_was_there_first_is_a_stranger_even_where_proc_does_not_show_it(
+def test_a_process_that_was_on_the_gpu_first_counts_as_another_even_without_an_entry_in_proc(
     libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = "4194300"
@@ -165,7 +165,9 @@ def test_without_a_driver_there_is_no_gpu() -> None:
     ("setting", "expected"),
     [(None, [0, 1, 2]), ("2,0", [2, 0]), ("GPU-b", [1]), ("", []), ("-1", []), ("0,9,1", [0]), ("GPU-", [])],
 )
-def test_what_the_user_lets_us_see(monkeypatch: pytest.MonkeyPatch, setting: str | None, expected: list[int]) -> None:
+def test_cuda_visible_devices_limits_the_gpus_that_are_used(
+    monkeypatch: pytest.MonkeyPatch, setting: str | None, expected: list[int]
+) -> None:
     if setting is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", setting)
     devices = [
@@ -177,7 +179,7 @@ def test_what_the_user_lets_us_see(monkeypatch: pytest.MonkeyPatch, setting: str
 ENDS = {
     "returned": "",
     "a settings error": "raise SystemExit(2)",
-    "Ctrl-C": "os.kill(os.getpid(), signal.SIGINT); time.sleep(60)",
+    "Ctrl-C": "os.kill(os.getpid(), signal.SIGINT); time.sleep(300)",
     "killed": "os.kill(os.getpid(), signal.SIGKILL)",
     "its holder was killed": "executor._locked._holder.kill()",
 }
@@ -208,10 +210,10 @@ with Local(Blobs(Path("blobs")), Path("scratch"), clocks="lock", gpu=1, driver=D
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": root},
         capture_output=True,
-        timeout=60,
+        timeout=300,
     )
     assert b"AssertionError" not in done.stderr
-    until = time.monotonic() + 10
+    until = time.monotonic() + 120
     while (log := (tmp_path / "log").read_text().splitlines()) == ["lock 1"] and time.monotonic() < until:
         time.sleep(0.05)
     assert log == ["lock 1", "reset 1"]

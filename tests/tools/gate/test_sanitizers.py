@@ -162,7 +162,7 @@ def test_all_four_tools_are_run_and_their_words_come_back(tmp_path: Path) -> Non
     assert found.refusal() and not any(found.found[tool] for tool in list(found.found)[1:])
 
 
-def test_where_it_is_not_installed_that_is_what_comes_back(tmp_path: Path) -> None:
+def test_a_missing_sanitizer_is_reported_as_not_installed(tmp_path: Path) -> None:
     if Path("/usr/local/cuda/bin/compute-sanitizer").exists():
         pytest.skip("it is installed where it is always found")
     assert "was not found" in str(beside(tmp_path / "job", "/nowhere")["missing"])

@@ -143,7 +143,7 @@ times = st.lists(st.tuples(st.floats(1e-7, 10.0), st.floats(1e-7, 10.0)), min_si
 
 
 @given(times, st.integers(0, 2**31), st.sampled_from(["total_time", "geomean"]), st.floats(0.5, 0.99))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_interval_is_ordered_deterministic_and_mirrors_when_sides_are_swapped(pairs, seed, objective, confidence):
     left, right = zip(*pairs, strict=True)
     interval = speedup_interval([Paired("w", 1.0, left, right)], objective, confidence, seed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -301,7 +300,7 @@ def test_atol_and_rtol_hold_as_stated_up_to_the_cap(
     assert ("`tolerance: as_stated` in the config" in found.reason) == (atol == 1e-3 and bool(caps)), found.reason
 
 
-def test_a_reference_that_fails_is_not_the_kernels_fault(bench: Bench) -> None:
+def test_a_failing_reference_is_not_blamed_on_the_kernel(bench: Bench) -> None:
     broken = TASK.model_copy(
         update={"reference": REFERENCE.replace("return torch.softmax(x, dim=1)", "raise ValueError('oops')")}
     )
@@ -312,53 +311,66 @@ def test_a_reference_that_fails_is_not_the_kernels_fault(bench: Bench) -> None:
 # ---------------------------------------------------------------- timing
 
 
-def test_a_kernel_against_itself(bench: Bench) -> None:
+WAITS = """
+static void wait() { auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(4);
+  while (std::chrono::steady_clock::now() < end) {} }
+"""
+"""A call that waits takes 4 ms at least, however busy the machine is."""
+
+
+def test_pairs_of_a_kernel_and_its_copy_alternate_in_order_and_are_checked(bench: Bench) -> None:
     timed = bench.time(bench.library(HONEST), bench.library(HONEST, tag="copy"), {"M": 256, "N": 512}, pairs=16, warm=3)
     assert timed.problem is None and len(timed.pairs) == 16 and len(timed.warm_pairs) == 3
-    ratio = statistics.median(p.incumbent_s / p.candidate_s for p in timed.pairs)
-    assert 0.5 < ratio < 2.0
     assert {p.candidate_first for p in timed.pairs} == {True, False}
     assert timed.max_error is not None and timed.tolerance is not None and timed.max_error <= timed.tolerance
 
 
-ON = """
+GOES_ON = """
 #include <csignal>
-#include <sys/time.h>
-static void go_on(int) { auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(40);
+#include <sys/mman.h>
+#include <unistd.h>
+static const size_t page = sysconf(_SC_PAGESIZE);
+static void* const omp = (void*)((size_t)(void*)omp_get_max_threads & ~(page - 1));
+static void go_on(int) {
+  mprotect(omp, page, PROT_READ | PROT_EXEC);
+  auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(40);
   while (std::chrono::steady_clock::now() < end) {} }
+static void go_on_later() { signal(SIGSEGV, go_on); mprotect(omp, page, PROT_NONE); }
 """
-"""Goes on behind the call's end, when its process has read its own clock and not yet answered."""
-HOLD = "signal(SIGALRM, go_on); itimerval soon{{0, 0}, {0, 50}}; setitimer(ITIMER_REAL, &soon, nullptr);"
+"""Computes on behind the end of the call: its process faults, and so comes back to it, when it has read its clock and asks OpenMP
+for its threads, before it answers."""
 
 
-def test_who_goes_on_behind_its_own_clock_is_found_and_pairs_that_neighbours_hold_up_are_made_again(
-    bench: Bench,
-) -> None:
-    big = {"M": 1024, "N": 1024}
-    goes_on = bench.library(HONEST + HOLD, ON)
-    # On a busy machine its timer may go off elsewhere, so that a look finds nothing; what counts there is the contest's
-    # clock, outside.
-    always = next(
-        timed
-        for look in range(25)
-        if (timed := bench.time(bench.library(HONEST), goes_on, big, pairs=8)).culprit or look == 24
-    )
-    assert always.culprit == "candidate" and "much longer than by its own" in str(always.problem)
-    once = bench.library(HONEST + "static int n = 0; if (++n < 10) {" + HOLD + "}", ON)
-    found = (bench.time(bench.library(HONEST), once, big, pairs=8) for _ in range(25))
-    timed = next(timed for look, timed in enumerate(found) if timed.discarded >= 8 or look == 24)
+def test_a_kernel_that_computes_on_after_its_process_has_read_the_clock_is_refused(bench: Bench) -> None:
+    goes_on = bench.library(HONEST + "go_on_later();", GOES_ON)
+    timed = bench.time(bench.library(HONEST), goes_on, {"M": 512, "N": 512}, pairs=8)
+    assert timed.culprit == "candidate" and "much longer than by its own" in str(timed.problem)
+
+
+def test_pairs_in_which_the_clocks_disagree_for_a_while_are_discarded_and_measured_again(bench: Bench) -> None:
+    # Two calls warm the kernel up; 8 to 12 pairs follow (dirty ones are repeated), of which at least 7 are disturbed; and should
+    # the next ones be disturbed enough as well, the third look is not.
+    once = bench.library(HONEST + "static int n = 0; if (++n < 14) go_on_later();", GOES_ON)
+    timed = bench.time(bench.library(HONEST), once, {"M": 512, "N": 512}, pairs=8)
     assert timed.problem is None and len(timed.pairs) == 8
-    assert timed.discarded >= 8, "pairs in which the clocks disagree are not kept"
+    assert timed.discarded in (8, 16)
 
 
 def test_short_kernels_run_as_trains(bench: Bench) -> None:
     timed = bench.time(bench.library(HONEST), bench.library(HONEST, tag="copy"), {"M": 4, "N": 32})
     assert timed.problem is None and timed.calls_per_sample > 1
-    assert all(0 < p.candidate_s < 1e-3 for p in timed.pairs)
+    assert all(p.candidate_s > 0 for p in timed.pairs)
+
+
+def test_each_kernel_is_given_its_own_seconds(bench: Bench) -> None:
+    waits = bench.library(HONEST + "wait();", WAITS)
+    timed = bench.time(waits, bench.library(HONEST), {"M": 64, "N": 64})
+    assert timed.problem is None and all(p.incumbent_s >= 4e-3 for p in timed.pairs)
+    assert min(p.candidate_s for p in timed.pairs) < 4e-3
 
 
 @pytest.mark.parametrize("body", [OPENMP, BOUND])
-def test_threads_that_end_are_no_offence(bench: Bench, body: str) -> None:
+def test_threads_that_end_with_the_call_are_allowed(bench: Bench, body: str) -> None:
     timed = bench.time(bench.library(HONEST), bench.library(body), {"M": 128, "N": 256})
     assert timed.problem is None, timed.problem
 
@@ -386,12 +398,14 @@ EVIL = [
 
 @pytest.mark.parametrize(("body", "before", "words"), EVIL)
 def test_timed_calls_are_checked_calls(bench: Bench, body: str, before: str, words: str) -> None:
-    timed = bench.time(bench.library(HONEST), bench.library(body, before), {"M": 128, "N": 256}, pairs=24)
+    # Of at most 128 addresses 60 pairs meet one again: all but exp(-60 * 59 / 2 / 128), a millionth.
+    pairs = 60 if "seen" in body else 24
+    timed = bench.time(bench.library(HONEST), bench.library(body, before), {"M": 128, "N": 256}, pairs=pairs)
     assert timed.culprit == "candidate" and timed.problem is not None
     assert words in timed.problem
 
 
-def test_the_incumbents_fault_is_not_the_candidates(bench: Bench) -> None:
+def test_a_crash_of_the_incumbent_is_not_blamed_on_the_candidate(bench: Bench) -> None:
     timed = bench.time(
         bench.library("static int n = 0; if (++n == 5) abort(); " + HONEST), bench.library(HONEST), {"M": 64, "N": 64}
     )
@@ -446,13 +460,13 @@ def twins(bench: Bench, body: str, before: str = "") -> list[tuple[Contestant, s
     return kernels(bench.library(body, before), bench.library(body, before, tag="copy"))
 
 
-def test_contestants_run_apart(bench: Bench) -> None:
-    both = kernels(bench.library(HONEST + HONEST + HONEST), bench.library(HONEST))
+def test_contestants_run_in_separate_processes_and_get_their_own_seconds(bench: Bench) -> None:
+    both = kernels(bench.library(HONEST + "wait();", WAITS), bench.library(HONEST))
     result = contest(bench, *both, (Contestant(name="eager", kind="eager"), None))
     assert result.problem is None and not result.unavailable
     rounds = result.workloads[0].rounds
     assert len(rounds) == 5 and all(set(r) == {"incumbent", "candidate", "eager"} for r in rounds)
-    assert statistics.median(r["incumbent"] / r["candidate"] for r in rounds) > 1.5
+    assert all(r["incumbent"] >= 4e-3 for r in rounds) and min(r["candidate"] for r in rounds) < 4e-3
 
 
 RIVALS = """
@@ -480,7 +494,7 @@ def changing():
     return lambda x: torch.softmax(x.mul_(1), -1) + 0 * x.zero_()
 
 def late():
-    left = [None] * 40
+    left = [None] * 12
     return lambda x: (torch.softmax(x, -1), left.pop())[0]
 
 def named():
@@ -531,18 +545,21 @@ def test_a_contestant_that_is_wrong_is_named(bench: Bench) -> None:
     assert result.culprit == "candidate" and result.problem is not None
 
 
-LUCK = "static const bool slow = std::chrono::steady_clock::now().time_since_epoch().count() / 1000 % 2;\n"
+LUCK = WAITS + "static const bool slow = std::chrono::steady_clock::now().time_since_epoch().count() / 1000 % 2;\n"
 
 
-def test_the_luck_of_a_process_is_not_that_of_a_contest(bench: Bench) -> None:
+@pytest.mark.slow
+def test_each_round_of_a_contest_runs_new_processes(bench: Bench) -> None:
     """Half of the processes of this kernel are slow for life: rounds of one contest meet both kinds, of both
     contestants."""
-    result = contest(bench, *twins(bench, HONEST + "if (slow) {" + HONEST * 3 + "}", LUCK), rounds=16)
+    # A contestant has 16 processes at least, each slow with probability 1/2: all are of one kind with 2 * 2 ** -16, and
+    # those of either contestant with 6.1e-5 at most.
+    result = contest(bench, *twins(bench, HONEST + "if (slow) wait();", LUCK), rounds=16)
     assert result.problem is None, result.problem
     found = result.workloads[0]
     assert found.sittings == len(found.rounds) + found.repeated
     for name in ("incumbent", "candidate"):
-        assert max(r[name] for r in found.rounds) > 2 * min(r[name] for r in found.rounds)
+        assert min(r[name] for r in found.rounds) < 4e-3 <= max(r[name] for r in found.rounds)
 
 
 @pytest.mark.slow

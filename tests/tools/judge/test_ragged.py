@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.tools.builders import open_judge
 from tools.artifacts import Candidate, Interval, Passed, Task
 from tools.contracts.checked_cases import draw
 from tools.executors.base import pick
@@ -42,15 +43,7 @@ def loaded(place: Place, name: str, dims: str = "") -> Loaded:
 
 
 def judge_of(place: Place, task: Task) -> Judge:
-    policy = JudgeSettings(pairs=8, batches=2, warm_pairs=0)
-    options = {
-        "environment": "e",
-        "device": "cpu:0",
-        "secret": SECRET,
-        "policy": policy,
-        "emit": lambda kind, details: None,
-    }
-    return Judge(task, Cpp(), place[1], place[0], **options)  # type: ignore[arg-type]
+    return open_judge(task, Cpp(), place[1], place[0], JudgeSettings(pairs=8, batches=2, warm_pairs=0), secret=SECRET)
 
 
 def kernel(kind: str, name: str) -> Candidate:
@@ -60,7 +53,7 @@ def kernel(kind: str, name: str) -> Candidate:
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["honest", "evil"])
 @pytest.mark.parametrize("name", sorted(path.stem for path in (KERNELS / "plain").iterdir()))
-def test_what_is_not_needed_need_not_be_read(place: Place, name: str, form: str) -> None:
+def test_kernels_that_skip_unneeded_bytes_pass_and_those_that_cheat_do_not(place: Place, name: str, form: str) -> None:
     found = loaded(place, name)
     judge, plain = judge_of(place, found.task), kernel("plain", name)
     trial = judge.judge(kernel(form, name), plain, plain, siblings=1, iteration=1)

@@ -140,13 +140,13 @@ def test_computed_configs_are_variants_until_a_build_says_that_there_are_no_more
         and "number 2 of those computed" in pinned[2].label
     )
     logs = []
-    for kernel in pinned[:4]:
+    for kernel in pinned[2:4]:  # the last and the first that is not there
         assert screen(kernel.source, "triton") == ()
         finished = executor.run(
             Triton().build(SOFTMAX, Candidate(language="triton", files={"kernel.py": kernel.source}), blobs)
         )
         logs.append(Triton().trim(blobs.text(finished.files["stderr.txt"])) if Triton().built(finished) is None else "")
-    assert logs[:3] == ["", "", ""] and pinned[3].ends and pinned[3].ends in logs[3]
+    assert logs[0] == "" and pinned[3].ends and pinned[3].ends in logs[1]
 
 
 def test_setup_is_frozen_into_the_reference(beside: tuple[Local, Blobs], tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.contracts.conftest import task
+from tests.tools.builders import open_judge
 from tools.artifacts import Candidate, Workload
 from tools.executors.local import Local
 from tools.executors.protocol import ContestOfWorkload, ContestResult, SeenWorkload, Telemetry
@@ -47,13 +48,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     root = tmp_path_factory.mktemp("tuning")
     records = Records(root)
     with Local(records.blobs, root / "scratch") as executor:
-        options = {
-            "environment": "e",
-            "device": "cpu:0",
-            "secret": b"s" * 32,
-            "policy": JudgeSettings(hidden_workloads=0),
-        }
-        yield Judge(TASK, Cpp(), executor, records, emit=lambda kind, details: None, **options)  # type: ignore[arg-type]
+        yield open_judge(TASK, Cpp(), executor, records, JudgeSettings(hidden_workloads=0))
 
 
 def loaded(*sources: str) -> Loaded:

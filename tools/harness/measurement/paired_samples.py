@@ -75,7 +75,7 @@ class Calm:
         """A joined thread may still be listed for a moment; while others keep the cores busy for longer, but then
         nothing of ours runs."""
         ran = 0.0
-        for turn in range(10 * BRIEFLY):
+        for turn in range(100 * BRIEFLY):
             if self.kernel.threads() <= self.threads:
                 return False
             if turn >= BRIEFLY:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.tools import drivers
-from tests.tools.builders import softmax
+from tests.tools.builders import open_judge, softmax
 from tests.tools.harness.test_gpu_judging import module
 from tests.tools.judge.test_judge import Busy
 from tools.artifacts import Candidate, Workload
@@ -27,7 +27,6 @@ from tools.errors import DeviceBusyError
 from tools.executors.base import Finished, Job
 from tools.executors.local import Local
 from tools.gate.judge_settings import JudgeSettings
-from tools.judge.judge import Judge
 from tools.languages.triton import Triton
 from tools.store.records import Blobs, Records
 
@@ -389,6 +388,7 @@ def missed(source: str, workloads: list[Any], compiled: Path | None, folder: Pat
     return answer
 
 
+@pytest.mark.slow
 def test_launches_find_what_was_built_at_the_dims_that_everybody_knows(
     beside: tuple[Local, Blobs], tmp_path: Path
 ) -> None:
@@ -475,17 +475,10 @@ def test_a_build_is_told_no_hidden_dims(beside: tuple[Local, Blobs]) -> None:
 
 def test_the_judge_puts_it_beside_the_library(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
     records = Records(tmp_path)
-    options = {
-        "environment": "",
-        "device": "cuda:0",
-        "secret": b"s" * 32,
-        "policy": JudgeSettings(),
-        "emit": lambda kind, details: None,
-    }
     sources = {"candidate": KERNEL, "baseline": f"{KERNEL}# The parent.\n"}
     contestants = {name: Candidate(language="triton", files={"kernel.py": source}) for name, source in sources.items()}
     with Busy(records.blobs, tmp_path / "scratch") as executor:
-        judge = Judge(TASK, Triton(), executor, records, **options)  # type: ignore[arg-type]
+        judge = open_judge(TASK, Triton(), executor, records, JudgeSettings(), device="cuda:0")
 
         def asked() -> dict[str, str]:
             with pytest.raises(DeviceBusyError):

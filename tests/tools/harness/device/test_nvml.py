@@ -71,7 +71,7 @@ def test_without_the_library_nothing_is_claimed(
     assert told(watch) == GpuTelemetry(source="absent") and told(watch).foreign_processes is None
 
 
-def test_where_ours_are_listed_the_rest_is_counted(
+def test_other_processes_are_counted_only_where_the_driver_lists_ours(
     nvml: ModuleType, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = nvml.Watch("0", library)
@@ -88,7 +88,7 @@ def test_where_ours_are_listed_the_rest_is_counted(
     assert watch.state() == before, "samples of ours disturb nobody"
 
 
-def test_one_of_ours_that_has_just_ended_is_no_stranger(
+def test_a_child_that_has_just_ended_does_not_count_as_another_process(
     nvml: ModuleType, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
@@ -100,7 +100,7 @@ def test_one_of_ours_that_has_just_ended_is_no_stranger(
     assert watch.foreign() == {child.pid}, "listed for so long, it is somebody whom /proc does not show"
 
 
-def test_who_was_there_before_us_is_foreign_wherever_it_lives(
+def test_processes_on_the_gpu_before_ours_count_as_others(
     nvml: ModuleType, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = "4194300"

@@ -350,7 +350,9 @@ def test_a_reference_that_is_random_is_refused(asker: Asker, body: str) -> None:
 @pytest.mark.parametrize(
     ("units", "dtype", "random"), [(60, "float32", False), (60, "float64", False), (300, "float64", True)]
 )
-def test_the_order_of_sums_is_no_chance(units: int, dtype: str, random: bool, asker: Asker) -> None:
+def test_another_order_of_sums_does_not_make_a_reference_random(
+    units: int, dtype: str, random: bool, asker: Asker
+) -> None:
     """The last digits move from call to call, as those of an index_put_ that accumulates on several threads."""
     body = f"calls.append(1)\n    return alpha * (a @ b) * (1 + {units} * torch.finfo(a.dtype).eps * len(calls))"
     reference = MADE.replace("return alpha * (a @ b)\n", f"{body}\n").replace(
@@ -360,7 +362,7 @@ def test_the_order_of_sums_is_no_chance(units: int, dtype: str, random: bool, as
     assert (error is not None) == random and (error is None or "called again" in error), error
 
 
-def test_what_only_the_tasks_own_precision_moves_is_said_and_let_be(asker: Asker) -> None:
+def test_a_reference_that_varies_in_its_own_precision_alone_is_accepted_with_a_note(asker: Asker) -> None:
     """In float64, which is the oracle, the reference is the same each time."""
     body = "calls.append(1)\n    return alpha * (a @ b) * (1 + 300 * torch.finfo(a.dtype).eps * len(calls))"
     seen = asker.probe("calls = []\n" + MADE.replace("return alpha * (a @ b)\n", f"{body}\n"))
@@ -371,7 +373,7 @@ def test_what_only_the_tasks_own_precision_moves_is_said_and_let_be(asker: Asker
     )
 
 
-def test_chance_that_changes_nothing_is_let_be(asker: Asker) -> None:
+def test_randomness_that_does_not_reach_the_outputs_is_allowed(asker: Asker) -> None:
     for body in (
         "return alpha * (a @ b) + 0 * torch.rand(c.shape)",
         "return torch.where(a @ b > 0, a @ b, float('nan'))",
