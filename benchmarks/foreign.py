@@ -24,12 +24,13 @@ from pathlib import Path
 import yaml
 
 from graph.artifacts import FinalBenchmark, Inspection
-from graph.report.content.render import percent, ratio, seconds, standing
+from graph.report.content.render import standing
 from graph.report.content.summary import Summary, stored_state, summarise
 from graph.services import open_executor, open_language
 from graph.settings import load
 from graph.workspace.folder import peek
 from tools.artifacts import Candidate, Interval
+from tools.cli.formatting import format_percent, format_seconds, format_speedup
 from tools.environment import Environment
 from tools.executors.base import pick
 from tools.gate.policy import Policy
@@ -258,10 +259,10 @@ def line(name: str, row: Row) -> str:
     verdicts = list(row.summary.verdicts.values())
     cells = [
         name,
-        seconds(row.summary.baseline_s),
+        format_seconds(row.summary.baseline_s),
         f"{verdicts.count('accept')} of {len(verdicts)}",
-        ratio(row.against("baseline")) if row.final.best == "best" else "1× (none accepted)",
-        percent(row.roof),
+        format_speedup(row.against("baseline")) if row.final.best == "best" else "1× (none accepted)",
+        format_percent(row.roof),
         *(standing(row.against(other)) for other in AGAINST),
         f"{row.summary.stop_reason}{' †' if row.final.disturbed else ''}",
         f"{row.summary.wall_s:.0f}",

@@ -168,24 +168,28 @@ class Services:
     @property
     def roofs(self) -> tuple[Roof, ...]:
         """The best roofs measured on this device; measured once, the records answer from then on."""
-        return microbenchmarks.highest(self._roofs, self.records)
+        return microbenchmarks.best_measured_roofs(self._roofs, self.records)
 
     @property
     def _roofs(self) -> tuple[Roof, ...]:
-        return microbenchmarks.measure(self.language, self.executor, self.records, environment=self.environment)
+        return microbenchmarks.read_or_measure_roofs(
+            self.language, self.executor, self.records, environment=self.environment
+        )
 
     @property
     def all_roofs(self) -> tuple[Roof, ...]:
         """Those of every measurement on this device, so that one may bear out another."""
-        return microbenchmarks.every(self._roofs, self.records)
+        return microbenchmarks.all_measured_roofs(self._roofs, self.records)
 
     def roofs_again(self, jobs: Capped) -> tuple[Roof, ...]:
         """Measured once more, on the account of `jobs`, while torch's contestants rest; BudgetError where the caps
         leave no time for it."""
         with contextlib.suppress(HarnessError):
             self.judge.prepare((), ())
-        attempt = len(microbenchmarks.attempts(self._roofs, self.records)) + 1
-        return microbenchmarks.measure(self.language, jobs, self.records, environment=self.environment, attempt=attempt)
+        attempt = len(microbenchmarks.roof_records_of_device(self._roofs, self.records)) + 1
+        return microbenchmarks.read_or_measure_roofs(
+            self.language, jobs, self.records, environment=self.environment, attempt=attempt
+        )
 
     @property
     def device(self) -> Device:

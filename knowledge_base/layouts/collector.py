@@ -152,7 +152,7 @@ class Findings:
                 continue
             least, most = next(
                 (
-                    (e.least, e.most)
+                    (e.lower_bound, e.most)
                     for e in self.words.exempt
                     if (e.product, f"{e.dtype}_tensor") == (figure.product, figure.metric)
                 ),

@@ -33,7 +33,7 @@ class Kind(NamedTuple):
     units: frozenset[str]
     qualifiers: frozenset[str]
     """Those of which a row must bear one; empty: it may bear any or none."""
-    least: float = 0.0
+    lower_bound: float = 0.0
     most: float = math.inf
     """Bounds of what is possible, as `Metrics.scaled` counts."""
 
@@ -67,7 +67,7 @@ class Metrics(NamedTuple):
     def possible(self, metric: str, value: float, unit: str) -> bool:
         """Whether a number of a listed metric is within its bounds."""
         kind = self.kinds[metric]
-        return kind.least <= self.scaled(value, unit)[0] <= kind.most
+        return kind.lower_bound <= self.scaled(value, unit)[0] <= kind.most
 
     def scaled(self, value: float, unit: str) -> tuple[float, str]:
         """`value` without its unit's prefix, to see whether two lines say the same. KB and KiB count alike: of a
@@ -223,7 +223,7 @@ def _bounded(kind: Kind, row: Row) -> Kind:
     """With the bounds that a row of a metric states; a page may leave them out."""
     least, most = (row.cells.get(column, "") for column in ("least", "most"))
     return kind._replace(
-        least=float(least) if NUMBER.fullmatch(least) else kind.least,
+        lower_bound=float(least) if NUMBER.fullmatch(least) else kind.lower_bound,
         most=float(most) if NUMBER.fullmatch(most) else kind.most,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.contracts.conftest import kernel, task
-from tools.analysis.assembly import parse, reachable
+from tools.analysis.assembly import functions_reachable_from, parse_disassembly
 from tools.errors import SettingsError
 from tools.executors.base import Executor, Finished
 from tools.languages.base import LANGUAGES, Language
@@ -80,4 +80,6 @@ def test_machine_code_is_shown(language: Language, beside: Executor, blobs: Blob
     assert finished.exit_code == 0
     listing = blobs.text(finished.files["assembly.txt"])
     assert "solve" in listing and len(listing.splitlines()) > 10
-    assert reachable(parse(listing)), "the listing's entry is found, with what it calls or launches"
+    assert functions_reachable_from(parse_disassembly(listing)), (
+        "the listing's entry is found, with what it calls or launches"
+    )

@@ -15,7 +15,7 @@ from tools.gate.policy import Policy, possible_regression, regression, with_marg
 from tools.gate.sanitizers import Sanitized
 from tools.gate.statistics import corrected, futile, seems_slower, slower_than
 from tools.gate.statistics import decide as compare
-from tools.roofline.lower_bounds import Physics
+from tools.roofline.lower_bounds import PhysicalLimits
 
 
 class Veto(Artifact):
@@ -49,7 +49,7 @@ class Evidence(Artifact):
     """What was put to the gate before this one, in this iteration, and why it was refused."""
     cases: tuple[CaseResult, ...] = ()
     """Of the champion's correctness record."""
-    physics: Physics = Physics()
+    physics: PhysicalLimits = PhysicalLimits()
     noise_floor: float | None
     """Relative, of this run's A/A blocks."""
     looks: int = 1
@@ -237,8 +237,8 @@ def _correct(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
 
 def _possible(evidence: Evidence, trial: Passed) -> Iterator[Check]:
     physics = evidence.physics
-    for measured in physics.undercut(trial.measurements):
-        least = physics.least(measured.workload)
+    for measured in physics.impossible_measurements(trial.measurements):
+        least = physics.lower_bound(measured.workload)
         shown = (
             f"Workload {measured.workload} took {measured.candidate_s:.3e} s where {least.what} allows no less "
             f"than {least.seconds:.3e} s"
@@ -248,8 +248,8 @@ def _possible(evidence: Evidence, trial: Passed) -> Iterator[Check]:
             yield "inconclusive", f"{shown}: the work was not done, or the roof is too low, for {least.doubt}{cited}."
         unwatched = "" if least.watched else " (whether others used the machine while that was measured is not known)"
         yield "reject_policy", f"{shown}: the work cannot have been done{unwatched}{cited}."
-    if physics.counted:
-        needs = ", ".join(f"{name} needs {size} bytes" for name, size in physics.counted.items())
+    if physics.reads_only_counters:
+        needs = ", ".join(f"{name} needs {size} bytes" for name, size in physics.reads_only_counters.items())
         yield None, f"Fewer bytes than assumed: with the inputs that were timed {needs}{_cited(physics.records)}."
     if physics.refuted:
         names = ", ".join(physics.refuted)
@@ -260,7 +260,7 @@ def _possible(evidence: Evidence, trial: Passed) -> Iterator[Check]:
                 f"than they allow."
             ),
         )
-    applied = sum(physics.streams(measured.workload) for measured in trial.measurements)
+    applied = sum(physics.exceeds_cache(measured.workload) for measured in trial.measurements)
     of = (
         f"the memory roof applied to {applied} of {len(trial.measurements)} workloads, those whose data cannot "
         f"stay in the cache"

@@ -11,12 +11,13 @@ from pydantic import Field, ValidationError
 
 from agents.models.ledger import Spent, exchanges, total
 from graph.artifacts import FinalBenchmark, Reached, VersionMemory
-from graph.report.content.render import because, gain, ratio, rival, standing
+from graph.report.content.render import because, gain, rival, standing
 from graph.state import State
 from graph.workspace import drift
 from graph.workspace import events as event_log
 from graph.workspace.folder import Workspace
 from tools.artifacts import UNBOUNDED, Artifact, Interval, Verdict
+from tools.cli.formatting import format_speedup
 from tools.gate import confirmation
 from tools.languages.base import LANGUAGES, Language
 from tools.registry import load
@@ -283,9 +284,9 @@ def show(path: Path, *, as_json: bool) -> str:
         what = "+".join(memory.methods) or "baseline"
         masked = "  (masked)" if memory.masked else ""
         gained = (
-            f"{ratio(memory.speedup)} over {version_of(workspace.root, memory.parent)}"
+            f"{format_speedup(memory.speedup)} over {version_of(workspace.root, memory.parent)}"
             if memory.speedup
-            else ratio(None)
+            else format_speedup(None)
         )
         lines.append(f"v{memory.iteration:<3} {memory.verdict:<18} {gained:<34} {what}{masked}")
     caps = ", ".join(f"{name} {cap}" for name, cap in workspace.settings().budget.named().items())

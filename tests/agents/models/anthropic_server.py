@@ -33,7 +33,7 @@ class Server(scripted_server.Server):
     counts = True
     counting_s = 0.0
     """How long it counts."""
-    counted = 0
+    reads_only_counters = 0
 
     def __init__(self, *script: Step, **answer: Any) -> None:
         super().__init__(*script, **answer)
@@ -46,7 +46,7 @@ class Server(scripted_server.Server):
         if elsewhere := re.search(r"/models?/([^/:]+)(?:/invoke|:)", asked.path):
             body["model"] = elsewhere[1]
         if asked.path.endswith("/count_tokens"):
-            self.counted += 1
+            self.reads_only_counters += 1
             time.sleep(self.counting_s)
             return (
                 Step(body={"input_tokens": sum(tokens(block) for _, block in blocks(body))})

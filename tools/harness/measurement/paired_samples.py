@@ -257,12 +257,16 @@ class Meter:
     def __init__(self, where, clock):
         self.place, self.supervisor, self.clock = where, where.supervisor, clock
         self.load = telemetry.load()
-        self.start, self.counted, self.own = clock(), telemetry.counted(), self.supervisor.own_cpu()
+        self.start, self.reads_only_counters, self.own = (
+            clock(),
+            telemetry.reads_only_counters(),
+            self.supervisor.own_cpu(),
+        )
 
     def read(self) -> dict:
         """Call when the kernels' processes have ended, so that their time is counted as ours."""
         seconds = self.clock() - self.start
-        cores = telemetry.since(self.counted)
+        cores = telemetry.since(self.reads_only_counters)
         taken = sum(busy for busy, _ in cores) - (self.supervisor.own_cpu() - self.own)
         available = max(seconds * len(cores), 1e-9)
         # What was counted is less than we took ourselves: a sandbox that does not count.

@@ -117,7 +117,7 @@ class Reader(Values):
             self._access(node, False, False, ranges, env)
 
     def _visit_loop(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
-        loop = self.unit.counted(node)
+        loop = self.unit.reads_only_counters(node)
         if loop is None:
             self.effects.fail(f"not a counted loop: {self.unit.text(node).splitlines()[0]}")
             return

@@ -116,7 +116,9 @@ class Values:
             return None
         if operator in "+-*":
             return a + b if operator == "+" else a - b if operator == "-" else a * b
-        loops = (self.unit.counted(n) for n in walk(self.unit.function_of(node)) if n.type == "for_statement")
+        loops = (
+            self.unit.reads_only_counters(n) for n in walk(self.unit.function_of(node)) if n.type == "for_statement"
+        )
         counters = {loop.symbol for loop in loops if loop is not None}
         if operator == "/" and not any(s in counters or loaded(s) for s in a.symbols | b.symbols):
             return Poly.symbol(f"?{self.unit.text(node)}")
@@ -149,7 +151,7 @@ class Values:
         current = node.parent
         while current is not None and current.type != "function_definition":
             if current.type == "for_statement":
-                loop = self.unit.counted(current)
+                loop = self.unit.reads_only_counters(current)
                 if loop is not None and loop.declaration is not None and loop.declaration.symbol == declaration.symbol:
                     start = current.child_by_field_name("initializer")
                     return None if start is not None and contains(start, node) and not loop.declared_here else loop

@@ -33,10 +33,10 @@ class Unit(CppSource):
 
     def loop(self, node: Node) -> Loop | None:
         """`node` as a loop that counts up, which recipes may rewrite; None when it is none."""
-        found = self.counted(node)
+        found = self.reads_only_counters(node)
         return None if found is None or found.down else found
 
-    def counted(self, node: Node) -> Loop | None:
+    def reads_only_counters(self, node: Node) -> Loop | None:
         """`node` as a counted loop, or None when it is not one."""
         if node.id not in self._loops:
             self._loops[node.id] = read_loop(self, node)
