@@ -19,9 +19,9 @@ from statistics import median
 
 import yaml
 
-from graph.report.content.phrases import ratio
 from knowledge_base.pages.wiki import HOME
 from tools.artifacts import Claim, Interval
+from tools.cli.formatting import format_speedup
 from tools.store.records import Records
 
 ROOT = Path(__file__).parent.parent
@@ -68,13 +68,19 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             claimed, final = run(Path(folder))
         if claimed is None:
-            print(f"| {number} | nothing was accepted | {ratio(final)} | | |", flush=True)
+            print(f"| {number} | nothing was accepted | {format_speedup(final)} | | |", flush=True)
             continue
         told = claimed.speedup
         overlaps.append(told.low <= final.high and final.low <= told.high)
         differences.append(math.log(told.estimate / final.estimate))
         widths.append(math.log(told.high / told.low))
-        cells = (number, ratio(told), ratio(final), "yes" if overlaps[-1] else "NO", f"{math.exp(differences[-1]):.3f}")
+        cells = (
+            number,
+            format_speedup(told),
+            format_speedup(final),
+            "yes" if overlaps[-1] else "NO",
+            f"{math.exp(differences[-1]):.3f}",
+        )
         print(f"| {' | '.join(map(str, cells))} |", flush=True)
     print(f"\n- accepted: {len(overlaps)}; intervals overlap in {sum(overlaps)}")
     print(

@@ -24,13 +24,14 @@ from pathlib import Path
 import yaml
 
 from graph.artifacts import FinalBenchmark, Inspection
-from graph.report.content.phrases import percent, ratio, seconds, standing
+from graph.report.content.phrases import standing
 from graph.report.content.summary import Summary, summarise
 from graph.services import open_executor
 from graph.settings import ExecutorChoice, load
 from graph.workspace.folder import peek
 from graph.workspace.versions import read_state
 from tools.artifacts import Candidate, Interval
+from tools.cli.formatting import format_percent, format_seconds, format_speedup
 from tools.environment import Environment
 from tools.executors.base import pick
 from tools.gate.judge_settings import JudgeSettings
@@ -260,10 +261,10 @@ def line(name: str, row: Row) -> str:
     verdicts = list(row.summary.verdicts.values())
     cells = [
         name,
-        seconds(row.summary.baseline_s),
+        format_seconds(row.summary.baseline_s),
         f"{verdicts.count('accept')} of {len(verdicts)}",
-        ratio(row.against("baseline")) if row.final.best == "best" else "1× (none accepted)",
-        percent(row.roof),
+        format_speedup(row.against("baseline")) if row.final.best == "best" else "1× (none accepted)",
+        format_percent(row.roof),
         *(standing(row.against(other)) for other in AGAINST),
         f"{row.summary.stop_reason}{' †' if row.final.disturbed else ''}",
         f"{row.summary.wall_s:.0f}",

@@ -20,8 +20,8 @@ from pathlib import Path
 from agents.models.playbook.lift.draft import lifted
 from benchmarks.foreign import commit
 from benchmarks.results import copy_bandwidth
-from graph.report.content.phrases import percent, ratio, seconds
 from tools.artifacts import Candidate, Record
+from tools.cli.formatting import format_percent, format_seconds, format_speedup
 from tools.errors import SettingsError
 from tools.executors.base import Executor, pick
 from tools.executors.local import Local
@@ -104,7 +104,7 @@ def measured(task: Path, executor: Executor, records: Records) -> Iterator[str]:
     moved = sum(
         w.weight * next(s.unique_bytes for s in loaded.workloads if s.name == w.name) for w in loaded.task.workloads
     )
-    microbenchmarks.measure(language, executor, records)
+    microbenchmarks.read_or_measure_roofs(language, executor, records)
     busy = " †" if confirmation.disturbed([contest]) else ""
     clocks: dict[str, Record | None] = {
         "with launches" if language.device != "cpu" else "wall": contest,
@@ -114,11 +114,12 @@ def measured(task: Path, executor: Executor, records: Records) -> Iterator[str]:
         if record is not None:
             placed = rank(record, "total_time", anchor="lifted", best="lifted").overall
             against = [
-                ratio(one) if (one := placed[n].against_best if n in placed else None) else "N/A" for n in AGAINST
+                format_speedup(one) if (one := placed[n].against_best if n in placed else None) else "N/A"
+                for n in AGAINST
             ]
             own = placed["lifted"].seconds
-            share = percent(moved / own / rate) if (rate := copy_bandwidth(records)) else "N/A"
-            yield f"| {' | '.join([*head, clock, f'{seconds(own)}{busy}', *against, share])} |"
+            share = format_percent(moved / own / rate) if (rate := copy_bandwidth(records)) else "N/A"
+            yield f"| {' | '.join([*head, clock, f'{format_seconds(own)}{busy}', *against, share])} |"
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from graph.report.content.phrases import ratio, seconds
 from graph.report.content.summary import Summary, summarise
 from graph.workspace.folder import peek
 from graph.workspace.versions import read_state
 from tools.artifacts import Interval, Record
+from tools.cli.formatting import format_seconds, format_speedup
 from tools.judge import evidence
 from tools.store.records import Records, key
 from tools.tasks.loader import Loaded
@@ -36,7 +36,7 @@ def rows(workspace: Path) -> list[str]:
     for one in final.payload["standings"]:
         against = Interval.model_validate(one["against_best"]) if one["against_best"] else None
         standings.setdefault(one["workload"] or WHOLE, {})[one["contestant"]] = (
-            ratio(against) if against else "—",
+            format_speedup(against) if against else "—",
             one["seconds"],
         )
     found = []
@@ -44,7 +44,7 @@ def rows(workspace: Path) -> list[str]:
         share = f"{bytes_of[workload] / best[workload] / copy:.0%}" if copy and workload in best else "—"
         cells = [by[name][0] if name in by else "N/A" for name in ("baseline", "eager", "compile", "max_autotune")]
         found.append(
-            f"| {final_name(workspace)} | {workload} | {seconds(by['best'][1])} | {' | '.join(cells)} | {share} |"
+            f"| {final_name(workspace)} | {workload} | {format_seconds(by['best'][1])} | {' | '.join(cells)} | {share} |"
         )
     return found
 

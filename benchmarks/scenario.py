@@ -169,16 +169,16 @@ class Scenario:
             times=dict.fromkeys(names, times),
             counters={
                 record("calibration", version): timed,
-                record("profile", version): telling(metrics, rules.load()),
+                record("profile", version): telling(metrics, rules.load_rules()),
             },
-            machine_code=signatures.hot((FIXTURES / LISTINGS[self.language]).read_text(encoding="utf-8")),
+            machine_code=signatures.hot_loop_assembly((FIXTURES / LISTINGS[self.language]).read_text(encoding="utf-8")),
             operator=self.operator,
         )
 
     def findings(self, version: int) -> tuple[Finding, ...]:
         """What the shipped rules make of the version's metrics."""
         metrics = self.metrics(version)
-        return rules.evaluate(
+        return rules.evaluate_rules(
             [(Profile(tool="static", launch="static", source="v", metrics=metrics), record("profile", version))], {}
         )
 

@@ -177,9 +177,9 @@ def command() -> NoReturn:
     foreign = foreign_packages()
     if foreign:
         sys.exit(_failed(_only_json(sys.argv[1:]), "refused", foreign, None))
-    from tools.cli.signals import process
+    from tools.cli.signals import run_as_process
 
-    process(main)
+    run_as_process(main)
 
 
 def _only_json(argv: Sequence[str]) -> argparse.Namespace:
@@ -190,7 +190,7 @@ def _only_json(argv: Sequence[str]) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit code. A user's mistake is one sentence on stderr, never a traceback."""
     as_json = _only_json(sys.argv[1:] if argv is None else argv)
-    from tools.cli.suggestions import Misread
+    from tools.cli.suggestions import CommandLineError
     from tools.errors import DiskFullError, InfrastructureError, KernelwrightError, PendingError, SettingsError
 
     statuses: dict[type[KernelwrightError], str] = {
@@ -201,7 +201,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     try:
         arguments = parser().parse_args(argv)
-    except Misread as misread:
+    except CommandLineError as misread:
         _told(as_json, "refused", misread.reason, None)
         raise
     try:

@@ -6,9 +6,9 @@ from typing import Literal
 
 from agents.artifacts import Analysis, PlannedMethod, Seen
 from knowledge_base.artifacts import Attempt
-from tools.analysis.signatures import Mechanism
+from tools.analysis.signatures import MechanismCheck
 from tools.artifacts import Artifact, Bound, Finding, Interval, Profile, Quantity, Trial
-from tools.cli.formatting import limiter
+from tools.cli.formatting import describe_bottleneck
 from tools.languages.triton_interpreter import Interpreted
 from tools.roofline.hardware import Headroom, Roof, Spec, Target, UnknownSpec
 
@@ -110,7 +110,7 @@ class InstructionsSeen(Artifact):
     """Method -> whether its signature is in the machine code; None: the page gives none for this architecture."""
     record: str | None
     """Of the attribution."""
-    checks: dict[str, Mechanism] = {}
+    checks: dict[str, MechanismCheck] = {}
     """Method -> what `methods` rests on, where that was kept."""
 
 
@@ -153,7 +153,7 @@ class Inspection(Artifact):
     def limit(self) -> str:
         """What limits the kernel, in words; the roofline alone would name something, while rules that ask for
         counters are silent."""
-        return limiter(self.bottleneck) if self.profiled else "not profiled"
+        return describe_bottleneck(self.bottleneck) if self.profiled else "not profiled"
 
 
 class EarlierAttempts(Artifact):
@@ -200,7 +200,7 @@ class MethodOutcome(Artifact):
     ablation: str | None
     """Candidate id of the kernel without it."""
     note: str = ""
-    mechanism: Mechanism | None = None
+    mechanism: MechanismCheck | None = None
     """What `visible` rests on; None in records from before it was kept."""
 
     @property

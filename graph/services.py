@@ -30,7 +30,7 @@ from knowledge_base.pages.wiki import Wiki
 from knowledge_base.search.index import Index
 from tools.analysis.rules import Rule
 from tools.artifacts import Artifact, Bound, Candidate, Record, Task
-from tools.cli.validation import sentences
+from tools.cli.validation import validation_sentences
 from tools.errors import BudgetError, HarnessError, SettingsError, StorageError
 from tools.executors.base import EXECUTORS, Device, Executor, pick
 from tools.executors.protocol import SeenWorkload
@@ -167,24 +167,28 @@ class Services:
     @property
     def roofs(self) -> tuple[Roof, ...]:
         """The best roofs measured on this device; measured once, the records answer from then on."""
-        return microbenchmarks.highest(self._roofs, self.records)
+        return microbenchmarks.best_measured_roofs(self._roofs, self.records)
 
     @property
     def _roofs(self) -> tuple[Roof, ...]:
-        return microbenchmarks.measure(self.language, self.executor, self.records, environment=self.environment)
+        return microbenchmarks.read_or_measure_roofs(
+            self.language, self.executor, self.records, environment=self.environment
+        )
 
     @property
     def all_roofs(self) -> tuple[Roof, ...]:
         """Those of every measurement on this device, so that one may bear out another."""
-        return microbenchmarks.every(self._roofs, self.records)
+        return microbenchmarks.all_measured_roofs(self._roofs, self.records)
 
     def roofs_again(self, jobs: Capped) -> tuple[Roof, ...]:
         """Measured once more, on the account of `jobs`, while torch's contestants rest; BudgetError where the caps
         leave no time for it."""
         with contextlib.suppress(HarnessError):
             self.judge.prepare((), ())
-        attempt = len(microbenchmarks.attempts(self._roofs, self.records)) + 1
-        return microbenchmarks.measure(self.language, jobs, self.records, environment=self.environment, attempt=attempt)
+        attempt = len(microbenchmarks.roof_records_of_device(self._roofs, self.records)) + 1
+        return microbenchmarks.read_or_measure_roofs(
+            self.language, jobs, self.records, environment=self.environment, attempt=attempt
+        )
 
     @property
     def device(self) -> Device:
@@ -253,7 +257,7 @@ def open_executor(
     try:
         options = kind.options.model_validate(choice.model_extra)
     except ValidationError as error:
-        raise SettingsError(f"{sentences(error, kind.options, 'executor.')} (kind {choice.kind})") from None
+        raise SettingsError(f"{validation_sentences(error, kind.options, 'executor.')} (kind {choice.kind})") from None
     chosen = options.model_dump(exclude_unset=True)
     chosen |= ({} if gpu is None else {"gpu": gpu}) | ({} if clocks == "observe" else {"clocks": clocks})
     opened: Callable[..., Executor] = kind

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from agents.artifacts import RoleName
 from agents.models.ledger import Caps, seconds
 from agents.models.prices import Price
-from tools.cli.validation import no_yaml, read_yaml, sentences
+from tools.cli.validation import read_yaml, validation_sentences, yaml_fault
 from tools.contracts.inference import Sources, named
 from tools.errors import SettingsError
 from tools.gate.judge_settings import JudgeSettings
@@ -302,7 +302,7 @@ def load(path: Path) -> Settings:
     try:
         data = read_yaml(text)
     except yaml.YAMLError as error:
-        raise SettingsError(no_yaml(path, error)) from error
+        raise SettingsError(yaml_fault(path, error)) from error
     if not isinstance(data, dict):
         raise SettingsError(f"{path}: must hold keys and values, e.g. `task: tasks/softmax`")
     return parse({str(k): v for k, v in data.items()}, origin=str(path), base=path.parent)
@@ -329,7 +329,7 @@ def parse(data: dict[str, Any], *, origin: str, base: Path) -> Settings:
     try:
         settings = Settings.model_validate(data)
     except ValidationError as error:
-        raise SettingsError(sentences(error, Settings, f"{origin}: ", ELSEWHERE)) from None
+        raise SettingsError(validation_sentences(error, Settings, f"{origin}: ", ELSEWHERE)) from None
     paths = {"task", "kernel", "reference", "trace", "gpu_wiki_path", "reference_projects"}
     given = {name: getattr(settings, name) for name in paths}
     absolute: dict[str, Any] = {name: str((base / value).resolve()) for name, value in given.items() if value}

@@ -9,8 +9,8 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from tools.cli.signals import process
-from tools.cli.suggestions import Parser, answered
+from tools.cli.signals import run_as_process
+from tools.cli.suggestions import Parser, run_command
 from tools.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -142,8 +142,8 @@ def run(argv: list[str] | None) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one verb and return the exit code."""
-    return answered(lambda: run(argv), argv)
+    return run_command(lambda: run(argv), argv)
 
 
 if __name__ == "__main__":
-    process(main)
+    run_as_process(main)

@@ -12,7 +12,7 @@ from knowledge_base.experience import free_methods
 from knowledge_base.experience.log import Experience
 from knowledge_base.experience.verbs import Answer, Base, Verb
 from tools.artifacts import Artifact
-from tools.cli.suggestions import meant, offered
+from tools.cli.suggestions import suggest_name, suggest_or_list
 from tools.errors import SettingsError
 from tools.roofline.hardware import Spec, UnknownSpec
 
@@ -122,15 +122,15 @@ class Pages(Verb):
         """Skills first, then methods by priority."""
         from tools.analysis import rules
 
-        known = {rule.id for rule in rules.load()}
+        known = {rule.id for rule in rules.load_rules()}
         unknown = [name for name in self.rules if name not in known]
         if unknown:
-            hint = meant(unknown[0], known, "`python -m tools diagnose` names those of a kernel")
+            hint = suggest_name(unknown[0], known, "`python -m tools diagnose` names those of a kernel")
             raise SettingsError(f"{unknown[0]!r} is no rule of tools/analysis/rules.yaml; {hint}")
         wiki = base.open().guide()
         if self.language and self.language not in wiki.languages():
             raise SettingsError(
-                f"--language {self.language}: no page is about it; {offered(self.language, wiki.languages())}"
+                f"--language {self.language}: no page is about it; {suggest_or_list(self.language, wiki.languages())}"
             )
         ranked = sorted(wiki.pages, key=lambda page: (page.head.type != "skill", -page.head.priority, page.head.id))
         log = Experience(base.home)
@@ -211,17 +211,19 @@ class Utilisation(Verb):
     def answer(self, base: Base) -> Answer:
         """A table of its workloads, and the lines that were cited."""
         from knowledge_base.specs import lookup
-        from tools.analysis.diagnosis import utilisation_text
-        from tools.roofline.roofline import PUBLISHED, published
+        from tools.analysis.diagnosis import render_utilisation
+        from tools.roofline.roofline import ROOF_BY_WIKI_METRIC, roofs_from_specs
         from tools.tasks import loader
         from tools.tasks.opened import Opened, machine
 
         wiki = base.open("hardware", "meta")
-        found = [lookup.resolve(wiki, self.product, metric, self.variant) for metric in PUBLISHED]
+        found = [lookup.resolve(wiki, self.product, metric, self.variant) for metric in ROOF_BY_WIKI_METRIC]
         with machine(None) as (executor, records):
             loaded = loader.load_folder(self.task, executor, records.blobs)
             placed = Opened(loaded, executor, records, lambda *_: None).placed()
-        text = utilisation_text(loaded.task, placed, published([spec for spec in found if isinstance(spec, Spec)]))
+        text = render_utilisation(
+            loaded.task, placed, roofs_from_specs([spec for spec in found if isinstance(spec, Spec)])
+        )
         gaps = [lookup.gap(unknown) for unknown in found if isinstance(unknown, UnknownSpec)]
         return Answer(None, [*text.splitlines(), *gaps])
 
@@ -244,7 +246,11 @@ class Lint(Verb):
 
         if self.workspace is None:
             wiki = base.open()
-            problems, count, what = lint(wiki, frozenset(rule.id for rule in rules.load())), len(wiki.pages), "pages"
+            problems, count, what = (
+                lint(wiki, frozenset(rule.id for rule in rules.load_rules())),
+                len(wiki.pages),
+                "pages",
+            )
         else:
             wiki = Wiki.open(base.wiki or citations.wiki_of(self.workspace))
             count, problems = citations.check(self.workspace, wiki, citations.reference_of(self.workspace))

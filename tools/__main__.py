@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.cli.signals import process
-from tools.cli.suggestions import Parser, answered
+from tools.cli.signals import run_as_process
+from tools.cli.suggestions import Parser, run_command
 from tools.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verb: Verb = options.run
         return verb(options) or 0
 
-    return answered(run, arguments)
+    return run_command(run, arguments)
 
 
 def _parser() -> Parser:
@@ -177,22 +177,22 @@ def _env(options: argparse.Namespace) -> None:
 
 def _ceilings(options: argparse.Namespace) -> None:
     from tools.languages.base import open_language
-    from tools.roofline.microbenchmarks import measure
+    from tools.roofline.microbenchmarks import read_or_measure_roofs
     from tools.tasks.opened import machine
 
     with machine(options.store, options.clocks) as (executor, records):
-        for roof in measure(open_language(options.language), executor, records):
+        for roof in read_or_measure_roofs(open_language(options.language), executor, records):
             doubt = f" ({roof.doubt})" if roof.doubt else ""
             print(f"{roof.metric:<18} {roof.value:.4g} {roof.unit}  {roof.origin}, record {roof.source}{doubt}")
 
 
 def _bandwidth(options: argparse.Namespace) -> None:
     from tools.languages.base import open_language
-    from tools.roofline.microbenchmarks import measure
+    from tools.roofline.microbenchmarks import read_or_measure_roofs
     from tools.tasks.opened import machine
 
     with machine(options.store, options.clocks) as (executor, records):
-        roofs = measure(open_language(options.language), executor, records)
+        roofs = read_or_measure_roofs(open_language(options.language), executor, records)
         for roof in (roof for roof in roofs if roof.metric == "memory_bandwidth"):
             for pattern, tries in records.get(roof.source).payload["bandwidth"].items():
                 least, most = min(tries), max(tries)
@@ -203,23 +203,23 @@ def _bandwidth(options: argparse.Namespace) -> None:
 
 
 def _time(options: argparse.Namespace) -> None:
-    from tools.cli.formatting import percent, seconds
+    from tools.cli.formatting import format_percent, format_seconds
     from tools.judge import evidence
 
     with _task(options) as opened:
         record = opened.timed
         for workload, taken in evidence.seconds(record).items():
-            print(f"{workload}: {seconds(taken)}")
+            print(f"{workload}: {format_seconds(taken)}")
         print(
-            f"against itself it differs by up to {percent(evidence.noise_floor(record, opened.judge.policy.objective))}"
+            f"against itself it differs by up to {format_percent(evidence.noise_floor(record, opened.judge.policy.objective))}"
         )
 
 
 def _utilisation(options: argparse.Namespace) -> None:
-    from tools.analysis.diagnosis import utilisation_text
+    from tools.analysis.diagnosis import render_utilisation
 
     with _task(options) as opened:
-        print(utilisation_text(opened.task, opened.placed(), ()))
+        print(render_utilisation(opened.task, opened.placed(), ()))
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -255,20 +255,20 @@ def _profile(options: argparse.Namespace) -> None:
             raise SettingsError(seen)
         device = next((device for device in opened.executor.devices() if device.kind == opened.language.device), None)
     units = {"device.units": Quantity(value=float(device.units), unit="units")} if device else {}
-    findings = [finding.model_dump(mode="json") for finding in rules.evaluate([(seen[0], "")], units)]
+    findings = [finding.model_dump(mode="json") for finding in rules.evaluate_rules([(seen[0], "")], units)]
     print(json.dumps({"profile": seen[0].model_dump(mode="json"), "findings": findings}, indent=1))
 
 
 def _roofline(options: argparse.Namespace) -> None:
-    from tools.analysis.diagnosis import roofline_text
+    from tools.analysis.diagnosis import render_roofline
 
     with _task(options) as opened:
         placed = opened.placed()
-    print(placed.model_dump_json(indent=1) if options.json else roofline_text(placed))
+    print(placed.model_dump_json(indent=1) if options.json else render_roofline(placed))
 
 
 def _diagnose(options: argparse.Namespace) -> None:
-    from tools.analysis.diagnosis import text
+    from tools.analysis.diagnosis import render_diagnosis
 
     if options.reports or (options.folder is not None and options.folder.suffix and not options.folder.is_dir()):
         _diagnose_reports(
@@ -285,7 +285,7 @@ def _diagnose(options: argparse.Namespace) -> None:
     print(
         found.model_dump_json(indent=1)
         if options.json
-        else text(found, opened.task.language, kept=options.store is not None)
+        else render_diagnosis(found, opened.task.language, kept=options.store is not None)
     )
 
 
@@ -358,10 +358,10 @@ def _sass(options: argparse.Namespace) -> None:
     with _task(options) as opened:
         text, architecture = opened.listed()
     if options.pattern:
-        print(signatures.check(text, architecture, {architecture: options.pattern}).model_dump_json(indent=1))
+        print(signatures.check_signature(text, architecture, {architecture: options.pattern}).model_dump_json(indent=1))
     else:
-        print(signatures.entry(text))
+        print(signatures.entry_assembly(text))
 
 
 if __name__ == "__main__":
-    process(main)
+    run_as_process(main)

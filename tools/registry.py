@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
-from tools.cli.suggestions import offered
+from tools.cli.suggestions import suggest_or_list
 from tools.errors import KernelwrightError, SettingsError
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ def load(table: Mapping[str, str], name: str, base: Callable[..., T], *, key: st
     module_name, colon, attribute = path.partition(":")
     if not colon:
         raise SettingsError(
-            f"{key}: {name!r} is not known; {offered(name, sorted(table))}, or package.module:Class for your own"
+            f"{key}: {name!r} is not known; {suggest_or_list(name, sorted(table))}, or package.module:Class for your own"
         )
     with guarded(
         lambda said: f"{key}: {name!r} cannot be imported ({said}); install its package, or mend the path or the module"

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from agents.models.credentials import refuse_pasted
-from tools.cli.validation import sentences
+from tools.cli.validation import validation_sentences
 from tools.errors import SettingsError
 
 
@@ -43,4 +43,4 @@ def read(provider: str, kind: type[OptionsT], given: Mapping[str, Any]) -> Optio
     try:
         return kind.model_validate(dict(given))
     except ValidationError as error:
-        raise SettingsError(f"{sentences(error, kind, 'models.')} (provider {provider})") from None
+        raise SettingsError(f"{validation_sentences(error, kind, 'models.')} (provider {provider})") from None

@@ -18,7 +18,7 @@ from knowledge_base.artifacts import Attempt, mark
 from knowledge_base.experience import status as standing
 from knowledge_base.experience.status import ORDER, Status
 from tools.artifacts import Interval
-from tools.cli.formatting import limiter
+from tools.cli.formatting import describe_bottleneck
 
 
 class Told(NamedTuple):
@@ -79,7 +79,9 @@ def _of_attempt(one: Attempt, when: int, here: bool) -> _Event:
     effect = "" if reason else _effect(one.effect)
     where = "on this baseline" if here else ""
     detail = ", ".join(
-        part for part in (where, _knobs(one.knobs), effect, limiter(one.bottleneck), one.dtype, one.shape_class) if part
+        part
+        for part in (where, _knobs(one.knobs), effect, describe_bottleneck(one.bottleneck), one.dtype, one.shape_class)
+        if part
     )
     return _Event(when, status, one.verdict, detail, reason, f"record {one.evidence}")
 

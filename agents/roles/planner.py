@@ -64,7 +64,7 @@ def faults(proposed: Plan, brief: PlannerBrief) -> tuple[str, ...]:
         wrong += [
             f"signature {fault}"
             for pattern in item.signature.values()
-            if _own(item) and (fault := signatures.fault(pattern))
+            if _own(item) and (fault := signatures.pattern_fault(pattern))
         ]
         found += [f"methods.{number} ({item.method}): {why}" for why in wrong if number not in struck]
     found += [
@@ -175,6 +175,6 @@ def _resolved(item: PlannedMethod, brief: PlannerBrief) -> PlannedMethod:
     update: dict[str, object] = {"hypothesis": item.hypothesis.model_copy(update={"citations": citations})}
     if _own(item):
         page = _page(item, brief)
-        sound = {target: pattern for target, pattern in item.signature.items() if not signatures.fault(pattern)}
+        sound = {target: pattern for target, pattern in item.signature.items() if not signatures.pattern_fault(pattern)}
         update["signature"] = sound or (page.head.signature if page else {})
     return item.model_copy(update=update)

@@ -212,7 +212,7 @@ class CoderTools(Toolbox):
         if failed := self.bench.compiled(made):
             raise _refusal(asked.name, failed)
         listing = self.bench.assembly(made)
-        lines = (signatures.entry(listing) or listing).splitlines()
+        lines = (signatures.entry_assembly(listing) or listing).splitlines()
         first = max(asked.from_line, 1)
         shown = lines[first - 1 : first - 1 + LINES]
         if not shown:

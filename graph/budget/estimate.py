@@ -25,7 +25,7 @@ from graph.settings import Settings
 from knowledge_base.pages.wiki import Wiki
 from tools.artifacts import Artifact, Task
 from tools.roofline.hardware import Headroom
-from tools.roofline.roofline import budget
+from tools.roofline.roofline import method_budget
 
 METHODS, PASSAGES = 12, 14
 """Of a dossier: as many as the quickstart's first iteration finds."""
@@ -148,7 +148,7 @@ def asked(settings: Settings, task: Task, guide: Wiki, hints: tuple[str, ...] = 
         headroom=unknown,
         dossier=Dossier(queries=(), passages=guide.passages()[:PASSAGES], methods=methods, attempts=()),
         tried=(),
-        budget=budget(unknown, search.methods_per_iteration, search.methods_per_axis),
+        budget=method_budget(unknown, search.methods_per_iteration, search.methods_per_axis),
         methods_per_iteration=search.methods_per_iteration,
         candidates=search.candidates,
         records=(),

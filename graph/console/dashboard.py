@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from graph.workspace.events import Event
 from tools.artifacts import UNBOUNDED, Interval
-from tools.cli.formatting import percent, ratio
+from tools.cli.formatting import format_percent, format_speedup
 
 
 @dataclass
@@ -152,7 +152,7 @@ class Dashboard:
         of, least = told["parent"], number(told, "at_least")
         self.parent = f"v{told['iteration']}"
         whole = f", at least {least:.3g}× over v0" if least and of != "v0" else ""
-        self.best = f"{self.parent}  {ratio(interval(told))} over {of}{whole}"
+        self.best = f"{self.parent}  {format_speedup(interval(told))} over {of}{whole}"
 
     def _paid(self, told: dict[str, str]) -> None:
         if "spent_tokens" in told:
@@ -180,7 +180,7 @@ def _made(told: dict[str, str]) -> str:
 def _headroom(told: dict[str, str]) -> str:
     """Distance of the kernel at HEAD from the roof, in all and by axes."""
     total, compute, memory, latency = (
-        percent(number(told, name)) for name in ("total", "compute", "memory", "latency")
+        format_percent(number(told, name)) for name in ("total", "compute", "memory", "latency")
     )
     # Shorter than elsewhere: no figure may be cut off at 80 columns.
     limit = f"limit {told['bound']}" if told["bound"] else "not profiled"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from graph.console.dashboard import Dashboard, Row
 from graph.console.lines import UNSEEN, line
 from graph.workspace.events import Event
-from tools.cli.formatting import ratio
+from tools.cli.formatting import format_speedup
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -186,7 +186,7 @@ def _doing(board: Dashboard) -> Text:
 
 def _row(row: Row) -> Text:
     state, style = _state(row)
-    found = f"{ratio(row.speedup):<21} " if row.speedup else ""
+    found = f"{format_speedup(row.speedup):<21} " if row.speedup else ""
     why = f"{row.reason.translate(UNSEEN).rstrip('.')}  " if row.reason else ""
     return _line(f"  {row.candidate:<12}  {state:<16}  ", style).append(f"{found}{why}{row.made}")
 

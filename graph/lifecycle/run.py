@@ -362,7 +362,7 @@ def assemble(
         agents=agents,
         handlers=handlers,
         profilers=profilers,
-        rules=rules.load(),
+        rules=rules.load_rules(),
         environment=environment.id,
         emit=events.emit,
         ask=ask,

@@ -98,9 +98,9 @@ def _profiles(
 
 
 def _reach(seen: SeenWorkload, specs: tuple[Spec, ...], task: Task) -> AttainableTime:
-    roofs = roofline.published(specs)
-    roof_s, bound = roofline.roof_time(seen.flops, seen.unique_bytes, roofs, roofline.precision(task))
-    least_s = roofline.memory_floor(seen.unique_bytes, roofs)
+    roofs = roofline.roofs_from_specs(specs)
+    roof_s, bound = roofline.roof_time(seen.flops, seen.unique_bytes, roofs, roofline.roof_precision(task))
+    least_s = roofline.memory_floor_seconds(seen.unique_bytes, roofs)
     return AttainableTime(
         workload=seen.name,
         flops=seen.flops,

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Literal
 
 from graph.artifacts import PROTOCOL
-from graph.report.content.phrases import ratio
 from graph.services import open_executor
 from graph.settings import Settings, load
 from graph.workspace import drift
 from tools.artifacts import Artifact, Candidate, Clock, Failed, Interval, Passed, Record, Task, Trial, Verdict
 from tools.artifacts import Claim as Confirmed
+from tools.cli.formatting import format_speedup
 from tools.errors import SettingsError, StorageError, WorkspaceError
 from tools.executors.base import Executor, pick
 from tools.gate.judge_settings import JudgeSettings
@@ -330,10 +330,10 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
     attempts = itertools.count(1)
 
     def roofs() -> tuple[Roof, ...]:
-        return microbenchmarks.measure(language, executor, records, attempt=next(attempts))
+        return microbenchmarks.read_or_measure_roofs(language, executor, records, attempt=next(attempts))
 
     needs = {w.name: w.unique_bytes for w in claim.loaded.workloads}
-    possible = lower_bounds.settled(
+    possible = lower_bounds.limits_for_trial(
         trial,
         needs,
         device.last_level_cache,
@@ -379,7 +379,7 @@ def compare(commit: Commit, claim: Claim, looks: Sequence[Look]) -> Verification
         return _result(commit, "inconclusive", reason, claimed)
     found = look.found(claim.clock) or look.trial.speedup
     said = "" if claim.clock == "wall" else f" ({claim.clock})"
-    figures = f"claimed {ratio(claimed)}, measured {ratio(found)}{said}"
+    figures = f"claimed {format_speedup(claimed)}, measured {format_speedup(found)}{said}"
     if _too_slow(claim, look):
         others = max(look.others for look in looks)
         if others > BUSY:

@@ -17,7 +17,7 @@ from graph.workspace.events import Observer
 from graph.workspace.folder import Workspace
 from graph.workspace.versions import find_incumbent, parse_memory, read_state
 from knowledge_base.experience.log import Experience
-from tools.cli.validation import no_yaml, read_yaml
+from tools.cli.validation import read_yaml, yaml_fault
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor
 from tools.languages.base import open_language
@@ -195,7 +195,7 @@ def changed(settings: Settings, changes: Sequence[str]) -> Settings:
         try:
             section[last] = read_yaml(value)
         except yaml.YAMLError as error:
-            raise SettingsError(f"--set {said}{no_yaml('', error).removeprefix(':1')}") from error
+            raise SettingsError(f"--set {said}{yaml_fault('', error).removeprefix(':1')}") from error
     return parse(data, origin="--set", base=Path.cwd()) if changes else settings
 
 

@@ -9,7 +9,7 @@ from agents.roles import coder
 from graph.artifacts import Attribution, AttributionStatus, Judged, MethodOutcome
 from graph.nodes.gate_evidence import ablation, close, dry_run_verdict
 from graph.nodes.propose import coder_brief, trials
-from graph.report.content.phrases import ratio, worth
+from graph.report.content.phrases import worth
 from graph.routing import Routes
 from graph.services import Services
 from graph.state import Branch, State, branch_of, merge
@@ -17,6 +17,7 @@ from graph.workspace import events
 from graph.workspace.versions import accepted_version_of, parse_memory, read_versions
 from tools.analysis import signatures
 from tools.artifacts import Candidate, Failed, Interval, Passed, Trial, Unmeasured
+from tools.cli.formatting import format_speedup
 from tools.errors import BudgetError, DeviceBusyError, InfrastructureError, StorageError
 from tools.gate import ranking
 from tools.gate.judge_settings import MIN_EFFECT, possible_regression, regression, with_margins
@@ -106,7 +107,7 @@ def describe(trial: Trial, candidate: Candidate, parent: str) -> str:
     """One line for the console; `parent`: the version that it was timed against."""
     made = " ".join(["+".join(candidate.methods), *(f"{knob}={value}" for knob, value in candidate.knobs.items())])
     if isinstance(trial, Passed):
-        return f"{ratio(trial.speedup)} over {parent}  {made}"
+        return f"{format_speedup(trial.speedup)} over {parent}  {made}"
     stage = f"{trial.stage}: " if isinstance(trial, Failed) else ""
     return f"{stage}{trial.reason}  {made}"
 
@@ -135,14 +136,14 @@ def select(state: State, services: Services) -> State:
     proven = _proven(state, services)
     if not proven:
         best = max(passed, key=lambda trial: trial.speedup.estimate)
-        calmer["summary"] = f"no gain is proven: best {ratio(best.speedup)}"
+        calmer["summary"] = f"no gain is proven: best {format_speedup(best.speedup)}"
         return State(**calmer, champion=None, rewrite=False)
     best = proven[0]
     fastest = max(proven, key=lambda trial: trial.speedup.estimate)
-    calmer["summary"] = f"{best.candidate} at {ratio(best.speedup)}"
+    calmer["summary"] = f"{best.candidate} at {format_speedup(best.speedup)}"
     if fastest is not best:
         calmer["summary"] += (
-            f"; {fastest.candidate} at {ratio(fastest.speedup)} seems to slow {_slowed(fastest, services)} by more "
+            f"; {fastest.candidate} at {format_speedup(fastest.speedup)} seems to slow {_slowed(fastest, services)} by more "
             f"than its margin"
         )
     return State(**calmer, champion=best.candidate, rewrite=False)
@@ -269,15 +270,19 @@ def attribute(state: State, services: Services) -> State:
 
 def _mechanism(
     method: str, claimed: dict[str, str], assembly: str, without: Candidate, services: Services
-) -> signatures.Mechanism:
+) -> signatures.MechanismCheck:
     """Whether the method's signature is in the champion's `assembly` because of it: not, or markedly less, in the
     kernel `without` it. `claimed`: the plan's, of a method without a page."""
     page = services.guide.page(method)
     signature = page.head.signature if page else claimed
-    there = signatures.check(assembly, services.architecture, signature)
+    there = signatures.check_signature(assembly, services.architecture, signature)
     # Nothing is disassembled for what is not there to be compared.
-    other = signatures.check(services.assembly(without), services.architecture, signature) if there.present else None
-    return signatures.compare(there, other, without.id)
+    other = (
+        signatures.check_signature(services.assembly(without), services.architecture, signature)
+        if there.present
+        else None
+    )
+    return signatures.compare_signatures(there, other, without.id)
 
 
 def _simplified(champion: Candidate, made: Plan, state: State, services: Services) -> dict[str, Candidate]:

@@ -23,7 +23,7 @@ from knowledge_base.artifacts import Attempt, Forecast, FreeMethod, mark
 from knowledge_base.experience.free_methods import PREFIX
 from knowledge_base.experience.status import result
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
-from tools.cli.formatting import ratio
+from tools.cli.formatting import format_speedup
 from tools.errors import BudgetError, WorkspaceError
 from tools.gate.verdict import Evidence, Veto, decide_verdict, with_confirmations, with_sanitizers
 from tools.judge import evidence
@@ -121,7 +121,7 @@ def _gather(state: State, services: Services) -> Evidence:
     veto: Veto | None = None
     confirmed: tuple[Record, ...] = ()
     unconfirmed = ""
-    possible = lower_bounds.Physics()
+    possible = lower_bounds.PhysicalLimits()
     needs = {w.workload: w.unique_bytes for w in inspection.rooflines}
     candidate = services.candidate(champion) if champion else None
     if candidate is not None:
@@ -131,7 +131,7 @@ def _gather(state: State, services: Services) -> Evidence:
         cache, roofs = services.device.last_level_cache, services.all_roofs
         judge = services.judge.through(jobs)
         again, v0 = (lambda: services.roofs_again(jobs)), services.candidate(state["baseline"])
-        possible = lower_bounds.settled(
+        possible = lower_bounds.limits_for_trial(
             trial, needs, cache, roofs, again, judge.needed, lambda: evidence.seconds(services.judge.calibrate(v0))
         )
         if candidate is not None:
@@ -439,7 +439,13 @@ def _siblings(state: State, services: Services, champion: Candidate) -> Iterator
             # Nothing confirmed the figure: it is said, and no effect.
             effect = trial.speedup if slower else None
             yield _attempt(
-                state, services, candidate, outcome, effect, evidence, f"{note}: {ratio(trial.speedup)}, not confirmed"
+                state,
+                services,
+                candidate,
+                outcome,
+                effect,
+                evidence,
+                f"{note}: {format_speedup(trial.speedup)}, not confirmed",
             )
 
 

@@ -13,7 +13,7 @@ from graph.artifacts import Inspection, SpecSheet, WorkloadRoofline
 from graph.budget.reserve import Reserve, benchmark_s, sample_s
 from graph.nodes.commits import commit_baseline
 from graph.report.content import frameworks
-from graph.report.content.phrases import onward, percent, rival, seconds
+from graph.report.content.phrases import onward, rival
 from graph.report.content.placeholders import figures
 from graph.routing import Routes
 from graph.services import Services
@@ -22,6 +22,7 @@ from graph.state import State
 from graph.workspace import events
 from tools.analysis import rules, signatures
 from tools.artifacts import Candidate, DType, Profile, Quantity, Record
+from tools.cli.formatting import format_percent, format_seconds
 from tools.environment import Environment
 from tools.errors import BudgetError, HarnessError, SettingsError
 from tools.judge import evidence
@@ -125,7 +126,7 @@ def establish_baseline(state: State, services: Services) -> State:
     noise = evidence.noise_floor(calibration, services.settings.judge.objective)
     times = evidence.seconds(calibration)
     total = sum(w.weight * times[w.name] for w in services.task.workloads)
-    summary = f"{seconds(total)} a round, noise floor {percent(noise)}"
+    summary = f"{format_seconds(total)} a round, noise floor {format_percent(noise)}"
     return State(
         baseline=baseline.id,
         incumbent=baseline.id,
@@ -182,14 +183,16 @@ def profile(state: State, services: Services) -> State:
     stop = routes.good_enough({**state, **update}, found.doubt or behind) or routes.exhausted(state, over)
     names = ", ".join(dict.fromkeys(finding.rule for finding in found.findings[:3]))
     limit = found.limit if found.profiled else f"{found.limit} ({next(iter(found.missing.values()))})"
-    update["summary"] = f"{limit}, headroom {percent(found.headroom.total)}{f'; {names}' if names else ''}"
+    update["summary"] = f"{limit}, headroom {format_percent(found.headroom.total)}{f'; {names}' if names else ''}"
     if found.doubt and not stop and not state.get("stop"):
         update["summary"] += f"; near a roof that may lie higher, so the run goes on: {found.doubt}"
     if behind and not stop and routes.near_roof(found.headroom.total):
         update["summary"] += f"; near its roof, but {behind}"
     elif not state["iteration"]:
         took = times.seconds if times else {}
-        update["summary"] += "".join(f"; {rival(name)} {seconds(taken)}" for name, taken in took.items()) or untimed
+        update["summary"] += (
+            "".join(f"; {rival(name)} {format_seconds(taken)}" for name, taken in took.items()) or untimed
+        )
         update["summary"] += "".join(
             f"; {rival(name)} N/A ({why.rstrip('.')})" for name, why in (times.unavailable if times else {}).items()
         )
@@ -233,13 +236,13 @@ def _inspect(
 ) -> tuple[Inspection, tuple[str, ...]]:
     calibration = services.judge.calibrate(candidate)
     profiles, records, missing = profiled(candidate, services)
-    published = roofline.published(specs)
+    published = roofline.roofs_from_specs(specs)
     # What was measured here binds: a target that the device can reach. The two are never mixed in one roofline.
     ceiling = services.roofs or published
     rows = _rooflines(services, calibration, ceiling)
     whole = _whole(services, rows)
     facts = {**_facts(services, rows, ceiling), **_traffic(services, profiles)}
-    findings = rules.evaluate(tuple(zip(profiles, records, strict=True)), facts, services.rules)
+    findings = rules.evaluate_rules(tuple(zip(profiles, records, strict=True)), facts, services.rules)
     target = _target(services, rows, ceiling)
     named = {roof.metric for roof in published}
     alone = (*published, *(roof for roof in services.roofs if roof.metric not in named))
@@ -279,7 +282,7 @@ def _inspect(
         missing=missing,
         facts=facts,
         findings=findings,
-        bottleneck=rules.bottleneck(findings, whole),
+        bottleneck=rules.find_bottleneck(findings, whole),
         rooflines=rows,
         headroom=whole,
         target=target,
@@ -298,14 +301,20 @@ def _settle_roofs(state: State, services: Services, candidate: Candidate) -> str
     Returns the doubt that is left; empty where there is none, where the kernel is far from its roof anyway, and where
     the run ends for another reason. It stays until another kernel is accepted.
     """
-    routes, precision = Routes(services.settings), roofline.precision(services.task)
+    routes, precision = Routes(services.settings), roofline.roof_precision(services.task)
     calibration = services.judge.calibrate(candidate)
 
     def doubt() -> str:
         rows = _rooflines(services, calibration, services.roofs)
         if routes.near_roof(_whole(services, rows).total) is None:
             return ""
-        return next(filter(None, (roofline.doubted(row.headroom, services.all_roofs, precision) for row in rows)), "")
+        return next(
+            filter(
+                None,
+                (roofline.reason_binding_roof_may_be_low(row.headroom, services.all_roofs, precision) for row in rows),
+            ),
+            "",
+        )
 
     left = doubt()
     if (
@@ -317,7 +326,7 @@ def _settle_roofs(state: State, services: Services, candidate: Candidate) -> str
         return ""
     # Nothing depends on these jobs: without time or luck for them the doubt stays, and the run goes on.
     jobs = services.capped_executor(tell=lambda _: None)
-    for _ in range(lower_bounds.AGAIN):
+    for _ in range(lower_bounds.MAX_ROOF_REMEASUREMENTS):
         try:
             services.roofs_again(jobs)
         except (BudgetError, HarnessError):
@@ -343,12 +352,12 @@ def _times(
     services: Services, rows: tuple[WorkloadRoofline, ...], specs: tuple[Spec, ...]
 ) -> dict[str, dict[str, float | None]]:
     """Of each workload: what the kernel takes, and what its roofs would."""
-    precision = roofline.precision(services.task)
+    precision = roofline.roof_precision(services.task)
 
     def roof(row: WorkloadRoofline, roofs: tuple[Roof, ...]) -> float | None:
         return roofline.roof_time(row.flops, row.unique_bytes, roofs, precision)[0]
 
-    measured, published = services.roofs, roofline.published(specs)
+    measured, published = services.roofs, roofline.roofs_from_specs(specs)
     return {
         row.workload: {
             "incumbent": row.seconds,
@@ -370,7 +379,7 @@ def _machine_code(services: Services, profiles: tuple[str, ...]) -> tuple[str, .
     listings = [
         blobs["assembly.txt"] for one in profiles if "assembly.txt" in (blobs := services.records.get(one).blobs)
     ]
-    return tuple(loop for sha in listings for loop in signatures.hot(services.records.blobs.text(sha)))
+    return tuple(loop for sha in listings for loop in signatures.hot_loop_assembly(services.records.blobs.text(sha)))
 
 
 def telling(metrics: Mapping[str, Quantity], known: tuple[rules.Rule, ...]) -> dict[str, Quantity]:
@@ -382,7 +391,9 @@ def telling(metrics: Mapping[str, Quantity], known: tuple[rules.Rule, ...]) -> d
 
 def _target(services: Services, rows: tuple[WorkloadRoofline, ...], roofs: tuple[Roof, ...]) -> Target:
     weighted = [(w.weight, row.headroom) for w, row in zip(services.task.workloads, rows, strict=True)]
-    found = roofline.target(weighted, roofs, services.settings.stop.target_fraction, roofline.precision(services.task))
+    found = roofline.roofline_target(
+        weighted, roofs, services.settings.stop.target_fraction, roofline.roof_precision(services.task)
+    )
     if wrong := _refuted(services):
         said = (
             f"no target: the given kernel is right and faster than the bytes that were counted for "
@@ -439,20 +450,20 @@ def _traffic(services: Services, profiles: tuple[Profile, ...]) -> dict[str, Qua
     profiled = next(seen for seen in services.seen if seen.name == services.task.workloads[0].name)
     inputs = sum(math.prod(a.shape) * ITEM_BYTES.get(a.dtype, 1) for a in profiled.arguments if a.role == "input")
     metrics = {name: quantity for profile in profiles for name, quantity in profile.metrics.items()}
-    return dict(roofline.traffic(metrics, inputs, profiled.unique_bytes))
+    return dict(roofline.traffic_ratios(metrics, inputs, profiled.unique_bytes))
 
 
 def _rooflines(services: Services, calibration: Record, ceiling: tuple[Roof, ...]) -> tuple[WorkloadRoofline, ...]:
     times = evidence.seconds(calibration)
     cost = {seen.name: seen for seen in services.seen}
-    precision, wrong = roofline.precision(services.task), _refuted(services)
+    precision, wrong = roofline.roof_precision(services.task), _refuted(services)
     return tuple(
         WorkloadRoofline(
             workload=w.name,
             seconds=times[w.name],
             flops=cost[w.name].flops,
             unique_bytes=cost[w.name].unique_bytes,
-            headroom=roofline.headroom(
+            headroom=roofline.compute_headroom(
                 None if w.name in wrong else cost[w.name].flops,
                 cost[w.name].unique_bytes,
                 times[w.name],
@@ -470,12 +481,12 @@ def _refuted(services: Services) -> tuple[str, ...]:
         language=services.task.language, files={f"kernel{services.language.suffix}": services.task.baseline or ""}
     )
     needs = {seen.name: seen.unique_bytes for seen in services.seen}
-    possible = lower_bounds.known(needs, services.device.last_level_cache, services.all_roofs)
-    return possible.refuted_by(evidence.seconds(services.judge.calibrate(baseline)))
+    possible = lower_bounds.limits_from_roofs(needs, services.device.last_level_cache, services.all_roofs)
+    return possible.workloads_refuted_by(evidence.seconds(services.judge.calibrate(baseline)))
 
 
 def _whole(services: Services, rows: tuple[WorkloadRoofline, ...]) -> Headroom:
-    return roofline.whole(
+    return roofline.combine_headrooms(
         [(w.weight, row.seconds, row.headroom) for w, row in zip(services.task.workloads, rows, strict=True)]
     )
 
@@ -486,5 +497,7 @@ def _facts(services: Services, rows: tuple[WorkloadRoofline, ...], ceiling: tupl
     shares = [w.weight * row.seconds for w, row in zip(services.task.workloads, rows, strict=True)]
     row = rows[max(range(len(rows)), key=shares.__getitem__)]
     return dict(
-        roofline.facts(row.headroom, device, row.unique_bytes, row.seconds, ceiling, roofline.precision(services.task))
+        roofline.roofline_facts(
+            row.headroom, device, row.unique_bytes, row.seconds, ceiling, roofline.roof_precision(services.task)
+        )
     )

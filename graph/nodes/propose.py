@@ -23,7 +23,7 @@ from knowledge_base.artifacts import Page
 from knowledge_base.experience.forecasts import ENOUGH, scores
 from tools.artifacts import Failed
 from tools.errors import BudgetError, InfrastructureError
-from tools.roofline.roofline import budget
+from tools.roofline.roofline import method_budget
 from tools.store.records import key
 
 COUNTED = 3
@@ -139,7 +139,7 @@ def planner_brief(state: State, services: Services) -> PlannerBrief:
         headroom=inspection.headroom,
         dossier=dossier,
         tried=tried(services),
-        budget=budget(inspection.headroom, search.methods_per_iteration, search.methods_per_axis, asked=asked),
+        budget=method_budget(inspection.headroom, search.methods_per_iteration, search.methods_per_axis, asked=asked),
         methods_per_iteration=search.methods_per_iteration,
         candidates=search.candidates,
         records=(state["profile"], *inspected.parents),

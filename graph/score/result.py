@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from graph.artifacts import FinalBenchmark, Inspection, Judged
-from graph.report.content.phrases import ratio
 from graph.report.content.summary import Summary, summarise
 from graph.workspace.folder import Workspace, peek
 from graph.workspace.versions import accepted_version_of, read_state
 from tools.artifacts import Artifact, Failed, Interval, Task, Verdict
+from tools.cli.formatting import format_speedup
 from tools.gate import confirmation, ranking
 from tools.gate.ranking import FRAMEWORKS
 from tools.store.records import Records, key
@@ -105,7 +105,9 @@ class Result(Artifact):
         """In one line."""
         if self.status != "finished":
             return f"{self.status}: {self.reason}" if self.reason else self.status
-        factors = [f"{ratio(self.speedups[name])} over {name}" for name in ("baseline", BEST) if name in self.speedups]
+        factors = [
+            f"{format_speedup(self.speedups[name])} over {name}" for name in ("baseline", BEST) if name in self.speedups
+        ]
         return ", ".join([self.version or "", *factors])
 
     def by(self, clock: Literal["device-only", "launch-included", "wall"]) -> Mapping[str, Interval]:

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 
 from graph.settings import Section, Settings, load, parse
 from tools.artifacts import digest
-from tools.cli.validation import no_yaml, read_yaml, sentences
+from tools.cli.validation import read_yaml, validation_sentences, yaml_fault
 from tools.errors import SettingsError
 from tools.tasks.loader import read_source
 from tools.tasks.suites import suite_of, write_task_folder
@@ -94,13 +94,13 @@ def read(path: Path) -> tuple[Problem, ...]:
     try:
         data = read_yaml(read_source(path))
     except yaml.YAMLError as error:
-        raise SettingsError(no_yaml(path, error)) from None
+        raise SettingsError(yaml_fault(path, error)) from None
     if isinstance(data, dict) and isinstance(data.get("problems"), list):
         data = {**data, "problems": [{"path": one} if isinstance(one, str) else one for one in data["problems"]]}
     try:
         suite = Suite.model_validate(data)
     except ValidationError as error:
-        raise SettingsError(sentences(error, Suite, f"{path}: ")) from None
+        raise SettingsError(validation_sentences(error, Suite, f"{path}: ")) from None
     if not suite.problems:
         raise SettingsError(
             f"{path}: problems: the list is empty; name a folder with reference.py, a config or a suite's problem"

@@ -35,7 +35,7 @@ SILENT = (
 
 def published(wiki: Wiki, task: Task, product: str, variant: str) -> tuple[Spec | UnknownSpec, ...]:
     """What the wiki says of the product that bears on the task: one answer for each metric."""
-    peak = MATRIX_PEAKS.get(roofline.precision(task))
+    peak = MATRIX_PEAKS.get(roofline.roof_precision(task))
     answers = [lookup.resolve(wiki, product, metric, variant) for metric in WANTED]
     answers.append(_last_cache(wiki, product, variant))
     return (*answers, *((lookup.resolve(wiki, product, peak, variant),) if peak else ()))

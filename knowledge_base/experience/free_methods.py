@@ -12,7 +12,7 @@ from pathlib import Path
 
 from knowledge_base.artifacts import Attempt, FreeMethod, FrontMatter, Page
 from knowledge_base.experience.similarity import Conditions, likeness
-from tools.cli.formatting import limiter
+from tools.cli.formatting import describe_bottleneck
 from tools.store.records import write_atomically
 
 PREFIX = "own:"
@@ -81,7 +81,9 @@ def _outcome(one: Attempt, free: FreeMethod) -> str:
     effect, company = free.effect, f" beside {rest}" if rest else ""
     told = f"{effect.estimate:.3g}x [{effect.low:.3g}, {effect.high:.3g}]" if effect else "not separable"
     place = ", ".join(
-        part for part in (one.architecture, free.device, one.dtype, one.shape_class, limiter(one.bottleneck)) if part
+        part
+        for part in (one.architecture, free.device, one.dtype, one.shape_class, describe_bottleneck(one.bottleneck))
+        if part
     )
     return (
         f"{told}{company} on {one.operator}: {place}; findings {', '.join(one.findings) or 'none'}; record "

@@ -19,7 +19,7 @@ from knowledge_base.pages import terminology
 from knowledge_base.pages.wiki import Wiki
 from tools.analysis import rules
 from tools.artifacts import Artifact, Axis, Bound, DType, Interval
-from tools.cli.suggestions import offered
+from tools.cli.suggestions import suggest_or_list
 from tools.errors import SettingsError
 
 LEAST = 0.05
@@ -144,9 +144,11 @@ def conditions(
         narrower = "--bottleneck, --arch, --operator, --dtype and --shape-class make it narrower"
         raise SettingsError(f"recommend: --language must be given, one of {', '.join(languages)}; {narrower}")
     if language not in languages:
-        raise SettingsError(f"--language {language}: is none that the wiki knows; {offered(language, languages)}")
+        raise SettingsError(
+            f"--language {language}: is none that the wiki knows; {suggest_or_list(language, languages)}"
+        )
     if dtype and dtype not in get_args(DType):
-        raise SettingsError(f"--dtype {dtype}: is no element type; {offered(dtype, get_args(DType))}")
+        raise SettingsError(f"--dtype {dtype}: is no element type; {suggest_or_list(dtype, get_args(DType))}")
     rule, bound = _bottleneck(bottleneck)
     return Conditions(
         language=language,
@@ -167,7 +169,7 @@ def targets(wiki: Wiki, name: str) -> tuple[str, ...]:
         return (plain,)
     found = terminology.targets(wiki)
     if plain not in found:
-        known = offered(name, sorted(found))
+        known = suggest_or_list(name, sorted(found))
         raise SettingsError(f"--arch {name}: is none that the wiki knows; {known}, or a target (sm_90, gfx942, x86_64)")
     return found[plain]
 
@@ -176,10 +178,10 @@ def _bottleneck(asked: str) -> tuple[str, str]:
     """(rule, bound): a rule's id tells both."""
     if not asked or asked in BOUNDS:
         return "", asked
-    known: dict[str, Axis] = {rule.id: rule.axis for rule in rules.load()}
+    known: dict[str, Axis] = {rule.id: rule.axis for rule in rules.load_rules()}
     name = asked.replace("-", "_")
     if name not in known:
-        raise SettingsError(f"--bottleneck {asked}: is none; {offered(name, [*BOUNDS, *sorted(known)])}")
+        raise SettingsError(f"--bottleneck {asked}: is none; {suggest_or_list(name, [*BOUNDS, *sorted(known)])}")
     return name, known[name]
 
 

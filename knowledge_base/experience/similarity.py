@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from knowledge_base.artifacts import Attempt
 from tools.artifacts import Artifact
-from tools.cli.formatting import limiter
+from tools.cli.formatting import describe_bottleneck
 
 KINDS: dict[str, tuple[str, ...]] = {
     "row-wise": (
@@ -190,7 +190,7 @@ def _bottleneck(asked: Conditions, attempt: Attempt) -> tuple[float, str]:
     if asked.rule and attempt.findings:
         return STRANGE, f"without the finding {asked.rule}"
     if asked.rule and attempt.bottleneck == asked.bottleneck:
-        return KIN, f"{limiter(attempt.bottleneck)}, findings not kept"
+        return KIN, f"{describe_bottleneck(attempt.bottleneck)}, findings not kept"
     if not asked.bottleneck or asked.bottleneck == attempt.bottleneck:
         return 1.0, ""
     vague = {asked.bottleneck, attempt.bottleneck} & {"mixed", "unknown"}

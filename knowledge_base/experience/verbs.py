@@ -22,7 +22,7 @@ from knowledge_base.experience.similarity import family
 from knowledge_base.experience.status import RESULTS, compacted
 from knowledge_base.pages.wiki import Wiki
 from tools.artifacts import UNBOUNDED, Artifact, Interval, digest
-from tools.cli.suggestions import meant, offered
+from tools.cli.suggestions import suggest_name, suggest_or_list
 from tools.errors import SettingsError
 
 
@@ -133,10 +133,12 @@ class Filter(Described):
         languages = sorted({*wiki.languages(), *(attempt.language for attempt in attempts)})
         if self.language and self.language not in languages:
             raise SettingsError(
-                f"--language {self.language}: no page and no attempt is about it; {offered(self.language, languages)}"
+                f"--language {self.language}: no page and no attempt is about it; {suggest_or_list(self.language, languages)}"
             )
         if self.result and self.result not in RESULTS.values():
-            raise SettingsError(f"--result {self.result}: is none; {offered(self.result, list(RESULTS.values()))}")
+            raise SettingsError(
+                f"--result {self.result}: is none; {suggest_or_list(self.result, list(RESULTS.values()))}"
+            )
         return tuple(
             attempt
             for attempt in attempts
@@ -297,18 +299,20 @@ class Add(Described):
             raise SettingsError(f"experience add: {' and '.join(f'--{name}' for name in missing)} must be given")
         if self.language not in wiki.languages():
             raise SettingsError(
-                f"--language {self.language}: no page is about it; {offered(self.language, wiki.languages())}"
+                f"--language {self.language}: no page is about it; {suggest_or_list(self.language, wiki.languages())}"
             )
         # A method that no page describes would say nothing to whom it is recommended later.
         known = [page.head.id for page in wiki.pages if page.head.type == "method"]
         for method in self.methods:
             if method not in known:
-                near = meant(
+                near = suggest_name(
                     method, known, "`python -m knowledge_base query WORDS --kind method` finds those there are"
                 )
                 raise SettingsError(f"--method {method}: no page of the wiki is about such a method; {near}")
         if self.result not in RESULTS.values():
-            raise SettingsError(f"--result {self.result}: is none; {offered(self.result, list(RESULTS.values()))}")
+            raise SettingsError(
+                f"--result {self.result}: is none; {suggest_or_list(self.result, list(RESULTS.values()))}"
+            )
         architecture = targets(wiki, self.arch) if self.arch else ("",)
         if len(architecture) > 1:
             raise SettingsError(f"--arch {self.arch}: covers several targets; give one of {', '.join(architecture)}")
@@ -357,7 +361,7 @@ class _OfOwn(Verb):
             if method == self.method and self.language in ("", language)
         ]
         if not met:
-            known = meant(
+            known = suggest_name(
                 self.method,
                 {method for _, method in found},
                 "`python -m knowledge_base experience own` shows those there are",

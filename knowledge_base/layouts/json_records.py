@@ -14,7 +14,7 @@ from knowledge_base.layouts.tables import Reader
 from knowledge_base.layouts.terminology import Words, key
 from knowledge_base.pages.figures import Figure
 from knowledge_base.pages.terminology import Name
-from tools.roofline.hardware import Evidence
+from tools.roofline.hardware import SpecEvidence
 
 KINDS = {"cuda-core": "vector", "vector": "vector", "tensor-core": "matrix", "matrix-core": "matrix"}
 SCALARS = {"gb": "GB", "mb": "MB", "kb": "KB", "tb_s": "TB/s"}
@@ -115,7 +115,7 @@ class _Sheet:
         return next((i for i, text in enumerate(self.place.lines[at:], at + 1) if text.strip().startswith("}")), at)
 
 
-def _evidence(provenance: str) -> tuple[Evidence, str]:
+def _evidence(provenance: str) -> tuple[SpecEvidence, str]:
     return (
         ("vendor", "")
         if provenance == "vendor-published"

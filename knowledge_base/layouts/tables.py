@@ -14,7 +14,7 @@ from knowledge_base.layouts.markdown import Table
 from knowledge_base.layouts.terminology import key
 from knowledge_base.pages.figures import Figure
 from knowledge_base.pages.terminology import Name
-from tools.roofline.hardware import Citation, Evidence
+from tools.roofline.hardware import Citation, SpecEvidence
 
 Row = tuple[int, tuple[str, ...]]
 Convention = Literal["dense", "marked", "open", ""]
@@ -261,7 +261,7 @@ class Reader:
                 unsaid = "" if said in ("total", "per_direction") else UNSAID_LINK
             else:
                 said = ""
-            evidence: Evidence = "unofficial" if reading.doubt or doubted or unsaid else "vendor"
+            evidence: SpecEvidence = "unofficial" if reading.doubt or doubted or unsaid else "vendor"
             told = joined((caveat, f"the wiki marks it {reading.doubt}" if reading.doubt else "", unsaid))
             unit = _unit(reading.unit, dtype) or known.unit
             found.append(Figure(*name, metric, reading.value, unit, said, citation, evidence=evidence, caveat=told))

@@ -36,7 +36,7 @@ class Exempt(NamedTuple):
 
     product: str
     dtype: str
-    least: float
+    lower_bound: float
     most: float
 
 

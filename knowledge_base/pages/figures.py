@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tools.roofline.hardware import Citation, Evidence
+from tools.roofline.hardware import Citation, SpecEvidence
 
 
 class Figure(NamedTuple):
@@ -26,7 +26,7 @@ class Figure(NamedTuple):
     via: Citation | None = None
     """The line that maps the product to its compute capability or architecture, when the number stands in a table of
     that."""
-    evidence: Evidence = "vendor"
+    evidence: SpecEvidence = "vendor"
     caveat: str = ""
 
 

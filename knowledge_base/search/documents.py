@@ -15,7 +15,7 @@ from knowledge_base.experience.log import Experience, parse
 from knowledge_base.pages import terminology
 from knowledge_base.pages.wiki import SPOKEN, Wiki, lines_of, passages_of, refusal, yaml_loader
 from tools.artifacts import digest
-from tools.cli.formatting import limiter
+from tools.cli.formatting import describe_bottleneck
 from tools.roofline.hardware import Citation
 
 ASKED = Path(__file__).parent / "asked.yaml"
@@ -148,7 +148,7 @@ def _outcome(attempt: Attempt, path: str, number: int, line: str, architectures:
     text = (
         f"{methods} on {attempt.operator} in {attempt.language}, {attempt.architecture}, {attempt.dtype}, "
         f"{attempt.shape_class}, "
-        f"{limiter(attempt.bottleneck)}: {attempt.result} ({attempt.verdict.replace('_', ' ')}{gain})."
+        f"{describe_bottleneck(attempt.bottleneck)}: {attempt.result} ({attempt.verdict.replace('_', ' ')}{gain})."
     )
     passage = Passage(
         path=path,

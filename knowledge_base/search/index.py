@@ -21,7 +21,7 @@ from knowledge_base.search.synonyms import Glossary
 from knowledge_base.search.vector_store import Unavailable, facet
 from knowledge_base.search.vectors import FOLDER, Near, Vectors
 from tools.artifacts import digest
-from tools.cli.suggestions import offered
+from tools.cli.suggestions import suggest_or_list
 from tools.roofline.hardware import Citation
 
 DEEP = 200
@@ -220,11 +220,13 @@ class Index:
         if not stock.entries:
             return found
         if kind is not None and kind not in kinds:
-            found["kind"] = f"no page is of kind {kind!r}; {offered(kind, kinds)}"
+            found["kind"] = f"no page is of kind {kind!r}; {suggest_or_list(kind, kinds)}"
         if language is not None and language not in languages:
-            found["language"] = f"no page is about language {language!r}; {offered(language, languages)}"
+            found["language"] = f"no page is about language {language!r}; {suggest_or_list(language, languages)}"
         if arch is not None and not self._architectures.named(arch):
-            found["arch"] = f"no architecture is called {arch!r}; {offered(arch, sorted(self._architectures.targets))}"
+            found["arch"] = (
+                f"no architecture is called {arch!r}; {suggest_or_list(arch, sorted(self._architectures.targets))}"
+            )
         return found
 
     def explain(

@@ -156,7 +156,7 @@ def _device(record: Record, records: Records) -> Device:
 
 def _roofs(record: Record) -> tuple[Roof, ...]:
     try:
-        return microbenchmarks.of(record)
+        return microbenchmarks.roofs_of_record(record)
     except ValidationError as error:
         raise SettingsError(
             f"{record.id}: holds no measurement of roofs that can be read; take one of this version's runs"

@@ -15,13 +15,13 @@ from knowledge_base.artifacts import Page
 from knowledge_base.pages.figures import Figure, Figures, Silence
 from knowledge_base.pages.terminology import NUMBER, Metrics, Name, key, metrics
 from knowledge_base.pages.wiki import Problem, Row, Wiki, citation, rows
-from tools.roofline.hardware import Evidence
+from tools.roofline.hardware import SpecEvidence
 
 COLUMNS = ("metric", "value", "unit", "qualifier", "source")
 LIMITS = ("cc", *COLUMNS)
 SILENT = ("metric", "why", "obtain")
 CAPABILITY = "compute_capability"
-TIERS: tuple[Evidence, ...] = ("vendor", "measured", "unofficial", "mention")
+TIERS: tuple[SpecEvidence, ...] = ("vendor", "measured", "unofficial", "mention")
 """Best first."""
 SPARSE_RATIO = (1.9, 2.1)
 """Bounds of sparse over dense: structured sparsity doubles a peak, give or take the vendor's rounding."""
@@ -105,7 +105,7 @@ def _figure(page: Page, row: Row, known: Metrics, name: Name) -> Figure | Proble
             row.line,
             f"{value:g} {cells['unit']} is no possible {metric}; correct it, or the bounds in metric-names",
         )
-    tier = next((tier for tier in get_args(Evidence) if tier == (cells.get("evidence") or "vendor")), None)
+    tier = next((tier for tier in get_args(SpecEvidence) if tier == (cells.get("evidence") or "vendor")), None)
     if tier is None:
         return Problem(page.path, row.line, f"evidence {cells['evidence']!r} is none of {', '.join(TIERS)}")
     parts = (metric, value, cells["unit"], cells["qualifier"], citation(page, row.line))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.contracts.conftest import kernel, task
-from tools.analysis.assembly import parse, reachable
+from tools.analysis.assembly import functions_reachable_from, parse_disassembly
 from tools.errors import SettingsError
 from tools.executors.base import Executor, Finished
 from tools.languages.base import LANGUAGES, Language, open_language
@@ -54,7 +54,9 @@ def test_equal_sources_build_to_equal_bytes_and_their_machine_code_is_listed(
         assert finished.exit_code == 0
         listing = blobs.text(finished.files["assembly.txt"])
         assert "solve" in listing and len(listing.splitlines()) > 10
-        assert reachable(parse(listing)), "the listing's entry is found, with what it calls or launches"
+        assert functions_reachable_from(parse_disassembly(listing)), (
+            "the listing's entry is found, with what it calls or launches"
+        )
 
 
 def test_a_bad_kernel_fails_with_a_short_log(language: Language, beside: Executor, blobs: Blobs) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.knowledge_base.test_cuda_pages import Built, build
-from tools.analysis.assembly import parse
+from tools.analysis.assembly import parse_disassembly
 from tools.harness.compilation import cuda_compile
 
 pytestmark = pytest.mark.slow
@@ -60,7 +60,7 @@ def test_nvcc_makes_of_it_what_the_wiki_says(
     said, listed = built
     assert said == ""
     for architecture in architectures:
-        found = [i.mnemonic for i in parse(listed[architecture])[kernel].instructions]
+        found = [i.mnemonic for i in parse_disassembly(listed[architecture])[kernel].instructions]
         assert any(re.match(pattern, name) for name in found) is present, (architecture, found)
 
 

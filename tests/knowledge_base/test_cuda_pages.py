@@ -118,5 +118,5 @@ def test_the_block_compiles_and_shows_its_signature_which_a_plain_kernel_does_no
         pytest.skip("compiled, but there is no cuobjdump to look for the signature")
     for architecture in page.head.signature:
         for text, present in ((listed[architecture], True), (built["plain"][1][architecture], False)):
-            check = signatures.check(text, architecture, page.head.signature)
+            check = signatures.check_signature(text, architecture, page.head.signature)
             assert check.present is present, f"{page.path}: {check.pattern} on {architecture}"

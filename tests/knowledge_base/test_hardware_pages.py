@@ -174,7 +174,7 @@ def test_the_glossary_of_counters_tells_of_each_that_is_kept_and_names_its_rules
     }
     assert set(ncu.METRICS) - {ncu.DURATION} <= told.keys()
     known = {}
-    for rule in rules.load():
+    for rule in rules.load_rules():
         for condition in rule.when:
             known.setdefault(condition.metric, set()).add(rule.id)
     stall, room = re.escape(ncu.STALL).replace(r"\{\}", r"(\w+)"), r"launch__occupancy_limit_(\w+)"

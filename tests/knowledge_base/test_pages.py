@@ -25,7 +25,7 @@ WIKI = Wiki.open()
 ALL_METHODS = [page for page in WIKI.pages if page.head.type == "method"]
 METHODS = [page for page in ALL_METHODS if "cpp" in page.head.languages]
 SKILLS = [page for page in WIKI.pages if page.head.type == "skill"]
-RULES = rules.load()
+RULES = rules.load_rules()
 SECTIONS = {
     "method": ["What", "When it pays", "How", "When it is legal", "Pitfalls", "How to verify"],
     "skill": ["Signal", "Causes", "Fixes", "Anti-patterns", "How to verify"],
@@ -71,7 +71,7 @@ def solve(library: Path, *arguments: Any) -> None:
 def shows(library: Path, page: Page) -> bool | None:
     command = ["objdump", "-d", "--no-show-raw-insn", str(library)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return signatures.check(done.stdout, platform.machine(), page.head.signature).present
+    return signatures.check_signature(done.stdout, platform.machine(), page.head.signature).present
 
 
 def test_the_bundled_wiki_passes_its_lint():

@@ -178,10 +178,10 @@ def test_the_code_of_a_page_compiles_and_shows_its_signature(page: Page, beside:
     source = block(page)
     text = listing(source, page, beside)
     if page.head.signature:
-        assert signatures.check(text, "sm_90", page.head.signature).present
+        assert signatures.check_signature(text, "sm_90", page.head.signature).present
         plain = source
         for old, new in CASES[page.head.id].plain.items():
             assert old in plain
             plain = plain.replace(old, new)
         assert plain != source
-        assert signatures.check(listing(plain, page, beside), "sm_90", page.head.signature).present is False
+        assert signatures.check_signature(listing(plain, page, beside), "sm_90", page.head.signature).present is False

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from tools.analysis.instructions import Instruction
 
 ENTRY = "solve"
-BY_NAME = "run_kernel"
-"""The entry where a listing holds GPU kernels: the table of what is launched."""
+GPU_ENTRY = "run_kernel"
+"""Entry of a listing of GPU kernels: the table of launches."""
 
 _FUNCTION = re.compile(r"^([0-9a-f]+) <(.+)>:$")
 _INSTRUCTION = re.compile(
@@ -21,16 +21,18 @@ _LINE = re.compile(r"^;?\s*(\S.*?):(\d+)(?: \(discriminator \d+\))?$")
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class DisassembledFunction:
     """A symbol and its instructions in address order."""
 
     name: str
     instructions: tuple[Instruction, ...]
 
 
-def parse(text: str, source: str = "kernel.") -> dict[str, Function]:
-    """Functions by name. Lines count only in files whose name begins with `source`, and are marked where a helper
-    was inlined."""
+def parse_disassembly(text: str, source: str = "kernel.") -> dict[str, DisassembledFunction]:
+    """Return the functions of a disassembly by name.
+
+    Only lines of files whose name begins with `source` are kept; lines of an inlined helper are marked.
+    """
     functions: dict[str, list[Instruction]] = {}
     current: list[Instruction] | None = None
     own, line = "", 0
@@ -48,13 +50,15 @@ def parse(text: str, source: str = "kernel.") -> dict[str, Function]:
             current.append(Instruction(int(found[1], 16), found[2], operands, line, inlined and line > 0))
         elif place := _LINE.match(row):
             line = int(place[2]) if place[1].rsplit("/", 1)[-1].startswith(source) else 0
-    return {name: Function(name, tuple(body)) for name, body in functions.items()}
+    return {name: DisassembledFunction(name, tuple(body)) for name, body in functions.items()}
 
 
-def with_lines(timed: Mapping[str, Function], debug: Mapping[str, Function]) -> dict[str, Function]:
-    """`timed` with the source lines of `debug`, function by function, wherever the two hold the same instructions."""
+def copy_source_lines(
+    timed: Mapping[str, DisassembledFunction], debug: Mapping[str, DisassembledFunction]
+) -> dict[str, DisassembledFunction]:
+    """Return `timed` with the source lines of `debug` for each function whose instructions are equal in both."""
 
-    def shape(function: Function) -> list[tuple[int, str]]:
+    def shape(function: DisassembledFunction) -> list[tuple[int, str]]:
         start = function.instructions[0].address if function.instructions else 0
         return [(i.address - start, i.mnemonic) for i in function.instructions]
 
@@ -69,14 +73,15 @@ def with_lines(timed: Mapping[str, Function], debug: Mapping[str, Function]) -> 
     return merged
 
 
-def reachable(functions: Mapping[str, Function], entry: str = ENTRY) -> tuple[Function, ...]:
-    """`entry` with what it calls, jumps to or hands on (outlined parallel regions, its lambdas) inside the same
-    library."""
-    found: list[Function] = []
+def functions_reachable_from(
+    functions: Mapping[str, DisassembledFunction], entry: str = ENTRY
+) -> tuple[DisassembledFunction, ...]:
+    """Return `entry` and every function of the same shared object that it calls, jumps to or passes on (outlined
+    parallel regions, lambdas)."""
+    found: list[DisassembledFunction] = []
     if entry == ENTRY and entry not in functions:
-        entry = BY_NAME
-    # A lambda may be reached through a table of virtual functions only, as a thread's body is; its name tells whose it
-    # is.
+        entry = GPU_ENTRY
+    # A lambda such as a thread's body may be reachable through a virtual table only; its name tells its owner.
     pending = [entry, *(name for name in functions if f"{entry}::" in name)] if entry in functions else []
     while pending:
         name = pending.pop(0)

@@ -1,5 +1,4 @@
-"""Why is a kernel slow: times, roofline, findings and the compiler's remarks put together for a reader. Nothing is
-changed. Pure."""
+"""Explains why a kernel is slow: times, roofline, findings and the compiler's remarks for a reader. Pure."""
 
 from __future__ import annotations
 
@@ -7,74 +6,75 @@ from collections.abc import Mapping, Sequence
 
 from tools.analysis import rules
 from tools.artifacts import Artifact, Bound, Finding, Profile, Quantity, Remark, Task
-from tools.cli.formatting import limiter, percent, seconds, si, table
+from tools.cli.formatting import describe_bottleneck, format_percent, format_seconds, format_si, format_table
 from tools.executors.base import Device
 from tools.executors.protocol import SeenWorkload
 from tools.roofline import roofline
 from tools.roofline.hardware import Headroom, Roof
 from tools.roofline.roofline import Precision
 
-SHOWN = 12
-"""Remarks in the text; `--json` has them all."""
+MAX_SHOWN_REMARKS = 12
+"""Remarks that the text shows; `--json` has all of them."""
 
 
-class Placed(Artifact):
+class WorkloadRoofline(Artifact):
     """One workload under the roofs."""
 
     workload: str
     weight: float
     seconds: float | None
-    """Of one call; None: there is no kernel to time."""
+    """Seconds of one call; None if there is no kernel to time."""
     flops: float | None
     unique_bytes: int
     roof_s: float | None
-    """Seconds in which the roofs would do it."""
+    """Seconds of one call at the roofs."""
     bound: Bound
     headroom: Headroom | None
-    """None: it was not timed."""
+    """None if the workload was not timed."""
 
 
-class Roofline(Artifact):
+class TaskRoofline(Artifact):
     """A task under the roofs of a device."""
 
     task: str
     device: str
     roofs: tuple[Roof, ...]
     precision: Precision = "float32"
-    """In which the task lets its arithmetic be done."""
-    workloads: tuple[Placed, ...]
+    """The type of the compute roof, which follows from the task's precision."""
+    workloads: tuple[WorkloadRoofline, ...]
     remark: str = ""
-    """What could not be said, and why."""
+    """What is missing, with the reason; empty if nothing is missing."""
 
 
 class Diagnosis(Artifact):
-    """What is known of a kernel's slowness."""
+    """The reasons why a kernel is slow, with their evidence."""
 
     headline: str
-    """One sentence: what binds, how far the roof is, the largest lack."""
-    roofline: Roofline
+    """One sentence: the bottleneck, the share of the roof, the most important finding."""
+    roofline: TaskRoofline
     bottleneck: Bound
     headroom: Headroom
-    """Of the whole objective."""
+    """Headroom of the whole objective."""
     findings: tuple[Finding, ...]
-    """Most important first; `evidence` names records, kept with --store."""
+    """Findings, most important first; `evidence` names records, which `--store` keeps."""
     profiles: tuple[Profile, ...]
     missing: dict[str, str]
-    """Profiler -> why it saw nothing."""
+    """Profiler -> the reason why it collected nothing."""
 
 
-def place(
+def compute_task_roofline(
     task: Task, seen: Sequence[SeenWorkload], times: Mapping[str, float], roofs: tuple[Roof, ...], device: Device
-) -> Roofline:
-    """Each workload under the roofs. `times`: workload -> seconds; empty where there is no kernel."""
-    kind = roofline.precision(task)
+) -> TaskRoofline:
+    """Return each workload with its time at the roofs. `times` maps a workload to seconds; it is empty without a
+    kernel."""
+    kind = roofline.roof_precision(task)
     rows = []
     for w in seen:
         roof_s, bound = roofline.roof_time(w.flops, w.unique_bytes, roofs, kind)
         taken = times.get(w.name)
-        gap = None if taken is None else roofline.headroom(w.flops, w.unique_bytes, taken, roofs, kind)
+        gap = None if taken is None else roofline.compute_headroom(w.flops, w.unique_bytes, taken, roofs, kind)
         rows.append(
-            Placed(
+            WorkloadRoofline(
                 workload=w.name,
                 weight=w.weight,
                 seconds=taken,
@@ -88,28 +88,28 @@ def place(
     remark = (
         ""
         if times
-        else "There is no kernel, so nothing was timed: the roof's time is what the reference's operations and "
-        "bytes allow."
+        else "There is no kernel, so nothing was timed: the roof's time follows from the reference's operations and "
+        "bytes."
     )
     if any(w.flops is None for w in seen):
-        remark += " The reference's operations could not be counted, so that only its bytes are held against a roof."
-    return Roofline(
+        remark += " The reference's operations could not be counted, so only its bytes are compared with a roof."
+    return TaskRoofline(
         task=task.name, device=device.name, roofs=roofs, precision=kind, workloads=tuple(rows), remark=remark.strip()
     )
 
 
 def diagnose(
-    placed: Roofline, profiles: Sequence[tuple[Profile, str]], missing: Mapping[str, str], device: Device
+    placed: TaskRoofline, profiles: Sequence[tuple[Profile, str]], missing: Mapping[str, str], device: Device
 ) -> Diagnosis:
-    """What times and profiles (each with its record's id, or none) say together."""
+    """Combine times and profiles (each with its record's id, or an empty one) into a diagnosis."""
     timed = [(w, w.headroom, w.seconds) for w in placed.workloads if w.headroom is not None and w.seconds is not None]
     largest, gap, taken = max(timed, key=lambda row: row[0].weight * row[2])
     facts: dict[str, Quantity] = dict(
-        roofline.facts(gap, device, largest.unique_bytes, taken, placed.roofs, placed.precision)
+        roofline.roofline_facts(gap, device, largest.unique_bytes, taken, placed.roofs, placed.precision)
     )
-    findings = rules.evaluate(profiles, facts)
-    whole = roofline.whole([(w.weight, s, h) for w, h, s in timed])
-    bottleneck = rules.bottleneck(findings, whole)
+    findings = rules.evaluate_rules(profiles, facts)
+    whole = roofline.combine_headrooms([(w.weight, s, h) for w, h, s in timed])
+    bottleneck = rules.find_bottleneck(findings, whole)
     return Diagnosis(
         headline=_headline(placed, bottleneck, whole, findings),
         roofline=placed,
@@ -121,65 +121,67 @@ def diagnose(
     )
 
 
-def _headline(placed: Roofline, bottleneck: Bound, whole: Headroom, findings: Sequence[Finding]) -> str:
+def _headline(placed: TaskRoofline, bottleneck: Bound, whole: Headroom, findings: Sequence[Finding]) -> str:
     if whole.total is None:
-        reached = "how far the roof is cannot be said, for none is known here"
+        reached = "the distance to the roof is unknown, because no roof is known here"
     else:
         origin = "measured" if any(roof.origin == "measured" for roof in placed.roofs) else "cited"
-        reached = f"{percent(1 - whole.total)} of the {origin} roof"
-    lack = (
-        f"the largest lack is {findings[0].rule}: {findings[0].text.rstrip('.')}"
-        if findings
-        else "no rule names a lack"
-    )
-    return f"{placed.task}: {limiter(bottleneck)}, {reached}; {lack}."
+        reached = f"{format_percent(1 - whole.total)} of the {origin} roof"
+    lack = f"the main finding is {findings[0].rule}: {findings[0].text.rstrip('.')}" if findings else "no rule fired"
+    return f"{placed.task}: {describe_bottleneck(bottleneck)}, {reached}; {lack}."
 
 
-def roofline_text(placed: Roofline) -> str:
-    """A table of the workloads, and the roofs with where they come from."""
+def render_roofline(placed: TaskRoofline) -> str:
+    """Return a table of the workloads, and the roofs with their origin."""
     head = ("workload", "time", "operations", "bytes", "op/byte", "roof's time", "of the roof", "roof's bound")
     rows = [head]
     for w in placed.workloads:
         intensity = f"{w.flops / w.unique_bytes:.3g}" if w.flops is not None and w.unique_bytes else "N/A"
         total = w.headroom.total if w.headroom else None
-        share = percent(None if total is None else 1 - total)
+        share = format_percent(None if total is None else 1 - total)
         rows.append(
             (
                 w.workload,
-                seconds(w.seconds),
-                si(w.flops),
-                si(w.unique_bytes, "B"),
+                format_seconds(w.seconds),
+                format_si(w.flops),
+                format_si(w.unique_bytes, "B"),
                 intensity,
-                seconds(w.roof_s),
+                format_seconds(w.roof_s),
                 share,
                 w.bound,
             )
         )
     roofs = [
-        f"  {roof.metric:<18} {si(roof.value, roof.unit) if roof.unit != 's' else seconds(roof.value)}, {_origin(roof)}"
+        f"  {roof.metric:<18} {format_si(roof.value, roof.unit) if roof.unit != 's' else format_seconds(roof.value)}, {_origin(roof)}"
         for roof in placed.roofs
     ]
-    lines = [table(rows), "", f"roofs of {placed.device}:", *(roofs or ["  none is known here"])]
+    lines = [format_table(rows), "", f"roofs of {placed.device}:", *(roofs or ["  no roof is known here"])]
     return "\n".join([*lines, *(["", placed.remark] if placed.remark else [])])
 
 
-def utilisation_text(task: Task, placed: Roofline, cited: Sequence[Roof]) -> str:
-    """What each workload reaches of memory's and arithmetic's roofs, the measured and the cited ones: a table, and
-    whence the cited are."""
-    kind, measured = roofline.precision(task), [roof for roof in placed.roofs if roof.origin == "measured"]
+def render_utilisation(task: Task, placed: TaskRoofline, cited: Sequence[Roof]) -> str:
+    """Return a table of the share of the measured and the cited memory and compute roofs that each workload reaches,
+    with the citations."""
+    kind, measured = roofline.roof_precision(task), [roof for roof in placed.roofs if roof.origin == "measured"]
     rows: list[tuple[str, ...]] = [
         ("workload", "time", "bytes", "of measured", "of cited", "operations", "of measured", "of cited")
     ]
     for w in placed.workloads:
-        cells = [w.workload, seconds(w.seconds)]
+        cells = [w.workload, format_seconds(w.seconds)]
         for count, unit in ((w.unique_bytes, "B/s"), (w.flops, "op/s")):
             rate = count / w.seconds if count is not None and w.seconds else None
-            cells.append(si(rate, unit))
+            cells.append(format_si(rate, unit))
             for roofs in (measured, cited):
-                roof = roofline.best(roofs, "memory_bandwidth") if unit == "B/s" else roofline.peak(roofs, kind)
-                cells.append(percent(rate / roof.value if rate is not None and roof else None))
+                roof = (
+                    roofline.best_roof(roofs, "memory_bandwidth")
+                    if unit == "B/s"
+                    else roofline.compute_roof(roofs, kind)
+                )
+                cells.append(format_percent(rate / roof.value if rate is not None and roof else None))
         rows.append(tuple(cells))
-    return "\n".join([table(rows), *(f"{roof.metric}: {si(roof.value, roof.unit)}, {_origin(roof)}" for roof in cited)])
+    return "\n".join(
+        [format_table(rows), *(f"{roof.metric}: {format_si(roof.value, roof.unit)}, {_origin(roof)}" for roof in cited)]
+    )
 
 
 def _origin(roof: Roof) -> str:
@@ -187,34 +189,36 @@ def _origin(roof: Roof) -> str:
     return f"measured here, record {roof.source}{doubt}" if roof.origin == "measured" else f"cited: {roof.source}"
 
 
-def text(found: Diagnosis, language: str, *, kept: bool) -> str:
-    """For people: the headline, the roofline, each finding with what it rests on, what the compiler says, and where to
-    go on.
+def render_diagnosis(found: Diagnosis, language: str, *, kept: bool) -> str:
+    """Return the diagnosis as text: headline, roofline, findings with their evidence, remarks, and the next command.
 
-    `kept`: the records that are named outlive this.
+    `kept` says whether the named records stay available afterwards.
     """
-    lines = [found.headline, "", roofline_text(found.roofline), ""]
+    lines = [found.headline, "", render_roofline(found.roofline), ""]
     for number, finding in enumerate(found.findings, 1):
         where = f", line {finding.line}" if finding.line else ""
         lines += [f"{number}. {finding.rule} ({finding.severity}, {finding.axis}{where})", f"   {finding.text}"]
-        lines += [f"   {remark.tool}, line {remark.line}: {remark.text}" for remark in _of(finding, found)]
+        lines += [
+            f"   {remark.tool}, line {remark.line}: {remark.text}"
+            for remark in missed_optimisation_remarks(finding, found)
+        ]
         lines += [f"   evidence: {', '.join(f'record {r}' for r in finding.evidence) or 'the roofline above'}"]
     remarks = [r for profile in found.profiles for r in profile.remarks if r.kind != "applied"]
     if remarks:
-        more = f" (the first {SHOWN} of {len(remarks)})" if len(remarks) > SHOWN else ""
+        more = f" (the first {MAX_SHOWN_REMARKS} of {len(remarks)})" if len(remarks) > MAX_SHOWN_REMARKS else ""
         lines += ["", f"the compiler and the machine code{more}:"]
-        lines += [f"  {r.tool}{f', line {r.line}' if r.line else ''}: {r.text}" for r in remarks[:SHOWN]]
+        lines += [f"  {r.tool}{f', line {r.line}' if r.line else ''}: {r.text}" for r in remarks[:MAX_SHOWN_REMARKS]]
     lines += ["", *(f"{name}: N/A, {why}" for name, why in found.missing.items())] if found.missing else []
     named = " ".join(dict.fromkeys(finding.rule for finding in found.findings))
     if named:
         lines += ["", f"pages about these: python -m knowledge_base pages --language {language} {named}"]
     return "\n".join(
-        [*lines, *([] if kept else ["the records named here are kept with --store DIR in front of the verb"])]
+        [*lines, *([] if kept else ["to keep the records named here, put --store DIR in front of the verb"])]
     )
 
 
-def _of(finding: Finding, found: Diagnosis) -> tuple[Remark, ...]:
-    """The remark at the finding's line that speaks of something missed."""
+def missed_optimisation_remarks(finding: Finding, found: Diagnosis) -> tuple[Remark, ...]:
+    """Return the first remark on a missed optimisation at the finding's line, or nothing."""
     if not finding.line:
         return ()
     at = (r for profile in found.profiles for r in profile.remarks if r.line == finding.line and r.kind == "missed")

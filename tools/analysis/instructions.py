@@ -1,5 +1,4 @@
-"""What single instructions of x86-64 (AT&T syntax) and aarch64 do, above all to floating-point data; of SASS, where
-they jump. Pure."""
+"""Classifies single instructions of x86-64 (AT&T syntax) and aarch64, and jumps of SASS. Pure."""
 
 from __future__ import annotations
 
@@ -42,11 +41,11 @@ class Instruction:
     line: int = 0
     """Line in the kernel's own source; 0 when it is not known or belongs to another file."""
     inlined: bool = False
-    """The line stands in another function, which was inlined here."""
+    """Whether the line belongs to another function, which was inlined here."""
 
     @property
     def symbol(self) -> str:
-        """The symbol that the operands name, without offset, version and `@plt`; empty when they name none."""
+        """The symbol among the operands, without offset, version and `@plt`; empty if there is none."""
         found = _SYMBOL.search(self.operands)
         return found[1].split("@")[0] if found else ""
 
@@ -66,14 +65,14 @@ class Instruction:
 
     @property
     def falls_through(self) -> bool:
-        """Whether control can go on to the next instruction."""
+        """Whether control can continue at the next instruction."""
         return _LAST.match(self.mnemonic) is None or (
             self.mnemonic.isupper() and _GUARDED.search(self.operands) is not None
         )
 
 
 def is_packed(instruction: Instruction) -> bool:
-    """A floating-point operation on several elements at once."""
+    """Whether it is a floating-point operation on several elements at once."""
     if found := _X86_ARITHMETIC.match(instruction.mnemonic):
         return found[1] == "p"
     return (
@@ -82,14 +81,15 @@ def is_packed(instruction: Instruction) -> bool:
 
 
 def is_scalar(instruction: Instruction) -> bool:
-    """A floating-point operation on one element."""
+    """Whether it is a floating-point operation on one element."""
     if found := _X86_ARITHMETIC.match(instruction.mnemonic):
         return found[1] == "s"
     return _ARM_ARITHMETIC.match(instruction.mnemonic) is not None and _ARM_VECTOR.match(instruction.operands) is None
 
 
 def register_bytes(instruction: Instruction) -> int:
-    """Widest vector register among the operands; 0 without one. A scalable register counts as 16, its least width."""
+    """Return the bytes of the widest vector register among the operands; 0 without one. A scalable register counts
+    as 16, its minimum width."""
     widths = {"x": 16, "y": 32, "z": 64}
     named = [widths[found] for found in re.findall(r"%([xyz])mm\d", instruction.operands)]
     return max(named, default=16 if _ARM_VECTOR.match(instruction.operands) else 0)
@@ -100,7 +100,7 @@ def is_fma(instruction: Instruction) -> bool:
 
 
 def is_divide(instruction: Instruction) -> bool:
-    """A division, float or integer; costs several times what a multiplication does."""
+    """Whether it is a division, float or integer, which costs several multiplications."""
     return _DIVIDE.match(instruction.mnemonic) is not None
 
 
@@ -109,25 +109,25 @@ def is_gather(instruction: Instruction) -> bool:
 
 
 def is_streaming_store(instruction: Instruction) -> bool:
-    """A store that goes past the caches."""
+    """Whether it is a store that bypasses the caches."""
     return _STREAMING.match(instruction.mnemonic) is not None
 
 
-def is_insert(instruction: Instruction) -> bool:
-    """Moves one element into or out of a vector, as a loop does that gathers by hand."""
+def is_vector_element_insert(instruction: Instruction) -> bool:
+    """Whether it moves one element into or out of a vector, as in a loop that gathers by hand."""
     return _INSERT.match(instruction.mnemonic) is not None
 
 
-def is_math(name: str) -> bool:
-    """A scalar function of the C mathematics library."""
+def is_scalar_math_function(name: str) -> bool:
+    """Whether `name` is a scalar function of the C mathematics library."""
     return _LIBM.match(name) is not None
 
 
-def is_vector_math(name: str) -> bool:
-    """A function of a vector mathematics library (the vector function ABI's mangling)."""
+def is_vector_math_function(name: str) -> bool:
+    """Whether `name` is a function of a vector mathematics library (mangled by the vector function ABI)."""
     return _VECTOR_LIBM.match(name) is not None
 
 
-def is_parallel(name: str) -> bool:
-    """Starts threads: an OpenMP region, or a thread by hand."""
+def starts_threads(name: str) -> bool:
+    """Whether a call of `name` starts threads: an OpenMP region or a single thread."""
     return _PARALLEL.match(name) is not None

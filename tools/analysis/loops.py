@@ -1,4 +1,4 @@
-"""Loops in machine code, and what can be said of them. Pure.
+"""Finds and classifies loops in machine code. Pure.
 
 Straight-line counts mislead, since a vectorised loop drags scalar prologues and remainders along; so instructions are
 counted in innermost loops, which are found as strongly connected parts of the control flow. With line numbers the
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tools.analysis import instructions
-from tools.analysis.assembly import Function
+from tools.analysis.assembly import DisassembledFunction
 from tools.analysis.instructions import Instruction
 
 _X86_ACCUMULATE = re.compile(r"^v?(?:add|sub|mul|min|max|fn?m(?:add|sub)(?:132|213|231))([ps])[sdh]$")
@@ -25,30 +25,29 @@ _ADVANCE = re.compile(r"^(?:%r\w+,%(r\w+)|(x\d+), (?=\2)x\d+, x\d+.*)$")
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class MachineLoop:
     """A cycle of the control flow."""
 
     function: str
     header: int
     parent: int | None
-    """Header of the loop around it."""
+    """Header of the enclosing loop."""
     innermost: bool
     instructions: tuple[Instruction, ...]
     line: int = 0
-    """Line of the source loop that it implements; 0 when not known."""
+    """Line of the source loop that it implements; 0 if unknown."""
     tests: frozenset[int] = frozenset()
-    """Lines of the branches that leave it, where they are known; of those in loops inside it, which may leave both,
-    none counts."""
+    """Known lines of the branches that leave the loop, without the branches inside inner loops."""
 
 
-def loops(function: Function) -> tuple[Loop, ...]:
-    """All loops of a function, outer before inner."""
-    blocks, edges = _flow(function)
+def find_machine_loops(function: DisassembledFunction) -> tuple[MachineLoop, ...]:
+    """Return all loops of a function, outer loops before inner ones."""
+    blocks, edges = _control_flow_graph(function)
     found: list[tuple[int, int | None, frozenset[int]]] = []
     pending: list[tuple[frozenset[int], int | None]] = [(frozenset(blocks), None)]
     while pending:
         nodes, parent = pending.pop()
-        for component in _cycles(edges, nodes):
+        for component in _strongly_connected_cycles(edges, nodes):
             entered = {to for at in nodes - component for to in edges[at] if to in component}
             header = min(entered or component)
             found.append((header, parent, component))
@@ -59,39 +58,41 @@ def loops(function: Function) -> tuple[Loop, ...]:
         own = body.difference(*(inside for _, around, inside in found if around == header))
         tests = frozenset(blocks[block][-1].line for block in own if set(edges[block]) - body) - {0}
         code = tuple(i for block in sorted(body) for i in blocks[block])
-        result.append(Loop(function.name, header, parent, header not in parents, code, tests=tests))
+        result.append(MachineLoop(function.name, header, parent, header not in parents, code, tests=tests))
     return tuple(result)
 
 
-def source_loops(functions: Iterable[Function], loop_lines: frozenset[int] = frozenset()) -> tuple[Loop, ...]:
-    """The innermost loops that touch memory or call, one for each source loop.
+def find_source_loops(
+    functions: Iterable[DisassembledFunction], loop_lines: frozenset[int] = frozenset()
+) -> tuple[MachineLoop, ...]:
+    """Return the innermost loops that access memory or call a function, one for each source loop.
 
     Of machine loops that come from the same source loop (vector body, remainder) the one with the widest work stands
     for all. `loop_lines` are the lines on which the compiler saw loops; a machine loop belongs to the last one that is
     not below its own last line. Without line numbers every machine loop stands for itself.
     """
-    chosen: dict[object, Loop] = {}
+    chosen: dict[object, MachineLoop] = {}
     for function in functions:
-        found = loops(function)
+        found = find_machine_loops(function)
         for loop in found:
-            if not loop.innermost or _repeats(loop, found):
+            if not loop.innermost or _is_copy_of_outer_loop(loop, found):
                 continue
             if not any(i.is_call or "(" in i.operands or "[" in i.operands for i in loop.instructions):
                 continue
-            # A helper that was inlined lends its lines only to a loop that has none from around it.
+            # Lines of an inlined helper count only in a loop without lines of its own.
             own = [i.line for i in loop.instructions if i.line and not i.inlined]
             last = max(own or [i.line for i in loop.instructions])
             line = max((known for known in loop_lines if known <= last), default=last)
             key: object = line or (function.name, loop.header)
             other = chosen.get(key)
-            if other is None or _work(loop) > _work(other):
+            if other is None or _vector_work(loop) > _vector_work(other):
                 chosen[key] = replace(loop, line=line)
     return tuple(chosen.values())
 
 
-def _repeats(loop: Loop, found: tuple[Loop, ...]) -> bool:
-    """Whether a cycle copies a loop around others for the case that these have nothing to do: the test at that
-    loop's head ends it."""
+def _is_copy_of_outer_loop(loop: MachineLoop, found: tuple[MachineLoop, ...]) -> bool:
+    """Whether the cycle is a copy of an outer loop for the case that its inner loops have no iterations: the test
+    at the outer loop's head ends the cycle."""
     for around in found:
         head = min((i.line for i in around.instructions if i.line and not i.inlined), default=0)
         if head in around.tests & loop.tests and not around.innermost:
@@ -103,13 +104,13 @@ def _repeats(loop: Loop, found: tuple[Loop, ...]) -> bool:
     return False
 
 
-def _work(loop: Loop) -> tuple[int, int, int]:
+def _vector_work(loop: MachineLoop) -> tuple[int, int, int]:
     packed = [i for i in loop.instructions if instructions.is_packed(i)]
     return (max((instructions.register_bytes(i) for i in packed), default=0), len(packed), len(loop.instructions))
 
 
-def _flow(function: Function) -> tuple[dict[int, list[Instruction]], dict[int, list[int]]]:
-    """Basic blocks by first address, and the edges between them."""
+def _control_flow_graph(function: DisassembledFunction) -> tuple[dict[int, list[Instruction]], dict[int, list[int]]]:
+    """Return the basic blocks by first address, and the edges between them."""
     body = function.instructions
     if not body:
         return {}, {}
@@ -136,10 +137,10 @@ def _flow(function: Function) -> tuple[dict[int, list[Instruction]], dict[int, l
     return blocks, edges
 
 
-def _cycles(edges: Mapping[int, list[int]], nodes: frozenset[int]) -> list[frozenset[int]]:
-    """Strongly connected components of `nodes` that hold a cycle (Kosaraju's algorithm, without recursion)."""
+def _strongly_connected_cycles(edges: Mapping[int, list[int]], nodes: frozenset[int]) -> list[frozenset[int]]:
+    """Return the strongly connected components of `nodes` that contain a cycle (Kosaraju's algorithm, no recursion)."""
     order: list[int] = []
-    """Nodes in the order in which a walk leaves them."""
+    """Nodes in the post-order of a depth-first walk."""
     backwards: dict[int, list[int]] = {node: [] for node in nodes}
     seen: set[int] = set()
     pending = [(node, False) for node in sorted(nodes)]
@@ -167,14 +168,13 @@ def _cycles(edges: Mapping[int, list[int]], nodes: frozenset[int]) -> list[froze
     return found
 
 
-def is_serial_reduction(loop: Loop) -> bool:
-    """Each round waits for the one before, element by element.
+def is_serial_reduction(loop: MachineLoop) -> bool:
+    """Whether each loop iteration waits for the one before, element by element.
 
-    True when a float register that holds a value at the start of a round reaches the end of it through scalar
-    additions, multiplications, minima or maxima alone, at least one of them, whatever registers it wanders through
-    meanwhile.
+    True if a float register's value at the start of an iteration reaches its end only through scalar additions,
+    multiplications, minima or maxima, at least one of them, through any registers.
     """
-    steps = [_step(i) for i in loop.instructions]
+    steps = [_register_effect(i) for i in loop.instructions]
     written = {step.to for step in steps if step and step.to}
     seen: set[str] = set()
     carried: set[str] = set()
@@ -182,21 +182,21 @@ def is_serial_reduction(loop: Loop) -> bool:
         if step:
             carried |= (step.read & written) - seen
             seen |= {step.to} | step.read
-    return any(_survives(register, [step for step in steps if step]) for register in carried)
+    return any(_accumulates_in_register(register, [step for step in steps if step]) for register in carried)
 
 
-class _Step(NamedTuple):
-    """What an instruction does to float registers."""
+class _RegisterEffect(NamedTuple):
+    """The effect of an instruction on float registers."""
 
     to: str
-    """Register written; empty for a store."""
+    """The written register; empty for a store."""
     read: frozenset[str]
     accumulates: bool
-    """A scalar operation that a reduction may consist of."""
+    """Whether it is a scalar operation that a reduction can consist of."""
     moves: bool
 
 
-def _survives(register: str, steps: list[_Step]) -> bool:
+def _accumulates_in_register(register: str, steps: list[_RegisterEffect]) -> bool:
     holders, accumulated = {register}, False
     for step in steps:
         if not step.to:
@@ -209,8 +209,8 @@ def _survives(register: str, steps: list[_Step]) -> bool:
     return accumulated and register in holders
 
 
-def _step(instruction: Instruction) -> _Step | None:
-    # A place on the stack is as good as a register: that is where a sum waits while its loop calls a function.
+def _register_effect(instruction: Instruction) -> _RegisterEffect | None:
+    # A stack slot counts as a register: a sum is spilled there while its loop calls a function.
     operands = re.sub(r"\[[^\]]*\]|-?(?:0x[0-9a-f]+)?\([^)]*\)", "", _SLOT.sub(r"%slot\1\2", instruction.operands))
     registers = [slot or x86 or arm for slot, x86, arm in _REGISTER.findall(operands)]
     if all(name.startswith("slot") for name in registers):
@@ -224,16 +224,18 @@ def _step(instruction: Instruction) -> _Step | None:
         sources = registers if stores or implicit else registers[:-1]
         accumulates = scalar and _X86_ACCUMULATE.match(instruction.mnemonic) is not None
         moves = re.match(r"^v?mov[au]?p?s?[sd]?$", instruction.mnemonic) is not None
-        return _Step("" if stores else registers[-1], frozenset(sources), accumulates, moves)
+        return _RegisterEffect("" if stores else registers[-1], frozenset(sources), accumulates, moves)
     stores = instruction.mnemonic.startswith("st")
     accumulates = scalar and _ARM_ACCUMULATE.match(instruction.mnemonic) is not None
     sources = registers if stores or instruction.mnemonic in ("fmla", "fmls") else registers[1:]
-    return _Step("" if stores else registers[0], frozenset(sources), accumulates, instruction.mnemonic == "fmov")
+    return _RegisterEffect(
+        "" if stores else registers[0], frozenset(sources), accumulates, instruction.mnemonic == "fmov"
+    )
 
 
-def is_strided(loop: Loop) -> bool:
-    """Walks memory with a step that is only known at run time: a register that addresses floats is advanced by
-    another register."""
+def is_strided(loop: MachineLoop) -> bool:
+    """Whether the loop walks memory with a stride that is known only at run time: another register advances a
+    register that addresses floats."""
     addresses: set[str] = set()
     for instruction in loop.instructions:
         if re.search(r"%[xyz]mm", instruction.operands):

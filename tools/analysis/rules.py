@@ -21,9 +21,9 @@ from tools.roofline.hardware import Headroom
 RULES = Path(__file__).with_name("rules.yaml")
 SEVERITIES = ("high", "medium", "low")
 SECOND_OPINIONS = ("gcc", "clang", "ncu")
-"""Tools whose remarks come from rules of their own: they agree or do not."""
-AT_ROOF = 0.25
-"""Gap of an axis below which that axis is the bottleneck, whatever else was found."""
+"""Tools whose remarks come from their own rules, so that their agreement is independent evidence."""
+AT_ROOF_HEADROOM = 0.25
+"""Headroom of an axis below which that axis is the bottleneck, whatever the findings are."""
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -50,41 +50,41 @@ class Rule(Artifact):
     axis: Axis
     when: tuple[Condition, ...] = Field(min_length=1)
     remark: re.Pattern[str] | None = None
-    """Remarks that speak of the same thing."""
+    """Pattern of remarks on the same problem."""
     text: str
     action: str = ""
-    """What to do about it, in a line."""
+    """The remedy, in one line."""
     page: str = ""
-    """The skill of the wiki that says more."""
+    """The wiki's skill page on the problem."""
     source: str = ""
-    """Where the thresholds are from."""
+    """The source of the thresholds."""
 
     @property
-    def counted(self) -> bool:
-        """It reads a report's counters alone: what a report lacks can be collected."""
+    def reads_only_counters(self) -> bool:
+        """Whether the rule reads only counters of a report, so that missing ones can be collected."""
         return bool(self.page) and not any(c.metric.startswith("roofline.") for c in self.when)
 
 
-class _File(Artifact):
-    """rules.yaml."""
+class _RulesFile(Artifact):
+    """The content of rules.yaml."""
 
     rules: tuple[Rule, ...]
 
 
 @cache
-def load() -> tuple[Rule, ...]:
-    """The rules that are shipped."""
+def load_rules() -> tuple[Rule, ...]:
+    """Return the shipped rules."""
     import yaml
 
-    return _File.model_validate(yaml.safe_load(RULES.read_text(encoding="utf-8"))).rules
+    return _RulesFile.model_validate(yaml.safe_load(RULES.read_text(encoding="utf-8"))).rules
 
 
-def evaluate(
+def evaluate_rules(
     profiles: Sequence[tuple[Profile, str]], facts: Mapping[str, Quantity], rules: Sequence[Rule] | None = None
 ) -> tuple[Finding, ...]:
-    """Findings, most important first: by severity, then those with two kinds of evidence, then as in the file.
+    """Return the findings, most important first: by severity, then by two kinds of evidence, then as in the file.
 
-    `profiles` come with the ids of their records, `facts` from `roofline.facts`; `rules` default to the shipped ones.
+    `profiles` come with the ids of their records, `facts` from `roofline.roofline_facts`; `rules` default to the shipped ones.
     """
     metrics = dict(facts)
     origin: dict[str, str] = {}
@@ -93,7 +93,7 @@ def evaluate(
         origin.update(dict.fromkeys(profile.metrics, record))
     remarks = [remark for profile, _ in profiles for remark in profile.remarks]
     fired: dict[str, tuple[Finding, bool]] = {}
-    for rule in holding(metrics, rules):
+    for rule in firing_rules(metrics, rules):
         matching = [remark for remark in remarks if rule.remark and rule.remark.search(remark.text)]
         records = {origin[c.metric] for c in rule.when if c.metric in origin}
         said_by_tool = any(remark.tool in SECOND_OPINIONS for remark in matching)
@@ -104,7 +104,7 @@ def evaluate(
                 rule=rule.id,
                 severity=rule.severity,
                 axis=rule.axis,
-                text=_fill(rule.text, metrics, matching),
+                text=_fill_placeholders(rule.text, metrics, matching),
                 line=min((remark.line for remark in matching if remark.line), default=0),
                 evidence=tuple(sorted(records)),
             )
@@ -116,29 +116,37 @@ def evaluate(
     return tuple(finding for finding, _ in ranked)
 
 
-def holding(metrics: Mapping[str, Quantity], rules: Sequence[Rule] | None = None) -> tuple[Rule, ...]:
-    """The entries of which every condition holds."""
-    return tuple(rule for rule in (load() if rules is None else rules) if all(_holds(c, metrics) for c in rule.when))
+def firing_rules(metrics: Mapping[str, Quantity], rules: Sequence[Rule] | None = None) -> tuple[Rule, ...]:
+    """Return the rules whose conditions all hold."""
+    return tuple(
+        rule
+        for rule in (load_rules() if rules is None else rules)
+        if all(_condition_holds(c, metrics) for c in rule.when)
+    )
 
 
-def undecided(metrics: Mapping[str, Quantity]) -> dict[str, tuple[str, ...]]:
-    """Rule -> the counters without which nobody can tell whether it fires: no condition that is known fails, and
-    some are not known."""
+def missing_counters_by_rule(metrics: Mapping[str, Quantity]) -> dict[str, tuple[str, ...]]:
+    """Return, for each undecided rule, the missing counters: no known condition of the rule fails, and some
+    conditions are unknown."""
     found: dict[str, tuple[str, ...]] = {}
-    for rule in load():
+    for rule in load_rules():
         lacking = tuple(c.metric for c in rule.when if c.metric not in metrics)
-        if rule.counted and lacking and all(_holds(c, metrics) for c in rule.when if c.metric in metrics):
+        if (
+            rule.reads_only_counters
+            and lacking
+            and all(_condition_holds(c, metrics) for c in rule.when if c.metric in metrics)
+        ):
             found.setdefault(rule.id, lacking)
-    fired = {rule.id for rule in holding(metrics)}
+    fired = {rule.id for rule in firing_rules(metrics)}
     return {rule: lacking for rule, lacking in found.items() if rule not in fired}
 
 
-def bottleneck(findings: Iterable[Finding], headroom: Headroom) -> Bound:
-    """What holds the kernel back now: the roof that it is near, else the axis on which most was found, else the
-    roof's own bound."""
-    if headroom.memory is not None and headroom.memory < AT_ROOF:
+def find_bottleneck(findings: Iterable[Finding], headroom: Headroom) -> Bound:
+    """Return the bottleneck: the roof that the kernel is near, else the axis with the most severe findings, else the
+    binding roof."""
+    if headroom.memory is not None and headroom.memory < AT_ROOF_HEADROOM:
         return "memory"
-    if headroom.compute is not None and headroom.compute < AT_ROOF:
+    if headroom.compute is not None and headroom.compute < AT_ROOF_HEADROOM:
         return "compute"
     weights: dict[Axis, int] = {}
     for finding in findings:
@@ -151,12 +159,12 @@ def bottleneck(findings: Iterable[Finding], headroom: Headroom) -> Bound:
     return ranked[0][0]
 
 
-def _holds(condition: Condition, metrics: Mapping[str, Quantity]) -> bool:
+def _condition_holds(condition: Condition, metrics: Mapping[str, Quantity]) -> bool:
     quantity = metrics.get(condition.metric)
     return quantity is not None and _OPERATORS[condition.op](quantity.value, condition.value)
 
 
-def _fill(text: str, metrics: Mapping[str, Quantity], remarks: Sequence[Remark]) -> str:
+def _fill_placeholders(text: str, metrics: Mapping[str, Quantity], remarks: Sequence[Remark]) -> str:
     lines = sorted({remark.line for remark in remarks if remark.line})
     words = {
         "remark": remarks[0].text if remarks else "N/A",

@@ -1,4 +1,4 @@
-"""Is the instruction that a method promises in the machine code because of the method? Pure, but for reading
+"""Checks whether a method put its promised instruction into the machine code. Pure, except for reading
 signatures.yaml."""
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from tools.analysis.assembly import ENTRY, parse, reachable
-from tools.analysis.loops import source_loops
+from tools.analysis.assembly import ENTRY, functions_reachable_from, parse_disassembly
+from tools.analysis.loops import find_source_loops
 from tools.artifacts import Artifact
 from tools.errors import SettingsError
 
 SIGNATURES = Path(__file__).with_name("signatures.yaml")
-EXAMPLES = 5
-SIMPLE = re.compile(r"[^(){}*+?]+(?:[*+?][^(){}*+?]*){0,3}")
-"""No groups and few repeats, so that a search always ends soon."""
-LONGEST = 120
-"""Characters of a pattern that a model wrote."""
-MARKED = 1.25
-"""Times by which a signature must fill more of the hot loops than without the method, where it stands in these, too."""
+MAX_EXAMPLES = 5
+SIMPLE_PATTERN = re.compile(r"[^(){}*+?]+(?:[*+?][^(){}*+?]*){0,3}")
+"""A pattern without groups and with few repeats, so that every search is fast."""
+MAX_PATTERN_CHARACTERS = 120
+"""Maximum length of a pattern that a model wrote."""
+MIN_SHARE_RATIO = 1.25
+"""Minimum ratio of a signature's share of the hot loops with the method to its share without the method."""
 
 
 class InstructionCheck(Artifact):
@@ -30,32 +30,31 @@ class InstructionCheck(Artifact):
 
     architecture: str
     pattern: str | None
-    """The regular expression that was looked for; None: the method gives none for this architecture."""
+    """The regular expression; None if the method has none for this architecture."""
     present: bool | None
-    """None where no pattern was given or the code could not be read."""
+    """None if there is no pattern or the code could not be read."""
     count: int
-    """Instructions of `solve`, and of what it calls and hands on, that match."""
+    """Number of matching instructions in `solve` and all that it reaches."""
     examples: tuple[str, ...] = ()
-    """Some of them, each with its function; those of hot loops first."""
+    """Some matching instructions, each with its function; those of hot loops first."""
     share: float | None = None
-    """Of the instructions of a hot loop, the mean over these, the innermost loops; over functions where there is
-    none. None: no code."""
+    """Mean share of matching instructions over the innermost loops, or over the functions if there is no loop; None
+    without code."""
 
     def __str__(self) -> str:
         return f"{self.count} ({self.share or 0.0:.0%} of the hot code)"
 
 
-class Mechanism(Artifact):
-    """A method's signature in a kernel, held against the same kernel without the method: a mechanism is a
-    difference."""
+class MechanismCheck(Artifact):
+    """A method's signature in a kernel, compared with the same kernel without the method."""
 
     shown: bool | None
-    """None: not checked, or not clear: a larger share of fewer instructions may be what else was taken out."""
+    """None if it was not checked or is not clear: a larger share of fewer instructions can come from another change."""
     there: InstructionCheck
     without: InstructionCheck | None
-    """None: nothing to compare with was looked at."""
+    """None if there was no kernel to compare with."""
     against: str
-    """Candidate id of the kernel without it: its ablation, else the parent."""
+    """Candidate id of the kernel without the method: its ablation, else the parent."""
 
     def __str__(self) -> str:
         if self.there.pattern is None:
@@ -71,16 +70,16 @@ class Mechanism(Artifact):
         )
 
 
-def fault(pattern: str) -> str:
-    """Why a pattern that a model wrote is not looked for; empty where it is."""
+def pattern_fault(pattern: str) -> str:
+    """Return why a pattern that a model wrote is refused; empty if it is accepted."""
     if pattern.startswith("@"):
         return (
             ""
-            if pattern[1:] in _named()
-            else f"{pattern!r} is not known; use one of {', '.join('@' + name for name in sorted(_named()))}"
+            if pattern[1:] in _shipped_signatures()
+            else f"{pattern!r} is not known; use one of {', '.join('@' + name for name in sorted(_shipped_signatures()))}"
         )
-    if len(pattern) > LONGEST or not SIMPLE.fullmatch(pattern):
-        return f"{pattern!r} is no plain pattern: at most {LONGEST} characters, no (), no {{}}, at most three of * + ?"
+    if len(pattern) > MAX_PATTERN_CHARACTERS or not SIMPLE_PATTERN.fullmatch(pattern):
+        return f"{pattern!r} is no plain pattern: at most {MAX_PATTERN_CHARACTERS} characters, no (), no {{}}, at most three of * + ?"
     try:
         re.compile(pattern)
     except re.error as error:
@@ -88,25 +87,25 @@ def fault(pattern: str) -> str:
     return ""
 
 
-def check(assembly: str, architecture: str, signature: Mapping[str, str]) -> InstructionCheck:
-    """Look for `signature[architecture]` (else `*`) in what `solve` reaches.
+def check_signature(assembly: str, architecture: str, signature: Mapping[str, str]) -> InstructionCheck:
+    """Search `signature[architecture]` (else `*`) in all code that `solve` reaches.
 
     `assembly` is a disassembly as objdump prints it; patterns are searched in "mnemonic operands", or name an entry of
     signatures.yaml as `@name`. SettingsError for a pattern that is no regular expression or a name that is not known.
     """
-    pattern = _resolve(architecture, signature)
+    pattern = _pattern_for(architecture, signature)
     if pattern is None:
         return InstructionCheck(architecture=architecture, pattern=None, present=None, count=0)
     try:
         wanted = re.compile(pattern)
     except re.error as error:
         raise SettingsError(
-            f"signature: {pattern!r} is not a regular expression ({error}); mend it in the method's page"
+            f"signature: {pattern!r} is not a regular expression ({error}); correct it in the method's page"
         ) from error
-    functions = reachable(parse(assembly))
+    functions = functions_reachable_from(parse_disassembly(assembly))
     if not functions:
         return InstructionCheck(architecture=architecture, pattern=pattern, present=None, count=0)
-    hot = [(loop.function, loop.instructions) for loop in source_loops(functions)]
+    hot = [(loop.function, loop.instructions) for loop in find_source_loops(functions)]
     whole = [(function.name, function.instructions) for function in functions]
     matching = [
         [f"{name}: {text}" for i in code if wanted.search(text := f"{i.mnemonic} {i.operands}".rstrip())]
@@ -114,7 +113,7 @@ def check(assembly: str, architecture: str, signature: Mapping[str, str]) -> Ins
     ]
     shares = [len(seen) / max(1, len(code)) for seen, (_, code) in zip(matching, hot or whole, strict=False)]
     found = sum(map(len, matching[len(hot) :]))
-    examples = tuple(dict.fromkeys(text for seen in matching for text in seen))[:EXAMPLES]
+    examples = tuple(dict.fromkeys(text for seen in matching for text in seen))[:MAX_EXAMPLES]
     return InstructionCheck(
         architecture=architecture,
         pattern=pattern,
@@ -125,41 +124,41 @@ def check(assembly: str, architecture: str, signature: Mapping[str, str]) -> Ins
     )
 
 
-def compare(there: InstructionCheck, without: InstructionCheck | None, against: str) -> Mechanism:
-    """Whether a signature is shown `there` by a method: it is not `without` it, or fewer times and markedly less of the
-    hot loops.
+def compare_signatures(there: InstructionCheck, without: InstructionCheck | None, against: str) -> MechanismCheck:
+    """Compare a signature in the kernel with the method (`there`) and in the kernel without it (`without`).
 
-    Where it stands in no hot loop of either, as the start of threads does, its instructions are counted instead.
-    `against`: what `without` was made of.
+    The signature is shown if it is absent without the method, or clearly rarer in the hot loops. If it is in no hot
+    loop of either kernel, such as the start of threads, its instructions are counted instead.
+    `against`: the candidate id of the kernel without the method.
     """
     shown = there.present
     if there.present:
         if without is None or without.present is None:
             shown = None
         elif there.share or without.share:
-            shown = (there.share or 0.0) > MARKED * (without.share or 0.0)
+            shown = (there.share or 0.0) > MIN_SHARE_RATIO * (without.share or 0.0)
             if shown and without.share and there.count <= without.count:
                 shown = None
         else:
-            shown = there.count > MARKED * without.count
-    return Mechanism(shown=shown, there=there, without=without, against=against)
+            shown = there.count > MIN_SHARE_RATIO * without.count
+    return MechanismCheck(shown=shown, there=there, without=without, against=against)
 
 
-def entry(assembly: str, name: str = ENTRY) -> str:
-    """The machine code of `name` and all that it reaches, as text for a reader."""
+def entry_assembly(assembly: str, name: str = ENTRY) -> str:
+    """Return the machine code of `name` and of all functions that it reaches, as text."""
     return "\n\n".join(
         "\n".join(
             [f"<{function.name}>:", *(f"{i.address:8x}:\t{i.mnemonic}\t{i.operands}" for i in function.instructions)]
         )
-        for function in reachable(parse(assembly), name)
+        for function in functions_reachable_from(parse_disassembly(assembly), name)
     )
 
 
-def hot(assembly: str) -> tuple[str, ...]:
-    """The machine code of the innermost loops, longest first; of each function where there is no loop. Without what
-    only pads."""
-    functions = reachable(parse(assembly))
-    pieces = [(loop.function, loop.instructions) for loop in source_loops(functions)] or [
+def hot_loop_assembly(assembly: str) -> tuple[str, ...]:
+    """Return the machine code of the innermost loops, longest first, or of each function if there is no loop, without
+    padding."""
+    functions = functions_reachable_from(parse_disassembly(assembly))
+    pieces = [(loop.function, loop.instructions) for loop in find_source_loops(functions)] or [
         (f.name, f.instructions) for f in functions
     ]
     pieces.sort(key=lambda piece: -len(piece[1]))
@@ -170,11 +169,11 @@ def hot(assembly: str) -> tuple[str, ...]:
     )
 
 
-def _resolve(architecture: str, signature: Mapping[str, str]) -> str | None:
+def _pattern_for(architecture: str, signature: Mapping[str, str]) -> str | None:
     pattern = signature.get(architecture, signature.get("*"))
     if pattern is None or not pattern.startswith("@"):
         return pattern
-    known = _named()
+    known = _shipped_signatures()
     if pattern[1:] not in known:
         raise SettingsError(
             f"signature: {pattern!r} is not known; use one of {', '.join('@' + name for name in sorted(known))}, or "
@@ -185,8 +184,8 @@ def _resolve(architecture: str, signature: Mapping[str, str]) -> str | None:
 
 
 @cache
-def _named() -> dict[str, dict[str, str]]:
-    """Name -> architecture -> pattern, as shipped."""
+def _shipped_signatures() -> dict[str, dict[str, str]]:
+    """Return the shipped patterns: name -> architecture -> pattern."""
     import yaml
 
     return TypeAdapter(dict[str, dict[str, str]]).validate_python(

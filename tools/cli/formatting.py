@@ -1,4 +1,4 @@
-"""How figures are written, in one place: times, ratios with intervals, shares, sizes."""
+"""Formats figures: times, speed-ups with intervals, shares, sizes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from tools.artifacts import Interval
 
 
-def seconds(value: float | None) -> str:
-    """A time in the unit that suits its size; N/A when it was not collected."""
+def format_seconds(value: float | None) -> str:
+    """Return a time in the unit that suits its size; N/A for None."""
     if value is None:
         return "N/A"
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
@@ -17,9 +17,8 @@ def seconds(value: float | None) -> str:
     return f"{value / 1e-9:.3g} ns"
 
 
-def ratio(value: Interval | None) -> str:
-    """A factor with its interval; N/A when it was not collected, or when too few samples left the interval without
-    an end."""
+def format_speedup(value: Interval | None) -> str:
+    """Return a speed-up with its interval; N/A for None, and for the interval if too few samples bound it."""
     if value is None:
         return "N/A"
     if not value.bounded:
@@ -27,21 +26,20 @@ def ratio(value: Interval | None) -> str:
     return f"{value.estimate:.3g}× [{value.low:.3g}, {value.high:.3g}]"
 
 
-def percent(value: float | None) -> str:
-    """A share of one as per cent; N/A when it was not collected."""
+def format_percent(value: float | None) -> str:
+    """Return a share of one as per cent; N/A for None."""
     return "N/A" if value is None else f"{100 * value:.1f} %"
 
 
-def limiter(bottleneck: str) -> str:
-    """What holds a kernel back by all that was found; "bound" is kept for the roof that lies over it, which may be
-    another."""
+def describe_bottleneck(bottleneck: str) -> str:
+    """Return the bottleneck in words. It can differ from the roofline bound, for which the word "bound" is reserved."""
     if bottleneck == "unknown":
-        return "limited by something unknown"
+        return "the bottleneck is unknown"
     return "limited on several axes" if bottleneck == "mixed" else f"limited by {bottleneck}"
 
 
-def si(value: float | None, unit: str = "") -> str:
-    """A quantity with an SI prefix."""
+def format_si(value: float | None, unit: str = "") -> str:
+    """Return a quantity with an SI prefix; N/A for None."""
     if value is None:
         return "N/A"
     for prefix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
@@ -50,8 +48,8 @@ def si(value: float | None, unit: str = "") -> str:
     return f"{value:.3g} {unit}".rstrip()
 
 
-def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Columns under a head, the first to the left and the others to the right."""
+def format_table(rows: Sequence[tuple[str, ...]]) -> str:
+    """Return rows as aligned columns under a header, the first column to the left and the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
         "  ".join(

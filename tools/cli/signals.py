@@ -1,5 +1,5 @@
-"""How a command ends as a process: Ctrl-C while it works or ends gives exit code 130, or the one that it already
-has, and no traceback."""
+"""Ends a command as a process: Ctrl-C gives exit code 130, or the code that the command already has, and no
+traceback."""
 
 from __future__ import annotations
 
@@ -11,35 +11,33 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import NoReturn
 
-INTERRUPTED = 130
+INTERRUPTED_EXIT_CODE = 130
 
 
-def process(main: Callable[[], int]) -> NoReturn:
-    """Run `main` as this process and exit with what it returns; a second Ctrl-C that `main` does not handle itself ends
-    it at once.
+def run_as_process(main: Callable[[], int]) -> NoReturn:
+    """Run `main` as this process and exit with its return value; a second Ctrl-C that `main` does not handle ends it
+    at once.
 
-    The interpreter still has work when `main` is over: it waits for threads, calls what was registered for the end, and
-    takes modules down. A Ctrl-C that comes meanwhile, as a second one often does, would print a traceback of a command
-    that has said how it ended.
+    After `main` the interpreter still waits for threads, runs exit handlers and unloads modules. Without this function a
+    Ctrl-C in that time would print a traceback after the command has reported its result.
     """
     pressed = False
 
     def press(*_: object) -> None:
         nonlocal pressed
         if pressed:
-            os._exit(INTERRUPTED)
+            os._exit(INTERRUPTED_EXIT_CODE)
         pressed = True
         raise KeyboardInterrupt
 
-    # What is registered first is called last. Nothing is left to say from there on, and only modules are taken down.
+    # The handler that is registered first runs last; after it only modules are unloaded.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as a shell has it for what it starts in the background
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a shell sets this for background jobs
         signal.signal(signal.SIGINT, press)
-    code = INTERRUPTED
+    code = INTERRUPTED_EXIT_CODE
 
     def ended(_kind: object, error: BaseException | None, _trace: object) -> bool:
-        """Whether it was an interrupt, which may arrive as something else when it was raised in the middle of an
-        import; or an exit."""
+        """Whether the error is an exit or an interrupt; an interrupt during an import can arrive as another error."""
         nonlocal code
         if isinstance(error, SystemExit) and isinstance(error.code, int) and not pressed:
             code = error.code
@@ -52,6 +50,6 @@ def process(main: Callable[[], int]) -> NoReturn:
     with suppress(OSError, ValueError, KeyboardInterrupt):
         sys.stdout.flush()
         sys.stderr.flush()
-    # A thread may never end; then Ctrl-C must still work.
+    # A thread can run for ever; Ctrl-C must still work then.
     signal.signal(signal.SIGINT, lambda *_: os._exit(code))
     raise SystemExit(code)

@@ -1,4 +1,4 @@
-"""What pydantic refuses in a user's file, a sentence each: the key, what is allowed there, what to do. Pure."""
+"""Turns pydantic's errors about a user's file into sentences: the key, what is allowed, what to do. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from tools.cli.suggestions import meant
+from tools.cli.suggestions import suggest_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
     from yaml import Mark, YAMLError
 
-_PLAIN = {
+_PLAIN_WORDS = {
     "a valid dictionary": "keys and values",
     "a valid tuple": "a list",
     "a valid list": "a list",
@@ -27,25 +27,24 @@ _PLAIN = {
     "a valid number": "a number",
     "a valid boolean": "true or false",
 }
-_OPENED = {
+_UNCLOSED = {
     "while parsing a flow sequence": "the [ in that line is not closed",
     "while parsing a flow mapping": "the { in that line is not closed",
     "while scanning a quoted scalar": "the quote that begins in that line does not end",
 }
-"""What the YAML parser was at when it could not go on -> what was opened there."""
-TWICE = "a key that stands twice"
-UNREADABLE = "a value that is none of its type"
-MERGE = "tag:yaml.org,2002:merge"
-"""Of the key `<<`."""
-_SHOWN = 40
-"""Characters of the value that are repeated to the user."""
+"""The YAML parser's context at an error -> a sentence about the unclosed element."""
+DUPLICATE_KEY = "a duplicate key"
+UNREADABLE_VALUE = "a value that is none of its type"
+MERGE_TAG = "tag:yaml.org,2002:merge"
+"""Tag of the key `<<`."""
+_MAX_SHOWN_CHARACTERS = 40
+"""Characters of a value that a message repeats."""
 
 
 def read_yaml(text: str) -> object:
-    """What a YAML file of a person's says; YAMLError, for `no_yaml`, also where a key stands twice: one of the two
-    would be lost.
+    """Parse a user's YAML file. Raises YAMLError (see `yaml_fault`), also for a duplicate key, of which one would be lost.
 
-    Keys are compared as they were written: what `<<` takes over from another mapping may be set anew.
+    Keys are compared as they are written: a key that `<<` takes over from another mapping may be set again.
     """
     import yaml
 
@@ -59,7 +58,7 @@ def read_yaml(text: str) -> object:
                 plain.construct_object(node)
             except (ValueError, LookupError, AttributeError) as error:
                 # Such as 2024-99-99, which looks like a date, or `!!bool five`.
-                raise yaml.constructor.ConstructorError(UNREADABLE, None, node.value, node.start_mark) from error
+                raise yaml.constructor.ConstructorError(UNREADABLE_VALUE, None, node.value, node.start_mark) from error
         if not isinstance(node, yaml.CollectionNode) or id(node) in known:
             continue
         known.add(id(node))
@@ -69,49 +68,48 @@ def read_yaml(text: str) -> object:
         seen: set[tuple[str, str]] = set()
         for key, value in node.value:
             pending.append(value)
-            if isinstance(key, yaml.ScalarNode) and key.tag != MERGE:
+            if isinstance(key, yaml.ScalarNode) and key.tag != MERGE_TAG:
                 pending.append(key)
                 if (key.tag, key.value) in seen:
-                    raise yaml.constructor.ConstructorError(TWICE, None, key.value, key.start_mark)
+                    raise yaml.constructor.ConstructorError(DUPLICATE_KEY, None, key.value, key.start_mark)
                 seen.add((key.tag, key.value))
     return yaml.safe_load(text)
 
 
-def no_yaml(path: Path | str, error: YAMLError) -> str:
-    """What is wrong with a YAML file that cannot be parsed, and in which line: where it opened, of what is not
-    closed."""
+def yaml_fault(path: Path | str, error: YAMLError) -> str:
+    """Return one sentence on a YAML file that cannot be parsed, with the line; for an unclosed element, its first line."""
     mark: Mark | None = getattr(error, "problem_mark", None)
     context = str(getattr(error, "context", None))
-    if context == TWICE and mark:
-        return f"{path}:{mark.line + 1}: the key {getattr(error, 'problem', '')!r} stands twice; keep one of the two"
-    if context == UNREADABLE and mark:
-        value = str(getattr(error, "problem", ""))[:_SHOWN]
+    if context == DUPLICATE_KEY and mark:
+        return f"{path}:{mark.line + 1}: the key {getattr(error, 'problem', '')!r} is there twice; keep one of the two"
+    if context == UNREADABLE_VALUE and mark:
+        value = str(getattr(error, "problem", ""))[:_MAX_SHOWN_CHARACTERS]
         return (
             f"{path}:{mark.line + 1}: {value!r} cannot be read as the date or number that it looks like; put it "
             f"in quotes"
         )
     opened: Mark | None = getattr(error, "context_mark", None)
-    if opened and context in _OPENED:
-        return f"{path}:{opened.line + 1}: not valid YAML; {_OPENED[context]}"
+    if opened and context in _UNCLOSED:
+        return f"{path}:{opened.line + 1}: not valid YAML; {_UNCLOSED[context]}"
     return f"{path}{f':{mark.line + 1}' if mark else ''}: not valid YAML; check the indentation and quotes there"
 
 
-def sentences(
+def validation_sentences(
     error: ValidationError, model: type[BaseModel], origin: str, elsewhere: Mapping[str, str] | None = None
 ) -> str:
-    """The problems of `error`, found while reading `model`, a line each behind `origin`; a validator's own sentences
-    stay as they are.
+    """Return the problems of `error` in reading `model`, one line each after `origin`; a validator's own sentences stay
+    unchanged.
 
-    `elsewhere`: keys that belong to another file -> where they stand.
+    `elsewhere` maps keys of another file to a sentence about their place.
 
-    Unknown keys come before all others, and a key that is missing because it was misspelt has no line of its own.
+    Unknown keys come first, and a key that is missing because it was misspelt has no line.
     """
     strange = [problem["loc"] for problem in error.errors() if problem["type"] == "extra_forbidden"]
     misspelt = {
         (*at, name)
         for *at, word in strange
-        for name in _section(model, tuple(at)).model_fields
-        if meant(str(word), [name])
+        for name in _model_at(model, tuple(at)).model_fields
+        if suggest_name(str(word), [name])
     }
     problems = [problem for problem in error.errors() if problem["type"] != "missing" or problem["loc"] not in misspelt]
     problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
@@ -123,39 +121,41 @@ def sentences(
 def _sentence(problem: ErrorDetails, model: type[BaseModel], elsewhere: Mapping[str, str]) -> str:
     # pydantic marks a key that is not allowed, as against its value.
     key = ".".join(str(part) for part in problem["loc"] if part != "[key]")
-    owner = _section(model, problem["loc"][:-1])
+    owner = _model_at(model, problem["loc"][:-1])
     if problem["type"] == "extra_forbidden":
         if key in elsewhere:
-            return f"{key}: does not stand here; {elsewhere[key]}"
-        hint = meant(str(problem["loc"][-1]), owner.model_fields, "remove it.")
-        return f"{key}: unknown key; {hint} Allowed here: {_keys(owner)}"
+            return f"{key}: does not belong here; {elsewhere[key]}"
+        hint = suggest_name(str(problem["loc"][-1]), owner.model_fields, "remove it.")
+        return f"{key}: unknown key; {hint} Allowed here: {_allowed_keys(owner)}"
     if problem["type"] == "value_error":
         message = problem["msg"].removeprefix("Value error, ")
         return f"{key}: {message}" if key else message
     if problem["type"] == "missing":
         return f"{key}: is missing; add it"
     given = repr(problem["input"])
-    found = f", not {given}" if len(given) <= _SHOWN else ""
+    found = f", not {given}" if len(given) <= _MAX_SHOWN_CHARACTERS else ""
     if problem["type"] == "model_type":
-        section = _section(model, problem["loc"])
+        section = _model_at(model, problem["loc"])
         example = next(iter(section.model_fields))
         named = f"{key}: " if key else ""
-        return f"{named}must hold keys and values such as `{example}: …`{found}; allowed here are {_keys(section)}"
+        return (
+            f"{named}must hold keys and values such as `{example}: …`{found}; allowed here are {_allowed_keys(section)}"
+        )
     rule = re.sub(r"^(Input|Value) should (be|have)", lambda m: "must " + m[2], problem["msg"].split(", unable to")[0])
-    for technical, plain in _PLAIN.items():
+    for technical, plain in _PLAIN_WORDS.items():
         rule = rule.replace(technical, plain)
-    return f"{key}: {rule}{found}; {_mended(problem)}"
+    return f"{key}: {rule}{found}; {_correction(problem)}"
 
 
-def _mended(problem: ErrorDetails) -> str:
-    """What to write instead, where that can be told."""
+def _correction(problem: ErrorDetails) -> str:
+    """Return a correction for the value, if there is an obvious one."""
     given, kind = problem["input"], problem["type"]
     if kind == "literal_error":
-        return meant(
+        return suggest_name(
             str(given), re.findall(r"'([^']*)'", str(problem.get("ctx", {}).get("expected"))), "change it there"
         )
     if kind in ("int_type", "float_type") and isinstance(given, str | float):
-        # YAML takes 1e6, as it takes what stands in quotes, for text.
+        # YAML reads 1e6 as text, like everything in quotes.
         try:
             number = float(given)
         except ValueError:
@@ -167,13 +167,13 @@ def _mended(problem: ErrorDetails) -> str:
     return "change it there"
 
 
-def _keys(section: type[BaseModel]) -> str:
+def _allowed_keys(section: type[BaseModel]) -> str:
     own = ", ".join(sorted(section.model_fields))
     return f"{own} and options of its own" if section.model_config.get("extra") == "allow" else own
 
 
-def _section(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
-    """The model that `location` leads to, also through a mapping to models."""
+def _model_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
+    """Return the model at `location`, also through a mapping to models."""
     section = model
     for part in location:
         field = section.model_fields.get(str(part))

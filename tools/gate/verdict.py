@@ -14,7 +14,7 @@ from tools.gate import confirmation
 from tools.gate.judge_settings import JudgeSettings, possible_regression, regression, with_margins
 from tools.gate.sanitizers import Sanitized
 from tools.gate.statistics import compare_samples, corrected, futile, seems_slower, slower_than
-from tools.roofline.lower_bounds import Physics
+from tools.roofline.lower_bounds import PhysicalLimits
 
 
 class Veto(Artifact):
@@ -48,7 +48,7 @@ class Evidence(Artifact):
     """What was put to the gate before this one, in this iteration, and why it was refused."""
     cases: tuple[CaseResult, ...] = ()
     """Of the champion's correctness record."""
-    physics: Physics = Physics()
+    physics: PhysicalLimits = PhysicalLimits()
     noise_floor: float | None
     """Relative, of this run's A/A blocks."""
     looks: int = 1
@@ -240,8 +240,8 @@ def _correct(evidence: Evidence, trial: Passed, settings: JudgeSettings) -> Chec
 
 def _possible(evidence: Evidence, trial: Passed) -> Iterator[Check]:
     physics = evidence.physics
-    for measured in physics.undercut(trial.measurements):
-        least = physics.least(measured.workload)
+    for measured in physics.impossible_measurements(trial.measurements):
+        least = physics.lower_bound(measured.workload)
         shown = (
             f"Workload {measured.workload} took {measured.candidate_s:.3e} s where {least.what} allows no less "
             f"than {least.seconds:.3e} s"
@@ -263,7 +263,7 @@ def _possible(evidence: Evidence, trial: Passed) -> Iterator[Check]:
                 f"than they allow."
             ),
         )
-    applied = sum(physics.streams(measured.workload) for measured in trial.measurements)
+    applied = sum(physics.exceeds_cache(measured.workload) for measured in trial.measurements)
     of = (
         f"the memory roof applied to {applied} of {len(trial.measurements)} workloads, those whose data cannot "
         f"stay in the cache"

@@ -8,7 +8,7 @@ from typing import Literal
 
 from tools.analysis import rules
 from tools.artifacts import Artifact, Bound, Profile, Quantity, Remark
-from tools.cli.formatting import seconds
+from tools.cli.formatting import format_seconds
 from tools.profilers import ncu
 from tools.profilers.reports import Advice, Launch
 
@@ -81,12 +81,12 @@ def diagnose(launch: Launch) -> Kernel:
     """What the counters of one launch and NVIDIA's advice say together."""
     metrics = ncu.kept(launch.metrics)
     remarks = tuple(Remark(tool="ncu", line=0, kind="note", text=str(said)) for said in launch.advice)
-    findings = rules.evaluate(
+    findings = rules.evaluate_rules(
         [(Profile(tool="ncu", launch=launch.kernel, source="", metrics=metrics, remarks=remarks), "")], {}
     )
-    holding = rules.holding(metrics)
+    holding = rules.firing_rules(metrics)
     found = [_found(f.text, [rule for rule in holding if rule.id == f.rule], metrics, launch.advice) for f in findings]
-    undecided = rules.undecided(metrics)
+    undecided = rules.missing_counters_by_rule(metrics)
     found += _by_advice(undecided, metrics, launch.advice)
     found.sort(key=lambda one: (rules.SEVERITIES.index(one.severity), not one.agrees))
     named = {one.rule for one in found}
@@ -156,7 +156,7 @@ def text(report: Report) -> str:
 def verdict(kernel: Kernel) -> str:
     """Name, time and bound in a line."""
     told = "" if kernel.margin is None else MARGINS.get(kernel.bound, " by {:.0f} points").format(kernel.margin)
-    took = f" ({seconds(kernel.seconds)} under the profiler)" if kernel.seconds else ""
+    took = f" ({format_seconds(kernel.seconds)} under the profiler)" if kernel.seconds else ""
     return f"{kernel.name}{took}: bound by {kernel.bound}{told}"
 
 
@@ -205,7 +205,7 @@ def _by_advice(
 ) -> list[Found]:
     """Rules that the counters leave open and NVIDIA's rules, which saw more of them, decide."""
     found = {}
-    for rule in rules.load():
+    for rule in rules.load_rules():
         said = next((said for said in _ranked(advice) if (said.gain or 0.0) >= WORTH and _speaks(said, rule)), None)
         if rule.id in undecided and rule.id not in found and said is not None:
             found[rule.id] = _found(f"by NVIDIA's own rule: {said.text}", [rule], metrics, advice)
@@ -217,7 +217,7 @@ def _speaks(said: Advice, rule: rules.Rule) -> bool:
 
 
 def _said(said: Advice, found: Sequence[Found]) -> Said:
-    named = {rule.id for rule in rules.load() if _speaks(said, rule)}
+    named = {rule.id for rule in rules.load_rules() if _speaks(said, rule)}
     same = tuple(one.rule for one in found if one.rule in named)
     return Said(
         kind=said.kind, rule=said.rule, text=said.text, estimated_speedup=said.gain, scope=said.scope, findings=same

@@ -9,7 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from tools.artifacts import Quantity
-from tools.cli.formatting import si
+from tools.cli.formatting import format_si
 from tools.profilers import counted, ncu
 from tools.profilers.counted import FULL, NEARLY_ALL, Kernel
 from tools.profilers.reports import Launch
@@ -186,13 +186,13 @@ def _roofline(axes: Axes, kept: Mapping[str, Quantity]) -> None:
     for kind, (intensity, rate, most) in points.items():
         ridge = most / bandwidth
         ends = min(intensity, ridge) / 4, max(intensity, ridge) * 4
-        label = f"{kind}: {si(rate, 'op/s')} of {si(most, 'op/s')}"
+        label = f"{kind}: {format_si(rate, 'op/s')} of {format_si(most, 'op/s')}"
         (line,) = axes.plot([ends[0], ridge, ends[1]], [ends[0] * bandwidth, most, most])
         axes.plot([intensity], [rate], "o", color=line.get_color(), label=label)
     axes.set(
         xscale="log",
         yscale="log",
         ylabel="operations a second",
-        xlabel=f"operations a byte; memory gives {si(bandwidth, 'B/s')} at most",
+        xlabel=f"operations a byte; memory gives {format_si(bandwidth, 'B/s')} at most",
     )
     axes.legend(frameon=False)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from pydantic import ValidationError
 
-from tools.analysis.assembly import Function, parse
+from tools.analysis.assembly import DisassembledFunction, parse_disassembly
 from tools.artifacts import Artifact, Candidate, Profile, Quantity, Remark, Task
 from tools.errors import HarnessError
 from tools.executors.base import Executor
@@ -83,7 +83,7 @@ def examine(facts: Facts, assembly: str) -> tuple[dict[str, Quantity], tuple[Rem
         "registers": (max(k.registers for k in facts.kernels), "registers a thread"),
         "stack": (max(k.stack for k in facts.kernels), "bytes a thread"),
         "shared": (max(k.shared for k in facts.kernels), "bytes a block"),
-        "loops": (max((loops(f) for f in parse(assembly).values()), default=0), "loops"),
+        "loops": (max((loops(f) for f in parse_disassembly(assembly).values()), default=0), "loops"),
         **{name: (value, "instructions") for name, value in counted.items()},
     }
     remarks = [
@@ -121,7 +121,7 @@ def count(instructions: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-def loops(function: Function) -> int:
+def loops(function: DisassembledFunction) -> int:
     """Branches back to an earlier instruction (the one behind the end, which branches to itself, does not count)."""
     found = 0
     for instruction in function.instructions:

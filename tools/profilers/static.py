@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections import Counter
 
 from tools.analysis import instructions, loops
-from tools.analysis.assembly import Function, parse, reachable, with_lines
-from tools.analysis.loops import Loop
+from tools.analysis.assembly import DisassembledFunction, copy_source_lines, functions_reachable_from, parse_disassembly
+from tools.analysis.loops import MachineLoop
 from tools.artifacts import Candidate, Profile, Quantity, Remark, Task, Workload
 from tools.errors import SettingsError
 from tools.executors.base import Executor, Job, Limits
@@ -89,9 +89,11 @@ def examine(
     found = remarks.parse(said, family, source) if family in remarks.FLAGS else ()
     metrics: dict[str, Quantity] = {}
     inner: frozenset[int] = frozenset()
-    code = reachable(with_lines(parse(assembly, source), parse(debug, source)))
+    code = functions_reachable_from(
+        copy_source_lines(parse_disassembly(assembly, source), parse_disassembly(debug, source))
+    )
     if code:
-        seen = loops.source_loops(code, remarks.loop_lines(found))
+        seen = loops.find_source_loops(code, remarks.loop_lines(found))
         inner = frozenset(loop.line for loop in seen if loop.line)
         metrics.update(count(code, seen))
     if family in remarks.FLAGS and (said or found):
@@ -104,7 +106,7 @@ def examine(
     return metrics, tuple(sorted(found, key=lambda remark: remark.line))
 
 
-def count(functions: tuple[Function, ...], seen: tuple[Loop, ...]) -> dict[str, Quantity]:
+def count(functions: tuple[DisassembledFunction, ...], seen: tuple[MachineLoop, ...]) -> dict[str, Quantity]:
     """`objdump.*` of `solve` and all that it reaches; instruction counts are taken in `seen`, its innermost source
     loops.
 
@@ -114,7 +116,7 @@ def count(functions: tuple[Function, ...], seen: tuple[Loop, ...]) -> dict[str, 
     whole = [i for function in functions for i in function.instructions]
     values: dict[str, float] = {
         "loops": len(seen),
-        "omp_regions": sum(i.is_call and instructions.is_parallel(i.symbol) for i in whole),
+        "omp_regions": sum(i.is_call and instructions.starts_threads(i.symbol) for i in whole),
         "instructions": len(whole),
     }
     if seen:
@@ -130,11 +132,11 @@ def count(functions: tuple[Function, ...], seen: tuple[Loop, ...]) -> dict[str, 
     return result
 
 
-def _in_loops(seen: tuple[Loop, ...]) -> dict[str, float]:
+def _in_loops(seen: tuple[MachineLoop, ...]) -> dict[str, float]:
     body = [i for loop in seen for i in loop.instructions]
     calls = Counter(i.symbol or "indirect" for i in body if i.is_call)
-    math = sum(number for name, number in calls.items() if instructions.is_math(name))
-    vector_math = sum(number for name, number in calls.items() if instructions.is_vector_math(name))
+    math = sum(number for name, number in calls.items() if instructions.is_scalar_math_function(name))
+    vector_math = sum(number for name, number in calls.items() if instructions.is_vector_math_function(name))
     packed = [i for i in body if instructions.is_packed(i)]
     counted: dict[str, float] = {
         "sibling_loops": max(Counter((loop.function, loop.parent) for loop in seen).values(), default=0),
@@ -147,7 +149,7 @@ def _in_loops(seen: tuple[Loop, ...]) -> dict[str, float]:
         "fma": sum(instructions.is_fma(i) for i in body),
         "divide": sum(instructions.is_divide(i) for i in body),
         "gather": sum(instructions.is_gather(i) for i in body),
-        "insert": sum(instructions.is_insert(i) for i in body),
+        "insert": sum(instructions.is_vector_element_insert(i) for i in body),
         "streaming_stores": sum(instructions.is_streaming_store(i) for i in body),
         "calls": sum(calls.values()),
         "math_calls": math,
@@ -158,25 +160,28 @@ def _in_loops(seen: tuple[Loop, ...]) -> dict[str, float]:
     return counted | {f"calls.{name}": number for name, number in calls.items()}
 
 
-def _packed_share(seen: list[Loop] | tuple[Loop, ...]) -> float | None:
+def _packed_share(seen: list[MachineLoop] | tuple[MachineLoop, ...]) -> float | None:
     """Mean over loops of packed / (packed + scalar) floating-point work; None when there is no such work."""
     shares: list[float] = []
     for loop in seen:
         packed = sum(
-            instructions.is_packed(i) or (i.is_call and instructions.is_vector_math(i.symbol))
+            instructions.is_packed(i) or (i.is_call and instructions.is_vector_math_function(i.symbol))
             for i in loop.instructions
         )
         scalar = sum(
-            instructions.is_scalar(i) or (i.is_call and instructions.is_math(i.symbol)) for i in loop.instructions
+            instructions.is_scalar(i) or (i.is_call and instructions.is_scalar_math_function(i.symbol))
+            for i in loop.instructions
         )
         if packed + scalar:
             shares.append(packed / (packed + scalar))
     return sum(shares) / len(shares) if shares else None
 
 
-def _remark(loop: Loop) -> Remark:
+def _remark(loop: MachineLoop) -> Remark:
     """What the machine code shows of one source loop, in words; empty when there is nothing to complain of."""
-    calls = sorted({i.symbol for i in loop.instructions if i.is_call and instructions.is_math(i.symbol)})
+    calls = sorted(
+        {i.symbol for i in loop.instructions if i.is_call and instructions.is_scalar_math_function(i.symbol)}
+    )
     parts = [f"calls {', '.join(calls)} for each element"] if calls else []
     if loops.is_serial_reduction(loop):
         parts.append("accumulates one element at a time in a serial chain")

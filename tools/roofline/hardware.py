@@ -1,4 +1,4 @@
-"""What is known of the hardware: figures cited from a wiki, roofs cited or measured, and how far a kernel is from them.
+"""Figures of the hardware: cited from a wiki, roofs cited or measured, and a kernel's distance from them.
 
 Rates are per second, times seconds. Nothing here computes: `tools.roofline.roofline` does.
 """
@@ -8,15 +8,14 @@ from __future__ import annotations
 from typing import Literal
 
 from tools.artifacts import Artifact, Bound
-from tools.cli.formatting import percent
+from tools.cli.formatting import format_percent
 
 
 class Citation(Artifact):
-    """A line in a wiki, with that line's hash so that a later reader can tell whether it still says the same."""
+    """A line in a wiki, with the line's hash, which tells a later reader whether the line has changed."""
 
     path: str
-    """Relative to the wiki's root; what lies elsewhere says where in angle brackets before it, such as
-    `<reference>/gemm/kernel.cu`."""
+    """Path relative to the wiki's root; another root stands in angle brackets, such as `<reference>/gemm/kernel.cu`."""
     line: int
     sha256: str
 
@@ -24,9 +23,9 @@ class Citation(Artifact):
         return f"{self.path}:{self.line}" if self.path.startswith("<") else f"<gpu-wiki>/{self.path}:{self.line}"
 
 
-Evidence = Literal["vendor", "unofficial", "mention", "measured"]
-"""What a wiki's number rests on: the vendor's document; another's or an approximate one; prose in passing; a
-measurement of our own. Targets are set by vendor and measured ones only."""
+SpecEvidence = Literal["vendor", "unofficial", "mention", "measured"]
+"""The basis of a wiki's number: the vendor's document, an unofficial or approximate source, a mention in prose, or
+our own measurement. Only vendor and measured numbers set targets."""
 
 
 class Spec(Artifact):
@@ -42,13 +41,13 @@ class Spec(Artifact):
     citation: Citation
     via: Citation | None = None
     """The line that leads from the product to a table of its architecture, when the number stands there."""
-    evidence: Evidence = "vendor"
+    evidence: SpecEvidence = "vendor"
     caveat: str = ""
-    """What the wiki says about the number that a reader must know."""
+    """The wiki's warning about the number; empty without one."""
 
     @property
     def sets_targets(self) -> bool:
-        """Whether a target may rest on it: what is unofficial, or said in passing, may not."""
+        """Whether a target may use the number: unofficial numbers and mentions may not."""
         return self.evidence in ("vendor", "measured")
 
     def __str__(self) -> str:
@@ -61,7 +60,7 @@ class Spec(Artifact):
 
 
 class UnknownSpec(Artifact):
-    """A number that the wiki does not hold: reported, never patched."""
+    """A number that is not in the wiki: it is reported and never replaced by an estimate."""
 
     metric: str
     reason: str
@@ -82,31 +81,30 @@ RoofMetric = Literal[
 ]
 
 
-BESIDE = 0.05
-"""Share of the machine that others may have while a roof is measured before that is said beside it."""
+MAX_UNREPORTED_LOAD_SHARE = 0.05
+"""Share of the machine that other processes may use during a roof measurement without a remark."""
 
 
 class Roof(Artifact):
     """A ceiling of the device: cited, or measured here and labelled so."""
 
     metric: RoofMetric
-    """compute_tf32, compute_float16 and compute_bfloat16 are rates of matrix units, with products added up in
-    float32."""
+    """compute_tf32, compute_float16 and compute_bfloat16 are rates of matrix units that accumulate in float32."""
     value: float
-    """Bytes, operations or seconds (a second)."""
+    """Bytes a second, operations a second, or seconds."""
     unit: str
     origin: Literal["cited", "measured"]
     source: str
-    """A citation, or the id of the measuring record."""
+    """A citation, or the id of the record of the measurement."""
     others: float | None = None
-    """Share of the cores' time that others had while it was measured; None: not known, or not measured."""
+    """Share of the cores' time that other processes used during the measurement; None if unknown or not measured."""
 
     @property
     def doubt(self) -> str:
-        """In words why the device may do more than this; empty where nothing speaks for it."""
-        if self.others is None or self.others < BESIDE:
+        """The reason why the real roof may be higher; empty without one."""
+        if self.others is None or self.others < MAX_UNREPORTED_LOAD_SHARE:
             return ""
-        return f"others had {percent(self.others)} of the machine meanwhile"
+        return f"other processes used {format_percent(self.others)} of the machine meanwhile"
 
 
 class Headroom(Artifact):
@@ -118,7 +116,7 @@ class Headroom(Artifact):
     memory: float | None
     latency: float | None
     roof_s: float | None = None
-    """Seconds in which the roof would do this workload."""
+    """Seconds of this workload at the roof."""
     bound: Bound = "unknown"
     intensity: float | None = None
     """Operations per unique byte."""
@@ -130,5 +128,5 @@ class Target(Artifact):
 
     description: str
     seconds: float | None
-    """Objective time to reach; None when no roof is known."""
+    """Objective time to reach, in seconds; None if no roof is known."""
     roof: Roof | None = None

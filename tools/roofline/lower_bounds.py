@@ -1,11 +1,10 @@
-"""What no kernel can undercut: data that must come from memory takes the time of its bandwidth, any call that of a
-launch.
+"""Lower bounds on the time of a kernel: the memory roof for data that must come from memory, a launch for any call.
 
-A roof that was measured while others used the machine lies too low, and an honest kernel may stand above it. So the
-roofs are measured again before a time is called impossible, and where others used it then too, nobody is accused.
-Before that it is counted what of its data a workload needs with the very inputs that were timed: ragged, sparse and
-paged work may need less of these than of those that were probed. A count that the frozen baseline undercuts, which
-agrees with the reference, is wrong itself and forbids nothing.
+A roof that was measured while other processes used the machine is too low, and an honest kernel can beat it. So the
+roofs are measured again before a time is called impossible; if other processes disturb that measurement too, no kernel
+is refused. Before that the needed bytes are counted for exactly the inputs that were timed, because ragged, sparse and
+paged kernels can need less data with these than with the probed inputs. If the frozen baseline, which agrees with the
+reference, beats a count, then the count is wrong and gives no bound.
 """
 
 from __future__ import annotations
@@ -18,68 +17,68 @@ from tools.executors.protocol import NeededResult
 from tools.roofline import roofline
 from tools.roofline.hardware import Roof, RoofMetric
 
-ROOF_SHARE = 0.95
-"""Of the time that memory takes at its roof: in less the data cannot have been moved. The slack is for the roof's
-own measuring error."""
-AGAIN = 2
-"""Times that the roofs are measured once more before a time that they do not allow is held against a kernel."""
+MIN_ROOF_TIME_SHARE = 0.95
+"""Share of the memory roof's time below which a time is impossible. The slack covers the roof's measuring error."""
+MAX_ROOF_REMEASUREMENTS = 2
+"""Number of times that the roofs are measured again before a time below them refuses a kernel."""
 
 
-class Least(NamedTuple):
-    """What a call takes at least, and how sure that is."""
+class LowerBound(NamedTuple):
+    """The least time of one call, and how certain it is."""
 
     seconds: float
     what: str
-    """The roof that says so."""
+    """The roof that gives the bound."""
     doubt: str
-    """Why the device may do more; empty where nothing speaks for it."""
+    """The reason why the device may be faster; empty without one."""
     watched: bool
-    """It was seen who else used the machine while the roof was measured, or it is cited."""
+    """Whether the load of other processes during the measurement is known, or the roof is cited."""
 
 
-class Floor(Artifact):
-    """The least time that a workload can take: that of moving its data. A better algorithm may well do fewer
-    operations, never that."""
+class DataFloor(Artifact):
+    """The time to move a workload's data. A better algorithm can need fewer operations, but not fewer bytes."""
 
     workload: str
     unique_bytes: int
-    """What the outputs depend on of the inputs, and the outputs, each once."""
+    """Bytes of the inputs that the outputs depend on, and of the outputs, each counted once."""
     roof_s: float | None = None
-    """`roofline.memory_floor` of them, seconds; None: no bandwidth is known."""
+    """`roofline.memory_floor_seconds` of these bytes; None if no bandwidth is known."""
 
 
-class Physics(Artifact):
-    """What is possible on one device."""
+class PhysicalLimits(Artifact):
+    """The lower bounds that hold on one device."""
 
-    floors: tuple[Floor, ...] = ()
+    floors: tuple[DataFloor, ...] = ()
     last_level_cache: int = 0
-    """Bytes; 0: unknown, and then no roof is applied."""
+    """Bytes; 0 means unknown, and then no memory roof applies."""
     launch_s: float | None = None
-    """The least time of any call on this device; None: not measured."""
+    """Seconds of the shortest possible call on this device; None if not measured."""
     doubts: dict[RoofMetric, str] = {}
-    """Roof -> why the device may do more than was measured; only those of which something speaks for it."""
+    """Roof -> the reason why it may be higher than measured; only roofs with such a reason."""
     unwatched: tuple[RoofMetric, ...] = ()
-    """Roofs that were measured where nobody could say who else used the machine."""
+    """Roofs whose measurement could not see the load of other processes."""
     counted: dict[str, int] = {}
-    """Workload -> fewer bytes than in `unique_bytes`, which it was found to need with the inputs that were timed."""
+    """Workload -> the bytes that it needs with the timed inputs, where these are fewer than `unique_bytes`."""
     refuted: tuple[str, ...] = ()
-    """Workloads whose floor the frozen baseline undercuts itself: the memory roof is not applied to them."""
+    """Workloads whose bound the frozen baseline itself beats: the memory roof does not apply to them."""
     records: tuple[str, ...] = ()
-    """Those that hold the roofs, what bears them out, and what was counted."""
+    """Ids of the records of the roofs, of their confirmation, and of the byte counts."""
 
-    def least(self, workload: str) -> Least:
-        """What a call of `workload` takes at least."""
-        roof_s, metric = self._roof_s(workload), self._binding(workload)
+    def lower_bound(self, workload: str) -> LowerBound:
+        """Return the least time of one call of `workload`."""
+        roof_s, metric = self._roof_s(workload), self._binding_roof(workload)
         seconds, what = (
-            (ROOF_SHARE * roof_s, "the memory roof") if roof_s is not None else (self.launch_s or 0.0, "a launch")
+            (MIN_ROOF_TIME_SHARE * roof_s, "the memory roof")
+            if roof_s is not None
+            else (self.launch_s or 0.0, "a launch")
         )
-        return Least(seconds, what, self.doubts.get(metric, ""), metric not in self.unwatched)
+        return LowerBound(seconds, what, self.doubts.get(metric, ""), metric not in self.unwatched)
 
-    def _binding(self, workload: str) -> RoofMetric:
-        return "memory_bandwidth" if self.streams(workload) else "launch_latency"
+    def _binding_roof(self, workload: str) -> RoofMetric:
+        return "memory_bandwidth" if self.exceeds_cache(workload) else "launch_latency"
 
-    def streams(self, workload: str) -> bool:
-        """Whether the memory roof applies to it: its data cannot stay in the cache."""
+    def exceeds_cache(self, workload: str) -> bool:
+        """Whether the memory roof applies to the workload, because its data exceed the cache."""
         return self._roof_s(workload) is not None
 
     def _roof_s(self, workload: str) -> float | None:
@@ -88,28 +87,30 @@ class Physics(Artifact):
             return None
         return floor.roof_s if 0 < 2 * self.last_level_cache < floor.unique_bytes else None
 
-    def undercut(self, measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
-        """Those whose candidate took less than its workload can, beyond doubt first."""
-        found = [one for one in measurements if one.candidate_s < self.least(one.workload).seconds]
-        return tuple(sorted(found, key=lambda one: bool(self.least(one.workload).doubt)))
+    def impossible_measurements(self, measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
+        """Return the measurements whose candidate is faster than the lower bound, the certain ones first."""
+        found = [one for one in measurements if one.candidate_s < self.lower_bound(one.workload).seconds]
+        return tuple(sorted(found, key=lambda one: bool(self.lower_bound(one.workload).doubt)))
 
-    def refuted_by(self, baseline_s: Mapping[str, float]) -> tuple[str, ...]:
-        """The workloads whose data the frozen baseline cannot have moved in its own seconds a call."""
+    def workloads_refuted_by(self, baseline_s: Mapping[str, float]) -> tuple[str, ...]:
+        """Return the workloads whose bound the frozen baseline beats with its own seconds a call."""
         return tuple(
-            name for name, taken in baseline_s.items() if self.streams(name) and taken < self.least(name).seconds
+            name
+            for name, taken in baseline_s.items()
+            if self.exceeds_cache(name) and taken < self.lower_bound(name).seconds
         )
 
 
-def known(unique_bytes: Mapping[str, int], last_level_cache: int, roofs: Sequence[Roof]) -> Physics:
-    """What `roofs` (all that were measured: one may bear out another) allow; `unique_bytes`: workload -> those of
-    its `Floor`."""
-    launch = roofline.best(roofs, "launch_latency")
-    binding = [roof for roof in (roofline.best(roofs, "memory_bandwidth"), launch) if roof is not None]
-    sure = [other for roof in binding if (other := roofline.borne_out(roofs, roof.metric)) is not None]
-    doubts = {roof.metric: said for roof in binding if (said := roofline.doubt(roofs, roof.metric))}
-    return Physics(
+def limits_from_roofs(unique_bytes: Mapping[str, int], last_level_cache: int, roofs: Sequence[Roof]) -> PhysicalLimits:
+    """Return the limits that follow from `roofs` (all measured ones, since one can confirm another) and from
+    `unique_bytes` (workload -> bytes)."""
+    launch = roofline.best_roof(roofs, "launch_latency")
+    binding = [roof for roof in (roofline.best_roof(roofs, "memory_bandwidth"), launch) if roof is not None]
+    sure = [other for roof in binding if (other := roofline.confirming_roof(roofs, roof.metric)) is not None]
+    doubts = {roof.metric: said for roof in binding if (said := roofline.reason_roof_may_be_low(roofs, roof.metric))}
+    return PhysicalLimits(
         floors=tuple(
-            Floor(workload=name, unique_bytes=size, roof_s=roofline.memory_floor(size, roofs))
+            DataFloor(workload=name, unique_bytes=size, roof_s=roofline.memory_floor_seconds(size, roofs))
             for name, size in unique_bytes.items()
         ),
         last_level_cache=last_level_cache,
@@ -120,7 +121,7 @@ def known(unique_bytes: Mapping[str, int], last_level_cache: int, roofs: Sequenc
     )
 
 
-def settled(
+def limits_for_trial(
     trial: Trial | None,
     unique_bytes: Mapping[str, int],
     last_level_cache: int,
@@ -128,28 +129,27 @@ def settled(
     again: Callable[[], Sequence[Roof]],
     needed: Callable[[Passed, Sequence[str]], Record],
     baseline_s: Callable[[], Mapping[str, float]] = dict,
-) -> Physics:
-    """What is possible, for `trial`. Where a time of it is shorter than the memory's roof allows, `needed` counts what
-    these workloads need with the inputs that were timed; as long as one is shorter still, the roofs are measured
-    `again`, and the best counts. What the frozen baseline undercuts even then (`baseline_s`: workload -> its seconds a
-    call) is refuted.
+) -> PhysicalLimits:
+    """Return the limits for `trial`, measuring more only where a time of it looks impossible.
 
-    What was measured again lies in the records, and another process begins to count at none of them.
+    If a time is below the memory roof, `needed` counts the bytes of these workloads with the timed inputs. While a time
+    is still too short, `again` measures the roofs once more, and the best roof counts. Limits that the frozen baseline
+    itself beats (`baseline_s`: workload -> its seconds a call) are refuted. The repeated measurements are records.
     """
-    found = known(unique_bytes, last_level_cache, roofs)
-    if not isinstance(trial, Passed) or not (short := found.undercut(trial.measurements)):
+    found = limits_from_roofs(unique_bytes, last_level_cache, roofs)
+    if not isinstance(trial, Passed) or not (short := found.impossible_measurements(trial.measurements)):
         return found
     records: tuple[str, ...] = ()
     counted: dict[str, int] = {}
-    if streaming := [one.workload for one in short if found.streams(one.workload)]:
+    if streaming := [one.workload for one in short if found.exceeds_cache(one.workload)]:
         record = needed(trial, streaming)
         seen = NeededResult.model_validate(record.payload).unique_bytes
         records, counted = (record.id,), {name: size for name, size in seen.items() if size < unique_bytes[name]}
-        found = known({**unique_bytes, **counted}, last_level_cache, roofs)
-    for _ in range(AGAIN):
-        if not found.undercut(trial.measurements):
+        found = limits_from_roofs({**unique_bytes, **counted}, last_level_cache, roofs)
+    for _ in range(MAX_ROOF_REMEASUREMENTS):
+        if not found.impossible_measurements(trial.measurements):
             break
         roofs = (*roofs, *again())
-        found = known({**unique_bytes, **counted}, last_level_cache, roofs)
-    wrong = found.refuted_by(baseline_s()) if found.undercut(trial.measurements) else ()
+        found = limits_from_roofs({**unique_bytes, **counted}, last_level_cache, roofs)
+    wrong = found.workloads_refuted_by(baseline_s()) if found.impossible_measurements(trial.measurements) else ()
     return found.model_copy(update={"counted": counted, "refuted": wrong, "records": (*found.records, *records)})

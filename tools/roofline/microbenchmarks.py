@@ -1,9 +1,8 @@
-"""Measured roofs of the device: what memory, arithmetic and an empty call can do at most, here and now (at most about
-five seconds).
+"""Measures the roofs of the device: memory bandwidth, arithmetic rates and an empty call, in about five seconds.
 
 A measured roof is evidence, labelled so, and never replaces a citation. The programs harness/device/roofs_cpu.cpp and
-harness/device/roofs_cuda.py report every try. On a CPU the best counts, since noise on a shared machine only ever takes
-away; on a GPU, which nobody shares, the median.
+harness/device/roofs_cuda.py report every try. On a CPU the best try counts, because noise on a shared machine only slows down;
+on a GPU, which is not shared, the median counts.
 """
 
 from __future__ import annotations
@@ -21,52 +20,50 @@ from tools.executors.base import Device, Executor, Finished, Job, Limits, Needs,
 from tools.executors.protocol import PROTOCOL
 from tools.languages.base import Language, Toolchain
 from tools.roofline.hardware import Roof, RoofMetric
-from tools.roofline.roofline import best
+from tools.roofline.roofline import best_roof
 from tools.store.records import Records, key
 
 PROGRAM = Path(__file__).parents[1] / "harness" / "device" / "roofs_cpu.cpp"
 CUDA_PROGRAM = Path(__file__).parents[1] / "harness" / "device" / "roofs_cuda.py"
 CUDA_LIMIT_S = 180.0
-"""Importing torch and making the first context take most of it on a cold machine; the measuring itself, about five
-seconds."""
-_FLAGS = (("-O3", "-march=native"), ("-O3", "-mcpu=native"), ("-O3",))
-"""Tried in this order: not every compiler knows both ways to name this machine."""
-_HONEST = (0.6, 1.67)
-"""Rate at twice the work over rate: outside, the loop did not do what it was meant to (or the machine was too
-disturbed to say)."""
+"""Mostly for importing torch and creating the first context on a cold machine; measuring takes about five seconds."""
+_FLAG_SETS = (("-O3", "-march=native"), ("-O3", "-mcpu=native"), ("-O3",))
+"""Compiler flags, tried in this order: no compiler knows both ways to name the machine."""
+_VALID_DOUBLED_RATE_RATIO = (0.6, 1.67)
+"""Allowed ratio of the rate at twice the work to the rate: outside of it the compiler removed work, or the machine was
+too disturbed."""
 
 
-class Arithmetic(Artifact):
+class ArithmeticRates(Artifact):
     """Rates of independent fused multiply-adds, two operations each, on all cores at once."""
 
     once: tuple[float, ...]
-    """All tries: operations of all threads over the seconds from the first start to the last end."""
+    """Every try: operations of all threads over the seconds from the first start to the last end."""
     doubled: tuple[float, ...]
-    """The same at twice the work, to see that no work was optimised away."""
+    """Every try at twice the work, which shows that no work was optimised away."""
     threads_once: tuple[float, ...]
-    """Each thread's own best rate while all of them ran."""
+    """The best rate of each thread while all threads ran."""
     threads_doubled: tuple[float, ...]
 
 
-class Ceilings(Artifact):
-    """All tries of one measurement; rates per second, `call` in seconds."""
+class CpuCeilings(Artifact):
+    """All tries of one measurement on a CPU; rates per second, `call` in seconds."""
 
     threads: int
     array_bytes: int
     bandwidth: dict[str, tuple[float, ...]]
-    """Access pattern -> bytes read and written a second, each array once."""
-    float32: Arithmetic
-    float64: Arithmetic
+    """Access pattern -> bytes read and written a second, each array counted once."""
+    float32: ArithmeticRates
+    float64: ArithmeticRates
     call: tuple[float, ...]
     """Seconds of an empty call through a pointer."""
     others: float | None = None
-    """Share of the time of the cores we may run on that others had meanwhile; None: not known."""
+    """Share of the allowed cores' time that other processes used meanwhile; None if unknown."""
     flags: tuple[str, ...] = ()
 
 
 class CudaCeilings(Artifact):
-    """All tries of one measurement on a GPU; rates per second, times in seconds, all by the device's own events
-    unless it says host."""
+    """All tries of one measurement on a GPU; rates per second, times in seconds, by device events except `host`."""
 
     array_bytes: int
     bandwidth: dict[str, tuple[float, ...]]
@@ -76,24 +73,24 @@ class CudaCeilings(Artifact):
     """Operations a second of dense matrix products on random data, by torch: float16, bfloat16, tf32, float32
     (IEEE), float64."""
     launch: dict[str, tuple[float, ...]]
-    """An empty Triton kernel: `device` in a captured train, `event` in a train launched one by one, `host` what
-    launching costs us."""
+    """Seconds of an empty Triton kernel: `device` in a captured train, `event` in a train of single launches, `host`
+    the host time of a launch."""
     seconds: float
-    """What measuring took, imports aside."""
+    """Seconds of the whole measurement, without imports."""
     versions: dict[str, str]
 
 
-Found = TypeVar("Found", Ceilings, CudaCeilings)
+AnyCeilings = TypeVar("AnyCeilings", CpuCeilings, CudaCeilings)
 
 
-def measure(
+def read_or_measure_roofs(
     language: Language, executor: Executor, records: Records, *, environment: str = "", attempt: int = 1
 ) -> tuple[Roof, ...]:
-    """The roofs of the device that `language` runs on, from one record of kind "roof"; what the records hold is not
-    measured again.
+    """Return the roofs of the device that `language` runs on, from the record of kind "roof", measured first if there
+    is no such record.
 
-    Empty for devices that no program here measures. A roof whose tries contradict each other is left out. SettingsError
-    when there is no such device here, HarnessError when the program cannot be built or run.
+    Returns nothing for a device that no program here measures. A roof whose tries contradict each other is left out.
+    Raises SettingsError if there is no such device, HarnessError if the program cannot be built or run.
     """
     if language.device not in ("cpu", "cuda"):
         return ()
@@ -114,9 +111,9 @@ def measure(
     record = records.find(asked)
     if record is None:
         found = (
-            _run_cuda(program, device, executor, records)
+            _run_cuda_program(program, device, executor, records)
             if cuda
-            else _run(program, language.toolchain(), device, executor, records)
+            else _run_cpu_program(program, language.toolchain(), device, executor, records)
         )
         record = records.add(
             Record(
@@ -129,44 +126,49 @@ def measure(
                 blobs={"program": records.blobs.put(program)},
             )
         )
-    return of(record)
+    return roofs_of_record(record)
 
 
-def of(record: Record) -> tuple[Roof, ...]:
-    """The roofs that a record of kind "roof" holds; ValidationError when it is none that this version can read."""
+def roofs_of_record(record: Record) -> tuple[Roof, ...]:
+    """Return the roofs of a record of kind "roof". Raises ValidationError for another kind of record."""
     if record.device.startswith("cuda:"):
         return cuda_roofs(CudaCeilings.model_validate(record.payload), record.id)
-    return roofs(Ceilings.model_validate(record.payload), record.id)
+    return cpu_roofs(CpuCeilings.model_validate(record.payload), record.id)
 
 
-def attempts(first: Sequence[Roof], records: Records) -> tuple[Record, ...]:
-    """All measurements on record of the device on which `first` was measured."""
+def roof_records_of_device(first: Sequence[Roof], records: Records) -> tuple[Record, ...]:
+    """Return all roof records of the device on which `first` was measured."""
     sources = {roof.source for roof in first}
     devices = {record.device for record in records if record.kind == "roof" and record.id in sources}
     return tuple(record for record in records if record.kind == "roof" and record.device in devices)
 
 
-def every(first: Sequence[Roof], records: Records) -> tuple[Roof, ...]:
-    """The roofs of all measurements on record of the device on which `first` was measured."""
-    return tuple(dict.fromkeys([*first, *(roof for record in attempts(first, records) for roof in of(record))]))
-
-
-def highest(first: Sequence[Roof], records: Records) -> tuple[Roof, ...]:
-    """The best of what all measurements of the device of `first` found; one may have a roof that another had to
-    leave out."""
-    found = every(first, records)
+def all_measured_roofs(first: Sequence[Roof], records: Records) -> tuple[Roof, ...]:
+    """Return the roofs of all records of the device on which `first` was measured."""
     return tuple(
-        roof for metric in dict.fromkeys(roof.metric for roof in found) if (roof := best(found, metric)) is not None
+        dict.fromkeys(
+            [*first, *(roof for record in roof_records_of_device(first, records) for roof in roofs_of_record(record))]
+        )
+    )
+
+
+def best_measured_roofs(first: Sequence[Roof], records: Records) -> tuple[Roof, ...]:
+    """Return the best roof of each metric over all records of the device of `first`; a record can lack a roof that
+    another one has."""
+    found = all_measured_roofs(first, records)
+    return tuple(
+        roof
+        for metric in dict.fromkeys(roof.metric for roof in found)
+        if (roof := best_roof(found, metric)) is not None
     )
 
 
 def cuda_roofs(found: CudaCeilings, source: str) -> tuple[Roof, ...]:
-    """Medians as roofs that name the record `source`; the bandwidth is that of the best access pattern.
+    """Return the medians as roofs of the record `source`; the bandwidth is that of the best access pattern.
 
-    The launch latency is the device's own share, below which no call can be: what the host adds hides behind work that
-    is queued.
+    The launch latency is the device's share alone, since the host's share is hidden behind queued work.
     """
-    made = [_roof("memory_bandwidth", max(median(tries) for tries in found.bandwidth.values()), "B/s", source)]
+    made = [_measured_roof("memory_bandwidth", max(median(tries) for tries in found.bandwidth.values()), "B/s", source)]
     metrics: dict[str, RoofMetric] = {
         "float32": "compute_float32",
         "float64": "compute_float64",
@@ -175,39 +177,43 @@ def cuda_roofs(found: CudaCeilings, source: str) -> tuple[Roof, ...]:
         "bfloat16": "compute_bfloat16",
     }
     made += [
-        _roof(metric, median(found.products[kind]), "op/s", source)
+        _measured_roof(metric, median(found.products[kind]), "op/s", source)
         for kind, metric in metrics.items()
         if kind in found.products
     ]
-    return (*made, _roof("launch_latency", median(found.launch["device"]), "s", source))
+    return (*made, _measured_roof("launch_latency", median(found.launch["device"]), "s", source))
 
 
-def roofs(found: Ceilings, source: str) -> tuple[Roof, ...]:
-    """The best of all tries, as roofs that name the record `source`.
+def cpu_roofs(found: CpuCeilings, source: str) -> tuple[Roof, ...]:
+    """Return the best of all tries as roofs of the record `source`.
 
-    The compute roofs add up the threads' own bests: on a shared machine hardly ever are all cores free at once, and a
-    roof that is too low would call honest kernels impossible.
+    The compute roofs are sums of each thread's best try, because on a shared machine all cores are rarely free at
+    once, and a roof that is too low would call honest kernels impossible.
     """
     made = [
-        _roof("memory_bandwidth", max(max(tries) for tries in found.bandwidth.values()), "B/s", source, found.others)
+        _measured_roof(
+            "memory_bandwidth", max(max(tries) for tries in found.bandwidth.values()), "B/s", source, found.others
+        )
     ]
-    arithmetic: dict[RoofMetric, Arithmetic] = {"compute_float32": found.float32, "compute_float64": found.float64}
+    arithmetic: dict[RoofMetric, ArithmeticRates] = {"compute_float32": found.float32, "compute_float64": found.float64}
     for metric, tried in arithmetic.items():
         once, doubled = sum(tried.threads_once), sum(tried.threads_doubled)
-        if _HONEST[0] < doubled / once < _HONEST[1]:
-            made.append(_roof(metric, max(once, doubled), "op/s", source, found.others))
-    return (*made, _roof("launch_latency", min(found.call), "s", source, found.others))
+        if _VALID_DOUBLED_RATE_RATIO[0] < doubled / once < _VALID_DOUBLED_RATE_RATIO[1]:
+            made.append(_measured_roof(metric, max(once, doubled), "op/s", source, found.others))
+    return (*made, _measured_roof("launch_latency", min(found.call), "s", source, found.others))
 
 
-def _roof(metric: RoofMetric, value: float, unit: str, source: str, others: float | None = None) -> Roof:
+def _measured_roof(metric: RoofMetric, value: float, unit: str, source: str, others: float | None = None) -> Roof:
     return Roof(metric=metric, value=value, unit=unit, origin="measured", source=source, others=others)
 
 
-def _run(program: str, toolchain: Toolchain, device: Device, executor: Executor, records: Records) -> Ceilings:
+def _run_cpu_program(
+    program: str, toolchain: Toolchain, device: Device, executor: Executor, records: Records
+) -> CpuCeilings:
     blobs = records.blobs
     source = {"roofs_cpu.cpp": blobs.put(program)}
     log = ""
-    for flags in _FLAGS:
+    for flags in _FLAG_SETS:
         argv = (*toolchain.argv, "-std=c++17", *flags, "-ffp-contract=fast", "-pthread", "roofs_cpu.cpp", "-o", "roofs")
         built = executor.run(Job(files=source, argv=argv, limits=Limits(wall_s=120.0), results=("roofs",)))
         if built.exit_code == 0 and "roofs" in built.files:
@@ -227,10 +233,10 @@ def _run(program: str, toolchain: Toolchain, device: Device, executor: Executor,
             needs=Needs(exclusive=True),
         )
     )
-    return _answer(PROGRAM.name, ran, records, Ceilings).model_copy(update={"flags": flags})
+    return _parse_ceilings(PROGRAM.name, ran, records, CpuCeilings).model_copy(update={"flags": flags})
 
 
-def _run_cuda(program: str, device: Device, executor: Executor, records: Records) -> CudaCeilings:
+def _run_cuda_program(program: str, device: Device, executor: Executor, records: Records) -> CudaCeilings:
     name = CUDA_PROGRAM.name
     job = Job(
         files={name: records.blobs.put(program)},
@@ -238,11 +244,11 @@ def _run_cuda(program: str, device: Device, executor: Executor, records: Records
         limits=Limits(wall_s=CUDA_LIMIT_S),
         needs=Needs(device="cuda", exclusive=True),
     )
-    return _answer(name, executor.run(job), records, CudaCeilings)
+    return _parse_ceilings(name, executor.run(job), records, CudaCeilings)
 
 
-def _answer(program: str, ran: Finished, records: Records, expected: type[Found]) -> Found:
-    """What a program printed; HarnessError when it failed or printed something else."""
+def _parse_ceilings(program: str, ran: Finished, records: Records, expected: type[AnyCeilings]) -> AnyCeilings:
+    """Return what a program printed. Raises HarnessError if it failed or printed something else."""
     if ran.exit_code != 0:
         ended = "ran out of time" if ran.timed_out else f"ended with status {ran.exit_code}"
         said = records.blobs.text(ran.files["stderr.txt"]).strip()

@@ -18,31 +18,31 @@ from tools.executors.base import Device
 from tools.roofline.hardware import Headroom, Roof, RoofMetric, Spec, Target
 
 Precision = Literal["float32", "float64", "tf32", "float16", "bfloat16"]
-PUBLISHED: dict[str, RoofMetric] = {
+ROOF_BY_WIKI_METRIC: dict[str, RoofMetric] = {
     "memory_bandwidth": "memory_bandwidth",
     "fp32": "compute_float32",
     "tf32_tensor": "compute_tf32",
     "fp16_tensor": "compute_float16",
     "bf16_tensor": "compute_bfloat16",
 }
-"""What the wiki calls a peak -> the roof that it is."""
-PREFIXES = {"G": 1e9, "T": 1e12, "P": 1e15}
-CLOSED = 0.15
-"""Gap of an axis below which no method is spent on it unasked (A4)."""
-ALIKE = 0.95
-"""Ratio of two measurements of a roof from which on the one bears out the other."""
-BALANCED = 1.25
-"""Within this factor memory and compute time are both the limit."""
+"""The wiki's name of a peak -> the roof's metric."""
+SCALE_BY_SI_PREFIX = {"G": 1e9, "T": 1e12, "P": 1e15}
+MIN_OPEN_HEADROOM = 0.15
+"""Headroom of an axis below which the method budget gives it nothing unless a finding asks for it (A4)."""
+MIN_AGREEMENT_RATIO = 0.95
+"""Minimum ratio of two measurements of a roof at which one confirms the other."""
+MAX_BALANCED_RATIO = 1.25
+"""Ratio of memory and compute time within which both are the limit."""
 
 
-def headroom(
+def compute_headroom(
     flops: float | None,
     unique_bytes: int,
     seconds: float,
     roofs: Sequence[Roof],
     precision: Precision = "float32",
 ) -> Headroom:
-    """Distance of one measured call from the roofs.
+    """Return the distance of one measured call from the roofs.
 
     `flops`: operations of a call, None where nobody counted them; `unique_bytes`: inputs and outputs, each once;
     `seconds` > 0. Gaps are clipped to 0..1 and None where their roof or count is missing: `compute = 1 - t_c/t`,
@@ -51,15 +51,15 @@ def headroom(
     """
     if seconds <= 0:
         raise ValueError(f"seconds must be positive, not {seconds}")
-    bandwidth, compute = best(roofs, "memory_bandwidth"), peak(roofs, precision)
-    t_m, t_c, t_l = _times(flops, unique_bytes, roofs, precision)
+    bandwidth, compute = best_roof(roofs, "memory_bandwidth"), compute_roof(roofs, precision)
+    t_m, t_c, t_l = _roof_times(flops, unique_bytes, roofs, precision)
     known = [t for t in (t_m, t_c) if t is not None]
     roof_s, bound = roof_time(flops, unique_bytes, roofs, precision)
     return Headroom(
-        total=_gap(roof_s, seconds),
-        compute=_gap(t_c, seconds),
-        memory=_gap(t_m, seconds),
-        latency=_gap(sum(known) + t_l, seconds) if known else None,
+        total=_headroom_of(roof_s, seconds),
+        compute=_headroom_of(t_c, seconds),
+        memory=_headroom_of(t_m, seconds),
+        latency=_headroom_of(sum(known) + t_l, seconds) if known else None,
         roof_s=roof_s,
         bound=bound,
         intensity=flops / unique_bytes if flops is not None and unique_bytes else None,
@@ -70,28 +70,32 @@ def headroom(
 def roof_time(
     flops: float | None, unique_bytes: int, roofs: Sequence[Roof], precision: Precision = "float32"
 ) -> tuple[float | None, Bound]:
-    """Seconds in which the roofs would do one call, and which of them binds; None where no roof is known."""
-    t_m, t_c, t_l = _times(flops, unique_bytes, roofs, precision)
+    """Return the seconds of one call at the roofs, or None if no roof is known, and the binding roof."""
+    t_m, t_c, t_l = _roof_times(flops, unique_bytes, roofs, precision)
     known = [t for t in (t_m, t_c) if t is not None]
-    return max(known) + t_l if known else None, _bound(t_m, t_c, t_l)
+    return max(known) + t_l if known else None, _binding_axis(t_m, t_c, t_l)
 
 
-def _times(
+def _roof_times(
     flops: float | None, unique_bytes: int, roofs: Sequence[Roof], precision: Precision
 ) -> tuple[float | None, float | None, float]:
-    """Seconds that memory, arithmetic and a launch take at their roofs."""
-    bandwidth, compute, launch = best(roofs, "memory_bandwidth"), peak(roofs, precision), best(roofs, "launch_latency")
+    """Return the seconds of memory, arithmetic and a launch at their roofs; None if the roof is unknown."""
+    bandwidth, compute, launch = (
+        best_roof(roofs, "memory_bandwidth"),
+        compute_roof(roofs, precision),
+        best_roof(roofs, "launch_latency"),
+    )
     t_m = unique_bytes / bandwidth.value if bandwidth else None
     t_c = flops / compute.value if compute and flops is not None else None
     return t_m, t_c, launch.value if launch else 0.0
 
 
-def precision(task: Task) -> Precision:
-    """Which compute roof a task is held against: float64 where an output is, or an input where all outputs are
+def roof_precision(task: Task) -> Precision:
+    """Return the type of the compute roof of a task: float64 if an output is float64, or an input if all outputs are
     integers.
 
-    Else that of the matrix units where the task lets them in: all inputs of one 16-bit type, or float32 under a policy
-    of tf32 or bf16. On a device without such a roof it is float32's (see `headroom`).
+    Otherwise the type of the matrix units if the task allows them: all inputs of one 16-bit type, or float32 with
+    `precision: tf32` or `bf16`. On a device without such a roof it is float32 (see `compute_roof`).
     """
     floating = ("float64", "float32", "float16", "bfloat16")
     roles = ("output", "input")
@@ -107,11 +111,10 @@ def precision(task: Task) -> Precision:
     return relaxed.get(task.numeric.precision, "float32")
 
 
-def whole(parts: Sequence[tuple[float, float, Headroom]]) -> Headroom:
-    """Headroom of an objective of (weight, seconds, headroom) each: gaps weighted by the shares of the time, None as
-    soon as one is None.
+def combine_headrooms(parts: Sequence[tuple[float, float, Headroom]]) -> Headroom:
+    """Return the headroom of an objective over (weight, seconds, headroom): gaps weighted by the share of the time.
 
-    What is no gap is that of the part that takes the most time.
+    A gap is None if one of its parts is None. The other fields are those of the part that takes the most time.
     """
     shares = [weight * seconds for weight, seconds, _ in parts]
     largest = parts[max(range(len(parts)), key=shares.__getitem__)][2]
@@ -137,66 +140,65 @@ def whole(parts: Sequence[tuple[float, float, Headroom]]) -> Headroom:
     )
 
 
-def memory_floor(unique_bytes: int, roofs: Sequence[Roof]) -> float | None:
-    """Seconds that no kernel can undercut which moves `unique_bytes` (inputs and outputs, each once) to or from memory.
+def memory_floor_seconds(unique_bytes: int, roofs: Sequence[Roof]) -> float | None:
+    """Return the least seconds of a kernel that moves `unique_bytes` (inputs and outputs, each once) to or from memory.
 
-    The highest bandwidth that is known, measured or cited, and one launch. Operations do not enter: those that are
-    counted are the reference's, and an honest kernel may need fewer. None where no bandwidth is known.
+    The bound uses the highest known bandwidth, measured or cited, and one launch. Operations do not count, because an
+    honest kernel can need fewer than the reference. Returns None if no bandwidth is known.
     """
     bandwidths = [roof.value for roof in roofs if roof.metric == "memory_bandwidth" and roof.value > 0]
     launches = [roof.value for roof in roofs if roof.metric == "launch_latency" and roof.value > 0]
     return unique_bytes / max(bandwidths) + min(launches, default=0.0) if bandwidths else None
 
 
-def best(roofs: Sequence[Roof], metric: str) -> Roof | None:
-    """The roof to hold a kernel against: what was measured here before what is published, the higher where there are
-    several."""
+def best_roof(roofs: Sequence[Roof], metric: str) -> Roof | None:
+    """Return the roof of a metric: a measured one before a published one, the best if there are several."""
     found = [roof for roof in roofs if roof.metric == metric and roof.value > 0]
     measured = [roof for roof in found if roof.origin == "measured"] or found
     pick = min if metric == "launch_latency" else max
     return pick(measured, key=lambda roof: roof.value, default=None)
 
 
-def doubt(roofs: Sequence[Roof], metric: str) -> str:
-    """Why the device may do more than the `best` of a metric; empty where nothing speaks for it."""
-    binding = best(roofs, metric)
-    return binding.doubt if binding is not None and borne_out(roofs, metric) is None else ""
+def reason_roof_may_be_low(roofs: Sequence[Roof], metric: str) -> str:
+    """Return why the device may exceed the best roof of a metric; empty without a reason."""
+    binding = best_roof(roofs, metric)
+    return binding.doubt if binding is not None and confirming_roof(roofs, metric) is None else ""
 
 
-def borne_out(roofs: Sequence[Roof], metric: str) -> Roof | None:
-    """The measurement, made alone, that found nearly as much as the `best` of a metric, which others accompanied;
-    None: there is none."""
-    binding = best(roofs, metric)
+def confirming_roof(roofs: Sequence[Roof], metric: str) -> Roof | None:
+    """Return an undisturbed measurement that agrees with the best, disturbed roof of a metric; None if there is none."""
+    binding = best_roof(roofs, metric)
     if binding is None or not binding.doubt:
         return None
     for other in roofs:
         alike = (
-            ALIKE * binding.value <= other.value if metric != "launch_latency" else ALIKE * other.value <= binding.value
+            MIN_AGREEMENT_RATIO * binding.value <= other.value
+            if metric != "launch_latency"
+            else MIN_AGREEMENT_RATIO * other.value <= binding.value
         )
         if other.metric == metric and other.value > 0 and alike and other.others is not None and not other.doubt:
             return other
     return None
 
 
-def doubted(found: Headroom, roofs: Sequence[Roof], precision: Precision) -> str:
-    """Why the roof that binds a kernel may lie higher; empty where nothing speaks for it."""
-    compute = peak(roofs, precision)
+def reason_binding_roof_may_be_low(found: Headroom, roofs: Sequence[Roof], precision: Precision) -> str:
+    """Return why the roof that binds a kernel may be higher; empty without a reason."""
+    compute = compute_roof(roofs, precision)
     each = ("memory_bandwidth", *((compute.metric,) if compute else ()), "launch_latency")
-    # Where no single one is the limit, all have their part in the roof's time.
+    # If no single roof is the limit, all of them contribute to the roof's time.
     binding = {"memory": each[:1], "compute": each[1:-1]}.get(found.bound, each)
-    return next(filter(None, (doubt(roofs, metric) for metric in binding)), "")
+    return next(filter(None, (reason_roof_may_be_low(roofs, metric) for metric in binding)), "")
 
 
-def published(specs: Sequence[Spec]) -> tuple[Roof, ...]:
-    """The roofs that cited figures give.
+def roofs_from_specs(specs: Sequence[Spec]) -> tuple[Roof, ...]:
+    """Return the roofs that follow from cited figures.
 
-    A sparse peak, a unit that is not a rate of bytes or operations, and a figure that neither its vendor published nor
-    anybody measured are no roofs.
+    Sparse peaks, units that are no rate of bytes or operations, and figures that may not set targets give no roof.
     """
     cited: dict[RoofMetric, Roof] = {}
     for spec in specs:
-        metric = PUBLISHED.get(spec.metric)
-        scale = PREFIXES.get(spec.unit[:1])
+        metric = ROOF_BY_WIKI_METRIC.get(spec.metric)
+        scale = SCALE_BY_SI_PREFIX.get(spec.unit[:1])
         if (
             metric is None
             or scale is None
@@ -212,23 +214,27 @@ def published(specs: Sequence[Spec]) -> tuple[Roof, ...]:
     return tuple(cited.values())
 
 
-def budget(headroom: Headroom, methods: int = 3, per_axis: int = 2, *, asked: Collection[Axis] = ()) -> dict[Axis, int]:
-    """How many methods each axis is worth this iteration: `methods` in proportion to the gaps, at most `per_axis` on
-    one (A4).
+def method_budget(
+    headroom: Headroom, methods: int = 3, per_axis: int = 2, *, asked: Collection[Axis] = ()
+) -> dict[Axis, int]:
+    """Return the number of methods for each axis in this iteration: `methods` in proportion to the gaps, at most
+    `per_axis` on one axis (A4).
 
-    An axis that is open (its gap is unknown, or at least CLOSED) keeps one even where its share rounds to none, and so
-    does one that findings or pages ask for; `methods` bounds the plan, not this sum. Occupancy has no gap of its own:
-    what latency is worth, it is, too.
+    An open axis (its gap is unknown or at least MIN_OPEN_HEADROOM) gets at least one method, and so does an axis in
+    `asked`, which findings or pages ask for; `methods` bounds the plan, not this sum. Occupancy has no gap of its own and
+    gets what latency gets.
     """
     gaps: dict[Axis, float | None] = {
         "compute": headroom.compute,
         "memory": headroom.memory,
         "latency": headroom.latency,
     }
-    shares = {axis: 1.0 if gap is None else gap for axis, gap in gaps.items() if gap is None or gap >= CLOSED}
+    shares = {
+        axis: 1.0 if gap is None else gap for axis, gap in gaps.items() if gap is None or gap >= MIN_OPEN_HEADROOM
+    }
     given: dict[Axis, int] = dict.fromkeys(gaps, 0)
     for _ in range(methods):
-        # Always the axis furthest behind its due share: the largest remainders, with a cap.
+        # Largest remainders, with a cap: the next method goes to the axis furthest below its share.
         left = [axis for axis in shares if given[axis] < per_axis]
         if not left:
             break
@@ -238,19 +244,18 @@ def budget(headroom: Headroom, methods: int = 3, per_axis: int = 2, *, asked: Co
     return given | {axis: max(given[axis], min(1, methods, per_axis)) for axis in asked}
 
 
-def target(
+def roofline_target(
     workloads: Sequence[tuple[float, Headroom]],
     roofs: Sequence[Roof],
     fraction: float = 0.90,
     precision: Precision = "float32",
 ) -> Target:
-    """The objective time at `fraction` of the roof: the sum over (weight, headroom) of weight x roof time /
-    fraction."""
+    """Return the objective time at `fraction` of the roof: the sum of weight x roof time / fraction."""
     roof_times = [(weight, headroom.roof_s) for weight, headroom in workloads]
     if not roof_times or any(roof_s is None for _, roof_s in roof_times):
         return Target(description=f"{fraction:.0%} of the roof: UNKNOWN, no roof is known", seconds=None)
     bounds = {headroom.bound for _, headroom in workloads}
-    roof = (None if bounds == {"compute"} else best(roofs, "memory_bandwidth")) or peak(roofs, precision)
+    roof = (None if bounds == {"compute"} else best_roof(roofs, "memory_bandwidth")) or compute_roof(roofs, precision)
     seconds = sum(weight * roof_s for weight, roof_s in roof_times if roof_s is not None) / fraction
     origin = roof.origin if roof else "known"
     return Target(
@@ -258,7 +263,7 @@ def target(
     )
 
 
-def facts(
+def roofline_facts(
     headroom: Headroom,
     device: Device,
     unique_bytes: int,
@@ -266,9 +271,9 @@ def facts(
     roofs: Sequence[Roof],
     precision: Precision = "float32",
 ) -> Mapping[str, Quantity]:
-    """What rules may ask of roofline, device and workload; what is not known is left out, so that no rule fires on
-    it."""
-    launch = best(roofs, "launch_latency")
+    """Return the metrics of roofline, device and workload that rules read; unknown ones are left out, so that no rule
+    fires on them."""
+    launch = best_roof(roofs, "launch_latency")
     gaps = {"compute": headroom.compute, "memory": headroom.memory}
     values: dict[str, tuple[float | None, str]] = {
         "roofline.headroom": (headroom.total, "fraction"),
@@ -294,11 +299,11 @@ def facts(
     return {name: Quantity(value=value, unit=unit) for name, (value, unit) in values.items() if value is not None}
 
 
-def traffic(metrics: Mapping[str, Quantity], input_bytes: int, unique_bytes: int) -> Mapping[str, Quantity]:
-    """How often the counted call moved its data: bytes that it loaded over those of its inputs, and device memory's
-    over the unique ones.
+def traffic_ratios(metrics: Mapping[str, Quantity], input_bytes: int, unique_bytes: int) -> Mapping[str, Quantity]:
+    """Return how often a profiled call moved its data: loaded bytes over input bytes, and bytes of device memory over
+    unique bytes.
 
-    `metrics` are a profiler's; empty where it counted no bytes.
+    `metrics` are a profiler's; the result is empty if it counted no bytes.
     """
     wholes = {
         "ncu.global_bytes.ld": ("roofline.loads_over_inputs", input_bytes),
@@ -311,21 +316,21 @@ def traffic(metrics: Mapping[str, Quantity], input_bytes: int, unique_bytes: int
     }
 
 
-def peak(roofs: Sequence[Roof], precision: Precision) -> Roof | None:
-    """The compute roof of `precision`; float32's where the device has none of its own for a narrower type."""
-    own = best(roofs, f"compute_{precision}")
-    return own if own or precision == "float64" else best(roofs, "compute_float32")
+def compute_roof(roofs: Sequence[Roof], precision: Precision) -> Roof | None:
+    """Return the compute roof of `precision`, or float32's if the device has none for a narrower type."""
+    own = best_roof(roofs, f"compute_{precision}")
+    return own if own or precision == "float64" else best_roof(roofs, "compute_float32")
 
 
-def _gap(roof_s: float | None, seconds: float) -> float | None:
+def _headroom_of(roof_s: float | None, seconds: float) -> float | None:
     return None if roof_s is None else min(max(1.0 - roof_s / seconds, 0.0), 1.0)
 
 
-def _bound(t_m: float | None, t_c: float | None, t_l: float) -> Bound:
+def _binding_axis(t_m: float | None, t_c: float | None, t_l: float) -> Bound:
     if t_m is None or t_c is None:
         return "unknown"
     if t_l > max(t_m, t_c):
         return "latency"
-    if max(t_m, t_c) <= BALANCED * min(t_m, t_c):
+    if max(t_m, t_c) <= MAX_BALANCED_RATIO * min(t_m, t_c):
         return "mixed"
     return "memory" if t_m > t_c else "compute"

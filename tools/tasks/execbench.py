@@ -16,8 +16,8 @@ from typing import Literal, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from tools.artifacts import DType
-from tools.cli.suggestions import offered
-from tools.cli.validation import sentences
+from tools.cli.suggestions import suggest_or_list
+from tools.cli.validation import validation_sentences
 from tools.contracts.dims import parse_workloads
 from tools.errors import SettingsError
 from tools.tasks.loader import declaration, language_here, read_source
@@ -192,7 +192,7 @@ class ExecBench(SuiteFormat):
         for point in dims:
             for name in {*point} - {*variable, *numbers}:
                 raise SettingsError(
-                    f"dims: {name!r} is nothing that a workload of it gives; {offered(name, [*variable, *numbers])}"
+                    f"dims: {name!r} is nothing that a workload of it gives; {suggest_or_list(name, [*variable, *numbers])}"
                 )
             for name in {*variable, *numbers} - {*point}:
                 raise SettingsError(f"dims: {name!r} is to be given, too")
@@ -230,7 +230,7 @@ def _read(file: Path, text: str, kind: type[Read]) -> Read:
     except json.JSONDecodeError as error:
         raise SettingsError(f"{file}: is no JSON ({error.msg}, line {error.lineno}); give a definition.json") from None
     except ValidationError as error:
-        raise SettingsError(sentences(error, kind, f"{file}: ")) from None
+        raise SettingsError(validation_sentences(error, kind, f"{file}: ")) from None
 
 
 def _workload_lines(file: Path, name: str) -> list[str]:

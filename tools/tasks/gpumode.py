@@ -16,8 +16,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from yaml import YAMLError
 
-from tools.cli.suggestions import offered
-from tools.cli.validation import no_yaml, read_yaml, sentences
+from tools.cli.suggestions import suggest_or_list
+from tools.cli.validation import read_yaml, validation_sentences, yaml_fault
 from tools.contracts.dims import parse_workloads
 from tools.errors import SettingsError
 from tools.tasks.loader import declaration, language_here, read_source
@@ -190,7 +190,7 @@ class GpuMode(SuiteFormat):
         if sizes:
             points = [{**points[0], **asked} for asked in parse_workloads(sizes)]
             for name in (name for point in points for name in point if name not in cases[0]):
-                raise SettingsError(f"dims: {home.name} has no size {name!r}; {offered(name, list(cases[0]))}")
+                raise SettingsError(f"dims: {home.name} has no size {name!r}; {suggest_or_list(name, list(cases[0]))}")
         timed = len(points) if sizes else len(said.benchmarks)
         workloads: list[dict[str, object]] = [
             {"name": f"w{at}", "dims": point} for at, point in enumerate(points, 1) if point not in points[: at - 1]
@@ -215,9 +215,9 @@ def _read(file: Path) -> Problem:
     try:
         return Problem.model_validate(read_yaml(read_source(file)))
     except YAMLError as error:
-        raise SettingsError(no_yaml(file, error)) from None
+        raise SettingsError(yaml_fault(file, error)) from None
     except ValidationError as error:
-        raise SettingsError(sentences(error, Problem, f"{file}: ")) from None
+        raise SettingsError(validation_sentences(error, Problem, f"{file}: ")) from None
 
 
 def _placed(text: str, file: Path) -> str:

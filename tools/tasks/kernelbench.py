@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable
 from pathlib import Path
 
-from tools.cli.suggestions import offered
+from tools.cli.suggestions import suggest_or_list
 from tools.contracts.dims import parse_dims
 from tools.errors import SettingsError
 from tools.tasks.loader import REFERENCE, declaration, language_here, read_source
@@ -119,7 +119,7 @@ class KernelBench(SuiteFormat):
         for name in asked:
             if name not in constants:
                 raise SettingsError(
-                    f"dims: {problem.name} has no number {name!r} at module level; {offered(name, list(constants))}"
+                    f"dims: {problem.name} has no number {name!r} at module level; {suggest_or_list(name, list(constants))}"
                 )
         # `height = width = 128` is one number with two names.
         changed = {id(constants[name][0]): value for name, value in asked.items()}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tools.cli.suggestions import offered
+from tools.cli.suggestions import suggest_or_list
 from tools.errors import SettingsError
 from tools.languages.cpp_source import ENTRY, function_declarator, text, walk
 from tools.tasks.kernelbench import number_of
@@ -147,7 +147,7 @@ class CudaFile:
         if entry is not None:
             if entry not in known:
                 raise SettingsError(
-                    f"--entry: there is no kernel or launcher {entry!r} in the file; {offered(entry, list(known))}"
+                    f"--entry: there is no kernel or launcher {entry!r} in the file; {suggest_or_list(entry, list(known))}"
                 )
             return known[entry]
         hosts = [f for f in known.values() if not f.kernel]

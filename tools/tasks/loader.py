@@ -18,8 +18,8 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from tools.artifacts import Artifact, Dims, NumericPolicy, Task, Workload
-from tools.cli.suggestions import meant, offered
-from tools.cli.validation import no_yaml, read_yaml, sentences
+from tools.cli.suggestions import suggest_name, suggest_or_list
+from tools.cli.validation import read_yaml, validation_sentences, yaml_fault
 from tools.contracts import inference
 from tools.contracts.checked_cases import hidden_workloads
 from tools.contracts.dims import check_seed_dims, parse_workloads
@@ -231,7 +231,7 @@ def _all_meant(dims: Sequence[Dims], source: str, logic: str, files: Sources) ->
     """Refuse a name that stands nowhere in kernel or reference: it would still set the size of every buffer."""
     words = set(re.findall(r"\w+", f"{source} {logic}"))
     for name in (name for point in dims for name in point if name not in words):
-        hint = meant(name, words, "leave it out", cutoff=0.8)
+        hint = suggest_name(name, words, "leave it out", cutoff=0.8)
         raise SettingsError(f"dims: {name!r} is named by neither {files.kernel} nor {files.reference}; {hint}")
 
 
@@ -309,7 +309,7 @@ def _weighted(declared: Declared, seen: ProbeResult) -> tuple[SeenWorkload, ...]
     ):
         for name, value in said.items():
             if name not in {w.name for w in seen.workloads}:
-                there = offered(name, [w.name for w in seen.workloads])
+                there = suggest_or_list(name, [w.name for w in seen.workloads])
                 raise SettingsError(
                     f"task.yaml: {key} names the workload {name!r}, which the reference does not have; {there}"
                 )
@@ -391,11 +391,11 @@ def _declared(path: Path) -> Declared:
     try:
         data = read_yaml(text)
     except yaml.YAMLError as error:
-        raise SettingsError(no_yaml(path, error)) from None
+        raise SettingsError(yaml_fault(path, error)) from None
     try:
         return Declared.model_validate(data)
     except ValidationError as error:
-        raise SettingsError(sentences(error, Declared, f"{path}: ")) from None
+        raise SettingsError(validation_sentences(error, Declared, f"{path}: ")) from None
 
 
 # ---------------------------------------------------------------- the workspace's copy

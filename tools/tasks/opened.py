@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tools.analysis import diagnosis
-from tools.analysis.diagnosis import Diagnosis, Roofline
+from tools.analysis.diagnosis import Diagnosis, TaskRoofline
 from tools.artifacts import Candidate, Profile, Record
 from tools.errors import SettingsError
 from tools.executors.base import EXECUTORS, Device, Executor, pick
@@ -94,11 +94,11 @@ class Opened:
             raise SettingsError(f"{self.task.name}: {failed.reason.rstrip('.')}; mend the kernel or the reference")
         return calibration
 
-    def placed(self) -> Roofline:
+    def placed(self) -> TaskRoofline:
         """The task's workloads under the roofs measured here; timed where there is a kernel."""
         times: Mapping[str, float] = evidence.seconds(self.timed) if self.task.baseline is not None else {}
-        found = microbenchmarks.measure(self.language, self.executor, self.records)
-        return diagnosis.place(self.task, self.loaded.workloads, times, found, self.device)
+        found = microbenchmarks.read_or_measure_roofs(self.language, self.executor, self.records)
+        return diagnosis.compute_task_roofline(self.task, self.loaded.workloads, times, found, self.device)
 
     def profile(self, name: str = "", setting: str = "profilers") -> tuple[Profile, dict[str, str]] | str:
         """What a profiler (by default the first for this device) sees of the kernel, with its raw outputs; or why it

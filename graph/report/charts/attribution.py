@@ -5,7 +5,7 @@ from __future__ import annotations
 from graph.report.charts.base import INKS, Chart, canvas, ends, linked, logarithmic, look, plain, svg
 from graph.report.charts.links import Links
 from graph.report.content.view import View
-from tools.cli.formatting import ratio
+from tools.cli.formatting import format_speedup
 
 TITLE = "What each method was worth"
 ROW, ROUND = 38.0, 90.0
@@ -32,7 +32,9 @@ def attribution(view: View, links: Links) -> Chart:
         values = [1.0, *(value for *_, outcome in rows if outcome.ratio for value in ends(outcome.ratio))]
         axes.set_xlim(*logarithmic(axes, "x", values, lambda value: f"{value:g}×"))
         axes.set_ylim(len(rows) - 0.5, -0.5)
-        axes.set_yticks(range(len(rows)), [f"{plain(f'v{n} {o.method}', NAME)}\n{ratio(o.ratio)}" for n, _, o in rows])
+        axes.set_yticks(
+            range(len(rows)), [f"{plain(f'v{n} {o.method}', NAME)}\n{format_speedup(o.ratio)}" for n, _, o in rows]
+        )
         axes.axvline(1.0, color=INKS["soft"])
         seen = {}
         for at, (n, record, outcome) in enumerate(rows):
@@ -43,13 +45,14 @@ def attribution(view: View, links: Links) -> Chart:
                 [outcome.ratio.estimate] if outcome.ratio else [], [at] if outcome.ratio else [], **marked
             )
             seen[word] = mark
-            said = f"v{n} {outcome.method}, {word}: {ratio(outcome.ratio)}{', ' + outcome.note if outcome.note else ''}"
+            said = f"v{n} {outcome.method}, {word}: {format_speedup(outcome.ratio)}{', ' + outcome.note if outcome.note else ''}"
             linked(mark, links.href(record), said)
             if outcome.ratio and outcome.ratio.bounded:
                 axes.plot([outcome.ratio.low, outcome.ratio.high], [at, at], color=marked["color"], marker="|")
         figure.legend(list(seen.values()), list(seen), loc="outside lower left", ncols=2)
         told = "; ".join(
-            f"v{n} {outcome.method}: {STATUSES[outcome.status][1]}, {ratio(outcome.ratio)}" for n, _, outcome in rows
+            f"v{n} {outcome.method}: {STATUSES[outcome.status][1]}, {format_speedup(outcome.ratio)}"
+            for n, _, outcome in rows
         )
         caption = (
             "Each method of a champion was taken out alone and the two kernels raced. Left of 1× the version is "

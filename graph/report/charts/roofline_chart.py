@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from graph.report.charts.base import INKS, OUTCOMES, Chart, canvas, linked, logarithmic, look, plain, svg
 from graph.report.charts.links import Links
 from graph.report.content.view import View
-from tools.cli.formatting import si
+from tools.cli.formatting import format_si
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,7 +40,7 @@ def roofline(view: View, links: Links) -> Chart:
         for name, shape in marks.items():
             _workload(axes, name, shape, [point for point in points if point.workload == name], links)
         figure.legend(loc="outside lower left", ncols=2)
-        told = "; ".join(f"v{p.iteration} on {p.workload}: {si(p.rate, 'op/s')}" for p in points)
+        told = "; ".join(f"v{p.iteration} on {p.workload}: {format_si(p.rate, 'op/s')}" for p in points)
         roofs = "" if view.roofs else " No roof is known."
         caption = f"Full marks are accepted versions, hollow ones were refused or left open.{roofs}"
         return Chart(TITLE, svg(figure, "roofline", TITLE, told), caption)
@@ -56,7 +56,9 @@ def _roofs(axes: Axes, view: View, links: Links, points: list[Point]) -> None:
         *logarithmic(axes, "x", [*(p.intensity for p in points), *ridges], lambda v: f"{v:g}", room=6.0)
     )
     tops = [pair.get("compute") or pair["memory"] * (left * right) ** 0.5 for pair in pairs.values()]
-    low, high = logarithmic(axes, "y", [*(p.rate for p in points), *tops], lambda v: si(v).replace(" ", ""), room=1.8)
+    low, high = logarithmic(
+        axes, "y", [*(p.rate for p in points), *tops], lambda v: format_si(v).replace(" ", ""), room=1.8
+    )
     axes.set_ylim(low, high)
     for roof in view.roofs:
         pair = pairs[roof.origin]
@@ -64,7 +66,7 @@ def _roofs(axes: Axes, view: View, links: Links, points: list[Point]) -> None:
         drawn = [left, ridge or right], [roof.value * left, roof.value * (ridge or right)]
         if roof.metric != "memory_bandwidth":
             drawn = [ridge or left, right], [roof.value, roof.value]
-        label = f"{si(roof.value, roof.unit)}, {roof.origin}"
+        label = f"{format_si(roof.value, roof.unit)}, {roof.origin}"
         (line,) = axes.plot(*drawn, color=INKS["text"], linestyle="--" if roof.origin == "cited" else "-", label=label)
         linked(line, links.href(roof.source), f"{roof.metric}, {roof.origin}: {roof.source}")
 
@@ -74,7 +76,7 @@ def _workload(axes: Axes, name: str, shape: str, points: list[Point], links: Lin
     axes.plot([point.intensity for point in way], [point.rate for point in way], color=INKS["good"], linestyle=":")
     for point in points:
         said = (
-            f"v{point.iteration}, {OUTCOMES[point.outcome][1]}, on {name}: {si(point.rate, 'op/s')} at "
+            f"v{point.iteration}, {OUTCOMES[point.outcome][1]}, on {name}: {format_si(point.rate, 'op/s')} at "
             f"{point.intensity:.3g} op/B"
         )
         (mark,) = axes.plot([point.intensity], [point.rate], **look(shape, accepted=point.outcome == "accept"))

@@ -8,7 +8,7 @@ from graph.report.charts.base import INKS, OUTCOMES, Chart, canvas, ends, linked
 from graph.report.charts.links import Links
 from graph.report.content.view import View
 from tools.artifacts import Interval
-from tools.cli.formatting import ratio
+from tools.cli.formatting import format_speedup
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,7 +60,7 @@ def timeline(view: View, links: Links) -> Chart:
             shape, word = OUTCOMES[step.outcome]
             masked = ", masked" if step.masked else ""
             said = (
-                f"v{step.iteration}, {word}{masked}: {ratio(step.speedup)} over its parent; "
+                f"v{step.iteration}, {word}{masked}: {format_speedup(step.speedup)} over its parent; "
                 f"{', '.join(step.methods) or 'no method'}"
             )
             place = step.speedup.estimate if step.speedup else (foot * low) ** 0.5
@@ -71,14 +71,16 @@ def timeline(view: View, links: Links) -> Chart:
                 _interval(axes, step.speedup, at, marked["color"], named=len(names) <= NAMED)
         if overall:
             (mark,) = axes.plot([len(view.steps)], [overall.estimate], "D", color=INKS["third"], label="final, over v0")
-            linked(mark, links.href(view.final_record), f"final benchmark: {ratio(overall)} over the baseline")
+            linked(mark, links.href(view.final_record), f"final benchmark: {format_speedup(overall)} over the baseline")
             _interval(axes, overall, len(view.steps), INKS["third"], named=len(names) <= NAMED)
         handles = {
             str(line.get_label()): line for line in axes.get_lines() if not str(line.get_label()).startswith("_")
         }
         figure.legend(list(handles.values()), list(handles), loc="outside lower left", ncols=2)
-        told = "; ".join(f"v{step.iteration} {OUTCOMES[step.outcome][1]} {ratio(step.speedup)}" for step in view.steps)
-        told += f"; final benchmark against the baseline {ratio(overall)}" if overall else ""
+        told = "; ".join(
+            f"v{step.iteration} {OUTCOMES[step.outcome][1]} {format_speedup(step.speedup)}" for step in view.steps
+        )
+        told += f"; final benchmark against the baseline {format_speedup(overall)}" if overall else ""
         claimed = any(verdict.claim for _, verdict in view.verdicts.values())
         taken = "where a version came that far those confirmed in separate processes, else " if claimed else ""
         caption = (

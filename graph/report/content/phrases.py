@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING
 from agents.models.ledger import dollars
 from graph.artifacts import SIZE
 from tools.artifacts import Interval, Task, Verdict
-from tools.cli.formatting import percent as percent
-from tools.cli.formatting import ratio as ratio
-from tools.cli.formatting import seconds as seconds
-from tools.cli.formatting import si as si
+from tools.cli.formatting import format_percent, format_seconds, format_si, format_speedup
 from tools.gate.ranking import FRAMEWORKS, FrameworkTimes, called
 from tools.gate.statistics import Objective
 
@@ -52,13 +49,13 @@ def gain(
     doubts += ["the interval includes 1"] if speedup and speedup.low <= 1 else []
     said = f" ({', '.join(doubts)})" if doubts else ""
     if speedup is None:
-        return f"no version was accepted, so that it stays {seconds(baseline_s)} (1×{of}){said}"
-    return f"{seconds(baseline_s)} -> {seconds(best_s)} (baseline / speed-up{of}), {ratio(speedup)}{said}"
+        return f"no version was accepted, so that it stays {format_seconds(baseline_s)} (1×{of}){said}"
+    return f"{format_seconds(baseline_s)} -> {format_seconds(best_s)} (baseline / speed-up{of}), {format_speedup(speedup)}{said}"
 
 
 def standing(found: Interval | None) -> str:
     """Another's time over the best kernel's, in words where that is a loss or may be none."""
-    return f"{ratio(found)} {doubt(found)}".rstrip()
+    return f"{format_speedup(found)} {doubt(found)}".rstrip()
 
 
 def worth(verdict: Verdict, *, both: bool = False) -> str:
@@ -66,23 +63,24 @@ def worth(verdict: Verdict, *, both: bool = False) -> str:
     clock says, too."""
     claim = verdict.claim
     if claim is None or claim.clock == "wall":
-        return ratio(verdict.worth)
+        return format_speedup(verdict.worth)
     other = "launch-included" if claim.clock == "device-only" else "device-only"
-    return f"{ratio(claim.speedup)} {claim.clock}" + (
-        f" ({ratio(claim.other)} {other})" if both and claim.other else ""
+    return f"{format_speedup(claim.speedup)} {claim.clock}" + (
+        f" ({format_speedup(claim.other)} {other})" if both and claim.other else ""
     )
 
 
 def bar(times: FrameworkTimes) -> str:
     """Torch's times beside a kernel's, in words."""
     rivals = [
-        f"{rival(name)} {seconds(times.seconds[name])}, {ratio(found)} of that" for name, found in times.against.items()
+        f"{rival(name)} {format_seconds(times.seconds[name])}, {format_speedup(found)} of that"
+        for name, found in times.against.items()
     ]
     rivals += [f"{rival(name)} N/A" for name in times.unavailable]
     of = f", {times.of}" if times.of else ""
     others = "torch" if {*times.against, *times.unavailable} <= {*FRAMEWORKS} else "torch and other libraries"
     how = f"{times.clock}{of}; v0 was timed beside it, accepted gains are reckoned on"
-    said = "; ".join([f"Beside {others} ({how}): this kernel {seconds(times.kernel_s)}", *rivals])
+    said = "; ".join([f"Beside {others} ({how}): this kernel {format_seconds(times.kernel_s)}", *rivals])
     return f"{said}.{f' {onward(times)}.' if times.ahead else ''}"
 
 
@@ -92,7 +90,7 @@ def drawn(times: FrameworkTimes, finally_s: float | None) -> str:
     if times.clock != "device-only" or not finally_s or abs(finally_s / times.kernel_s - 1) < APART:
         return ""
     return (
-        f" The final benchmark saw {seconds(finally_s)} for it: each contest draws its inputs anew, and where the "
+        f" The final benchmark saw {format_seconds(finally_s)} for it: each contest draws its inputs anew, and where the "
         f"time depends on their "
         "values (lengths, indices), so does a speed-up, beyond its interval."
     )
@@ -162,9 +160,15 @@ def _environment() -> Environment:
         autoescape=lambda name: name is not None and name.endswith(".html.j2"),
     )
     environment.filters.update(
-        {"seconds": seconds, "ratio": ratio, "percent": percent, "standing": standing, "doubt": doubt}
+        {
+            "seconds": format_seconds,
+            "ratio": format_speedup,
+            "percent": format_percent,
+            "standing": standing,
+            "doubt": doubt,
+        }
     )
     environment.globals.update({"worth": worth, "doubt": doubt, "drawn": drawn})
-    environment.filters.update({"si": si, "dims": dims, "dollars": dollars, "rival": rival, "bar": bar})
+    environment.filters.update({"si": format_si, "dims": dims, "dollars": dollars, "rival": rival, "bar": bar})
     environment.globals["SIZE"] = SIZE
     return environment

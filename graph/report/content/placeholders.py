@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from agents.artifacts import Analysis
 from agents.checks.cited_sources import REFERENCE
 from graph.artifacts import Inspection, WorkloadRoofline
-from graph.report.content.phrases import percent, seconds
 from tools.artifacts import Finding, Profile, Quantity, Record
+from tools.cli.formatting import format_percent, format_seconds
 
 Figures = dict[str, dict[str, Quantity]]
 """Record -> metric -> value."""
@@ -67,5 +67,9 @@ def referred(text: str, findings: tuple[Finding, ...], held: Figures, inspection
 
 def _shown(quantity: Quantity) -> str:
     if quantity.unit == "s":
-        return seconds(quantity.value)
-    return percent(quantity.value) if quantity.unit == "fraction" else f"{quantity.value:.4g} {quantity.unit}".rstrip()
+        return format_seconds(quantity.value)
+    return (
+        format_percent(quantity.value)
+        if quantity.unit == "fraction"
+        else f"{quantity.value:.4g} {quantity.unit}".rstrip()
+    )

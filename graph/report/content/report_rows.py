@@ -268,12 +268,12 @@ def proposals_of(ids: Mapping[int, tuple[str, ...]], records: Records) -> Iterab
 def roofs_of(sheet: SpecSheet, task: Task) -> tuple[Roof, ...]:
     """Bandwidth and peak of the task's precision: what was measured, and what is published of the device that
     measures."""
-    precision = roofline.precision(task)
+    precision = roofline.roof_precision(task)
     found = []
-    for roofs in (sheet.roofs, roofline.published(sheet.here)):
+    for roofs in (sheet.roofs, roofline.roofs_from_specs(sheet.here)):
         found += [
             roof
-            for roof in (roofline.best(roofs, "memory_bandwidth"), roofline.peak(roofs, precision))
+            for roof in (roofline.best_roof(roofs, "memory_bandwidth"), roofline.compute_roof(roofs, precision))
             if roof is not None
         ]
     return tuple(found)

@@ -11,13 +11,14 @@ from pydantic import Field
 
 from agents.models.ledger import Spent, exchanges, total
 from graph.artifacts import FinalBenchmark, Reached, VersionMemory
-from graph.report.content.phrases import because, gain, ratio, rival, standing
+from graph.report.content.phrases import because, gain, rival, standing
 from graph.state import State
 from graph.workspace import drift
 from graph.workspace import events as event_log
 from graph.workspace.folder import Workspace
 from graph.workspace.versions import accepted_version_of, read_state, read_versions
 from tools.artifacts import UNBOUNDED, Artifact, Interval, Verdict
+from tools.cli.formatting import format_speedup
 from tools.gate import confirmation
 from tools.languages.base import open_language
 from tools.store.records import Records, key
@@ -212,9 +213,9 @@ def show(path: Path, *, as_json: bool) -> str:
         what = "+".join(memory.methods) or "baseline"
         masked = "  (masked)" if memory.masked else ""
         gained = (
-            f"{ratio(memory.speedup)} over {accepted_version_of(workspace.root, memory.parent)}"
+            f"{format_speedup(memory.speedup)} over {accepted_version_of(workspace.root, memory.parent)}"
             if memory.speedup
-            else ratio(None)
+            else format_speedup(None)
         )
         lines.append(f"v{memory.iteration:<3} {memory.verdict:<18} {gained:<34} {what}{masked}")
     caps = ", ".join(f"{name} {cap}" for name, cap in workspace.settings().budget.named().items())

@@ -133,7 +133,10 @@ def render_baseline(
             seen=services.seen,
             sheet=sheet,
             sheet_record=state["specs"],
-            roofs=(*roofline.published(sheet.here), *microbenchmarks.highest(sheet.roofs, services.records)),
+            roofs=(
+                *roofline.roofs_from_specs(sheet.here),
+                *microbenchmarks.best_measured_roofs(sheet.roofs, services.records),
+            ),
             rooflines=found.rooflines,
             inspection=inspection.id,
             target=found.target,

@@ -135,7 +135,7 @@ def view(state: State, services: Services) -> View:
     models = by_role(records)
     spent = total(r for r in exchanges if r.payload["role"] in models)
     sheet = SpecSheet.model_validate(records.get(state["specs"]).payload)
-    sheet = sheet.model_copy(update={"roofs": microbenchmarks.highest(sheet.roofs, records)})
+    sheet = sheet.model_copy(update={"roofs": microbenchmarks.best_measured_roofs(sheet.roofs, records)})
     wall_s = benchmark.wall_s if benchmark else services.wall_s()
     device_s = benchmark.spent_device_s if benchmark else services.device_s()
     log = event_log.read(services.workspace.private / "events.jsonl")

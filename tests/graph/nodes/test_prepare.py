@@ -51,7 +51,7 @@ def test_a_section_that_the_analyst_asks_for_is_shown_to_all_and_asked_for_once(
         (True, (0.0,), 0, False, False),
         (False, (0.5,), 0, False, False),
         (True, (0.5, 0.0), 1, False, False),
-        (True, (0.5,) * (lower_bounds.AGAIN + 1), lower_bounds.AGAIN, True, False),
+        (True, (0.5,) * (lower_bounds.MAX_ROOF_REMEASUREMENTS + 1), lower_bounds.MAX_ROOF_REMEASUREMENTS, True, False),
         (True, (0.5, BudgetError("budget.wall_s: 9 s of 9 s are spent")), 1, True, False),
         (True, (0.5, HarnessError("roofs_cpu.cpp ran out of time")), 1, True, False),
         (True, (0.5,), 0, False, True),
@@ -85,7 +85,7 @@ def test_a_roof_in_doubt_is_measured_again_and_ends_no_run(
                 raise share
             measured.append(roof(bandwidth, share))
 
-        monkeypatch.setattr(Services, "roofs", property(lambda _: (roofline.best(measured, "memory_bandwidth"),)))
+        monkeypatch.setattr(Services, "roofs", property(lambda _: (roofline.best_roof(measured, "memory_bandwidth"),)))
         monkeypatch.setattr(Services, "all_roofs", property(lambda _: tuple(measured)))
         monkeypatch.setattr(Services, "roofs_again", again)
         if ends:

@@ -19,7 +19,6 @@ from graph.artifacts import FinalBenchmark, Inspection
 from graph.lifecycle import run as runs
 from graph.report import final, html, prompts
 from graph.report.charts.links import Links
-from graph.report.content.phrases import seconds
 from graph.report.content.report_rows import counter_rows, proposed
 from graph.report.content.view import View, retrospective_of, view
 from graph.workspace.drift import drifted
@@ -29,6 +28,7 @@ from tests.agents.scripted import agent
 from tests.contracts.conftest import task
 from tests.graph.conftest import git
 from tools.artifacts import UNBOUNDED, Interval, Quantity
+from tools.cli.formatting import format_seconds
 from tools.languages.cpp import Cpp
 from tools.roofline.hardware import Headroom, Roof
 from tools.store.repository import Repository
@@ -86,9 +86,7 @@ def checked(text: str, root: Path) -> Page:
     ]
     style = text.partition("<style>")[2].partition("</style>")[0]
     assert "url(" not in style and "@import" not in style
-    (policy,) = (
-        given["content"] for tag, given in found.tags if given.get("http-equiv") == "Content-Security-Policy"
-    )
+    (policy,) = (given["content"] for tag, given in found.tags if given.get("http-equiv") == "Content-Security-Policy")
     hashed = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert policy.startswith(f"default-src 'none'; style-src 'sha256-{hashed}';")
     ids = found.all("id")
@@ -162,7 +160,7 @@ def test_what_plans_were_made_from_and_warm_times_are_shown_where_the_record_of_
             )
             assert all(cited in said for item in kept["plan"]["methods"] for cited in item["hypothesis"]["citations"])
             for m in kept["trial"]["trial"]["measurements"]:
-                assert f"{seconds(m['warm_incumbent_s'])} → {seconds(m['warm_candidate_s'])}" in said
+                assert f"{format_seconds(m['warm_incumbent_s'])} → {format_seconds(m['warm_candidate_s'])}" in said
 
 
 def test_prompts_and_replies_lie_in_files_for_review_without_secrets(copied: Path) -> None:

@@ -75,7 +75,7 @@ def collected(rule: rules.Rule) -> tuple[str, ...]:
     return ("cpp", "cuda", "triton") if everywhere else ("cuda", "triton")
 
 
-CAN_FIRE = sorted({(language, rule.id) for rule in rules.load() for language in collected(rule)})
+CAN_FIRE = sorted({(language, rule.id) for rule in rules.load_rules() for language in collected(rule)})
 
 
 @pytest.mark.parametrize(("language", "rule"), CAN_FIRE)

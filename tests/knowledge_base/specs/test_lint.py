@@ -7,7 +7,7 @@ from knowledge_base.pages.figures import Figure
 from knowledge_base.pages.terminology import metrics
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.specs.lint import contradicting, lint
-from tools.roofline.hardware import Citation, Evidence
+from tools.roofline.hardware import Citation, SpecEvidence
 
 GOOD = {"id": "x", "type": "method", "title": "X", "axis": "memory", "rules": "[known]"}
 GOOD |= {"sources": "['key: a book']", "last_checked": "2026-01-31"}
@@ -142,7 +142,7 @@ def test_pages_about_one_product_and_their_contradictions_are_named(
 
 
 def test_a_caveat_that_names_the_conflict_or_other_evidence_is_no_contradiction():
-    def contradicts(caveat: str = "", evidence: Evidence = "vendor") -> bool:
+    def contradicts(caveat: str = "", evidence: SpecEvidence = "vendor") -> bool:
         place, known = Citation(path="a.md", line=1, sha256="0" * 64), metrics(Wiki.open())
         other = Figure(
             "P100",

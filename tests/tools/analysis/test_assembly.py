@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from tools.analysis.assembly import parse, reachable, with_lines
+from tools.analysis.assembly import copy_source_lines, functions_reachable_from, parse_disassembly
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "static"
 
@@ -10,11 +10,14 @@ def text(kernel: str, name: str = "gcc.assembly.txt") -> str:
 
 
 def test_outlined_regions_belong_to_solve():
-    assert [function.name for function in reachable(parse(text("fast")))] == ["solve", "solve._omp_fn.0"]
+    assert [function.name for function in functions_reachable_from(parse_disassembly(text("fast")))] == [
+        "solve",
+        "solve._omp_fn.0",
+    ]
 
 
 def test_lines_are_taken_only_from_identical_code():
-    timed, debug = parse(text("softmax")), parse(text("softmax", "gcc.debug.txt"), "kernel.cpp")
-    assert {i.line for i in with_lines(timed, debug)["solve"].instructions} >= {5, 6, 9, 13, 16}
-    other = parse(text("matmul", "gcc.debug.txt"), "kernel.cpp")
-    assert {i.line for i in with_lines(timed, other)["solve"].instructions} == {0}
+    timed, debug = parse_disassembly(text("softmax")), parse_disassembly(text("softmax", "gcc.debug.txt"), "kernel.cpp")
+    assert {i.line for i in copy_source_lines(timed, debug)["solve"].instructions} >= {5, 6, 9, 13, 16}
+    other = parse_disassembly(text("matmul", "gcc.debug.txt"), "kernel.cpp")
+    assert {i.line for i in copy_source_lines(timed, other)["solve"].instructions} == {0}

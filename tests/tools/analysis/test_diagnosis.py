@@ -30,7 +30,9 @@ def profile(**metrics):
 
 
 def test_the_whole_is_weighted_by_time():
-    placed = diagnosis.place(task("a", "b"), [seen("a"), seen("b")], {"a": 20.0, "b": 80.0}, ROOFS, DEVICE)
+    placed = diagnosis.compute_task_roofline(
+        task("a", "b"), [seen("a"), seen("b")], {"a": 20.0, "b": 80.0}, ROOFS, DEVICE
+    )
     found = diagnosis.diagnose(placed, [], {}, DEVICE)
     # Each takes 10 s at the roof: gaps of 0.5 and 0.875, in 20 and 80 of 100 s.
     assert abs(found.headroom.total - (0.2 * 0.5 + 0.8 * 0.875)) < 1e-9
@@ -40,37 +42,37 @@ def test_the_whole_is_weighted_by_time():
 def test_a_float64_task_is_held_against_its_own_roof():
     out = Argument(name="out", role="output", dtype="float64", shape=("N",))
     roofs = (*ROOFS, Roof(metric="compute_float64", value=5.0, unit="op/s", origin="measured", source="r1"))
-    (placed,) = diagnosis.place(
+    (placed,) = diagnosis.compute_task_roofline(
         task("a").model_copy(update={"arguments": (out,)}), [seen("a")], {"a": 50.0}, roofs, DEVICE
     ).workloads
     assert (placed.bound, placed.roof_s) == ("compute", 20.0)
 
 
 def test_the_first_finding_is_the_largest_lack_and_names_its_evidence():
-    placed = diagnosis.place(task("a"), [seen("a")], {"a": 100.0}, ROOFS, DEVICE)
+    placed = diagnosis.compute_task_roofline(task("a"), [seen("a")], {"a": 100.0}, ROOFS, DEVICE)
     found = diagnosis.diagnose(placed, [(profile(compiler__loops_missed=2.0), "rec")], {"ncu": "not here"}, DEVICE)
     assert "the largest lack is loop_not_vectorised: " in found.headline
-    told = diagnosis.text(found, "cpp", kept=False)
+    told = diagnosis.render_diagnosis(found, "cpp", kept=False)
     assert all(
         said in told
         for said in ("record rec", "gcc, line 7: loop not vectorized: why", "ncu: N/A, not here", "--store")
     )
-    assert "--store" not in diagnosis.text(found, "cpp", kept=True)
+    assert "--store" not in diagnosis.render_diagnosis(found, "cpp", kept=True)
 
 
 def test_what_is_not_known_is_said():
-    placed = diagnosis.place(task("a"), [seen("a", flops=None)], {}, (), DEVICE)
+    placed = diagnosis.compute_task_roofline(task("a"), [seen("a", flops=None)], {}, (), DEVICE)
     assert placed.workloads[0].roof_s is None
-    told = diagnosis.roofline_text(placed)
+    told = diagnosis.render_roofline(placed)
     assert all(said in told for said in ("nothing was timed", "could not be counted", "none is known here"))
-    timed = diagnosis.place(task("a"), [seen("a")], {"a": 1.0}, (), DEVICE)
+    timed = diagnosis.compute_task_roofline(task("a"), [seen("a")], {"a": 1.0}, (), DEVICE)
     assert "how far the roof is cannot be said" in diagnosis.diagnose(timed, [], {}, DEVICE).headline
 
 
 def test_utilisation_is_what_is_reached_of_the_measured_and_of_the_cited_roofs():
-    placed = diagnosis.place(task("a"), [seen("a", flops=4000.0)], {"a": 20.0}, ROOFS, DEVICE)
+    placed = diagnosis.compute_task_roofline(task("a"), [seen("a", flops=4000.0)], {"a": 20.0}, ROOFS, DEVICE)
     cited = Roof(metric="memory_bandwidth", value=200.0, unit="B/s", origin="cited", source="<gpu-wiki>/a.md:3")
-    _, _, row, source = diagnosis.utilisation_text(task("a"), placed, (cited,)).splitlines()
+    _, _, row, source = diagnosis.render_utilisation(task("a"), placed, (cited,)).splitlines()
     assert (
         " ".join(row.split()) == "a 20 s 50 B/s 50.0 % 25.0 % 200 op/s 20.0 % N/A"
         and "cited: <gpu-wiki>/a.md:3" in source

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.analysis.rules import bottleneck, evaluate
+from tools.analysis.rules import evaluate_rules, find_bottleneck
 from tools.artifacts import Profile, Quantity, Remark
 from tools.profilers.static import examine
 from tools.roofline.hardware import Headroom
@@ -35,7 +35,7 @@ def made(metrics: dict[str, float], *remarks: Remark) -> Profile:
 
 def fired(kernel: str, **facts: float) -> dict[str, int]:
     known = CORES | {name.replace("__", "."): Quantity(value=value) for name, value in facts.items()}
-    return {finding.rule: finding.line for finding in evaluate([(profile(kernel), "record")], known)}
+    return {finding.rule: finding.line for finding in evaluate_rules([(profile(kernel), "record")], known)}
 
 
 def test_naive_softmax():
@@ -68,31 +68,31 @@ def test_nothing_is_held_against_the_fast_kernel_at_the_roof():
     ],
 )
 def test_rules_on_facts(rule, facts):
-    found = evaluate([(made(facts), "r")], {})
+    found = evaluate_rules([(made(facts), "r")], {})
     assert [finding.rule for finding in found] == [rule]
     assert "N/A" not in found[0].text and found[0].evidence == ("r",)
-    assert evaluate([], {}) == (), "a metric that was not collected never fires"
+    assert evaluate_rules([], {}) == (), "a metric that was not collected never fires"
 
 
 def test_agreement_with_the_compiler_ranks_higher():
-    assert evaluate([(profile("softmax"), "r")], CORES)[0].rule == "scalar_math_call"
-    alone = evaluate([(made({"objdump.math_calls": 1, "objdump.omp_regions": 0}), "r")], CORES)
+    assert evaluate_rules([(profile("softmax"), "r")], CORES)[0].rule == "scalar_math_call"
+    alone = evaluate_rules([(made({"objdump.math_calls": 1, "objdump.omp_regions": 0}), "r")], CORES)
     assert [f.rule for f in alone] == ["single_threaded", "scalar_math_call"]
     said = Remark(tool="gcc", line=9, kind="missed", text="loop not vectorized: statement clobbers memory: expf")
-    agreed = evaluate([(made({"objdump.math_calls": 1, "objdump.omp_regions": 0}, said), "r")], CORES)
+    agreed = evaluate_rules([(made({"objdump.math_calls": 1, "objdump.omp_regions": 0}, said), "r")], CORES)
     assert [f.rule for f in agreed] == ["scalar_math_call", "single_threaded"]
 
 
 def test_bottleneck():
-    findings = evaluate([(profile("softmax"), "r")], CORES)
-    assert bottleneck(findings, FAR) == "compute"
-    assert bottleneck((), FAR) == "memory"
-    assert bottleneck(findings, FAR.model_copy(update={"memory": 0.1})) == "memory"
-    assert bottleneck(findings[1:2], FAR) == findings[1].axis
+    findings = evaluate_rules([(profile("softmax"), "r")], CORES)
+    assert find_bottleneck(findings, FAR) == "compute"
+    assert find_bottleneck((), FAR) == "memory"
+    assert find_bottleneck(findings, FAR.model_copy(update={"memory": 0.1})) == "memory"
+    assert find_bottleneck(findings[1:2], FAR) == findings[1].axis
 
 
 @pytest.mark.parametrize("allowed", [0, 1])
 def test_matrix_units_are_asked_for_only_where_the_precision_allows_them(allowed: int) -> None:
     idle = {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": 0, "roofline.intensity_over_ridge": 9}
-    found = evaluate([(made(idle | {"roofline.matrix_units": allowed}), "r")], {})
+    found = evaluate_rules([(made(idle | {"roofline.matrix_units": allowed}), "r")], {})
     assert [finding.rule for finding in found] == ["tensor_cores_idle"] * allowed

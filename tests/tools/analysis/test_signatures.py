@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.analysis.signatures import SIGNATURES, check, compare, hot
+from tools.analysis.signatures import SIGNATURES, check_signature, compare_signatures, hot_loop_assembly
 from tools.errors import SettingsError
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "static"
@@ -13,15 +13,17 @@ NAIVE = (FIXTURES / "softmax" / "gcc.assembly.txt").read_text()
 
 @pytest.mark.parametrize("name", ["@packed_float", "@packed_exponential", "@fused_multiply_add", "@parallel_region"])
 def test_named_patterns_tell_the_fast_kernel_from_the_naive(name):
-    fast, naive = (check(code, "x86_64", {"x86_64": name}) for code in (FAST, NAIVE))
+    fast, naive = (check_signature(code, "x86_64", {"x86_64": name}) for code in (FAST, NAIVE))
     assert (fast.present, naive.present) == (True, False) and fast.count > naive.count == 0
 
 
 def test_only_what_solve_reaches_is_searched():
     stray = "\n0000000000009000 <helper>:\n    9000:\tvmovntps %zmm0,(%rdi)\n    9008:\tret\n"
-    assert check(NAIVE + stray, "x86_64", {"x86_64": "@streaming_store"}).present is False
+    assert check_signature(NAIVE + stray, "x86_64", {"x86_64": "@streaming_store"}).present is False
     reached = (NAIVE + stray).replace("call   1040 <fmaxf@plt>", "call   9000 <helper>")
-    assert check(reached, "x86_64", {"x86_64": "@streaming_store"}).examples == ("helper: vmovntps %zmm0,(%rdi)",)
+    assert check_signature(reached, "x86_64", {"x86_64": "@streaming_store"}).examples == (
+        "helper: vmovntps %zmm0,(%rdi)",
+    )
 
 
 SASS = """0000000000000000 <run_kernel>:
@@ -65,21 +67,21 @@ X86, PARALLEL, HOPPER = ({"x86_64": "@packed_float"}, {"x86_64": "@parallel_regi
 )
 def test_a_mechanism_is_a_difference(there, without, signature, shown, said):
     architecture = "sm_90" if "HMMA" in there else "x86_64"
-    found = compare(*(check(code, architecture, signature) for code in (there, without)), "c")
+    found = compare_signatures(*(check_signature(code, architecture, signature) for code in (there, without)), "c")
     assert found.shown is shown and str(found).startswith(said)
     if shown is not None:
         assert found.there.pattern and (not found.there.count or found.there.examples)
 
 
 def test_no_pattern_for_the_architecture_is_no_answer():
-    assert check(FAST, "sm_90", {"x86_64": "x"}).present is None
-    assert check("", "x86_64", {"*": "x"}).present is None
+    assert check_signature(FAST, "sm_90", {"x86_64": "x"}).present is None
+    assert check_signature("", "x86_64", {"*": "x"}).present is None
 
 
 @pytest.mark.parametrize("pattern", ["(", "@no_such_name"])
 def test_unusable_signature_is_one_sentence(pattern):
     with pytest.raises(SettingsError, match="signature: "):
-        check(FAST, "x86_64", {"x86_64": pattern})
+        check_signature(FAST, "x86_64", {"x86_64": pattern})
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,9 @@ def test_named_patterns_of_hopper(name, shown, hidden):
 
 
 def test_the_hot_loops_are_told_longest_first_and_the_whole_function_where_there_is_none():
-    first, *others = hot(NAIVE)
+    first, *others = hot_loop_assembly(NAIVE)
     assert first.startswith("<solve>, 19 instructions:\nvaddss") and [text.count("\n") for text in others] == [8, 6, 6]
-    assert hot(SASS) == ("<k>, 3 instructions:\nLDG.E R4, desc[UR4][R2.64]\nFFMA R0, R4, R4, R0\nBRA 0x20 @P0",)
-    assert "HMMA" in hot(SASS.replace("0x20 @P0", "0x60"))[0] and hot("") == ()
+    assert hot_loop_assembly(SASS) == (
+        "<k>, 3 instructions:\nLDG.E R4, desc[UR4][R2.64]\nFFMA R0, R4, R4, R0\nBRA 0x20 @P0",
+    )
+    assert "HMMA" in hot_loop_assembly(SASS.replace("0x20 @P0", "0x60"))[0] and hot_loop_assembly("") == ()

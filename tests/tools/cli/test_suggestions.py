@@ -8,15 +8,15 @@ import json
 
 import pytest
 
-from tools.cli.suggestions import Parser, meant, offered
+from tools.cli.suggestions import Parser, suggest_name, suggest_or_list
 
 
 def test_what_is_near_is_named_and_what_is_not_is_not() -> None:
-    assert meant("trition", ["cpp", "triton"]) == "did you mean 'triton'?"
-    assert meant("HOPER", ["Hopper", "ampere"]) == "did you mean 'Hopper'?"
-    assert meant("zzz", ["cpp", "triton"], "remove it") == "remove it"
-    assert offered("trition", ["cpp", "triton"]) == "did you mean 'triton'? There are cpp, triton"
-    assert offered("zzz", ["cpp", "triton"]) == "give one of cpp, triton"
+    assert suggest_name("trition", ["cpp", "triton"]) == "did you mean 'triton'?"
+    assert suggest_name("HOPER", ["Hopper", "ampere"]) == "did you mean 'Hopper'?"
+    assert suggest_name("zzz", ["cpp", "triton"], "remove it") == "remove it"
+    assert suggest_or_list("trition", ["cpp", "triton"]) == "did you mean 'triton'? There are cpp, triton"
+    assert suggest_or_list("zzz", ["cpp", "triton"]) == "give one of cpp, triton"
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,14 @@ from tools.gate.statistics import corrected
 from tools.gate.verdict import Evidence, Veto, decide_verdict
 from tools.judge.evidence import recomputed
 from tools.roofline.hardware import Roof
-from tools.roofline.lower_bounds import AGAIN, Floor, Physics, known, settled
-from tools.roofline.roofline import headroom
+from tools.roofline.lower_bounds import (
+    MAX_ROOF_REMEASUREMENTS,
+    DataFloor,
+    PhysicalLimits,
+    limits_for_trial,
+    limits_from_roofs,
+)
+from tools.roofline.roofline import compute_headroom
 
 POLICY = JudgeSettings()
 CONFIDENCE = corrected(POLICY.confidence, POLICY.batches, 4)
@@ -62,10 +68,10 @@ GOOD = Evidence(
     task_now="a" * 64,
     workloads=("small", "large"),
     cases=(case("small"), case("large"), case("prime", "dropped", required=False)),
-    physics=Physics(
+    physics=PhysicalLimits(
         floors=(
-            Floor(workload="small", unique_bytes=1 << 20, roof_s=9e-4),
-            Floor(workload="large", unique_bytes=1 << 30, roof_s=9e-4),
+            DataFloor(workload="small", unique_bytes=1 << 20, roof_s=9e-4),
+            DataFloor(workload="large", unique_bytes=1 << 30, roof_s=9e-4),
         ),
         last_level_cache=32 << 20,
         launch_s=1e-6,
@@ -252,7 +258,7 @@ def test_a_time_below_the_roof_is_explained_before_it_is_refused(
     needed: int, baseline_s: float, outcome: str, said: str
 ):
     fast, roofs = trial(candidate_s=8e-4), (roof(1e11, "r"),)
-    possible = settled(
+    possible = limits_for_trial(
         fast, {"large": 1 << 28}, 32 << 20, roofs, lambda: roofs, counting(needed), lambda: {"large": baseline_s}
     )
     answer = verdict(physics=possible, trial=fast)
@@ -267,16 +273,22 @@ def test_a_time_below_the_roof_is_explained_before_it_is_refused(
         ((roof(1e11, "r0"), roof(4e11, "r1")), 1, "accept"),
         ((roof(1e11, "r0"), roof(2e11, "r1"), roof(4e11, "r2")), 2, "accept"),
         ((roof(4e11, "r0"), roof(1e11, "r1")), 0, "accept"),
-        ((roof(1e11, "r0"),) * (AGAIN + 1), AGAIN, "reject_policy"),
+        ((roof(1e11, "r0"),) * (MAX_ROOF_REMEASUREMENTS + 1), MAX_ROOF_REMEASUREMENTS, "reject_policy"),
         # Nobody is accused beside others, and nothing is accepted.
-        ((roof(1e11, "r0", 0.45),) * (AGAIN + 1), AGAIN, "inconclusive"),
-        ((roof(1e11, "r0", 0.45), roof(2e11, "r1", 0.01), roof(1e11, "r2", 0.45)), AGAIN, "reject_policy"),
+        ((roof(1e11, "r0", 0.45),) * (MAX_ROOF_REMEASUREMENTS + 1), MAX_ROOF_REMEASUREMENTS, "inconclusive"),
+        (
+            (roof(1e11, "r0", 0.45), roof(2e11, "r1", 0.01), roof(1e11, "r2", 0.45)),
+            MAX_ROOF_REMEASUREMENTS,
+            "reject_policy",
+        ),
     ],
 )
 def test_roofs_are_measured_again_before_a_time_is_called_impossible(found: tuple[Roof, ...], asked: int, outcome: str):
     later = iter(found[1:])
     fast = trial(candidate_s=8e-4)
-    possible = settled(fast, {"large": 1 << 28}, 32 << 20, found[:1], lambda: (next(later),), counting(1 << 28))
+    possible = limits_for_trial(
+        fast, {"large": 1 << 28}, 32 << 20, found[:1], lambda: (next(later),), counting(1 << 28)
+    )
     assert len(list(later)) == len(found) - 1 - asked
     answer = verdict(physics=possible, trial=fast)
     binding = max(found[: asked + 1], key=lambda one: one.value).source
@@ -293,10 +305,10 @@ def test_a_doubt_weighs_only_where_the_roof_it_is_about_binds():
     launch = Roof(metric="launch_latency", value=1e-3, unit="s", origin="measured", source="l", others=0.0)
     sizes = {"small": 1 << 10, "large": 1 << 28}
     fast = trial(candidate_s=8e-4)
-    possible = known(sizes, 32 << 20, (roof(1e11, "r", 0.45), launch))
-    assert [possible.least(name).what for name in sizes] == ["a launch", "the memory roof"]
-    assert [bool(possible.least(name).doubt) for name in sizes] == [False, True]
-    assert [measured.workload for measured in possible.undercut(fast.measurements)] == ["small", "large"]
+    possible = limits_from_roofs(sizes, 32 << 20, (roof(1e11, "r", 0.45), launch))
+    assert [possible.lower_bound(name).what for name in sizes] == ["a launch", "the memory roof"]
+    assert [bool(possible.lower_bound(name).doubt) for name in sizes] == [False, True]
+    assert [measured.workload for measured in possible.impossible_measurements(fast.measurements)] == ["small", "large"]
     backwards = fast.model_copy(update={"measurements": fast.measurements[::-1]})
     assert verdict(physics=possible, trial=backwards).outcome == "reject_policy", (
         "what is beyond doubt decides, wherever it stands"
@@ -311,7 +323,7 @@ def test_an_algorithm_with_fewer_operations_than_the_reference_is_possible():
         for metric, value in (("memory_bandwidth", 1e11), ("compute_float32", 1e12))
     ]
     unique = 1 << 28
-    assert (headroom(1e11, unique, 1.0, roofs).roof_s or 0) > 0.05
-    possible = known({"large": unique}, 32 << 20, roofs)
+    assert (compute_headroom(1e11, unique, 1.0, roofs).roof_s or 0) > 0.05
+    possible = limits_from_roofs({"large": unique}, 32 << 20, roofs)
     assert verdict(physics=possible, trial=trial(candidate_s=5e-3)).outcome == "accept"
     assert verdict(physics=possible, trial=trial(candidate_s=2e-3)).outcome == "reject_policy"

@@ -20,7 +20,7 @@ from tools.judge.judge import Judge
 from tools.languages.cpp import Cpp
 from tools.roofline import microbenchmarks
 from tools.roofline.hardware import Roof
-from tools.roofline.lower_bounds import settled
+from tools.roofline.lower_bounds import limits_for_trial
 from tools.store.records import Records
 from tools.tasks.loader import Loaded, load_files
 
@@ -61,10 +61,10 @@ def test_kernels_that_skip_unneeded_bytes_pass_and_those_that_cheat_do_not(place
     needs, cache = {w.name: w.unique_bytes for w in found.workloads}, pick(place[1].devices(), "cpu").last_level_cache
 
     def roofs() -> tuple[Roof, ...]:
-        return microbenchmarks.measure(Cpp(), place[1], place[0], attempt=next(attempts))
+        return microbenchmarks.read_or_measure_roofs(Cpp(), place[1], place[0], attempt=next(attempts))
 
-    possible = settled(trial, needs, cache, roofs(), roofs, judge.needed)
-    passed = isinstance(trial, Passed) and not possible.undercut(trial.measurements)
+    possible = limits_for_trial(trial, needs, cache, roofs(), roofs, judge.needed)
+    passed = isinstance(trial, Passed) and not possible.impossible_measurements(trial.measurements)
     assert passed == (form == "honest"), (trial, possible)
     if isinstance(trial, Passed):
         held = sum(4 * prod(a.shape) for a in found.workloads[0].arguments if a.role != "scalar")

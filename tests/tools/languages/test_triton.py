@@ -270,8 +270,8 @@ def test_a_listing_shows_registers_and_tensor_instructions(target: str, beside: 
     # What sm_80 does not have it does not lack: no rule may ask for warp-group products there.
     assert found.get("wgmma") == (0 if target == "sm_90" else None)
     listing = blobs.text(raw["assembly.txt"])
-    assert signatures.check(listing, target, {target: "^HMMA"}).present
-    assert signatures.check(listing, target, {target: "^HGMMA"}).present is False
+    assert signatures.check_signature(listing, target, {target: "^HMMA"}).present
+    assert signatures.check_signature(listing, target, {target: "^HGMMA"}).present is False
 
 
 @pytest.mark.parametrize("name", ["triton-softmax", "triton-rmsnorm"])

@@ -185,7 +185,7 @@ def test_a_file_that_is_no_report_is_refused_in_one_sentence(
 def made(**metrics: float) -> tuple[set[str], dict[str, tuple[str, ...]]]:
     """Rules that fire on raw metrics, and those that these leave open."""
     kept = ncu.kept({name: Quantity(value=value) for name, value in metrics.items()})
-    return {rule.id for rule in rules.holding(kept)}, rules.undecided(kept)
+    return {rule.id for rule in rules.firing_rules(kept)}, rules.missing_counters_by_rule(kept)
 
 
 def test_the_tail_balance_and_mix_of_instructions_are_worked_out() -> None:
@@ -210,7 +210,7 @@ def test_a_rule_is_left_open_only_where_no_known_condition_fails() -> None:
 
 def test_every_rule_over_counters_says_what_to_do_where_to_read_and_whence_its_thresholds_are() -> None:
     over_counters = [
-        rule for rule in rules.load() if any(c.metric.startswith("ncu.") or "__" in c.metric for c in rule.when)
+        rule for rule in rules.load_rules() if any(c.metric.startswith("ncu.") or "__" in c.metric for c in rule.when)
     ]
     assert len({rule.id for rule in over_counters}) >= 40
     for rule in over_counters:
@@ -275,7 +275,7 @@ def test_what_binds_is_told_by_the_units_that_are_busy_over_the_whole_kernel(
 )
 def test_advice_of_nvidia_is_the_counterpart_of_a_rule(rule: str, kind: str, words: str) -> None:
     said = str(reports.Advice(kind, "Rule", words or "ALU is the highest-utilized pipeline (41.3%)."))
-    assert any(one.remark and one.remark.search(said) for one in rules.load() if one.id == rule) == bool(words)
+    assert any(one.remark and one.remark.search(said) for one in rules.load_rules() if one.id == rule) == bool(words)
 
 
 def test_the_page_of_a_report_loads_nothing_and_every_finding_leads_to_its_metrics(tmp_path: Path) -> None:

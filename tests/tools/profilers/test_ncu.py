@@ -30,7 +30,7 @@ def report(name: str) -> tuple[ncu.Launch, ...]:
 @pytest.mark.parametrize("name", sorted(LABELS))
 def test_the_planted_bottleneck_is_named_first(name: str) -> None:
     metrics = ncu.kept(ncu.longest(report(name)).metrics)
-    found = rules.evaluate([(Profile(tool="ncu", launch=name, source="", metrics=metrics), "record")], {})
+    found = rules.evaluate_rules([(Profile(tool="ncu", launch=name, source="", metrics=metrics), "record")], {})
     assert found and OURS.get(found[0].rule, found[0].rule) in LABELS[name], [finding.rule for finding in found]
     assert found[0].evidence == ("record",) and "N/A" not in found[0].text
 

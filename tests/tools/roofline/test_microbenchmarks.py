@@ -9,25 +9,25 @@ import pytest
 from tools.artifacts import Record
 from tools.roofline.microbenchmarks import (
     PROGRAM,
-    Arithmetic,
-    Ceilings,
+    ArithmeticRates,
+    CpuCeilings,
     CudaCeilings,
-    attempts,
+    all_measured_roofs,
+    best_measured_roofs,
+    cpu_roofs,
     cuda_roofs,
-    every,
-    highest,
-    of,
-    roofs,
+    roof_records_of_device,
+    roofs_of_record,
 )
 from tools.store.records import Records
 
 
 def tried(once=(10.0, 12.0), doubled=(11.0, 11.5)):
-    return Arithmetic(once=once, doubled=doubled, threads_once=(6.0, 7.0), threads_doubled=doubled and (6.5, 6.0))
+    return ArithmeticRates(once=once, doubled=doubled, threads_once=(6.0, 7.0), threads_doubled=doubled and (6.5, 6.0))
 
 
 def ceilings(float32=None):
-    return Ceilings(
+    return CpuCeilings(
         threads=2,
         array_bytes=1,
         bandwidth={"copy": (3.0, 4.0), "stream": (5.0, 2.0)},
@@ -38,7 +38,7 @@ def ceilings(float32=None):
 
 
 def test_the_best_try_is_the_roof_and_names_its_record():
-    found = {roof.metric: roof for roof in roofs(ceilings(), "record")}
+    found = {roof.metric: roof for roof in cpu_roofs(ceilings(), "record")}
     expected = {"memory_bandwidth": 5.0, "compute_float32": 13.0, "compute_float64": 13.0, "launch_latency": 1e-9}
     assert {metric: roof.value for metric, roof in found.items()} == expected
     assert {(roof.origin, roof.source) for roof in found.values()} == {("measured", "record")}
@@ -47,7 +47,7 @@ def test_the_best_try_is_the_roof_and_names_its_record():
 def test_a_loop_that_was_optimised_away_gives_no_roof():
     # Twice the work in the same time: twice the rate.
     vanished = tried().model_copy(update={"threads_doubled": (12.0, 14.0)})
-    assert "compute_float32" not in {roof.metric for roof in roofs(ceilings(vanished), "record")}
+    assert "compute_float32" not in {roof.metric for roof in cpu_roofs(ceilings(vanished), "record")}
 
 
 def test_what_a_later_attempt_found_higher_counts(tmp_path):
@@ -58,12 +58,14 @@ def test_what_a_later_attempt_found_higher_counts(tmp_path):
         named = {"key": f"{device}{bandwidth}", "environment": "", "device": device, "protocol": 1}
         return records.add(Record(kind="roof", **named, payload=found.model_dump(mode="json")))
 
-    first = of(add("cpu:0 a", 5.0, 1e-9, 0.6))
-    assert highest(first, records) == first and [record.device for record in attempts(first, records)] == ["cpu:0 a"]
+    first = roofs_of_record(add("cpu:0 a", 5.0, 1e-9, 0.6))
+    assert best_measured_roofs(first, records) == first and [
+        record.device for record in roof_records_of_device(first, records)
+    ] == ["cpu:0 a"]
     again = add("cpu:0 a", 9.0, 2e-9, 0.0)
     add("cpu:0 another", 20.0, 5e-10, None)
-    best = {roof.metric: roof for roof in highest(first, records)}
-    assert len(attempts(first, records)) == 2 and len(best) == len(first)
+    best = {roof.metric: roof for roof in best_measured_roofs(first, records)}
+    assert len(roof_records_of_device(first, records)) == 2 and len(best) == len(first)
     assert (best["memory_bandwidth"].value, best["memory_bandwidth"].source, best["memory_bandwidth"].doubt) == (
         9.0,
         again.id,
@@ -71,8 +73,12 @@ def test_what_a_later_attempt_found_higher_counts(tmp_path):
     )
     assert best["launch_latency"].value == 1e-9 and best["launch_latency"].doubt
     left_out = tuple(roof for roof in first if roof.metric != "compute_float32")
-    assert "compute_float32" in {roof.metric for roof in highest(left_out, records)}, "another measurement has it"
-    assert set(every(first, records)) == {*first, *of(again)}, "each measurement once, and of this device alone"
+    assert "compute_float32" in {roof.metric for roof in best_measured_roofs(left_out, records)}, (
+        "another measurement has it"
+    )
+    assert set(all_measured_roofs(first, records)) == {*first, *roofs_of_record(again)}, (
+        "each measurement once, and of this device alone"
+    )
 
 
 def test_roofs_of_a_gpu_are_medians_of_a_real_measurement():

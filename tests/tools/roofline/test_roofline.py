@@ -4,19 +4,19 @@ from tools.artifacts import Argument, NumericPolicy, Quantity, Task, Workload
 from tools.executors.base import Device
 from tools.roofline.hardware import Citation, Headroom, Roof, Spec
 from tools.roofline.roofline import (
-    ALIKE,
-    best,
-    borne_out,
-    budget,
-    doubt,
-    doubted,
-    facts,
-    headroom,
-    memory_floor,
-    precision,
-    published,
-    target,
-    traffic,
+    MIN_AGREEMENT_RATIO,
+    best_roof,
+    compute_headroom,
+    confirming_roof,
+    memory_floor_seconds,
+    method_budget,
+    reason_binding_roof_may_be_low,
+    reason_roof_may_be_low,
+    roof_precision,
+    roofline_facts,
+    roofline_target,
+    roofs_from_specs,
+    traffic_ratios,
 )
 
 
@@ -29,7 +29,7 @@ ROOFS = (roof("memory_bandwidth", 100.0), roof("compute_float32", 1000.0), roof(
 
 
 def test_memory_bound_by_hand():
-    seen = headroom(flops=2000, unique_bytes=900, seconds=40.0, roofs=ROOFS)  # t_m = 9, t_c = 2, t_l = 1
+    seen = compute_headroom(flops=2000, unique_bytes=900, seconds=40.0, roofs=ROOFS)  # t_m = 9, t_c = 2, t_l = 1
     assert (seen.roof_s, seen.bound, seen.ridge) == (10.0, "memory", 10.0)
     assert seen.intensity == pytest.approx(2000 / 900)
     gaps = (seen.total, seen.memory, seen.compute, seen.latency)
@@ -37,26 +37,26 @@ def test_memory_bound_by_hand():
 
 
 def test_bounds():
-    assert headroom(9000, 100, 20.0, ROOFS).bound == "compute"
-    assert headroom(1000, 100, 20.0, ROOFS).bound == "mixed"
-    assert headroom(1, 1, 20.0, ROOFS).bound == "latency"
-    assert headroom(None, 100, 20.0, ROOFS).bound == "unknown"
-    nothing = headroom(10, 10, 1.0, ())
+    assert compute_headroom(9000, 100, 20.0, ROOFS).bound == "compute"
+    assert compute_headroom(1000, 100, 20.0, ROOFS).bound == "mixed"
+    assert compute_headroom(1, 1, 20.0, ROOFS).bound == "latency"
+    assert compute_headroom(None, 100, 20.0, ROOFS).bound == "unknown"
+    nothing = compute_headroom(10, 10, 1.0, ())
     assert nothing == Headroom(total=None, compute=None, memory=None, latency=None, intensity=1.0), (
         "what is not known is not made up"
     )
-    beyond = headroom(2000, 900, 5.0, ROOFS)
+    beyond = compute_headroom(2000, 900, 5.0, ROOFS)
     assert beyond.total == beyond.memory == 0.0, "faster than the roof is clipped"
     with pytest.raises(ValueError, match="positive"):
-        headroom(1, 1, 0.0, ROOFS)
+        compute_headroom(1, 1, 0.0, ROOFS)
 
 
 def test_the_floor_is_the_datas_whatever_the_reference_computes():
-    assert memory_floor(900, ROOFS) == pytest.approx(9.0 + 1.0)
+    assert memory_floor_seconds(900, ROOFS) == pytest.approx(9.0 + 1.0)
     # The highest bandwidth that anybody claims: a floor must not be beaten by an honest kernel.
-    assert memory_floor(900, (*ROOFS, roof("memory_bandwidth", 300.0, "cited"))) == pytest.approx(3.0 + 1.0)
-    assert memory_floor(900, ROOFS[:1]) == 9.0
-    assert memory_floor(900, ROOFS[1:]) is None
+    assert memory_floor_seconds(900, (*ROOFS, roof("memory_bandwidth", 300.0, "cited"))) == pytest.approx(3.0 + 1.0)
+    assert memory_floor_seconds(900, ROOFS[:1]) == 9.0
+    assert memory_floor_seconds(900, ROOFS[1:]) is None
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_the_compute_roof_is_that_of_the_outputs_type_or_of_the_matrix_units_tha
     workloads = (Workload(name="w", dims={"N": 8}),)
     numeric = NumericPolicy(precision=policy)
     assert (
-        precision(
+        roof_precision(
             Task(name="t", language="cpp", arguments=arguments, reference="", workloads=workloads, numeric=numeric)
         )
         == expected
@@ -91,38 +91,42 @@ def gaps(compute, memory, latency):
 
 
 def test_budget_follows_the_gaps_within_the_cap():
-    assert budget(gaps(0.9, 0.9, 0.9)) == {"compute": 1, "memory": 1, "latency": 1, "occupancy": 1}
-    assert budget(gaps(0.9, 0.1, 0.2)) == {"compute": 2, "memory": 0, "latency": 1, "occupancy": 1}
-    assert budget(gaps(0.9, 0.0, 0.0)) == {"compute": 2, "memory": 0, "latency": 0, "occupancy": 0}
-    assert sum(budget(gaps(0.0, 0.1, 0.1)).values()) == 0
-    asked = budget(gaps(0.9, 0.1, 0.1), asked=("memory", "occupancy", "compute"))
+    assert method_budget(gaps(0.9, 0.9, 0.9)) == {"compute": 1, "memory": 1, "latency": 1, "occupancy": 1}
+    assert method_budget(gaps(0.9, 0.1, 0.2)) == {"compute": 2, "memory": 0, "latency": 1, "occupancy": 1}
+    assert method_budget(gaps(0.9, 0.0, 0.0)) == {"compute": 2, "memory": 0, "latency": 0, "occupancy": 0}
+    assert sum(method_budget(gaps(0.0, 0.1, 0.1)).values()) == 0
+    asked = method_budget(gaps(0.9, 0.1, 0.1), asked=("memory", "occupancy", "compute"))
     assert asked == {"compute": 2, "memory": 1, "latency": 0, "occupancy": 1}, "a finding or a page keeps its axis open"
     one = {"compute": 1, "memory": 1, "latency": 1, "occupancy": 1}
-    assert budget(gaps(0.99, 0.98, 0.97), methods=1) == one, "one method an iteration leaves every open axis a chance"
+    assert method_budget(gaps(0.99, 0.98, 0.97), methods=1) == one, (
+        "one method an iteration leaves every open axis a chance"
+    )
 
 
 def test_target_is_the_weighted_roof_time_over_the_fraction():
-    seen = headroom(2000, 900, 40.0, ROOFS)
-    goal = target(((1.0, seen), (2.0, seen)), ROOFS, fraction=0.5)
+    seen = compute_headroom(2000, 900, 40.0, ROOFS)
+    goal = roofline_target(((1.0, seen), (2.0, seen)), ROOFS, fraction=0.5)
     assert goal.seconds == pytest.approx(60.0)
     assert goal.roof == ROOFS[0]
-    assert target(((1.0, headroom(None, 1, 1.0, ())),), ()).seconds is None
+    assert roofline_target(((1.0, compute_headroom(None, 1, 1.0, ())),), ()).seconds is None
 
 
 def test_facts_leave_out_what_is_unknown():
     device = Device(kind="cpu", name="x", units=4, last_level_cache=450)
-    known = facts(headroom(2000, 900, 40.0, ROOFS), device, 900, 40.0, ROOFS)
+    known = roofline_facts(compute_headroom(2000, 900, 40.0, ROOFS), device, 900, 40.0, ROOFS)
     assert known["roofline.fraction_of_memory_roof"].value == pytest.approx(9 / 40)
     assert known["workload.bytes_over_cache"].value == 2.0
     assert known["roofline.launch_share"].value == pytest.approx(1 / 40)
-    unknown = facts(headroom(None, 900, 40.0, ()), device.model_copy(update={"last_level_cache": 0}), 900, 40.0, ())
+    unknown = roofline_facts(
+        compute_headroom(None, 900, 40.0, ()), device.model_copy(update={"last_level_cache": 0}), 900, 40.0, ()
+    )
     assert not {"roofline.headroom", "roofline.launch_share", "workload.bytes_over_cache"} & set(unknown)
 
 
 def test_a_device_without_matrix_units_is_held_against_its_float32():
-    assert headroom(2000, 900, 40.0, ROOFS, precision="float16").compute == pytest.approx(1 - 2 / 40)
+    assert compute_headroom(2000, 900, 40.0, ROOFS, precision="float16").compute == pytest.approx(1 - 2 / 40)
     faster = (*ROOFS, roof("compute_float16", 8000.0))
-    assert headroom(2000, 900, 40.0, faster, precision="float16").compute == pytest.approx(1 - 0.25 / 40)
+    assert compute_headroom(2000, 900, 40.0, faster, precision="float16").compute == pytest.approx(1 - 0.25 / 40)
 
 
 def spec(metric, value, unit, qualifier="", evidence="vendor"):
@@ -136,35 +140,35 @@ def spec(metric, value, unit, qualifier="", evidence="vendor"):
     ("evidence", "counts"), [("vendor", True), ("measured", True), ("unofficial", False), ("mention", False)]
 )
 def test_a_figure_that_nobody_answers_for_is_no_roof(evidence, counts):
-    assert published((spec("bf16_tensor", 9.0, "TFLOPS", "sparse"), spec("tdp", 700.0, "W"))) == (), (
+    assert roofs_from_specs((spec("bf16_tensor", 9.0, "TFLOPS", "sparse"), spec("tdp", 700.0, "W"))) == (), (
         "a sparse peak is none either"
     )
-    found = published((spec("memory_bandwidth", 2.5, "TB/s", evidence=evidence),))
+    found = roofs_from_specs((spec("memory_bandwidth", 2.5, "TB/s", evidence=evidence),))
     assert [(r.value, r.origin, r.source) for r in found] == [(2.5e12, "cited", "<gpu-wiki>/p.md:3")] * counts
 
 
 def test_a_target_prefers_what_was_measured_here():
-    cited = published((spec("memory_bandwidth", 2.5, "TB/s"),))
-    assert best((*cited, *ROOFS), "memory_bandwidth").origin == "measured"
-    assert headroom(None, 100, 4.0, (*cited, *ROOFS)).memory == 0.75
-    assert best(cited, "memory_bandwidth").origin == "cited"
+    cited = roofs_from_specs((spec("memory_bandwidth", 2.5, "TB/s"),))
+    assert best_roof((*cited, *ROOFS), "memory_bandwidth").origin == "measured"
+    assert compute_headroom(None, 100, 4.0, (*cited, *ROOFS)).memory == 0.75
+    assert best_roof(cited, "memory_bandwidth").origin == "cited"
 
 
 def test_traffic_is_bytes_counted_over_bytes_needed():
     metrics = {"ncu.global_bytes.ld": Quantity(value=300.0), "ncu.dram_bytes": Quantity(value=300.0)}
-    found = traffic(metrics, 100, 200)
+    found = traffic_ratios(metrics, 100, 200)
     assert {name: quantity.value for name, quantity in found.items()} == {
         "roofline.loads_over_inputs": 3.0,
         "roofline.dram_over_unique": 1.5,
     }
-    assert traffic({}, 100, 200) == {} and "roofline.loads_over_inputs" not in traffic(metrics, 0, 200)
+    assert traffic_ratios({}, 100, 200) == {} and "roofline.loads_over_inputs" not in traffic_ratios(metrics, 0, 200)
 
 
 @pytest.mark.parametrize(
     ("metric", "value", "others", "cleared"),
     [
-        ("memory_bandwidth", 1.001 * ALIKE, 0.0, True),
-        ("memory_bandwidth", 0.999 * ALIKE, 0.0, False),
+        ("memory_bandwidth", 1.001 * MIN_AGREEMENT_RATIO, 0.0, True),
+        ("memory_bandwidth", 0.999 * MIN_AGREEMENT_RATIO, 0.0, False),
         ("memory_bandwidth", 1.0, 0.4, False),
         ("memory_bandwidth", 1.0, None, False),
         ("compute_float32", 1.0, 0.0, False),
@@ -174,9 +178,11 @@ def test_only_the_same_roof_measured_alone_clears_a_doubt(
     metric: str, value: float, others: float | None, cleared: bool
 ):
     pressed, other = roof("memory_bandwidth", 1.0, others=0.5), roof(metric, value, others=others)
-    assert bool(doubt((pressed, other), "memory_bandwidth")) != cleared
-    assert borne_out((pressed, other), "memory_bandwidth") == (other if cleared else None)
-    assert doubt((other,), "memory_bandwidth") == "" or others == 0.4, "nothing speaks for one made alone"
+    assert bool(reason_roof_may_be_low((pressed, other), "memory_bandwidth")) != cleared
+    assert confirming_roof((pressed, other), "memory_bandwidth") == (other if cleared else None)
+    assert reason_roof_may_be_low((other,), "memory_bandwidth") == "" or others == 0.4, (
+        "nothing speaks for one made alone"
+    )
 
 
 @pytest.mark.parametrize(
@@ -191,4 +197,6 @@ def test_only_the_same_roof_measured_alone_clears_a_doubt(
 def test_the_roof_that_binds_is_the_one_to_doubt(flops: float, unique_bytes: int, asked: set[str]):
     for metric in ("memory_bandwidth", "compute_float32", "launch_latency"):
         roofs = tuple(one.model_copy(update={"others": 0.5 if one.metric == metric else 0.0}) for one in ROOFS)
-        assert bool(doubted(headroom(flops, unique_bytes, 40.0, roofs), roofs, "float32")) == (metric in asked), metric
+        assert bool(
+            reason_binding_roof_may_be_low(compute_headroom(flops, unique_bytes, 40.0, roofs), roofs, "float32")
+        ) == (metric in asked), metric

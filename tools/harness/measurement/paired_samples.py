@@ -257,7 +257,11 @@ class Meter:
     def __init__(self, where, clock):
         self.place, self.supervisor, self.clock = where, where.supervisor, clock
         self.load = telemetry.load()
-        self.start, self.counted, self.own = clock(), telemetry.counted(), self.supervisor.own_cpu()
+        self.start, self.counted, self.own = (
+            clock(),
+            telemetry.counted(),
+            self.supervisor.own_cpu(),
+        )
 
     def read(self) -> dict:
         """Call when the kernels' processes have ended, so that their time is counted as ours."""

@@ -33,8 +33,8 @@ from knowledge_base.pages.wiki import Wiki
 from tests.agents.models.playbook import triton_foreign
 from tests.agents.models.playbook.kernels import source as kernel
 from tests.tools.builders import softmax
-from tools.analysis.rules import evaluate
-from tools.analysis.rules import load as load_rules
+from tools.analysis.rules import evaluate_rules
+from tools.analysis.rules import load_rules as load_rules
 from tools.artifacts import Finding, Quantity, Workload
 from tools.roofline.hardware import Headroom
 
@@ -300,11 +300,11 @@ def test_a_kernel_far_from_its_roof_is_not_given_up_for_want_of_findings() -> No
         "roofline.headroom": Quantity(value=0.6, unit="fraction"),
         "roofline.launch_share": Quantity(value=0.01, unit="fraction"),
     }
-    fired = [f.rule for f in evaluate((), facts, rules)]
+    fired = [f.rule for f in evaluate_rules((), facts, rules)]
     assert fired == ["far_from_roof"]
     found = {
         p.head.recipe for language in ("cpp", "triton", "cuda") for p in Wiki.open().methods(language, fired, facts)
     }
     assert set(RECIPES) - {"restrict_pointers"} <= found
     near = {**facts, "roofline.headroom": Quantity(value=0.2, unit="fraction")}
-    assert not evaluate((), near, rules)
+    assert not evaluate_rules((), near, rules)
