@@ -36,7 +36,7 @@ class Exempt(NamedTuple):
 
     product: str
     dtype: str
-    lower_bound: float
+    least: float
     most: float
 
 
