@@ -16,8 +16,8 @@ PYTHON = '''
 def reference({parameters}):
     """{title}
 
-    Writes into the outputs given, else into new ones, and returns them. What was never judged (`_CONTRACT` has the sizes, dtypes, device
-    and alignment that were), and what needs a gradient, is computed by reference.py beside this file.
+    Writes into the given outputs, else into new ones, and returns them. `_CONTRACT` has the sizes, dtypes, device and
+    alignment that the kernel was judged with; everything else, and what needs a gradient, is computed by reference.py.
     """
     given = dict({given})
     if torch.is_grad_enabled() and any(isinstance(one, torch.Tensor) and one.requires_grad for one in given.values()):
@@ -76,7 +76,9 @@ def expected(inputs, at, seed):
             shape = EXPORTED._CONTRACT["points"][at][name]
             own[name] = torch.zeros(shape, dtype=getattr(torch, dtype), device=EXPORTED._exported.device)
     answer = REFERENCE.reference(**own)
-    return [own[name] for name in OUTPUTS] if answer is None else list(answer) if isinstance(answer, (tuple, list)) else [answer]
+    if answer is None:
+        return [own[name] for name in OUTPUTS]
+    return list(answer) if isinstance(answer, (tuple, list)) else [answer]
 
 
 def compare(answer, right):
@@ -89,7 +91,7 @@ def compare(answer, right):
 def test_the_kernel_says_what_the_reference_says():
     for at in range(len(DIMS)):
         inputs = given(at, at)
-        assert isinstance(EXPORTED._exported.filled(inputs), dict), "this is to be the kernel and not the reference"
+        assert isinstance(EXPORTED._exported.complete_arguments(inputs), dict), "the reference would answer"
         compare(EXPORTED.reference(**inputs), expected(inputs, at, at))
 
 
@@ -99,7 +101,7 @@ def test_what_was_never_judged_is_the_reference():
         if torch.is_tensor(one):
             moved = torch.empty(one.numel() + 1, dtype=one.dtype, device=one.device)[1:].view(one.shape)
             inputs[name] = moved.copy_(one)
-    assert isinstance(EXPORTED._exported.filled(inputs), str)
+    assert isinstance(EXPORTED._exported.complete_arguments(inputs), str)
     compare(EXPORTED.reference(**inputs), expected(inputs, 0, 7))
 
 

@@ -47,7 +47,7 @@ class Exported:
 
         What was never judged goes to `reference`; without one it is a ValueError that says what it is.
         """
-        filled = self.filled(given)
+        filled = self.complete_arguments(given)
         if isinstance(filled, str):
             if reference is None:
                 raise ValueError(f"this kernel was never judged for that: {filled}")
@@ -62,8 +62,8 @@ class Exported:
             self._solve()(*passed)
         return self._returned([filled[name] for name, role, *_ in self.contract["arguments"] if role == "output"])
 
-    def filled(self, given: dict[str, Any]) -> dict[str, Any] | str:
-        """Every argument of the kernel, outputs allocated; or in a few words what of `given` was never judged."""
+    def complete_arguments(self, given: dict[str, Any]) -> dict[str, Any] | str:
+        """Every argument of the kernel, outputs allocated; or a few words on what in `given` was never judged."""
         sizes = self._judged(given)
         if sizes is None:
             told = ", ".join(f"{name} {_said(value)}" for name, value in given.items() if value is not None)
