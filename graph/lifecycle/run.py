@@ -307,12 +307,12 @@ def assemble(
 
     def added(record: Record) -> None:
         events.emit("record", {"kind": record.kind, "key": record.key, "record": record.id})
-        prompts.keep(workspace, record)
+        prompts.write_exchange(workspace, record)
 
     records.added = added
     for record in records:
         # What a kill left unwritten.
-        prompts.keep(workspace, record)
+        prompts.write_exchange(workspace, record)
     ledger = open_ledger(settings, records)
     # To read, no program, key or server is needed.
     begin = partial(executor.exchange, settings.budget)

@@ -37,8 +37,8 @@ def test_the_final_benchmark_names_its_clock_where_calls_only_launch() -> None:
     times = {"baseline": 2e-5, "best": 1.5e-5}
     ratio_of = Interval(estimate=4 / 3, low=1.3, high=1.4)
     found = FinalBenchmark(standings=(), overall={"baseline": ratio_of}, objective_s=times, unavailable={}, wall_s=1.0)
-    assert "launches" not in final.benchmark(found, "r")
-    text = final.benchmark(found.model_copy(update={"device_s": {"baseline": 8e-6, "best": 4e-6}}), "r")
+    assert "launches" not in final.render_benchmark(found, "r")
+    text = final.render_benchmark(found.model_copy(update={"device_s": {"baseline": 8e-6, "best": 4e-6}}), "r")
     assert "by the wall clock, launches included" in text and "baseline 8 us, best 4 us." in text
 
 
