@@ -69,7 +69,7 @@ class Explained(Artifact):
             [
                 title,
                 *(f"- {line}" for line in self.differs),
-                *(f"  {line}" for line in prompts.lines(self.decided) if whole),
+                *(f"  {line}" for line in prompts.value_lines(self.decided) if whole),
             ]
         )
 
