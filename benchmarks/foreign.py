@@ -24,7 +24,7 @@ from pathlib import Path
 import yaml
 
 from graph.artifacts import FinalBenchmark, Inspection
-from graph.report.content.render import percent, ratio, seconds, standing
+from graph.report.content.render import comparison_words, percent, ratio, seconds
 from graph.report.content.summary import Summary, stored_state, summarise
 from graph.services import open_executor, open_language
 from graph.settings import load
@@ -262,7 +262,7 @@ def line(name: str, row: Row) -> str:
         f"{verdicts.count('accept')} of {len(verdicts)}",
         ratio(row.against("baseline")) if row.final.best == "best" else "1× (none accepted)",
         percent(row.roof),
-        *(standing(row.against(other)) for other in AGAINST),
+        *(comparison_words(row.against(other)) for other in AGAINST),
         f"{row.summary.stop_reason}{' †' if row.final.disturbed else ''}",
         f"{row.summary.wall_s:.0f}",
     ]

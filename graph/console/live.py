@@ -75,7 +75,7 @@ class LiveView:
                 self._draw()
 
     @contextmanager
-    def hidden(self) -> Iterator[None]:
+    def suspend(self) -> Iterator[None]:
         """Hide the view while a question is asked at the terminal."""
         self._hide()
         try:

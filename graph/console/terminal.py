@@ -64,7 +64,7 @@ class Progress:
     def _ask(self, question: str) -> str | None:
         """The answer that a person types; meanwhile the live view is hidden and Ctrl-C ends the waiting."""
         try:
-            with _interruptible(), self.live.hidden() if self.live is not None else nullcontext():
+            with _interruptible(), self.live.suspend() if self.live is not None else nullcontext():
                 return input(question)
         except EOFError:
             return None

@@ -68,7 +68,7 @@ class Accepted(Artifact):
 
     def contract(self) -> dict[str, Any]:
         """What `runtime.Exported` takes."""
-        task, ranges = self.task, self.task.dims_range if self._follows() else {}
+        task, ranges = self.task, self.task.dims_range if self._covers_ranges() else {}
         sized = {
             *(axis for a in task.arguments for axis in a.shape),
             *(a.name for a in task.arguments if a.role == "scalar"),
@@ -91,7 +91,7 @@ class Accepted(Artifact):
             "triton": not self.compiled,
         }
 
-    def _follows(self) -> bool:
+    def _covers_ranges(self) -> bool:
         """Whether each shape at other sizes is known, and the kernel was right at all that were drawn."""
         tensors = [(position, a) for position, a in enumerate(self.task.arguments) if a.role != "scalar"]
         named = all(

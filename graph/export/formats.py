@@ -181,7 +181,7 @@ def torch_extension(kernel: Accepted) -> Files:
     if not kernel.compiled:
         raise SettingsError("--format torch-ext: a Triton kernel has nothing to build; use --format python, or hf")
     name, gpu = kernel.name, kernel.device == "cuda"
-    flags = bindings.flags(kernel)
+    flags = bindings.extension_flags(kernel)
     setup = SETUP.format(
         kind="CUDAExtension" if gpu else "CppExtension",
         name=name,
@@ -215,7 +215,7 @@ def hub(kernel: Accepted) -> Files:
             **files,
         }
     key = "cuda-flags" if backend == "cuda" else "cxx-flags"
-    given = json.dumps([flag for flag in bindings.flags(kernel) if flag != "-march=native"])
+    given = json.dumps([flag for flag in bindings.extension_flags(kernel) if flag != "-march=native"])
     build += COMPILED.format(name=name, backend=backend, suffix=kernel.suffix, flags=key, given=given)
     launch = (
         "from ._ops import ops\n\n\ndef _run(**given):\n    ops.run(*(given[name] for name, *_ in "

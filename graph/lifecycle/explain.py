@@ -163,7 +163,8 @@ def explain(path: Path, version: str, of: str | None = None) -> Iterator[Explain
     if of == "prompts":
         said = prompts.exchanges(workspace.records, iteration)
         texts: Payload = {
-            prompts.exchange_file(record) or record.id: prompts.exchange_text(record, workspace.records.blobs) for record in said
+            prompts.exchange_file(record) or record.id: prompts.exchange_text(record, workspace.records.blobs)
+            for record in said
         }
         yield Explained(version=version, of=of, decided=texts)
         return

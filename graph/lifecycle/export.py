@@ -47,7 +47,7 @@ def export(
     if form != "patch":
         return sentence
     if kernel.compiled:
-        flags = " ".join(bindings.flags(kernel))
+        flags = " ".join(bindings.extension_flags(kernel))
         sentence += (
             f" It was judged as built with {flags}. The patch has an effect where {SWITCH} is defined (-D{SWITCH})."
         )

@@ -87,7 +87,7 @@ def _begin(
             return static_report.look(settings, loaded, executor, workspace.records.blobs, absent, ask)
         services = assemble(settings, workspace, loaded, executor, events, ask)
         feasibility.refuse(settings, loaded.task, services.guide, services.agents)
-        datasheet.refuse(settings, services.wiki, loaded.task, services.device)
+        datasheet.refuse_unknown(settings, services.wiki, loaded.task, services.device)
         settled = loaded.task.baseline is not None and not loaded.pinned
         _keep(workspace, "task" if settled else "loaded", loaded)
         # With the task on record there is something that can be resumed.

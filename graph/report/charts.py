@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import NamedTuple, NewType
 
-from graph.report.content.tables import Point, Step
-from graph.report.content.view import View
+from graph.report.content.tables import Point, VersionStep
+from graph.report.content.view import ReportData
 from graph.report.links import Links
 from tools.artifacts import Interval, Outcome
 from tools.cli.formatting import ratio, si
@@ -57,7 +57,7 @@ class LogAxis:
     end: float
 
     @staticmethod
-    def over(values: Iterable[float], margin: float, start: float, end: float) -> LogAxis:
+    def containing(values: Iterable[float], margin: float, start: float, end: float) -> LogAxis:
         """The axis that holds every positive value with a factor of `margin` on both sides."""
         positive = [value for value in values if value > 0 and math.isfinite(value)] or [1.0]
         return LogAxis(min(positive) / margin, max(positive) * margin, start, end)
@@ -135,7 +135,7 @@ def _ends(interval: Interval) -> tuple[float, ...]:
     return (interval.low, interval.estimate, interval.high) if interval.bounded else (interval.estimate,)
 
 
-def timeline(view: View, links: Links) -> Chart:
+def timeline(view: ReportData, links: Links) -> Chart:
     """The speed-up of each version over its parent with its interval, and the final benchmark's over the baseline."""
     title = "Speed-up of each version"
     if not view.steps:
@@ -143,7 +143,9 @@ def timeline(view: View, links: Links) -> Chart:
     final = view.final.overall.get("baseline") if view.final else None
     intervals = [step.speedup for step in view.steps if step.speedup] + ([final] if final else [])
     products = [step.so_far for step in view.steps]
-    axis = LogAxis.over([1.0, *products, *(end for one in intervals for end in _ends(one))], 1.25, BOTTOM - 20, TOP)
+    axis = LogAxis.containing(
+        [1.0, *products, *(end for one in intervals for end in _ends(one))], 1.25, BOTTOM - 20, TOP
+    )
     columns = len(view.steps) + bool(final)
     width = (RIGHT - LEFT) / columns
     labelled = columns <= MAX_LABELLED_STEPS
@@ -178,12 +180,12 @@ def timeline(view: View, links: Links) -> Chart:
     return Chart(title, _svg("timeline", title, _timeline_words(view.steps, final), parts), _timeline_caption(view))
 
 
-def _timeline_words(steps: Iterable[Step], final: Interval | None) -> str:
+def _timeline_words(steps: Iterable[VersionStep], final: Interval | None) -> str:
     words = [f"v{step.iteration} {OUTCOMES[step.outcome][1]} {ratio(step.speedup)}" for step in steps]
     return "; ".join([*words, *([f"final benchmark against the baseline {ratio(final)}"] if final else [])])
 
 
-def _timeline_caption(view: View) -> str:
+def _timeline_caption(view: ReportData) -> str:
     legend = ", ".join(
         f"{mark} {words}" for mark, words in dict.fromkeys(OUTCOMES[step.outcome] for step in view.steps)
     )
@@ -217,7 +219,7 @@ def _interval(
     return _linked(bar + _text(mark, x, at, f"mark {class_}") + label, href, tooltip)
 
 
-def roofline(view: View, links: Links) -> Chart:
+def roofline(view: ReportData, links: Links) -> Chart:
     """Operations a second over operations a byte, of each version on each workload, below the known roofs."""
     title = "Roofline"
     if not view.points:
@@ -230,10 +232,10 @@ def roofline(view: View, links: Links) -> Chart:
         kind = "memory" if roof.metric == "memory_bandwidth" else "compute"
         roofs.setdefault(roof.origin, {})[kind] = roof.value
     ridges = [pair["compute"] / pair["memory"] for pair in roofs.values() if len(pair) == 2]
-    x_axis = LogAxis.over([*(p.intensity for p in view.points), *ridges], 6.0, LEFT, RIGHT)
+    x_axis = LogAxis.containing([*(p.intensity for p in view.points), *ridges], 6.0, LEFT, RIGHT)
     middle = math.sqrt(x_axis.low * x_axis.high)
     tops = [pair.get("compute") or pair["memory"] * middle for pair in roofs.values()]
-    y_axis = LogAxis.over([*(p.rate for p in view.points), *tops], 1.8, BOTTOM, TOP)
+    y_axis = LogAxis.containing([*(p.rate for p in view.points), *tops], 1.8, BOTTOM, TOP)
     parts = _grid(x_axis, lambda value: f"{value:g}", vertical=False)
     parts += _grid(y_axis, lambda value: si(value).replace(" ", ""), vertical=True)
     parts.append(_text("operations a byte (inputs and outputs, each once)", (LEFT + RIGHT) / 2, BOTTOM + 32, "tick"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graph.artifacts import FinalBenchmark
 from graph.report.content.render import render
-from graph.report.content.view import View, view
+from graph.report.content.view import ReportData, gather_report
 from graph.report.html import render_html
 from graph.report.prompts import exchange_file
 from graph.services import Services
@@ -23,11 +23,11 @@ def render_benchmark(benchmark: FinalBenchmark, record: str) -> str:
 
 def reports(state: State, services: Services) -> dict[str, str]:
     """File name -> text: the report as Markdown and as HTML, and the final benchmark or that there is none."""
-    seen = view(state, services)
+    seen = gather_report(state, services)
     benchmark = render_benchmark(seen.final, seen.final_record) if seen.final and seen.final_record else NO_BENCHMARK
     return {MARKDOWN: render_markdown(seen), HTML: render_html(seen), BENCHMARK: benchmark}
 
 
-def render_markdown(seen: View) -> str:
+def render_markdown(seen: ReportData) -> str:
     """report.md: headline, versions, evidence, attribution, predictions, budget, and what was not collected."""
     return render("report.md", **vars(seen), prompt=exchange_file)

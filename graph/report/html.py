@@ -10,7 +10,7 @@ from html import escape
 
 from graph.report.charts import CHARTS, Markup
 from graph.report.content.render import render
-from graph.report.content.view import View
+from graph.report.content.view import ReportData
 from graph.report.links import Links
 from graph.report.prompts import exchange_file
 
@@ -20,7 +20,7 @@ MAX_VALUES, MAX_VALUE_LENGTH = 14, 100
 """Values of a record that its description shows, and characters of each."""
 
 
-def render_html(view: View) -> str:
+def render_html(view: ReportData) -> str:
     """The page. Names, reasons and prose of kernels, tasks and models are escaped, and its policy lets nothing load
     or run."""
     links = Links(view.records)

@@ -23,6 +23,6 @@ class Links:
         return f"#r-{record.id}"
 
     @property
-    def named(self) -> tuple[Record, ...]:
+    def named_records(self) -> tuple[Record, ...]:
         """The records that were named so far, in the order of their first naming."""
         return tuple(self._named.values())

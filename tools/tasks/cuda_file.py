@@ -41,7 +41,7 @@ _TYPE_ARGUMENT = re.compile(r"_*(?:float|double|half|nv_bfloat16|int)\w*$")
 
 
 @dataclass(frozen=True)
-class Parameter:
+class SourceParameter:
     """A parameter of a function."""
 
     type: str
@@ -59,7 +59,7 @@ class CudaFunction:
 
     name: str
     node: Node
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[SourceParameter, ...]
     is_kernel: bool
     launches: tuple[Node, ...] = ()
     template_parameters: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class CudaFunction:
 class EntrySketch:
     """The parameters and the body of `solve` as far as the source states them."""
 
-    parameters: dict[str, Parameter] = field(default_factory=dict)
+    parameters: dict[str, SourceParameter] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
 
 
@@ -182,7 +182,7 @@ class CudaFile:
             known = sketch.parameters.get(parameter.name)
             # What one launch writes is no input of the whole.
             if known is None or "const" in known.type:
-                sketch.parameters[parameter.name] = self._resolved(Parameter(named, parameter.name))
+                sketch.parameters[parameter.name] = self._resolved(SourceParameter(named, parameter.name))
         template = ", template arguments" * bool(kernel.template_parameters)
         arguments = ", ".join(p.name for p in kernel.parameters)
         sketch.lines.append(f"// {FILL} blocks and threads of the launch{template}: {reason}")
@@ -230,7 +230,7 @@ class CudaFile:
         others = (f for f in self.functions if f.name not in (function.name, "main"))
         return any(re.search(rf"\b{function.name}\b", text(f.node)) for f in others)
 
-    def _resolved(self, parameter: Parameter) -> Parameter:
+    def _resolved(self, parameter: SourceParameter) -> SourceParameter:
         """The parameter with the type behind the file's own name for it. Of several definitions the one under a macro
         that the file defines is taken, else the last, which is that of #else."""
         base = parameter.type.removeprefix("const ").rstrip("*")
@@ -274,13 +274,13 @@ def _name(node: Node) -> str:
     return text(named) if named is not None and named.type == "identifier" else ""
 
 
-def _parameter(node: Node) -> Parameter:
+def _parameter(node: Node) -> SourceParameter:
     words = re.sub(r"\b(?:__restrict__|__restrict|restrict|__grid_constant__)\b|=.*", "", text(node), flags=re.DOTALL)
     parts = re.fullmatch(r"(.*?)(\w+)\s*(\[[^\]]*\])?\s*", words, re.DOTALL)
     kind, name, array = (parts[1], parts[2], parts[3]) if parts else (words, "", None)
     kind = re.sub(r"\s*\*\s*(?:const\s*)?", "*", " ".join(kind.split())) + "*" * bool(array)
     kind = re.sub(r"\b(?:uint|unsigned(?! int| long| char| short))\b", "unsigned int", kind)
-    return Parameter(re.sub(r"^(\w+) const\*", r"const \1*", kind), name)
+    return SourceParameter(re.sub(r"^(\w+) const\*", r"const \1*", kind), name)
 
 
 def _is_launch(call: Node) -> bool:

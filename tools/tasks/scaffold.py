@@ -12,7 +12,7 @@ from tools.artifacts import Artifact
 from tools.errors import SettingsError
 from tools.languages.cpp_source import ENTRY
 from tools.languages.triton_source import read
-from tools.tasks.cuda_file import FILL, CudaFile, EntrySketch, Parameter
+from tools.tasks.cuda_file import FILL, CudaFile, EntrySketch, SourceParameter
 from tools.tasks.loader import language_of, read_source
 
 CPP_SUFFIXES = (".cpp", ".cc", ".cxx", ".c")
@@ -170,12 +170,12 @@ def _python(source: str, entry: str | None) -> tuple[str, EntrySketch, tuple[str
             if re.fullmatch(r"[A-Z]\w?|n_\w+", argument.arg)
             else ""
         )
-        sketch.parameters[argument.arg] = Parameter(plain or "const float*", argument.arg)
+        sketch.parameters[argument.arg] = SourceParameter(plain or "const float*", argument.arg)
     called = f"{chosen}({', '.join(sketch.parameters)})"
     if chosen == "run_kernel":
         return source, sketch, tuple(module.kernels), tuple(launching), chosen
     if returns:
-        sketch.parameters["out"] = Parameter("float*", "out")
+        sketch.parameters["out"] = SourceParameter("float*", "out")
         called = f"out.copy_({called})  # {FILL} let {chosen} write into out itself; the copy costs time"
     sketch.lines = [called]
     kernel = f"{source.rstrip()}\n\n\ndef run_kernel({', '.join(sketch.parameters)}):\n    {called}\n"
@@ -206,7 +206,7 @@ def _reference(sketch: EntrySketch, file: str, chosen: str) -> str:
     return "\n".join([*lines, '    raise NotImplementedError("say in reference.py what the kernel computes")', ""])
 
 
-def _tensor(parameter: Parameter, shape: str, is_output: bool) -> str:
+def _tensor(parameter: SourceParameter, shape: str, is_output: bool) -> str:
     """An expression for a tensor of the pointer's type: zeros for an output, random values for an input."""
     base = parameter.type.replace("const ", "").removesuffix("*").strip()
     dtype = _DTYPES.get(base, base.removesuffix("_t") if re.fullmatch(r"u?int\d+_t", base) else "float32")

@@ -12,7 +12,7 @@ from graph.artifacts import Inspection
 from graph.budget.metering import Capped
 from graph.lifecycle import run as runs
 from graph.nodes import prepare
-from graph.report.content.frameworks import beside
+from graph.report.content.frameworks import torch_times
 from graph.report.content.summary import stored_state
 from graph.services import Services
 from graph.settings import Benchmark
@@ -124,7 +124,7 @@ def test_a_run_goes_on_near_a_roof_that_is_in_doubt_or_behind_torch(
         services.keep("inspection", there, candidate=other.id)
         if eager_s is not None:
             state["frameworks"] = services.keep("benchmark", contest(baseline=1.0, eager=eager_s)).id
-            times = beside(state, services)
+            times = torch_times(state, services)
             assert times is not None and times.against["eager"].estimate == pytest.approx(13.3 * eager_s, rel=0.01)
         update = prepare.profile(State(**{**state, "incumbent": other.id}), services)  # type: ignore[typeddict-item]
     assert update.get("stop") == stop and (doubt in update["summary"])
@@ -150,7 +150,7 @@ def test_a_run_without_torchs_times_goes_on_as_ever(
         state = stored_state(services.workspace)
         state["frameworks"], said = prepare._time_frameworks(state, services)
         assert said == (f"; torch was not timed beside it: {why}" if why else "")
-        assert (state["frameworks"], services.ended, beside(state, services)) == ("", None, None)
+        assert (state["frameworks"], services.ended, torch_times(state, services)) == ("", None, None)
 
 
 def contest(**seconds: float) -> Contest:

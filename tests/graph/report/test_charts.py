@@ -19,7 +19,7 @@ def test_what_others_named_is_escaped_in_a_chart() -> None:
 
 @pytest.mark.parametrize("values", [(0.95, 1.06), (0.8, 12.0), (1e-9, 1e15)])
 def test_an_axis_has_a_few_round_numbers(values: tuple[float, ...]) -> None:
-    axis = charts.LogAxis.over(values, 1.25, 200.0, 0.0)
+    axis = charts.LogAxis.containing(values, 1.25, 200.0, 0.0)
     ticks = axis.ticks()
     assert 2 <= len(ticks) <= charts.MAX_TICKS and ticks == sorted(ticks)
     assert all(values[0] / 1.3 <= tick <= values[1] * 1.3 for tick in ticks)

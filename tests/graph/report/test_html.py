@@ -21,7 +21,7 @@ from graph.report import final, html, prompts
 from graph.report.content.render import seconds
 from graph.report.content.summary import stored_state, versions
 from graph.report.content.tables import counter_rows, proposed
-from graph.report.content.view import View, retrospective_of, view
+from graph.report.content.view import ReportData, gather_report, retrospective_of
 from graph.report.links import Links
 from graph.workspace.drift import drifted
 from graph.workspace.folder import peek
@@ -102,9 +102,9 @@ def checked(text: str, root: Path) -> Page:
 
 
 @pytest.fixture
-def seen(copied: Path) -> Iterator[View]:
+def seen(copied: Path) -> Iterator[ReportData]:
     with runs.opened(copied, reading=True) as services:
-        yield view(stored_state(services.workspace), services)
+        yield gather_report(stored_state(services.workspace), services)
 
 
 def figures(text: str) -> list[str]:
@@ -114,7 +114,7 @@ def figures(text: str) -> list[str]:
 # ---------------------------------------------------------------- as a run leaves it
 
 
-def test_it_is_well_formed_self_contained_and_all_its_links_lead_somewhere(seen: View, copied: Path) -> None:
+def test_it_is_well_formed_self_contained_and_all_its_links_lead_somewhere(seen: ReportData, copied: Path) -> None:
     text = html.render_html(seen)
     found = checked(text, copied)
     drawn = figures(text)
@@ -129,7 +129,7 @@ def test_it_is_well_formed_self_contained_and_all_its_links_lead_somewhere(seen:
     assert named and named <= known
 
 
-def test_both_renderings_tell_the_same_figures(seen: View) -> None:
+def test_both_renderings_tell_the_same_figures(seen: ReportData) -> None:
     markdown = final.render_markdown(seen)
     told = Page(html.render_html(seen)).said
     headline = re.search(r"\*\*(\S+ \[.*?\])\*\* over the baseline", markdown)
@@ -180,7 +180,7 @@ def test_prompts_and_replies_lie_in_files_for_review_without_secrets(copied: Pat
     )
 
 
-def test_a_method_that_was_not_accepted_is_marked_and_what_borne_out_means_is_said(seen: View) -> None:
+def test_a_method_that_was_not_accepted_is_marked_and_what_borne_out_means_is_said(seen: ReportData) -> None:
     lost = {
         n: (record, verdict.model_copy(update={"outcome": "inconclusive"}))
         for n, (record, verdict) in seen.verdicts.items()
@@ -194,7 +194,7 @@ def test_a_method_that_was_not_accepted_is_marked_and_what_borne_out_means_is_sa
         assert "within a factor of 2 of the predicted one" in text and "borne out" in text.partition("observed")[2]
 
 
-def test_counters_that_a_hypothesis_names_are_compared_between_parent_and_version(seen: View) -> None:
+def test_counters_that_a_hypothesis_names_are_compared_between_parent_and_version(seen: ReportData) -> None:
     memory = next(
         m for m in seen.memories if m.predictions and m.candidate and m.predictions[0].planned.method in m.methods
     )
@@ -228,7 +228,7 @@ def test_counters_that_a_hypothesis_names_are_compared_between_parent_and_versio
     assert not seen.counters and "ncu.spills" not in html.render_html(seen)
 
 
-def test_whose_clock_the_speed_ups_of_versions_are_by_is_said(seen: View) -> None:
+def test_whose_clock_the_speed_ups_of_versions_are_by_is_said(seen: ReportData) -> None:
     """Confirmed figures were said to be those taken in the kernels' own processes."""
     said = "confirmed in separate processes"
     assert said not in html.render_html(seen), "its protocol claims the gain that chose the candidate"
@@ -264,7 +264,7 @@ def test_the_report_of_a_masked_version_is_not_what_it_was(copied: Path) -> None
 # ---------------------------------------------------------------- what others named
 
 
-def test_nothing_that_others_named_becomes_markup(seen: View, copied: Path) -> None:
+def test_nothing_that_others_named_becomes_markup(seen: ReportData, copied: Path) -> None:
     def named(inspection: Inspection) -> Inspection:
         findings = tuple(f.model_copy(update={"rule": HOSTILE}) for f in inspection.findings)
         rooflines = tuple(r.model_copy(update={"workload": HOSTILE}) for r in inspection.rooflines)
@@ -304,7 +304,7 @@ def test_nothing_that_others_named_becomes_markup(seen: View, copied: Path) -> N
     assert found.said.count("{{ 7 * 7 }}") > 20
 
 
-def test_prose_is_escaped_before_its_records_become_links(seen: View) -> None:
+def test_prose_is_escaped_before_its_records_become_links(seen: ReportData) -> None:
     record = seen.steps[0].record
     links = Links(seen.records)
     told = html.prose(f"<b>x</b> **strong** `{record}` 0123456789abcdef", links)
@@ -312,7 +312,7 @@ def test_prose_is_escaped_before_its_records_become_links(seen: View) -> None:
         told == f'&lt;b&gt;x&lt;/b&gt; <strong>strong</strong> <a class="id" href="#r-{record}">{record}</a> '
         f"0123456789abcdef"
     )
-    assert [found.id for found in links.named] == [record]
+    assert [found.id for found in links.named_records] == [record]
 
 
 # ---------------------------------------------------------------- what was not collected, and losses
@@ -330,7 +330,7 @@ def test_an_unfinished_run_has_a_report(copied: Path) -> None:
     assert len(figures(texts["report.html"])) == len(html.CHARTS)
 
 
-def test_where_no_version_was_accepted_the_baseline_is_the_best(seen: View, copied: Path) -> None:
+def test_where_no_version_was_accepted_the_baseline_is_the_best(seen: ReportData, copied: Path) -> None:
     assert seen.final is not None
     kept = FinalBenchmark.model_validate(
         seen.final.model_dump()
@@ -350,7 +350,7 @@ def test_where_no_version_was_accepted_the_baseline_is_the_best(seen: View, copi
     assert "refused: wrong" in figures(text)[0] and "untimed" in figures(text)[0]
 
 
-def test_what_no_profiler_and_no_log_told_is_not_drawn(seen: View, copied: Path) -> None:
+def test_what_no_profiler_and_no_log_told_is_not_drawn(seen: ReportData, copied: Path) -> None:
     unknown = Headroom(total=None, compute=None, memory=None, latency=None)
 
     def bare(inspection: Inspection) -> Inspection:
@@ -385,7 +385,7 @@ def test_what_no_profiler_and_no_log_told_is_not_drawn(seen: View, copied: Path)
 
 
 def test_a_loss_is_called_one_and_a_margin_of_its_own_and_a_published_roof_are_labelled(
-    seen: View, copied: Path
+    seen: ReportData, copied: Path
 ) -> None:
     assert seen.final is not None
     loss = Interval(estimate=0.8, low=0.7, high=0.9)

@@ -7,7 +7,7 @@ import pytest
 from graph.artifacts import FinalBenchmark, Scored
 from graph.nodes.finish import objective_of
 from graph.report import final
-from graph.report.content.render import drawn, gain, ratio, render
+from graph.report.content.render import final_difference_words, gain, ratio, render
 from tools.artifacts import UNBOUNDED, Clock, Interval, Task, Workload
 from tools.executors.protocol import Case, CaseResult
 from tools.gate.ranking import FrameworkTimes
@@ -30,7 +30,9 @@ def test_a_final_benchmark_that_is_far_from_what_is_reckoned_on_is_spoken_of(
     clock: Clock, finally_s: float | None, told: int
 ) -> None:
     times = FrameworkTimes(record="r", clock=clock, kernel_s=100e-6, seconds={}, against={})
-    assert drawn(times, finally_s).count("saw 121 us for it: each contest draws its inputs anew") == told
+    assert (
+        final_difference_words(times, finally_s).count("saw 121 us for it: each contest draws its inputs anew") == told
+    )
 
 
 def test_the_final_benchmark_names_its_clock_where_calls_only_launch() -> None:
