@@ -24,7 +24,7 @@ from pathlib import Path
 import yaml
 
 from graph.artifacts import FinalBenchmark, Inspection
-from graph.report.content.phrases import standing
+from graph.report.content.phrases import comparison_words
 from graph.report.content.summary import Summary, summarise
 from graph.services import open_executor
 from graph.settings import ExecutorChoice, load
@@ -265,7 +265,7 @@ def line(name: str, row: Row) -> str:
         f"{verdicts.count('accept')} of {len(verdicts)}",
         format_speedup(row.against("baseline")) if row.final.best == "best" else "1× (none accepted)",
         format_percent(row.roof),
-        *(standing(row.against(other)) for other in AGAINST),
+        *(comparison_words(row.against(other)) for other in AGAINST),
         f"{row.summary.stop_reason}{' †' if row.final.disturbed else ''}",
         f"{row.summary.wall_s:.0f}",
     ]

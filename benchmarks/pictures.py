@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from graph.build import build
-from graph.console.lines import line
+from graph.console.lines import event_line
 from graph.report.content.summary import summarise
 from graph.settings import Settings
 from graph.workspace import events
@@ -186,7 +186,7 @@ def record(workspace: Path) -> None:
     summary = summarise(workspace, read_state(peek(workspace)))
     said = summary.sentence().replace(str(summary.workspace), f"workspaces/{workspace.name}")
     kept = [
-        *(event for event in log if line(event) is not None),
+        *(event for event in log if event_line(event) is not None),
         Event(kind="end", seconds=log[-1].seconds, details={"said": said}),
     ]
     RECORDED.write_text("".join(json.dumps(event.model_dump()) + "\n" for event in kept))
@@ -196,7 +196,7 @@ def lines() -> list[Text]:
     """The recorded run as a terminal shows it: the command, the console's lines, the last line."""
     shown = [Text(f"$ {COMMAND}", "bold")]
     for event in events.read(RECORDED):
-        text = event.details["said"] if event.kind == "end" else (line(event) or "").rstrip()
+        text = event.details["said"] if event.kind == "end" else event_line(event) or ""
         outcome = event.details.get("outcome", text.partition(":")[0])
         shown.append(Text(text, next((style for word, style in STYLES.items() if outcome.startswith(word)), "")))
     return shown

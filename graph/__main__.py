@@ -134,7 +134,10 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("version", nargs="?", help="e.g. v2; default: the kernel at HEAD")
     export.add_argument("--format", required=True, choices=FORMATS, help="what it becomes")
     export.add_argument("--out", type=Path, help="the folder, default: NAME-FORMAT")
-    export.add_argument("--file", type=Path, help="patch: your file, default: the kernel that the run was given")
+    export.add_argument("--file", type=Path, help="patch: your file (default: the kernel file that the run was given)")
+    export.add_argument(
+        "--at", metavar="LINES", help="patch: the lines of your file that the kernel replaces, e.g. 12-20"
+    )
     for verb in (mask, unmask, restart):
         verb.add_argument("version", help="e.g. v2")
     other = (
@@ -314,7 +317,8 @@ def dispatch(arguments: argparse.Namespace) -> int:
     if arguments.verb == "export":
         from graph.lifecycle.export import export
 
-        _say(export(arguments.workspace, arguments.version, arguments.format, arguments.out, arguments.file))
+        chosen = arguments.version, arguments.format, arguments.out, arguments.file, arguments.at
+        _say(export(arguments.workspace, *chosen))
         return 0
     if arguments.verb == "audit":
         return _audited(arguments)

@@ -108,8 +108,6 @@ def _parser() -> Parser:
         "instead of a task: .ncu-rep, the raw or details page as CSV, the details page as text; --kernel NAME chooses"
     )
     diagnose.add_argument("reports", nargs="*", type=Path, metavar="REPORT", help=reports)
-    drawn = "of reports: also write charts and findings, each linked to its metrics, to one file"
-    diagnose.add_argument("--html", type=Path, metavar="FILE", help=drawn)
     screen = verb("screen", _screen, "what the screen refuses in a kernel, before anything is built (exit code 1)")
     screen.add_argument("--candidate", type=Path, metavar="FILE", help="another kernel file than the task's own")
     noise = "time the kernel against a copy of itself (A/A): its times, and the noise floor under which no gain counts"
@@ -271,15 +269,8 @@ def _diagnose(options: argparse.Namespace) -> None:
     from tools.analysis.diagnosis import render_diagnosis
 
     if options.reports or (options.folder is not None and options.folder.suffix and not options.folder.is_dir()):
-        _diagnose_reports(
-            [options.folder, *options.reports], str(options.kernel or ""), options.html, as_json=options.json
-        )
+        _diagnose_reports([options.folder, *options.reports], str(options.kernel or ""), as_json=options.json)
         return
-    if options.html is not None:
-        raise SettingsError(
-            "--html goes with reports of Nsight Compute; of a task give --json, or name a report: diagnose "
-            "report.ncu-rep --html FILE"
-        )
     with _task(options) as opened:
         found = opened.diagnosed()
     print(
@@ -289,19 +280,11 @@ def _diagnose(options: argparse.Namespace) -> None:
     )
 
 
-def _diagnose_reports(paths: Sequence[Path], kernel: str, html: Path | None, *, as_json: bool) -> None:
-    from tools.profilers import counted, ncu, page, reports
+def _diagnose_reports(paths: Sequence[Path], kernel: str, *, as_json: bool) -> None:
+    from tools.profilers import counted, ncu, reports
 
     found = reports.merged(launch for path in paths for launch in reports.read(path, ncu.program()))
-    chosen = reports.choose(found, kernel)
-    report = counted.Report(kernels=tuple(counted.diagnose(launch) for launch in chosen))
-    if html is not None:
-        try:
-            html.write_text(page.html(tuple(zip(report.kernels, chosen, strict=True))), encoding="utf-8")
-        except OSError as error:
-            raise SettingsError(
-                f"--html {html}: cannot be written ({error.strerror}); name a file in a folder that is there"
-            ) from error
+    report = counted.Report(kernels=tuple(counted.diagnose(launch) for launch in reports.choose(found, kernel)))
     print(report.model_dump_json(indent=1) if as_json else counted.text(report))
 
 

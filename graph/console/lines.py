@@ -1,25 +1,23 @@
-"""Turns events into lines: one a node and candidate. Who writes them, and where, is `__main__`'s affair."""
+"""The one line of text that an event is worth: what scrolls at a terminal, and all that pipes and logs get."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from graph.workspace.events import Event
 
-UNSEEN = {**dict.fromkeys((*range(32), *range(127, 160)), "�"), **dict.fromkeys(map(ord, "\t\n\r"), " ")}
-"""Control characters: what kernels and compilers say must not command a terminal."""
+UNPRINTABLE = {**dict.fromkeys((*range(32), *range(127, 160)), "�"), **dict.fromkeys(map(ord, "\t\n\r"), " ")}
+"""Control character -> its replacement: output of kernels and compilers must not command a terminal."""
 
 
-def line(event: Event) -> str | None:
-    """The finished line that an event is worth, or None."""
+def event_line(event: Event) -> str | None:
+    """The line for an event; None for an event that has none."""
     text = _line(event)
-    return None if text is None else text.translate(UNSEEN)
+    return None if text is None else text.translate(UNPRINTABLE).rstrip()
 
 
 def _line(event: Event) -> str | None:
     details = event.details
     if event.kind == "node" and details.get("state") == "finished":
-        # The end is about all iterations.
+        # The end belongs to all iterations.
         iteration = "" if details["node"] == "finalise" else details["iteration"]
         spent = f"  [{details['spent']}]" if details.get("spent") else ""
         return f"{iteration:>3} {details['node']:<18} {float(details['s']):7.2f} s  {details.get('summary', '')}{spent}"
@@ -31,22 +29,7 @@ def _line(event: Event) -> str | None:
         return f"{details['iteration']:>3} {'verdict':<18} {details['outcome']:<9}  {details['summary']}"
     if event.kind == "interrupt":
         return (
-            "stopping: what is being measured or asked comes to its end first, nothing else begins; Ctrl-C again "
-            "stops at once; "
-            f"`python -m graph resume {details['workspace']}` goes on where it stopped"
+            "stopping: the running measurement or question finishes first and nothing else begins; press Ctrl-C again "
+            f"to stop at once; `python -m graph resume {details['workspace']}` goes on where it stopped"
         )
     return None
-
-
-class Plain:
-    """One plain line each, for pipes and logs."""
-
-    def __init__(self, out: Callable[[str], None], only: str | None = None) -> None:
-        """`only`: events of this kind alone."""
-        self.out = out
-        self.only = only
-
-    def __call__(self, event: Event) -> None:
-        text = line(event) if self.only in (None, event.kind) else None
-        if text is not None:
-            self.out(text.rstrip())

@@ -1,4 +1,4 @@
-"""What a run shows of itself while it works, and how it asks a person at the terminal."""
+"""The output of a run while it works, and its questions to a person at the terminal."""
 
 from __future__ import annotations
 
@@ -9,34 +9,37 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, TextIO
 
+from graph.console.lines import event_line
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from graph.console.live import Live
+    from graph.console.live import LiveView
     from graph.services import Ask
-    from graph.workspace.events import Observer
+    from graph.workspace.events import Event, Observer
 
 
 class Progress:
-    """The observers that suit where stdout goes: a live view on a terminal, plain lines elsewhere; quiet: what
-    Ctrl-C does, on stderr."""
+    """The observers of a run: a live view where stdout is a terminal, else one line of text an event. A quiet run only
+    writes the effect of Ctrl-C, to stderr."""
 
     def __init__(self, say: Callable[[str], None], complain: Callable[[str], None], *, quiet: bool) -> None:
         self.say, self.complain, self.quiet = say, complain, quiet
-        self.live: Live | None = None
-        self.observers: tuple[Observer, ...] = ()
-        self.ask: Ask | None = self._asked if _terminal(sys.stdin) and _terminal(sys.stdout) else None
+        self.live: LiveView | None = None
+        self.observers: tuple[Observer, ...] = (self._write,)
+        self.ask: Ask | None = self._ask if _is_terminal(sys.stdin) and _is_terminal(sys.stdout) else None
 
     def __enter__(self) -> Progress:
-        from graph.console.lines import Plain
+        if not self.quiet and _is_terminal(sys.stdout):
+            from rich.console import Console
 
-        if self.quiet:
-            self.observers = (Plain(self.complain, only="interrupt"),)
-        elif _terminal(sys.stdout) and (live := _live()):
-            self.live = live.__enter__()
-            self.observers = (self.live,)
-        else:
-            self.observers = (Plain(self.say),)
+            from graph.console.live import LiveView
+
+            console = Console()
+            # False on a terminal that cannot move its cursor.
+            if console.is_interactive:
+                self.live = LiveView(console).__enter__()
+                self.observers = (self.live,)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -44,16 +47,24 @@ class Progress:
             self.live.__exit__(None, None, None)
 
     def recall(self, workspace: Path) -> None:
-        """Show what earlier processes of a run came to."""
+        """Show the state that earlier processes of a run left."""
         from graph.workspace import events
 
         if self.live is not None:
-            self.live.board.see_all(events.read(workspace / ".kernelwright" / "events.jsonl"))
+            for event in events.read(workspace / ".kernelwright" / "events.jsonl"):
+                self.live.status.add(event)
 
-    def _asked(self, question: str) -> str | None:
-        """What a person types at the terminal; the live view makes room meanwhile, and Ctrl-C ends the waiting."""
+    def _write(self, event: Event) -> None:
+        line = event_line(event)
+        if line is not None and not self.quiet:
+            self.say(line)
+        elif line is not None and event.kind == "interrupt":
+            self.complain(line)
+
+    def _ask(self, question: str) -> str | None:
+        """The answer that a person types; meanwhile the live view is hidden and Ctrl-C ends the waiting."""
         try:
-            with _interruptible(), self.live.aside() if self.live is not None else nullcontext():
+            with _interruptible(), self.live.suspend() if self.live is not None else nullcontext():
                 return input(question)
         except EOFError:
             return None
@@ -61,7 +72,7 @@ class Progress:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Ctrl-C raises at once, as it does outside of a run."""
+    """Ctrl-C raises KeyboardInterrupt at once, as it does outside of a run."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -72,16 +83,5 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _live() -> Live | None:
-    """The live view; None on a terminal that cannot move its cursor."""
-    from rich.console import Console
-
-    from graph.console.live import Live
-
-    console = Console()
-    return Live(console) if console.is_interactive else None
-
-
-def _terminal(stream: TextIO | None) -> bool:
-    """Whether a person sits at `stream`."""
+def _is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()

@@ -19,8 +19,19 @@ ALIGNMENT = {"cpu": 64, "cuda": 256}
 """Bytes that the judge's buffers are aligned to (design 4)."""
 
 
+class UserFile(Artifact):
+    """The user's file that `--format patch` changes."""
+
+    name: str
+    text: str
+    lines: tuple[int, int] | None
+    """First and last line, from 1, that the kernel replaces; None: the user named none."""
+    in_package: bool
+    """An `__init__.py` lies beside the file."""
+
+
 class Accepted(Artifact):
-    """One version of a finished workspace."""
+    """One accepted version of a workspace, with what its export needs."""
 
     task: Task
     seen: tuple[SeenWorkload, ...]
@@ -35,13 +46,8 @@ class Accepted(Artifact):
     """Of its build; empty for Triton."""
     beyond: bool
     """Every size besides the visible ones that the judge drew was checked, none dropped."""
-    own: str | None = None
-    """Text of the user's file that the kernel came of; None where there is none."""
-    own_name: str = ""
-    own_whole: str = ""
-    """The same with the headers that lie beside it."""
-    own_package: bool = False
-    """It is a module of a package."""
+    user_file: UserFile | None = None
+    """The user's file that the kernel came from; None where it is not there."""
     title: str
     """Which version of which workspace, and what it is claimed to be worth; one sentence."""
 
@@ -62,7 +68,7 @@ class Accepted(Artifact):
 
     def contract(self) -> dict[str, Any]:
         """What `runtime.Exported` takes."""
-        task, ranges = self.task, self.task.dims_range if self._follows() else {}
+        task, ranges = self.task, self.task.dims_range if self._covers_ranges() else {}
         sized = {
             *(axis for a in task.arguments for axis in a.shape),
             *(a.name for a in task.arguments if a.role == "scalar"),
@@ -85,7 +91,7 @@ class Accepted(Artifact):
             "triton": not self.compiled,
         }
 
-    def _follows(self) -> bool:
+    def _covers_ranges(self) -> bool:
         """Whether each shape at other sizes is known, and the kernel was right at all that were drawn."""
         tensors = [(position, a) for position, a in enumerate(self.task.arguments) if a.role != "scalar"]
         named = all(

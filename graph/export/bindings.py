@@ -27,38 +27,38 @@ REGISTER_EXTENSION(TORCH_EXTENSION_NAME)
 def pybind(kernel: Accepted, *, derived: bool = False) -> str:
     """A module with `run`, which takes all arguments by name; `derived`: those up to the last output, in order, and
     sizes from shapes."""
-    asked = kernel.task.arguments[: _last(kernel) + 1] if derived else kernel.task.arguments
+    asked = kernel.task.arguments[: _last_output(kernel) + 1] if derived else kernel.task.arguments
     named = "".join(f', py::arg("{a.name}")' for a in asked)
-    return f"#include <torch/extension.h>\n\n{_run(kernel, asked)}\n{PYBIND.format(named=named)}"
+    return f"#include <torch/extension.h>\n\n{_run_function(kernel, asked)}\n{PYBIND.format(named=named)}"
 
 
 def library(kernel: Accepted) -> str:
     """The operator `run` of all arguments in order, as Hugging Face's kernel-builder takes it."""
     schema = ", ".join(
-        f"{_kind(a)[1]} {a.name}"
+        f"{_torch_types(a)[1]} {a.name}"
         if a.role == "scalar"
         else f"Tensor{f'(a{at}!)' if a.role == 'output' else ''} {a.name}"
         for at, a in enumerate(kernel.task.arguments)
     )
     registered = LIBRARY.format(schema=schema, device="kCUDA" if kernel.device == "cuda" else "kCPU")
     headers = '#include <torch/all.h>\n#include <torch/library.h>\n\n#include "registration.h"\n'
-    return f"{headers}\n{_run(kernel, kernel.task.arguments)}\n{registered}"
+    return f"{headers}\n{_run_function(kernel, kernel.task.arguments)}\n{registered}"
 
 
-def taken(kernel: Accepted) -> tuple[Argument, ...]:
+def suite_arguments(kernel: Accepted) -> tuple[Argument, ...]:
     """What a suite gives: the arguments up to the last output; those behind it are sizes."""
-    return kernel.task.arguments[: _last(kernel) + 1]
+    return kernel.task.arguments[: _last_output(kernel) + 1]
 
 
-def _last(kernel: Accepted) -> int:
+def _last_output(kernel: Accepted) -> int:
     return max(at for at, a in enumerate(kernel.task.arguments) if a.role == "output")
 
 
-def _kind(argument: Argument) -> tuple[str, str]:
+def _torch_types(argument: Argument) -> tuple[str, str]:
     return TORCH[argument.dtype.rstrip("0123456789")]
 
 
-def _run(kernel: Accepted, asked: tuple[Argument, ...]) -> str:
+def _run_function(kernel: Accepted, asked: tuple[Argument, ...]) -> str:
     declared, passed = [], []
     for a in kernel.task.arguments:
         declared.append(
@@ -66,14 +66,14 @@ def _run(kernel: Accepted, asked: tuple[Argument, ...]) -> str:
             if a.role == "scalar"
             else f"{'' if a.role == 'output' else 'const '}void* {a.name}"
         )
-        value = a.name if a in asked else _size(kernel, a, asked)
+        value = a.name if a in asked else _size_expression(kernel, a, asked)
         passed.append(f"static_cast<{C[a.dtype]}>({value})" if a.role == "scalar" else f"{a.name}.data_ptr()")
-    parameters = ", ".join(f"{_kind(a)[0] if a.role == 'scalar' else 'torch::Tensor'} {a.name}" for a in asked)
+    parameters = ", ".join(f"{_torch_types(a)[0] if a.role == 'scalar' else 'torch::Tensor'} {a.name}" for a in asked)
     head = f'extern "C" void solve({", ".join(declared)});'
     return f"{head}\n\nstatic void run({parameters}) {{\n  solve({', '.join(passed)});\n}}\n"
 
 
-def _size(kernel: Accepted, scalar: Argument, asked: tuple[Argument, ...]) -> str:
+def _size_expression(kernel: Accepted, scalar: Argument, asked: tuple[Argument, ...]) -> str:
     """Where a size is read from."""
     for a in asked:
         if scalar.name in a.shape:
@@ -86,7 +86,7 @@ def _size(kernel: Accepted, scalar: Argument, asked: tuple[Argument, ...]) -> st
     return str(*values)
 
 
-def flags(kernel: Accepted) -> list[str]:
+def extension_flags(kernel: Accepted) -> list[str]:
     """The kernel's flags less those that make a library of it, and the standard, which PyTorch's own headers decide."""
     ours = (
         "-shared",

@@ -16,9 +16,8 @@ PYTHON = '''
 def reference({parameters}):
     """{title}
 
-    Writes into the outputs given, else into new ones, and returns them. What was never judged (`_CONTRACT` has the
-    sizes, dtypes, device and alignment that were), and what needs a gradient, is computed by reference.py beside this
-    file.
+    Writes into the given outputs, else into new ones, and returns them. `_CONTRACT` has the sizes, dtypes, device and
+    alignment that the kernel was judged with; everything else, and what needs a gradient, is computed by reference.py.
     """
     given = dict({given})
     if torch.is_grad_enabled() and any(isinstance(one, torch.Tensor) and one.requires_grad for one in given.values()):
@@ -92,7 +91,7 @@ def compare(answer, right):
 def test_the_kernel_says_what_the_reference_says():
     for at in range(len(DIMS)):
         inputs = given(at, at)
-        assert isinstance(EXPORTED._exported.filled(inputs), dict), "this is to be the kernel and not the reference"
+        assert isinstance(EXPORTED._exported.complete_arguments(inputs), dict), "the reference would answer"
         compare(EXPORTED.reference(**inputs), expected(inputs, at, at))
 
 
@@ -102,7 +101,7 @@ def test_what_was_never_judged_is_the_reference():
         if torch.is_tensor(one):
             moved = torch.empty(one.numel() + 1, dtype=one.dtype, device=one.device)[1:].view(one.shape)
             inputs[name] = moved.copy_(one)
-    assert isinstance(EXPORTED._exported.filled(inputs), str)
+    assert isinstance(EXPORTED._exported.complete_arguments(inputs), str)
     compare(EXPORTED.reference(**inputs), expected(inputs, 0, 7))
 
 
@@ -182,7 +181,7 @@ def torch_extension(kernel: Accepted) -> Files:
     if not kernel.compiled:
         raise SettingsError("--format torch-ext: a Triton kernel has nothing to build; use --format python, or hf")
     name, gpu = kernel.name, kernel.device == "cuda"
-    flags = bindings.flags(kernel)
+    flags = bindings.extension_flags(kernel)
     setup = SETUP.format(
         kind="CUDAExtension" if gpu else "CppExtension",
         name=name,
@@ -216,7 +215,7 @@ def hub(kernel: Accepted) -> Files:
             **files,
         }
     key = "cuda-flags" if backend == "cuda" else "cxx-flags"
-    given = json.dumps([flag for flag in bindings.flags(kernel) if flag != "-march=native"])
+    given = json.dumps([flag for flag in bindings.extension_flags(kernel) if flag != "-march=native"])
     build += COMPILED.format(name=name, backend=backend, suffix=kernel.suffix, flags=key, given=given)
     launch = (
         "from ._ops import ops\n\n\ndef _run(**given):\n    ops.run(*(given[name] for name, *_ in "

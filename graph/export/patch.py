@@ -1,49 +1,49 @@
-"""The accepted kernel behind the user's own function: a header or module beside the file, and a few lines in it that
-call the kernel where it was judged and leave everything else to what stands there.
+"""`export --format patch`: the accepted kernel in a file beside the user's file, and a guard around the lines that the
+user names.
 
-A file is changed only where it can be seen that the kernel stands for what it replaces: the file's function is still
-the one that the run began with, and what it does not hand to the kernel has the value that the run gave it.
+The guard calls the kernel where it was judged and leaves everything else to the user's lines. That these lines compute
+what the task computes is the user's statement: nothing here reads them.
 """
 
 from __future__ import annotations
 
-import ast
 import difflib
 import re
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from graph.export.accepted import ALIGNMENT, Accepted, Files
+from graph.export.accepted import ALIGNMENT, Accepted, Files, UserFile
 from graph.export.bindings import C
-from graph.export.place import Place, far
 from tools.artifacts import Argument
 from tools.errors import SettingsError
-from tools.languages.cpp_source import ENTRY, CppSource, Edit, walk
-from tools.tasks.launches import CudaFile
+from tools.languages.cpp_source import ENTRY
 
+SWITCH = "KERNELWRIGHT"
+"""The macro without which the patched C++ or CUDA file compiles as it did before."""
 HEADER = """\
 // {title}
-// Called where it was judged and nowhere else: `judged` holds the conditions. What no argument says (how much memory a pointer has, that
-// buffers do not overlap in part) is as it was for the function that calls it. Judged as built with {flags}.
+// `accepts` holds the conditions under which the kernel was judged. It cannot see how much memory a pointer has, or
+// whether buffers overlap in part. The kernel runs on the default stream and was judged as built with {flags}.
 #pragma once
 #include <cstdint>
 {includes}
-{pushed}
+{push_macros}
 namespace {space} {{
 {body}
 
-inline bool judged(const void* const (&pointers)[{count}]{scalars}) {{
+inline bool accepts(const void* const (&pointers)[{count}]{scalars}) {{
 {exact}  for (const void* pointer : pointers)
     if (!pointer || reinterpret_cast<std::uintptr_t>(pointer) % {align}) return false;
 {distinct}{device}  return {sizes};
 }}
 }}  // namespace {space}
-{popped}
+{pop_macros}
 """
 EXACT = """\
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__USE_FAST_MATH__)
-  return false;  // it was judged with exact arithmetic
+  return false;  // the kernel was judged with exact arithmetic
 #endif
 """
 DEVICE = """\
@@ -57,184 +57,147 @@ DEVICE = """\
   }}
   if (capability != {capability}) return false;
 """
+CPP_GUARD = """\
+#ifdef {switch}
+{indent}if ({streams}{space}::accepts({{{pointers}}}{scalars})) {space}::{entry}({arguments});
+{indent}else
+#endif
+{indent}{{
+{replaced}{indent}}}
+"""
+PYTHON_GUARD = """\
+{indent}from {module} import _exported as _kernel
+{indent}_arguments = _kernel.complete_arguments({{{arguments}}})
+{indent}if isinstance(_arguments, dict):
+{indent}    _kernel.run(**_arguments)
+{indent}else:
+{replaced}"""
+_LAUNCH = re.compile(r"<<<(.*?)>>>", re.DOTALL)
+_COMMA = re.compile(r",(?![^(<]*[)>])")
+"""A comma that separates launch parameters, and not arguments within one."""
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*(?:include[^\n]*|pragma[ \t]+once[^\n]*)\n?", re.MULTILINE)
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 
 
 def patch(kernel: Accepted) -> Files:
-    """A unified diff on the user's own file that also makes the file that holds the kernel."""
-    if kernel.task.baseline is None or kernel.own is None:
+    """A unified diff that guards the named lines of the user's file and adds the file that holds the kernel."""
+    user_file = kernel.user_file
+    if user_file is None:
+        raise SettingsError("--format patch: name your file with --file; the run's own kernel file is not there")
+    if user_file.lines is None:
         raise SettingsError(
-            "--format patch: no file of yours is there that the run began with; name it with --file, or use "
-            "--format python"
+            f"--format patch: say with --at which lines of {user_file.name} the kernel replaces, such as --at 12 or "
+            f"--at 12-20"
         )
     if kernel.source == kernel.task.baseline:
         raise SettingsError(
-            "--format patch: no version was accepted, so that it would call your own kernel again; run longer"
+            "--format patch: no version was accepted, so the patch would call your own kernel; run longer"
         )
-    stem = f"{re.sub(r'[^A-Za-z0-9_]', '_', Path(kernel.own_name).stem)}_kernelwright"
+    first, last = user_file.lines
+    lines = user_file.text.splitlines(keepends=True)
+    if not 1 <= first <= last <= len(lines):
+        raise SettingsError(f"--at {first}-{last}: {user_file.name} has the lines 1 to {len(lines)}")
+    space = f"{re.sub(r'[^A-Za-z0-9_]', '_', Path(user_file.name).stem)}_kernelwright"
+    replaced = "".join(lines[first - 1 : last]).rstrip("\n") + "\n"
     if kernel.compiled:
-        beside, made = f"{stem}{'.cuh' if kernel.device == 'cuda' else '.hpp'}", _header(kernel, stem)
-        changed = _guarded(kernel, kernel.own, stem, beside)
+        new_name, new_text = f"{space}{'.cuh' if kernel.device == 'cuda' else '.hpp'}", _header(kernel, space)
+        include = f'#ifdef {SWITCH}\n#include "{new_name}"\n#endif\n'
+        lines[first - 1 : last] = [_cpp_guard(kernel, space, replaced)]
+        lines.insert(0, include)
     else:
-        beside, made = f"{stem}.py", kernel.module()
-        changed = _guarded_python(kernel, kernel.own, stem)
-    lines = [
-        *_diff(kernel.own, changed, f"a/{kernel.own_name}", f"b/{kernel.own_name}"),
-        *_diff("", made, "/dev/null", f"b/{beside}"),
+        new_name, new_text = f"{space}.py", kernel.module()
+        lines[first - 1 : last] = [_python_guard(kernel, user_file, space, replaced)]
+    diff = [
+        *_diff(user_file.text, "".join(lines), f"a/{user_file.name}", f"b/{user_file.name}"),
+        *_diff("", new_text, "/dev/null", f"b/{new_name}"),
     ]
-    return {f"{kernel.name}.patch": "".join(lines)}
+    return {f"{kernel.name}.patch": "".join(diff)}
 
 
-def _diff(before: str, after: str, old: str, new: str) -> Iterable[str]:
-    for line in difflib.unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), old, new):
-        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+def _diff(before: str, after: str, old_name: str, new_name: str) -> Iterable[str]:
+    rows = difflib.unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), old_name, new_name)
+    for row in rows:
+        yield row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n"
 
 
-# ------------------------------------------------------------ C++ and CUDA
+def _indent(replaced: str) -> str:
+    return replaced[: len(replaced) - len(replaced.lstrip(" \t"))]
+
+
+def _python_guard(kernel: Accepted, user_file: UserFile, module: str, replaced: str) -> str:
+    """The user's Python lines behind a call of the kernel, whose arguments have the task's names there, too."""
+    return PYTHON_GUARD.format(
+        indent=_indent(replaced),
+        module=f"{'.' * user_file.in_package}{module}",
+        arguments=", ".join(f'"{a.name}": {a.name}' for a in kernel.task.arguments),
+        replaced=textwrap.indent(replaced, "    "),
+    )
+
+
+def _cpp_guard(kernel: Accepted, space: str, replaced: str) -> str:
+    """The user's C++ or CUDA lines behind a call of the kernel, whose arguments have the task's names there, too."""
+    arguments = kernel.task.arguments
+    parameters = [[one.strip() for one in _COMMA.split(launch)] for launch in _LAUNCH.findall(replaced)]
+    streams = {launch[3] for launch in parameters if len(launch) > 3} - {"0", "nullptr", "NULL"}
+    return CPP_GUARD.format(
+        switch=SWITCH,
+        indent=_indent(replaced),
+        streams="".join(f"static_cast<cudaStream_t>({stream}) == nullptr && " for stream in sorted(streams)),
+        space=space,
+        entry=ENTRY,
+        pointers=", ".join(a.name for a in arguments if a.role != "scalar"),
+        scalars="".join(f", {a.name}" for a in arguments if a.role == "scalar"),
+        arguments=", ".join(a.name for a in arguments),
+        replaced=replaced,
+    )
 
 
 def _header(kernel: Accepted, space: str) -> str:
-    """The kernel in a namespace of its own, its macros kept from the user's."""
-    arguments, contract = kernel.task.arguments, kernel.contract()
-    scalars = [a for a in arguments if a.role == "scalar"]
-    pointers = [a for a in arguments if a.role != "scalar"]
-    body = _INCLUDE.sub("", _renamed(kernel))
-    body = re.sub(r'extern\s+"C"\s*\{', "inline namespace entry {", body)
+    """The kernel in a namespace, with `accepts` for its conditions; its macros stay within the header."""
+    scalars = [a for a in kernel.task.arguments if a.role == "scalar"]
+    pointers = [a for a in kernel.task.arguments if a.role != "scalar"]
+    body = re.sub(r'extern\s+"C"\s*\{', "inline namespace entry {", _INCLUDE.sub("", kernel.source))
     body = re.sub(r'extern\s+"C"\s+', "static ", body)
+    includes = [line.strip() for line in _INCLUDE.findall(_COMMENT.sub("", kernel.source)) if "pragma" not in line]
     macros = list(dict.fromkeys(_MACRO.findall(kernel.source)))
-    others = [(i, j) for i, a in enumerate(pointers) if a.role == "output" for j in range(len(pointers)) if j != i]
+    pairs = [(i, j) for i, a in enumerate(pointers) if a.role == "output" for j in range(len(pointers)) if j != i]
     capability = kernel.architecture.removeprefix("sm_")
-    made = HEADER.format(
+    text = HEADER.format(
         title=kernel.title,
-        flags=" ".join(kernel.flags) or "the compiler's own",
-        includes="".join(
-            f"{one.strip()}\n" for one in _INCLUDE.findall(_COMMENT.sub("", kernel.source)) if "pragma" not in one
-        ),
-        pushed="\n".join(f'#pragma push_macro("{name}")\n#undef {name}' for name in macros),
-        popped="\n".join(f'#pragma pop_macro("{name}")' for name in macros),
+        flags=" ".join(kernel.flags) or "the compiler's defaults",
+        includes="\n".join(includes),
+        push_macros="\n".join(f'#pragma push_macro("{name}")\n#undef {name}' for name in macros),
+        pop_macros="\n".join(f'#pragma pop_macro("{name}")' for name in macros),
         space=space,
         body=body.strip(),
         count=len(pointers),
         scalars="".join(f", {C[a.dtype]} {a.name}" for a in scalars),
         align=ALIGNMENT[kernel.device],
-        distinct="".join(f"  if (pointers[{i}] == pointers[{j}]) return false;\n" for i, j in others),
+        distinct="".join(f"  if (pointers[{i}] == pointers[{j}]) return false;\n" for i, j in pairs),
         exact="" if any(re.search("Ofast|fast.math", flag) for flag in kernel.flags) else EXACT,
         device=DEVICE.format(capability=capability) if kernel.device == "cuda" and capability.isdigit() else "",
-        sizes=_sizes(scalars, contract),
+        sizes=_size_condition(scalars, kernel.contract()),
     )
-    return made.rstrip() + "\n"
+    return text.rstrip() + "\n"
 
 
-def _renamed(kernel: Accepted) -> str:
-    """Its source, functions renamed that the user's file has, too: these would be found by the types of their
-    arguments."""
-    source = CppSource(kernel.source, "cuda")
-    theirs = {f.name for f in CudaFile(kernel.own_whole).functions}
-    both = ({f.name for f in CudaFile(kernel.source).functions} & theirs) - {ENTRY}
-    found = [n for n in walk(source.root) if n.type == "identifier" and source.text(n) in both]
-    return source.apply(Edit(n.end_byte, n.end_byte, "_judged") for n in found)
+def _size_condition(scalars: list[Argument], contract: dict[str, Any]) -> str:
+    """C++ that is true at the sizes that were timed, and within the ranges whose drawn sizes were all correct."""
 
-
-def _sizes(scalars: list[Argument], contract: dict[str, Any]) -> str:
-    """The sizes that were timed, or the ranges from which further ones were drawn and found right."""
-
-    def equal(a: Argument, value: Any) -> str:
+    def equals(a: Argument, value: Any) -> str:
         number = f"{float(value)!r}{'f' * (a.dtype == 'float32')}" if "float" in a.dtype else str(value).lower()
         return f"{a.name} == {number}"
 
-    ways = [" && ".join(equal(a, point[a.name]) for a in scalars) or "true" for point in contract["points"]]
+    conditions = [" && ".join(equals(a, point[a.name]) for a in scalars) or "true" for point in contract["points"]]
     ranges = {a.name: contract["ranges"][a.name] for a in scalars if a.name in contract["ranges"]}
     if ranges:
-        asked = [f"{low} <= {name} && {name} <= {high}" for name, (low, high) in ranges.items()]
-        asked += [
-            f"({' || '.join(equal(a, v) for v in contract['seen'].get(a.name, ()))})"
+        terms = [f"{low} <= {name} && {name} <= {high}" for name, (low, high) in ranges.items()]
+        terms += [
+            f"({' || '.join(equals(a, value) for value in contract['seen'].get(a.name, ()))})"
             for a in scalars
             if a.name not in ranges
         ]
-        asked += [f"{' * '.join(f'static_cast<double>({name})' for name in ranges)} <= {contract['most']}.0"]
-        ways.append(" && ".join(asked))
-    return " ||\n         ".join(f"({way})" for way in dict.fromkeys(ways))
-
-
-def _guarded(kernel: Accepted, own: str, space: str, header: str) -> str:
-    """`own` with the kernel called instead of its one launch, or of the body that does the work."""
-    place = Place(kernel, own)
-    missing = [a.name for a in kernel.task.arguments if a.name not in place.names]
-    if missing:
-        raise far(kernel, f"nothing there says what the kernel gets as {missing[0]!r}")
-    given = {a.name: place.names[a.name] for a in kernel.task.arguments}
-    pointers = ", ".join(given[a.name] for a in kernel.task.arguments if a.role != "scalar")
-    scalars = "".join(f", {given[a.name]}" for a in kernel.task.arguments if a.role == "scalar")
-    asked = "".join(f"{condition} && " for condition in place.conditions)
-    call, guard = (
-        f"{space}::{ENTRY}({', '.join(given.values())});",
-        f"if ({asked}{space}::judged({{{pointers}}}{scalars}))",
-    )
-    node, source = place.node, CppSource(own, "cuda")
-    if node.type == "compound_statement":
-        edits = [Edit(node.start_byte + 1, node.start_byte + 1, f"\n  {guard} {{\n    {call}\n    return;\n  }}")]
-    else:
-        pad = source.indent(node)
-        edits = [
-            Edit(node.start_byte, node.start_byte, f"{{\n{pad}  {guard} {call}\n{pad}  else "),
-            Edit(node.end_byte, node.end_byte, f"\n{pad}}}"),
-        ]
-    above = [n.end_byte for n in source.root.children if n.type == "preproc_include" and n.end_byte <= node.start_byte]
-    at = max(above, default=0)
-    return source.apply([Edit(at, at, f'#include "{header}"\n'), *edits])
-
-
-# ------------------------------------------------------------ Python
-
-
-def _guarded_python(kernel: Accepted, own: str, module: str) -> str:
-    """`own` with the kernel called first thing in the function that launches."""
-    before = {n.name: n for n in ast.parse(kernel.task.baseline or "").body if isinstance(n, ast.FunctionDef)}
-    functions = {n.name: n for n in ast.parse(own).body if isinstance(n, ast.FunctionDef)}
-    changed = [name for name, node in functions.items() if name in before and ast.dump(node) != ast.dump(before[name])]
-    if changed:
-        raise far(kernel, f"{changed[0]} has changed since the run began with it")
-    entry, names = functions.get("run_kernel"), {a.name: a.name for a in kernel.task.arguments}
-    if entry is None:
-        calls = [
-            n
-            for n in ast.walk(before["run_kernel"])
-            if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in functions
-        ]
-        if len(calls) != 1:
-            raise far(kernel, "there is no one function in it that the kernel could stand for")
-        entry = functions[ast.unparse(calls[0].func)]
-        passed = [
-            *zip(calls[0].args, [a.arg for a in entry.args.args], strict=False),
-            *((k.value, k.arg or "") for k in calls[0].keywords),
-        ]
-        names = {ast.unparse(given): name for given, name in passed}
-    taken = [a.arg for a in (*entry.args.posonlyargs, *entry.args.args, *entry.args.kwonlyargs)]
-    rest = entry.args.kwarg.arg if entry.args.kwarg else ""
-    lacking = [
-        a.name for a in kernel.task.arguments if a.role != "output" and names.get(a.name) not in taken and not rest
-    ]
-    if lacking or {*taken} - {*names.values()} or entry.body[0].lineno == entry.lineno:
-        raise far(
-            kernel,
-            f"{entry.name} does not take what the kernel does: "
-            f"{', '.join([*lacking, *({*taken} - {*names.values()})])}",
-        )
-    given = ", ".join(
-        f'"{a}": {n if n in taken else f"{rest}.get({n!r})"}' for a, n in names.items() if n in taken or rest
-    )
-    returns = any(isinstance(n, ast.Return) and n.value is not None for n in ast.walk(entry))
-    first = entry.body[1] if len(entry.body) > 1 and ast.get_docstring(entry) is not None else entry.body[0]
-    margin = " " * first.col_offset
-    done = [f"{margin}    return judged(given)"] if returns else [f"{margin}    judged(given)", f"{margin}    return"]
-    guard = [f"{margin}given = {{{given}}}", f"{margin}if isinstance(judged.filled(given), dict):", *done]
-    lines = own.splitlines(keepends=True)
-    lines.insert(first.lineno - 1, "\n".join([*guard, ""]))
-    above = [n for n in ast.parse(own).body if n.lineno < entry.lineno and isinstance(n, ast.Import | ast.ImportFrom)]
-    lines.insert(
-        max((n.end_lineno or 0 for n in above), default=0),
-        f"from {'.' * kernel.own_package}{module} import _exported as judged\n",
-    )
-    return "".join(lines)
+        terms += [f"{' * '.join(f'static_cast<double>({name})' for name in ranges)} <= {contract['most']}.0"]
+        conditions.append(" && ".join(terms))
+    return " ||\n         ".join(f"({condition})" for condition in dict.fromkeys(conditions))

@@ -47,11 +47,11 @@ class Exported:
 
         What was never judged goes to `reference`; without one it is a ValueError that says what it is.
         """
-        filled = self.filled(given)
+        filled = self.complete_arguments(given)
         if isinstance(filled, str):
             if reference is None:
                 raise ValueError(f"this kernel was never judged for that: {filled}")
-            return self.fallen_back(given, reference)
+            return self.call_reference(given, reference)
         if self.run is not None:
             self.run(**filled)
         else:
@@ -59,14 +59,14 @@ class Exported:
                 SCALARS[dtype](filled[name]) if role == "scalar" else ctypes.c_void_p(filled[name].data_ptr())
                 for name, role, dtype, _ in self.contract["arguments"]
             )
-            self._solve()(*passed)
-        return self._returned([filled[name] for name, role, *_ in self.contract["arguments"] if role == "output"])
+            self._built_entry()(*passed)
+        return self._as_result([filled[name] for name, role, *_ in self.contract["arguments"] if role == "output"])
 
-    def filled(self, given: dict[str, Any]) -> dict[str, Any] | str:
-        """Every argument of the kernel, outputs allocated; or in a few words what of `given` was never judged."""
-        sizes = self._judged(given)
+    def complete_arguments(self, given: dict[str, Any]) -> dict[str, Any] | str:
+        """Every argument of the kernel, outputs allocated; or a few words on what in `given` was never judged."""
+        sizes = self._judged_sizes(given)
         if sizes is None:
-            told = ", ".join(f"{name} {_said(value)}" for name, value in given.items() if value is not None)
+            told = ", ".join(f"{name} {_shape_or_value(value)}" for name, value in given.items() if value is not None)
             return f"the sizes or values {told}"
         filled, like = {}, next((value for value in given.values() if isinstance(value, torch.Tensor)), None)
         where = like.device if like is not None else torch.device(self.device)
@@ -79,7 +79,7 @@ class Exported:
             elif value is None:
                 return f"{name} left out"
             if role != "scalar":
-                wrong = self._unlike(value, dtype, where)
+                wrong = self._mismatch(value, dtype, where)
                 if wrong:
                     return f"{name} {wrong}"
             filled[name] = value
@@ -105,7 +105,7 @@ class Exported:
             else filled
         )
 
-    def _unlike(self, value: Any, dtype: str, where: Any) -> str:
+    def _mismatch(self, value: Any, dtype: str, where: Any) -> str:
         if value.dtype != getattr(torch, dtype):
             return f"of {value.dtype}"
         if value.device.type != self.device or value.device != where:
@@ -114,10 +114,10 @@ class Exported:
             return "not contiguous"
         return f"not aligned to {self.align} bytes" if value.data_ptr() % self.align else ""
 
-    def _judged(self, given: dict[str, Any]) -> dict[str, Any] | None:
+    def _judged_sizes(self, given: dict[str, Any]) -> dict[str, Any] | None:
         """Shape or value of every argument where `given` was judged."""
         for point in self.contract["points"]:
-            if all(_said(given[name]) == said for name, said in point.items() if given.get(name) is not None):
+            if all(_shape_or_value(given[name]) == said for name, said in point.items() if given.get(name) is not None):
                 return dict(point)
         dims, ranges = self._dims(given), self.contract["ranges"]
         if not ranges or dims is None:
@@ -127,7 +127,9 @@ class Exported:
             if not low <= size <= high and size not in self.contract["seen"].get(name, ()):
                 return None
         known = math.prod(size for name, size in dims.items() if name in ranges) <= self.contract["most"]
-        sizes = {name: self._size(role, axes, name, dims) for name, role, _, axes in self.contract["arguments"]}
+        sizes = {
+            name: self._shape_or_size(role, axes, name, dims) for name, role, _, axes in self.contract["arguments"]
+        }
         return sizes if known and None not in sizes.values() else None
 
     def _dims(self, given: dict[str, Any]) -> dict[str, Any] | None:
@@ -144,37 +146,37 @@ class Exported:
                     return None
         return found
 
-    def _size(self, role: str, axes: list[str], name: str, dims: dict[str, Any]) -> Any:
+    def _shape_or_size(self, role: str, axes: list[str], name: str, dims: dict[str, Any]) -> Any:
         if role == "scalar":
             return dims.get(name)
         sizes = [int(axis) if axis.isdigit() else dims.get(axis) for axis in axes]
         return None if None in sizes else sizes
 
-    def fallen_back(self, given: dict[str, Any], reference: Callable[..., Any]) -> Any:
+    def call_reference(self, given: dict[str, Any], reference: Callable[..., Any]) -> Any:
         """What the reference says, in the outputs given where there are any."""
         dims, asked = self._dims(given) or {}, dict(given)
         named = [name for name, p in inspect.signature(reference).parameters.items() if p.kind != p.VAR_KEYWORD]
         like = next((value for value in given.values() if isinstance(value, torch.Tensor)), None)
         for name, role, dtype, axes in self.contract["arguments"]:
-            size = self._size(role, axes, name, dims)
+            size = self._shape_or_size(role, axes, name, dims)
             if asked.get(name) is None and role != "input" and name in named and size is not None:
                 where = like.device if like is not None else self.device
                 asked[name] = size if role == "scalar" else torch.empty(size, dtype=getattr(torch, dtype), device=where)
         answer = reference(**{name: value for name, value in asked.items() if value is not None})
         outputs = [name for name, role, *_ in self.contract["arguments"] if role == "output"]
         if answer is None:
-            return self._returned([asked[name] for name in outputs])
+            return self._as_result([asked[name] for name in outputs])
         answers = list(answer) if isinstance(answer, tuple | list) else [answer]
         into = [given.get(name) for name in outputs]
-        return self._returned([one if out is None else out.copy_(one) for out, one in zip(into, answers, strict=True)])
+        return self._as_result([one if out is None else out.copy_(one) for out, one in zip(into, answers, strict=True)])
 
-    def _returned(self, outputs: list[Any]) -> Any:
+    def _as_result(self, outputs: list[Any]) -> Any:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def _solve(self) -> Any:
+    def _built_entry(self) -> Any:
         """The kernel's entry, built once on this machine with the flags that it was judged with."""
         if self.solve is None:
-            argv, source = self._command(), self.contract["source"]
+            argv, source = self._build_command(), self.contract["source"]
             kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "exported-kernels"
             kept.mkdir(parents=True, exist_ok=True, mode=0o700)
             library = kept / f"{hashlib.sha256(repr((argv, source, platform.node())).encode()).hexdigest()}.so"
@@ -191,7 +193,7 @@ class Exported:
             self.solve.restype = None
         return self.solve
 
-    def _command(self) -> list[str]:
+    def _build_command(self) -> list[str]:
         flags, file = self.contract["flags"], self.contract["file"]
         if self.device == "cpu":
             return [*shlex.split(os.environ.get("CXX") or shutil.which("g++") or "clang++"), *flags, file]
@@ -205,5 +207,5 @@ class Exported:
         return [nvcc, *flags, *headers, f"-gencode=arch=compute_{code},code=sm_{code}", file]
 
 
-def _said(value: Any) -> Any:
+def _shape_or_value(value: Any) -> Any:
     return list(value.shape) if isinstance(value, torch.Tensor) else value

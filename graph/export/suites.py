@@ -51,7 +51,7 @@ def _solution(kernel: Accepted, form: str, languages: dict[str, object], compile
         raise SettingsError(
             f"--format {form}: the suite runs on a GPU, and this kernel is for a CPU; use --format python"
         )
-    asked = bindings.taken(kernel)
+    asked = bindings.suite_arguments(kernel)
     if kernel.compiled:
         sources = {"binding.cpp": bindings.pybind(kernel, derived=True), f"kernel{kernel.suffix}": kernel.source}
         spec = {**compiled, "entry_point": "binding.cpp::run", "binding": "torch", "dependencies": []}
@@ -75,7 +75,7 @@ def _solution(kernel: Accepted, form: str, languages: dict[str, object], compile
 
 def sol(kernel: Accepted) -> Files:
     """A solution of SOL-ExecBench."""
-    options = {"cuda_cflags": [*bindings.flags(kernel), *bindings.HALVES], "cflags": ["-O3"], "ld_flags": []}
+    options = {"cuda_cflags": [*bindings.extension_flags(kernel), *bindings.HALVES], "cflags": ["-O3"], "ld_flags": []}
     return _solution(
         kernel,
         "sol",

@@ -115,7 +115,7 @@ def check(settings: Settings) -> Checked:
         expected = estimate(settings, task, wiki.guide(), agents, told)
         feasibility.refuse(settings, task, wiki.guide(), agents)
         if not absent:
-            datasheet.refuse(settings, wiki, task, pick(executor.devices(), language.device))
+            datasheet.refuse_unknown(settings, wiki, task, pick(executor.devices(), language.device))
         return Checked(
             task=task.name,
             language=task.language,
@@ -140,7 +140,7 @@ def check(settings: Settings) -> Checked:
             caps=settings.budget.named(),
             pages=len(wiki.pages),
             unset=tuple(dict.fromkeys(unset)),
-            unpublished=datasheet.unpublished(wiki, task, settings.hardware, settings.variant),
+            unpublished=datasheet.unpublished_warning(wiki, task, settings.hardware, settings.variant),
             inferred=task.inferred,
         )
 

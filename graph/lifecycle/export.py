@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from graph.export import bindings
-from graph.export.accepted import Accepted
+from graph.export.accepted import Accepted, UserFile
 from graph.export.formats import FORMATS
+from graph.export.patch import SWITCH
 from graph.lifecycle.version_commands import memory_of
 from graph.report.content.phrases import dims
 from graph.workspace import folder as workspaces
@@ -18,13 +20,17 @@ from tools.languages.base import open_language
 from tools.store.records import key, write_atomically
 from tools.store.repository import having
 from tools.tasks.loader import Loaded, read_source
-from tools.tasks.scaffold import with_headers
 
 
-def export(path: Path, version: str | None, form: str, out: Path | None, file: Path | None = None) -> str:
-    """Write the kernel of `version`, by default the one at HEAD, in a format of `FORMATS`. SettingsError for what it
-    cannot be had in, and where `out` holds another file of that name. Returns a sentence."""
-    kernel = accepted(path, version, file)
+def export(
+    path: Path, version: str | None, form: str, out: Path | None, file: Path | None = None, at: str | None = None
+) -> str:
+    """Write the kernel of `version`, by default the one at HEAD, in a format of `FORMATS`; return a sentence about it.
+
+    `file` and `at`: of `patch`, the user's file and its lines, FIRST or FIRST-LAST, that the kernel replaces. Raises
+    SettingsError where the kernel does not exist in the format, and where `out` holds another file of that name.
+    """
+    kernel = accepted(path, version, file, at)
     files = FORMATS[form](kernel)
     folder = out or Path(f"{kernel.name}-{form}")
     for name, text in files.items():
@@ -36,19 +42,25 @@ def export(path: Path, version: str | None, form: str, out: Path | None, file: P
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / name, text.encode())
-    flags = (
-        f" It was judged as built with {' '.join(bindings.flags(kernel))}."
-        if kernel.compiled and form == "patch"
-        else ""
-    )
     sizes = "; ".join(dims(workload.dims) for workload in kernel.task.workloads)
-    return f"{folder}: {', '.join(files)}; {kernel.title} It was judged at {sizes}.{flags}"
+    sentence = f"{folder}: {', '.join(files)}; {kernel.title} It was judged at {sizes}."
+    if form != "patch":
+        return sentence
+    if kernel.compiled:
+        flags = " ".join(bindings.extension_flags(kernel))
+        sentence += (
+            f" It was judged as built with {flags}. The patch has an effect where {SWITCH} is defined (-D{SWITCH})."
+        )
+    return (
+        f"{sentence} Check two things by hand: the replaced lines compute what the task computes, and the arguments "
+        f"have the task's names there ({', '.join(a.name for a in kernel.task.arguments)})."
+    )
 
 
-def accepted(path: Path, version: str | None, file: Path | None = None) -> Accepted:
+def accepted(path: Path, version: str | None, file: Path | None = None, at: str | None = None) -> Accepted:
     """A version of a workspace that was accepted, or its baseline; SettingsError for one that was not.
 
-    `file`: the user's own, by default what the run's settings name.
+    `file`: the user's file, by default the kernel file that the run's settings name; `at`: as `export` has it.
     """
     workspace = workspaces.peek(path)
     known = read_versions(workspace.root)
@@ -89,13 +101,20 @@ def accepted(path: Path, version: str | None, file: Path | None = None) -> Accep
         architecture=_architecture(workspace, language.device),
         flags=language.flags(loaded.task),
         beyond=bool(others) and {*others} == {"passed"},
-        own=read_source(file) if file is not None else None,
-        own_name=file.name if file is not None else "",
-        own_whole=with_headers(read_source(file), file.resolve(), [])
-        if file is not None and language.suffix != ".py"
-        else "",
-        own_package=file is not None and file.with_name("__init__.py").is_file(),
+        user_file=_user_file(file, at) if file is not None else None,
         title=f"{version} of {workspace.root.name} (commit {commit.id[:12]}), {made}.",
+    )
+
+
+def _user_file(file: Path, at: str | None) -> UserFile:
+    lines = re.fullmatch(r"(\d+)(?:-(\d+))?", at or "")
+    if at is not None and lines is None:
+        raise SettingsError(f"--at {at}: give the lines of {file.name} as FIRST or FIRST-LAST, such as 12 or 12-20")
+    return UserFile(
+        name=file.name,
+        text=read_source(file),
+        lines=(int(lines[1]), int(lines[2] or lines[1])) if lines else None,
+        in_package=file.with_name("__init__.py").is_file(),
     )
 
 

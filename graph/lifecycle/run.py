@@ -87,7 +87,7 @@ def _begin(
             return static_report.look(settings, loaded, executor, workspace.records.blobs, absent, ask)
         services = assemble(settings, workspace, loaded, executor, events, ask)
         feasibility.refuse(settings, loaded.task, services.guide, services.agents)
-        datasheet.refuse(settings, services.wiki, loaded.task, services.device)
+        datasheet.refuse_unknown(settings, services.wiki, loaded.task, services.device)
         settled = loaded.task.baseline is not None and not loaded.pinned
         _keep(workspace, "task" if settled else "loaded", loaded)
         # With the task on record there is something that can be resumed.
@@ -305,12 +305,12 @@ def assemble(
 
     def added(record: Record) -> None:
         events.emit("record", {"kind": record.kind, "key": record.key, "record": record.id})
-        prompts.keep(workspace, record)
+        prompts.write_exchange(workspace, record)
 
     records.added = added
     for record in records:
         # What a kill left unwritten.
-        prompts.keep(workspace, record)
+        prompts.write_exchange(workspace, record)
     ledger = open_ledger(settings, records)
     # To read, no program, key or server is needed.
     begin = partial(executor.exchange, settings.budget)

@@ -51,10 +51,12 @@ def look(
         "no device is here that could be looked up; set `hardware` (and `variant`) to the product that it is to run on"
     )
     unnamed = (UnknownSpec(metric="roofline", reason=reason),)
-    answers = datasheet.published(wiki, task, settings.hardware, settings.variant) if settings.hardware else unnamed
+    answers = (
+        datasheet.published_specs(wiki, task, settings.hardware, settings.variant) if settings.hardware else unnamed
+    )
     specs = tuple(answer for answer in answers if isinstance(answer, Spec))
     gaps = tuple(answer for answer in answers if isinstance(answer, UnknownSpec))
-    asked = settings.hardware if settings.hardware and not datasheet.cpu(wiki, settings.hardware) else None
+    asked = settings.hardware if settings.hardware and not datasheet.is_cpu(wiki, settings.hardware) else None
     unchecked = f"; {interpreted.reason.rstrip('.')}" if interpreted and interpreted.status != "passed" else ""
     return NotMeasured(
         reason=f"{absent}: {ELSEWHERE}{unchecked}.",
@@ -66,7 +68,7 @@ def look(
         product=f"{settings.hardware} {settings.variant}".strip() if settings.hardware else None,
         specs=specs,
         gaps=gaps,
-        placeholders=unknown.settle(gaps, asked, settings.on_unknown, ask) if asked else (),
+        placeholders=unknown.resolve_unknown(gaps, asked, settings.on_unknown, ask) if asked else (),
         reach=tuple(_reach(seen, specs, task) for seen in loaded.workloads),
         inferred=task.inferred,
     )

@@ -8,7 +8,7 @@ from typing import Literal
 from graph.artifacts import ContestantTime, FinalBenchmark
 from graph.nodes.commits import commit_report
 from graph.report import final
-from graph.report.content.phrases import because, gain, objective_of
+from graph.report.content.phrases import gain, objective_of, stop_reason_words
 from graph.report.content.report_rows import proposed
 from graph.services import Services
 from graph.specs import datasheet
@@ -27,7 +27,7 @@ def finalise(state: State, services: Services) -> State:
     """Audit what was closed, benchmark the best version against everything it is compared with, write and commit the
     report."""
     audit(services)
-    datasheet.sheet(state["specs"], services)
+    datasheet.verified_sheet(state["specs"], services)
     contestants = {"baseline": services.candidate(state["baseline"])}
     if state["incumbent"] != state["baseline"]:
         # A kernel is not raced against itself: what noise makes of that would be read as a gain.
@@ -44,7 +44,7 @@ def finalise(state: State, services: Services) -> State:
     services.emit("stop", {"reason": str(state.get("stop"))})
     times, won = benchmark.objective_s, benchmark.overall.get("baseline")
     shown = gain(times["baseline"], times[benchmark.best], won, benchmark.objective_of, disturbed=benchmark.disturbed)
-    why = because(state.get("stop"), services.settings, services.ended, benchmark.overall)
+    why = stop_reason_words(state.get("stop"), services.settings, services.ended, benchmark.overall)
     return State(report=record.id, summary=f"{shown}; it stopped because {why}")
 
 

@@ -47,7 +47,7 @@ def close(state: State, services: Services) -> tuple[Verdict, str, str]:
         return Verdict.model_validate(record.payload), record.id, commit.id
     drift.refuse(services.workspace.repository)
     # A verdict must not rest on an archive whose citations no longer hold.
-    datasheet.sheet(state["specs"], services)
+    datasheet.verified_sheet(state["specs"], services)
     weighed = _gather(state, services)
     verdict = decide_verdict(weighed, services.settings.judge)
     parents = tuple(r for r in (*verdict.records, state["plan"], state.get("attribution")) if r)

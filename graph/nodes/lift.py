@@ -17,7 +17,7 @@ from tools.tasks.generated import generated
 def page(state: State, services: Services) -> Page | None:
     """The method's page while there is something to try: neither where torch.compile is shown slower than the
     incumbent, nor where the incumbent is what it makes."""
-    times = frameworks.beside(state, services)
+    times = frameworks.torch_times(state, services)
     behind = times is not None and bool(times.compiled) and all(one.low > 1 for one in times.compiled)
     found = None if behind or services.task.language not in LIFTS else source(services)
     return services.guide.page(METHOD) if found and found != services.candidate(state["incumbent"]).source else None

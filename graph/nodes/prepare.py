@@ -13,7 +13,7 @@ from graph.artifacts import Inspection, SpecSheet, WorkloadRoofline
 from graph.budget.reserve import Reserve, benchmark_s, sample_s
 from graph.nodes.commits import commit_baseline
 from graph.report.content import frameworks
-from graph.report.content.phrases import onward, rival
+from graph.report.content.phrases import frameworks_ahead_words, rival
 from graph.report.content.placeholders import figures
 from graph.routing import Routes
 from graph.services import Services
@@ -84,19 +84,19 @@ def retrieve_specs(state: State, services: Services) -> State:
     # Looked up first: a person who answered is not asked again after a kill.
     record = services.records.find(key("specs", product=product, variant=settings.variant))
     if record is None:
-        answers = datasheet.published(services.wiki, services.task, product, settings.variant)
+        answers = datasheet.published_specs(services.wiki, services.task, product, settings.variant)
         gaps = tuple(answer for answer in answers if isinstance(answer, UnknownSpec))
-        silent = datasheet.silent(services.wiki, settings.hardware, services.device)
-        foreign = datasheet.elsewhere(services.wiki, services.device, settings.hardware, settings.variant)
+        silent = datasheet.is_unpublished_by_design(services.wiki, settings.hardware, services.device)
+        foreign = datasheet.other_device_warning(services.wiki, services.device, settings.hardware, settings.variant)
         sheet = SpecSheet(
             product=product,
             specs=tuple(answer for answer in answers if isinstance(answer, Spec)),
             gaps=gaps,
-            placeholders=() if silent else unknown.settle(gaps, product, settings.on_unknown, services.ask),
+            placeholders=() if silent else unknown.resolve_unknown(gaps, product, settings.on_unknown, services.ask),
             roofs=services.roofs,
             wiki=services.wiki.root.name,
             elsewhere=bool(foreign),
-            remark=foreign or (datasheet.SILENT if silent else ""),
+            remark=foreign or (datasheet.CPU_UNPUBLISHED if silent else ""),
         )
         record = services.keep("specs", sheet, product=product, variant=settings.variant)
     found = SpecSheet.model_validate(record.payload)
@@ -173,8 +173,8 @@ def profile(state: State, services: Services) -> State:
     untimed = ""
     if state["iteration"] == 0:
         update["frameworks"], untimed = _time_frameworks(state, services)
-    times = frameworks.beside(State(**{**state, **update}), services)
-    behind = onward(times) if times and times.ahead else ""
+    times = frameworks.torch_times(State(**{**state, **update}), services)
+    behind = frameworks_ahead_words(times) if times and times.ahead else ""
     room = found.headroom
     gaps = events.figures(total=room.total, compute=room.compute, memory=room.memory, latency=room.latency)
     services.emit("headroom", {"candidate": candidate.id, "bound": found.bottleneck if found.profiled else "", **gaps})
@@ -225,7 +225,7 @@ def inspected(candidate: Candidate, state: State, services: Services) -> Record:
     commit."""
     record = services.records.find(key("inspection", candidate=candidate.id))
     if record is None:
-        sheet = datasheet.sheet(state["specs"], services)
+        sheet = datasheet.verified_sheet(state["specs"], services)
         inspection, parents = _inspect(candidate, services, sheet.here, _settle_roofs(state, services, candidate))
         record = services.keep("inspection", inspection, parents=parents, candidate=candidate.id)
     return record

@@ -49,7 +49,7 @@ def retrieve_evidence(state: State, services: Services) -> State:
             bottleneck=inspection.bottleneck,
             source=services.candidate(state["incumbent"]).source,
             headroom=inspection.headroom,
-            specs=datasheet.sheet(state["specs"], services).here,
+            specs=datasheet.verified_sheet(state["specs"], services).here,
             architecture=services.architecture,
             skills=services.guide.skills(task.language, fired),
             seen=inspection.seen,
@@ -143,7 +143,7 @@ def planner_brief(state: State, services: Services) -> PlannerBrief:
         methods_per_iteration=search.methods_per_iteration,
         candidates=search.candidates,
         records=(state["profile"], *inspected.parents),
-        specs=datasheet.sheet(state["specs"], services).here,
+        specs=datasheet.verified_sheet(state["specs"], services).here,
         architecture=services.architecture,
         memory=memory.attempts,
         forecasts=memory.forecasts,
@@ -151,7 +151,7 @@ def planner_brief(state: State, services: Services) -> PlannerBrief:
         skills=services.guide.skills(services.task.language, [finding.rule for finding in inspection.findings]),
         seen=inspection.seen,
         analysis=f"most important first: {', '.join(inspection.analysis.ranking)}. {analysis(inspected)}",
-        frameworks=frameworks.beside(state, services),
+        frameworks=frameworks.torch_times(state, services),
     )
 
 
@@ -202,7 +202,7 @@ def coder_brief(state: State, services: Services, made: Plan, source: str) -> Co
             if (page := services.guide.page(item.method) or pages.get(item.method)) is not None
         ),
         tried=tried(services),
-        specs=datasheet.sheet(state["specs"], services).here,
+        specs=datasheet.verified_sheet(state["specs"], services).here,
         architecture=services.architecture,
         memory=earlier_outcomes(services).attempts,
         shape_class=services.shape_class,
@@ -211,7 +211,7 @@ def coder_brief(state: State, services: Services, made: Plan, source: str) -> Co
         skills=services.guide.skills(services.task.language, [finding.rule for finding in inspection.findings]),
         seen=inspection.seen,
         hints=hints(services.handlers, source, services.task.language),
-        frameworks=frameworks.beside(state, services),
+        frameworks=frameworks.torch_times(state, services),
         lifted=lift.source(services) if any(item.method == METHOD for item in made.methods) else "",
     )
 

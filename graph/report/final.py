@@ -1,34 +1,33 @@
-"""report.md, report.html and benchmark.md, from records alone."""
+"""report.md, report.html and benchmark.md, rendered from records alone."""
 
 from __future__ import annotations
 
 from graph.artifacts import FinalBenchmark
-from graph.report import html
 from graph.report.content.phrases import render
-from graph.report.content.view import View, view
-from graph.report.prompts import name_of
+from graph.report.content.view import ReportData, gather_report
+from graph.report.html import render_html
+from graph.report.prompts import exchange_file
 from graph.services import Services
 from graph.state import State
 
 MARKDOWN, HTML, BENCHMARK = "report.md", "report.html", "benchmark.md"
 FILES = (MARKDOWN, HTML, BENCHMARK)
-"""What finalise writes, relative to the workspace."""
-NO_BENCHMARK = "# Final benchmark\n\nThere is none of the best kernel yet.\n"
+"""The files that finalise writes, relative to the workspace."""
+NO_BENCHMARK = "# Final benchmark\n\nThe best kernel has no final benchmark yet.\n"
 
 
-def benchmark(found: FinalBenchmark, record: str) -> str:
-    """benchmark.md."""
-    return render("benchmark.md", found=found, record=record)
+def render_benchmark(benchmark: FinalBenchmark, record: str) -> str:
+    """benchmark.md of a final benchmark; `record`: the id of its record."""
+    return render("benchmark.md", found=benchmark, record=record)
 
 
 def reports(state: State, services: Services) -> dict[str, str]:
-    """File name -> text of the report in its two renderings, and of the final benchmark, or that there is none of
-    the best kernel."""
-    found = view(state, services)
-    contest = benchmark(found.final, found.final_record) if found.final and found.final_record else NO_BENCHMARK
-    return {MARKDOWN: markdown(found), HTML: html.html(found), BENCHMARK: contest}
+    """File name -> text: the report as Markdown and as HTML, and the final benchmark or that there is none."""
+    seen = gather_report(state, services)
+    benchmark = render_benchmark(seen.final, seen.final_record) if seen.final and seen.final_record else NO_BENCHMARK
+    return {MARKDOWN: render_markdown(seen), HTML: render_html(seen), BENCHMARK: benchmark}
 
 
-def markdown(found: View) -> str:
-    """report.md: headline, versions, evidence, attribution, predictions, budget, what was not collected."""
-    return render("report.md", **vars(found), prompt=name_of)
+def render_markdown(seen: ReportData) -> str:
+    """report.md: headline, versions, evidence, attribution, predictions, budget, and what was not collected."""
+    return render("report.md", **vars(seen), prompt=exchange_file)

@@ -1,5 +1,5 @@
-"""prompts/NN-<role>.md: what a model was asked and what it said, for whoever reviews a run (D14). Rendered from the
-exchange's record."""
+"""prompts/NN-<role>.md: the question to a model and its reply, rendered from the record of the exchange, for the review
+of a run (D14)."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from tools.artifacts import Record
 from tools.store.records import Blobs
 
 
-def name_of(record: Record) -> str | None:
-    """Of the exchange's file, relative to the workspace; None for what is no exchange, or one from before they were
-    numbered."""
+def exchange_file(record: Record) -> str | None:
+    """The path of an exchange's file, relative to the workspace; None for any other record, and for an exchange without
+    a number."""
     number = record.payload.get("number") if record.kind in ("exchange", "failed_exchange") else None
     return f"prompts/{number:02}-{record.payload['role']}.md" if number else None
 
 
-def keep(workspace: Workspace, record: Record) -> None:
-    """Write the file of an exchange unless it is there."""
-    name = name_of(record)
+def write_exchange(workspace: Workspace, record: Record) -> None:
+    """Write the file of an exchange unless the file exists."""
+    name = exchange_file(record)
     if name is not None and not (workspace.root / name).exists():
-        workspace.write({name: text(record, workspace.records.blobs)})
+        workspace.write({name: exchange_text(record, workspace.records.blobs)})
 
 
-def text(record: Record, blobs: Blobs) -> str:
-    """An exchange in Markdown, without keys, home folders and addresses."""
+def exchange_text(record: Record, blobs: Blobs) -> str:
+    """An exchange in Markdown, without API keys, home folders and addresses."""
     request = json.loads(blobs.text(record.blobs["request"]))
-    said = blobs.text(record.blobs["reply"])
+    reply_text = blobs.text(record.blobs["reply"])
     if record.kind == "exchange":
-        reply = json.loads(said)
-        # What the provider keeps of an answer that could be read is the answer once more, in its own form.
+        reply = json.loads(reply_text)
+        # `said` of a readable answer is the same answer once more, in the form of the provider.
         left_out = {"usage"} if reply["kind"] == "unfit" else {"usage", "said"}
-        said = "\n".join(lines({name: value for name, value in reply.items() if name not in left_out}))
-    return redacted(render("prompt.md", record=record, request=request, said=said))
+        reply_text = "\n".join(value_lines({name: value for name, value in reply.items() if name not in left_out}))
+    return redacted(render("prompt.md", record=record, request=request, said=reply_text))
 
 
-def lines(value: JsonValue, name: str = "") -> Iterator[str]:
+def value_lines(value: JsonValue, name: str = "") -> Iterator[str]:
     """Each single value with its name; code in lines of its own rather than escaped."""
     if isinstance(value, (dict, list)):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from lines(inner, f"{name}.{key}" if name else str(key))
+            yield from value_lines(inner, f"{name}.{key}" if name else str(key))
     elif value not in (None, ""):
         yield (
             f"{name}:\n\n{textwrap.indent(value, '    ')}"

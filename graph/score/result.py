@@ -1,4 +1,4 @@
-"""What one problem came to, read from the records of its workspace."""
+"""The result of one problem of a suite, read from the records of its workspace."""
 
 from __future__ import annotations
 
@@ -18,73 +18,72 @@ from tools.gate.ranking import FRAMEWORKS
 from tools.store.records import Records, key
 from tools.tasks.loader import thaw
 
-SHORT_S = 50e-6
-"""A call below it is mostly launch and clock: such problems are listed apart."""
+SHORT_CALL_S = 50e-6
+"""Below this duration a call is mostly launch and clock; such problems are listed separately."""
 DEGENERATE = "Degenerate: "
-"""How the probe begins what it says of a task that tells little about a kernel."""
-MOSTLY = 0.9
-"""Share of device time from which on a result is the library's and is listed apart."""
-BEST = "best of torch"
+"""Begins the probe's sentence about a task that says little about a kernel."""
+MOSTLY_LIBRARY_SHARE = 0.9
+"""From this share of the device time on, a result is the library's and is listed separately."""
+BEST_OF_TORCH = "best of torch"
 """The fastest of the frameworks that were timed."""
-RIVALS = ("baseline", *FRAMEWORKS, BEST)
+RIVALS = ("baseline", *FRAMEWORKS, BEST_OF_TORCH)
 
 
 class Ending(Artifact):
-    """How the last process of a run ended; beside the workspace, for a run that was refused leaves none."""
+    """How the last process of a run ended. The file is beside the workspace, because a refused run has no workspace."""
 
     asked: str
     """`graph.score.suite.asked`."""
     code: int | None = None
-    """Its exit code; None: it has not ended, or was killed with whoever started it."""
+    """The exit code; None: the process has not ended, or was killed together with its parent."""
     reason: str = ""
-    """One sentence of a process that brought no final benchmark."""
+    """Why the process produced no final benchmark; one sentence."""
     final: bool = False
-    """It would end the same way again: the input was refused, or nothing can be measured here; and it left no
+    """Another process would end the same way: the input was refused, or nothing can be measured here; and there is no
     workspace."""
 
 
 class Result(Artifact):
-    """One line of a score. Times are the final benchmark's; nothing here is measured or reckoned anew but from its
-    records."""
+    """One line of a score, computed from records alone. Times are those of the final benchmark."""
 
     problem: str
     status: Literal["finished", "failed", "unfinished"]
-    """failed: it brought no time and will not, for `reason`."""
+    """failed: there is no time and will be none, because of `reason`."""
     reason: str = ""
     """Why there is no final benchmark; one sentence."""
     code: int | None = None
-    """Exit code of its last process where it is not finished; None: it has not ended, or was killed with whoever
-    started it."""
+    """Exit code of the last process of an unfinished problem; None: the process has not ended, or was killed together
+    with its parent."""
     workspace: str | None = None
-    """Its folder's name."""
+    """Name of the workspace's folder."""
     record: str | None = None
-    """Of the final benchmark."""
+    """Record of the final benchmark."""
     version: str | None = None
-    """The best kernel's; v0: none was accepted."""
+    """Version of the best kernel; v0: no version was accepted."""
     clock: Literal["launch-included", "wall"] = "wall"
     speedups: dict[str, Interval] = {}
     """Rival -> its time / the best kernel's by `clock`; `baseline` is v0, and is left out where no version was
     accepted."""
     device_only: dict[str, Interval] = {}
-    """The same by what the device alone took; empty where calls do not merely launch, or it was not seen."""
+    """The same by device time alone; empty where calls do more than launch, or device time was not seen."""
     unavailable: dict[str, str] = {}
-    """Framework -> why it was not timed."""
+    """Framework -> the reason why it was not timed."""
     of_roof: dict[Literal["cited", "measured"], float] = {}
     """Origin of the roof -> its time / the best kernel's, as profiled."""
     library_share: float | None = None
-    """Of the best kernel's device time what passed in operators of torch; None: the task lets it call none, or it
-    was not seen."""
+    """Share of the best kernel's device time in operators of torch; None: the task allows none, or device time was not
+    seen."""
     sol_score: float | None = None
     """SOL-ExecBench's: 1 at the roof (cited, else measured), a half at the fastest of torch, by the device where
     that was timed."""
     libraries: tuple[str, ...] = ()
-    """The rivals that its run names beside torch."""
+    """The rivals besides torch that the run names."""
     refused: dict[str, int] = {}
-    """Stage or verdict -> how many candidates ended there."""
+    """Stage or verdict -> the number of candidates that ended there."""
     shortest_s: float | None = None
     """Seconds of the shortest call of the best kernel, over workloads."""
     doubts: tuple[str, ...] = ()
-    """What makes the figures worth less, a sentence each."""
+    """Reasons to trust the figures less, a sentence each."""
     device_s: float | None = None
     """Seconds of jobs on the device (on a CPU: all jobs); None: not known."""
     tokens: int | None = None
@@ -93,30 +92,32 @@ class Result(Artifact):
 
     @property
     def short(self) -> bool:
-        """Whether the figures are mostly launch and clock."""
-        return self.shortest_s is not None and self.shortest_s < SHORT_S
+        """The figures are mostly launch and clock."""
+        return self.shortest_s is not None and self.shortest_s < SHORT_CALL_S
 
     @property
     def mostly_library(self) -> bool:
-        """Whether little of it is a kernel."""
-        return self.library_share is not None and self.library_share >= MOSTLY
+        """Most of the device time is a library's."""
+        return self.library_share is not None and self.library_share >= MOSTLY_LIBRARY_SHARE
 
     def sentence(self) -> str:
-        """In one line."""
+        """The result in one line."""
         if self.status != "finished":
             return f"{self.status}: {self.reason}" if self.reason else self.status
         factors = [
-            f"{format_speedup(self.speedups[name])} over {name}" for name in ("baseline", BEST) if name in self.speedups
+            f"{format_speedup(self.speedups[name])} over {name}"
+            for name in ("baseline", BEST_OF_TORCH)
+            if name in self.speedups
         ]
         return ", ".join([self.version or "", *factors])
 
     def by(self, clock: Literal["device-only", "launch-included", "wall"]) -> Mapping[str, Interval]:
-        """Rival -> factor; on a CPU both clocks are the wall's."""
+        """Rival -> speed-up by a clock; on a CPU every clock is the wall clock."""
         return self.device_only if clock == "device-only" and self.clock == "launch-included" else self.speedups
 
 
 def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
-    """What a problem came to; `root`: its workspace, if there is one."""
+    """The result of a problem; `root`: its workspace, if there is one."""
     code, reason = (ending.code, ending.reason) if ending else (None, "")
     begun = Result(
         problem=problem, status="failed" if ending and ending.final else "unfinished", reason=reason, code=code
@@ -152,7 +153,9 @@ def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
         unavailable=final.unavailable,
         of_roof=of_roof,
         library_share=share,
-        sol_score=sol_score(of_roof.get("cited", of_roof.get("measured")), (device_only or speedups).get(BEST)),
+        sol_score=sol_score(
+            of_roof.get("cited", of_roof.get("measured")), (device_only or speedups).get(BEST_OF_TORCH)
+        ),
         shortest_s=min((s.seconds for s in final.standings if s.contestant == final.best and s.seconds), default=None),
         doubts=tuple(_doubts(final, summary, task, share, policy.inputs == "as_published")),
     )
@@ -165,8 +168,8 @@ def _libraries(records: Records) -> tuple[str, ...]:
 
 
 def sol_score(roof: float | None, rival: Interval | None) -> float | None:
-    """From the roof's and a rival's time over the kernel's; held between 0 and 1, which SOL-ExecBench's own formula
-    is not."""
+    """SOL-ExecBench's score from the times of the roof and of a rival over the kernel's, limited to 0 … 1, which the
+    suite's own formula is not."""
     if roof is None or rival is None:
         return None
     if roof >= 1 or rival.estimate <= roof:
@@ -175,9 +178,9 @@ def sol_score(roof: float | None, rival: Interval | None) -> float | None:
 
 
 def _with_best(against: Mapping[str, Interval]) -> dict[str, Interval]:
-    """With the framework that is hardest to beat under a name of its own."""
+    """The speed-ups with that over the fastest framework under `BEST_OF_TORCH`."""
     timed = [against[name] for name in FRAMEWORKS if name in against]
-    return {**against, **({BEST: min(timed, key=lambda found: found.estimate)} if timed else {})}
+    return {**against, **({BEST_OF_TORCH: min(timed, key=lambda found: found.estimate)} if timed else {})}
 
 
 def _of_roof(
@@ -196,8 +199,8 @@ def _of_roof(
 
 
 def _refusals(records: Records) -> Iterator[str]:
-    """Of each candidate that was judged and not accepted, where it ended; what was not the fastest of its siblings
-    was not refused."""
+    """The stage or verdict of each candidate that was refused; a candidate that was merely not the fastest
+    of its batch is not among them."""
     for record in records:
         if record.kind == "trial":
             judged = Judged.model_validate(record.payload)

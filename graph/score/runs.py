@@ -1,5 +1,5 @@
-"""The runs of a suite: each a process of its own, as many at a time as there are devices of its kind, and taken up
-again after any end."""
+"""The runs of a suite. Each is a process; as many run at a time as there are devices of the kind, and an unfinished run
+is resumed by the next score."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from graph.score import table
 from graph.score.result import Ending, Result, result
-from graph.score.suite import Problem, asked, merged, read
+from graph.score.suite import SuiteProblem, merge_settings, read_suite, settings_digest
 from graph.settings import Settings
 from graph.workspace.folder import STAMP, is_workspace
 from tools.errors import SettingsError, WorkspaceError
@@ -34,32 +34,31 @@ from tools.tasks.opened import machine
 
 PR_SET_PDEATHSIG = 1
 ROOT = Path(__file__).resolve().parents[2]
-"""Where the packages lie that this process was started from."""
+"""The folder of the packages that this process runs."""
 Say = Callable[[str], None]
 
 
-class Entry:
-    """One problem and where its run stands."""
+class ProblemRun:
+    """One problem of a suite with its run."""
 
-    def __init__(self, problem: Problem, out: Path, suite: Path) -> None:
+    def __init__(self, problem: SuiteProblem, out: Path, suite: Path) -> None:
         self.name, self.out = problem.name, out
         self.notes = out / ".score"
-        self.ending = self._kept()
+        self.ending = self._read_ending()
         self.settings: Settings | None = None
         self._finished: Result | None = None
         try:
-            self.settings = problem.configured(out, suite)
+            self.settings = problem.run_settings(out, suite)
             kind = language_of(Path(self.settings.task or self.settings.kernel or "")).device
-            now = asked(self.settings)
+            now = settings_digest(self.settings)
         except SettingsError as error:
             self.kind, self.ending = "cpu", Ending(asked="", code=2, reason=str(error), final=True)
             return
         self.kind = kind
         if self.ending is not None and self.ending.asked != now and self.workspace is not None:
             raise SettingsError(
-                f"{suite}: {self.name} was begun with other settings or files in {self.workspace}; remove that folder "
-                f"to score it anew, "
-                "or name another with --out"
+                f"{suite}: {self.name} was started with other settings or files in {self.workspace}; remove that "
+                f"folder to score it anew, or name another with --out"
             )
         if self.ending is None and self.workspace is not None:
             raise SettingsError(
@@ -68,7 +67,7 @@ class Entry:
         if self.ending is None or self.ending.asked != now:
             self.ending = Ending(asked=now)
 
-    def _kept(self) -> Ending | None:
+    def _read_ending(self) -> Ending | None:
         try:
             return Ending.model_validate_json((self.notes / f"{self.name}.json").read_bytes())
         except (OSError, ValidationError):
@@ -76,30 +75,30 @@ class Entry:
 
     @property
     def workspace(self) -> Path | None:
-        """The newest in which something was put on record; others, which a kill of ours left before, are taken away."""
+        """The newest workspace that has a record of its task; older ones, which a killed process left, are deleted."""
         made = [(m, path) for path in self.out.iterdir() if (m := STAMP.fullmatch(path.name)) and m[1] == self.name]
         for _, path in sorted(made, key=lambda one: (one[0][2], int(one[0][3] or 1)), reverse=True):
             records = Records(path)
             if is_workspace(path) and (records.find(key("task")) or records.find(key("loaded"))):
                 return path
-            if self._kept() is not None:
+            if self._read_ending() is not None:
                 shutil.rmtree(path)
         return None
 
     @property
-    def over(self) -> bool:
-        """Whether there is nothing to be run any more."""
+    def is_done(self) -> bool:
+        """Nothing remains to be run."""
         return self.settings is None or self.result().status != "unfinished"
 
     def result(self) -> Result:
-        """What it came to so far."""
+        """The result so far."""
         # The records of a finished run stay as they are, and there may be hundreds of runs.
         found = self._finished or result(self.name, self.workspace, self.ending)
         self._finished = found if found.status == "finished" else None
         return found
 
     def start(self, slot: Device | None) -> subprocess.Popen[bytes]:
-        """Its run, or what is left of it, on the GPU `slot`."""
+        """Start the run, or resume it, on the GPU `slot`."""
         assert self.settings is not None and self.ending is not None, "there is something to run"
         import yaml
 
@@ -107,7 +106,7 @@ class Entry:
         config.write_text(
             yaml.safe_dump(self.settings.model_dump(mode="json", exclude_none=True), sort_keys=False), encoding="utf-8"
         )
-        self._note(Ending(asked=self.ending.asked))
+        self._write_ending(Ending(asked=self.ending.asked))
         work = ["resume", str(begun)] if begun else ["run", str(config)]
         paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         environment = {
@@ -125,13 +124,13 @@ class Entry:
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=complained,
-                # Ctrl-C is handed on once, by us.
+                # Ctrl-C is passed on once, by this process.
                 process_group=0,
-                preexec_fn=_tied,
+                preexec_fn=_die_with_parent,
             )
 
-    def ended(self, code: int) -> None:
-        """Keep how its process ended."""
+    def record_exit(self, code: int) -> None:
+        """Save how the process ended."""
         assert self.ending is not None
         said = (self.notes / f"{self.name}.out").read_text(encoding="utf-8", errors="replace").splitlines()
         complained = (self.notes / f"{self.name}.err").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -144,50 +143,50 @@ class Entry:
                 complained[-1] if complained else f"it ended with exit code {code} and said nothing",
             )
         final = status in ("refused", "not_measured") and self.workspace is None
-        self._note(Ending(asked=self.ending.asked, code=code, reason=reason, final=final))
+        self._write_ending(Ending(asked=self.ending.asked, code=code, reason=reason, final=final))
 
-    def _note(self, ending: Ending) -> None:
+    def _write_ending(self, ending: Ending) -> None:
         self.ending = ending
         write_atomically(self.notes / f"{self.name}.json", ending.model_dump_json().encode())
 
 
-def _tied() -> None:
-    """In the child: it ends when we do, however that happens."""
+def _die_with_parent() -> None:
+    """Let the kernel end the child process as soon as its parent ends, for whatever reason."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 AS_PUBLISHED: Mapping[str, Any] = {"judge": {"inputs": "as_published"}}
-"""Keys of a config with which a kernel is checked on what its suite draws alone."""
+"""Keys of a config with which a kernel is checked on the inputs of its suite alone."""
 
 
 def score(suite: Path, out: Path, say: Say, over: Mapping[str, Any] = MappingProxyType({})) -> table.Score:
-    """Run what is not finished of a suite, and write score.md, score.json and score.html into `out` after each problem.
+    """Run the unfinished problems of a suite; write score.md, score.json and score.html into `out` after each of them.
 
     `over`: keys of a config for all problems, over the suite's own.
 
     SettingsError for a suite that cannot be read, or where `out` holds runs of other settings.
     """
-    problems = [replace(problem, settings=merged(problem.settings, over)) for problem in read(suite)]
+    problems = [replace(problem, settings=merge_settings(problem.settings, over)) for problem in read_suite(suite)]
     out = out.resolve()
-    with _alone(out):
-        entries = [Entry(problem, out, suite) for problem in problems]
+    with _lock(out):
+        entries = [ProblemRun(problem, out, suite) for problem in problems]
         with machine(None) as (executor, _):
             devices = executor.devices()
-        found = table.write(suite.stem, [entry.result() for entry in entries], out)
+        found = table.write_score(suite.stem, [entry.result() for entry in entries], out)
         for kind in ("cuda", "cpu"):
-            todo = [entry for entry in entries if entry.kind == kind and not entry.over]
+            todo = [entry for entry in entries if entry.kind == kind and not entry.is_done]
             slots: list[Device | None] = [device for device in devices if device.kind == kind == "cuda"]
-            for entry in through(todo, slots or [None], say):
-                found = table.write(suite.stem, [one.result() for one in entries], out)
+            for entry in run_all(todo, slots or [None], say):
+                found = table.write_score(suite.stem, [one.result() for one in entries], out)
                 say(f"{entry.name}: {next(one for one in found.results if one.problem == entry.name).sentence()}")
     return found
 
 
-def through(todo: Sequence[Entry], slots: list[Device | None], say: Say) -> Iterator[Entry]:
-    """Each entry when its process has ended; as many at a time as there are `slots`, None being whatever device is
-    there."""
+def run_all(todo: Sequence[ProblemRun], slots: list[Device | None], say: Say) -> Iterator[ProblemRun]:
+    """Yield each run when its process has ended; as many run at a time as there are `slots`. The slot None is any
+    device."""
     waiting = list(todo)
-    running: dict[int, tuple[Entry, subprocess.Popen[bytes], Device | None]] = {}
+    running: dict[int, tuple[ProblemRun, subprocess.Popen[bytes], Device | None]] = {}
     try:
         while waiting or running:
             while waiting and slots:
@@ -201,26 +200,26 @@ def through(todo: Sequence[Entry], slots: list[Device | None], say: Say) -> Iter
             for handle in wait(list(running)):
                 entry, process, slot = running.pop(handle)  # type: ignore[arg-type]
                 os.close(handle)  # type: ignore[arg-type]
-                entry.ended(process.wait())
+                entry.record_exit(process.wait())
                 slots.append(slot)
                 yield entry
     except KeyboardInterrupt:
         for _, process, _ in running.values():
             process.send_signal(signal.SIGINT)
         for entry, process, _ in running.values():
-            entry.ended(process.wait())
+            entry.record_exit(process.wait())
         raise
 
 
 @contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """One score at a time in a folder."""
+def _lock(out: Path) -> Iterator[None]:
+    """Hold the lock of a folder: one score at a time works there."""
     (out / ".score").mkdir(parents=True, exist_ok=True)
     with closing((out / ".score" / "lock").open("a")) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise WorkspaceError(
-                f"{out}: another score is at work there; wait until it ends, or name another folder with --out"
+                f"{out}: another score is working there; wait until it ends, or name another folder with --out"
             ) from None
         yield

@@ -1,4 +1,4 @@
-"""What a suite's YAML names: its problems in their order, and the settings that each is run with."""
+"""The YAML file of a suite: its problems in order, and the settings that each is run with."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tools.errors import SettingsError
 from tools.tasks.loader import read_source
 from tools.tasks.suites import suite_of, write_task_folder
 
-GIVEN = ("name", "task", "kernel", "reference", "workspaces", "gpu", "linked_to")
-"""Keys of a run that follow from the problem and from where it is scored."""
+DERIVED_KEYS = ("name", "task", "kernel", "reference", "workspaces", "gpu", "linked_to")
+"""Keys of a run that follow from the problem and the output folder."""
 
 
-class Group(Section):
-    """Some of a suite's problems."""
+class ProblemGroup(Section):
+    """Some problems of a suite."""
 
     path: str
     """A task folder, a config or a problem as `--problem` takes it, or a pattern of such (`level1/*.py`); relative
@@ -33,33 +33,32 @@ class Group(Section):
     skip: tuple[str, ...] = ()
     """Patterns of names that are left out, e.g. `*conv*`."""
     every: int = Field(default=1, ge=1, strict=True)
-    """Of those that are left the first, and of each so many one, in the order of their names."""
+    """Take the first of the remaining problems and then every n-th, in the order of their names."""
     settings: dict[str, Any] = {}
-    """Keys of a config that are other than the suite's, e.g. `budget: {wall_s: 600}`; `dims` gives a problem other
-    sizes."""
+    """Keys of a config that replace the suite's, e.g. `budget: {wall_s: 600}`; `dims` gives a problem other sizes."""
 
 
 class Suite(Section):
-    """What is scored together."""
+    """Problems that are scored together."""
 
-    problems: tuple[Group, ...]
-    """A problem that several groups name is one, and the last of them says how it is run."""
+    problems: tuple[ProblemGroup, ...]
+    """Of several groups that name the same problem, the last one applies."""
     settings: dict[str, Any] = {}
-    """Keys of a config for all problems, over what a problem's own config says."""
+    """Keys of a config for all problems, which replace those of a problem's own config."""
 
 
 @dataclass(frozen=True)
-class Problem:
+class SuiteProblem:
     """One problem of a suite."""
 
     name: str
-    """Of its workspace and its line, unlike all others of the suite."""
+    """The name of its workspace and of its line, unique in the suite."""
     path: Path
     settings: Mapping[str, Any]
-    """Keys of a config over the problem's own."""
+    """Keys of a config that replace the problem's own."""
 
-    def configured(self, out: Path, suite: Path) -> Settings:
-        """The settings of its run, whose workspace comes to lie in `out`. SettingsError where there can be none.
+    def run_settings(self, out: Path, suite: Path) -> Settings:
+        """The settings of the run, whose workspace will be in `out`. Raises SettingsError for invalid ones.
 
         A problem that is a file becomes a task folder below `out`.
         """
@@ -68,15 +67,15 @@ class Problem:
             path, _ = write_task_folder(path, out / "tasks" / self.name, str(given.pop("dims", "") or ""))
         own = load(path).model_dump(mode="json", exclude_none=True, exclude={"gpu", "linked_to"})
         return parse(
-            merged(own, given) | {"name": self.name, "workspaces": str(out)},
+            merge_settings(own, given) | {"name": self.name, "workspaces": str(out)},
             origin=f"{suite}: {self.name}",
             base=suite.parent,
         )
 
 
-def asked(settings: Settings) -> str:
-    """A digest of all that decides what a run measures: its settings, and the files that they name, which must be
-    there."""
+def settings_digest(settings: Settings) -> str:
+    """A digest of everything that decides what a run measures: the settings and the files that they name. Raises
+    SettingsError for a file that is missing."""
     if settings.task is not None:
         files = [path for path in sorted(Path(settings.task).iterdir()) if path.is_file()]
     else:
@@ -89,7 +88,7 @@ def asked(settings: Settings) -> str:
     return digest(b"\0".join([settings.model_dump_json().encode(), *texts]))
 
 
-def read(path: Path) -> tuple[Problem, ...]:
+def read_suite(path: Path) -> tuple[SuiteProblem, ...]:
     """The problems of a suite in the order of its groups. SettingsError names the key or file."""
     try:
         data = read_yaml(read_source(path))
@@ -107,17 +106,17 @@ def read(path: Path) -> tuple[Problem, ...]:
         )
     found: dict[Path, Mapping[str, Any]] = {}
     for group in suite.problems:
-        settings = merged(suite.settings, group.settings)
+        settings = merge_settings(suite.settings, group.settings)
         _refuse_unknown(settings, path)
-        for problem in _matched(group, path):
+        for problem in _matching_paths(group, path):
             found[problem] = settings
-    names = _names(tuple(found))
-    return tuple(Problem(names[problem], problem, settings) for problem, settings in found.items())
+    names = _unique_names(tuple(found))
+    return tuple(SuiteProblem(names[problem], problem, settings) for problem, settings in found.items())
 
 
 def _refuse_unknown(settings: Mapping[str, Any], path: Path) -> None:
-    """Here, where one sentence serves for all problems."""
-    if fixed := next((name for name in GIVEN if name in settings), None):
+    """Raise SettingsError for an unknown key once, instead of once for each problem."""
+    if fixed := next((name for name in DERIVED_KEYS if name in settings), None):
         raise SettingsError(f"{path}: settings.{fixed}: follows from the problem; leave it out")
     parse(
         {"task": ".", **{name: value for name, value in settings.items() if name != "dims"}},
@@ -126,13 +125,13 @@ def _refuse_unknown(settings: Mapping[str, Any], path: Path) -> None:
     )
 
 
-def _matched(group: Group, path: Path) -> tuple[Path, ...]:
-    """The problems that a group names; beside a pattern's may lie what is none."""
+def _matching_paths(group: ProblemGroup, path: Path) -> tuple[Path, ...]:
+    """The problems that a group names; other files that match its pattern are ignored."""
     base = path.parent.resolve()
     one = (base / group.path).resolve()
     pattern = group.path if not Path(group.path).is_absolute() else str(Path(group.path).relative_to("/"))
     root = base if not Path(group.path).is_absolute() else Path("/")
-    there = [one] if one.exists() else [p.resolve() for p in sorted(root.glob(pattern)) if _may_be(p)]
+    there = [one] if one.exists() else [p.resolve() for p in sorted(root.glob(pattern)) if _may_be_problem(p)]
     left = [problem for problem in there if not any(fnmatch(problem.name, name) for name in group.skip)][:: group.every]
     if not left:
         raise SettingsError(
@@ -142,13 +141,13 @@ def _matched(group: Group, path: Path) -> tuple[Path, ...]:
     return tuple(left)
 
 
-def _may_be(path: Path) -> bool:
+def _may_be_problem(path: Path) -> bool:
     is_config = path.is_file() and path.suffix in (".yaml", ".yml")
     return is_config or (path / "reference.py").is_file() or suite_of(path) is not None
 
 
-def _names(paths: tuple[Path, ...]) -> dict[Path, str]:
-    """Each problem's own name: the file's or folder's, with as many of the folders above as tell it from others."""
+def _unique_names(paths: tuple[Path, ...]) -> dict[Path, str]:
+    """A unique name for each problem: the file or folder with as many parent folders as distinguish it from others."""
     names = dict.fromkeys(paths, "")
     for depth in range(1, 1 + max(len(path.parts) for path in paths)):
         counted = Counter(names.values())
@@ -165,7 +164,11 @@ def _names(paths: tuple[Path, ...]) -> dict[Path, str]:
     }
 
 
-def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`under` with the keys of `over`, section by section."""
-    both = {k: merged(under[k], v) for k, v in over.items() if isinstance(v, dict) and isinstance(under.get(k), dict)}
+def merge_settings(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`under` with the keys of `over` in place of its own, section by section."""
+    both = {
+        k: merge_settings(under[k], v)
+        for k, v in over.items()
+        if isinstance(v, dict) and isinstance(under.get(k), dict)
+    }
     return {**under, **over, **both}

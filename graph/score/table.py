@@ -1,4 +1,4 @@
-"""What a suite came to: its rows, and what they amount to together."""
+"""The score of a suite: the results of its problems and their summary."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from graph.report.content.phrases import render
-from graph.score.result import BEST, RIVALS, SHORT_S, Result
+from graph.score.result import BEST_OF_TORCH, RIVALS, SHORT_CALL_S, Result
 from tools.artifacts import Artifact
 from tools.store.records import write_atomically
 
@@ -20,19 +20,19 @@ CLOCKS: tuple[Clock, ...] = ("launch-included", "device-only")
 
 
 class Standing(Artifact):
-    """All problems against one rival (another library than torch: those that name it). Of those that have no factor
-    against it each counts as 1 in the mean and as none in the shares."""
+    """All problems against one rival; against another library than torch, the problems that name it. A problem without
+    a speed-up counts as 1 in the mean and as a failure in the shares."""
 
     rival: str
     clock: Clock
     """wall: where no problem was timed by the device alone."""
     problems: int
     failures: int
-    """Problems without a factor."""
+    """Problems without a speed-up."""
     fast: dict[str, float]
-    """p -> share of all problems whose best kernel is right and more than p times as fast (fast_p)."""
+    """p -> share of all problems whose best kernel is correct and more than p times as fast (fast_p)."""
     geomean: float
-    """Geometric mean of the factors, failures as 1."""
+    """Geometric mean of the speed-ups, with failures as 1."""
 
 
 class Score(Artifact):
@@ -45,42 +45,47 @@ class Score(Artifact):
 
     @property
     def code(self) -> int:
-        """Exit code: 4 where a machine left problems unfinished, 6 where all that are left wait for somebody."""
+        """Exit code: 4 where problems are unfinished, 6 where all unfinished ones await an answer."""
         left = [one.code for one in self.results if one.status == "unfinished"]
         return 0 if not left else 6 if set(left) == {6} else 4
 
     def sentence(self) -> str:
-        """In one line."""
+        """The score in one line."""
         done = sum(one.status == "finished" for one in self.results)
         means = [
-            f"{s.geomean:.3g}× {'the baseline' if s.rival == 'baseline' else f'the {s.rival}'}" for s in self._told()
+            f"{s.geomean:.3g}× {'the baseline' if s.rival == 'baseline' else f'the {s.rival}'}"
+            for s in self._headline_standings()
         ]
         return (
             f"{self.suite}: {done} of {len(self.results)} problems finished; geometric mean with failures as 1: "
             f"{', '.join(means)}"
         )
 
-    def _told(self) -> list[Standing]:
-        return [one for one in self.standings if one.clock != "device-only" and one.rival in ("baseline", BEST)]
+    def _headline_standings(self) -> list[Standing]:
+        return [
+            one for one in self.standings if one.clock != "device-only" and one.rival in ("baseline", BEST_OF_TORCH)
+        ]
 
 
-def scored(suite: str, results: Sequence[Result]) -> Score:
-    """The suite's figures from its problems'. Clocks are kept apart where any problem has both."""
+def score_suite(suite: str, results: Sequence[Result]) -> Score:
+    """The score from the results. Device time and time with launches are separate where any problem has both."""
     clocks: tuple[Clock, ...] = CLOCKS if any(one.device_only for one in results) else ("wall",)
-    standings = tuple(standing(results, rival, clock) for clock in clocks for rival in rivals(results))
+    standings = tuple(standing_against(results, rival, clock) for clock in clocks for rival in rivals(results))
     return Score(suite=suite, standings=standings, results=tuple(results))
 
 
 def rivals(results: Sequence[Result]) -> tuple[str, ...]:
-    """Those whom any problem was timed beside; v0 and the best of torch always; at last other libraries."""
-    torch = (name for name in RIVALS if name in ("baseline", BEST) or any(name in one.speedups for one in results))
+    """The baseline, the best of torch, other frameworks that any problem was timed beside, then other libraries."""
+    torch = (
+        name for name in RIVALS if name in ("baseline", BEST_OF_TORCH) or any(name in one.speedups for one in results)
+    )
     return (*torch, *dict.fromkeys(name for one in results for name in one.libraries))
 
 
-def standing(results: Sequence[Result], rival: str, clock: Clock) -> Standing:
-    """Every problem's factor against `rival`; a kernel that nothing was accepted over is its own baseline.
+def standing_against(results: Sequence[Result], rival: str, clock: Clock) -> Standing:
+    """All problems against `rival`. Without an accepted version, a kernel is its own baseline.
 
-    Against another library than torch: of the problems whose runs name it.
+    Against another library than torch, only the problems whose runs name it count.
     """
     results = [one for one in results if rival in RIVALS or rival in one.libraries]
     kept = [1.0 for one in results if one.status == "finished" and rival == "baseline" and rival not in one.speedups]
@@ -96,11 +101,11 @@ def standing(results: Sequence[Result], rival: str, clock: Clock) -> Standing:
     )
 
 
-def write(suite: str, results: Sequence[Result], out: Path) -> Score:
-    """The three files in `out`, each whole at any time; the same records give the same files."""
-    found = scored(suite, results)
+def write_score(suite: str, results: Sequence[Result], out: Path) -> Score:
+    """Write the three files into `out`, each atomically; the same records give the same files."""
+    found = score_suite(suite, results)
     style = render("report.css")
-    values = {"score": found, "rivals": rivals(results)[1:], "short_s": SHORT_S, "total": _total(results)}
+    values = {"score": found, "rivals": rivals(results)[1:], "short_s": SHORT_CALL_S, "total": _total_spent(results)}
     hashed = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     texts = {
         "score.md": render("score.md", **values),
@@ -112,8 +117,8 @@ def write(suite: str, results: Sequence[Result], out: Path) -> Score:
     return found
 
 
-def _total(results: Sequence[Result]) -> dict[str, float | None]:
-    """What all problems took together; None: not known of some."""
+def _total_spent(results: Sequence[Result]) -> dict[str, float | None]:
+    """Device seconds, tokens and dollars of all problems; None: unknown for some of them."""
     begun = [one for one in results if one.workspace]
     spent: dict[str, list[float | None]] = {
         "device_s": [one.device_s for one in begun],

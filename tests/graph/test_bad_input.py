@@ -121,7 +121,7 @@ def test_a_file_that_is_wrong_is_named_with_what_is_wrong_in_json_too(
         ({"profilers": ["crystal-ball"]}, "", "profilers"),
         ({"handlers": ["tools.store.records:Records"]}, "", "handlers: "),
         ({"embedder": "crystal-ball"}, "", "embedder"),
-        ({"hardware": "RTX 9999", "on_unknown": "stop"}, "", "on_unknown: stop, and the gpu-wiki does not answer"),
+        ({"hardware": "RTX 9999", "on_unknown": "stop"}, "", "on_unknown: stop, and the gpu-wiki has no "),
         ({"linked_to": "nonsense v99"}, "", "linked_to: 'nonsense v99' is no version in "),
         ({"name": "../up"}, "", "name: '../up' cannot name a folder"),
         ({}, "--ptr-size 64", "--ptr-size goes with --kernel"),

@@ -22,7 +22,7 @@ from graph.lifecycle.recovery import rewound
 from graph.lifecycle.verify import _chosen, _intruders
 from graph.nodes.evaluate import judge
 from graph.nodes.propose import tried
-from graph.report.content.view import view
+from graph.report.content.view import gather_report
 from graph.state import Branch, State
 from graph.workspace import completeness
 from graph.workspace import folder as workspaces
@@ -449,7 +449,7 @@ def test_a_kernel_is_worth_what_led_to_it_and_not_what_was_shown_again_beside_it
     baseline, _, second = read_versions(copied)[:3]
     (copied / "memory/v2.json").write_text(second.model_copy(update={"parent": baseline.candidate}).model_dump_json())
     with runs.opened(copied, reading=True) as services:
-        found = view(read_state(services.workspace), services)
+        found = gather_report(read_state(services.workspace), services)
     assert second.speedup and found.claimed.low == second.speedup.low
     assert [step.so_far for step in found.steps[1:]] == [second.speedup.estimate] * 2
 

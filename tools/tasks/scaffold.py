@@ -1,5 +1,5 @@
-"""A task folder around a file that somebody has: kernel, reference.py, task.yaml and config.yaml, what is unknown
-marked `FILL:`."""
+"""A task folder around a file that somebody has: kernel, reference.py, task.yaml and config.yaml, with `FILL:` where
+something is unknown."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from tools.artifacts import Artifact
 from tools.errors import SettingsError
 from tools.languages.cpp_source import ENTRY
 from tools.languages.triton_source import read
-from tools.tasks.launches import FILL, CudaFile, Shim, Value
+from tools.tasks.cuda_file import FILL, CudaFile, EntrySketch, SourceParameter
 from tools.tasks.loader import language_of, read_source
 
-CPP = (".cpp", ".cc", ".cxx", ".c")
-CUDA = (".cu", ".cuh")
+CPP_SUFFIXES = (".cpp", ".cc", ".cxx", ".c")
+CUDA_SUFFIXES = (".cu", ".cuh")
 CONFIG = """\
 task: .
-# Who answers; without it the playbook, which in CUDA and CuTe DSL only searches constants and settings (docs/your-model.md):
+# The default is the playbook, which in CUDA and CuTe DSL only searches constants and settings (docs/your-model.md):
 # models: {default: {provider: anthropic, model: claude-opus-5-5}}
 # budget: {usd: 10}
 """
 _INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">].*$""", re.MULTILINE)
 _CUTLASS = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*["<]cut(?:lass|e)/""", re.MULTILINE)
-_ENDS = re.compile(r"^.*\b(?:exit|abort)\s*\(.*$", re.MULTILINE)
+_ENDS_PROCESS = re.compile(r"^.*\b(?:exit|abort)\s*\(.*$", re.MULTILINE)
+_SIZE_TYPE = re.compile(r"int|long|size_t")
 _DTYPES = {
     "double": "float64",
     "half": "float16",
@@ -38,12 +39,12 @@ _DTYPES = {
     "bool": "bool",
     "unsigned char": "uint8",
 }
-_SIZES = {1: 1 << 20, 2: 1024, 3: 256}
-"""Number of dimensions -> the size of those that nothing says; they are marked."""
+_PROPOSED_SIZES = {1: 1 << 20, 2: 1024, 3: 256}
+"""Number of dimensions -> the size that is proposed for each; 32 for more."""
 
 
 class Scaffold(Artifact):
-    """What `init` found and wrote."""
+    """The task folder that `init` wrote, and what it found in the file."""
 
     folder: str
     kernels: tuple[str, ...]
@@ -51,21 +52,21 @@ class Scaffold(Artifact):
     chosen: str
     """The function that `solve` or `run_kernel` stands for."""
     inlined: tuple[str, ...]
-    """Headers beside the file."""
+    """Headers beside the file, whose text now stands in the kernel."""
     left_out: tuple[str, ...]
     """Functions of the file that the kernel does not need."""
     to_fill: tuple[str, ...]
-    """file:line and what is asked, for each place that is marked."""
+    """file:line and the question, for each line that is marked `FILL:`."""
 
     def text(self) -> str:
-        """The same for people."""
-        found = [f"kernels: {', '.join(self.kernels) or 'none'}", f"launchers: {', '.join(self.launchers) or 'none'}"]
-        found += [f"headers inlined: {', '.join(self.inlined)}"] if self.inlined else []
-        found += [f"left out, as nothing here needs it: {', '.join(self.left_out)}"] if self.left_out else []
-        others = " (another: --entry NAME)" if len({*self.kernels, *self.launchers}) > 1 else ""
-        found += [f"{self.folder}: written around {self.chosen}{others}"]
-        found += ["to fill:", *self.to_fill] if self.to_fill else ["nothing is left to fill"]
-        return "\n".join([*found, f"then: python -m graph check {self.folder}/config.yaml"])
+        """The same as lines of text."""
+        rows = [f"kernels: {', '.join(self.kernels) or 'none'}", f"launchers: {', '.join(self.launchers) or 'none'}"]
+        rows += [f"inlined headers: {', '.join(self.inlined)}"] if self.inlined else []
+        rows += [f"left out because unused: {', '.join(self.left_out)}"] if self.left_out else []
+        others = " (for another one: --entry NAME)" if len({*self.kernels, *self.launchers}) > 1 else ""
+        rows += [f"{self.folder}: written around {self.chosen}{others}"]
+        rows += ["to fill:", *self.to_fill] if self.to_fill else ["nothing is left to fill"]
+        return "\n".join([*rows, f"then: python -m graph check {self.folder}/config.yaml"])
 
 
 def scaffold(file: Path, folder: Path, entry: str | None = None) -> Scaffold:
@@ -73,33 +74,30 @@ def scaffold(file: Path, folder: Path, entry: str | None = None) -> Scaffold:
     something."""
     source = read_source(file)
     if folder.exists() and any(folder.iterdir()):
-        raise SettingsError(f"{folder}: is not empty, and init overwrites nothing; name another folder with --out")
+        raise SettingsError(f"{folder}: is not empty; init overwrites nothing, so name another folder with --out")
     inlined: list[str] = []
     left_out: tuple[str, ...] = ()
-    if file.suffix in CPP + CUDA:
-        language = "cpp" if file.suffix in CPP else "cutlass" if _CUTLASS.search(source) else "cuda"
+    if file.suffix in CPP_SUFFIXES + CUDA_SUFFIXES:
+        language = "cpp" if file.suffix in CPP_SUFFIXES else "cutlass" if _CUTLASS.search(source) else "cuda"
         parsed = CudaFile(with_headers(source, file.resolve(), inlined))
-        function = parsed.chosen(entry)
-        shim, kernels, launchers, chosen = (
-            parsed.shim(function),
-            tuple(parsed.kernels),
-            tuple(parsed.launchers),
-            function.name,
-        )
-        kernel, left_out = parsed.kept(shim)
-        kernel = _ENDS.sub(rf"\g<0>  // {FILL} a kernel may not end the process: take that out", kernel)
-        kernel += "" if chosen == ENTRY else _solve(shim)
+        function = parsed.choose(entry)
+        sketch, chosen = parsed.sketch(function), function.name
+        kernels, launchers = tuple(parsed.kernels), tuple(parsed.launchers)
+        kernel, left_out = parsed.needed_source(sketch)
+        kernel = _ENDS_PROCESS.sub(rf"\g<0>  // {FILL} a kernel may not end the process; remove this", kernel)
+        kernel += "" if chosen == ENTRY else _solve(sketch)
     elif file.suffix == ".py":
         language = language_of(file).name
-        kernel, shim, kernels, launchers, chosen = _python(source, entry)
+        kernel, sketch, kernels, launchers, chosen = _python(source, entry)
     else:
         raise SettingsError(
-            f"{file}: is in no known language; its name must end in one of {', '.join((*CPP, *CUDA, '.py'))}"
+            f"{file}: is in no known language; the name must end in one of "
+            f"{', '.join((*CPP_SUFFIXES, *CUDA_SUFFIXES, '.py'))}"
         )
     name = {"cuda": "kernel.cu", "cutlass": "kernel.cu", "cpp": "kernel.cpp"}.get(language, "kernel.py")
     files = {
         name: kernel,
-        "reference.py": _reference(shim, file.name, chosen),
+        "reference.py": _reference(sketch, file.name, chosen),
         "task.yaml": f"name: {file.stem}\nlanguage: {language}\n",
         "config.yaml": CONFIG,
     }
@@ -124,13 +122,13 @@ def scaffold(file: Path, folder: Path, entry: str | None = None) -> Scaffold:
 
 
 def with_headers(source: str, file: Path, inlined: list[str]) -> str:
-    """`source` with the headers that lie beside it in their places, each once."""
+    """`source` with the headers that lie beside `file` inserted, each once; their names are added to `inlined`."""
 
     def header(found: re.Match[str]) -> str:
         beside = (file.parent / found[1]).resolve()
         if not beside.is_file():
             known = '"' not in found[0] or _CUTLASS.search(found[0])
-            return found[0] + ("" if known else f"  // {FILL} this header does not lie beside the file")
+            return found[0] + ("" if known else f"  // {FILL} this header is not in the folder of the file")
         if found[1] in inlined:
             return ""
         inlined.append(found[1])
@@ -139,14 +137,14 @@ def with_headers(source: str, file: Path, inlined: list[str]) -> str:
     return _INCLUDE.sub(header, re.sub(r"^[ \t]*#[ \t]*pragma once.*\n", "", source, flags=re.MULTILINE))
 
 
-def _solve(shim: Shim) -> str:
-    listed = ", ".join(f"{p.type} {p.name}" for p in shim.parameters.values())
-    body = "".join(f"  {line}\n" for line in shim.lines)
+def _solve(sketch: EntrySketch) -> str:
+    listed = ", ".join(f"{p.type} {p.name}" for p in sketch.parameters.values())
+    body = "".join(f"  {line}\n" for line in sketch.lines)
     return f'\nextern "C" void {ENTRY}({listed}) {{\n{body}}}\n'
 
 
-def _python(source: str, entry: str | None) -> tuple[str, Shim, tuple[str, ...], tuple[str, ...], str]:
-    """A file in Triton or CuTe DSL with `run_kernel`: its own, or one around the function that launches."""
+def _python(source: str, entry: str | None) -> tuple[str, EntrySketch, tuple[str, ...], tuple[str, ...], str]:
+    """A Triton or CuTe DSL file with `run_kernel`: the file's own, or one around the function that launches."""
     module = read(source)
     if module is None or not module.kernels:
         raise SettingsError(
@@ -161,84 +159,60 @@ def _python(source: str, entry: str | None) -> tuple[str, Shim, tuple[str, ...],
         raise SettingsError(
             f"--entry: no function {chosen!r} launches a kernel; there are {', '.join(launching) or 'none'}"
         )
-    function, shim = launching[chosen], Shim()
+    function, sketch = launching[chosen], EntrySketch()
     returns = any(isinstance(n, ast.Return) and n.value is not None for n in ast.walk(function))
     for argument in function.args.args:
-        annotated = ast.unparse(argument.annotation) if argument.annotation else ""
+        annotation = ast.unparse(argument.annotation) if argument.annotation else ""
         plain = (
-            annotated
-            if annotated in ("int", "float", "bool")
+            annotation
+            if annotation in ("int", "float", "bool")
             else "int"
             if re.fullmatch(r"[A-Z]\w?|n_\w+", argument.arg)
             else ""
         )
-        shim.parameters[argument.arg] = Value(plain or "const float*", argument.arg)
-    called = f"{chosen}({', '.join(shim.parameters)})"
+        sketch.parameters[argument.arg] = SourceParameter(plain or "const float*", argument.arg)
+    called = f"{chosen}({', '.join(sketch.parameters)})"
     if chosen == "run_kernel":
-        return source, shim, tuple(module.kernels), tuple(launching), chosen
+        return source, sketch, tuple(module.kernels), tuple(launching), chosen
     if returns:
-        shim.parameters["out"] = Value("float*", "out")
+        sketch.parameters["out"] = SourceParameter("float*", "out")
         called = f"out.copy_({called})  # {FILL} let {chosen} write into out itself; the copy costs time"
-    shim.lines = [called]
-    kernel = f"{source.rstrip()}\n\n\ndef run_kernel({', '.join(shim.parameters)}):\n    {called}\n"
-    return kernel, shim, tuple(module.kernels), tuple(launching), chosen
+    sketch.lines = [called]
+    kernel = f"{source.rstrip()}\n\n\ndef run_kernel({', '.join(sketch.parameters)}):\n    {called}\n"
+    return kernel, sketch, tuple(module.kernels), tuple(launching), chosen
 
 
-def _reference(shim: Shim, file: str, chosen: str) -> str:
-    scalars = [p for p in shim.parameters.values() if not p.pointer]
-    written = [p.name for p in shim.parameters.values() if p.pointer and "const" not in p.type]
-    shapes, guessed = _shapes(shim)
-    used = {word for shape in shapes.values() for word in re.findall(r"[A-Za-z_]\w*", shape)}
-    # A launch's number of elements is a size too, and what scales is a number.
-    named = [p.name for p in scalars if re.search("int|long|size_t", p.type) or p.name in used] or ["N"]
-    dims = {name: shim.sizes.get(name, _SIZES.get(len(named), 32)) for name in named}
-    unknown = [name for name in dims if name not in shim.sizes]
-    point = ", ".join(f'"{name}": {size}' for name, size in dims.items())
+def _reference(sketch: EntrySketch, file: str, chosen: str) -> str:
+    """reference.py: inputs for the parameters of `chosen`, and a `reference` that the user fills."""
+    parameters = sketch.parameters.values()
+    outputs = [p.name for p in parameters if p.is_pointer and "const" not in p.type]
+    sizes = [p.name for p in parameters if not p.is_pointer and _SIZE_TYPE.search(p.type)] or ["N"]
+    point = ", ".join(f'"{name}": {_PROPOSED_SIZES.get(len(sizes), 32)}' for name in sizes)
     lines = [f'"""What {chosen} of {file} must compute."""', "", "import torch", ""]
-    lines += [f"outputs = {json.dumps(written)}"] if written else [f"outputs = []  # {FILL} what the kernel writes"]
-    told = f"  # {FILL} the sizes to be timed: {', '.join(unknown)}" if unknown else ""
-    lines += [f'workloads = [{{"dims": {{{point}}}}}]{told}', "", "", "def make_inputs(dims, seed):"]
-    lines += ["    random = torch.Generator().manual_seed(seed)"]
-    lines += [f'    {name} = dims["{name}"]' for name in dims]
-    for p in shim.parameters.values():
-        if p.pointer:
-            asked = f"  # {FILL} its sizes" if p.name in guessed else ""
-            lines.append(f"    {p.name} = {_made(p, shim, shapes[p.name], p.name in written)}{asked}")
-        elif p.name not in dims:
+    lines += [f"outputs = {json.dumps(outputs)}"] if outputs else [f"outputs = []  # {FILL} what the kernel writes"]
+    lines += [f'workloads = [{{"dims": {{{point}}}}}]  # {FILL} the sizes to be timed: {", ".join(sizes)}']
+    lines += ["", "", "def make_inputs(dims, seed):", "    random = torch.Generator().manual_seed(seed)"]
+    lines += [f'    {name} = dims["{name}"]' for name in sizes]
+    shape = f"({', '.join(sizes[:2])}{',' * (len(sizes) == 1)})"
+    for p in parameters:
+        if p.is_pointer:
+            lines.append(f"    {p.name} = {_tensor(p, shape, p.name in outputs)}  # {FILL} its sizes")
+        elif p.name not in sizes:
             lines.append(f"    {p.name} = {'True' if p.type == 'bool' else '1.0'}  # {FILL} its value")
-    lines += [f"    return dict({', '.join(f'{name}={name}' for name in shim.parameters)})", "", ""]
-    lines += [f"def reference({', '.join(shim.parameters)}):"]
-    order = f" in this order: {', '.join(written)}" if len(written) > 1 else ""
+    lines += [f"    return dict({', '.join(f'{name}={name}' for name in sketch.parameters)})", "", ""]
+    lines += [f"def reference({', '.join(sketch.parameters)}):"]
+    order = f" in this order: {', '.join(outputs)}" if len(outputs) > 1 else ""
     lines += [f"    # {FILL} the answer with torch, returned{order}"]
     return "\n".join([*lines, '    raise NotImplementedError("say in reference.py what the kernel computes")', ""])
 
 
-def _shapes(shim: Shim) -> tuple[dict[str, str], set[str]]:
-    """Pointer -> its sizes as Python, and those whose sizes nothing says: as many elements as a size, or as all of
-    them together."""
-    sizes = [p.name for p in shim.parameters.values() if not p.pointer and re.search(r"int|long|size_t", p.type)]
-    pointers = [p.name for p in shim.parameters.values() if p.pointer]
-    told = {n: s for n, s in shim.shapes.items() if s[0] != "like"}
-    same = {n: told[s[1]] for n, s in shim.shapes.items() if s[0] == "like" and s[1] in told}
-    told |= same
-    guess = next(iter(told.values()), tuple(sizes[:2]) or ("N",))
-    # One number of elements, and several buffers: elementwise, which `check` finds out.
-    flat = set(told.values()) == {tuple(sizes)} and len(sizes) == 1
-    found = {
-        name: f"({', '.join(told.get(name, guess))}{',' * (len(told.get(name, guess)) == 1)})" for name in pointers
-    }
-    return found, {name for name in pointers if name not in told and not flat}
-
-
-def _made(value: Value, shim: Shim, shape: str, written: bool) -> str:
-    base = value.type.replace("const ", "").removesuffix("*").strip()
+def _tensor(parameter: SourceParameter, shape: str, is_output: bool) -> str:
+    """An expression for a tensor of the pointer's type: zeros for an output, random values for an input."""
+    base = parameter.type.replace("const ", "").removesuffix("*").strip()
     dtype = _DTYPES.get(base, base.removesuffix("_t") if re.fullmatch(r"u?int\d+_t", base) else "float32")
-    kind = "" if dtype == "float32" else f", dtype=torch.{dtype}"
-    initial = shim.initial.get(value.name, "empty" if written else "")
-    if initial in ("empty", "zeros", "ones"):
-        return f"torch.{initial.replace('empty', 'zeros')}({shape}{kind})"
-    if initial:
-        return f"torch.full({shape}, float('{initial}'){kind})"
+    keyword = "" if dtype == "float32" else f", dtype=torch.{dtype}"
+    if is_output:
+        return f"torch.zeros({shape}{keyword})"
     if "float" in dtype:
-        return f"torch.randn({shape}, generator=random){f'.to(torch.{dtype})' if kind else ''}"
-    return f"torch.randint(0, 2, {shape}, generator=random{kind})"
+        return f"torch.randn({shape}, generator=random){f'.to(torch.{dtype})' if keyword else ''}"
+    return f"torch.randint(0, 2, {shape}, generator=random{keyword})"

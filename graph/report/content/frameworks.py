@@ -1,4 +1,4 @@
-"""Where torch stands beside the incumbent, from the contest with v0 and what versions are said to be worth."""
+"""Times of torch beside the incumbent, from the contest with v0 and the claims of the accepted versions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def claimed(verdicts: Iterable[Verdict], clock: Clock) -> Interval:
-    """What accepted versions are said to be worth together, by `clock`."""
+    """The product of the claimed speed-ups of accepted versions, by `clock`."""
     worth = (v.claim.by(clock) if v.claim else v.speedup for v in verdicts)
     return product(one for one in worth if one)
 
 
-def beside(state: State, services: Services, latest: Verdict | None = None) -> FrameworkTimes | None:
-    """Torch beside the incumbent, or the version that `latest` accepts; None: v0 was not timed beside torch."""
+def torch_times(state: State, services: Services, latest: Verdict | None = None) -> FrameworkTimes | None:
+    """Times of torch beside the incumbent, or beside the version that `latest` accepts; None: torch was not timed."""
     if not state.get("frameworks"):
         return None
     objective, records = services.settings.judge.objective, services.records

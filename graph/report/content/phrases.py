@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from graph.settings import Settings
     from graph.state import StopReason
 
-APART = 0.1
+MIN_SHOWN_DIFFERENCE = 0.1
 """A final benchmark whose time is off by more is spoken of: beyond what noise does to the device's own clock."""
 
 
@@ -53,7 +53,7 @@ def gain(
     return f"{format_seconds(baseline_s)} -> {format_seconds(best_s)} (baseline / speed-up{of}), {format_speedup(speedup)}{said}"
 
 
-def standing(found: Interval | None) -> str:
+def comparison_words(found: Interval | None) -> str:
     """Another's time over the best kernel's, in words where that is a loss or may be none."""
     return f"{format_speedup(found)} {doubt(found)}".rstrip()
 
@@ -81,13 +81,13 @@ def bar(times: FrameworkTimes) -> str:
     others = "torch" if {*times.against, *times.unavailable} <= {*FRAMEWORKS} else "torch and other libraries"
     how = f"{times.clock}{of}; v0 was timed beside it, accepted gains are reckoned on"
     said = "; ".join([f"Beside {others} ({how}): this kernel {format_seconds(times.kernel_s)}", *rivals])
-    return f"{said}.{f' {onward(times)}.' if times.ahead else ''}"
+    return f"{said}.{f' {frameworks_ahead_words(times)}.' if times.ahead else ''}"
 
 
-def drawn(times: FrameworkTimes, finally_s: float | None) -> str:
+def final_difference_words(times: FrameworkTimes, finally_s: float | None) -> str:
     """What lies between the time that is reckoned on and the final benchmark's, `finally_s` by the same clock; empty
     where they agree."""
-    if times.clock != "device-only" or not finally_s or abs(finally_s / times.kernel_s - 1) < APART:
+    if times.clock != "device-only" or not finally_s or abs(finally_s / times.kernel_s - 1) < MIN_SHOWN_DIFFERENCE:
         return ""
     return (
         f" The final benchmark saw {format_seconds(finally_s)} for it: each contest draws its inputs anew, and where the "
@@ -96,13 +96,15 @@ def drawn(times: FrameworkTimes, finally_s: float | None) -> str:
     )
 
 
-def onward(times: FrameworkTimes) -> str:
+def frameworks_ahead_words(times: FrameworkTimes) -> str:
     """That the frameworks which are ahead keep nearness to the roof from ending the run."""
     names = " and ".join(map(rival, times.ahead)) + (" is" if len(times.ahead) == 1 else " are")
     return f"{names[0].upper()}{names[1:]} shown faster, so that neither target nor near_peak may end the run"
 
 
-def because(stop: StopReason | None, settings: Settings, reached: str | None, final: Mapping[str, Interval]) -> str:
+def stop_reason_words(
+    stop: StopReason | None, settings: Settings, reached: str | None, final: Mapping[str, Interval]
+) -> str:
     """Why a run ended, to follow "it stopped because"; empty before.
 
     `reached`: the cap. `final`: contestant -> its time / the best kernel's.
@@ -164,11 +166,11 @@ def _environment() -> Environment:
             "seconds": format_seconds,
             "ratio": format_speedup,
             "percent": format_percent,
-            "standing": standing,
+            "standing": comparison_words,
             "doubt": doubt,
         }
     )
-    environment.globals.update({"worth": worth, "doubt": doubt, "drawn": drawn})
+    environment.globals.update({"worth": worth, "doubt": doubt, "drawn": final_difference_words})
     environment.filters.update({"si": format_si, "dims": dims, "dollars": dollars, "rival": rival, "bar": bar})
     environment.globals["SIZE"] = SIZE
     return environment

@@ -1,4 +1,4 @@
-"""The figures of an analysis, put in place from the records that it refers to."""
+"""References in an analysis, replaced by the figures of the records that they name."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def figures(
     profiles: tuple[Profile, ...],
     records: tuple[str, ...],
 ) -> Figures:
-    """All that an analysis can refer to. Times and what follows from them stand under the id of the `calibration`
-    that measured them."""
+    """Every figure that an analysis can refer to, by record and metric. Times and facts derived from them have the id
+    of the `calibration` that measured them."""
     times = {f"time.{row.workload}": Quantity(value=row.seconds, unit="s") for row in rows}
     return {
         calibration: {**times, **facts},
@@ -32,8 +32,7 @@ def figures(
 
 
 def analysis(record: Record) -> str:
-    """The text of the analysis in an inspection's record, each reference replaced by what it stands for, with its
-    record, and the figures on which it rests."""
+    """The text of the analysis in an inspection's record, with each reference replaced by its figure and record, and the figures on which it rests."""
     found = Inspection.model_validate(record.payload)
     # `_inspect` puts the calibration first.
     held = figures(record.parents[0], found.rooflines, found.facts, found.profiles, found.profile_records)
@@ -42,12 +41,12 @@ def analysis(record: Record) -> str:
 
 def text_with_figures(said: Analysis, findings: tuple[Finding, ...], held: Figures, inspection: str) -> str:
     """The text of an analysis with its references replaced, and the figures that it rests on with their citations."""
-    text = referred(said.text, findings, held, inspection)
+    text = replace_references(said.text, findings, held, inspection)
     return f"{text} It rests on {'; '.join(map(str, said.figures))}." if said.figures else text
 
 
-def referred(text: str, findings: tuple[Finding, ...], held: Figures, inspection: str) -> str:
-    """`text` with its references replaced; one that leads nowhere is said to be N/A."""
+def replace_references(text: str, findings: tuple[Finding, ...], held: Figures, inspection: str) -> str:
+    """`text` with its references replaced; a reference to a figure that does not exist becomes N/A."""
     by_rule = {finding.rule: finding for finding in findings}
 
     def put(found: re.Match[str]) -> str:
@@ -60,12 +59,12 @@ def referred(text: str, findings: tuple[Finding, ...], held: Figures, inspection
         quantity = held.get(found["record"] or "", {}).get(found["metric"] or "")
         if quantity is None:
             return f"N/A ({found[0][1:-1]})"
-        return f"{_shown(quantity)} ({found['metric']}, record `{found['record']}`)"
+        return f"{_quantity_text(quantity)} ({found['metric']}, record `{found['record']}`)"
 
     return REFERENCE.sub(put, text)
 
 
-def _shown(quantity: Quantity) -> str:
+def _quantity_text(quantity: Quantity) -> str:
     if quantity.unit == "s":
         return format_seconds(quantity.value)
     return (

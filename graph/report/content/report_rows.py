@@ -47,7 +47,7 @@ class WorkloadRow:
 
 
 @dataclass(frozen=True)
-class Step:
+class VersionStep:
     """One closed version on its way."""
 
     iteration: int
@@ -129,10 +129,12 @@ def counter_rows(memories: Iterable[VersionMemory], inspections: Mapping[str, In
             for said in method.hypothesis.expected:
                 if said.metric != "time":
                     old, new = before.get(said.metric), after.get(said.metric)
-                    yield CounterRow(memory.iteration, method.method, said, old, new, kernels, _moved(said, old, new))
+                    yield CounterRow(
+                        memory.iteration, method.method, said, old, new, kernels, _is_borne_out(said, old, new)
+                    )
 
 
-def _moved(said: Movement, before: Quantity | None, after: Quantity | None) -> bool | None:
+def _is_borne_out(said: Movement, before: Quantity | None, after: Quantity | None) -> bool | None:
     if before is None or after is None:
         return None
     shown = after.value > before.value if said.direction == "up" else after.value < before.value
@@ -189,7 +191,7 @@ def _share(gap: float, profiled_s: float, best_s: float | None) -> float:
     return 1 - gap if best_s is None or gap <= 0 else min((1 - gap) * profiled_s / best_s, 1.0)
 
 
-def steps_of(memories: Iterable[VersionMemory], verdicts: Mapping[int, tuple[str, Verdict]]) -> Iterable[Step]:
+def steps_of(memories: Iterable[VersionMemory], verdicts: Mapping[int, tuple[str, Verdict]]) -> Iterable[VersionStep]:
     """The closed versions in order, v0 left out."""
     so_far = 1.0
     reached: dict[str | None, float] = {}
@@ -200,11 +202,13 @@ def steps_of(memories: Iterable[VersionMemory], verdicts: Mapping[int, tuple[str
         if verdict.outcome == "accept" and verdict.worth is not None and not memory.masked:
             # A version that was shown again need not be among those that a later one came of.
             so_far = reached[memory.candidate] = reached.get(memory.parent, 1.0) * verdict.worth.estimate
-        yield Step(memory.iteration, verdict.outcome, memory.masked, memory.methods, verdict.worth, so_far, record)
+        yield VersionStep(
+            memory.iteration, verdict.outcome, memory.masked, memory.methods, verdict.worth, so_far, record
+        )
 
 
 def points_of(
-    steps: Sequence[Step],
+    steps: Sequence[VersionStep],
     verdicts: Mapping[int, tuple[str, Verdict]],
     inspections: Mapping[str, Inspection],
     inspection_records: Mapping[str, str],

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from agents.models.ledger import Spent, exchanges, total
 from graph.artifacts import FinalBenchmark, Reached, VersionMemory
-from graph.report.content.phrases import because, gain, rival, standing
+from graph.report.content.phrases import comparison_words, gain, rival, stop_reason_words
 from graph.state import State
 from graph.workspace import drift
 from graph.workspace import events as event_log
@@ -74,7 +74,7 @@ class Summary(Artifact):
     @property
     def _rivals(self) -> dict[str, str]:
         """Each of the others' times over the best kernel's, in words."""
-        return {rival(name): standing(_interval(*factor)) for name, factor in self.against.items()}
+        return {rival(name): comparison_words(_interval(*factor)) for name, factor in self.against.items()}
 
     def spent(self) -> str:
         """What the run took, in one line."""
@@ -87,7 +87,11 @@ class Summary(Artifact):
         page = Path(self.workspace) / "report.html"
         if self.status != "finished" or not page.exists():
             return ""
-        own = {"the kernel given": standing(_interval(self.speedup, *self.ci))} if self.speedup and self.ci else {}
+        own = (
+            {"the kernel given": comparison_words(_interval(self.speedup, *self.ci))}
+            if self.speedup and self.ci
+            else {}
+        )
         rows = {f"over {name}": factor for name, factor in (own | self._rivals).items()}
         rows |= {"report": str(page), "workspace": self.workspace, "it stopped because": self.stopped_because}
         return "\n".join(f"  {name:<24} {text}" for name, text in rows.items())
@@ -143,7 +147,7 @@ def summarise(root: Path, state: State) -> Summary:
         status="finished" if state.get("report") else "waiting" if awaited else "unfinished",
         awaited=awaited,
         stop_reason=state.get("stop"),
-        stopped_because=because(state.get("stop"), settings, cap, placed),
+        stopped_because=stop_reason_words(state.get("stop"), settings, cap, placed),
         workspace=str(root),
         baseline_s=benchmark.objective_s.get("baseline") if benchmark else None,
         best_s=benchmark.objective_s.get(benchmark.best) if benchmark else None,

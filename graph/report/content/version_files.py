@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from graph.state import State
 
 SPARSE = (Attribution, InstructionsSeen, NotAvailable)
-"""Files that hold what was set, and no defaults."""
+"""Artifacts that are written without the defaults of fields that were not set."""
 
 
 def render_version(
@@ -65,7 +65,7 @@ def render_version(
         "diff.patch": diff or "No candidate: nothing differs.\n",
         "attribution.json": _json(attribution or seen),
         "sass_check.json": _json(seen),
-        **(inspected(own, frameworks.beside(state, services, verdict)) if own else _unprofiled(state["profile"])),
+        **(inspected(own, frameworks.torch_times(state, services, verdict)) if own else _unprofiled(state["profile"])),
     }
     for judged in trials:
         candidate = services.candidate(judged.trial.candidate)
@@ -73,8 +73,11 @@ def render_version(
             files[f"branches/{candidate.id}/{name}"] = text
         files[f"branches/{candidate.id}/trial.json"] = judged.trial.model_dump_json(indent=1) + "\n"
     if not trials:
-        nothing = "No candidate of this plan was judged" if state["drafts"] else "The coder wrote no candidate for it"
-        files["branches/none.md"] = f"{nothing}.\n"
+        files["branches/none.md"] = (
+            "No candidate of this plan was judged.\n"
+            if state["drafts"]
+            else "The coder wrote no candidate for this plan.\n"
+        )
     for method, judged in ablations.items():
         files[f"ablations/{method}.json"] = judged.model_dump_json(indent=1) + "\n"
     if not ablations:
@@ -113,7 +116,7 @@ def render_baseline(
     settings = services.settings
     toolchain = services.language.toolchain()
     measurements = evidence.measurements((calibration,), {}, settings.judge.confidence)
-    sheet = datasheet.sheet(state["specs"], services)
+    sheet = datasheet.verified_sheet(state["specs"], services)
     methods = services.guide.methods(
         services.task.language, [finding.rule for finding in found.findings], found.metrics
     )
@@ -174,7 +177,7 @@ def render_baseline(
         "versions/v0/bench.json": _json(measurements),
         **{
             f"versions/v0/{file}": text
-            for file, text in inspected(inspection, frameworks.beside(state, services)).items()
+            for file, text in inspected(inspection, frameworks.torch_times(state, services)).items()
         },
     }
 
@@ -184,8 +187,8 @@ def _checked(record: Record | None) -> evidence.Correctness | None:
 
 
 def _unprofiled(parent: str) -> dict[str, str]:
-    """In place of `inspected`, of a version that was refused; `parent`: record of the inspection of the kernel it
-    started from."""
+    """The files of a refused version in place of those of `inspected`; `parent`: the record of the inspection of the
+    kernel that it started from."""
     said = f"N/A: refused before profiling.\n\nThe kernel it started from: inspection record `{parent}`.\n"
     pages = ("analysis.md", "profile_summary.md", "profile_details.md")
     return {
@@ -196,6 +199,6 @@ def _unprofiled(parent: str) -> dict[str, str]:
 
 def _json(found: Artifact | Sequence[Artifact]) -> str:
     every = [found] if isinstance(found, Artifact) else found
-    # What a record does not hold, of before it was kept, is not made up.
+    # A field that an older record lacks gets no invented value.
     told = [one.model_dump(mode="json", exclude_unset=isinstance(one, SPARSE)) for one in every]
     return json.dumps(told[0] if isinstance(found, Artifact) else told, indent=1, sort_keys=True) + "\n"

@@ -1,5 +1,4 @@
-"""What a report says, typed and gathered once from records: report.md and report.html are two renderings of the same
-`View`."""
+"""The content of a report, gathered once from records; report.md and report.html are two renderings of it."""
 
 from __future__ import annotations
 
@@ -10,15 +9,15 @@ from typing import get_args
 from agents.models.ledger import Spent, total
 from agents.models.ledger import exchanges as exchanges_of
 from graph.artifacts import Attribution, AttributionStatus, FinalBenchmark, Inspection, SpecSheet, VersionMemory
-from graph.report.content.frameworks import beside, claimed
-from graph.report.content.phrases import because
+from graph.report.content.frameworks import claimed, torch_times
+from graph.report.content.phrases import stop_reason_words
 from graph.report.content.placeholders import analysis
 from graph.report.content.report_rows import (
     CounterRow,
     Expense,
     Point,
     Proposal,
-    Step,
+    VersionStep,
     WorkloadRow,
     compared,
     counter_rows,
@@ -51,42 +50,42 @@ OBJECTIVES = {
 
 
 @dataclass(frozen=True)
-class View:
-    """Everything that a report shows. Records are named by id; where a pair holds one, it comes first."""
+class ReportData:
+    """Everything that a report shows. Records are named by their id, which comes first in a pair."""
 
     workspace: str
     task: Task
     task_record: str | None
     settings: Settings
     stopped: str
-    """Why, in words; empty before."""
+    """Why the run stopped, in words; empty before it has."""
     bar: FrameworkTimes | None
-    """Torch beside v0, reckoned on to the incumbent; None: it was not timed."""
+    """The times of torch beside v0, scaled to the incumbent; None: torch was not timed."""
     iterations: int
-    """Begun so far, v0 not counted."""
+    """Iterations begun so far, without v0."""
     clocks: str
     untuned: tuple[str, ...]
     objective: str
     final: FinalBenchmark | None
     final_record: str | None
-    """The benchmark's."""
+    """The record of the final benchmark."""
     end_record: str | None
-    """What was made of it, with what the run took."""
+    """The record of the end, with the final benchmark's ranking and the time and money of the run."""
     claimed: Interval
-    """Product of what the accepted versions that led to the best kernel are said to be worth, end by end, by the
-    clock that the final benchmark has."""
+    """Product of the claimed speed-ups of the accepted versions that led to the best kernel, by the clock of the final
+    benchmark."""
     workloads: tuple[WorkloadRow, ...]
     frameworks: tuple[str, ...]
-    """Those that were to be compared."""
+    """The frameworks to be compared."""
     memories: tuple[VersionMemory, ...]
     verdicts: Mapping[int, tuple[str, Verdict]]
-    steps: tuple[Step, ...]
-    """Without v0."""
+    steps: tuple[VersionStep, ...]
+    """Every closed version but v0."""
     points: tuple[Point, ...]
     roofs: tuple[Roof, ...]
-    """That `points` are held against: memory's and arithmetic's, measured and cited."""
+    """The roofs above `points`: memory and arithmetic, measured and cited."""
     labels: Mapping[str, str]
-    """Candidate -> the version that it was accepted as."""
+    """Candidate -> the version under which it was accepted."""
     inspections: Mapping[str, Inspection]
     inspection_records: Mapping[str, str]
     analyses: Mapping[str, str]
@@ -99,7 +98,7 @@ class View:
     sheet: SpecSheet
     sheet_record: str
     changed: tuple[str, ...]
-    """Metrics whose cited line no longer says the same."""
+    """Metrics whose cited line has changed since."""
     exchanges: tuple[Record, ...]
     by_role: Mapping[str, Spent]
     spent: Spent
@@ -107,13 +106,13 @@ class View:
     wall_s: float
     device_s: float | None
     passed: tuple[str, ...]
-    """By how much the run passed caps on time."""
+    """Sentences on caps on time that the run exceeded."""
     expenses: tuple[Expense, ...]
     records: Records
 
 
-def view(state: State, services: Services) -> View:
-    """What can be said of a run in `state`, finished or not."""
+def gather_report(state: State, services: Services) -> ReportData:
+    """The content of the report of a run in `state`, finished or not."""
     records, task, settings = services.records, services.task, services.settings
     memories = read_versions(services.workspace.root)
     final = records.get(state["report"]) if state.get("report") else None
@@ -124,7 +123,7 @@ def view(state: State, services: Services) -> View:
     inspected = {c: record for c in labels if (record := records.find(key("inspection", candidate=c))) is not None}
     inspections = {c: Inspection.model_validate(record.payload) for c, record in inspected.items()}
     inspection_records = {c: record.id for c, record in inspected.items()}
-    verdicts, attributions = _closed(memories, records)
+    verdicts, attributions = _closed_versions(memories, records)
     masked = {m.iteration for m in memories if m.masked}
     last = inspections.get(state["incumbent"])
     # Sorted: the order in which they were made is not kept, and the report must come out the same when it is rendered
@@ -145,13 +144,13 @@ def view(state: State, services: Services) -> View:
     )
     if expenses and final:
         expenses = (*expenses, Expense("end", wall_s, device_s, spent, final.id))
-    return View(
+    return ReportData(
         workspace=services.workspace.root.name,
         task=task,
         task_record=loaded.id if (loaded := records.find(key("task"))) else None,
         settings=settings,
-        stopped=because(state.get("stop"), settings, services.ended, benchmark.overall if benchmark else {}),
-        bar=beside(state, services),
+        stopped=stop_reason_words(state.get("stop"), settings, services.ended, benchmark.overall if benchmark else {}),
+        bar=torch_times(state, services),
         iterations=state["iteration"],
         clocks=services.language.clocks,
         untuned=tuple(sentence for sentence in task.inferred if UNTUNED in sentence),
@@ -182,7 +181,7 @@ def view(state: State, services: Services) -> View:
         sheet_record=state["specs"],
         # Rendered again later the report must still come out, so that it says which citations no longer hold instead of
         # refusing.
-        changed=tuple(spec.metric for spec, _ in datasheet.stale(sheet, services.wiki)),
+        changed=tuple(spec.metric for spec, _ in datasheet.stale_specs(sheet, services.wiki)),
         exchanges=exchanges,
         by_role=models,
         spent=spent,
@@ -195,10 +194,10 @@ def view(state: State, services: Services) -> View:
     )
 
 
-def _closed(
+def _closed_versions(
     memories: Sequence[VersionMemory], records: Records
 ) -> tuple[dict[int, tuple[str, Verdict]], dict[int, tuple[str, Attribution]]]:
-    """Iteration -> record and verdict, record and attribution."""
+    """Iteration -> (record, verdict), and iteration -> (record, attribution)."""
     verdicts: dict[int, tuple[str, Verdict]] = {}
     attributions: dict[int, tuple[str, Attribution]] = {}
     for memory in memories:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from graph.report.content.render import render
 
 from agents.artifacts import Analysis, AnalystBrief, Dossier, Figure, PlannerBrief, Seen
 from agents.checks.cited_figures import figure_faults
 from agents.roles import planner, profiler_analyst
 from agents.roles.agent import REPAIRS
+from graph.report.content.phrases import render
 from graph.report.content.placeholders import text_with_figures
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.specs import lookup

@@ -11,7 +11,7 @@ from agents.models.base import Request
 from agents.models.playbook.model import Playbook
 from agents.prompting.render import blocks
 from agents.roles import profiler_analyst
-from graph.report.content.placeholders import referred
+from graph.report.content.placeholders import replace_references
 from tests.agents.checks.test_cited_figures import cited
 from tests.agents.scripted import agent
 from tests.contracts.test_models import HEADROOM
@@ -49,13 +49,13 @@ def test_references_pass_at_once_and_are_put_in_place(tmp_path: Path) -> None:
     asked, model = agent("profiler_analyst", tmp_path, [Analysis(ranking=("single_threaded",), text=GOOD)])
     answer = profiler_analyst.analyse(asked, BRIEF)
     assert answer.text == GOOD and len(model.asked) == 1
-    assert referred(answer.text, BRIEF.findings, FIGURES, "inspection") == (
+    assert replace_references(answer.text, BRIEF.findings, FIGURES, "inspection") == (
         f"**single_threaded** (One of 2 threads runs 97 % of the time; record `{RECORD}`) at line 4: see 3.1 % "
         f"(gcc.share, record "
         f"`{RECORD}`) and 33 us (time.w, record `{TIMES}`), by record `{TIMES}`."
     )
     assert (
-        referred(f"[record:{RECORD} lost] [rule:lost]", (), FIGURES, "i")
+        replace_references(f"[record:{RECORD} lost] [rule:lost]", (), FIGURES, "i")
         == f"N/A (record:{RECORD} lost) N/A (rule:lost)"
     )
 

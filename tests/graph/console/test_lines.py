@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from agents.models.ledger import Ledger, Spent, unpriced, unsaid
 from graph.budget.metering import Metered
 from graph.build import _timed
-from graph.console.dashboard import Dashboard
-from graph.console.lines import Plain
-from graph.console.live import view
+from graph.console.lines import event_line
+from graph.console.status import RunStatus
+from graph.console.terminal import Progress
 from graph.services import Services
 from graph.state import State
 from graph.workspace.events import Event, Events, read
@@ -27,19 +27,15 @@ CANDIDATE = event("candidate", candidate="0123456789ab", outcome="passed", summa
 STARTED = event("node", node="profile", state="started", iteration="1")
 
 
-def test_a_line_a_node_and_candidate_and_quiet_still_says_what_ctrl_c_does() -> None:
+def test_a_line_a_node_and_candidate_and_a_quiet_run_still_says_what_ctrl_c_does() -> None:
     lines: list[str] = []
-    quiet: list[str] = []
-    for one in (
-        STARTED,
-        FINISHED,
-        CANDIDATE,
-        event("job", argv="g++", s="0.1"),
-        event("interrupt", workspace="workspaces/softmax"),
-    ):
-        Plain(lines.append)(one)
-        Plain(quiet.append, only="interrupt")(one)
-    assert quiet == lines[2:] and "`python -m graph resume workspaces/softmax`" in quiet[0]
+    complaints: list[str] = []
+    interrupt = event("interrupt", workspace="workspaces/softmax")
+    for quiet in (False, True):
+        with Progress(lines.append, complaints.append, quiet=quiet) as progress:
+            for one in (STARTED, FINISHED, CANDIDATE, event("job", argv="g++", s="0.1"), interrupt):
+                progress.observers[0](one)
+    assert complaints == lines[2:] and "`python -m graph resume workspaces/softmax`" in complaints[0]
     assert "profile" in lines[0] and "memory-bound" in lines[0] and "0.50 s" in lines[0]
     assert "0123456789ab" in lines[1] and "2.00x" in lines[1]
 
@@ -55,33 +51,25 @@ def test_what_is_not_known_of_a_cost_is_not_said_on_every_line() -> None:
     ):
         counts = {**took, "input": 0, "output": 0} if unseen else took
         spent = Spent(**counts, usd=usd, unknown=unknown, unseen=unseen)
-        Plain(lines.append)(FINISHED.model_copy(update={"details": {**FINISHED.details, **spent.told()}}))
+        lines.append(event_line(FINISHED.model_copy(update={"details": {**FINISHED.details, **spent.told()}})) or "")
     assert [line.partition("memory-bound")[2] for line in lines] == [
         "  [1,234 tokens]",
         "  [1,234 tokens, $0.5000 and more]",
         "",
         "  [1,234 tokens, $0.0000]",
     ]
-    Plain(lines.append)(
-        event("exchange", role="coder", state="unusable", why="models.coder: no usable Drafts was given")
-    )
-    assert lines[-1].endswith("models.coder: no usable Drafts was given")
+    unusable = event("exchange", role="coder", state="unusable", why="models.coder: no usable Drafts was given")
+    assert (event_line(unusable) or "").endswith("models.coder: no usable Drafts was given")
 
 
 def test_what_a_kernel_says_does_not_command_the_terminal() -> None:
     said = "build: \x1b]0;owned\x07\x1b[2J\x9b31m\r\nsecond [1.9, 2.1] Δ é"
-    lines: list[str] = []
-    Plain(lines.append)(event("candidate", candidate="0123456789ab", outcome="failed", summary=said))
-    board = Dashboard().see_all(
-        (
-            event("drafted", candidate="0123456789ab", methods="simd", knobs=""),
-            event("candidate", candidate="0123456789ab", outcome="failed", stage="build", reason=said),
-        )
-    )
-    board.taken_up = 0.0, 0.0
-    for text in (*lines, *map(str, view(board, 200, 40, 0.0))):
-        assert text.isprintable() and "\x1b" not in text
-    assert "second [1.9, 2.1] Δ é" in lines[0]
+    line = event_line(event("candidate", candidate="0123456789ab", outcome="failed", summary=said))
+    status = RunStatus()
+    status.add(event("drafted", candidate="0123456789ab", methods="simd", knobs=""))
+    status.add(event("candidate", candidate="0123456789ab", outcome="failed", stage="build", reason=said))
+    for text in (line or "", status.rows["0123456789ab"].result):
+        assert text.isprintable() and "\x1b" not in text and "second [1.9, 2.1] Δ é" in text
 
 
 def test_iterations_never_go_backwards(tmp_path: Path) -> None:
@@ -98,7 +86,7 @@ def test_iterations_never_go_backwards(tmp_path: Path) -> None:
         Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch"), lambda kind, details: None, lambda: 0.0, {}
     )
     told = SimpleNamespace(
-        emit=lambda kind, details: Plain(lines.append)(event(kind, **details)),
+        emit=lambda kind, details: lines.extend(filter(None, [event_line(event(kind, **details))])),
         ledger=Ledger(Records(tmp_path)),
         executor=executor,
     )

@@ -14,9 +14,9 @@ from rich.console import Console, ConsoleDimensions
 
 from graph.__main__ import main
 from graph.budget.metering import Metered
-from graph.console.dashboard import Dashboard
-from graph.console.lines import line
-from graph.console.live import Live, view
+from graph.console.lines import event_line
+from graph.console.live import LiveView, render_status
+from graph.console.status import RunStatus
 from graph.report.final import FILES, MARKDOWN
 from graph.workspace.events import Event, read
 from tests.graph.conftest import SHORT, configured
@@ -58,7 +58,7 @@ class Replay:
         self.terminal = Terminal(width, height)
         self.clock = Clock()
         self.file = os.fdopen(os.dup(self.terminal.fd), "w", encoding="utf-8")
-        self.live = Live(Own(file=self.file, _environ={"TERM": "screen-256color"}), self.clock)
+        self.live = LiveView(Own(file=self.file, _environ={"TERM": "screen-256color"}), self.clock)
 
     def feed(self, events: tuple[Event, ...]) -> None:
         for event in events:
@@ -82,20 +82,35 @@ def shown(text: str) -> list[str]:
     return text.rpartition("\n\n")[2].splitlines()
 
 
+def drawn(status: RunStatus, width: int, now: float = 0.0) -> list[str]:
+    """The lines of the view at a terminal of a width."""
+    console = Console(width=width, color_system=None)
+    with console.capture() as capture:
+        console.print(render_status(status, now))
+    return [text.rstrip() for text in capture.get().splitlines()]
+
+
+def status_after(*events: Event) -> RunStatus:
+    status = RunStatus()
+    for event in events:
+        status.add(event)
+    return status
+
+
 @pytest.mark.parametrize("replay", [(80,), (200,)], indirect=True)
-def test_it_says_what_is_under_way(replay: Replay) -> None:
+def test_the_view_shows_the_current_activity_and_the_candidates(replay: Replay) -> None:
     # The job begins: what stands there now stands until it ends.
     replay.feed(RUN[: FIRST + 2])
     assert RUN[FIRST + 1].kind == "job"
     rows = shown(replay.terminal.seen)
     assert rows[0].startswith("v1 judge · parent v0 · since ")
-    first, second = RUN[FIRST].details["candidate"], rows[2].split()[0]
-    assert rows[1].split()[:3] == [first, "timing", "1/2"] and rows[2].split()[:2] == [second, "waiting"]
-    assert rows[3] == "best      v0, the baseline"
-    assert rows[4].startswith("headroom  Δ ") and " %, limit " in rows[4] and rows[4].endswith(" %)")
-    assert rows[5].startswith("budget    wall ") and "/3600 s  device " in rows[5] and "(no cap)" in rows[5]
+    assert rows[1] == "best      v0, the baseline"
+    assert rows[2].startswith("headroom  Δ ") and " %, limit " in rows[2] and rows[2].endswith(" %)")
+    assert rows[3].startswith("budget    wall ") and "/3600 s  device " in rows[3] and "(no cap)" in rows[3]
+    first = RUN[FIRST].details["candidate"]
+    assert rows[4].split()[:3] == [first, "timing", "1/2"] and rows[5].split()[1] == "waiting"
     wide = replay.terminal.screen.columns == 200
-    assert ("SCHEDULE=" in rows[1]) is wide and rows[1].endswith("…") is not wide
+    assert ("SCHEDULE=" in rows[4]) is wide and rows[4].endswith("…") is not wide
     assert not replay.terminal.clean, "the cursor would blink about"
 
 
@@ -105,27 +120,11 @@ def test_finished_lines_scroll_and_nothing_else_stays(replay: Replay) -> None:
     replay.live.__exit__(None, None, None)
     replay.terminal.read()
     left, width = replay.terminal.scrolled, replay.terminal.screen.columns
-    finished = [text.rstrip() for event in RUN if (text := line(event))]
+    finished = [text for event in RUN if (text := event_line(event))]
     assert len(finished) > 20 and b"\x1b[32m" in replay.terminal.written
     expected = "".join(text + " " * (-len(text) % width) for text in finished)
     assert left.rstrip() == expected.rstrip()
     assert replay.terminal.clean
-
-
-@pytest.mark.parametrize("replay", [(200,)], indirect=True)
-def test_the_best_and_every_outcome_are_shown(replay: Replay) -> None:
-    gates = [i for i, event in enumerate(RUN) if event.kind == "verdict"]
-    replay.feed(RUN[: gates[0] + 1])
-    with replay.live.aside():  # draws what is owed, and clears away
-        board = replay.live.board
-    verdict = RUN[gates[0]].details
-    assert verdict["outcome"] == "accept"
-    text = "\n".join(map(str, view(board, 200, 40, replay.clock())))
-    assert (
-        f"best      v1  {float(verdict['speedup']):.3g}× [{float(verdict['low']):.3g}, "
-        f"{float(verdict['high']):.3g}] over v0" in text
-    )
-    assert f"{verdict['candidate']}  accept" in text and "passed" in text and "champion without " in text
 
 
 @pytest.mark.parametrize("replay", [(80,)], indirect=True)
@@ -133,95 +132,71 @@ def test_nothing_is_drawn_while_a_job_runs(replay: Replay) -> None:
     replay.feed(RUN[: FIRST + 2])
     replay.terminal.written = b""
     replay.terminal.read(2.5)
-    assert replay.live.board.jobs == 1 and replay.terminal.written == b""
+    assert replay.live.status.running_jobs == 1 and replay.terminal.written == b""
 
 
 def test_it_draws_four_times_a_second_at_most_and_once_more_for_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[float] = []
-    monkeypatch.setattr("graph.console.live.view", lambda board, width, height, now: drawn.append(now) or [])
+    moments: list[float] = []
+    monkeypatch.setattr("graph.console.live.render_status", lambda status, now: moments.append(now) or "")
     made = Replay(80)
     made.clock.now = RUN[0].seconds
     with made.live:
         made.feed(RUN)
     made.terminal.close()
     jobs = [event.seconds for event in RUN if event.kind == "job" and event.details["state"] == "started"]
-    for begin in drawn:
-        within = [sum(begin <= moment < begin + 1 for moment in moments) for moments in (drawn, jobs)]
+    for begin in moments:
+        within = [sum(begin <= moment < begin + 1 for moment in one) for one in (moments, jobs)]
         # rich asks once more when it begins and when it ends.
         assert within[0] <= 4 + within[1] + 2
 
 
 @pytest.mark.parametrize("bound", ["", *get_args(Bound)])
 def test_at_80_columns_the_headroom_is_whole(bound: str) -> None:
-    board = Dashboard().see_all(RUN[: FIRST + 1])
-    board.see(
-        Event(
-            kind="headroom",
-            seconds=0.0,
-            details={"bound": bound, **dict.fromkeys(("total", "compute", "memory", "latency"), "1")},
-        )
-    )
-    (told,) = [str(text) for text in view(board, 80, 40, 0.0) if str(text).startswith("headroom")]
-    assert told.endswith(", Δl 100.0 %)") and (f"limit {bound}" if bound else "not profiled") in told
+    status = status_after(*RUN[: FIRST + 1])
+    gaps = dict.fromkeys(("total", "compute", "memory", "latency"), "1")
+    status.add(Event(kind="headroom", seconds=0.0, details={"bound": bound, **gaps}))
+    (line,) = [text for text in drawn(status, 80) if text.startswith("headroom")]
+    assert line.endswith(", Δl 100.0 %)") and (f"limit {bound}" if bound else "not profiled") in line
 
 
-def test_a_small_terminal_shows_what_is_open_first() -> None:
-    board = Dashboard().see_all(RUN[: FIRST + 1])
-    for number in range(30):
-        told = {"candidate": f"{number:012d}", "methods": "m", "knobs": "", "iteration": "1"}
-        board.see(Event(kind="drafted", seconds=0.0, details=told))
-        board.see(
-            Event(
-                kind="candidate", seconds=0.0, details={**told, "outcome": "failed", "stage": "build", "reason": "no"}
-            )
-        )
-    lines = [str(text) for text in view(board, 80, 12, 0.0)]
-    assert len(lines) < 12 and any("timing 1/2" in text for text in lines) and any("more" in text for text in lines)
-    assert any("failed: build" in text for text in lines)
+def test_outcomes_and_the_best_version_are_shown_with_candidates_in_progress_first() -> None:
+    gate = next(i for i, event in enumerate(RUN) if event.kind == "verdict")
+    verdict = RUN[gate].details
+    assert verdict["outcome"] == "accept"
+    status = status_after(*RUN[: gate + 1])
+    text = "\n".join(drawn(status, 200))
+    interval = f"{float(verdict['speedup']):.3g}× [{float(verdict['low']):.3g}, {float(verdict['high']):.3g}]"
+    assert f"best      v1  {interval} over v0" in text
+    assert f"{verdict['candidate']}  accept" in text and "passed" in text and "champion without " in text
+    told = {"candidate": "0123456789ab", "methods": "m", "knobs": "", "iteration": "1"}
+    status.add(Event(kind="drafted", seconds=0.0, details=told))
+    assert drawn(status, 80)[5].split()[:2] == ["0123456789ab", "waiting"]
 
 
-def test_the_best_is_over_the_version_that_it_was_compared_with() -> None:
-    """Not over the iteration before it, which may have lost."""
-    board = Dashboard()
-    board.taken_up = 0.0, 0.0
-    for iteration, outcome, parent in (("1", "accept", "v0"), ("2", "reject_perf", "v1"), ("3", "accept", "v1")):
-        details = {
-            "iteration": iteration,
-            "candidate": "c",
-            "outcome": outcome,
-            "speedup": "2",
-            "low": "1.9",
-            "high": "2.1",
-            "parent": parent,
-        }
-        board.see(Event(kind="verdict", seconds=0.0, details={**details, "summary": ""}))
-    assert "best      v3  2× [1.9, 2.1] over v1" in [str(text) for text in view(board, 80, 24, 0.0)]
-    assert board.parent == "v3"
+@pytest.mark.parametrize("parent", [{"parent": "v1"}, {}])
+def test_the_best_is_over_the_version_that_it_was_compared_with(parent: dict[str, str]) -> None:
+    """Not over the iteration before it, which may have lost; logs without the parent are read too."""
+    status = RunStatus()
+    for iteration, outcome, of in (("1", "accept", {}), ("2", "reject_perf", {}), ("3", "accept", parent)):
+        details = {"iteration": iteration, "candidate": "c", "outcome": outcome, "speedup": "2", "summary": ""}
+        status.add(Event(kind="verdict", seconds=0.0, details={**details, "low": "1.9", "high": "2.1", **of}))
+    assert status.best == "v3  2× [1.9, 2.1] over v1" and status.parent == "v3"
 
 
 def test_what_is_paid_stands_beside_its_caps() -> None:
     caps = {"wall_s": "3600", "device_s": "600", "usd": "5", "tokens": "100000", "device": "cpu", "spent_wall_s": "30"}
-    spent = {"spent": "…", "spent_usd": "0.520000", "spent_tokens": "12345"}
-    board = Dashboard().see_all(
-        (
-            Event(kind="caps", seconds=100.0, details=caps),
-            Event(kind="job", seconds=101.0, details={"state": "finished", "device": "cpu", "used": "2.5", "s": "90"}),
-            Event(kind="exchange", seconds=102.0, details={"role": "coder", "state": "started"}),
-        )
+    paid = {"spent": "…", "spent_usd": "0.520000", "spent_tokens": "12345"}
+    status = status_after(
+        Event(kind="caps", seconds=100.0, details=caps),
+        Event(kind="job", seconds=101.0, details={"state": "finished", "device": "cpu", "used": "2.5", "s": "90"}),
+        Event(kind="exchange", seconds=102.0, details={"role": "coder", "state": "started"}),
     )
-    assert "asking the coder" in str(view(board, 80, 24, 110.0)[1])
-    board.see(Event(kind="exchange", seconds=103.0, details={"role": "coder", "state": "finished", **spent}))
-    assert (
-        str(view(board, 80, 24, 110.0)[-1]) == "budget    wall 40/3600 s  device 2/600 s  $0.52/$5  12.3k/100.0k tokens"
-    )
-    board.see(
-        Event(
-            kind="exchange",
-            seconds=104.0,
-            details={"role": "coder", "state": "finished", **spent, "spent_unknown": "why"},
-        )
-    )
-    assert "at least $0.52/$5" in str(view(board, 80, 24, 110.0)[-1])
+    assert "asking the coder" in status.activity()
+    finished = {"role": "coder", "state": "finished", **paid}
+    status.add(Event(kind="exchange", seconds=103.0, details=finished))
+    assert status.budget(110.0) == "wall 40/3600 s  device 2/600 s  $0.52/5  12345/100000 tokens"
+    status.add(Event(kind="exchange", seconds=104.0, details={**finished, "spent_unknown": "why"}))
+    assert "at least $0.52/5" in status.budget(110.0)
 
 
 # ------------------------------------------------------------ Ctrl-C

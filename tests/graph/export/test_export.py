@@ -124,7 +124,7 @@ def test_the_kernel_runs_where_it_was_judged_and_the_reference_elsewhere(
     softmax: Path, x: torch.Tensor, said: str | None
 ) -> None:
     module = run_path(str(softmax / "softmax.py"))
-    filled = module["_exported"].filled({"x": x})
+    filled = module["_exported"].complete_arguments({"x": x})
     assert filled.startswith(said) if said else filled["M"] == x.shape[0]
     torch.testing.assert_close(module["reference"](x), torch.softmax(x, dim=1))
 
@@ -133,7 +133,7 @@ def test_outputs_given_are_written_and_a_gradient_is_the_references(softmax: Pat
     module, x = run_path(str(softmax / "softmax.py")), torch.rand(512, 1000)
     out = torch.empty_like(x)
     assert module["reference"](x, out) is out and torch.allclose(out, x.softmax(1))
-    assert "an output that shares memory" in module["_exported"].filled({"x": x, "out": x})
+    assert "an output that shares memory" in module["_exported"].complete_arguments({"x": x, "out": x})
 
 
 def test_a_new_model_has_the_keys_of_the_old_one_and_says_the_same(problem: Accepted, tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_a_hub_kernel_names_the_sources_that_are_there(problem: Accepted, triton
         ("sol", {}, "the suite runs on a GPU"),
         ("gpumode", {}, "no problem of GPU MODE"),
         ("torch-ext", {"suffix": ".py"}, "nothing to build"),
-        ("patch", {"own": None}, "--file"),
+        ("patch", {}, "--file"),
     ],
 )
 def test_a_kernel_that_a_format_cannot_hold_is_refused(

@@ -12,7 +12,7 @@ from graph.artifacts import Inspection
 from graph.budget.metering import Capped
 from graph.lifecycle import run as runs
 from graph.nodes import prepare
-from graph.report.content.frameworks import beside
+from graph.report.content.frameworks import torch_times
 from graph.services import Services
 from graph.settings import Benchmark
 from graph.state import State
@@ -122,7 +122,7 @@ def test_a_run_goes_on_near_a_roof_that_is_in_doubt_or_behind_torch(
         if eager is not None:
             # By the clock by which v0 takes 1 s, and so eager as much as v1 and v2 are worth together.
             state["frameworks"] = services.keep("benchmark", contest(baseline=1.0, eager=1.0), eager_s=1.0).id
-            times = beside(state, services)
+            times = torch_times(state, services)
             assert times is not None and times.against["eager"].low > 1
             worth = times.against["eager"]
             eager_s = 0.9 / worth.high if eager == "surely faster" else 1 / worth.estimate
@@ -151,7 +151,7 @@ def test_a_run_without_torchs_times_goes_on_as_ever(
         state = read_state(services.workspace)
         state["frameworks"], said = prepare._time_frameworks(state, services)
         assert said == (f"; torch was not timed beside it: {why}" if why else "")
-        assert (state["frameworks"], services.ended, beside(state, services)) == ("", None, None)
+        assert (state["frameworks"], services.ended, torch_times(state, services)) == ("", None, None)
 
 
 def contest(**seconds: float) -> Contest:

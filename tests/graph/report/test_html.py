@@ -18,9 +18,9 @@ from graph.__main__ import main
 from graph.artifacts import FinalBenchmark, Inspection
 from graph.lifecycle import run as runs
 from graph.report import final, html, prompts
-from graph.report.charts.links import Links
 from graph.report.content.report_rows import counter_rows, proposed
-from graph.report.content.view import View, retrospective_of, view
+from graph.report.content.view import ReportData, gather_report, retrospective_of
+from graph.report.links import Links
 from graph.workspace.drift import drifted
 from graph.workspace.folder import peek
 from graph.workspace.versions import read_state, read_versions
@@ -102,9 +102,9 @@ def checked(text: str, root: Path) -> Page:
 
 
 @pytest.fixture
-def seen(copied: Path) -> Iterator[View]:
+def seen(copied: Path) -> Iterator[ReportData]:
     with runs.opened(copied, reading=True) as services:
-        yield view(read_state(services.workspace), services)
+        yield gather_report(read_state(services.workspace), services)
 
 
 def figures(text: str) -> list[str]:
@@ -114,11 +114,11 @@ def figures(text: str) -> list[str]:
 # ---------------------------------------------------------------- as a run leaves it
 
 
-def test_it_is_well_formed_self_contained_and_all_its_links_lead_somewhere(seen: View, copied: Path) -> None:
-    text = html.html(seen)
+def test_it_is_well_formed_self_contained_and_all_its_links_lead_somewhere(seen: ReportData, copied: Path) -> None:
+    text = html.render_html(seen)
     found = checked(text, copied)
     drawn = figures(text)
-    assert len(drawn) == len(html.FIGURES)
+    assert len(drawn) == len(html.CHARTS)
     assert not re.search(r"#[0-9a-f]{6}\b", "".join(drawn)), "a colour that stays as it is in the dark"
     for one in drawn:
         assert re.search(r"<title id=.*?</title><desc id=.*?</desc>", one), "a figure without a name or a description"
@@ -129,9 +129,9 @@ def test_it_is_well_formed_self_contained_and_all_its_links_lead_somewhere(seen:
     assert named and named <= known
 
 
-def test_both_renderings_tell_the_same_figures(seen: View) -> None:
-    markdown = final.markdown(seen)
-    told = Page(html.html(seen)).said
+def test_both_renderings_tell_the_same_figures(seen: ReportData) -> None:
+    markdown = final.render_markdown(seen)
+    told = Page(html.render_html(seen)).said
     headline = re.search(r"\*\*(\S+ \[.*?\])\*\* over the baseline", markdown)
     assert headline and headline[1] in told
     rows = re.findall(r"^\| (.*) \|$", markdown.partition("## Workloads")[2].partition("##")[0], re.MULTILINE)[1:]
@@ -171,7 +171,7 @@ def test_prompts_and_replies_lie_in_files_for_review_without_secrets(copied: Pat
     workspace = peek(copied)
     for _ in range(2):
         for record in workspace.records:
-            prompts.keep(workspace, record)
+            prompts.write_exchange(workspace, record)
     first, second = (path.read_text() for path in sorted((copied / "prompts").iterdir()))
     assert "You are the reviewer" in first and "<secret> of ~" in first and "I like it." in first
     assert "refused: veto: is missing" in second and "    See\n    <secret>." in second and key not in first + second
@@ -180,7 +180,7 @@ def test_prompts_and_replies_lie_in_files_for_review_without_secrets(copied: Pat
     )
 
 
-def test_a_method_that_was_not_accepted_is_marked_and_what_borne_out_means_is_said(seen: View) -> None:
+def test_a_method_that_was_not_accepted_is_marked_and_what_borne_out_means_is_said(seen: ReportData) -> None:
     lost = {
         n: (record, verdict.model_copy(update={"outcome": "inconclusive"}))
         for n, (record, verdict) in seen.verdicts.items()
@@ -190,11 +190,11 @@ def test_a_method_that_was_not_accepted_is_marked_and_what_borne_out_means_is_sa
         assert methods == tuple(
             said.replace(", not accepted", "").replace(")", ", not accepted)") for said in seen.retrospective[status]
         )
-    for text in (final.markdown(seen), html.html(seen)):
+    for text in (final.render_markdown(seen), html.render_html(seen)):
         assert "within a factor of 2 of the predicted one" in text and "borne out" in text.partition("observed")[2]
 
 
-def test_counters_that_a_hypothesis_names_are_compared_between_parent_and_version(seen: View) -> None:
+def test_counters_that_a_hypothesis_names_are_compared_between_parent_and_version(seen: ReportData) -> None:
     memory = next(
         m for m in seen.memories if m.predictions and m.candidate and m.predictions[0].planned.method in m.methods
     )
@@ -220,17 +220,20 @@ def test_counters_that_a_hypothesis_names_are_compared_between_parent_and_versio
         }
         rows += counter_rows([told], counted)
         assert rows[-1].hit is hit, (direction, factor, before, after)
-    for text in (final.markdown(replace(seen, counters=tuple(rows))), html.html(replace(seen, counters=tuple(rows)))):
+    for text in (
+        final.render_markdown(replace(seen, counters=tuple(rows))),
+        html.render_html(replace(seen, counters=tuple(rows))),
+    ):
         assert text.count("ncu.spills") == 6 and "confidence 0.7" in text
-    assert not seen.counters and "ncu.spills" not in html.html(seen)
+    assert not seen.counters and "ncu.spills" not in html.render_html(seen)
 
 
-def test_whose_clock_the_speed_ups_of_versions_are_by_is_said(seen: View) -> None:
+def test_whose_clock_the_speed_ups_of_versions_are_by_is_said(seen: ReportData) -> None:
     """Confirmed figures were said to be those taken in the kernels' own processes."""
     said = "confirmed in separate processes"
-    assert said in html.html(seen)
+    assert said in html.render_html(seen)
     chosen_only = {n: (record, v.model_copy(update={"claim": None})) for n, (record, v) in seen.verdicts.items()}
-    assert said not in html.html(replace(seen, verdicts=chosen_only))
+    assert said not in html.render_html(replace(seen, verdicts=chosen_only))
 
 
 def test_the_report_of_a_masked_version_is_not_what_it_was(copied: Path) -> None:
@@ -239,7 +242,11 @@ def test_the_report_of_a_masked_version_is_not_what_it_was(copied: Path) -> None
     first = [git(copied, "show", f"HEAD:{name}") for name in names]
     assert main(["mask", str(copied), "v2"]) == 0
     told = [git(copied, "show", f"HEAD:{name}") for name in names]
-    assert ["(masked)" in text for text in told] == [True, True, False] and "none of the best kernel yet" in told[2]
+    assert ["(masked)" in text for text in told] == [
+        True,
+        True,
+        False,
+    ] and "The best kernel has no final benchmark yet" in told[2]
     assert all("No final benchmark yet" in text for text in told[:2]) and git(copied, "status", "--porcelain") == ""
     assert [main([verb, str(copied), *version]) for verb, version in (("report", []), ("unmask", ["v2"]))] == [0, 0]
     again = [git(copied, "show", f"HEAD:{name}") for name in names]
@@ -251,7 +258,7 @@ def test_the_report_of_a_masked_version_is_not_what_it_was(copied: Path) -> None
 # ---------------------------------------------------------------- what others named
 
 
-def test_nothing_that_others_named_becomes_markup(seen: View, copied: Path) -> None:
+def test_nothing_that_others_named_becomes_markup(seen: ReportData, copied: Path) -> None:
     def named(inspection: Inspection) -> Inspection:
         findings = tuple(f.model_copy(update={"rule": HOSTILE}) for f in inspection.findings)
         rooflines = tuple(r.model_copy(update={"workload": HOSTILE}) for r in inspection.rooflines)
@@ -285,21 +292,21 @@ def test_nothing_that_others_named_becomes_markup(seen: View, copied: Path) -> N
         attributions=attributions,
         caps={HOSTILE: HOSTILE},
     )
-    text = html.html(hostile)
+    text = html.render_html(hostile)
     found = checked(text, copied)
     assert found.said.count("<script>alert(1)</script>") > 20 and "<script" not in text and "<img" not in text
     assert found.said.count("{{ 7 * 7 }}") > 20
 
 
-def test_prose_is_escaped_before_its_records_become_links(seen: View) -> None:
+def test_prose_is_escaped_before_its_records_become_links(seen: ReportData) -> None:
     record = seen.steps[0].record
     links = Links(seen.records)
-    told = html.told(f"<b>x</b> **strong** `{record}` 0123456789abcdef", links)
+    told = html.prose(f"<b>x</b> **strong** `{record}` 0123456789abcdef", links)
     assert (
         told == f'&lt;b&gt;x&lt;/b&gt; <strong>strong</strong> <a class="id" href="#r-{record}">{record}</a> '
         f"0123456789abcdef"
     )
-    assert [found.id for found in links.named] == [record]
+    assert [found.id for found in links.named_records] == [record]
 
 
 # ---------------------------------------------------------------- what was not collected, and losses
@@ -314,10 +321,10 @@ def test_an_unfinished_run_has_a_report(copied: Path) -> None:
     found = checked(texts["report.html"], copied)
     assert "It has not stopped yet." in found.said
     assert "No final benchmark yet" in found.said and "No final benchmark yet" in texts["report.md"]
-    assert len(figures(texts["report.html"])) == len(html.FIGURES)
+    assert len(figures(texts["report.html"])) == len(html.CHARTS)
 
 
-def test_where_no_version_was_accepted_the_baseline_is_the_best(seen: View, copied: Path) -> None:
+def test_where_no_version_was_accepted_the_baseline_is_the_best(seen: ReportData, copied: Path) -> None:
     assert seen.final is not None
     kept = FinalBenchmark.model_validate(
         seen.final.model_dump()
@@ -330,14 +337,14 @@ def test_where_no_version_was_accepted_the_baseline_is_the_best(seen: View, copi
         steps=tuple(replace(step, outcome="reject_correctness", speedup=None, so_far=1.0) for step in seen.steps),
         workloads=tuple(replace(row, speedup=None, best_s=row.baseline_s) for row in seen.workloads),
     )
-    text = html.html(refused)
+    text = html.render_html(refused)
     found = checked(text, copied)
     assert "No version was accepted" in found.said and "1 (the baseline)" in found.said
     assert "N/A: no version became champion" in found.said and "the baseline against torch eager" in found.said
     assert "refused: wrong" in figures(text)[0] and "untimed" in figures(text)[0]
 
 
-def test_what_no_profiler_and_no_log_told_is_not_drawn(seen: View, copied: Path) -> None:
+def test_what_no_profiler_and_no_log_told_is_not_drawn(seen: ReportData, copied: Path) -> None:
     unknown = Headroom(total=None, compute=None, memory=None, latency=None)
 
     def bare(inspection: Inspection) -> Inspection:
@@ -347,7 +354,7 @@ def test_what_no_profiler_and_no_log_told_is_not_drawn(seen: View, copied: Path)
         )
 
     found = checked(
-        html.html(
+        html.render_html(
             replace(
                 seen,
                 inspections={c: bare(i) for c, i in seen.inspections.items()},
@@ -372,7 +379,7 @@ def test_what_no_profiler_and_no_log_told_is_not_drawn(seen: View, copied: Path)
 
 
 def test_a_loss_is_called_one_and_a_margin_of_its_own_and_a_published_roof_are_labelled(
-    seen: View, copied: Path
+    seen: ReportData, copied: Path
 ) -> None:
     assert seen.final is not None
     loss = Interval(estimate=0.8, low=0.7, high=0.9)
@@ -392,11 +399,13 @@ def test_a_loss_is_called_one_and_a_margin_of_its_own_and_a_published_roof_are_l
             ),
         ),
     )
-    found = checked(html.html(lost), copied)
+    found = checked(html.render_html(lost), copied)
     # Against eager, and each workload against the baseline; in the headline the times stand between.
     assert found.said.count("0.8× [0.7, 0.9] (a loss)") == 1 + len(seen.workloads)
     assert re.search(r"0\.8× \[0\.7, 0\.9\] over the baseline: .{1,40} \(a loss\)", found.said)
     assert "1.1× [N/A] (no difference shown)" in found.said and "0.0 % (its own)" in found.said
-    assert "(a loss)" in final.markdown(lost) and "50 GB/s, cited" in figures(html.html(lost))[1]
-    assert "**Less than the verdicts say**" in final.markdown(lost) and "Less than the verdicts say" in found.said
-    assert "Less than the verdicts say" not in final.markdown(seen)
+    assert "(a loss)" in final.render_markdown(lost) and "50 GB/s, cited" in found.said
+    assert (
+        "**Less than the verdicts say**" in final.render_markdown(lost) and "Less than the verdicts say" in found.said
+    )
+    assert "Less than the verdicts say" not in final.render_markdown(seen)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from graph.score.runs import Entry, through
-from graph.score.suite import read
+from graph.score.runs import ProblemRun, run_all
+from graph.score.suite import read_suite
 from graph.score.table import Score
 from tests.graph.conftest import QUICK, ROOT, SHORT, TASK, graph
 from tests.graph.test_kill_and_resume import nothing_is_lost
@@ -70,7 +70,7 @@ def test_a_suite_that_is_killed_goes_on_and_a_finished_one_measures_nothing(tmp_
     said = yaml.safe_load(suite.read_text())
     suite.write_text(yaml.safe_dump({**said, "settings": {**said["settings"], "stop": {"near_peak": 0.2}}}))
     other = graph(*command, home=own_home)
-    assert other.returncode == 2 and "was begun with other settings" in other.stderr
+    assert other.returncode == 2 and "was started with other settings" in other.stderr
 
 
 @pytest.mark.slow
@@ -84,11 +84,11 @@ def test_as_many_runs_go_on_at_a_time_as_there_are_devices(tmp_path: Path) -> No
     suite, said = tmp_path / "suite.yaml", list[str]()
     suite.write_text(yaml.safe_dump({"problems": list(names)}))
     (tmp_path / "out" / ".score").mkdir(parents=True)
-    entries = [Entry(problem, tmp_path / "out", suite) for problem in read(suite)]
-    for ended in through(entries, [None, None], said.append):
+    entries = [ProblemRun(problem, tmp_path / "out", suite) for problem in read_suite(suite)]
+    for ended in run_all(entries, [None, None], said.append):
         said.append(f"{ended.name}: ended")
     assert said[:2] == ["one: begins", "two: begins"] and said[2].endswith("ended") and said[3] == "three: begins"
-    assert [entry.result().status for entry in entries] == ["failed"] * 3 and all(entry.over for entry in entries)
+    assert [entry.result().status for entry in entries] == ["failed"] * 3 and all(entry.is_done for entry in entries)
 
 
 def alive(root: Path) -> bool:

@@ -46,13 +46,13 @@ def written(folder: Path, **said: object) -> Path:
 def test_problems_are_found_in_order_and_none_shares_a_name(
     folder: Path, problems: list[object], names: list[str]
 ) -> None:
-    assert [problem.name for problem in suite.read(written(folder, problems=problems))] == names
+    assert [problem.name for problem in suite.read_suite(written(folder, problems=problems))] == names
 
 
 def test_a_problem_runs_with_its_own_config_then_the_suites_keys_then_its_groups(folder: Path) -> None:
     groups = ["quick.yaml", "two/softmax", {"path": "quick.yaml", "settings": {"budget": {"wall_s": 60}}}]
     path = written(folder, problems=groups, settings={"search": {"candidates": 1}, "budget": {"wall_s": 9, "usd": 5}})
-    first, second = (problem.configured(folder / "out", path) for problem in suite.read(path))
+    first, second = (problem.run_settings(folder / "out", path) for problem in suite.read_suite(path))
     assert (first.search.iterations, first.search.candidates, first.budget.wall_s, first.budget.usd) == (3, 1, 60, 5)
     assert (second.search.candidates, second.budget.wall_s) == (1, 9)
     assert (first.name, first.workspaces, first.task) == ("quick", str(folder / "out"), str(folder / "one" / "softmax"))
@@ -60,28 +60,30 @@ def test_a_problem_runs_with_its_own_config_then_the_suites_keys_then_its_groups
 
 def test_as_published_goes_over_all_settings_and_is_another_question(folder: Path) -> None:
     path = written(folder, problems=["quick.yaml"], settings={"judge": {"hidden_workloads": 2, "pairs": 9}})
-    (problem,) = suite.read(path)
-    published = replace(problem, settings=suite.merged(problem.settings, AS_PUBLISHED)).configured(folder, path)
+    (problem,) = suite.read_suite(path)
+    published = replace(problem, settings=suite.merge_settings(problem.settings, AS_PUBLISHED)).run_settings(
+        folder, path
+    )
     assert (published.judge.inputs, published.judge.pairs) == ("as_published", 9)
-    assert suite.asked(published) != suite.asked(problem.configured(folder, path))
+    assert suite.settings_digest(published) != suite.settings_digest(problem.run_settings(folder, path))
 
 
 def test_a_file_that_is_not_there_is_the_sentence_of_its_problem(folder: Path) -> None:
     path = written(folder, problems=["quick.yaml"], settings={"benchmark": {"rivals": "nowhere.py"}})
-    (problem,) = suite.read(path)
+    (problem,) = suite.read_suite(path)
     with pytest.raises(
         SettingsError, match=r"nowhere\.py: cannot be read \(No such file or directory\); name a file that is there"
     ):
-        suite.asked(problem.configured(folder / "out", path))
+        suite.settings_digest(problem.run_settings(folder / "out", path))
 
 
 def test_what_is_measured_is_asked_anew_when_settings_or_a_file_of_the_task_changed(folder: Path) -> None:
     path = written(folder, problems=["quick.yaml"])
-    (problem,) = suite.read(path)
-    before = suite.asked(problem.configured(folder, path))
-    assert before == suite.asked(problem.configured(folder, path))
+    (problem,) = suite.read_suite(path)
+    before = suite.settings_digest(problem.run_settings(folder, path))
+    assert before == suite.settings_digest(problem.run_settings(folder, path))
     (folder / "one" / "softmax" / "reference.py").write_text(REFERENCE + "\n# other\n")
-    assert suite.asked(problem.configured(folder, path)) != before
+    assert suite.settings_digest(problem.run_settings(folder, path)) != before
 
 
 @pytest.mark.parametrize(
@@ -102,5 +104,5 @@ def test_a_suite_that_cannot_be_read_is_one_sentence_that_names_the_key(
     folder: Path, said: dict[str, object], told: str
 ) -> None:
     with pytest.raises(SettingsError) as refused:
-        suite.read(written(folder, **said))
+        suite.read_suite(written(folder, **said))
     assert told in str(refused.value) and "\n" not in str(refused.value)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from graph.score import table
-from graph.score.result import BEST, Result, sol_score
+from graph.score.result import BEST_OF_TORCH, Result, sol_score
 from tools.artifacts import Interval
 
 
@@ -37,7 +37,7 @@ def test_shares_are_of_all_problems_above_the_threshold_and_failures_count_as_on
     factors: list[float | None], fast: dict[str, float], geomean: float, failures: int
 ) -> None:
     results = [FAILED if one is None else finished("x", eager=one) for one in factors]
-    found = table.standing(results, "eager", "launch-included")
+    found = table.standing_against(results, "eager", "launch-included")
     assert found.fast == pytest.approx(fast) and found.failures == failures and math.isclose(found.geomean, geomean)
 
 
@@ -52,14 +52,16 @@ def test_the_sol_score_is_a_half_at_torch_and_one_at_the_roof(
 
 
 def test_a_run_that_accepted_nothing_is_as_fast_as_its_baseline_and_no_failure() -> None:
-    found = table.standing([finished("kept", eager=0.5), finished("won", baseline=4.0)], "baseline", "launch-included")
+    found = table.standing_against(
+        [finished("kept", eager=0.5), finished("won", baseline=4.0)], "baseline", "launch-included"
+    )
     assert (found.failures, found.geomean) == (0, 2.0)
 
 
 def test_by_the_device_alone_a_gpu_problem_counts_with_that_clock_and_a_cpu_problem_with_its_only_one() -> None:
     results = [finished("gpu", on_device=True, eager=1.0), finished("cpu", eager=8.0)]
-    assert math.isclose(table.standing(results, "eager", "device-only").geomean, 4.0)
-    assert math.isclose(table.standing(results, "eager", "launch-included").geomean, math.sqrt(8))
+    assert math.isclose(table.standing_against(results, "eager", "device-only").geomean, 4.0)
+    assert math.isclose(table.standing_against(results, "eager", "launch-included").geomean, math.sqrt(8))
 
 
 @pytest.mark.parametrize(
@@ -69,22 +71,22 @@ def test_by_the_device_alone_a_gpu_problem_counts_with_that_clock_and_a_cpu_prob
 )
 def test_the_exit_code_says_whether_something_is_left_to_do(codes: list[int | None], code: int) -> None:
     left = [Result(problem=str(at), status="unfinished", code=one) for at, one in enumerate(codes)]
-    assert table.scored("suite", [finished("done", eager=1.0), FAILED, *left]).code == code
+    assert table.score_suite("suite", [finished("done", eager=1.0), FAILED, *left]).code == code
 
 
 def test_another_library_is_one_line_over_the_problems_that_name_it() -> None:
     named = finished("named", eager=2.0, liger=0.5).model_copy(update={"libraries": ("liger",)})
     failed = FAILED.model_copy(update={"libraries": ("liger",)})
-    found = table.scored("suite", [named, finished("other", eager=2.0), failed]).standings
+    found = table.score_suite("suite", [named, finished("other", eager=2.0), failed]).standings
     (liger,) = (one for one in found if one.rival == "liger")
     assert (liger.problems, liger.failures) == (2, 1) and math.isclose(liger.geomean, 0.5**0.5)
 
 
 def test_the_pages_show_losses_short_calls_and_failures_apart_and_escape_what_others_wrote(tmp_path: Path) -> None:
-    lost = finished("loser", eager=0.5, **{BEST: 0.5})
+    lost = finished("loser", eager=0.5, **{BEST_OF_TORCH: 0.5})
     short = finished("short", eager=3.0).model_copy(update={"shortest_s": 9e-6, "doubts": ("<b>busy</b>",)})
     cublas = finished("cublas", eager=1.0).model_copy(update={"library_share": 0.95})
-    table.write("suite", [lost, short, cublas, FAILED, Result(problem="waits", status="unfinished")], tmp_path)
+    table.write_score("suite", [lost, short, cublas, FAILED, Result(problem="waits", status="unfinished")], tmp_path)
     page, html = (tmp_path / "score.md").read_text(), (tmp_path / "score.html").read_text()
     problems, apart = page.index("## Problems"), page.index("## Calls below 50 us")
     library = page.index("## Mostly a library of torch")

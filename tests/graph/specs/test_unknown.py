@@ -9,7 +9,7 @@ import pytest
 
 from graph.__main__ import main
 from graph.artifacts import Placeholder
-from graph.specs.unknown import ATTEMPTS, settle
+from graph.specs.unknown import MAX_ANSWERS, resolve_unknown
 from tests.graph.conftest import SHORT, configured
 from tests.graph.terminal import AtTerminal
 from tools.errors import SettingsError
@@ -35,35 +35,38 @@ class Person:
 def test_continue_asks_nobody_and_no_gap_no_question() -> None:
     person = Person()
     assert (
-        settle(GAPS, "P", "continue", person) == () == settle((), "P", "ask", person) == settle((), "P", "stop", None)
+        resolve_unknown(GAPS, "P", "continue", person)
+        == ()
+        == resolve_unknown((), "P", "ask", person)
+        == resolve_unknown((), "P", "stop", None)
     )
     assert not person.questions
 
 
 def test_a_person_is_asked_about_each_gap_with_its_reason() -> None:
     person = Person("c", " 51.2 TFLOPS ")
-    assert settle(GAPS, "P", "ask", person) == (Placeholder(metric="fp32", value=51.2, unit="TFLOPS"),)
+    assert resolve_unknown(GAPS, "P", "ask", person) == (Placeholder(metric="fp32", value=51.2, unit="TFLOPS"),)
     first, second = person.questions
     assert (
         "memory_bandwidth: UNKNOWN (gpu-wiki not found): nobody says" in first
         and "[c]ontinue" in first
         and "fp32 of P" in second
     )
-    assert "PLACEHOLDER" in str(settle(GAPS[:1], "P", "ask", Person("3e12 B/s"))[0])
+    assert "PLACEHOLDER" in str(resolve_unknown(GAPS[:1], "P", "ask", Person("3e12 B/s"))[0])
 
 
 @pytest.mark.parametrize("lines", [("stop",), ("S",), (), ("c",), ("1,979 TFLOPS", "51.2", "", "c")])
 def test_to_stop_the_end_of_the_input_and_answers_that_cannot_be_read_stop(lines: Iterable[str]) -> None:
     with pytest.raises(SettingsError, match=r"on_unknown: ask, and .* of P") as caught:
-        settle(GAPS, "P", "ask", Person(*lines))
+        resolve_unknown(GAPS, "P", "ask", Person(*lines))
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("typed", ["1,979 TFLOPS", "51.2", "-5 GB", "1e999 GB"])
 def test_what_is_no_positive_number_with_a_unit_is_asked_again_with_an_example(typed: str) -> None:
-    person = Person(*[typed] * (ATTEMPTS - 1), "1979 TFLOPS")
-    assert settle(GAPS[1:], "P", "ask", person)[0].value == 1979
-    assert f"{typed!r} is none of c, s and a positive number with its unit" in person.questions[1]
+    person = Person(*[typed] * (MAX_ANSWERS - 1), "1979 TFLOPS")
+    assert resolve_unknown(GAPS[1:], "P", "ask", person)[0].value == 1979
+    assert f"{typed!r} is not c, s or a positive number with its unit" in person.questions[1]
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from tools.analysis import rules
 from tools.artifacts import Quantity
 from tools.errors import SettingsError
 from tools.profilers import counted, ncu, reports
-from tools.profilers import page as html_page
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "ncu"
 LABELS = json.loads((FIXTURES / "labels.json").read_text())
@@ -276,47 +274,3 @@ def test_what_binds_is_told_by_the_units_that_are_busy_over_the_whole_kernel(
 def test_advice_of_nvidia_is_the_counterpart_of_a_rule(rule: str, kind: str, words: str) -> None:
     said = str(reports.Advice(kind, "Rule", words or "ALU is the highest-utilized pipeline (41.3%)."))
     assert any(one.remark and one.remark.search(said) for one in rules.load_rules() if one.id == rule) == bool(words)
-
-
-def test_the_page_of_a_report_loads_nothing_and_every_finding_leads_to_its_metrics(tmp_path: Path) -> None:
-    report, out = tmp_path / "a.csv", tmp_path / "a.html"
-    head, units, values = csv.reader(page("gemm_naive").open())
-    # Names of kernels are whatever somebody called them.
-    values[1] = "<script>alert(1)</script>"
-    peaks = {"derived__sm__sass_thread_inst_executed_op_ffma_pred_on_x2": 100, "dram__bytes.sum.peak_sustained": 10}
-    done = {name.format("f"): 10 for name in html_page.DONE}
-    rates = {
-        "dram__bytes.sum.per_second": 1e9,
-        "dram__cycles_elapsed.avg.per_second": 1e9,
-        "sm__cycles_elapsed.avg.per_second": 1e9,
-    }
-    for name, value in {**peaks, **done, **rates}.items():
-        head, units, values = [*head, name], [*units, ""], [*values, str(value)]
-    with report.open("w", newline="") as out_:
-        csv.writer(out_, quoting=csv.QUOTE_ALL).writerows([head, units, values])
-    assert main(["diagnose", str(report), str(page("membar", "details")), "--html", str(out)]) == 0
-    text = out.read_text()
-    links, rows = re.findall(r'(?:xlink:)?href="#([^"]+)"', text), re.findall(r'id="([^"]+)"', text)
-    assert set(links) <= set(rows) and "k0-ncu.stall_share.lg_throttle" in links and "k1-" in " ".join(links)
-    assert "<script" not in text and "&lt;script&gt;alert(1)" in text
-    assert not re.findall(r'(?:src|href)="(?!#)[^"]*"|url\((?!#)', text)
-    assert ">float32: 30 Gop/s of 100 Gop/s<" in text and "N/A: not collected" in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (
-            ["no-such-folder/a.html"],
-            "cannot be written (No such file or directory); name a file in a folder that is there",
-        ),
-        ([], ""),
-    ],
-)
-def test_a_page_that_cannot_be_written_is_refused_in_one_sentence(
-    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    report = [str(page("membar"))] if arguments else [str(tmp_path)]
-    assert main(["diagnose", *report, "--html", *(arguments or ["a.html"])]) == 2
-    error = capsys.readouterr().err
-    assert (said or "--html goes with reports of Nsight Compute") in error and error.count("\n") == 1

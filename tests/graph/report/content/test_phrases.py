@@ -7,7 +7,7 @@ import pytest
 from graph.artifacts import FinalBenchmark, Scored
 from graph.nodes.finish import objective_of
 from graph.report import final
-from graph.report.content.phrases import drawn, gain, render
+from graph.report.content.phrases import final_difference_words, gain, render
 from tools.artifacts import UNBOUNDED, Clock, Interval, Task, Workload
 from tools.cli.formatting import format_speedup
 from tools.executors.protocol import Case, CaseResult
@@ -34,15 +34,17 @@ def test_a_final_benchmark_that_is_far_from_what_is_reckoned_on_is_spoken_of(
     clock: Clock, finally_s: float | None, told: int
 ) -> None:
     times = FrameworkTimes(record="r", clock=clock, kernel_s=100e-6, seconds={}, against={})
-    assert drawn(times, finally_s).count("saw 121 us for it: each contest draws its inputs anew") == told
+    assert (
+        final_difference_words(times, finally_s).count("saw 121 us for it: each contest draws its inputs anew") == told
+    )
 
 
 def test_the_final_benchmark_names_its_clock_where_calls_only_launch() -> None:
     times = {"baseline": 2e-5, "best": 1.5e-5}
     ratio_of = Interval(estimate=4 / 3, low=1.3, high=1.4)
     found = FinalBenchmark(standings=(), overall={"baseline": ratio_of}, objective_s=times, unavailable={}, wall_s=1.0)
-    assert "launches" not in final.benchmark(found, "r")
-    text = final.benchmark(found.model_copy(update={"device_s": {"baseline": 8e-6, "best": 4e-6}}), "r")
+    assert "launches" not in final.render_benchmark(found, "r")
+    text = final.render_benchmark(found.model_copy(update={"device_s": {"baseline": 8e-6, "best": 4e-6}}), "r")
     assert "by the wall clock, launches included" in text and "baseline 8 us, best 4 us." in text
 
 
