@@ -17,7 +17,7 @@ from functools import cache
 from typing import NamedTuple
 
 from agents.artifacts import Analysis, AnalystBrief, Hypothesis, Plan, PlannerBrief
-from knowledge_base.experience.free_methods import PREFIX
+from knowledge_base.experience.free_methods import FREE_METHOD_PREFIX
 
 WIKI = re.compile(r"(?:<gpu-wiki>/|(?=<reference>/))([^\s:`]+):(\d+)")
 """A line of the wiki or of a reference project."""
@@ -212,7 +212,7 @@ def unresolved(citation: str, brief: PlannerBrief) -> bool:
     named = WIKI.fullmatch(citation.strip())
     if named is None:
         # Own experience can be cited, and vouches for no figure.
-        own = (page.head.sources for page in brief.dossier.methods if page.head.id.startswith(PREFIX))
+        own = (page.head.sources for page in brief.dossier.methods if page.head.id.startswith(FREE_METHOD_PREFIX))
         given = {
             *known(brief).records,
             *(finding.rule for finding in brief.findings),

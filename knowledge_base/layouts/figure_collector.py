@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from knowledge_base.layouts.vocabulary import Vocabulary
-from knowledge_base.pages.figures import HardwareFigure, HardwareFigures, StatedGap
+from knowledge_base.pages.figures import SPARSE_RATIO, HardwareFigure, HardwareFigures, StatedGap
 from knowledge_base.pages.names import ProductName
-from knowledge_base.specs.sheets import SPARSE_RATIO
 from tools.artifacts import digest
 from tools.roofline.hardware import Citation
 
@@ -39,9 +38,9 @@ class FigureCollector:
         """Take a figure whose unit, size and qualifier its metric can have; of any other keep the reason."""
         metrics = self.vocabulary.metrics
         printed, required = f"{figure.value:g} {figure.unit}".strip(), metrics.kinds[figure.metric].qualifiers
-        if not metrics.fits(figure.metric, figure.unit):
+        if not metrics.allows_unit(figure.metric, figure.unit):
             self._refuse(figure, f"{printed} does not have a unit of {figure.metric}")
-        elif not metrics.possible(figure.metric, figure.value, figure.unit):
+        elif not metrics.is_possible(figure.metric, figure.value, figure.unit):
             self._refuse(figure, f"{printed} is not a possible {figure.metric}")
         elif required and figure.qualifier not in required:
             self._refuse(figure, f"{printed} says none of {', '.join(sorted(required))}")

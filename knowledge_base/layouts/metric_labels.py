@@ -33,8 +33,9 @@ def read_label(text: str, vocabulary: Vocabulary) -> MetricLabel | None:
         return MetricLabel((metric,), qualifier)
     data_types = list(dict.fromkeys(filter(None, map(vocabulary.data_type_by_word.get, words))))
     known = vocabulary.words["peak"] | set(vocabulary.data_type_by_word)
-    listed = len(data_types) == 1 or re.search(r"\w\s*/\s*".join(one.name[1:] for one in data_types), text.lower())
-    if not data_types or not listed or not known.issuperset(words):
+    pair = re.match(r"(\w+)\s*/\s*(\w+)", text.lower())
+    is_pair = pair is not None and len(data_types) == 2 and set(pair.groups()) <= set(vocabulary.data_type_by_word)
+    if not (len(data_types) == 1 or is_pair) or not known.issuperset(words):
         return None
     metrics = [peak_metric(data_type, unit_kind(text)) for data_type in data_types]
     return MetricLabel(tuple(metrics), qualifier_in(text, vocabulary)) if all(metrics) else None

@@ -49,7 +49,8 @@ def single_product(text: str, vocabulary: Vocabulary) -> ProductName | None:
     outside = re.sub(r"\([^)]*\)", " ", text)
     if products_in(outside, vocabulary):
         # A product in brackets is a board or chip that holds this one: `B200 (GB200 / sm_100)`.
-        text = f"{outside} {vocabulary.product.sub(' ', ' '.join(re.findall(r'\(([^)]*)\)', text)))}"
+        inside = " ".join(re.findall(r"\(([^)]*)\)", text))
+        text = f"{outside} {vocabulary.product.sub(' ', inside)}"
     products = products_in(text, vocabulary)
     if len(products) != 1:
         return None

@@ -6,7 +6,7 @@ import pytest
 
 from knowledge_base.__main__ import main
 from knowledge_base.experience.log import Experience
-from knowledge_base.pages.wiki import HOME, Wiki
+from knowledge_base.pages.wiki import HOME_VARIABLE, Wiki
 from tests.knowledge_base.experience.test_log import attempt
 from tools.artifacts import Interval
 
@@ -14,7 +14,7 @@ from tools.artifacts import Interval
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A log with one success and one failure."""
-    monkeypatch.setenv(HOME, str(tmp_path / "home"))
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     log = Experience(tmp_path / "home")
     log.add(attempt("rec1", effect=Interval(estimate=2.5, low=2.4, high=2.6), knobs={"DEGREE": "5"}))
     log.add(attempt("rec2", methods=("simd-loop",), result="failure", verdict="reject_perf", note="slower by far"))
@@ -118,7 +118,7 @@ OUTCOME = "experience add --operator softmax --language cpp --dtype float32 --ar
 def test_a_users_mistake_is_one_sentence_that_names_what_to_give(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, says: str
 ) -> None:
-    monkeypatch.setenv(HOME, str(tmp_path / "home"))
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     (tmp_path / "taken").write_text("")
     (tmp_path / "other").mkdir()
     assert main(command.format(tmp=tmp_path).split()) == 2

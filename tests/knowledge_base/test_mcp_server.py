@@ -15,7 +15,7 @@ import anyio
 from mcp import Client, StdioServerParameters
 
 from knowledge_base.experience.log import Experience
-from knowledge_base.pages.wiki import HOME
+from knowledge_base.pages.wiki import HOME_VARIABLE
 from tests.knowledge_base.experience.test_log import attempt
 from tools.artifacts import Interval
 
@@ -34,7 +34,7 @@ def talk(
         command=argv[0],
         args=[*argv[1:], *arguments],
         cwd=str(home),
-        env={**os.environ, HOME: str(home), "PYTHONPATH": str(ROOT)},
+        env={**os.environ, HOME_VARIABLE: str(home), "PYTHONPATH": str(ROOT)},
     )
 
     async def start() -> None:

@@ -12,7 +12,7 @@ from knowledge_base.artifacts import Attempt, Page
 from knowledge_base.experience import free_methods
 from knowledge_base.experience.log import Experience
 from knowledge_base.experience.similarity import Conditions
-from knowledge_base.pages.wiki import HOME, read_page
+from knowledge_base.pages.wiki import HOME_VARIABLE, read_page
 from knowledge_base.specs import measured
 from tests.knowledge_base.experience.test_log import attempt
 
@@ -38,7 +38,7 @@ def outcome(operator: str, evidence: str, effect: float | None = 1.3, **changes:
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experience:
     """With one such outcome, and one of a method that stood beside another and is not separable."""
-    monkeypatch.setenv(HOME, str(tmp_path))
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
     found = Experience(tmp_path)
     found.add(outcome("matmul", "b" * 16, None, methods=("own:two-rows", "tiles")))
     found.add(outcome("softmax", "a" * 16))
@@ -64,7 +64,9 @@ def test_a_page_says_what_when_and_what_came_of_it_and_quotes_the_model(log: Exp
         f"redundant_passes; record {'a' * 16}" in lines
     )
     assert [one for one in lines if one.startswith("- not separable beside tiles on matmul: ")]
-    assert measured.resolve("two rows", METRIC, home=log.home) is None, "what it quotes is no figure of a product"
+    assert measured.resolve_measured("two rows", METRIC, home=log.home) is None, (
+        "what it quotes is no figure of a product"
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_a_page_says_what_when_and_what_came_of_it_and_quotes_the_model(log: Exp
 def test_a_similar_kernel_retrieves_it_and_another_does_not(
     log: Experience, asked: dict[str, str], found: bool
 ) -> None:
-    assert bool(free_methods.alike(log.attempts(), Conditions.model_validate(asked))) == found
+    assert bool(free_methods.pages_for_conditions(log.attempts(), Conditions.model_validate(asked))) == found
 
 
 def test_people_list_edit_and_drop_it_and_a_merge_or_the_same_run_brings_nothing_back(
