@@ -216,10 +216,10 @@ class Settings(Section):
     reference_projects: str | None = None
     """Folder of projects that retrieval searches beside the wiki, e.g. clones of kernel libraries; only read."""
     embedder: str | None = None
-    """What turns passages into vectors: hashed, minilm, or your own as package.module:Class; default: minilm where
-    it is installed."""
+    """What turns passages into vectors: minilm, none (words alone), or your own as package.module:Class; default:
+    minilm where it is installed."""
     chroma: str | None = None
-    """URL of a Chroma server that keeps the vectors; default: they are compared in memory."""
+    """URL of a Chroma server that holds the vectors; default: a folder under $KERNELWRIGHT_HOME."""
     on_unknown: Literal["continue", "ask", "stop"] = "continue"
     """What a hardware number that the wiki lacks does to the run; `ask` asks whoever sits at the terminal, and stops
     where nobody does."""

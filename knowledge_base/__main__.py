@@ -16,7 +16,7 @@ from tools.errors import SettingsError
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-    from knowledge_base.experience.commands import Command, KnowledgeLocations
+    from knowledge_base.experience.commands import KnowledgeCommand, KnowledgeLocations
 
 WIKI_COMMANDS, EXPERIENCE_COMMANDS = "knowledge_base.commands", "knowledge_base.experience.commands"
 COMMANDS = {
@@ -63,7 +63,7 @@ class CommandParser(Parser):
     def _add_options(self, module: str, name: str) -> None:
         from knowledge_base.commands import SearchLocations
 
-        command: type[Command] = getattr(import_module(module), name)
+        command: type[KnowledgeCommand] = getattr(import_module(module), name)
         self.description = command.__doc__
         self.set_defaults(command=command)
         for field, info in command.model_fields.items():
@@ -110,11 +110,11 @@ def parser() -> Parser:
     return top
 
 
-def command_from(arguments: argparse.Namespace) -> tuple[Command, KnowledgeLocations]:
+def command_from(arguments: argparse.Namespace) -> tuple[KnowledgeCommand, KnowledgeLocations]:
     """The command and where it looks. SettingsError for a `--knob` or the like that is not NAME=VALUE."""
     from knowledge_base.commands import SearchLocations
 
-    command: type[Command] = arguments.command
+    command: type[KnowledgeCommand] = arguments.command
     given = vars(arguments)
     values = {name: given[name] for name in command.model_fields if name in given}
     for name, info in command.model_fields.items():

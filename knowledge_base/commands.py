@@ -1,4 +1,4 @@
-"""The verbs of `python -m knowledge_base` that ask the wiki, its search and a workspace."""
+"""The commands on the wiki, its search and the citations of a workspace."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from knowledge_base.artifacts import Page, Passage
 from knowledge_base.experience import free_methods
-from knowledge_base.experience.commands import Command, CommandAnswer, KnowledgeLocations
+from knowledge_base.experience.commands import CommandAnswer, KnowledgeCommand, KnowledgeLocations
 from knowledge_base.experience.log import Experience
 from tools.artifacts import Artifact
 from tools.cli.suggestions import meant, offered
@@ -24,7 +24,7 @@ EXCERPT_CHARS = 300
 
 
 class QueryAnswer(Artifact):
-    """What a query found."""
+    """The passages that a query found."""
 
     passages: tuple[Passage, ...]
     explain: str
@@ -34,7 +34,7 @@ class QueryAnswer(Artifact):
 
 
 class SpecAnswer(Artifact):
-    """A hardware number, or that there is none."""
+    """A hardware figure, or the reason why there is none."""
 
     known: bool
     line: str
@@ -44,12 +44,13 @@ class SpecAnswer(Artifact):
 
 
 class SearchLocations(KnowledgeLocations):
-    """Where a query looks, besides."""
+    """Where a command looks that searches."""
 
     reference_folder: Path | None = None
-    """folder of projects to search, too"""
+    """folder of reference projects to search as well"""
     embedder: str | None = None
-    """minilm, none (words alone) or package.module:Class (default: $KERNELWRIGHT_EMBEDDER, else minilm where it is installed)"""
+    """minilm, none (words alone) or package.module:Class (default: $KERNELWRIGHT_EMBEDDER, else minilm where it is
+    installed)"""
     chroma: str | None = None
     """URL of a Chroma server that holds the vectors instead of the home folder (default: $KERNELWRIGHT_CHROMA)"""
 
@@ -62,7 +63,7 @@ class SearchLocations(KnowledgeLocations):
         )
 
 
-class QueryCommand(Command):
+class QueryCommand(KnowledgeCommand):
     """Search the wiki, past outcomes and reference projects. Passages come with file, line range and why they
     matched."""
 
@@ -84,7 +85,7 @@ class QueryCommand(Command):
     def answer(self, base: KnowledgeLocations) -> CommandAnswer:
         """The best passages. SettingsError for a filter that names nothing there is."""
         if self.k < 1:
-            raise SettingsError(f"-k: {self.k} passages cannot be shown; give 1 or more")
+            raise SettingsError(f"-k: must be at least 1, not {self.k}")
         if not isinstance(base, SearchLocations):
             raise TypeError(f"{base!r} has no index to search")
         index, filters = base.index(), {"kind": self.kind, "language": self.language, "arch": self.arch}
@@ -106,9 +107,9 @@ def _passage_lines(answer: QueryAnswer) -> Iterator[str]:
         yield textwrap.indent(textwrap.shorten(" ".join(passage.text.split()), EXCERPT_CHARS, placeholder=" …"), "    ")
 
 
-class PagesCommand(Command):
-    """Skill and method pages that answer rules of the profile; methods of own experience that gained on several
-    kernels, too."""
+class PagesCommand(KnowledgeCommand):
+    """Show the skill and method pages that answer rules of a profile, and methods of your own experience that gained on
+    several kernels."""
 
     uses = ("wiki", "home")
     positional = frozenset({"rules"})
@@ -161,9 +162,9 @@ def _page_location(page: Page, home: Path) -> str:
     return f"<gpu-wiki>/{page.path}:{page.body_line}"
 
 
-class SpecCommand(Command):
-    """Look one hardware number up, with its citation, such as H200 memory_bandwidth, variant SXM5. UNKNOWN is never
-    to be filled in."""
+class SpecCommand(KnowledgeCommand):
+    """Look up one hardware figure with its citation, such as H200 memory_bandwidth, variant SXM5. UNKNOWN must never be
+    replaced by a guess."""
 
     uses = ("wiki",)
     positional = frozenset({"product", "metric"})
@@ -176,10 +177,10 @@ class SpecCommand(Command):
     variant: str = ""
     """such as SXM5; needed where variants differ"""
     qualifier: str = ""
-    """such as sparse or per_direction; dense and total are meant otherwise"""
+    """such as sparse or per_direction (default: dense or total)"""
 
     def answer(self, base: KnowledgeLocations) -> CommandAnswer:
-        """The published number; a measured roof of this machine only under its own name."""
+        """The published figure; a measured roof of this machine has a name of its own."""
         from knowledge_base.specs import lookup, measured
 
         question = (self.product, self.metric, self.variant, self.qualifier)
@@ -197,9 +198,9 @@ class SpecCommand(Command):
         )
 
 
-class UtilisationCommand(Command):
-    """What the kernel of a task reaches of the roofs measured here and of a product's published ones, such as H200,
-    variant SXM5."""
+class UtilisationCommand(KnowledgeCommand):
+    """Show what the kernel of a task reaches of the roofs measured here and of a product's published ones, such as
+    H200, variant SXM5."""
 
     uses = ("wiki",)
     positional = frozenset({"product", "task"})
@@ -230,17 +231,17 @@ class UtilisationCommand(Command):
         return CommandAnswer(None, [*text.splitlines(), *gaps])
 
 
-class LintCommand(Command):
+class LintCommand(KnowledgeCommand):
     """Check every page of the wiki, or every citation of a workspace."""
 
     uses = ("wiki",)
     has_json = False
 
     workspace: Path | None = None
-    """open every citation of this run again, in the wiki that it used"""
+    """check every citation of this run, in the wiki that it used"""
 
     def answer(self, base: KnowledgeLocations) -> CommandAnswer:
-        """Every problem, then how many."""
+        """Every problem, then their number."""
         from knowledge_base.pages.wiki import Wiki
         from knowledge_base.search import citations
         from knowledge_base.specs.lint import lint_wiki
@@ -264,8 +265,8 @@ class LintCommand(Command):
         )
 
 
-class OverlayCommand(Command):
-    """Make a measured roof citable: write its record as a page under $KERNELWRIGHT_HOME/overlay."""
+class OverlayCommand(KnowledgeCommand):
+    """Write a measured roof as a page under $KERNELWRIGHT_HOME/overlay, so that it can be cited."""
 
     positional = frozenset({"record"})
     has_json = False
@@ -275,13 +276,13 @@ class OverlayCommand(Command):
     workspace: Path | None = None
     """the workspace that holds the record"""
     replace: bool = False
-    """put it in the place of another record of the same device and driver"""
+    """replace the page of another record of the same device and driver"""
 
     def answer(self, base: KnowledgeLocations) -> CommandAnswer:
-        """Where the page is."""
+        """Write the page, and say where it is."""
         from knowledge_base.specs import measured
 
         written = measured.write_overlay_page(
             self.record, base.open(), workspace=self.workspace, home=base.home, replace=self.replace
         )
-        return CommandAnswer(None, [f"{written.path} {'is written' if written.changed else 'says this already'}"])
+        return CommandAnswer(None, [f"{written.path} {'is written' if written.changed else 'is up to date'}"])

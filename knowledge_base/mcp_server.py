@@ -1,4 +1,4 @@
-"""The knowledge base as an MCP server over stdio: the verbs of the command line as tools, answered with the same
+"""The knowledge base as an MCP server over stdio: the commands of the command line as tools, answered with the same
 artifacts.
 
 Read-only, unless adding is allowed. Nothing but the protocol goes to stdout.
@@ -17,8 +17,8 @@ from knowledge_base.artifacts import PageType
 from knowledge_base.commands import QueryCommand, SearchLocations, SpecCommand
 from knowledge_base.experience.commands import (
     AddCommand,
-    Command,
     CommandAnswer,
+    KnowledgeCommand,
     KnowledgeLocations,
     ListCommand,
     RecommendCommand,
@@ -40,7 +40,7 @@ INSTRUCTIONS = (
     "recommend before you write a version: "
     "it names what failed in the same conditions, too."
 )
-READING_TOOLS: dict[str, type[Command]] = {
+READING_TOOLS: dict[str, type[KnowledgeCommand]] = {
     "query": QueryCommand,
     "spec": SpecCommand,
     "recommend": RecommendCommand,
@@ -51,16 +51,16 @@ READING_TOOLS: dict[str, type[Command]] = {
 
 
 class KnowledgeBaseHandle(SearchLocations):
-    """The wiki, read once; the log is read anew for each question."""
+    """The wiki, read once for all questions; the log is read again for each."""
 
     @cached_property
     def whole_wiki(self) -> Wiki:
-        """All of its pages."""
+        """The wiki with all of its pages."""
         return Wiki.open(self.wiki)
 
     @cached_property
     def search_index(self) -> Index:
-        """Made for the first question: a client that only asks for figures does not wait for it."""
+        """The index, made for the first query, so that a client that only asks for figures does not wait for it."""
         return super().index()
 
     def open(self, *types: PageType) -> Wiki:
@@ -68,17 +68,17 @@ class KnowledgeBaseHandle(SearchLocations):
         return self.whole_wiki
 
     def index(self) -> Index:
-        """The same for every question."""
+        """The index, made once for all questions."""
         return self.search_index
 
 
-class ServeCommand(Command):
-    """Answer the same questions as an MCP server over stdio, until the client leaves."""
+class ServeCommand(KnowledgeCommand):
+    """Answer as an MCP server over stdio until the client leaves."""
 
     has_json = False
 
     allow_add: bool = False
-    """offer experience_add, too; without it nothing can be written"""
+    """offer experience_add as well; without it nothing can be written"""
 
     def answer(self, base: KnowledgeLocations) -> CommandAnswer:
         """Returns when the client closes stdin."""
@@ -113,7 +113,7 @@ def build_server(base: KnowledgeLocations, *, adding: bool) -> MCPServer:
     return made
 
 
-def _tool_function(verb: type[Command], base: KnowledgeBaseHandle) -> Any:
+def _tool_function(verb: type[KnowledgeCommand], base: KnowledgeBaseHandle) -> Any:
     """A function with the verb's fields as parameters and its artifact as answer, from which MCP draws both schemas."""
     from mcp.server.mcpserver.exceptions import ToolError
 

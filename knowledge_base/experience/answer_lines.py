@@ -129,8 +129,9 @@ def free_method_lines(found: free_methods.FreeMethodOutcomes, home: Path) -> Ite
     gained = free_methods.operators_gained_on(found)
     offered = ", a method page" if len(gained) >= free_methods.MIN_OPERATORS_GAINED else ""
     where = home / free_methods.PAGES_FOLDER / free_methods.page_file_name(found)
-    told = f"{effect_text(free.effect)}  {last.language}, {free.axis}; gained on {', '.join(gained) or 'none alone'}{offered}"
-    yield f"{free.method}  {told}  {where}"
+    operators = ", ".join(gained) or "none by itself"
+    effect = f"{effect_text(free.effect)}  {last.language}, {free.axis}; gained on {operators}{offered}"
+    yield f"{free.method}  {effect}  {where}"
     yield f"    {' '.join(free.change.split())}"
 
 

@@ -1,4 +1,5 @@
-"""The commands on the experience log. Each command is a typed request, from which its options and its MCP tool are made."""
+"""The commands on the experience log. Each command is a typed request, from which its options and its MCP tool are
+made."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from tools.errors import SettingsError
 
 
 class KnowledgeLocations(Artifact):
-    """Where a command looks."""
+    """The folders in which a command looks."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -55,7 +56,7 @@ class CommandAnswer(NamedTuple):
     """A remark that goes to stderr."""
 
 
-class Command(Artifact):
+class KnowledgeCommand(Artifact):
     """A command. The docstring of a field is the help of its option; a field without a default must be given."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
@@ -72,7 +73,7 @@ class Command(Artifact):
         """Carry the command out. SettingsError for a value that is not allowed."""
 
 
-class ConditionsCommand(Command):
+class ConditionsCommand(KnowledgeCommand):
     """A command about kernels in certain conditions; an empty field is any."""
 
     operator: str = ""
@@ -129,7 +130,7 @@ class FilterCommand(ConditionsCommand):
     """success, failure, unknown or crash"""
 
     def passing(self, attempts: Sequence[Attempt], wiki: Wiki) -> tuple[Attempt, ...]:
-        """Those of `attempts` that pass every field."""
+        """The attempts that pass every field."""
         wanted = covered_targets(wiki, self.arch) if self.arch else ()
         languages = sorted({*wiki.languages(), *(attempt.language for attempt in attempts)})
         if self.language and self.language not in languages:
@@ -138,7 +139,7 @@ class FilterCommand(ConditionsCommand):
             )
         if self.result and self.result not in RESULT_BY_VERDICT.values():
             raise SettingsError(
-                f"--result {self.result}: no result has this name; {offered(self.result, list(RESULT_BY_VERDICT.values()))}"
+                f"--result {self.result}: is not a result; {offered(self.result, list(RESULT_BY_VERDICT.values()))}"
             )
         return tuple(
             attempt
@@ -311,7 +312,7 @@ class AddCommand(ConditionsCommand):
                 raise SettingsError(f"--method {method}: no page of the wiki is about this method; {near}")
         if self.result not in RESULT_BY_VERDICT.values():
             raise SettingsError(
-                f"--result {self.result}: no result has this name; {offered(self.result, list(RESULT_BY_VERDICT.values()))}"
+                f"--result {self.result}: is not a result; {offered(self.result, list(RESULT_BY_VERDICT.values()))}"
             )
         architecture = covered_targets(wiki, self.arch) if self.arch else ("",)
         if len(architecture) > 1:
@@ -324,7 +325,7 @@ class AddCommand(ConditionsCommand):
         return architecture[0]
 
 
-class ListFreeMethodsCommand(Command):
+class ListFreeMethodsCommand(KnowledgeCommand):
     """Show the methods that plans named themselves and that are in accepted versions, each with its page."""
 
     uses = ("home",)
@@ -340,7 +341,7 @@ class ListFreeMethodsCommand(Command):
         )
 
 
-class _FreeMethodCommand(Command):
+class _FreeMethodCommand(KnowledgeCommand):
     """A command that changes the page of a method that a plan named itself."""
 
     uses = ("home",)
@@ -402,7 +403,7 @@ class DropFreeMethodCommand(_FreeMethodCommand):
         return CommandAnswer(None, [f"{self.method}: {self.restated(locations, None)} outcomes no longer have a page"])
 
 
-class MergeCommand(Command):
+class MergeCommand(KnowledgeCommand):
     """Append the lines of other logs; the result does not depend on the order or on repetition."""
 
     positional = frozenset({"files"})
@@ -420,7 +421,7 @@ class MergeCommand(Command):
         return CommandAnswer(done, answer_lines.append_lines(done))
 
 
-class SyncCommand(Command):
+class SyncCommand(KnowledgeCommand):
     """Bring this log and a shared folder to the union of both; safe for many machines at once."""
 
     positional = frozenset({"folder"})

@@ -1,7 +1,6 @@
-"""Methods that plans named themselves (`own:<slug>`), as pages: drawn from the outcomes of the versions that were
-accepted with them.
+"""Methods that plans named themselves (`own:<slug>`), as pages made from the outcomes of accepted versions.
 
-What a model wrote stands in quotes and on one line, so that it makes no heading and no row of a table.
+A model's text is quoted on one line, so that it becomes no heading and no row of a table.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from tools.store.records import write_atomically
 FREE_METHOD_PREFIX = "own:"
 PAGES_FOLDER = Path("overlay", "own")
 EXPERIENCE_PATH = "<experience>"
-"""What the path of such a page begins with; it is no line of the wiki, and is cited by its records."""
+"""How the path of such a page begins; it is not a page of the wiki, and is cited by its records."""
 MIN_LIKENESS = 0.3
-"""Likeness of conditions from which on a page is worth reading: another kind of operator, and all else the same."""
+"""Least likeness of conditions at which a page is shown: another kind of operator, everything else equal."""
 MAX_PAGES = 3
 MIN_OPERATORS_GAINED = 3
-"""Different kernels on which a method must have gained to be offered as a method page."""
+"""Operators on which a method must have gained to be listed among the method pages."""
 
 FreeMethodOutcomes = list[tuple[Attempt, FreeMethod]]
 
 
 def outcomes_by_method(attempts: Iterable[Attempt]) -> dict[tuple[str, str], FreeMethodOutcomes]:
-    """(language, method) -> the accepted versions with it, newest first as `attempts` are."""
+    """(language, method) -> the outcomes of accepted versions with it, in the order of `attempts` (newest first)."""
     found: dict[tuple[str, str], FreeMethodOutcomes] = {}
     for one in attempts:
         for free in one.free:
@@ -38,12 +37,12 @@ def outcomes_by_method(attempts: Iterable[Attempt]) -> dict[tuple[str, str], Fre
 
 
 def operators_gained_on(found: FreeMethodOutcomes) -> tuple[str, ...]:
-    """The operators on which the method alone surely gained."""
+    """The operators on which the method by itself surely gained."""
     return tuple(sorted({one.operator for one, free in found if free.effect is not None and free.effect.low > 1}))
 
 
 def pages_for_conditions(attempts: Iterable[Attempt], asked: Conditions) -> tuple[Page, ...]:
-    """The pages of methods that were accepted in conditions like these, the most alike first."""
+    """The pages of methods that were accepted in similar conditions, the most similar first."""
     scored = [
         (max(likeness(asked, one).score for one, _ in found), found) for found in outcomes_by_method(attempts).values()
     ]
@@ -55,7 +54,7 @@ def pages_for_conditions(attempts: Iterable[Attempt], asked: Conditions) -> tupl
 
 
 def page_of(found: FreeMethodOutcomes) -> Page:
-    """One method's page; its text is that of the newest outcome."""
+    """The page of one method, with the text of its newest outcome."""
     last, free = found[0]
     title = free.method.removeprefix(FREE_METHOD_PREFIX).replace("-", " ")
     head = FrontMatter(
@@ -69,15 +68,15 @@ def page_of(found: FreeMethodOutcomes) -> Page:
         rules=tuple(dict.fromkeys(rule for one, _ in found for rule in one.findings)),
         signature=free.signature,
     )
-    said = "Own experience, no page of the wiki: versions were accepted with it. What is quoted a model wrote."
+    said = "Own experience, not a page of the wiki: versions with this method were accepted. The quotes are a model's."
     shown = "\n".join(f"- {_outcome_line(one, free)}" for one, free in found)
-    what, when = (" ".join(text.split()) or "Not said." for text in (free.change, free.rationale))
+    what, when = (" ".join(text.split()) or "Not stated." for text in (free.change, free.rationale))
     body = f"# {title}\n\n{said}\n\n## What\n\n> {what}\n\n## When it pays\n\n> {when}\n\n{shown}\n"
     return Page(path=f"{EXPERIENCE_PATH}/{page_file_name(found)}", head=head, body=body, body_line=1)
 
 
 def page_file_name(found: FreeMethodOutcomes) -> str:
-    """Of the page's file."""
+    """The name of the page's file."""
     last, free = found[0]
     return f"{re.sub(r'[^a-z0-9]+', '-', last.language.lower())}-{free.method.removeprefix(FREE_METHOD_PREFIX)}.md"
 
@@ -96,7 +95,7 @@ def _outcome_line(one: Attempt, free: FreeMethod) -> str:
 
 
 def write_pages(home: Path, attempts: Iterable[Attempt]) -> None:
-    """Bring the files under `home` to what `attempts` say."""
+    """Write the pages of all methods in `attempts` under `home`, and delete all others."""
     import yaml
 
     folder, wanted = home / PAGES_FOLDER, dict[str, bytes]()

@@ -132,7 +132,7 @@ class Experience:
                 yield file
         except OSError as error:
             raise StorageError(
-                f"{path} cannot be written ({error.strerror}); free some space or set {HOME_VARIABLE} to a writable folder"
+                f"{path} cannot be written ({error.strerror}); free space, or set {HOME_VARIABLE} to another folder"
             ) from error
 
 

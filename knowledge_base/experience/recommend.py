@@ -1,7 +1,7 @@
 """What to try next: sets of methods ranked by what came of them in similar conditions, each with its reasons.
 
-An outcome belongs to a whole set of methods and is counted as such: the gain of a set says nothing certain of one of its
-methods.
+An outcome belongs to a whole set of methods and is counted as such: the gain of a set says nothing certain of one of
+its methods.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ class Recommendation(Artifact):
 
 
 def recommend(attempts: Iterable[Attempt], conditions: Conditions, wiki: Wiki, k: int = 5) -> Recommendation:
-    """At most `k` proposals: first from `attempts` (newest first), then untried methods of the wiki; and what to avoid."""
+    """At most `k` proposals: first from `attempts` (newest first), then untried methods of the wiki; and what to
+    avoid."""
     groups: dict[frozenset[str], list[WeighedAttempt]] = {}
     for one in attempts:
         found = likeness(conditions, one)

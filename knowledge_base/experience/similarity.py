@@ -48,7 +48,8 @@ OPERATOR_KINDS: dict[str, tuple[str, ...]] = {
 }
 """How a family of operators goes through its data -> families, the more special before those that its name contains."""
 FAMILY_SPELLINGS = {
-    "gemm": "matmul", "mm": "matmul", "reduction": "sum", "swish": "silu", "permute": "transpose", "scan": "cumsum", "prefix": "cumsum",
+    "gemm": "matmul", "mm": "matmul", "reduction": "sum", "swish": "silu", "permute": "transpose", "scan": "cumsum",
+    "prefix": "cumsum",
 }  # fmt: skip
 """Other names of a family."""
 SAME_KIND_FACTOR = 0.6

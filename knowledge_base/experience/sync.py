@@ -1,4 +1,5 @@
-"""The log shared with other machines through a folder that all of them see (a network drive, or anybody's git checkout).
+"""The log shared with other machines through a folder that all of them see (a network drive, or anybody's git
+checkout).
 
 What a machine knows and the others do not, it writes as one more file whose name is the hash of its content; what the
 others wrote it appends to its own log. Nobody writes a file that somebody else wrote, so that two machines at once

@@ -18,7 +18,18 @@ from knowledge_base.pages.figures import HardwareFigures
 from knowledge_base.pages.wiki import lines_of, read_page, reason_not_opened
 
 SKIPPED_FOLDERS = frozenset(
-    "3rdparty third_party node_modules reference-kernels schema schemas skills tools scripts tests".split()
+    [
+        "3rdparty",
+        "third_party",
+        "node_modules",
+        "reference-kernels",
+        "schema",
+        "schemas",
+        "skills",
+        "tools",
+        "scripts",
+        "tests",
+    ]
 )
 """Folders that hold no page of the wiki itself."""
 INDEX_FILES = frozenset({"readme.md", "index.md", "relations.md", "agents.md", "claude.md", "index.json"})

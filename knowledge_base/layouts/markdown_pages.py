@@ -19,7 +19,7 @@ from knowledge_base.layouts.value_cells import read_cell
 from knowledge_base.pages.figures import HardwareFigure
 from knowledge_base.pages.names import ProductName
 
-HIDDEN = re.compile(r"<!--.*?-->|^\s*(```|~~~).*?^\s*\1", re.DOTALL | re.MULTILINE)
+HIDDEN_TEXT = re.compile(r"<!--.*?-->|^\s*(```|~~~).*?^\s*\1", re.DOTALL | re.MULTILINE)
 """Comments and blocks of code."""
 HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*")
 UNDERLINE = re.compile(r"=+|-{3,}")
@@ -57,7 +57,7 @@ class PageReader:
 
     def read(self) -> None:
         """Read every line of the page."""
-        text = HIDDEN.sub(lambda match: "\n" * match[0].count("\n"), "\n".join(self.file.lines))
+        text = HIDDEN_TEXT.sub(lambda match: "\n" * match[0].count("\n"), "\n".join(self.file.lines))
         above = ""
         for number, line in enumerate(map(str.strip, text.split("\n")), 1):
             if line.startswith("|"):

@@ -19,7 +19,8 @@ class ProductHeading(NamedTuple):
     """What a heading says about the lines below it."""
 
     scope: HeadingScope
-    """product: they are about `name`; neutral: about what the heading above is about; closed: about no single product."""
+    """product: they are about `name`; neutral: about what the heading above is about; closed: about no single
+    product."""
     name: ProductName | None = None
 
 

@@ -1,4 +1,4 @@
-"""What wikis and people call things: metrics with their units, products with their variants.
+"""The names of metrics with their units, and of products with their variants.
 
 Both are tables of the pages `metric-names` and `product-aliases`, data like the rest, and so are the targets of
 `platforms`. A wiki without such a page is read by the bundled wiki's.
@@ -28,18 +28,18 @@ SCALED_UNIT = re.compile(r"([KMGTP])i?(Hz|B/s|B|FLOPS|OPS)")
 
 
 class MetricKind(NamedTuple):
-    """What numbers of one metric look like."""
+    """The units, qualifiers and bounds of one metric."""
 
     units: frozenset[str]
     qualifiers: frozenset[str]
-    """Those of which a row must bear one; empty: it may bear any or none."""
+    """Qualifiers of which a row must have one; empty: it may have any or none."""
     least: float = 0.0
     most: float = math.inf
-    """Bounds of what is possible, as `Metrics.scaled` counts."""
+    """Bounds of possible values, in the unit of `Metrics.scaled`."""
 
 
 class Metrics(NamedTuple):
-    """The metrics that there are."""
+    """All metrics of a wiki."""
 
     kinds: dict[str, MetricKind]
     aliases: dict[str, tuple[str, str]]
@@ -48,8 +48,8 @@ class Metrics(NamedTuple):
     """Another spelling of a unit -> the unit."""
 
     def canonical(self, asked: str) -> tuple[str, str]:
-        """The metric that is meant, and the qualifier that its name implies (`bf16_dense`); a name that nobody lists
-        stays as it is."""
+        """The metric of a name, and the qualifier that the name implies (`bf16_dense`); an unknown name stays as it
+        is."""
         name = comparable_metric(asked)
         if name in self.kinds or name in self.aliases:
             return self.aliases.get(name, (name, ""))
@@ -81,7 +81,7 @@ class Metrics(NamedTuple):
 
 
 class ProductName(NamedTuple):
-    """What a product's name stands for."""
+    """A product with its variant."""
 
     product: str
     variant: str = ""
@@ -95,7 +95,7 @@ class ProductNames(NamedTuple):
     """The names of products."""
 
     sold: tuple[ProductName, ...]
-    """Every variant that is sold, or that a driver shows as a device of its own."""
+    """Every variant that is sold or that a driver reports as a device."""
     names: dict[str, ProductName]
     """Each of these and every other name, as `comparable_name` makes it."""
     reported: dict[str, ProductName]
@@ -104,8 +104,8 @@ class ProductNames(NamedTuple):
     """A word in a name -> the product whose page says why there are no figures."""
 
     def identify(self, product: str, variant: str, held: Iterable[ProductName]) -> ProductName | None:
-        """Which product is meant by `product` and `variant`; None where no name says it. `held`: what the wiki has
-        figures of."""
+        """The product that `product` and `variant` name; None for an unknown name. `held`: products of the wiki's
+        figures."""
         reported = self.reported.get(product)
         if reported and variant in ("", reported.variant):
             return reported

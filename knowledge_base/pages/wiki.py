@@ -1,6 +1,6 @@
 """A folder of Markdown pages -> validated pages -> passages with line ranges that can be cited.
 
-The bundled wiki lies in `knowledge_base/pages/wiki/`; `gpu_wiki_path` points to any other folder of pages with our
+The bundled wiki lies in `knowledge_base/wiki/`; `gpu_wiki_path` points to any other folder of pages with our
 front matter. A page that cannot be used is listed in `Wiki.problems` and costs nothing but itself.
 """
 
@@ -28,7 +28,7 @@ BUNDLED_WIKI = Path(__file__).parents[1] / "wiki"
 HOME_VARIABLE = "KERNELWRIGHT_HOME"
 COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
 HOST_LANGUAGE = {"cutlass": "cuda"}
-"""Language -> the one that it is written in, whose pages hold for it, too."""
+"""Language -> the language that it is written in, whose pages apply to it as well."""
 TARGET_NAME = re.compile(r"sm_\d+|gfx\w+")
 TYPE_LINE = re.compile(r"type:\s*['\"]?(\w+)['\"]?\s*(?:#.*)?")
 MAX_PAGE_BYTES = 4_000_000
@@ -108,7 +108,7 @@ class Wiki:
         return hash(tuple(sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in seen)))
 
     def reopened(self) -> Wiki:
-        """The same wiki as it is on disk now."""
+        """The wiki at the same path, read again."""
         return Wiki.open(self.root)
 
     def or_bundled_methods(self) -> Wiki:

@@ -1,5 +1,4 @@
-"""A folder of reference projects: text files cut at functions and classes, so that a piece can be cited by path and
-line."""
+"""A folder of reference projects: text files cut at functions and classes into pieces that can be cited."""
 
 from __future__ import annotations
 
@@ -90,7 +89,7 @@ class ReferenceProjects:
         return self._mark
 
     def entries(self) -> list[SearchEntry]:
-        """Its pieces, by path and line."""
+        """The pieces of all files, in the order of path and line."""
         found: list[SearchEntry] = []
         for source in self._files():
             found += self._pieces(source.name)
@@ -165,7 +164,7 @@ def piece_ranges(lines: list[str]) -> Iterator[tuple[int, int]]:
 
 
 def languages_of(name: str, text: str) -> frozenset[str]:
-    """Which kernel language a file is written in; empty for prose, which may be about any."""
+    """The kernel languages of a file; empty for prose, which may be about any."""
     suffix = Path(name).suffix.lower()
     if suffix in PROSE:
         return frozenset()
@@ -183,7 +182,7 @@ def languages_of(name: str, text: str) -> frozenset[str]:
 
 
 def _defined_name(piece: str) -> str:
-    """Of the first thing that it defines."""
+    """The name of the first definition in a piece; empty where there is none."""
     for found in DEFINED_NAME.finditer(piece):
         name = found[1] or found[2] or found[3]
         if name and name not in KEYWORDS:

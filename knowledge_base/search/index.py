@@ -1,4 +1,5 @@
-"""Search over wiki passages, past outcomes and reference projects: by words and by vectors, whose points are added up."""
+"""Search over wiki passages, past outcomes and reference projects: by words and by vectors, whose points are added
+up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The lexical half of a search: SQLite FTS5 in memory, with Porter stems, identifiers whole and in parts, and synonyms."""
+"""The lexical half of a search: SQLite FTS5 in memory, with Porter stems, identifiers whole and in parts, and
+synonyms."""
 
 from __future__ import annotations
 

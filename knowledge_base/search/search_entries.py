@@ -1,4 +1,5 @@
-"""The entries of a search: passages of the wiki, past outcomes and pieces of reference projects, each with a citation."""
+"""The entries of a search: passages of the wiki, past outcomes and pieces of reference projects, each with a
+citation."""
 
 from __future__ import annotations
 

@@ -26,13 +26,13 @@ from knowledge_base.specs.sheets import EVIDENCE_TIERS
 from tools.roofline.hardware import Spec, UnknownSpec
 
 IMPLIED_QUALIFIERS = ("dense", "total", "opt-in", "")
-"""Which qualifier is meant where none is asked for: the first of these that a metric has."""
+"""The qualifiers that a question without one means: the first of these that the metric has."""
 NEVER_IMPLIED = frozenset({"sparse", "per_direction"})
-"""Given only when asked for."""
+"""Qualifiers of figures that only a question with this qualifier gets."""
 
 
 class ProductEntry(NamedTuple):
-    """What a wiki says of one product variant."""
+    """The figures and gaps of one product variant."""
 
     name: ProductName
     figures: list[HardwareFigure]
@@ -47,14 +47,14 @@ class ProductEntry(NamedTuple):
 
 
 def figures_of(wiki: Wiki) -> HardwareFigures:
-    """Every number of `wiki`; read at the first question and kept by it."""
+    """Every figure of `wiki`, read at the first question and then kept."""
     if wiki.figures is None:
         wiki.figures = _read_figures(wiki)
     return wiki.figures
 
 
 def identify_product(wiki: Wiki, product: str, variant: str = "") -> ProductName | None:
-    """Which product the wiki takes these names for; None where it knows none of that name."""
+    """The product that the wiki finds for these names; None for an unknown name."""
     names = product_names_of(wiki)
     return names.identify(product, variant, _entries_by_name(figures_of(wiki), metrics_of(wiki), names))
 
@@ -73,8 +73,8 @@ def resolve_spec(wiki: Wiki, product: str, metric: str, variant: str = "", quali
     broken = _unusable_page_note(wiki, product)
     if named is None:
         several = tuple(str(name) for name in names.completions(asked, held))
-        none = f"no hardware page is about {asked!r}; a similar product is never taken for it"
-        reason = f"{asked!r} is the whole name of no variant; name the one that is meant" if several else none
+        none = f"no hardware page is about {asked!r}; the figures of a similar product are never used"
+        reason = f"{asked!r} is not the whole name of a variant; give one of these" if several else none
         nearest = several or _similar_names(asked, sorted(str(name) for name in held))
         return UnknownSpec(metric=metric, reason=reason + broken, candidates=nearest)
     mine = [
@@ -103,7 +103,7 @@ def resolve_spec(wiki: Wiki, product: str, metric: str, variant: str = "", quali
         reason = f"there is also {named.product} {', '.join(missing)}, of which the wiki has no page; name the variant"
         return UnknownSpec(metric=metric, reason=reason, candidates=tuple(str(found.name) for found in mine))
     if unknown or len({(*known.scaled(spec.value, spec.unit), spec.qualifier) for spec in specs}) > 1:
-        reason = f"the variants of {named.product} differ or one is silent; name the variant"
+        reason = f"the variants of {named.product} differ, or one has no figure; name the variant"
         return UnknownSpec(
             metric=metric,
             reason=reason,
@@ -162,15 +162,15 @@ def _entries_by_name(figures: HardwareFigures, known: Metrics, names: ProductNam
     """Product variants in the wiki's order; a number in a unit that its metric cannot have is left out."""
     held: dict[ProductName, ProductEntry] = {}
 
-    def of(item: HardwareFigure | StatedGap) -> ProductEntry:
+    def entry_of(item: HardwareFigure | StatedGap) -> ProductEntry:
         name = names.canonical(ProductName(item.product, item.variant))
         return held.setdefault(name, ProductEntry(name, [], []))
 
     for figure in figures.figures:
         if known.allows_unit(figure.metric, figure.unit):
-            of(figure).figures.append(figure)
+            entry_of(figure).figures.append(figure)
     for gap in figures.gaps:
-        of(gap).gaps.append(gap)
+        entry_of(gap).gaps.append(gap)
     return held
 
 

@@ -1,8 +1,9 @@
 """The hardware pages of our own layout -> figures.
 
-A page of one product variant says so in `applies_to: [product, variant]` and holds one number a row under `metric | value | unit |
-qualifier | source`, then `evidence` and `caveat` where there is something to say. What holds for a compute capability stands once, in
-a table with the column `cc` before these, and belongs to every product whose own page states that capability.
+A page of one product variant says so in `applies_to: [product, variant]`. Each row of its table has one figure, under
+the columns `metric | value | unit | qualifier | source`, then `evidence` and `caveat` where they say something. A limit
+of a compute capability stands once, in a table with the column `cc` before these, and belongs to every product whose
+own page states that capability.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def test_a_similar_kernel_retrieves_it_and_another_does_not(
 def test_people_list_edit_and_drop_it_and_a_merge_or_the_same_run_brings_nothing_back(
     log: Experience, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = log.lines().attempts
+    before = log.read_lines().attempts
     assert (
         main(["experience", "own"]) == 0
         and "own:two-rows  1.300x [1.1, 1.5]  cpp, memory; gained on softmax  /" in capsys.readouterr().out

@@ -120,7 +120,7 @@ def test_a_file_may_lack_the_last_line_feed_and_what_is_no_attempt_costs_one_lin
     (tmp_path / "experience").mkdir()
     file.rename(tmp_path / "experience" / "attempts.jsonl")
     log = Experience(tmp_path)
-    assert names(log) == [EVIDENCE] and log.lines().damaged == (f"{tmp_path / 'experience' / 'attempts.jsonl'}:1",)
+    assert names(log) == [EVIDENCE] and log.read_lines().damaged == (f"{tmp_path / 'experience' / 'attempts.jsonl'}:1",)
     with pytest.raises(SettingsError, match="no such file"):
         read_logs(tmp_path / "gone.jsonl")
 
@@ -136,7 +136,7 @@ def test_a_torn_last_line_is_ignored_and_mended(tmp_path: Path, cut: int):
     log.add(attempt("a"))
     log.add(attempt("b"))
     file.write_bytes(file.read_bytes()[:-cut])
-    assert names(log) == ["a"] and log.lines().damaged == ()
+    assert names(log) == ["a"] and log.read_lines().damaged == ()
     assert log.add(attempt("b")) and log.add(attempt("c"))
     assert names(log) == ["c", "b", "a"] and file.read_bytes().count(b"\n") == 3
 
@@ -151,7 +151,7 @@ def test_two_processes_appending_at_once_lose_nothing(tmp_path: Path):
         assert writer.returncode == 0, stderr.decode()
     log = Experience(tmp_path)
     assert {a.evidence for a in log.attempts()} == {f"{name}-{number}" for name in "xy" for number in range(each)}
-    assert log.lines().damaged == ()
+    assert log.read_lines().damaged == ()
 
 
 def test_the_home_comes_from_the_environment_and_must_be_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -193,7 +193,7 @@ def united(*logs: list[Attempt]) -> tuple[tuple[Attempt, ...], set[str]]:
         log = Experience(Path(place) / "home")
         for number, lines in enumerate(logs):
             log.merge(read_logs(written(Path(place) / str(number), lines)).attempts)
-        return log.attempts(), {line.model_dump_json() for line in log.lines().attempts}
+        return log.attempts(), {line.model_dump_json() for line in log.read_lines().attempts}
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -219,7 +219,7 @@ def test_a_mask_counts_though_the_clock_went_back(tmp_path: Path):
     log = Experience(tmp_path)
     log.merge([attempt("x", stamp=2**63)])
     log.add(attempt("x", masked=True))
-    assert log.attempts() == () and max(one.stamp for one in log.lines().attempts) == 2**63 + 1
+    assert log.attempts() == () and max(one.stamp for one in log.read_lines().attempts) == 2**63 + 1
 
 
 def test_logs_from_before_stamps_and_marks_are_read_and_merged(tmp_path: Path):

@@ -79,8 +79,10 @@ READ = {
     "doubts": (
         rows("## NVIDIA H20\n\n> **Evidence status**: all figures are approximate.", "SMs | 77")
         + rows("## NVIDIA H100", "TDP | ~690 W", "L2 Cache | 49 MB*", "VRAM | 79 GB"),
-        ["H100|l2_size|49 MB||unofficial", "H100|memory_capacity|79 GB", "H100|tdp|690 W||unofficial"]
-        + ["H20|sm_count|77 SM||unofficial"],
+        [
+            *("H100|l2_size|49 MB||unofficial", "H100|memory_capacity|79 GB", "H100|tdp|690 W||unofficial"),
+            "H20|sm_count|77 SM||unofficial",
+        ],
     ),
     "comments and code": (
         "# NVIDIA H100\n\n<!-- old\n"
