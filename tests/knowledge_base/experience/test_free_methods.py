@@ -101,7 +101,7 @@ def test_people_list_edit_and_drop_it_and_a_merge_or_the_same_run_brings_nothing
     assert not file(log).exists() and len(log.attempts()) == 2, "its outcomes stay"
     assert main(["experience", "own"]) == 1
     assert main(["experience", "edit", "own:two-rows"]) == main(["experience", "drop", "own:two-rows"]) == 2
-    assert "own:two-rows: no such method is kept" in capsys.readouterr().err
+    assert "own:two-rows: the log holds no such method" in capsys.readouterr().err
 
 
 def test_three_different_kernels_make_it_a_method_page(log: Experience, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from knowledge_base.artifacts import Attempt
 from knowledge_base.experience.log import Experience
-from knowledge_base.pages.wiki import HOME
+from knowledge_base.pages.wiki import HOME_VARIABLE
 log, base = Experience(Path(sys.argv[1])), Attempt.model_validate_json(sys.argv[4])
 for number in range(int(sys.argv[3])):
     assert log.add(base.model_copy(update={"evidence": f"{sys.argv[2]}-{number}"}))
