@@ -231,7 +231,9 @@ class Services:
 
     def past_attempts(self, bottleneck: Bound) -> tuple[Attempt, ...]:
         """Unmasked outcomes of this operator, language and architecture under the same bottleneck."""
-        return self.experience.attempts_like(self.operator, self.task.language, self.architecture, bottleneck=bottleneck)
+        return self.experience.attempts_like(
+            self.operator, self.task.language, self.architecture, bottleneck=bottleneck
+        )
 
     def own_methods(self, bottleneck: Bound) -> tuple[Page, ...]:
         """Of methods that plans of other runs named themselves, those that were accepted in like conditions, the

@@ -125,7 +125,9 @@ def _on_their_axes(proposed: Plan, brief: PlannerBrief) -> Plan:
 
 
 def _misplaced(item: PlannedMethod, kept: list[PlannedMethod], brief: PlannerBrief) -> str:
-    if _own(item) and not (re.fullmatch(FREE_METHOD_PATTERN, item.method) and len(item.method) <= MAX_METHOD_NAME_CHARS):
+    if _own(item) and not (
+        re.fullmatch(FREE_METHOD_PATTERN, item.method) and len(item.method) <= MAX_METHOD_NAME_CHARS
+    ):
         return (
             f"behind `own:` stands a name of small letters, digits and single dashes, at most {MAX_METHOD_NAME_CHARS} "
             f"characters in all"

@@ -103,7 +103,9 @@ def _listed(found: Dossier, skills: tuple[Page, ...], before: Dossier | None, se
         {(passage.path, passage.first_line) for passage in found.passages},
     )
     earlier = {page.head.id: page for page in (*pages, *skills) if page.head.id not in now}
-    kept = (one for one in passages if (one.path, one.first_line) not in places and services.index.confirms(one.citation))
+    kept = (
+        one for one in passages if (one.path, one.first_line) not in places and services.index.confirms(one.citation)
+    )
     return found.model_copy(update={"earlier": tuple(earlier.values()), "passages": (*found.passages, *kept)})
 
 

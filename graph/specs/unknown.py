@@ -34,12 +34,12 @@ def settle(
             "answer in the config with `on_unknown: continue` (it stays UNKNOWN) or `on_unknown: stop`, or run in a "
             "terminal"
         )
-    return tuple(given for answer_line in gaps if (given := _asked(answer_line, product, ask)) is not None)
+    return tuple(given for gap in gaps if (given := _asked(gap, product, ask)) is not None)
 
 
-def _asked(answer_line: UnknownSpec, product: str, ask: Ask) -> Placeholder | None:
+def _asked(gap: UnknownSpec, product: str, ask: Ask) -> Placeholder | None:
     question = (
-        f"{registered(answer_line)}\n{answer_line.metric} of {product}: [c]ontinue without it, [s]top, or type a placeholder with "
+        f"{registered(gap)}\n{gap.metric} of {product}: [c]ontinue without it, [s]top, or type a placeholder with "
         f"its unit "
         "(it is only shown; no target rests on it): "
     )
@@ -48,17 +48,17 @@ def _asked(answer_line: UnknownSpec, product: str, ask: Ask) -> Placeholder | No
         answer = typed.strip() if typed is not None else "stop"
         if answer.lower() in ("s", "stop"):
             raise SettingsError(
-                f"on_unknown: ask, and the answer about {answer_line.metric} of {product} was to stop; add it to the gpu-wiki"
+                f"on_unknown: ask, and the answer about {gap.metric} of {product} was to stop; add it to the gpu-wiki"
             )
         if answer.lower() in ("c", "continue"):
             return None
         found = PLACEHOLDER.fullmatch(answer)
         if found and 0 < float(found[1]) < math.inf:
-            return Placeholder(metric=answer_line.metric, value=float(found[1]), unit=found[2])
+            return Placeholder(metric=gap.metric, value=float(found[1]), unit=found[2])
         question = (
-            f"{answer!r} is none of c, s and a positive number with its unit, such as 1.5 GB; {answer_line.metric} of "
+            f"{answer!r} is none of c, s and a positive number with its unit, such as 1.5 GB; {gap.metric} of "
             f"{product}: "
         )
     raise SettingsError(
-        f"on_unknown: ask, and {ATTEMPTS} answers about {answer_line.metric} of {product} could not be read; run again"
+        f"on_unknown: ask, and {ATTEMPTS} answers about {gap.metric} of {product} could not be read; run again"
     )

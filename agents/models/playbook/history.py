@@ -37,7 +37,13 @@ def pending(brief: PlannerBrief) -> dict[Methods, Attempt]:
 
 def known(brief: PlannerBrief, methods: Methods) -> int:
     """How many kernels were judged that carry these methods further from this very source."""
-    return len({one.after for one in _alike(brief) if one.before == source_digest(brief.source) and methods <= set(one.methods)})
+    return len(
+        {
+            one.after
+            for one in _alike(brief)
+            if one.before == source_digest(brief.source) and methods <= set(one.methods)
+        }
+    )
 
 
 def favour(brief: PlannerBrief) -> Counter[str]:

@@ -65,9 +65,17 @@ EARLIER = Attempt(
 
 def test_earlier_runs_name_their_record_and_what_came_of_this_very_baseline_its_knobs() -> None:
     won = {"verdict": "accept", "effect": GAIN, "methods": ("b",), "note": "The task is the same.; Faster: 1.5x"}
-    known = {"methods": ("c",), "evidence": "r1", "effect": None, "knobs": {"TILE": "8"}, "before": source_digest("source")}
+    known = {
+        "methods": ("c",),
+        "evidence": "r1",
+        "effect": None,
+        "knobs": {"TILE": "8"},
+        "before": source_digest("source"),
+    }
     here = EARLIER.model_copy(update={**won, **known})
-    told = of_earlier((EARLIER, EARLIER.model_copy(update={**won, "before": source_digest("other")}), here), None, "source")
+    told = of_earlier(
+        (EARLIER, EARLIER.model_copy(update={**won, "before": source_digest("other")}), here), None, "source"
+    )
     assert sorted(item.levels[0] for item in told.items) == [
         "avoid: a: reject_perf; last record 0123456789abcdef (limited by memory, float32, 2^25B): not faster",
         "resolved: b: accept; last record 0123456789abcdef (1.5x [1.4, 1.6], limited by memory, float32, 2^25B)",

@@ -49,7 +49,8 @@ def code(page: Page) -> list[str]:
 def lacking(text: str, planned: tuple[Page, ...]) -> list[str]:
     """What is not there of the pages' code and pitfalls."""
     pitfalls = {
-        page.head.id: len(re.findall("^- ", section_text(page.body, "Pitfalls"), flags=re.MULTILINE)) for page in planned
+        page.head.id: len(re.findall("^- ", section_text(page.body, "Pitfalls"), flags=re.MULTILINE))
+        for page in planned
     }
     said = {
         page.head.id: text.partition(f"# {page.head.id}: ")[2].partition("Pitfalls:\n")[2].split("\n# ")[0]

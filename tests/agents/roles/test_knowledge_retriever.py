@@ -32,7 +32,7 @@ def retrieved(root: Path, wiki: Wiki, *lines: Line) -> tuple[Dossier, Scripted]:
     asked, model = agent("knowledge_retriever", root / "records", lines)
     index = Index(wiki)
 
-    def confirms(passage):
+    def holds(passage):
         return wiki.confirms(passage.citation)
 
     dossier = knowledge_retriever.retrieve(asked, BRIEF, index.search, (), (), explain=index.explain, holds=holds)

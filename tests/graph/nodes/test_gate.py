@@ -139,7 +139,11 @@ def test_a_planner_is_told_how_its_predictions_fared_once_there_are_enough(
                 attempt.model_copy(update={"evidence": str(number), "before": "", "forecasts": (one,)})
             )
             told.append(earlier_outcomes(services).forecasts)
-    assert set(told[:-1]) == {""} and f"{MIN_SCORED_PREDICTIONS // 2} of {MIN_SCORED_PREDICTIONS} predictions" in told[-1] and "stated 90%" in told[-1]
+    assert (
+        set(told[:-1]) == {""}
+        and f"{MIN_SCORED_PREDICTIONS // 2} of {MIN_SCORED_PREDICTIONS} predictions" in told[-1]
+        and "stated 90%" in told[-1]
+    )
 
 
 @pytest.mark.slow
