@@ -110,7 +110,7 @@ def operator_family(operator: str) -> str:
     none is its own."""
     name = re.sub(r"[^a-z0-9]+", "_", operator.lower()).strip("_")
     words = f"_{name}_"
-    for known in (one for operator_kind in OPERATOR_KINDS.values() for one in operator_kind):
+    for known in (one for families in OPERATOR_KINDS.values() for one in families):
         # Written in one word, too (layernorm); a short name only as a word of its own (add, max).
         if f"_{known}_" in words or (len(known) > 4 and known.replace("_", "") in words.replace("_", "")):
             return FAMILY_SPELLINGS.get(known, known)

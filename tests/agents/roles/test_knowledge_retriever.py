@@ -50,7 +50,7 @@ def test_a_query_in_vain_is_asked_again_once_with_the_reason(tmp_path: Path, wik
         tmp_path, wiki, Queries(queries=(VAIN, BOTTLENECK)), Queries(queries=(KERNEL, BOTTLENECK))
     )
     (why,) = model.asked[1].refused
-    assert "'zzzyyx qqqwwv' finds nothing (none of the words" in why
+    assert "'zzzyyx qqqwwv' finds nothing (the wiki has none of the words" in why
     assert dossier.queries == (KERNEL, BOTTLENECK)
     dossier, model = retrieved(tmp_path / "b", wiki, *[Queries(queries=(VAIN, BOTTLENECK))] * 2)
     assert len(model.asked) == 2 and dossier.queries == (VAIN, BOTTLENECK), "archived as it was asked"
