@@ -73,7 +73,7 @@ def test_a_client_asks_everything_and_a_mistake_is_one_sentence(tmp_path: Path) 
         assert (await ask(client, "experience_stats"))["results"] == {"failure": 1, "success": 1}
         for tool, arguments, named in (
             ("recommend", {"language": "basic"}, "language basic"),
-            ("query", {"text": "softmax", "k": 0}, "k: 0"),
+            ("query", {"text": "softmax", "k": 0}, "-k: must be at least 1"),
             ("experience_search", {"text": " "}, "no word"),
         ):
             answer = await client.call_tool(tool, arguments)
