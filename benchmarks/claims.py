@@ -19,7 +19,7 @@ from statistics import median
 
 import yaml
 
-from knowledge_base.pages.wiki import HOME
+from knowledge_base.pages.wiki import HOME_VARIABLE
 from tools.artifacts import Claim, Interval
 from tools.cli.formatting import format_speedup
 from tools.store.records import Records
@@ -40,7 +40,7 @@ def run(folder: Path) -> tuple[Claim | None, Interval]:
     config["search"] |= {"iterations": 1}
     path = folder / "run.yaml"
     path.write_text(yaml.safe_dump(config))
-    environment = {**os.environ, HOME: str(folder / "home"), "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, HOME_VARIABLE: str(folder / "home"), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "graph", "run", str(path), "--quiet", "--json"]
     done = subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     records = Records(folder / json.loads(done.stdout.splitlines()[-1])["workspace"])

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from graph.artifacts import VersionMemory
 from graph.workspace import events
 from graph.workspace.versions import read_versions
-from knowledge_base.experience.status import ORDER, status
-from knowledge_base.pages.wiki import HOME
+from knowledge_base.experience.status import STATUS_ORDER, method_status
+from knowledge_base.pages.wiki import HOME_VARIABLE
 
 ROOT = Path(__file__).parent.parent
 CONFIG = ROOT / "configs" / "quickstart.yaml"
@@ -48,7 +48,7 @@ class Seen(NamedTuple):
 
     def outcomes(self, *wanted: str) -> set[tuple[str, str]]:
         """(incumbent, candidate), by their marks, of which experience was told that they are `wanted`."""
-        return {(a.before, a.after) for m in self.memories for a in m.attempts if status(a.verdict) in wanted}
+        return {(a.before, a.after) for m in self.memories for a in m.attempts if method_status(a.verdict) in wanted}
 
 
 def run(home: Path) -> Seen:
@@ -56,7 +56,7 @@ def run(home: Path) -> Seen:
     done = subprocess.run(
         [sys.executable, "-m", "graph", "run", str(CONFIG), "--quiet", "--json"],
         cwd=home,
-        env={**os.environ, HOME: str(home), "PYTHONPATH": str(ROOT)},
+        env={**os.environ, HOME_VARIABLE: str(home), "PYTHONPATH": str(ROOT)},
         check=True,
         stdout=subprocess.PIPE,
         text=True,
@@ -79,7 +79,7 @@ def table(first: Seen, second: Seen, control: Seen) -> str:
         _row("iteration that accepted it", (_said(one.iteration(first.best)) for one in (first, second, control))),
     ]
     for name, wanted in (("rejected", ("avoid",)), ("rejected or left open", ("avoid", "pending"))):
-        again = [len(first.outcomes(*wanted) & one.outcomes(*ORDER)) for one in (second, control)]
+        again = [len(first.outcomes(*wanted) & one.outcomes(*STATUS_ORDER)) for one in (second, control)]
         rows.append(
             _row(f"judged again from the same kernel, though the first run had {name} it", ("-", *map(str, again)))
         )

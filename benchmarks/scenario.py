@@ -271,7 +271,7 @@ class Scenario:
 
     @cached_property
     def operator(self) -> tuple[Passage, ...]:
-        return self.wiki.of_operator("softmax", "cpu" if self.language == "cpp" else "cuda")
+        return self.wiki.operator_passages("softmax", "cpu" if self.language == "cpp" else "cuda")
 
     @cached_property
     def index(self) -> Index:
@@ -323,7 +323,9 @@ def _task(folder: str, kernel: str, language: str) -> Task:
 
 
 def _specs(wiki: Wiki) -> tuple[Spec, ...]:
-    found = [lookup.resolve(wiki, "H200", metric, "SXM5") for metric in ("memory_bandwidth", "peak_fp32", "l2_size")]
+    found = [
+        lookup.resolve_spec(wiki, "H200", metric, "SXM5") for metric in ("memory_bandwidth", "peak_fp32", "l2_size")
+    ]
     return tuple(spec for spec in found if isinstance(spec, Spec))
 
 

@@ -234,7 +234,9 @@ class Services:
 
     def past_attempts(self, bottleneck: Bound) -> tuple[Attempt, ...]:
         """Unmasked outcomes of this operator, language and architecture under the same bottleneck."""
-        return self.experience.like(self.operator, self.task.language, self.architecture, bottleneck=bottleneck)
+        return self.experience.attempts_like(
+            self.operator, self.task.language, self.architecture, bottleneck=bottleneck
+        )
 
     def own_methods(self, bottleneck: Bound) -> tuple[Page, ...]:
         """Of methods that plans of other runs named themselves, those that were accepted in like conditions, the
@@ -242,7 +244,7 @@ class Services:
         here = {"operator": self.operator, "architectures": (self.architecture,), "dtype": self.task.outputs[0].dtype}
         asked = Conditions.model_validate({"language": self.task.language, "bottleneck": bottleneck, **here})
         others = (one for one in self.experience.attempts() if one.workspace != self.workspace.root.name)
-        return free_methods.alike(others, asked)
+        return free_methods.pages_for_conditions(others, asked)
 
 
 def open_executor(

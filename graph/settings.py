@@ -220,10 +220,9 @@ class Settings(Section):
     reference_projects: str | None = None
     """Folder of projects that retrieval searches beside the wiki, e.g. clones of kernel libraries; only read."""
     embedder: str | None = None
-    """What turns passages into vectors: hashed, minilm, or your own as package.module:Class; default: minilm where
-    it is installed."""
+    """Turns passages into vectors: minilm, none, or your own as package.module:Class; default: none, search by words."""
     chroma: str | None = None
-    """URL of a Chroma server that keeps the vectors; default: they are compared in memory."""
+    """URL of a Chroma server that holds the vectors; default: a folder under $KERNELWRIGHT_HOME."""
     on_unknown: Literal["continue", "ask", "stop"] = "continue"
     """What a hardware number that the wiki lacks does to the run; `ask` asks whoever sits at the terminal, and stops
     where nobody does."""

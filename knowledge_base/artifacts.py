@@ -1,30 +1,30 @@
-"""What the knowledge base makes: pages, passages, remembered attempts."""
+"""The artifacts of the knowledge base: pages, passages, and attempts in the experience log."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from tools.artifacts import Artifact, Axis, Bound, DType, Interval, Outcome, digest
 from tools.roofline.hardware import Citation
 
 PageType = Literal["hardware", "method", "skill", "guide", "operator", "meta"]
 PassageKind = PageType | Literal["outcome", "reference"]
-"""Of what a query finds: a page's type, a past outcome, a piece of a reference project."""
-Direction = Literal["<", "<=", ">", ">=", "=="]
+"""Kind of a passage: its page's type, a past outcome, or a piece of a reference project."""
+ComparisonSign = Literal["<", "<=", ">", ">=", "=="]
 
-OWN = r"own:[a-z][a-z0-9]*(?:-[a-z0-9]+)*"
-"""What a plan may call a method that no page describes; it becomes the name of a file."""
-LONGEST_NAME = 48
+FREE_METHOD_PATTERN = r"own:[a-z][a-z0-9]*(?:-[a-z0-9]+)*"
+"""The id of a method that a plan named itself; it becomes the name of a file."""
+MAX_METHOD_NAME_CHARS = 48
 
 
 class Trigger(Artifact):
-    """A metric condition under which a page is worth reading."""
+    """A condition on a metric under which a page is worth reading."""
 
     tool: str
     metric: str
-    op: Direction
+    op: ComparisonSign
     value: float
 
 
@@ -38,19 +38,19 @@ class FrontMatter(Artifact):
     sources: tuple[str, ...] = ()
     last_checked: str = ""
     axis: Axis | None = None
-    """Methods and skills: the resource they act on."""
+    """The resource that a method or skill acts on."""
     priority: int = 50
-    """Methods: higher is tried first."""
+    """Of a method; a higher one is tried first."""
     languages: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
-    """Ids of the rules (tools/analysis/rules.yaml) whose finding it answers."""
+    """Ids of the rules (tools/analysis/rules.yaml) whose findings the page answers."""
     triggers: tuple[Trigger, ...] = ()
     signature: dict[str, str] = Field(default_factory=dict)
-    """Architecture -> regular expression that the machine code shows when the method took effect."""
+    """Architecture -> regular expression that matches the machine code when the method took effect."""
     knobs: dict[str, tuple[str | int, ...]] = Field(default_factory=dict)
     """Knob -> values worth trying, best guess first."""
     recipe: str | None = None
-    """Name of the playbook's recipe; None: needs a model or a person."""
+    """Name of the playbook's recipe; None: the method needs a model or a person."""
 
 
 class Page(Artifact):
@@ -77,66 +77,63 @@ class Passage(Artifact):
     kind: PassageKind
     score: float = 0.0
     why: str = ""
-    """What of the query matched."""
+    """What matched the query."""
     citation: Citation
-    """Of its first line."""
+    """Citation of the first line."""
 
 
 class FreeMethod(Artifact):
-    """A method that a plan named itself and a version was accepted with; the texts are the words of a model."""
+    """A method that a plan named itself, of an accepted version. The texts are a model's, without hardware figures."""
 
-    method: str = Field(pattern=f"^{OWN}$", max_length=LONGEST_NAME)
+    method: str = Field(pattern=f"^{FREE_METHOD_PATTERN}$", max_length=MAX_METHOD_NAME_CHARS)
     axis: Axis
     change: str
     rationale: str
     signature: dict[str, str] = Field(default_factory=dict)
     effect: Interval | None = None
-    """Of it alone; None: not separable from those that it was accepted with."""
+    """Effect of this method alone; None: not separable from the methods beside it."""
     device: str = ""
-    """Name of the device that the effect was measured on."""
+    """Name of the device; empty where the name holds a figure."""
 
 
 class Forecast(Artifact):
     """A plan's prediction of what a method does to the time, and whether it held (F6)."""
 
     model: str
-    """That planned; where the config names none, its provider."""
+    """The planner's model; where the config names none, its provider."""
     method: str
     confidence: float
-    """As stated, 0..1."""
+    """The stated confidence, from 0 to 1."""
     held: bool
 
 
-Result = Annotated[
-    Literal["success", "failure", "unknown", "crash"],
-    BeforeValidator(lambda said: "unknown" if said == "neutral" else said),
-]
-"""How experience calls an outcome; unknown: what it was worth, which earlier versions called neutral."""
+AttemptResult = Literal["success", "failure", "unknown", "crash"]
+"""How the experience log calls an outcome; unknown: it is not known what it was worth."""
 
 
 class Attempt(Artifact):
     """One remembered outcome of a method (B4). Infrastructure failures never become one."""
 
     operator: str
-    """Family: softmax, matmul, reduction, …, or the task's name."""
+    """Operator family (softmax, matmul, reduction, …), or the task's name."""
     language: str
     architecture: str
-    """As the driver or the OS reports it, e.g. x86_64 or sm_90; empty: not known."""
+    """Name that the driver or the OS reports, such as x86_64 or sm_90; empty: not known."""
     dtype: DType
     shape_class: str
     """Power-of-two bucket of the unique bytes, e.g. "2^25B"; empty: not known."""
     bottleneck: Bound
     methods: tuple[str, ...]
-    result: Result
+    result: AttemptResult
     verdict: Outcome
     effect: Interval | None = None
-    """incumbent / candidate: the confirmed gain, where there is one."""
+    """Incumbent's time / candidate's time: the confirmed gain, where there is one."""
     noise_floor: float | None = None
-    """Of the machine when it was measured, relative; None: not known."""
+    """Relative noise of the machine during the measurement; None: not known."""
     evidence: str
     """Record id of the verdict."""
     commit: str = ""
-    """That brought it into its workspace; empty in lines written before it was kept."""
+    """Commit that brought the outcome into its workspace; empty: none did."""
     workspace: str = ""
     iteration: int = 0
     note: str = ""
@@ -145,24 +142,23 @@ class Attempt(Artifact):
     findings: tuple[str, ...] = ()
     """Ids of the rules that had fired on the incumbent."""
     before: str = ""
-    """`mark` of the incumbent's source; empty: not known."""
+    """`source_digest` of the incumbent; empty: not known."""
     after: str = ""
-    """`mark` of the candidate's."""
+    """`source_digest` of the candidate."""
     free: tuple[FreeMethod, ...] = ()
-    """Of the methods of an accepted version."""
+    """Methods of an accepted version that its plan named itself."""
     forecasts: tuple[Forecast, ...] = ()
-    """Of the plan, about this kernel; those of which nothing is known are not among them."""
-    origin: Literal["run", "stated", "memo"] = "run"
-    """Measured by a run of ours; stated by a person; in older logs, read from somebody's notes."""
+    """The plan's predictions about this kernel, of which it is known whether they held."""
+    origin: Literal["run", "stated"] = "run"
+    """Measured by a run, or stated by a person."""
     stamp: int = 0
-    """Nanoseconds since 1970, or one more than the greatest in the log where the clock was behind: of the lines
-    about one thing the one with the greatest stamp counts, in whatever order logs were merged. 0, in old logs: the
-    number of the line stands for it."""
+    """Nanoseconds since 1970, or one more than the greatest in the log where the clock was behind; 0: not in a log yet.
+    Of the lines about one outcome the one with the greatest stamp counts, in any order of merging."""
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What makes two lines speak of the same thing: the figures of one measurement are equal to the last digit,
-        however many verdicts rest on it."""
+        """Equal for two lines about the same outcome: one measurement has equal figures to the last digit, however many
+        verdicts rest on it."""
         measured = (
             (self.before, self.after, self.effect.model_dump_json())
             if self.before and self.effect
@@ -171,6 +167,6 @@ class Attempt(Artifact):
         return (*measured, *self.methods)
 
 
-def mark(source: str) -> str:
-    """How experience names a kernel's source: equal text, equal mark."""
+def source_digest(source: str) -> str:
+    """The name of a kernel's source in the experience log: equal for equal text."""
     return digest(source)[:16]

@@ -1,4 +1,4 @@
-"""The knowledge base as an MCP server over stdio: the verbs of the command line as tools, answered with the same
+"""The knowledge base as an MCP server over stdio: the commands of the command line as tools, answered with the same
 artifacts.
 
 Read-only, unless adding is allowed. Nothing but the protocol goes to stdout.
@@ -14,18 +14,18 @@ from pydantic import Field
 from pydantic_core import PydanticUndefined
 
 from knowledge_base.artifacts import PageType
-from knowledge_base.experience.verbs import (
-    Add,
-    Answer,
-    Base,
-    CountAttempts,
-    ListAttempts,
-    Recommend,
-    SearchAttempts,
-    Verb,
+from knowledge_base.commands import QueryCommand, SearchLocations, SpecCommand
+from knowledge_base.experience.commands import (
+    AddCommand,
+    CommandAnswer,
+    KnowledgeCommand,
+    KnowledgeLocations,
+    ListCommand,
+    RecommendCommand,
+    SearchCommand,
+    StatsCommand,
 )
 from knowledge_base.pages.wiki import Wiki
-from knowledge_base.verbs import LookUp, Place, Query
 from tools.errors import KernelwrightError, SettingsError
 
 if TYPE_CHECKING:
@@ -40,58 +40,58 @@ INSTRUCTIONS = (
     "recommend before you write a version: "
     "it names what failed in the same conditions, too."
 )
-READING: dict[str, type[Verb]] = {
-    "query": Query,
-    "spec": LookUp,
-    "recommend": Recommend,
-    "experience_list": ListAttempts,
-    "experience_search": SearchAttempts,
-    "experience_stats": CountAttempts,
+READING_TOOLS: dict[str, type[KnowledgeCommand]] = {
+    "query": QueryCommand,
+    "spec": SpecCommand,
+    "recommend": RecommendCommand,
+    "experience_list": ListCommand,
+    "experience_search": SearchCommand,
+    "experience_stats": StatsCommand,
 }
 
 
-class Opened(Place):
-    """The wiki, read once; the log is read anew for each question."""
+class KnowledgeBaseHandle(SearchLocations):
+    """The wiki, read once for all questions; the log is read again for each."""
 
     @cached_property
-    def whole(self) -> Wiki:
-        """All of its pages."""
+    def whole_wiki(self) -> Wiki:
+        """The wiki with all of its pages."""
         return Wiki.open(self.wiki)
 
     @cached_property
-    def searched(self) -> Index:
-        """Made for the first question: a client that only asks for figures does not wait for it."""
+    def search_index(self) -> Index:
+        """The index, made for the first query, so that a client that only asks for figures does not wait for it."""
         return super().index()
 
     def open(self, *types: PageType) -> Wiki:
         """The whole wiki."""
-        return self.whole
+        return self.whole_wiki
 
     def index(self) -> Index:
-        """The same for every question."""
-        return self.searched
+        """The index, made once for all questions."""
+        return self.search_index
 
 
-class Serve(Verb):
-    """Answer the same questions as an MCP server over stdio, until the client leaves."""
+class ServeCommand(KnowledgeCommand):
+    """Answer as an MCP server over stdio until the client leaves."""
 
     has_json = False
 
     allow_add: bool = False
-    """offer experience_add, too; without it nothing can be written"""
+    """offer experience_add as well; without it nothing can be written"""
 
-    def answer(self, base: Base) -> Answer:
+    def answer(self, base: KnowledgeLocations) -> CommandAnswer:
         """Returns when the client closes stdin."""
-        serve(base, adding=self.allow_add)
-        return Answer(None, ())
+        serve_stdio(base, adding=self.allow_add)
+        return CommandAnswer(None, ())
 
 
-def serve(base: Base, *, adding: bool) -> None:
+def serve_stdio(base: KnowledgeLocations, *, adding: bool) -> None:
     """Answer until the client closes stdin. SettingsError when the package is missing or the wiki cannot be opened."""
-    server(base, adding=adding).run("stdio")
+    build_server(base, adding=adding).run("stdio")
 
 
-def server(base: Base, *, adding: bool) -> MCPServer:
+def build_server(base: KnowledgeLocations, *, adding: bool) -> MCPServer:
     """The server with its tools."""
     try:
         from mcp.server.mcpserver import MCPServer
@@ -99,19 +99,21 @@ def server(base: Base, *, adding: bool) -> MCPServer:
     except ImportError as error:
         raise SettingsError("serve: needs the package mcp; pip install 'kernelwright[mcp]'") from error
     made = MCPServer("kernelwright-knowledge", instructions=INSTRUCTIONS, log_level="WARNING")
-    opened = Opened(wiki=base.wiki, home=base.home)
+    opened = KnowledgeBaseHandle(wiki=base.wiki, home=base.home)
     opened.open()
-    for name, verb in READING.items():
-        made.tool(name, annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))(_tool(verb, opened))
+    for name, verb in READING_TOOLS.items():
+        made.tool(name, annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))(
+            _tool_function(verb, opened)
+        )
     if adding:
         writing = ToolAnnotations(
             read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False
         )
-        made.tool("experience_add", annotations=writing)(_tool(Add, opened))
+        made.tool("experience_add", annotations=writing)(_tool_function(AddCommand, opened))
     return made
 
 
-def _tool(verb: type[Verb], base: Opened) -> Any:
+def _tool_function(verb: type[KnowledgeCommand], base: KnowledgeBaseHandle) -> Any:
     """A function with the verb's fields as parameters and its artifact as answer, from which MCP draws both schemas."""
     from mcp.server.mcpserver.exceptions import ToolError
 

@@ -33,14 +33,10 @@ def pytest_configure() -> None:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Nothing that the user has learnt is read or written. The search index, which is made from the wiki alone, is
-    made once for all."""
+    """Nothing that the user has learnt is read or written. Searches go by words: a model would embed the wiki."""
     home = tmp_path_factory.mktemp("home")
-    shared = tmp_path_factory.getbasetemp() / "index"
-    shared.mkdir(exist_ok=True)
-    (home / "index").symlink_to(shared)
     monkeypatch.setenv("KERNELWRIGHT_HOME", str(home))
-    monkeypatch.setenv("KERNELWRIGHT_EMBEDDER", "hashed")
+    monkeypatch.setenv("KERNELWRIGHT_EMBEDDER", "none")
     monkeypatch.delenv("KERNELWRIGHT_CHROMA", raising=False)
     return home
 

@@ -230,7 +230,7 @@ def _first(room: Path) -> str:
 def wiki() -> str:
     """How many pages the bundled wiki has of what."""
     found = Wiki.open().pages
-    products = sum(page.path.count("/") == 2 and sheets.product(page) is not None for page in found)
+    products = sum(page.path.count("/") == 2 and sheets.product_of(page) is not None for page in found)
     kinds = {kind: [page for page in found if page.head.type == kind] for kind in ("skill", "method")}
     recipes = sum(bool(page.head.recipe) for page in kinds["method"])
     return (

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from agents.artifacts import AnalystBrief, PlannerBrief
-from knowledge_base.experience.free_methods import PREFIX
+from knowledge_base.experience.free_methods import FREE_METHOD_PREFIX
 
 REFERENCE = re.compile(r"\[(?:rule:(?P<rule>[\w.-]+)|record:(?P<record>\w+)(?:\s+(?P<metric>[^\[\]\s]+))?)\]")
 BROKEN_REFERENCE = re.compile(r"\[(?:rule|record)\b[^\]]*\]?")
@@ -46,7 +46,7 @@ def given_records(brief: PlannerBrief | AnalystBrief) -> frozenset[str]:
     named = {*brief.records, *(record for finding in brief.findings for record in finding.evidence)}
     if isinstance(brief, PlannerBrief):
         named |= {attempt.evidence for attempt in (*brief.dossier.attempts, *brief.memory)}
-        own_experience = (page for page in brief.dossier.methods if page.head.id.startswith(PREFIX))
+        own_experience = (page for page in brief.dossier.methods if page.head.id.startswith(FREE_METHOD_PREFIX))
         named |= {record for page in own_experience for record in page.head.sources}
     return frozenset(named)
 

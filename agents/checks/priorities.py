@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from agents.artifacts import Plan, PlannerBrief
-from knowledge_base.experience.free_methods import PREFIX
+from knowledge_base.experience.free_methods import FREE_METHOD_PREFIX
 
 
 def passed_over(method: str, plan: Plan, brief: PlannerBrief) -> tuple[str, ...]:
@@ -16,7 +16,9 @@ def passed_over(method: str, plan: Plan, brief: PlannerBrief) -> tuple[str, ...]
     A method counts as dealt with when it is planned, when it was tried since the kernel last changed, and when the
     plan's reason names it.
     """
-    pages = {page.head.id: page.head for page in brief.dossier.methods if not page.head.id.startswith(PREFIX)}
+    pages = {
+        page.head.id: page.head for page in brief.dossier.methods if not page.head.id.startswith(FREE_METHOD_PREFIX)
+    }
     mine = pages.get(method)
     if mine is None:
         return ()

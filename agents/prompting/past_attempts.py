@@ -14,9 +14,9 @@ from typing import NamedTuple
 from agents.artifacts import Tried
 from agents.prompting.token_budget import Item, tokens
 from agents.text.fencing import line, plain
-from knowledge_base.artifacts import Attempt, mark
+from knowledge_base.artifacts import Attempt, source_digest
 from knowledge_base.experience import status as standing
-from knowledge_base.experience.status import ORDER, Status
+from knowledge_base.experience.status import STATUS_ORDER, Status
 from tools.artifacts import Interval
 from tools.cli.formatting import describe_bottleneck
 
@@ -59,7 +59,7 @@ def attempts_of_earlier_runs(attempts: Sequence[Attempt], most: int | None, base
 
     Those that started from the very text of `baseline` are told apart: they are no prior, but what came of it here.
     """
-    here = mark(baseline) if baseline else None
+    here = source_digest(baseline) if baseline else None
     groups: dict[tuple[str, ...], list[_Event]] = {}
     for age, one in enumerate(attempts):
         groups.setdefault(tuple(sorted(set(one.methods))), []).append(_of_attempt(one, -age, one.before == here))
@@ -93,7 +93,7 @@ def _knobs(knobs: Mapping[str, str]) -> str:
 def _meant(verdict: str, effect: Interval | None, reason: str) -> tuple[Status, str]:
     """The reasons of an accept are the checks that it passed, of which the gain alone is news; all others end with
     what decided."""
-    status = standing.status(verdict, effect)
+    status = standing.method_status(verdict, effect)
     return status, "" if status == "resolved" else reason
 
 
@@ -113,14 +113,14 @@ def _told(groups: dict[tuple[str, ...], list[_Event]], most: int | None) -> Told
             for method in methods:
                 by_method.setdefault(method, []).extend(events)
         found = _items({method: sorted(events) for method, events in by_method.items()})
-    return Told(found, {status: counts[status] for status in ORDER})
+    return Told(found, {status: counts[status] for status in STATUS_ORDER})
 
 
 def _items(groups: dict[str, list[_Event]]) -> tuple[Item, ...]:
     """A line each, resolved first, in each status the newest first; the oldest is shortened first."""
     newest = sorted(groups.items(), key=lambda group: group[1][-1].when, reverse=True)
     ages = {name: age for age, (name, _) in enumerate(newest)}
-    ranked = sorted(newest, key=lambda group: ORDER.index(group[1][-1].status))
+    ranked = sorted(newest, key=lambda group: STATUS_ORDER.index(group[1][-1].status))
     return tuple(Item(name, _levels(name, events), ages[name]) for name, events in ranked)
 
 

@@ -13,8 +13,8 @@ from agents.prompting.past_attempts import attempts_of_earlier_runs, attempts_of
 from agents.prompting.token_budget import Item
 from agents.text.fencing import cut, line, plain
 from knowledge_base.artifacts import Page, Passage
-from knowledge_base.experience.free_methods import PLACE
-from knowledge_base.pages.wiki import section
+from knowledge_base.experience.free_methods import EXPERIENCE_PATH
+from knowledge_base.pages.wiki import section_text
 from tools.artifacts import Finding
 from tools.gate.ranking import FRAMEWORKS, called
 from tools.roofline.hardware import Headroom, Spec
@@ -246,7 +246,7 @@ def skills(brief: Brief, most: int | None) -> Content | None:
 
 def _skill(page: Page) -> Item:
     head = f"# {page.head.id}: {line(page.head.title, 160)} ({_cited(page)})"
-    parts = {name: _text(section(page.body, name)) for name in ("Causes", "Fixes", "Anti-patterns")}
+    parts = {name: _text(section_text(page.body, name)) for name in ("Causes", "Fixes", "Anti-patterns")}
     full = "\n".join(f"{name}:\n{text}" for name, text in parts.items() if text) or _text(page.body)
     fixes = f"Fixes:\n{parts['Fixes']}" if parts["Fixes"] else cut(full, 400)
     return Item(page.head.id, (f"{head}\n{full}", f"{head}\n{fixes}"))
@@ -275,7 +275,7 @@ def _method(page: Page, fired: set[str], architecture: str) -> Item:
     body = _text(IMPORTS.sub("", re.sub(r"\A#+ .*\n+", "", page.body.strip())))
     short = "\n".join(
         part
-        for part in (_text(section(page.body, name)) for name in ("What", "When it pays", "When it is legal"))
+        for part in (_text(section_text(page.body, name)) for name in ("What", "When it pays", "When it is legal"))
         if part
     )
     return Item(page.head.id, (f"{head}\n{body}", f"{head}\n{short or cut(body, 900)}", head, start))
@@ -378,7 +378,7 @@ def pages(brief: Brief, most: int | None) -> Content | None:
 def _page(page: Page, architecture: str) -> Item:
     head = f"# {page.head.id}: {line(page.head.title, 160)}{_knobs(page)}{_signature(page, architecture)}"
     wanted = ("How", "When it is legal", "Pitfalls")
-    parts = {name: IMPORTS.sub("", section(page.body, name)) for name in wanted}
+    parts = {name: IMPORTS.sub("", section_text(page.body, name)) for name in wanted}
     if not parts["How"]:
         return Item(page.head.id, (f"{head}\n{_text(page.body)}", f"{head}\n{cut(_text(page.body), 1500)}", head))
     how, legal, pitfalls = (f"\n{name}:\n{_text(text)}" if text else "" for name, text in parts.items())
@@ -489,7 +489,7 @@ def _whole(name: str, text: str) -> Item:
 
 
 def _cited(page: Page) -> str:
-    if page.path.startswith(PLACE):
+    if page.path.startswith(EXPERIENCE_PATH):
         return f"own experience: record {', '.join(page.head.sources)}"
     return f"<gpu-wiki>/{page.path}:{page.body_line}"
 

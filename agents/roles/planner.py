@@ -13,8 +13,8 @@ from agents.checks.cited_figures import figure_faults, resolved_figures
 from agents.checks.cited_sources import invented_lines, is_given, without_invented_lines
 from agents.checks.priorities import passed_over
 from agents.roles.agent import Agent
-from knowledge_base.artifacts import LONGEST_NAME, OWN, Page
-from knowledge_base.experience.free_methods import PREFIX
+from knowledge_base.artifacts import FREE_METHOD_PATTERN, MAX_METHOD_NAME_CHARS, Page
+from knowledge_base.experience.free_methods import FREE_METHOD_PREFIX
 from tools.analysis import signatures
 from tools.errors import UnusableAnswerError
 
@@ -102,7 +102,7 @@ def _unexplained(proposed: Plan, struck: Collection[int], brief: PlannerBrief) -
 
 
 def _own(item: PlannedMethod) -> bool:
-    return item.method.startswith(PREFIX)
+    return item.method.startswith(FREE_METHOD_PREFIX)
 
 
 def _page(item: PlannedMethod, brief: PlannerBrief) -> Page | None:
@@ -120,9 +120,11 @@ def _on_their_axes(proposed: Plan, brief: PlannerBrief) -> Plan:
 
 
 def _misplaced(item: PlannedMethod, kept: list[PlannedMethod], brief: PlannerBrief) -> str:
-    if _own(item) and not (re.fullmatch(OWN, item.method) and len(item.method) <= LONGEST_NAME):
+    if _own(item) and not (
+        re.fullmatch(FREE_METHOD_PATTERN, item.method) and len(item.method) <= MAX_METHOD_NAME_CHARS
+    ):
         return (
-            f"behind `own:` stands a name of small letters, digits and single dashes, at most {LONGEST_NAME} "
+            f"behind `own:` stands a name of small letters, digits and single dashes, at most {MAX_METHOD_NAME_CHARS} "
             f"characters in all"
         )
     page = _page(item, brief)

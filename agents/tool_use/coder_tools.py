@@ -17,7 +17,7 @@ from agents.models.base import Tool, ToolCall, ToolResult
 from agents.text.fencing import cut, fence
 from agents.tool_use.base import Toolbox
 from agents.tool_use.workbench import LOG, Workbench, told
-from knowledge_base.specs.lookup import gap, resolve
+from knowledge_base.specs.lookup import answer_line, resolve_spec
 from tools.analysis import signatures
 from tools.artifacts import Artifact, Candidate, Failed, Unmeasured
 from tools.errors import BudgetError, InfrastructureError, SettingsError, StorageError
@@ -172,7 +172,7 @@ class CoderTools(Toolbox):
     def lookup_spec(self, asked: LookupSpec) -> str:
         product = asked.product or self.bench.product
         variant = asked.variant or ("" if asked.product else self.bench.variant)
-        return fence("a published figure", gap(resolve(self.bench.wiki, product, asked.metric, variant)))
+        return fence("a published figure", answer_line(resolve_spec(self.bench.wiki, product, asked.metric, variant)))
 
     def compile(self, asked: Compile) -> str:
         if asked.name == INCUMBENT or asked.name in self.bench.earlier:

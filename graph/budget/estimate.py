@@ -134,7 +134,9 @@ def asked(settings: Settings, task: Task, guide: Wiki, hints: tuple[str, ...] = 
     search = settings.search
     source = task.baseline or ""
     methods = tuple(
-        sorted(guide.about("method", task.language), key=lambda page: (-page.head.priority, page.head.id))[:METHODS]
+        sorted(guide.pages_about("method", task.language), key=lambda page: (-page.head.priority, page.head.id))[
+            :METHODS
+        ]
     )
     unknown = Headroom(total=None, compute=None, memory=None, latency=None, bound="memory")
     plan = Plan(

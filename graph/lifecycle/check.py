@@ -97,7 +97,7 @@ def check(settings: Settings) -> Checked:
         wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
         # As a run opens them.
         open_profilers(settings.profilers, language)
-        open_index(settings, wiki.guide(), task.language)
+        open_index(settings, wiki.or_bundled_methods(), task.language)
         absent = lacking(executor.devices(), language.device)
         compiler = _compiler(language, absent)
         written = task.baseline is not None and not compiler.startswith(_NO_COMPILER)
@@ -112,8 +112,8 @@ def check(settings: Settings) -> Checked:
         elif not absent:
             compiled(task, language, executor, records.blobs, name=name)
         told = hints(handlers, task.baseline or "", task.language)
-        expected = estimate(settings, task, wiki.guide(), agents, told)
-        feasibility.refuse(settings, task, wiki.guide(), agents)
+        expected = estimate(settings, task, wiki.or_bundled_methods(), agents, told)
+        feasibility.refuse(settings, task, wiki.or_bundled_methods(), agents)
         if not absent:
             datasheet.refuse_unknown(settings, wiki, task, pick(executor.devices(), language.device))
         return Checked(

@@ -318,7 +318,7 @@ def assemble(
     handlers = () if reading else opened_handlers(settings.handlers, loaded.task.baseline, loaded.task.language)
     profilers = open_profilers(settings.profilers, language)
     wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
-    guide = wiki.guide()
+    guide = wiki.or_bundled_methods()
     environment = records.find(key("environment"))
     if environment is None:
         found = inspect(executor, (language,), records.blobs)

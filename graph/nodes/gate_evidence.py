@@ -19,9 +19,9 @@ from graph.specs import datasheet
 from graph.state import State, siblings
 from graph.workspace import completeness, drift
 from graph.workspace.versions import accepted_version_of, read_versions
-from knowledge_base.artifacts import Attempt, Forecast, FreeMethod, mark
-from knowledge_base.experience.free_methods import PREFIX
-from knowledge_base.experience.status import result
+from knowledge_base.artifacts import Attempt, Forecast, FreeMethod, source_digest
+from knowledge_base.experience.free_methods import FREE_METHOD_PREFIX
+from knowledge_base.experience.status import attempt_result
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
 from tools.cli.formatting import format_speedup
 from tools.errors import BudgetError, WorkspaceError
@@ -390,7 +390,7 @@ def _free(state: State, services: Services, champion: Candidate, worth: Interval
     outcomes = {outcome.method: outcome for outcome in found.methods} if found else {}
     for item in made.methods:
         seen = outcomes.get(item.method)
-        if not item.method.startswith(PREFIX) or item.method not in champion.methods:
+        if not item.method.startswith(FREE_METHOD_PREFIX) or item.method not in champion.methods:
             continue
         if seen is None or seen.status not in ("ineffective", "implementation_failed"):
             yield FreeMethod(
@@ -467,7 +467,7 @@ def _attempt(
         shape_class=services.shape_class,
         bottleneck=inspection.bottleneck,
         methods=candidate.methods,
-        result=result(outcome, effect),
+        result=attempt_result(outcome, effect),
         verdict=outcome,
         effect=effect,
         noise_floor=state["noise_floor"],
@@ -477,6 +477,6 @@ def _attempt(
         note=note[:500],
         knobs=candidate.knobs,
         findings=tuple(dict.fromkeys(finding.rule for finding in inspection.findings)),
-        before=mark(services.candidate(state["incumbent"]).source),
-        after=mark(candidate.source),
+        before=source_digest(services.candidate(state["incumbent"]).source),
+        after=source_digest(candidate.source),
     )

@@ -254,7 +254,7 @@ def _inspect(
             for name, held in figures(calibration.id, rows, facts, profiles, records).items()
         },
         machine_code=_machine_code(services, records),
-        operator=services.guide.of_operator(services.operator, services.device.kind),
+        operator=services.guide.operator_passages(services.operator, services.device.kind),
     )
     brief = AnalystBrief(
         source=candidate.source,

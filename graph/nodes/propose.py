@@ -20,7 +20,7 @@ from graph.specs import datasheet
 from graph.state import State
 from graph.workspace.versions import read_versions
 from knowledge_base.artifacts import Page
-from knowledge_base.experience.forecasts import ENOUGH, scores
+from knowledge_base.experience.forecasts import MIN_SCORED_PREDICTIONS, scores_by_model
 from tools.artifacts import Failed
 from tools.errors import BudgetError, InfrastructureError
 from tools.roofline.roofline import method_budget
@@ -42,7 +42,7 @@ def retrieve_evidence(state: State, services: Services) -> State:
         task = services.task
         fired = tuple(finding.rule for finding in inspection.findings)
         # Nothing of another vendor, where the wiki knows the architecture at all.
-        arch = None if "arch" in services.index.unknown(arch=services.architecture) else services.architecture
+        arch = None if "arch" in services.index.unknown_filters(arch=services.architecture) else services.architecture
         brief = RetrieverBrief(
             task=task,
             findings=inspection.findings,
@@ -59,7 +59,7 @@ def retrieve_evidence(state: State, services: Services) -> State:
             brief,
             search=lambda text: services.index.search(text, k=8, language=task.language, arch=arch),
             explain=lambda text: services.index.explain(text, language=task.language, arch=arch),
-            holds=lambda passage: services.index.holds(passage.citation),
+            holds=lambda passage: services.index.confirms(passage.citation),
             methods=services.guide.methods(
                 task.language, fired, inspection.metrics, services.operator, services.architecture
             ),
@@ -103,7 +103,9 @@ def _listed(found: Dossier, skills: tuple[Page, ...], before: Dossier | None, se
         {(passage.path, passage.first_line) for passage in found.passages},
     )
     earlier = {page.head.id: page for page in (*pages, *skills) if page.head.id not in now}
-    kept = (one for one in passages if (one.path, one.first_line) not in places and services.index.holds(one.citation))
+    kept = (
+        one for one in passages if (one.path, one.first_line) not in places and services.index.confirms(one.citation)
+    )
     return found.model_copy(update={"earlier": tuple(earlier.values()), "passages": (*found.passages, *kept)})
 
 
@@ -226,10 +228,10 @@ def earlier_outcomes(services: Services) -> EarlierAttempts:
     record = services.records.find(key("memory"))
     if record is None:
         task = services.task
-        found = services.experience.like(services.operator, task.language, services.architecture)
+        found = services.experience.attempts_like(services.operator, task.language, services.architecture)
         others = tuple(attempt for attempt in found if attempt.workspace != services.workspace.root.name)
-        score = scores(services.experience.attempts()).get(services.settings.planned_by)
-        fared = str(score) if score and score.scored >= ENOUGH else ""
+        score = scores_by_model(services.experience.attempts()).get(services.settings.planned_by)
+        fared = str(score) if score and score.scored >= MIN_SCORED_PREDICTIONS else ""
         record = services.keep("memory", EarlierAttempts(attempts=others, forecasts=fared))
     return EarlierAttempts.model_validate(record.payload)
 

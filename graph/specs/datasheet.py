@@ -8,7 +8,7 @@ from graph.artifacts import SpecSheet
 from graph.services import Services
 from graph.settings import Settings
 from graph.specs import unknown
-from knowledge_base.pages.terminology import products
+from knowledge_base.pages.names import product_names_of
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.specs import lookup
 from tools.artifacts import Task
@@ -36,22 +36,22 @@ CPU_UNPUBLISHED = (
 def published_specs(wiki: Wiki, task: Task, product: str, variant: str) -> tuple[Spec | UnknownSpec, ...]:
     """The wiki's answers about the product that the task needs: one for each metric."""
     peak = MATRIX_PEAKS.get(roofline.roof_precision(task))
-    answers = [lookup.resolve(wiki, product, metric, variant) for metric in REQUIRED_METRICS]
+    answers = [lookup.resolve_spec(wiki, product, metric, variant) for metric in REQUIRED_METRICS]
     answers.append(_last_cache(wiki, product, variant))
-    return (*answers, *((lookup.resolve(wiki, product, peak, variant),) if peak else ()))
+    return (*answers, *((lookup.resolve_spec(wiki, product, peak, variant),) if peak else ()))
 
 
 def _last_cache(wiki: Wiki, product: str, variant: str) -> Spec | UnknownSpec:
     """Each kind of device has its own last cache: a CPU's, the one behind L2 where there is one (AMD), else L2."""
     if is_cpu(wiki, product):
-        return lookup.resolve(wiki, product, "last_level_cache", variant)
-    behind = lookup.resolve(wiki, product, "l3_size", variant)
-    return behind if isinstance(behind, Spec) else lookup.resolve(wiki, product, "l2_size", variant)
+        return lookup.resolve_spec(wiki, product, "last_level_cache", variant)
+    behind = lookup.resolve_spec(wiki, product, "l3_size", variant)
+    return behind if isinstance(behind, Spec) else lookup.resolve_spec(wiki, product, "l2_size", variant)
 
 
 def is_cpu(wiki: Wiki, product: str) -> bool:
     """Whether `product` is a CPU by its name."""
-    named = products(wiki)
+    named = product_names_of(wiki)
     return named.identify(product, "", ()) is None and named.family(product) == CPU
 
 
@@ -90,8 +90,8 @@ def unpublished_warning(wiki: Wiki, task: Task, hardware: str | None, variant: s
 
 def other_device_warning(wiki: Wiki, device: Device, hardware: str | None, variant: str) -> str:
     """A sentence where the product in the settings is not known to be the device that measures; otherwise ""."""
-    asked = lookup.identified(wiki, hardware, variant) if hardware else None
-    here = lookup.identified(wiki, device.name) if device.kind != "cpu" else None
+    asked = lookup.identify_product(wiki, hardware, variant) if hardware else None
+    here = lookup.identify_product(wiki, device.name) if device.kind != "cpu" else None
     if asked is None or (
         here and here.product == asked.product and asked.variant in ("", here.variant or asked.variant)
     ):
@@ -123,4 +123,4 @@ def stale_specs(found: SpecSheet, wiki: Wiki) -> Iterator[tuple[Spec, Citation]]
     for spec in found.specs:
         if not lookup.reverify(wiki, spec):
             cited = [spec.citation, *([spec.via] if spec.via else [])]
-            yield spec, next((c for c in cited if not wiki.holds(c)), spec.citation)
+            yield spec, next((c for c in cited if not wiki.confirms(c)), spec.citation)

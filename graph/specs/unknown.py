@@ -10,7 +10,7 @@ from typing import Literal
 
 from graph.artifacts import Placeholder
 from graph.services import Ask
-from knowledge_base.specs.lookup import gap as registered
+from knowledge_base.specs.lookup import answer_line as registered
 from tools.errors import SettingsError
 from tools.roofline.hardware import UnknownSpec
 

@@ -1,7 +1,6 @@
-"""Methods that plans named themselves (`own:<slug>`), as pages: drawn from the outcomes of the versions that were
-accepted with them.
+"""Methods that plans named themselves (`own:<slug>`), as pages made from the outcomes of accepted versions.
 
-What a model wrote stands in quotes and on one line, so that it makes no heading and no row of a table.
+A model's text is quoted on one line, so that it becomes no heading and no row of a table.
 """
 
 from __future__ import annotations
@@ -15,43 +14,49 @@ from knowledge_base.experience.similarity import Conditions, likeness
 from tools.cli.formatting import describe_bottleneck
 from tools.store.records import write_atomically
 
-PREFIX = "own:"
-FOLDER = Path("overlay", "own")
-PLACE = "<experience>"
-"""What the path of such a page begins with; it is no line of the wiki, and is cited by its records."""
-ALIKE = 0.3
-"""Likeness of conditions from which on a page is worth reading: another kind of operator, and all else the same."""
-MOST = 3
-OFFERED = 3
-"""Different kernels on which a method must have gained to be offered as a method page."""
+FREE_METHOD_PREFIX = "own:"
+PAGES_FOLDER = Path("overlay", "own")
+EXPERIENCE_PATH = "<experience>"
+"""How the path of such a page begins; it is not a page of the wiki, and is cited by its records."""
+MIN_LIKENESS = 0.3
+"""Least likeness of conditions at which a page is shown: another kind of operator, everything else equal."""
+MAX_PAGES = 3
+MIN_OPERATORS_GAINED = 3
+"""Operators on which a method must have gained to be listed among the method pages."""
 
-Outcomes = list[tuple[Attempt, FreeMethod]]
+FreeMethodOutcomes = list[tuple[Attempt, FreeMethod]]
 
 
-def outcomes(attempts: Iterable[Attempt]) -> dict[tuple[str, str], Outcomes]:
-    """(language, method) -> the accepted versions with it, newest first as `attempts` are."""
-    found: dict[tuple[str, str], Outcomes] = {}
+def outcomes_by_method(attempts: Iterable[Attempt]) -> dict[tuple[str, str], FreeMethodOutcomes]:
+    """(language, method) -> the outcomes of accepted versions with it, in the order of `attempts` (newest first)."""
+    found: dict[tuple[str, str], FreeMethodOutcomes] = {}
     for one in attempts:
         for free in one.free:
             found.setdefault((one.language, free.method), []).append((one, free))
     return dict(sorted(found.items()))
 
 
-def gained_on(found: Outcomes) -> tuple[str, ...]:
-    """The operators on which the method alone surely gained."""
+def operators_gained_on(found: FreeMethodOutcomes) -> tuple[str, ...]:
+    """The operators on which the method by itself surely gained."""
     return tuple(sorted({one.operator for one, free in found if free.effect is not None and free.effect.low > 1}))
 
 
-def alike(attempts: Iterable[Attempt], asked: Conditions) -> tuple[Page, ...]:
-    """The pages of methods that were accepted in conditions like these, the most alike first."""
-    scored = [(max(likeness(asked, one).score for one, _ in found), found) for found in outcomes(attempts).values()]
-    return tuple(page(found) for score, found in sorted(scored, key=lambda pair: -pair[0])[:MOST] if score >= ALIKE)
+def pages_for_conditions(attempts: Iterable[Attempt], asked: Conditions) -> tuple[Page, ...]:
+    """The pages of methods that were accepted in similar conditions, the most similar first."""
+    scored = [
+        (max(likeness(asked, one).score for one, _ in found), found) for found in outcomes_by_method(attempts).values()
+    ]
+    return tuple(
+        page_of(found)
+        for score, found in sorted(scored, key=lambda pair: -pair[0])[:MAX_PAGES]
+        if score >= MIN_LIKENESS
+    )
 
 
-def page(found: Outcomes) -> Page:
-    """One method's page; its text is that of the newest outcome."""
+def page_of(found: FreeMethodOutcomes) -> Page:
+    """The page of one method, with the text of its newest outcome."""
     last, free = found[0]
-    title = free.method.removeprefix(PREFIX).replace("-", " ")
+    title = free.method.removeprefix(FREE_METHOD_PREFIX).replace("-", " ")
     head = FrontMatter(
         id=free.method,
         type="method",
@@ -63,20 +68,20 @@ def page(found: Outcomes) -> Page:
         rules=tuple(dict.fromkeys(rule for one, _ in found for rule in one.findings)),
         signature=free.signature,
     )
-    said = "Own experience, no page of the wiki: versions were accepted with it. What is quoted a model wrote."
-    shown = "\n".join(f"- {_outcome(one, free)}" for one, free in found)
-    what, when = (" ".join(text.split()) or "Not said." for text in (free.change, free.rationale))
+    said = "Own experience, not a page of the wiki: versions with this method were accepted. The quotes are a model's."
+    shown = "\n".join(f"- {_outcome_line(one, free)}" for one, free in found)
+    what, when = (" ".join(text.split()) or "Not stated." for text in (free.change, free.rationale))
     body = f"# {title}\n\n{said}\n\n## What\n\n> {what}\n\n## When it pays\n\n> {when}\n\n{shown}\n"
-    return Page(path=f"{PLACE}/{name(found)}", head=head, body=body, body_line=1)
+    return Page(path=f"{EXPERIENCE_PATH}/{page_file_name(found)}", head=head, body=body, body_line=1)
 
 
-def name(found: Outcomes) -> str:
-    """Of the page's file."""
+def page_file_name(found: FreeMethodOutcomes) -> str:
+    """The name of the page's file."""
     last, free = found[0]
-    return f"{re.sub(r'[^a-z0-9]+', '-', last.language.lower())}-{free.method.removeprefix(PREFIX)}.md"
+    return f"{re.sub(r'[^a-z0-9]+', '-', last.language.lower())}-{free.method.removeprefix(FREE_METHOD_PREFIX)}.md"
 
 
-def _outcome(one: Attempt, free: FreeMethod) -> str:
+def _outcome_line(one: Attempt, free: FreeMethod) -> str:
     rest = " + ".join(method for method in one.methods if method != free.method)
     effect, company = free.effect, f" beside {rest}" if rest else ""
     told = f"{effect.estimate:.3g}x [{effect.low:.3g}, {effect.high:.3g}]" if effect else "not separable"
@@ -91,17 +96,17 @@ def _outcome(one: Attempt, free: FreeMethod) -> str:
     )
 
 
-def draw(home: Path, attempts: Iterable[Attempt]) -> None:
-    """Bring the files under `home` to what `attempts` say."""
+def write_pages(home: Path, attempts: Iterable[Attempt]) -> None:
+    """Write the pages of all methods in `attempts` under `home`, and delete all others."""
     import yaml
 
-    folder, wanted = home / FOLDER, dict[str, bytes]()
-    for found in outcomes(attempts).values():
-        made = page(found)
+    folder, wanted = home / PAGES_FOLDER, dict[str, bytes]()
+    for found in outcomes_by_method(attempts).values():
+        made = page_of(found)
         head = yaml.safe_dump(
             made.head.model_dump(mode="json", exclude_defaults=True), sort_keys=False, allow_unicode=True
         )
-        wanted[name(found)] = f"---\n{head}---\n{made.body}".encode()
+        wanted[page_file_name(found)] = f"---\n{head}---\n{made.body}".encode()
     for path in folder.glob("*.md"):
         if path.name not in wanted:
             path.unlink()

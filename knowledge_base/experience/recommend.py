@@ -1,134 +1,124 @@
-"""What to try next, by what came of it before: sets of methods ranked by similarity-weighted outcomes, each with its
-reasons.
+"""What to try next: sets of methods ranked by what came of them in similar conditions, each with its reasons.
 
-An outcome is one of a whole set of methods, and is counted as that: what a set gained says nothing certain of one of
+An outcome belongs to a whole set of methods and is counted as such: the gain of a set says nothing certain of one of
 its methods.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from statistics import NormalDist
+from collections import Counter
+from collections.abc import Iterable
 from typing import Literal, NamedTuple, get_args
 
-from knowledge_base.artifacts import Attempt, Page, Result
+from knowledge_base.artifacts import Attempt, Page
 from knowledge_base.experience.similarity import Conditions, Likeness, likeness
-from knowledge_base.experience.status import status
-from knowledge_base.pages import terminology
+from knowledge_base.experience.status import method_status
+from knowledge_base.pages.names import targets_by_name
 from knowledge_base.pages.wiki import Wiki
 from tools.analysis import rules
 from tools.artifacts import Artifact, Axis, Bound, DType, Interval
 from tools.cli.suggestions import suggest_or_list
 from tools.errors import SettingsError
 
-LEAST = 0.05
-"""Likeness below which an outcome says nothing here."""
-SAID = 0.5
-"""Weight of an outcome that no run of ours measured."""
-PRIOR = 1.0
-"""Weight of an imagined outcome without gain in every rank, so that one lucky measurement does not lead the list by
-itself."""
-SPREAD = math.log(1.5)
-"""By how much one method's gain differs from kernel to kernel: an outcome whose standard error is as large counts
-half."""
-CONFIDENCE = 0.95
+MIN_LIKENESS = 0.05
+"""Likeness below which an outcome says nothing about the conditions."""
+STATED_WEIGHT = 0.5
+"""Weight of an outcome that no run measured."""
+PRIOR_WEIGHT = 1.0
+"""Weight of an imagined outcome without gain in every rank, so that one lucky measurement does not lead the list."""
 DECIDED = ("success", "failure")
-"""Results whose figure tells something: the best of a few trials, which nothing confirmed, lies too high as a rule."""
+"""Results with a confirmed effect: that of an unconfirmed trial, the best of a few, is usually too high."""
 BOUNDS = tuple(bound for bound in get_args(Bound) if bound != "unknown")
 
 
-class Weighed(NamedTuple):
-    """One outcome with what it says here."""
+class WeighedAttempt(NamedTuple):
+    """One outcome with its weight for the conditions."""
 
     attempt: Attempt
-    like: Likeness
+    likeness: Likeness
     weight: float
 
+    @property
+    def failed_here(self) -> bool:
+        """Whether it surely gained nothing in the very conditions."""
+        return self.likeness.all_same and method_status(self.attempt.verdict, self.attempt.effect) == "avoid"
 
-class Evidence(Artifact):
+
+class OutcomeEvidence(Artifact):
     """One outcome behind a recommendation."""
 
-    record: str
-    result: Result
-    effect: Interval | None
-    operator: str
-    architecture: str
-    dtype: DType
-    shape_class: str
-    bottleneck: Bound
-    knobs: dict[str, str]
-    workspace: str
-    commit: str
-    origin: Literal["run", "stated", "memo"]
+    attempt: Attempt
     likeness: float
     differing: tuple[str, ...]
-    """What is not as asked; empty: everything is."""
-    note: str
+    """The conditions that are not as asked; empty: all are."""
 
 
-class Advice(Artifact):
-    """One set of methods."""
+class MethodAdvice(Artifact):
+    """A set of methods to try, or to avoid."""
 
     methods: tuple[str, ...]
     basis: Literal["experience", "wiki"]
-    """wiki: nobody has tried it, the page says that it answers this bottleneck."""
-    n: int
-    results: dict[str, int]
-    effect: Interval | None
-    """Pooled over those that a confirmation or a shown loss decided, weighted by likeness; with n = 1 the
-    measurement's own. None: there is none with an interval."""
-    score: float
-    """By which it is ranked: the gain to be expected when every decided outcome counts by its weight, beside one
-    imagined outcome of 1x."""
-    warning: str
+    """wiki: no outcome is known, but the method's page says that it answers this bottleneck."""
+    results: dict[str, int] = {}
+    """Result -> number of outcomes."""
+    effect: Interval | None = None
+    """The effect of the most similar outcome that was confirmed or refuted; None: no such outcome was timed."""
+    score: float = 1.0
+    """The rank: the mean gain of confirmed and refuted outcomes by their weights, beside one imagined outcome of 1x."""
+    warning: str = ""
     """What failed in the same conditions; empty: nothing did."""
     reason: str
     citation: str
-    """Of the wiki's page, where there is one."""
-    evidence: tuple[Evidence, ...]
-    """The most alike first."""
+    """Of the method's page, where there is one."""
+    evidence: tuple[OutcomeEvidence, ...] = ()
+    """The most similar first."""
 
 
 class Recommendation(Artifact):
-    """The answer: what to try, and what not."""
+    """What to try and what to avoid."""
 
-    asked: Conditions
-    proposed: tuple[Advice, ...]
-    avoid: tuple[Advice, ...]
-    """Failed in these very conditions, and never succeeded in them."""
-    read: tuple[str, ...]
-    """The wiki's pages on the finding asked about: signal, causes, fixes."""
+    conditions: Conditions
+    proposed: tuple[MethodAdvice, ...]
+    avoid: tuple[MethodAdvice, ...]
+    """Methods that failed in these very conditions and never succeeded in them."""
+    pages: tuple[str, ...]
+    """The wiki's pages about the finding: signal, causes, fixes."""
     note: str
-    """On what the answer rests, in one sentence."""
+    """What the answer rests on, in one sentence."""
 
 
-def recommend(attempts: Iterable[Attempt], asked: Conditions, wiki: Wiki, k: int = 5) -> Recommendation:
-    """At most `k` proposals from `attempts` (newest first), then from the wiki what is untried; and what to avoid."""
-    groups: dict[frozenset[str], list[Weighed]] = {}
+def recommend(attempts: Iterable[Attempt], conditions: Conditions, wiki: Wiki, k: int = 5) -> Recommendation:
+    """At most `k` proposals: first from `attempts` (newest first), then untried methods of the wiki; and what to
+    avoid."""
+    groups: dict[frozenset[str], list[WeighedAttempt]] = {}
     for one in attempts:
-        like = likeness(asked, one)
-        if like.score >= LEAST and one.methods:
-            weight = like.score * (1.0 if one.origin == "run" else SAID)
-            groups.setdefault(frozenset(one.methods), []).append(Weighed(one, like, weight))
-    ranked = sorted((_advice(found, wiki) for found in groups.values()), key=lambda one: (-one.score, one.methods))
-    # In these very conditions it failed and nothing ever spoke for it; what noise hid besides is no word for it.
-    avoid = [one for one in ranked if _refuted(groups[frozenset(one.methods)])]
+        found = likeness(conditions, one)
+        if found.score >= MIN_LIKENESS and one.methods:
+            weight = found.score * (1.0 if one.origin == "run" else STATED_WEIGHT)
+            groups.setdefault(frozenset(one.methods), []).append(WeighedAttempt(one, found, weight))
+    ranked = sorted(
+        (_experience_advice(group, wiki) for group in groups.values()), key=lambda one: (-one.score, one.methods)
+    )
+    avoid = [one for one in ranked if _is_refuted(groups[frozenset(one.methods)])]
     proposed = [one for one in ranked if one not in avoid and one.results.get("success")][:k]
-    told = {method for one in proposed for method in one.methods} | {
-        one.methods[0] for one in avoid if len(one.methods) == 1
-    }
-    hinted = [_hint(page, asked, wiki, groups) for page in _pages(asked, wiki) if page.head.id not in told]
+    named = {method for one in proposed for method in one.methods}
+    named |= {one.methods[0] for one in avoid if len(one.methods) == 1}
+    untried = [
+        _wiki_advice(page, conditions, wiki, groups)
+        for page in _method_pages(conditions, wiki)
+        if page.head.id not in named
+    ]
     return Recommendation(
-        asked=asked,
-        proposed=(*proposed, *hinted[: max(0, k - len(proposed))]),
+        conditions=conditions,
+        proposed=(*proposed, *untried[: max(0, k - len(proposed))]),
         avoid=tuple(avoid),
-        read=tuple(_cited(page) for page in wiki.skills(asked.language, [asked.rule])),
-        note=_note(groups, proposed, hinted),
+        pages=tuple(_page_citation(page) for page in wiki.skills(conditions.language, [conditions.rule])),
+        note=_note(sum(map(len, groups.values())), bool(proposed), bool(untried)),
     )
 
 
-def conditions(
+def read_conditions(
     wiki: Wiki,
     *,
     language: str,
@@ -138,22 +128,22 @@ def conditions(
     dtype: str = "",
     shape_class: str = "",
 ) -> Conditions:
-    """What was asked, checked against the names that there are; SettingsError for one that means nothing."""
+    """The conditions of a question; SettingsError for a name that is unknown."""
     languages = wiki.languages()
     if not language:
-        narrower = "--bottleneck, --arch, --operator, --dtype and --shape-class make it narrower"
+        narrower = "--bottleneck, --arch, --operator, --dtype and --shape-class narrow the question"
         raise SettingsError(f"recommend: --language must be given, one of {', '.join(languages)}; {narrower}")
     if language not in languages:
         raise SettingsError(
-            f"--language {language}: is none that the wiki knows; {suggest_or_list(language, languages)}"
+            f"--language {language}: the wiki has no page about it; {suggest_or_list(language, languages)}"
         )
     if dtype and dtype not in get_args(DType):
-        raise SettingsError(f"--dtype {dtype}: is no element type; {suggest_or_list(dtype, get_args(DType))}")
-    rule, bound = _bottleneck(bottleneck)
+        raise SettingsError(f"--dtype {dtype}: is not an element type; {suggest_or_list(dtype, get_args(DType))}")
+    rule, bound = _rule_and_bound(bottleneck)
     return Conditions(
         language=language,
         operator=operator,
-        architectures=targets(wiki, architecture) if architecture else (),
+        architectures=covered_targets(wiki, architecture) if architecture else (),
         dtype=dtype,
         shape_class=shape_class,
         bottleneck=bound,
@@ -161,200 +151,133 @@ def conditions(
     )
 
 
-def targets(wiki: Wiki, name: str) -> tuple[str, ...]:
-    """What a name of an architecture or a product covers: `hopper` and `H200` are sm_90; a target is itself.
-    SettingsError otherwise."""
+def covered_targets(wiki: Wiki, name: str) -> tuple[str, ...]:
+    """The targets of an architecture or a product: `hopper` and `H200` are sm_90; a target is itself. SettingsError for
+    an unknown name."""
     plain = name.lower().strip()
     if plain.startswith(("sm_", "gfx")) or plain in ("x86_64", "aarch64"):
         return (plain,)
-    found = terminology.targets(wiki)
-    if plain not in found:
-        known = suggest_or_list(name, sorted(found))
-        raise SettingsError(f"--arch {name}: is none that the wiki knows; {known}, or a target (sm_90, gfx942, x86_64)")
-    return found[plain]
+    known = targets_by_name(wiki)
+    if plain not in known:
+        names = suggest_or_list(name, sorted(known))
+        raise SettingsError(f"--arch {name}: the wiki does not know it; {names}, or a target (sm_90, gfx942, x86_64)")
+    return known[plain]
 
 
-def _bottleneck(asked: str) -> tuple[str, str]:
-    """(rule, bound): a rule's id tells both."""
-    if not asked or asked in BOUNDS:
-        return "", asked
-    known: dict[str, Axis] = {rule.id: rule.axis for rule in rules.load_rules()}
-    name = asked.replace("-", "_")
-    if name not in known:
-        raise SettingsError(f"--bottleneck {asked}: is none; {suggest_or_list(name, [*BOUNDS, *sorted(known)])}")
-    return name, known[name]
+def _rule_and_bound(bottleneck: str) -> tuple[str, str]:
+    """The rule and the bound that a bottleneck names; a rule has the bound of its axis."""
+    if not bottleneck or bottleneck in BOUNDS:
+        return "", bottleneck
+    axis_by_rule: dict[str, Axis] = {rule.id: rule.axis for rule in rules.load_rules()}
+    rule = bottleneck.replace("-", "_")
+    if rule not in axis_by_rule:
+        known = suggest_or_list(rule, [*BOUNDS, *sorted(axis_by_rule)])
+        raise SettingsError(f"--bottleneck {bottleneck}: no bottleneck has this name; {known}")
+    return rule, axis_by_rule[rule]
 
 
-def pooled(outcomes: Sequence[tuple[Interval, float]]) -> Interval | None:
-    """One effect from several with weights: random effects on logarithms (DerSimonian and Laird), so that outcomes
-    that disagree widen the interval. With one outcome it is that outcome's own; None without any."""
-    if not outcomes:
-        return None
-    if len(outcomes) == 1:
-        return outcomes[0][0]
-    normal = NormalDist()
-    logs = [math.log(one.estimate) for one, _ in outcomes]
-    # An interval without width is no measurement without error.
-    variances = [max(_error(one), 1e-3) ** 2 for one, _ in outcomes]
-    inverse = [1 / variance for variance in variances]
-    centre = sum(i * x for i, x in zip(inverse, logs, strict=True)) / sum(inverse)
-    excess = sum(i * (x - centre) ** 2 for i, x in zip(inverse, logs, strict=True)) - (len(logs) - 1)
-    between = max(0.0, excess / (sum(inverse) - sum(i * i for i in inverse) / sum(inverse)))
-    shares = [weight / (variance + between) for (_, weight), variance in zip(outcomes, variances, strict=True)]
-    mean = sum(s * x for s, x in zip(shares, logs, strict=True)) / sum(shares)
-    spread = math.sqrt(sum(s * s * (v + between) for s, v in zip(shares, variances, strict=True))) / sum(shares)
-    half = normal.inv_cdf((1 + CONFIDENCE) / 2) * spread
-    return Interval(
-        estimate=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half), confidence=CONFIDENCE
-    )
-
-
-def _advice(found: list[Weighed], wiki: Wiki) -> Advice:
-    alike = sorted(found, key=lambda one: -one.weight)
-    methods = tuple(sorted(set(found[0].attempt.methods)))
-    decided = [one for one in alike if one.attempt.result in DECIDED]
-    timed = [
-        (one.attempt.effect, one.weight)
-        for one in decided
-        if one.attempt.effect is not None and one.attempt.effect.bounded
-    ]
-    effect = pooled(timed)
-    results: dict[str, int] = {}
-    for one in found:
-        results[one.attempt.result] = results.get(one.attempt.result, 0) + 1
-    pages = [_cited(page) for method in methods if (page := wiki.page(method))]
-    return Advice(
+def _experience_advice(group: list[WeighedAttempt], wiki: Wiki) -> MethodAdvice:
+    """The advice that the outcomes (newest first) of one set of methods give."""
+    ordered = sorted(group, key=lambda one: -one.weight)
+    methods = tuple(sorted(set(group[0].attempt.methods)))
+    decided = [one for one in ordered if one.attempt.result in DECIDED]
+    effects = [(one.attempt.effect, one.weight) for one in decided if one.attempt.effect]
+    gain = sum(weight * math.log(effect.estimate) for effect, weight in effects)
+    return MethodAdvice(
         methods=methods,
         basis="experience",
-        n=len(found),
-        results=results,
-        effect=effect,
-        score=_score(decided),
-        warning=_warning(alike),
-        reason=_reason(alike, len(timed)),
-        citation=", ".join(pages),
-        evidence=tuple(map(_evidence, alike)),
+        results=dict(Counter(one.attempt.result for one in group)),
+        effect=effects[0][0] if effects else None,
+        score=math.exp(gain / (PRIOR_WEIGHT + sum(one.weight for one in decided))),
+        warning=_warning([one.attempt for one in ordered if one.failed_here]),
+        reason=_reason(ordered, len(effects)),
+        citation=", ".join(_page_citation(page) for method in methods if (page := wiki.page(method))),
+        evidence=tuple(
+            OutcomeEvidence(
+                attempt=one.attempt, likeness=round(one.likeness.score, 3), differing=one.likeness.differing
+            )
+            for one in ordered
+        ),
     )
 
 
-def _score(found: Iterable[Weighed]) -> float:
-    """A wide interval counts for less; what was not timed counts as no gain."""
-    total, weights = 0.0, PRIOR
-    for one in found:
-        effect = one.attempt.effect
-        weight = one.weight / (1.0 + (_error(effect) / SPREAD) ** 2) if effect is not None else one.weight
-        total += weight * (math.log(effect.estimate) if effect is not None else 0.0)
-        weights += weight
-    return math.exp(total / weights)
+def _is_refuted(group: list[WeighedAttempt]) -> bool:
+    """Whether the methods failed in the very conditions and never succeeded in them."""
+    succeeded = any(one.likeness.all_same and one.attempt.result == "success" for one in group)
+    return not succeeded and any(one.failed_here for one in group)
 
 
-def _error(effect: Interval) -> float:
-    """Standard error of the effect's logarithm, read off its interval."""
-    return math.log(effect.high / effect.low) / (2 * NormalDist().inv_cdf((1 + effect.confidence) / 2))
-
-
-def _refuted(found: list[Weighed]) -> bool:
-    here = {status(one.attempt.verdict, one.attempt.effect) for one in found if one.like.same}
-    return "avoid" in here and "resolved" not in here
-
-
-def _warning(found: list[Weighed]) -> str:
-    failed = [
-        one.attempt for one in found if one.like.same and status(one.attempt.verdict, one.attempt.effect) == "avoid"
-    ]
+def _warning(failed: list[Attempt]) -> str:
     if not failed:
         return ""
     last = failed[0]
-    many = f", {len(failed)} times" if len(failed) > 1 else ""
-    why = f": {' '.join(last.note.split())[:160]}" if last.note else ""
-    return f"failed in the same conditions{many} ({last.verdict}, {last.evidence}){why}"
+    times = f", {len(failed)} times" if len(failed) > 1 else ""
+    note = f": {' '.join(last.note.split())[:160]}" if last.note else ""
+    return f"failed in the same conditions{times} ({last.verdict}, {last.evidence}){note}"
 
 
-def _reason(found: list[Weighed], timed: int) -> str:
-    """n, where, and how alike, in one sentence."""
-    best = found[0]
-    same = sum(one.like.same for one in found)
-    places = sorted({one.attempt.architecture or "an unknown architecture" for one in found})
-    kernels = len({one.attempt.before for one in found if one.attempt.before})
-    alike = (
-        f"{same} in the same conditions"
-        if same
-        else f"none in the same conditions: the nearest, {', '.join(best.like.differing)}"
-    )
-    parts = [f"n={len(found)} on {', '.join(places)}", alike]
-    if timed == 1:
-        parts.append("one measurement, which says nothing of how much it varies from kernel to kernel")
-    elif kernels == 1 and timed > 1:
-        parts.append("all on one kernel")
-    elsewhere = {one.attempt.origin for one in found} - {"run"}
-    if elsewhere:
-        parts.append(f"{sum(one.attempt.origin != 'run' for one in found)} not measured by a run, counted half")
+def _reason(ordered: list[WeighedAttempt], timed: int) -> str:
+    """How many outcomes there are, on which architectures, and how similar their conditions are."""
+    same = sum(one.likeness.all_same for one in ordered)
+    architectures = sorted({one.attempt.architecture or "an unknown architecture" for one in ordered})
+    kernels = len({one.attempt.before for one in ordered if one.attempt.before})
+    stated = sum(one.attempt.origin != "run" for one in ordered)
+    nearest = f"none in the same conditions (the most similar differs in: {', '.join(ordered[0].likeness.differing)})"
+    parts = [f"n={len(ordered)} on {', '.join(architectures)}", f"{same} in the same conditions" if same else nearest]
+    parts += ["a single measurement"] if timed == 1 else []
+    parts += ["all on one kernel"] if timed > 1 and kernels == 1 else []
+    parts += [f"{stated} not measured by a run, with half the weight"] if stated else []
     return "; ".join(parts)
 
 
-def _evidence(one: Weighed) -> Evidence:
-    kept = one.attempt.model_dump(include=set(Evidence.model_fields))
-    return Evidence(
-        record=one.attempt.evidence, likeness=round(one.like.score, 3), differing=one.like.differing, **kept
-    )
-
-
-def _pages(asked: Conditions, wiki: Wiki) -> list[Page]:
-    """The wiki's methods for what was asked: those that answer the finding, then those of its axis; each highest
-    priority first."""
-    answering = wiki.answering(asked.language, asked.rule) if asked.rule else frozenset[str]()
-    pages = wiki.about("method", asked.language)
-    found = [page for page in pages if page.head.id in answering or asked.bottleneck in ("", "mixed", page.head.axis)]
-    return sorted(found, key=lambda page: (page.head.id not in answering, -page.head.priority, page.head.id))
-
-
-def _hint(page: Page, asked: Conditions, wiki: Wiki, groups: dict[frozenset[str], list[Weighed]]) -> Advice:
-    """A page's method, which nothing speaks for but the wiki; what is known of it all the same is said."""
-    tried = [one for methods, found in groups.items() if page.head.id in methods for one in found]
-    failed = [
-        one.attempt for one in tried if one.like.same and status(one.attempt.verdict, one.attempt.effect) == "avoid"
+def _method_pages(conditions: Conditions, wiki: Wiki) -> list[Page]:
+    """The wiki's method pages for the conditions: those that answer the finding, then those of its axis, each with the
+    highest priority first."""
+    answering = wiki.methods_answering(conditions.language, conditions.rule) if conditions.rule else frozenset[str]()
+    bottleneck = conditions.bottleneck
+    pages = [
+        page
+        for page in wiki.pages_about("method", conditions.language)
+        if page.head.id in answering or bottleneck in ("", "mixed", page.head.axis)
     ]
-    if asked.rule in page.head.rules:
-        says = f"says that it answers {asked.rule}"
-    elif page.head.id in wiki.answering(asked.language, asked.rule):
-        says = f"on {asked.rule} names it"
-    elif asked.rule:
-        says = f"does not name {asked.rule}, but acts on the same axis"
+    return sorted(pages, key=lambda page: (page.head.id not in answering, -page.head.priority, page.head.id))
+
+
+def _wiki_advice(
+    page: Page, conditions: Conditions, wiki: Wiki, groups: dict[frozenset[str], list[WeighedAttempt]]
+) -> MethodAdvice:
+    """The advice to try the method of a page, with what is known of it from larger sets."""
+    tried = [one for methods, group in groups.items() if page.head.id in methods for one in group]
+    failed = [one.attempt for one in tried if one.failed_here]
+    if conditions.rule in page.head.rules:
+        claim = f"says that it answers {conditions.rule}"
+    elif page.head.id in wiki.methods_answering(conditions.language, conditions.rule):
+        claim = f"about {conditions.rule} names it"
+    elif conditions.rule:
+        claim = f"does not name {conditions.rule}, but acts on the same axis"
     else:
-        says = f"is about the {page.head.axis} axis"
-    known = f"{len(tried)} outcomes of sets that contain it, none a success of it alone" if tried else "no experience"
-    return Advice(
+        claim = f"is about the {page.head.axis} axis"
+    known = f"{len(tried)} outcomes of sets with it, none a success of it alone" if tried else "no outcome is known"
+    warning = (
+        f"failed in the same conditions as {' + '.join(failed[0].methods)} ({failed[0].evidence})" if failed else ""
+    )
+    return MethodAdvice(
         methods=(page.head.id,),
         basis="wiki",
-        n=0,
-        results={},
-        effect=None,
-        score=1.0,
-        warning=f"failed in the same conditions as {' + '.join(failed[0].methods)} ({failed[0].evidence})"
-        if failed
-        else "",
-        reason=f"{known}; the wiki's page {says} (priority {page.head.priority})",
-        citation=_cited(page),
-        evidence=(),
+        warning=warning,
+        reason=f"{known}; the wiki's page {claim} (priority {page.head.priority})",
+        citation=_page_citation(page),
     )
 
 
-def _cited(page: Page) -> str:
+def _page_citation(page: Page) -> str:
     return f"<gpu-wiki>/{page.path}:{page.body_line}"
 
 
-def _note(groups: dict[frozenset[str], list[Weighed]], proposed: list[Advice], hinted: list[Advice]) -> str:
-    seen = sum(map(len, groups.values()))
-    if not seen:
-        tail = (
-            "these are the wiki's methods, which nobody is known to have tried here"
-            if hinted
-            else "and the wiki has no method for them"
-        )
-        return f"no outcome in conditions like these is known; {tail}"
-    if not proposed:
-        return (
-            f"{seen} outcomes in conditions like these, none that speaks for a set of methods; what is proposed "
-            f"comes from the wiki"
-        )
-    return f"{seen} outcomes in conditions like these; ranked by what they gained, weighted by how alike they are"
+def _note(outcomes: int, has_proposals: bool, has_untried: bool) -> str:
+    if not outcomes:
+        tail = "the methods below come from the wiki" if has_untried else "the wiki has no method for them"
+        return f"no outcome is known in similar conditions; {tail}"
+    if not has_proposals:
+        return f"{outcomes} outcomes in similar conditions, none of them a success; the proposals come from the wiki"
+    return f"{outcomes} outcomes in similar conditions; the proposals are ranked by gain and similarity"

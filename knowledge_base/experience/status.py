@@ -1,5 +1,4 @@
-"""What outcomes say of the methods tried (mission D8): resolved, pending, or to be avoided. The one place that says
-so."""
+"""The status of methods by their outcomes (mission D8): resolved, pending, or to be avoided."""
 
 from __future__ import annotations
 
@@ -7,26 +6,30 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Literal
 
-from knowledge_base.artifacts import Attempt, Result
+from knowledge_base.artifacts import Attempt, AttemptResult
 from tools.artifacts import Artifact, Interval, Outcome
 from tools.gate.judge_settings import MIN_EFFECT
 
 Status = Literal["resolved", "pending", "avoid"]
-ORDER: tuple[Status, ...] = ("resolved", "pending", "avoid")
+STATUS_ORDER: tuple[Status, ...] = ("resolved", "pending", "avoid")
 
-RESULTS: dict[str, Result] = {
+RESULT_BY_VERDICT: dict[str, AttemptResult] = {
     "accept": "success",
     "reject_perf": "failure",
     "inconclusive": "unknown",
     "reject_correctness": "crash",
     "reject_policy": "crash",
 }
-"""Verdict -> how experience calls such an outcome."""
+"""Verdict -> result in the experience log."""
 
 
-def result(verdict: Outcome, effect: Interval | None) -> Result:
-    """How experience calls an outcome: a failure is one that surely gained nothing."""
-    return "unknown" if verdict == "reject_perf" and status(verdict, effect) != "avoid" else RESULTS[verdict]
+def attempt_result(verdict: Outcome, effect: Interval | None) -> AttemptResult:
+    """The result of a verdict in the experience log; a failure is an outcome that surely gained nothing."""
+    return (
+        "unknown"
+        if verdict == "reject_perf" and method_status(verdict, effect) != "avoid"
+        else RESULT_BY_VERDICT[verdict]
+    )
 
 
 class MethodStatus(Artifact):
@@ -37,16 +40,16 @@ class MethodStatus(Artifact):
     architecture: str
     methods: tuple[str, ...]
     status: Status
-    """By the newest outcome."""
+    """Status by the newest outcome."""
     verdicts: dict[str, int]
     last: Attempt
 
 
-def status(verdict: str, effect: Interval | None) -> Status:
-    """What a verdict with its measured effect says of the methods on this source.
+def method_status(verdict: str, effect: Interval | None) -> Status:
+    """The status that a verdict with its measured effect gives the methods on this source.
 
-    Only a gain that is surely not there speaks against them: what noise hides is not known, and a draft that is wrong
-    or refused says nothing of what right code would have gained.
+    Only the sure absence of a gain speaks against them: what noise hides is unknown, and a draft that is wrong or
+    refused does not show what correct code would gain.
     """
     if verdict == "accept":
         return "resolved"
@@ -55,22 +58,22 @@ def status(verdict: str, effect: Interval | None) -> Status:
     return "pending"
 
 
-def compacted(attempts: Iterable[Attempt]) -> tuple[MethodStatus, ...]:
-    """Attempts (newest first) by operator, language, architecture and set of methods; resolved first, then by what
-    was tried last."""
+def compact(attempts: Iterable[Attempt]) -> tuple[MethodStatus, ...]:
+    """Attempts (newest first) grouped by operator, language, architecture and set of methods: resolved groups first,
+    and within a status the one that was tried last."""
     groups: dict[tuple[str, ...], list[Attempt]] = {}
     for one in attempts:
         groups.setdefault((one.operator, one.language, one.architecture, *sorted(set(one.methods))), []).append(one)
-    told = (
+    groups_with_status = (
         MethodStatus(
             operator=operator,
             language=language,
             architecture=architecture,
             methods=tuple(methods),
-            status=status(found[0].verdict, found[0].effect),
+            status=method_status(found[0].verdict, found[0].effect),
             verdicts=dict(sorted(Counter(one.verdict for one in found).items())),
             last=found[0],
         )
         for (operator, language, architecture, *methods), found in groups.items()
     )
-    return tuple(sorted(told, key=lambda one: ORDER.index(one.status)))
+    return tuple(sorted(groups_with_status, key=lambda one: STATUS_ORDER.index(one.status)))

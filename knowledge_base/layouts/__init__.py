@@ -1,1 +1,1 @@
-"""Wikis of other people: JSON records, architecture-first, role-first or plain Markdown -> Figures."""
+"""Readers of external wikis: JSON records and plain Markdown pages -> hardware figures."""

@@ -1,5 +1,4 @@
-"""Hardware records as JSON: one product a file, one scalar a line. The record's own fields are read, never an index
-made of them."""
+"""Hardware records as JSON: one product a file, one scalar a line. An index made of the records is never read."""
 
 from __future__ import annotations
 
@@ -7,128 +6,92 @@ import json
 import re
 from typing import Any
 
-from knowledge_base.layouts import labels, markdown, product_names
-from knowledge_base.layouts.collector import Capability, Findings, Place
-from knowledge_base.layouts.markdown import Section, Table
-from knowledge_base.layouts.tables import Reader
-from knowledge_base.layouts.terminology import Words, key
-from knowledge_base.pages.figures import Figure
-from knowledge_base.pages.terminology import Name
+from knowledge_base.layouts.figure_collector import FigureCollector, WikiFile
+from knowledge_base.layouts.metric_labels import peak_metric
+from knowledge_base.layouts.product_headings import single_product
+from knowledge_base.layouts.value_cells import COUNT_UNITS
+from knowledge_base.pages.figures import HardwareFigure
+from knowledge_base.pages.names import ProductName
 from tools.roofline.hardware import SpecEvidence
 
-KINDS = {"cuda-core": "vector", "vector": "vector", "tensor-core": "matrix", "matrix-core": "matrix"}
-SCALARS = {"gb": "GB", "mb": "MB", "kb": "KB", "tb_s": "TB/s"}
-FLAT = re.compile(r'^\s*"[^"]+":\s*"(\|.*\|)",?$')
+UNIT_KINDS = {"cuda-core": "vector", "vector": "vector", "tensor-core": "matrix", "matrix-core": "matrix"}
+UNIT_BY_FIELD_PART = {"gb": "GB", "mb": "MB", "kb": "KB", "tb_s": "TB/s"}
+RIDGE_POINT = re.compile(r"\d\s*/\s*\d[\d.]*\s*[≈=]|~")
 
 
-def read_sheet(text: str, place: Place, findings: Findings) -> None:
-    """Read one record `{"identity": ..., "facts": ...}`; ValueError when it is no JSON."""
+def read_record(text: str, file: WikiFile, collector: FigureCollector) -> None:
+    """Read one record `{"identity": ..., "facts": ...}` into the collector; ValueError when it is not JSON."""
     record = json.loads(text)
     identity = record.get("identity") if isinstance(record, dict) else None
     facts = record.get("facts") if isinstance(record, dict) else None
     if not isinstance(identity, dict) or not isinstance(facts, dict) or record.get("type") != "spec-sheet":
         return
     # An architecture (sm120) filed as a product stands for several products with different numbers.
-    name = product_names.about(str(identity.get("product") or ""), findings.words)
-    if name is None:
-        return
-    reader = _Sheet(name, place, findings, str(identity.get("vendor", "")))
-    capability = identity.get("compute_capability")
-    if isinstance(capability, str) and (line := reader.line("compute_capability", 0)):
-        findings.capabilities.append(Capability(name.product, capability, place.cite(line)))
-    reader.read(facts)
+    name = single_product(str(identity.get("product") or ""), collector.vocabulary)
+    if name is not None:
+        _RecordReader(name, file, collector, str(identity.get("vendor", ""))).read(facts)
 
 
-class _Sheet:
-    def __init__(self, name: Name, place: Place, findings: Findings, vendor: str) -> None:
-        self.name, self.place, self.findings, self.vendor = name, place, findings, vendor
-        self.words: Words = findings.words
+class _RecordReader:
+    """Reads the facts of one record into the collector."""
 
-    def line(self, field: str, start: int) -> int:
-        """Line (from 1) of the first `"field":` at or below `start`; 0 when there is none."""
-        mark = f'"{field}":'
-        return next(
-            (i for i, text in enumerate(self.place.lines[start:], start + 1) if text.lstrip().startswith(mark)), 0
-        )
+    def __init__(self, name: ProductName, file: WikiFile, collector: FigureCollector, vendor: str) -> None:
+        self.name, self.file, self.collector, self.vendor = name, file, collector, vendor
+        self.vocabulary = collector.vocabulary
 
     def read(self, facts: dict[str, Any]) -> None:
-        at = self.line("peak_compute", 0)
-        peaks = facts.get("peak_compute")
+        line, peaks = self._line_of("peak_compute", 0), facts.get("peak_compute")
         for row in peaks if isinstance(peaks, list) else ():
-            at = self.line("dtype", at)
-            if isinstance(row, dict) and at:
-                self._peak(row, at)
+            line = self._line_of("dtype", line)
+            if isinstance(row, dict) and line:
+                self._read_peak(row, line)
         for group in ("memory", "compute_units"):
-            fields = facts.get(group)
-            start = self.line(group, 0)
+            fields, start = facts.get(group), self._line_of(group, 0)
             if not isinstance(fields, dict) or not start:
                 continue
             for field, value in fields.items():
-                if isinstance(value, int | float) and not isinstance(value, bool):
-                    self._scalar(field, float(value), self.line(field, start), str(fields.get("provenance", "")))
-        start = self.line("unavailable", 0)
-        unavailable = facts.get("unavailable")
+                if isinstance(value, int | float) and not isinstance(value, bool) and (metric := self._metric(field)):
+                    parts = UNIT_BY_FIELD_PART.items()
+                    units = [unit for part, unit in parts if re.search(rf"(?:^|_){part}(?:_|$)", field)]
+                    units += [unit for unit in COUNT_UNITS if unit in self.vocabulary.metrics.kinds[metric].units]
+                    provenance = str(fields.get("provenance", ""))
+                    self._add(metric, value, (units or [""])[0], "", self._line_of(field, start), provenance)
+        unavailable, start = facts.get("unavailable"), self._line_of("unavailable", 0)
         for field, reason in unavailable.items() if isinstance(unavailable, dict) and start else ():
-            if (metric := self.metric(field)) and (line := self.line(field, start)):
-                self.findings.silent(self.name, metric, str(reason), self.place.cite(line))
+            if (metric := self._metric(field)) and (line := self._line_of(field, start)):
+                self.collector.add_gap(self.name, metric, str(reason), self.file.cite(line))
 
-    def metric(self, field: str) -> str:
-        metric = self.words.labels.get(key(field.replace("_", " ")), "")
+    def _metric(self, field: str) -> str:
+        metric = self.vocabulary.metric_by_label.get(field, "")
         return "cu_count" if metric == "sm_count" and self.vendor == "amd" else metric
 
-    def _scalar(self, field: str, value: float, line: int, provenance: str) -> None:
-        metric = self.metric(field)
-        unit = next(
-            (unit for mark, unit in SCALARS.items() if re.search(rf"(?:^|_){mark}(?:_|$)", field)),
-            self.findings.of(metric).unit,
-        )
-        if metric and line and self.says(line, value):
-            evidence, caveat = _evidence(provenance)
-            self.findings.add(
-                Figure(*self.name, metric, value, unit, "", self.place.cite(line), evidence=evidence, caveat=caveat)
-            )
-
-    def _peak(self, row: dict[str, Any], at: int) -> None:
-        word = self.words.dtypes.get(str(row.get("dtype", "")).lower())
-        kind = KINDS.get(str(row.get("unit_kind", "")), "")
-        metric = labels.peak(word.name, kind, self.words) if word and kind else ""
-        # A ridge point, `206 / 5.3 = 38.9`, filed as a peak.
-        if not metric or re.search(r"\d\s*/\s*\d[\d.]*\s*[≈=]|~", str(row.get("use_case", ""))):
+    def _read_peak(self, row: dict[str, Any], first_line: int) -> None:
+        data_type = self.vocabulary.data_type_by_word.get(str(row.get("dtype", "")).lower())
+        kind = UNIT_KINDS.get(str(row.get("unit_kind", "")), "")
+        metric = peak_metric(data_type, kind) if data_type and kind else ""
+        # Some records file a ridge point, `206 / 5.3 = 38.9`, as a peak.
+        if not metric or RIDGE_POINT.search(str(row.get("use_case", ""))):
             return
+        lines = enumerate(self.file.lines[first_line:], first_line + 1)
+        last_line = next((number for number, text in lines if text.strip().startswith("}")), first_line)
         for field, qualifier in (("dense", "dense"), ("sparse_2to4", "sparse")):
-            value = row.get(field)
-            line = self.line(field, at) if isinstance(value, int | float) else 0
-            if line and line <= self.end(at) and self.says(line, float(row[field])):
-                evidence, caveat = _evidence(str(row.get("provenance", "")))
-                parts = (metric, float(row[field]), str(row.get("unit", "")), qualifier, self.place.cite(line))
-                self.findings.add(
-                    Figure(self.name.product, self.name.variant, *parts, evidence=evidence, caveat=caveat)
-                )
+            line = self._line_of(field, first_line)
+            if isinstance(row.get(field), int | float) and line <= last_line:
+                self._add(metric, row[field], str(row.get("unit", "")), qualifier, line, str(row.get("provenance", "")))
 
-    def says(self, line: int, value: float) -> bool:
-        """Whether that very line holds the value."""
-        text = self.place.lines[line - 1].partition(":")[2].strip().rstrip(",")
-        return bool(re.fullmatch(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", text)) and float(text) == value
+    def _add(self, metric: str, value: float, unit: str, qualifier: str, line: int, provenance: str) -> None:
+        """Add a figure, if line `line` (0: none) holds that very value."""
+        text = self.file.lines[line - 1].partition(":")[2].strip().rstrip(",") if line else ""
+        if not re.fullmatch(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", text) or float(text) != float(value):
+            return
+        evidence: SpecEvidence = "vendor" if provenance == "vendor-published" else "unofficial"
+        caveat = "" if evidence == "vendor" else f"the record's evidence is {provenance or 'not stated'}"
+        cited = self.file.cite(line)
+        self.collector.add(
+            HardwareFigure(*self.name, metric, float(value), unit, qualifier, cited, evidence=evidence, caveat=caveat)
+        )
 
-    def end(self, at: int) -> int:
-        """Last line of the row that `at` stands in."""
-        return next((i for i, text in enumerate(self.place.lines[at:], at + 1) if text.strip().startswith("}")), at)
-
-
-def _evidence(provenance: str) -> tuple[SpecEvidence, str]:
-    return (
-        ("vendor", "")
-        if provenance == "vendor-published"
-        else ("unofficial", f"the record's evidence is {provenance or 'not stated'}")
-    )
-
-
-def read_text(place: Place, findings: Findings) -> None:
-    """Flattened tables of limits in the strings of any other record; each is cited by the line that holds it."""
-    reader = Reader(findings, place)
-    for number, line in enumerate(place.lines, 1):
-        if "CC " in line and (match := FLAT.match(line)):
-            rows = list(markdown.flattened(match[1]))
-            if rows and "CC " in " ".join(rows[0]):
-                section = Section(None, "", "", False, True, False)
-                reader.read(Table(rows[0], number, tuple((number, row) for row in rows[1:]), section, "", ""))
+    def _line_of(self, field: str, start: int) -> int:
+        """The number (from 1) of the first line with the field behind line `start`; 0 when there is none."""
+        lines = enumerate(self.file.lines[start:], start + 1)
+        return next((number for number, text in lines if text.lstrip().startswith(f'"{field}":')), 0)

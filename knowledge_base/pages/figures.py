@@ -1,5 +1,4 @@
-"""Hardware numbers as a wiki holds them, in whatever layout: what the readers of layouts make and the resolver binds
-(law 2)."""
+"""Hardware figures as a wiki states them, in any layout: the readers make them, `specs.lookup` answers with them."""
 
 from __future__ import annotations
 
@@ -7,9 +6,12 @@ from typing import NamedTuple
 
 from tools.roofline.hardware import Citation, SpecEvidence
 
+SPARSE_RATIO = (1.9, 2.1)
+"""Bounds of sparse over dense: structured sparsity doubles a peak, give or take the vendor's rounding."""
 
-class Figure(NamedTuple):
-    """One number of one product variant, from one line."""
+
+class HardwareFigure(NamedTuple):
+    """One figure of one product variant, from one line."""
 
     product: str
     """As the wiki names it; compared without case, separators and vendor words."""
@@ -30,8 +32,8 @@ class Figure(NamedTuple):
     caveat: str = ""
 
 
-class Silence(NamedTuple):
-    """A wiki says why it has no number."""
+class StatedGap(NamedTuple):
+    """A line of a wiki that has no figure of a metric, with the reason."""
 
     product: str
     variant: str
@@ -40,10 +42,10 @@ class Silence(NamedTuple):
     citation: Citation
 
 
-class Figures(NamedTuple):
-    """All numbers of one wiki."""
+class HardwareFigures(NamedTuple):
+    """All figures of one wiki."""
 
-    figures: tuple[Figure, ...]
-    silences: tuple[Silence, ...] = ()
+    figures: tuple[HardwareFigure, ...]
+    gaps: tuple[StatedGap, ...] = ()
     problems: tuple[str, ...] = ()
-    """Files of the wiki that could not be read, as `path:line: text`; they cost nothing but themselves."""
+    """Files of the wiki that could not be read, as `path:line: text`; all others are read."""

@@ -10,19 +10,19 @@ from typing import NamedTuple
 
 import yaml
 
-from knowledge_base.pages.wiki import Problem, Wiki, lines_of
-from knowledge_base.search.code_chunks import PREFIX, Reference
+from knowledge_base.pages.wiki import Wiki, WikiProblem, lines_of
+from knowledge_base.search.code_chunks import REFERENCE_PREFIX, ReferenceProjects
 from tools.artifacts import digest
 from tools.errors import SettingsError
 
-READ = ("records/*.json", "memory/*.json", "*.md", "versions/**/*.md", "versions/**/*.json")
+CITING_FILES = ("records/*.json", "memory/*.json", "*.md", "versions/**/*.md", "versions/**/*.json")
 """Where a run writes citations down."""
-TEXT = re.compile(rf"(?:<gpu-wiki>/|(?={PREFIX}/))([^\s:`\"\\]+):(\d+)")
-STORED = re.compile(r'"path":\s*"([^"\\]+)",\s*"line":\s*(\d+),\s*"sha256":\s*"([0-9a-f]{64})"')
+CITATION_TEXT = re.compile(rf"(?:<gpu-wiki>/|(?={REFERENCE_PREFIX}/))([^\s:`\"\\]+):(\d+)")
+CITATION_JSON = re.compile(r'"path":\s*"([^"\\]+)",\s*"line":\s*(\d+),\s*"sha256":\s*"([0-9a-f]{64})"')
 """A Citation as records hold it."""
 
 
-class Cited(NamedTuple):
+class CitationUse(NamedTuple):
     """One citation where it stands."""
 
     file: str
@@ -36,43 +36,47 @@ class Cited(NamedTuple):
     """Empty where the file gives none: then any hash that the workspace holds for that line counts."""
 
 
-def check(workspace: Path, wiki: Wiki, reference: Reference | None = None) -> tuple[int, tuple[Problem, ...]]:
+def check_citations(
+    workspace: Path, wiki: Wiki, reference: ReferenceProjects | None = None
+) -> tuple[int, tuple[WikiProblem, ...]]:
     """How many lines are cited, and what is wrong with them, opened again; those of reference projects where their
     folder is given. SettingsError when `workspace` is no folder that a run made."""
     if not (workspace / "records").is_dir():
         raise SettingsError(f"--workspace: {workspace} holds no records; name a folder that `python -m graph run` made")
-    wikis = (wiki, wiki.guide())
-    found: list[Cited] = []
-    problems: list[Problem] = []
-    for file in _files(workspace):
+    wikis = (wiki, wiki.or_bundled_methods())
+    found: list[CitationUse] = []
+    problems: list[WikiProblem] = []
+    for file in _citing_paths(workspace):
         name = file.relative_to(workspace).as_posix()
         try:
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            problems.append(Problem(name, 1, f"cannot be read: {error}"))
+            problems.append(WikiProblem(name, 1, f"cannot be read: {error}"))
             continue
-        found += (one for one in _citations(name, text) if reference is not None or not one.path.startswith(PREFIX))
+        found += (
+            one for one in _citations(name, text) if reference is not None or not one.path.startswith(REFERENCE_PREFIX)
+        )
     held: dict[tuple[str, int], set[str]] = {}
     for one in found:
         if one.sha256:
             held.setdefault((one.path, one.line), set()).add(one.sha256)
-    problems += [problem for one in found if (problem := _stale(one, held, wikis, reference)) is not None]
+    problems += [problem for one in found if (problem := _stale_problem(one, held, wikis, reference)) is not None]
     return len(found), tuple(sorted(set(problems)))
 
 
-def wiki_of(workspace: Path) -> Path | None:
+def wiki_path_of(workspace: Path) -> Path | None:
     """The `gpu_wiki_path` of a workspace's settings; None: the bundled wiki."""
-    return _named(workspace, "gpu_wiki_path")
+    return _settings_path(workspace, "gpu_wiki_path")
 
 
-def reference_of(workspace: Path) -> Reference | None:
+def reference_projects_of(workspace: Path) -> ReferenceProjects | None:
     """The `reference_projects` of a workspace's settings; None where it had none, or they are gone: the dossier
     keeps what was cited."""
-    folder = _named(workspace, "reference_projects")
-    return Reference(folder) if folder and folder.is_dir() else None
+    folder = _settings_path(workspace, "reference_projects")
+    return ReferenceProjects(folder) if folder and folder.is_dir() else None
 
 
-def _named(workspace: Path, key: str) -> Path | None:
+def _settings_path(workspace: Path, key: str) -> Path | None:
     path = workspace / "settings.yaml"
     try:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -86,34 +90,37 @@ def _named(workspace: Path, key: str) -> Path | None:
     return workspace / str(named) if named else None
 
 
-def _files(workspace: Path) -> list[Path]:
-    return sorted({path for pattern in READ for path in workspace.glob(pattern) if path.is_file()})
+def _citing_paths(workspace: Path) -> list[Path]:
+    return sorted({path for pattern in CITING_FILES for path in workspace.glob(pattern) if path.is_file()})
 
 
-def _citations(name: str, text: str) -> Iterator[Cited]:
-    for match in STORED.finditer(text):
+def _citations(name: str, text: str) -> Iterator[CitationUse]:
+    for match in CITATION_JSON.finditer(text):
         # Passages and other things have a path and a line, too; only a Citation has a hash behind them.
-        if not match[1].startswith("<") or match[1].startswith(f"{PREFIX}/"):
-            yield Cited(name, text.count("\n", 0, match.start()) + 1, match[1], int(match[2]), match[3])
+        if not match[1].startswith("<") or match[1].startswith(f"{REFERENCE_PREFIX}/"):
+            yield CitationUse(name, text.count("\n", 0, match.start()) + 1, match[1], int(match[2]), match[3])
     for number, line in enumerate(lines_of(text), 1):
-        for match in TEXT.finditer(line):
-            yield Cited(name, number, match[1], int(match[2]), "")
+        for match in CITATION_TEXT.finditer(line):
+            yield CitationUse(name, number, match[1], int(match[2]), "")
 
 
-def _stale(
-    one: Cited, held: dict[tuple[str, int], set[str]], wikis: tuple[Wiki, Wiki], reference: Reference | None
-) -> Problem | None:
+def _stale_problem(
+    one: CitationUse,
+    held: dict[tuple[str, int], set[str]],
+    wikis: tuple[Wiki, Wiki],
+    reference: ReferenceProjects | None,
+) -> WikiProblem | None:
     root, _, name = one.path.partition("/")
-    if root == PREFIX and reference is not None:
+    if root == REFERENCE_PREFIX and reference is not None:
         cited, within, line = f"{one.path}:{one.line}", reference.root, reference.line(name, one.line)
     else:
         cited, within = f"<gpu-wiki>/{one.path}:{one.line}", wikis[0].root
         line = next((line for wiki in wikis if (line := wiki.line(one.path, one.line)) is not None), None)
     if line is None:
-        return Problem(one.file, one.at, f"{cited} does not exist any more in {within}")
+        return WikiProblem(one.file, one.at, f"{cited} does not exist any more in {within}")
     hashes = {one.sha256} if one.sha256 else held.get((one.path, one.line), set())
     if hashes and digest(line) not in hashes:
-        return Problem(
+        return WikiProblem(
             one.file, one.at, f"{cited} does not say any more what was cited; it is now: {line.strip()[:120]!r}"
         )
     return None

@@ -1,5 +1,4 @@
-"""A folder of reference projects: text files cut at functions and classes, so that a piece can be cited by path and
-line."""
+"""A folder of reference projects: text files cut at functions and classes into pieces that can be cited."""
 
 from __future__ import annotations
 
@@ -12,29 +11,29 @@ from pathlib import Path
 from typing import NamedTuple
 
 from knowledge_base.artifacts import Passage
-from knowledge_base.pages.wiki import lines_of, refusal
-from knowledge_base.search.documents import Entry
+from knowledge_base.pages.wiki import lines_of, reason_not_opened
+from knowledge_base.search.search_entries import SearchEntry
 from tools.artifacts import digest
 from tools.errors import SettingsError
 from tools.roofline.hardware import Citation
 
-PREFIX = "<reference>"
+REFERENCE_PREFIX = "<reference>"
 C_LIKE = frozenset({".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hip", ".hpp", ".inl"})
 PROSE = frozenset({".md", ".rst", ".txt"})
 SUFFIXES = C_LIKE | PROSE | {".py"}
 SKIPPED = frozenset({"__pycache__", "build", "dist", "node_modules", "site-packages"})
-LARGEST = 300_000
+MAX_FILE_BYTES = 300_000
 """Bytes; a larger file is generated or data."""
 RECHECK_S = 30.0
-FILES, PIECES = 4000, 20_000
+MAX_FILES, MAX_PIECES = 4000, 20_000
 """Most that is read of one folder."""
-SHORT, LONG = 12, 60
+MIN_PIECE_LINES, MAX_PIECE_LINES = 12, 60
 """Lines: pieces shorter than the one are joined with the next, pieces longer than the other cut."""
-START = re.compile(
+DEFINITION_START = re.compile(
     r"(?:@|def |class |async def |template|__global__|__device__|__host__|static |inline |extern |struct "
     r"|namespace |#{1,4} )"
 )
-NAME = re.compile(r"(?:def|class|struct|namespace)\s+(\w+)|(\w+)\s*\(|^#+ (.+)", re.MULTILINE)
+DEFINED_NAME = re.compile(r"(?:def|class|struct|namespace)\s+(\w+)|(\w+)\s*\(|^#+ (.+)", re.MULTILINE)
 KEYWORDS = frozenset(
     {
         "if",
@@ -50,7 +49,7 @@ KEYWORDS = frozenset(
         "jit",
     }
 )
-MARKS = (
+LANGUAGE_IMPORTS = (
     ("cutedsl", re.compile(r"\bimport cutlass\b|from cutlass")),
     ("flydsl", re.compile(r"\b(?:import|from) flydsl\b")),
     ("triton", re.compile(r"\b(?:import|from) triton\b")),
@@ -59,7 +58,7 @@ MARKS = (
 """What a Python file of a language imports."""
 
 
-class Source(NamedTuple):
+class ReferenceFile(NamedTuple):
     """One text file."""
 
     name: str
@@ -69,7 +68,7 @@ class Source(NamedTuple):
     """Nanoseconds."""
 
 
-class Reference:
+class ReferenceProjects:
     """One folder of projects that others wrote. It is only read."""
 
     def __init__(self, root: Path) -> None:
@@ -81,7 +80,7 @@ class Reference:
         self.root = root
         self._looked, self._mark = -math.inf, 0
 
-    def marked(self) -> int:
+    def fingerprint(self) -> int:
         """A number that changes when any of its text files does; looked at anew after RECHECK_S, since there may be
         thousands."""
         now = time.monotonic()
@@ -89,22 +88,22 @@ class Reference:
             self._looked, self._mark = now, hash(tuple(self._files()))
         return self._mark
 
-    def entries(self) -> list[Entry]:
-        """Its pieces, by path and line."""
-        found: list[Entry] = []
+    def entries(self) -> list[SearchEntry]:
+        """The pieces of all files, in the order of path and line."""
+        found: list[SearchEntry] = []
         for source in self._files():
             found += self._pieces(source.name)
-            if len(found) >= PIECES:
+            if len(found) >= MAX_PIECES:
                 break
-        return found[:PIECES]
+        return found[:MAX_PIECES]
 
     def line(self, name: str, number: int) -> str | None:
         """Line `number` (from 1) of a file as it is now; None where there is none."""
         lines = self._lines(name)
         return lines[number - 1] if 0 < number <= len(lines) else None
 
-    def _files(self) -> list[Source]:
-        found: list[Source] = []
+    def _files(self) -> list[ReferenceFile]:
+        found: list[ReferenceFile] = []
         for folder, below, files in os.walk(self.root):
             below[:] = sorted(name for name in below if not name.startswith(".") and name not in SKIPPED)
             for name in sorted(files):
@@ -112,49 +111,49 @@ class Reference:
                 if path.suffix.lower() not in SUFFIXES or path.is_symlink():
                     continue
                 stat = path.stat()
-                if 0 < stat.st_size <= LARGEST:
-                    found.append(Source(path.relative_to(self.root).as_posix(), stat.st_size, stat.st_mtime_ns))
-            if len(found) >= FILES:
+                if 0 < stat.st_size <= MAX_FILE_BYTES:
+                    found.append(ReferenceFile(path.relative_to(self.root).as_posix(), stat.st_size, stat.st_mtime_ns))
+            if len(found) >= MAX_FILES:
                 break
-        return found[:FILES]
+        return found[:MAX_FILES]
 
     def _lines(self, name: str) -> list[str]:
         """Empty for a file that is gone, not a file, or not text."""
-        if refusal(self.root, name):
+        if reason_not_opened(self.root, name):
             return []
         data = (self.root / name).read_bytes()
         return [] if b"\0" in data[:4096] else lines_of(data.decode("utf-8", errors="replace"))
 
-    def _pieces(self, name: str) -> Iterator[Entry]:
+    def _pieces(self, name: str) -> Iterator[SearchEntry]:
         lines = self._lines(name)
         text = "\n".join(lines)
-        languages = language_of(name, text)
-        for first, last in cuts(lines):
+        languages = languages_of(name, text)
+        for first, last in piece_ranges(lines):
             piece = "\n".join(lines[first:last])
-            path = f"{PREFIX}/{name}"
+            path = f"{REFERENCE_PREFIX}/{name}"
             passage = Passage(
                 path=path,
-                heading=(name, _name(piece)) if _name(piece) else (name,),
+                heading=(name, _defined_name(piece)) if _defined_name(piece) else (name,),
                 first_line=first + 1,
                 last_line=last,
                 text=piece,
                 kind="reference",
                 citation=Citation(path=path, line=first + 1, sha256=digest(lines[first])),
             )
-            yield Entry(passage, " ".join(Path(name).with_suffix("").parts), languages)
+            yield SearchEntry(passage, " ".join(Path(name).with_suffix("").parts), languages)
 
 
-def cuts(lines: list[str]) -> Iterator[tuple[int, int]]:
+def piece_ranges(lines: list[str]) -> Iterator[tuple[int, int]]:
     """Ranges of lines (from 0, end excluded) that belong together: at most LONG lines, beginning at definitions
     where there are any."""
     starts = [0]
     for number, line in enumerate(lines):
         decorated = number > 0 and lines[number - 1].startswith(("@", "template"))
-        if START.match(line) and not decorated and number - starts[-1] >= SHORT:
+        if DEFINITION_START.match(line) and not decorated and number - starts[-1] >= MIN_PIECE_LINES:
             starts.append(number)
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         while start < end:
-            stop = min(end, start + LONG)
+            stop = min(end, start + MAX_PIECE_LINES)
             first = next((number for number in range(start, stop) if lines[number].strip()), stop)
             last = stop
             while last > first and not lines[last - 1].strip():
@@ -164,13 +163,13 @@ def cuts(lines: list[str]) -> Iterator[tuple[int, int]]:
             start = stop
 
 
-def language_of(name: str, text: str) -> frozenset[str]:
-    """Which kernel language a file is written in; empty for prose, which may be about any."""
+def languages_of(name: str, text: str) -> frozenset[str]:
+    """The kernel languages of a file; empty for prose, which may be about any."""
     suffix = Path(name).suffix.lower()
     if suffix in PROSE:
         return frozenset()
     if suffix == ".py":
-        return frozenset(language for language, mark in MARKS if mark.search(text)) or frozenset({"python"})
+        return frozenset(language for language, mark in LANGUAGE_IMPORTS if mark.search(text)) or frozenset({"python"})
     if suffix == ".hip" or "hip/hip_runtime" in text:
         return frozenset({"hip"})
     if "cutlass/" in text or "cute/" in text:
@@ -182,9 +181,9 @@ def language_of(name: str, text: str) -> frozenset[str]:
     )
 
 
-def _name(piece: str) -> str:
-    """Of the first thing that it defines."""
-    for found in NAME.finditer(piece):
+def _defined_name(piece: str) -> str:
+    """The name of the first definition in a piece; empty where there is none."""
+    for found in DEFINED_NAME.finditer(piece):
         name = found[1] or found[2] or found[3]
         if name and name not in KEYWORDS:
             return name.strip()

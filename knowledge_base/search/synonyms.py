@@ -6,7 +6,7 @@ import re
 from functools import cached_property
 from pathlib import Path
 
-BUNDLED = Path(__file__).parent / "glossary.yaml"
+GLOSSARY_FILE = Path(__file__).parent / "glossary.yaml"
 SUFFIX = re.compile(r"(?:isation|ization|ations?|ising|izing|ised|ized|ings?|ed|es|s|ly|ers?)$")
 WORD = re.compile(r"[\w.]*\w")
 
@@ -31,7 +31,7 @@ class Glossary:
         self.groups = groups
 
     @classmethod
-    def open(cls, path: Path = BUNDLED) -> Glossary:
+    def open(cls, path: Path = GLOSSARY_FILE) -> Glossary:
         """Read a list of lists of phrases."""
         import yaml
 
@@ -53,7 +53,7 @@ class Glossary:
     def _longest(self) -> int:
         return max(map(len, self._by_stem), default=0)
 
-    def concepts(self, text: str) -> dict[int, list[str]]:
+    def concepts_in(self, text: str) -> dict[int, list[str]]:
         """Numbers of the groups of which `text` contains a phrase -> its words that say it. Long phrases hide those
         within them."""
         words = WORD.findall(text)

@@ -8,64 +8,74 @@ from __future__ import annotations
 import difflib
 from typing import NamedTuple
 
-from knowledge_base.pages.figures import Figure, Figures, Silence
-from knowledge_base.pages.terminology import VENDOR_WORDS, Metrics, Name, Products, key, metrics, plain, products, words
-from knowledge_base.pages.wiki import BUNDLED, Wiki
+from knowledge_base.pages.figures import HardwareFigure, HardwareFigures, StatedGap
+from knowledge_base.pages.names import (
+    VENDOR_WORDS,
+    Metrics,
+    ProductName,
+    ProductNames,
+    comparable_metric,
+    comparable_name,
+    metrics_of,
+    name_words,
+    product_names_of,
+)
+from knowledge_base.pages.wiki import BUNDLED_WIKI, Wiki
 from knowledge_base.specs import sheets
-from knowledge_base.specs.sheets import TIERS
+from knowledge_base.specs.sheets import EVIDENCE_TIERS
 from tools.roofline.hardware import Spec, UnknownSpec
 
-MEANT = ("dense", "total", "opt-in", "")
-"""Which qualifier is meant where none is asked for: the first of these that a metric has."""
-NEVER_MEANT = frozenset({"sparse", "per_direction"})
-"""Given only when asked for."""
+IMPLIED_QUALIFIERS = ("dense", "total", "opt-in", "")
+"""The qualifiers that a question without one means: the first of these that the metric has."""
+NEVER_IMPLIED = frozenset({"sparse", "per_direction"})
+"""Qualifiers of figures that only a question with this qualifier gets."""
 
 
-class Held(NamedTuple):
-    """What a wiki says of one product variant."""
+class ProductEntry(NamedTuple):
+    """The figures and gaps of one product variant."""
 
-    name: Name
-    figures: list[Figure]
-    silences: list[Silence]
+    name: ProductName
+    figures: list[HardwareFigure]
+    gaps: list[StatedGap]
 
     @property
     def path(self) -> str:
         """The page that is about it."""
         own = (figure.citation for figure in self.figures if figure.via is None)
         led = (figure.via for figure in self.figures if figure.via)
-        return next(place.path for place in (*own, *led, *(silence.citation for silence in self.silences)))
+        return next(place.path for place in (*own, *led, *(gap.citation for gap in self.gaps)))
 
 
-def figures_of(wiki: Wiki) -> Figures:
-    """Every number of `wiki`; read at the first question and kept by it."""
+def figures_of(wiki: Wiki) -> HardwareFigures:
+    """Every figure of `wiki`, read at the first question and then kept."""
     if wiki.figures is None:
-        wiki.figures = _read(wiki)
+        wiki.figures = _read_figures(wiki)
     return wiki.figures
 
 
-def identified(wiki: Wiki, product: str, variant: str = "") -> Name | None:
-    """Which product the wiki takes these names for; None where it knows none of that name."""
-    names = products(wiki)
-    return names.identify(product, variant, _held(figures_of(wiki), metrics(wiki), names))
+def identify_product(wiki: Wiki, product: str, variant: str = "") -> ProductName | None:
+    """The product that the wiki finds for these names; None for an unknown name."""
+    names = product_names_of(wiki)
+    return names.identify(product, variant, _entries_by_name(figures_of(wiki), metrics_of(wiki), names))
 
 
-def resolve(wiki: Wiki, product: str, metric: str, variant: str = "", qualifier: str = "") -> Spec | UnknownSpec:
+def resolve_spec(wiki: Wiki, product: str, metric: str, variant: str = "", qualifier: str = "") -> Spec | UnknownSpec:
     """The published value of `metric` for exactly this product and variant.
 
     Without a variant the wiki answers only when it holds every variant of the product and they agree. Without a
     qualifier the dense figure is meant, a link's total, the shared memory that a block can opt in to; a sparse one is
     never given for it.
     """
-    known, names = metrics(wiki), products(wiki)
-    held = _held(figures_of(wiki), known, names)
-    asked = str(Name(product, variant))
-    named = names.identify(product, variant, held) or _family(names, held, product)
-    broken = _broken(wiki, product)
+    known, names = metrics_of(wiki), product_names_of(wiki)
+    held = _entries_by_name(figures_of(wiki), known, names)
+    asked = str(ProductName(product, variant))
+    named = names.identify(product, variant, held) or _family_page(names, held, product)
+    broken = _unusable_page_note(wiki, product)
     if named is None:
-        several = tuple(str(name) for name in names.unfinished(asked, held))
-        none = f"no hardware page is about {asked!r}; a similar product is never taken for it"
-        reason = f"{asked!r} is the whole name of no variant; name the one that is meant" if several else none
-        nearest = several or _nearest(asked, sorted(str(name) for name in held))
+        several = tuple(str(name) for name in names.completions(asked, held))
+        none = f"no hardware page is about {asked!r}; the figures of a similar product are never used"
+        reason = f"{asked!r} is not the whole name of a variant; give one of these" if several else none
+        nearest = several or _similar_names(asked, sorted(str(name) for name in held))
         return UnknownSpec(metric=metric, reason=reason + broken, candidates=nearest)
     mine = [
         found for name, found in held.items() if name.product == named.product and named.variant in ("", name.variant)
@@ -81,7 +91,7 @@ def resolve(wiki: Wiki, product: str, metric: str, variant: str = "", qualifier:
             else f"{named} exists but the wiki has no page of it"
         )
         return UnknownSpec(metric=metric, reason=reason + broken, candidates=others)
-    answers = [_bind(found, known, metric, qualifier) for found in mine]
+    answers = [_answer_from(found, known, metric, qualifier) for found in mine]
     unknown = next((answer for answer in answers if isinstance(answer, UnknownSpec)), None)
     specs = [answer for answer in answers if isinstance(answer, Spec)]
     if not specs and unknown:
@@ -93,13 +103,13 @@ def resolve(wiki: Wiki, product: str, metric: str, variant: str = "", qualifier:
         reason = f"there is also {named.product} {', '.join(missing)}, of which the wiki has no page; name the variant"
         return UnknownSpec(metric=metric, reason=reason, candidates=tuple(str(found.name) for found in mine))
     if unknown or len({(*known.scaled(spec.value, spec.unit), spec.qualifier) for spec in specs}) > 1:
-        reason = f"the variants of {named.product} differ or one is silent; name the variant"
+        reason = f"the variants of {named.product} differ, or one has no figure; name the variant"
         return UnknownSpec(
             metric=metric,
             reason=reason,
-            candidates=tuple(f"{spec.product} {spec.variant}: {_told(spec)}" for spec in specs),
+            candidates=tuple(f"{spec.product} {spec.variant}: {_value_text(spec)}" for spec in specs),
         )
-    weakest = max(specs, key=lambda spec: TIERS.index(spec.evidence))
+    weakest = max(specs, key=lambda spec: EVIDENCE_TIERS.index(spec.evidence))
     return weakest if len(specs) == 1 else weakest.model_copy(update={"variant": ""})
 
 
@@ -107,40 +117,40 @@ def reverify(wiki: Wiki, spec: Spec) -> bool:
     """Open the cited lines again: are they the same word for word, and does the same reader make the same number of
     them?"""
     cited = (spec.citation,) if spec.via is None else (spec.citation, spec.via)
-    if not all(map(wiki.holds, cited)):
+    if not all(map(wiki.confirms, cited)):
         return False
-    mark = wiki.marked()
+    mark = wiki.fingerprint()
     if wiki.mark != mark:
         # Any file may bear on any figure, so that all are read once one changed.
-        wiki.mark, wiki.now = mark, _read(Wiki.open(wiki.root, ("hardware", "meta")))
+        wiki.mark, wiki.now = mark, _read_figures(Wiki.open(wiki.root, ("hardware", "meta")))
     there = tuple(figure for figure in wiki.now.figures if (figure.citation, figure.via) == (spec.citation, spec.via))
-    held = _held(Figures(there), metrics(wiki), products(wiki))
+    held = _entries_by_name(HardwareFigures(there), metrics_of(wiki), product_names_of(wiki))
     return any(
-        _spec(found.name, figure) == spec.model_copy(update={"variant": found.name.variant})
+        _spec_of(found.name, figure) == spec.model_copy(update={"variant": found.name.variant})
         for found in held.values()
         if spec.variant in ("", found.name.variant)
         for figure in found.figures
     )
 
 
-def _read(wiki: Wiki) -> Figures:
+def _read_figures(wiki: Wiki) -> HardwareFigures:
     """The figures on pages of our own layout, then those in others."""
-    ours, theirs = sheets.read(wiki), None
-    if wiki.root.resolve() != BUNDLED.resolve():
-        from knowledge_base.layouts import reader
+    ours, theirs = sheets.read_sheets(wiki), None
+    if wiki.root.resolve() != BUNDLED_WIKI.resolve():
+        from knowledge_base.layouts.external_wiki import read_external_wiki
 
-        theirs = reader.read(wiki.root)
-    return Figures(ours.figures + theirs.figures, ours.silences + theirs.silences, theirs.problems) if theirs else ours
+        theirs = read_external_wiki(wiki.root)
+    return HardwareFigures(ours.figures + theirs.figures, ours.gaps + theirs.gaps, theirs.problems) if theirs else ours
 
 
-def _broken(wiki: Wiki, product: str) -> str:
+def _unusable_page_note(wiki: Wiki, product: str) -> str:
     """What is wrong with a page that by its name is about `product`: it might have answered."""
-    asked = words(product) - VENDOR_WORDS
-    found = next((problem for problem in wiki.problems if asked and asked <= words(problem.path)), None)
+    asked = name_words(product) - VENDOR_WORDS
+    found = next((problem for problem in wiki.problems if asked and asked <= name_words(problem.path)), None)
     return f"; a page that may be about it could not be used: {found}" if found else ""
 
 
-def gap(answer: Spec | UnknownSpec) -> str:
+def answer_line(answer: Spec | UnknownSpec) -> str:
     """The line under which an answer is registered: a value with its citation, or the gap with its reason."""
     if isinstance(answer, Spec):
         return str(answer)
@@ -148,45 +158,47 @@ def gap(answer: Spec | UnknownSpec) -> str:
     return f"{answer}: {answer.reason}{also}"
 
 
-def _held(figures: Figures, known: Metrics, names: Products) -> dict[Name, Held]:
+def _entries_by_name(figures: HardwareFigures, known: Metrics, names: ProductNames) -> dict[ProductName, ProductEntry]:
     """Product variants in the wiki's order; a number in a unit that its metric cannot have is left out."""
-    held: dict[Name, Held] = {}
+    held: dict[ProductName, ProductEntry] = {}
 
-    def of(item: Figure | Silence) -> Held:
-        name = names.canonical(Name(item.product, item.variant))
-        return held.setdefault(name, Held(name, [], []))
+    def entry_of(item: HardwareFigure | StatedGap) -> ProductEntry:
+        name = names.canonical(ProductName(item.product, item.variant))
+        return held.setdefault(name, ProductEntry(name, [], []))
 
     for figure in figures.figures:
-        if known.fits(figure.metric, figure.unit):
-            of(figure).figures.append(figure)
-    for silence in figures.silences:
-        of(silence).silences.append(silence)
+        if known.allows_unit(figure.metric, figure.unit):
+            entry_of(figure).figures.append(figure)
+    for gap in figures.gaps:
+        entry_of(gap).gaps.append(gap)
     return held
 
 
-def _bind(found: Held, known: Metrics, metric: str, qualifier: str) -> Spec | UnknownSpec:
+def _answer_from(found: ProductEntry, known: Metrics, metric: str, qualifier: str) -> Spec | UnknownSpec:
     wanted, implied = known.canonical(metric)
-    if implied and qualifier and key(implied) != key(qualifier):
+    if implied and qualifier and comparable_metric(implied) != comparable_metric(qualifier):
         return UnknownSpec(
             metric=metric,
             reason=f"{metric!r} means the {implied} figure, which contradicts the qualifier {qualifier!r}",
         )
     qualifier = qualifier or implied
     here = [figure for figure in found.figures if figure.metric == wanted]
-    fitting = _meant(here, qualifier)
+    fitting = _matching_figures(here, qualifier)
     if fitting:
-        best = min(TIERS.index(figure.evidence) for figure in fitting)
-        top = [figure for figure in fitting if TIERS.index(figure.evidence) == best]
+        best = min(EVIDENCE_TIERS.index(figure.evidence) for figure in fitting)
+        top = [figure for figure in fitting if EVIDENCE_TIERS.index(figure.evidence) == best]
         if len({(*known.scaled(figure.value, figure.unit), figure.qualifier) for figure in top}) == 1:
-            return _spec(found.name, top[0])
-    told = tuple(f"{_told(_spec(found.name, figure))} {figure.qualifier}".strip() for figure in here)
-    silent = next((silence for silence in found.silences if silence.metric == wanted), None)
+            return _spec_of(found.name, top[0])
+    told = tuple(f"{_value_text(_spec_of(found.name, figure))} {figure.qualifier}".strip() for figure in here)
+    silent = next((gap for gap in found.gaps if gap.metric == wanted), None)
     if silent and not fitting:
         return UnknownSpec(metric=metric, reason=f"{silent.citation} says: {silent.reason}", candidates=told)
     if not here:
         names = sorted({figure.metric for figure in found.figures})
         return UnknownSpec(
-            metric=metric, reason=f"{found.path} ({found.name}) has no such row", candidates=_nearest(wanted, names)
+            metric=metric,
+            reason=f"{found.path} ({found.name}) has no such row",
+            candidates=_similar_names(wanted, names),
         )
     if len({figure.qualifier for figure in fitting}) == 1:
         why = f"has two rows of {wanted} that differ"
@@ -196,28 +208,30 @@ def _bind(found: Held, known: Metrics, metric: str, qualifier: str) -> Spec | Un
     return UnknownSpec(metric=metric, reason=f"{found.path} ({found.name}) {why}", candidates=told)
 
 
-def _meant(here: list[Figure], qualifier: str) -> list[Figure]:
-    for wanted in (qualifier,) if qualifier else MEANT:
-        fitting = [figure for figure in here if key(figure.qualifier) == key(wanted)]
+def _matching_figures(here: list[HardwareFigure], qualifier: str) -> list[HardwareFigure]:
+    for wanted in (qualifier,) if qualifier else IMPLIED_QUALIFIERS:
+        fitting = [figure for figure in here if comparable_metric(figure.qualifier) == comparable_metric(wanted)]
         if fitting or qualifier:
             return fitting
-    return [figure for figure in here if key(figure.qualifier) not in NEVER_MEANT]
+    return [figure for figure in here if comparable_metric(figure.qualifier) not in NEVER_IMPLIED]
 
 
-def _spec(name: Name, figure: Figure) -> Spec:
+def _spec_of(name: ProductName, figure: HardwareFigure) -> Spec:
     return Spec(**{**figure._asdict(), **name._asdict()})
 
 
-def _told(spec: Spec) -> str:
+def _value_text(spec: Spec) -> str:
     return str(spec).removeprefix(f"{spec.metric}: ")
 
 
-def _family(names: Products, held: dict[Name, Held], product: str) -> Name | None:
+def _family_page(names: ProductNames, held: dict[ProductName, ProductEntry], product: str) -> ProductName | None:
     """A page that says why a whole family has no figures; never one that holds any."""
-    name = Name(names.family(product) or "")
+    name = ProductName(names.family(product) or "")
     return name if name in held and not held[name].figures else None
 
 
-def _nearest(name: str, names: list[str]) -> tuple[str, ...]:
-    close = difflib.get_close_matches(plain(name), [plain(other) for other in names], n=4, cutoff=0.4)
-    return tuple(other for one in close for other in names if plain(other) == one) or tuple(names[:6])
+def _similar_names(name: str, names: list[str]) -> tuple[str, ...]:
+    close = difflib.get_close_matches(
+        comparable_name(name), [comparable_name(other) for other in names], n=4, cutoff=0.4
+    )
+    return tuple(other for one in close for other in names if comparable_name(other) == one) or tuple(names[:6])

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from knowledge_base.pages.terminology import metrics
+from knowledge_base.pages.names import metrics_of
 from knowledge_base.pages.wiki import Wiki, home_folder
 from knowledge_base.specs import lookup
 from tools.artifacts import Record
@@ -26,8 +26,8 @@ from tools.roofline import microbenchmarks
 from tools.roofline.hardware import Roof, RoofMetric, Spec
 from tools.store.records import Records, write_atomically
 
-FOLDER = "overlay"
-NAMES: dict[RoofMetric, str] = {
+OVERLAY_FOLDER = "overlay"
+METRIC_BY_ROOF: dict[RoofMetric, str] = {
     "memory_bandwidth": "measured_memory_bandwidth",
     "compute_float32": "measured_fp32",
     "compute_float64": "measured_fp64",
@@ -37,13 +37,13 @@ NAMES: dict[RoofMetric, str] = {
     "launch_latency": "measured_launch_latency",
 }
 """Roof -> what the page calls it."""
-PREFIXES = (("T", 1e12), ("G", 1e9))
+UNIT_PREFIXES = (("T", 1e12), ("G", 1e9))
 """Of units; the last serves what is smaller, too."""
-LANGUAGES = {"cpu": "cpp", "cuda": "triton"}
+LANGUAGE_BY_DEVICE_KIND = {"cpu": "cpp", "cuda": "triton"}
 """Whose toolchain measures a kind of device, for the command."""
 
 
-class Written(NamedTuple):
+class OverlayPage(NamedTuple):
     """What came of a record."""
 
     path: Path
@@ -51,7 +51,7 @@ class Written(NamedTuple):
     """False: the page said all this already."""
 
 
-class Measured(NamedTuple):
+class RoofMeasurement(NamedTuple):
     """A measurement of roofs with what a reader must know of it."""
 
     record: str
@@ -61,41 +61,43 @@ class Measured(NamedTuple):
     roofs: tuple[Roof, ...]
 
 
-def pages(home: Path | None = None) -> list[Path]:
+def overlay_pages(home: Path | None = None) -> list[Path]:
     """Every overlay page under `home` (None: $KERNELWRIGHT_HOME), by name."""
-    return sorted(((home or home_folder()) / FOLDER).glob("*.md"))
+    return sorted(((home or home_folder()) / OVERLAY_FOLDER).glob("*.md"))
 
 
-def resolve(product: str, metric: str, variant: str = "", qualifier: str = "", home: Path | None = None) -> Spec | None:
+def resolve_measured(
+    product: str, metric: str, variant: str = "", qualifier: str = "", home: Path | None = None
+) -> Spec | None:
     """What was measured on exactly this product and variant under one of the names for measurements; cited as
     `<gpu-wiki>/overlay/…`."""
     folder = home or home_folder()
-    if not pages(folder):
+    if not overlay_pages(folder):
         return None
     # Other pages of the overlay quote models, and give no figures.
     wiki = Wiki.open(folder, ["hardware"])
-    if metrics(wiki).canonical(metric)[0] not in NAMES.values():
+    if metrics_of(wiki).canonical(metric)[0] not in METRIC_BY_ROOF.values():
         return None
-    found = lookup.resolve(wiki, product, metric, variant, qualifier)
+    found = lookup.resolve_spec(wiki, product, metric, variant, qualifier)
     return found if isinstance(found, Spec) else None
 
 
-def write(
+def write_overlay_page(
     named: str, wiki: Wiki, *, workspace: Path | None = None, home: Path | None = None, replace: bool = False
-) -> Written:
+) -> OverlayPage:
     """The page of the roof record `named` (its file, or its id in `workspace`).
 
     SettingsError when it is no such record, or when the page of this device and driver rests on another one and
     `replace` is not said.
     """
-    found = _measured(*_located(named, workspace))
+    found = _read_measurement(*_find_record(named, workspace))
     name = re.sub(r"[^a-z0-9.]+", "-", f"{found.device.name} {found.driver}".lower()).strip("-.")
-    path = (home or home_folder()) / FOLDER / f"{name}.md"
+    path = (home or home_folder()) / OVERLAY_FOLDER / f"{name}.md"
     text = _page(found, name, wiki)
     if path.is_file():
         before = path.read_text(encoding="utf-8", errors="replace")
         if f"record {found.record}" in before and before == text:
-            return Written(path, changed=False)
+            return OverlayPage(path, changed=False)
         if f"record {found.record}" not in before and not replace:
             held = re.search(r"record ([0-9a-f]{16})", before)
             raise SettingsError(
@@ -103,10 +105,10 @@ def write(
                 f"{found.record} in its place"
             )
     write_atomically(path, text.encode())
-    return Written(path, changed=True)
+    return OverlayPage(path, changed=True)
 
 
-def _located(named: str, workspace: Path | None) -> tuple[Path, str]:
+def _find_record(named: str, workspace: Path | None) -> tuple[Path, str]:
     """The workspace and the id of a record that was named by its file or its id."""
     if workspace is not None:
         root, identity = workspace, Path(named).stem
@@ -121,7 +123,7 @@ def _located(named: str, workspace: Path | None) -> tuple[Path, str]:
     return root, identity
 
 
-def _measured(root: Path, identity: str) -> Measured:
+def _read_measurement(root: Path, identity: str) -> RoofMeasurement:
     try:
         records = Records(root)
         record = records.get(identity)
@@ -132,11 +134,11 @@ def _measured(root: Path, identity: str) -> Measured:
             f"{identity}: is a record of kind {record.kind}, and only one of kind roof becomes a page; see README.md"
         )
     device = _device(record, records)
-    return Measured(
+    return RoofMeasurement(
         record=identity,
         device=device,
         driver=device.details.get("driver") or f"Linux {device.details.get('kernel', 'unknown')}",
-        day=_day(root, identity),
+        day=_measurement_day(root, identity),
         roofs=_roofs(record),
     )
 
@@ -163,7 +165,7 @@ def _roofs(record: Record) -> tuple[Roof, ...]:
         ) from error
 
 
-def _day(root: Path, identity: str) -> date:
+def _measurement_day(root: Path, identity: str) -> date:
     """When the record came: the day of the commit that brought it, else the file's own."""
     relative = f"records/{identity}.json"
     command = ["git", "log", "--diff-filter=A", "--format=%cs", "--", relative]
@@ -174,20 +176,20 @@ def _day(root: Path, identity: str) -> date:
     return datetime.fromtimestamp((root / relative).stat().st_mtime, UTC).date()
 
 
-def _page(found: Measured, name: str, wiki: Wiki) -> str:
+def _page(found: RoofMeasurement, name: str, wiki: Wiki) -> str:
     device = found.device
     product = _product(wiki, device)
-    command = f"python -m tools ceilings --language {LANGUAGES.get(device.kind, 'cpp')}"
+    command = f"python -m tools ceilings --language {LANGUAGE_BY_DEVICE_KIND.get(device.kind, 'cpp')}"
     rows = [_row(roof, found.record) for roof in found.roofs]
     return "\n".join(
         [
             "---",
             f"id: {name}",
             "type: hardware",
-            f"title: {_quoted(f'{device.name}, measured')}",
-            f"applies_to: [{', '.join(map(_quoted, product))}]",
+            f"title: {_yaml_string(f'{device.name}, measured')}",
+            f"applies_to: [{', '.join(map(_yaml_string, product))}]",
             "sources:",
-            f"  - {_quoted(f'measured: {command}')}",
+            f"  - {_yaml_string(f'measured: {command}')}",
             f"last_checked: {found.day}",
             "---",
             f"# {device.name}, measured",
@@ -210,7 +212,7 @@ def _page(found: Measured, name: str, wiki: Wiki) -> str:
 
 def _product(wiki: Wiki, device: Device) -> tuple[str, ...]:
     """Product and variant as the wiki names this device; where it knows none, the device's own name."""
-    known = lookup.resolve(wiki, device.name, "memory_bandwidth") if device.kind != "cpu" else None
+    known = lookup.resolve_spec(wiki, device.name, "memory_bandwidth") if device.kind != "cpu" else None
     if isinstance(known, Spec):
         return (known.product, known.variant) if known.variant else (known.product,)
     return (device.name,)
@@ -219,14 +221,14 @@ def _product(wiki: Wiki, device: Device) -> tuple[str, ...]:
 def _row(roof: Roof, record: str) -> str:
     qualifier = "dense" if roof.unit == "op/s" else ""
     source = f"measured, record {record}{f'; {roof.doubt}' if roof.doubt else ''}"
-    return f"| {NAMES[roof.metric]} | {' | '.join(_quantity(roof))} | {qualifier} | {source} | measured |"
+    return f"| {METRIC_BY_ROOF[roof.metric]} | {' | '.join(_quantity(roof))} | {qualifier} | {source} | measured |"
 
 
 def _quantity(roof: Roof) -> tuple[str, str]:
     """Value and unit as hardware pages print them."""
     if roof.unit == "s":
         return _digits(roof.value * 1e6), "us"
-    prefix, scale = next((found for found in PREFIXES if roof.value >= found[1]), PREFIXES[-1])
+    prefix, scale = next((found for found in UNIT_PREFIXES if roof.value >= found[1]), UNIT_PREFIXES[-1])
     return _digits(roof.value / scale), prefix + {"B/s": "B/s", "op/s": "FLOPS"}.get(roof.unit, roof.unit)
 
 
@@ -236,5 +238,5 @@ def _digits(value: float) -> str:
     return text or "0"
 
 
-def _quoted(text: str) -> str:
+def _yaml_string(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"

@@ -90,7 +90,7 @@ def test_roofs_are_measured_once_and_in_order(local: Local, records: Records) ->
 def test_published_figures_of_this_gpu_are_no_lower_than_measured_ones(
     local: Local, records: Records, gpu: Device
 ) -> None:
-    cited = lookup.resolve(Wiki.open(), gpu.name, "memory_bandwidth")
+    cited = lookup.resolve_spec(Wiki.open(), gpu.name, "memory_bandwidth")
     if not isinstance(cited, Spec):
         pytest.skip(f"the wiki does not know {gpu.name}")
     measured = next(

@@ -348,7 +348,7 @@ def test_a_masked_version_takes_what_came_of_it_and_head_has_what_is_left(
     memories = read_versions(copied)
     assert all(attempt.masked for memory in memories[1:] for attempt in memory.attempts)
     attempt = memories[1].attempts[0]
-    assert not Experience(None).like(
+    assert not Experience(None).attempts_like(
         attempt.operator, attempt.language, attempt.architecture, bottleneck=attempt.bottleneck
     )
     assert main(["mask", str(copied), "v0"]) == 2 and "v0: is the baseline" in capsys.readouterr().err
@@ -359,7 +359,7 @@ def test_a_masked_version_takes_what_came_of_it_and_head_has_what_is_left(
 
     assert "v1 v2 v3: now visible; HEAD has the kernel of v2 again" in succeeded(capsys, "unmask", str(copied), "v1")
     assert seen(copied) == [1, 2, 3] and kernel(copied) == kernels[2]
-    found = Experience(None).like(
+    found = Experience(None).attempts_like(
         attempt.operator, attempt.language, attempt.architecture, bottleneck=attempt.bottleneck
     )
     assert {a.evidence for a in found} >= {a.evidence for a in memories[1].attempts}

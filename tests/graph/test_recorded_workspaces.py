@@ -81,7 +81,7 @@ def test_the_readme_names_instructions_of_methods_that_the_kernel_asks_for(
         offered = Dossier.model_validate(services.records.get(state["dossier"]).payload).methods
         signed = [
             page.head.id
-            for page in services.guide.about("method", "cpp")
+            for page in services.guide.pages_about("method", "cpp")
             if services.architecture in page.head.signature
         ]
     told = re.findall(r"^- ([\w-]+): `.*` \(front matter", readme, re.MULTILINE)

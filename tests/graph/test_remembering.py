@@ -12,7 +12,7 @@ from graph.workspace import events
 from graph.workspace.versions import read_versions
 from knowledge_base.artifacts import Attempt
 from knowledge_base.experience.log import Experience
-from knowledge_base.experience.status import status
+from knowledge_base.experience.status import method_status
 from tests.graph.conftest import ATTEMPTS, QUICK, TASK, configured, graph
 from tools.store.records import Records
 
@@ -39,12 +39,12 @@ def test_the_second_run_starts_where_the_first_arrived_and_repeats_no_failure(tm
         one.commit and one.before and one.findings for one in kept
     )
     second, again = run(tmp_path, "second", 1)
-    won = [one for one in told if status(one.verdict, one.effect) == "resolved"]
+    won = [one for one in told if method_status(one.verdict, one.effect) == "resolved"]
     if won:
         assert len(second) == 1 and [one.after for one in again] == [one.after for one in won], (
             "the winner alone is judged, and at once"
         )
-    rejected = {(one.before, one.after) for one in told if status(one.verdict, one.effect) == "avoid"}
+    rejected = {(one.before, one.after) for one in told if method_status(one.verdict, one.effect) == "avoid"}
     assert not rejected & {(one.before, one.after) for one in again}
 
 

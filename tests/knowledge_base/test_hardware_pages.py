@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from knowledge_base.artifacts import Page
-from knowledge_base.pages import terminology
-from knowledge_base.pages.wiki import BUNDLED, Row, Wiki, rows
+from knowledge_base.pages import names
+from knowledge_base.pages.wiki import BUNDLED_WIKI, TableRow, Wiki, table_rows
 from knowledge_base.specs import sheets
-from knowledge_base.specs.lookup import figures_of, gap, resolve, reverify
+from knowledge_base.specs.lookup import answer_line, figures_of, resolve_spec, reverify
 from tools.analysis import rules
 from tools.profilers import ncu
 from tools.roofline.hardware import Spec
 
 WIKI = Wiki.open()
-KNOWN = terminology.metrics(WIKI)
-PAGES = [page for page in WIKI.pages if sheets.product(page)]
+KNOWN = names.metrics_of(WIKI)
+PAGES = [page for page in WIKI.pages if sheets.product_of(page)]
 (LIMITS,) = [page for page in WIKI.pages if page.head.id == "compute-capability-limits"]
 QUESTIONS = sorted({(figure.metric, figure.qualifier) for figure in figures_of(WIKI).figures})
 PRODUCTS = {
@@ -51,21 +51,23 @@ PRODUCTS = {
 }
 
 
-def name(page: Page) -> terminology.Name:
-    found = sheets.product(page)
+def name(page: Page) -> names.ProductName:
+    found = sheets.product_of(page)
     assert found is not None
     return found
 
 
-def asked() -> Iterator[tuple[Page, Row, Row | None]]:
+def asked() -> Iterator[tuple[Page, TableRow, TableRow | None]]:
     """Page of a product and one of its rows; or a row of the limits of its capability, then the row that states the
     capability."""
     for page in PAGES:
-        for own in rows(page, sheets.COLUMNS):
+        for own in table_rows(page, sheets.COLUMNS):
             yield page, own, None
             if own.cells["metric"] == sheets.CAPABILITY:
                 yield from (
-                    (page, row, own) for row in rows(LIMITS, sheets.LIMITS) if row.cells["cc"] == own.cells["value"]
+                    (page, row, own)
+                    for row in table_rows(LIMITS, sheets.LIMIT_COLUMNS)
+                    if row.cells["cc"] == own.cells["value"]
                 )
 
 
@@ -78,15 +80,15 @@ def test_there_is_a_page_for_every_product():
 def test_each_row_and_each_limit_of_a_capability_answers_its_own_question():
     for page, row, own in asked():
         cells, evidence = row.cells, (own or row).cells["evidence"]
-        spec = resolve(WIKI, name(page).product, cells["metric"], name(page).variant, cells["qualifier"])
-        assert isinstance(spec, Spec), gap(spec)
+        spec = resolve_spec(WIKI, name(page).product, cells["metric"], name(page).variant, cells["qualifier"])
+        assert isinstance(spec, Spec), answer_line(spec)
         at = (
             f"<gpu-wiki>/{LIMITS.path}:{row.line} via <gpu-wiki>/{page.path}:{own.line}"
             if own
             else f"<gpu-wiki>/{page.path}:{row.line}"
         )
         number = cells["value"] if spec.unit == "CC" else cells["value"].removesuffix(".0")
-        assert gap(spec) == f"{spec.metric}: {number} {spec.unit} <- {at}{' [unofficial]' if evidence else ''}"
+        assert answer_line(spec) == f"{spec.metric}: {number} {spec.unit} <- {at}{' [unofficial]' if evidence else ''}"
         assert (spec.metric, spec.value, spec.unit) == (cells["metric"], float(cells["value"]), cells["unit"])
         assert (spec.product, spec.variant, spec.qualifier) == (*name(page), cells["qualifier"])
         assert spec.evidence == (evidence or "vendor") and (own or spec.caveat == cells["caveat"])
@@ -98,10 +100,12 @@ def test_no_product_is_answered_by_anothers_line(page: Page):
     assert not [figure for figure in figures_of(WIKI).figures if figure.citation.path.startswith("meta/")], (
         "prose about conflicts"
     )
-    stated = {row.cells["value"] for row in rows(page, sheets.COLUMNS) if row.cells["metric"] == sheets.CAPABILITY}
-    lines = {row.line for row in rows(LIMITS, sheets.LIMITS) if row.cells["cc"] in stated}
+    stated = {
+        row.cells["value"] for row in table_rows(page, sheets.COLUMNS) if row.cells["metric"] == sheets.CAPABILITY
+    }
+    lines = {row.line for row in table_rows(LIMITS, sheets.LIMIT_COLUMNS) if row.cells["cc"] in stated}
     for metric, qualifier in QUESTIONS:
-        answer = resolve(WIKI, name(page).product, metric, name(page).variant, qualifier)
+        answer = resolve_spec(WIKI, name(page).product, metric, name(page).variant, qualifier)
         if isinstance(answer, Spec):
             assert (answer.via or answer.citation).path == page.path, (metric, qualifier)
             assert answer.via is None or (answer.citation.path == LIMITS.path and answer.citation.line in lines)
@@ -111,10 +115,10 @@ def test_a_changed_digit_is_noticed_whichever_line_it_stands_in_and_so_is_a_move
     tmp_path: Path,
 ):
     root = tmp_path / "wiki"
-    shutil.copytree(BUNDLED, root)
+    shutil.copytree(BUNDLED_WIKI, root)
     wiki = Wiki.open(root, types=("hardware", "meta"))
-    own = resolve(wiki, "H200", "memory_bandwidth", "SXM5")
-    limit = resolve(wiki, "H200", "max_shared_memory_per_block", "SXM5")
+    own = resolve_spec(wiki, "H200", "memory_bandwidth", "SXM5")
+    limit = resolve_spec(wiki, "H200", "max_shared_memory_per_block", "SXM5")
     assert isinstance(own, Spec) and isinstance(limit, Spec) and limit.via is not None
     assert reverify(wiki, own) and reverify(wiki, limit)
     page, limits = root / own.citation.path, root / limit.citation.path
@@ -140,18 +144,18 @@ def test_a_changed_digit_is_noticed_whichever_line_it_stands_in_and_so_is_a_move
 
 
 def test_a_figure_of_a_module_of_two_devices_says_so():
-    module = resolve(WIKI, "MI250X", "memory_bandwidth", "OAM")
+    module = resolve_spec(WIKI, "MI250X", "memory_bandwidth", "OAM")
     assert isinstance(module, Spec) and "module" in module.caveat
 
 
 @pytest.mark.parametrize(
-    ("reported", "page"), sorted((r, str(n)) for r, n in terminology.products(WIKI).reported.items())
+    ("reported", "page"), sorted((r, str(n)) for r, n in names.product_names_of(WIKI).reported.items())
 )
 def test_a_name_that_a_driver_reports_leads_to_one_page_or_to_none(reported: str, page: str):
-    answer = resolve(WIKI, reported, "compute_capability")
+    answer = resolve_spec(WIKI, reported, "compute_capability")
     without = [product for product in ("GCD", "141GB") if product in page]
     if isinstance(answer, Spec):
-        assert str(terminology.Name(answer.product, answer.variant)) == page and not without
+        assert str(names.ProductName(answer.product, answer.variant)) == page and not without
     else:
         assert without or reported.startswith("AMD"), answer.reason
 

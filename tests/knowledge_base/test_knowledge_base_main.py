@@ -6,7 +6,7 @@ import pytest
 
 from knowledge_base.__main__ import main
 from knowledge_base.experience.log import Experience
-from knowledge_base.pages.wiki import HOME, Wiki
+from knowledge_base.pages.wiki import HOME_VARIABLE, Wiki
 from tests.knowledge_base.experience.test_log import attempt
 from tools.artifacts import Interval
 
@@ -14,7 +14,7 @@ from tools.artifacts import Interval
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A log with one success and one failure."""
-    monkeypatch.setenv(HOME, str(tmp_path / "home"))
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     log = Experience(tmp_path / "home")
     log.add(attempt("rec1", effect=Interval(estimate=2.5, low=2.4, high=2.6), knobs={"DEGREE": "5"}))
     log.add(attempt("rec2", methods=("simd-loop",), result="failure", verdict="reject_perf", note="slower by far"))
@@ -40,11 +40,11 @@ HERE = "recommend --language cpp --operator softmax --arch x86_64 --bottleneck c
         ("spec H800 warp_size", 0, " via <gpu-wiki>/hardware/nvidia/h800.md:"),
         ("spec H800 warp_size", 0, " [unofficial]\n    caveat: "),
         ("query GOMP_parallel -k 1", 0, "<gpu-wiki>/methods/openmp-parallel-outer.md:"),
-        ("query zzzunknown", 1, "occurs in the wiki"),
+        ("query zzzunknown", 1, "the wiki has none of the words zzzunknown"),
         ("lint", 0, " 0 problems\n"),
         ("lint --wiki {tmp}/wiki", 1, "x.md:1: "),
         ("experience list", 0, "2.500x [2.4, 2.6]  vector-exp  DEGREE=5"),
-        ("experience list --operator matmul", 1, "nothing found: none of 2 attempts is of operator matmul\n"),
+        ("experience list --operator matmul", 1, "nothing found: none of 2 attempts has operator matmul\n"),
         ("experience search slower", 0, "failure"),
         ("experience search zzz", 1, "none of zzz occurs in 2 attempts"),
         ("experience stats", 0, "vector-exp: 1 success"),
@@ -53,8 +53,8 @@ HERE = "recommend --language cpp --operator softmax --arch x86_64 --bottleneck c
             (f"{place}{HERE}", 0, "1. vector-exp  2.500x [2.4, 2.6] (experience: 1 success)")
             for place in ("", "experience ")
         ),
-        (HERE, 0, "(wiki: not tried)"),
-        (HERE, 0, "avoid, failed in the same conditions:\n-  simd-loop"),
+        (HERE, 0, "(from the wiki, not tried)"),
+        (HERE, 0, "avoid (failed in the same conditions):\n-  simd-loop"),
         *(
             (f"{verb} --help", 0, "--json")
             for verb in ("recommend", "experience search", "experience sync", "experience list")
@@ -81,10 +81,10 @@ OUTCOME = "experience add --operator softmax --language cpp --dtype float32 --ar
     [
         (
             "query softmax --lang c%p",
-            "--language: no page is about language 'c%p'; did you mean 'cpp'? There are cpp, cuda",
+            "--language: no page is about the language 'c%p'; did you mean 'cpp'? There are cpp, cuda",
         ),
-        ("query softmax --kind %s", "--kind: no page is of kind '%s'; give one of "),
-        ("query softmax --arch hoper", "--arch: no architecture is called 'hoper'; did you mean 'hopper'?"),
+        ("query softmax --kind %s", "--kind: no page is of the kind '%s'; give one of "),
+        ("query softmax --arch hoper", "--arch: no architecture has the name 'hoper'; did you mean 'hopper'?"),
         ("query softmax -k 0", "-k"),
         ("spec H200 tdp --wiki {tmp}/gone", "gpu_wiki_path"),
         ("pages loop_not_vectorized", "is no rule of tools/analysis/rules.yaml; did you mean 'loop_not_vectorised'?"),
@@ -94,11 +94,11 @@ OUTCOME = "experience add --operator softmax --language cpp --dtype float32 --ar
         (f"{OUTCOME} --result sucess", "did you mean 'success'? There are"),
         (
             f"{OUTCOME} --result success --method vectr-exp",
-            "--method vectr-exp: no page of the wiki is about such a method",
+            "--method vectr-exp: no page of the wiki is about this method",
         ),
-        (f"{OUTCOME} --result success --method nonsense", "--kind method` finds those there are"),
+        (f"{OUTCOME} --result success --method nonsense", "--kind method` finds the known ones"),
         (f"{OUTCOME} --result success --language trition", "did you mean 'triton'?"),
-        (f"{OUTCOME} --result success --home /dev/null", "/dev/null is no file"),
+        (f"{OUTCOME} --result success --home /dev/null", "/dev/null is not a file"),
         (f"{OUTCOME} --result success --arch hoper", "--arch hoper"),
         (f"{OUTCOME} --result success --arch ampere", "covers several targets"),
         *((f"{OUTCOME} --result success --effect {effect}", "--effect") for effect in ("-1", "2 3 4")),
@@ -118,7 +118,7 @@ OUTCOME = "experience add --operator softmax --language cpp --dtype float32 --ar
 def test_a_users_mistake_is_one_sentence_that_names_what_to_give(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, says: str
 ) -> None:
-    monkeypatch.setenv(HOME, str(tmp_path / "home"))
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     (tmp_path / "taken").write_text("")
     (tmp_path / "other").mkdir()
     assert main(command.format(tmp=tmp_path).split()) == 2
@@ -143,13 +143,13 @@ def test_answers_are_had_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         "rec1"
     ]
     found = answered(capsys, *HERE.split())
-    assert found["proposed"][0]["n"] == 1 and found["avoid"][0]["methods"] == ["simd-loop"]
+    assert found["proposed"][0]["results"] == {"success": 1} and found["avoid"][0]["methods"] == ["simd-loop"]
 
 
 def test_an_outcome_is_added_once_and_called_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = f"{OUTCOME} --home {tmp_path} --result success --effect 1.4 1.3 1.5 --knob DEGREE=5".split()
     assert answered(capsys, *command)["added"] == 1
-    assert answered(capsys, *command) == {"added": 0, "known": 1, "left": []}
+    assert answered(capsys, *command) == {"added": 0, "known": 1, "left_out": []}
     (kept,) = Experience(tmp_path).attempts()
     assert (kept.origin, kept.effect, kept.knobs) == (
         "stated",
@@ -163,10 +163,10 @@ def test_logs_are_merged_and_synced(home: Path, tmp_path: Path, capsys: pytest.C
     other, shared = tmp_path / "other", tmp_path / "shared"
     shared.mkdir()
     log = home / "experience" / "attempts.jsonl"
-    assert answered(capsys, "experience", "merge", log, "--home", other) == {"added": 2, "known": 0, "left": []}
+    assert answered(capsys, "experience", "merge", log, "--home", other) == {"added": 2, "known": 0, "left_out": []}
     assert answered(capsys, "experience", "merge", log.parent, "--home", other)["known"] == 2
-    assert answered(capsys, "experience", "sync", shared)["went"] == 2
-    assert answered(capsys, "experience", "sync", shared, "--home", other)["went"] == 0
+    assert answered(capsys, "experience", "sync", shared)["sent"] == 2
+    assert answered(capsys, "experience", "sync", shared, "--home", other)["sent"] == 0
 
 
 def test_pages_of_a_finding_skills_first(capsys: pytest.CaptureFixture[str]) -> None:

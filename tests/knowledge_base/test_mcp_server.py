@@ -15,7 +15,7 @@ import anyio
 from mcp import Client, StdioServerParameters
 
 from knowledge_base.experience.log import Experience
-from knowledge_base.pages.wiki import HOME
+from knowledge_base.pages.wiki import HOME_VARIABLE
 from tests.knowledge_base.experience.test_log import attempt
 from tools.artifacts import Interval
 
@@ -34,7 +34,7 @@ def talk(
         command=argv[0],
         args=[*argv[1:], *arguments],
         cwd=str(home),
-        env={**os.environ, HOME: str(home), "PYTHONPATH": str(ROOT)},
+        env={**os.environ, HOME_VARIABLE: str(home), "PYTHONPATH": str(ROOT)},
     )
 
     async def start() -> None:
@@ -73,7 +73,7 @@ def test_a_client_asks_everything_and_a_mistake_is_one_sentence(tmp_path: Path) 
         assert (await ask(client, "experience_stats"))["results"] == {"failure": 1, "success": 1}
         for tool, arguments, named in (
             ("recommend", {"language": "basic"}, "language basic"),
-            ("query", {"text": "softmax", "k": 0}, "k: 0"),
+            ("query", {"text": "softmax", "k": 0}, "-k: must be at least 1"),
             ("experience_search", {"text": " "}, "no word"),
         ):
             answer = await client.call_tool(tool, arguments)

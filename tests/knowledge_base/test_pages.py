@@ -17,8 +17,8 @@ import pytest
 
 from agents.models.playbook.recipe import RECIPES, recipe
 from knowledge_base.artifacts import Page
-from knowledge_base.pages.wiki import Wiki, rows
-from knowledge_base.specs.lint import CODE, lint
+from knowledge_base.pages.wiki import Wiki, table_rows
+from knowledge_base.specs.lint import CODE, lint_wiki
 from tools.analysis import rules, signatures
 
 WIKI = Wiki.open()
@@ -75,7 +75,7 @@ def shows(library: Path, page: Page) -> bool | None:
 
 
 def test_the_bundled_wiki_passes_its_lint():
-    assert [str(problem) for problem in lint(WIKI, frozenset(rule.id for rule in RULES))] == []
+    assert [str(problem) for problem in lint_wiki(WIKI, frozenset(rule.id for rule in RULES))] == []
 
 
 def test_every_guide_and_operator_is_reached_from_the_first_page():
@@ -134,7 +134,7 @@ def test_a_guide_leads_from_each_bottleneck_to_the_methods_that_answer_it(langua
     page = WIKI.page(f"{language}-by-bottleneck")
     assert page is not None
     told = {}
-    for row in rows(page, ("bottleneck", "axis", "methods")):
+    for row in table_rows(page, ("bottleneck", "axis", "methods")):
         (skill,) = re.findall(r"skills/([\w-]+)\.md", row.cells["bottleneck"])
         told[skill] = re.findall(r"methods/([\w-]+)\.md", row.cells["methods"])
     known = sorted(
@@ -154,7 +154,9 @@ def test_each_product_has_its_architecture():
     page = WIKI.page("platforms")
     assert page is not None
     listed = {
-        name for row in rows(page, ("product", "architecture", "target")) for name in row.cells["product"].split(", ")
+        name
+        for row in table_rows(page, ("product", "architecture", "target"))
+        for name in row.cells["product"].split(", ")
     }
     assert {page.head.applies_to[0] for page in WIKI.pages if page.head.type == "hardware" and page.head.applies_to} - {
         "CPU"

@@ -12,15 +12,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 from agents.artifacts import CoderBrief, PlannerBrief
-from knowledge_base.artifacts import Attempt, mark
-from knowledge_base.experience.status import Status, status
+from knowledge_base.artifacts import Attempt, source_digest
+from knowledge_base.experience.status import Status, method_status
 
 Methods = frozenset[str]
 
 
 def won(brief: PlannerBrief) -> list[Attempt]:
     """What was accepted on this very source in these conditions, first what gained most."""
-    here = [one for one in _accepted(brief) if one.before == mark(brief.source)]
+    here = [one for one in _accepted(brief) if one.before == source_digest(brief.source)]
     return sorted(here, key=lambda one: one.effect.low if one.effect else 1.0, reverse=True)
 
 
@@ -37,7 +37,13 @@ def pending(brief: PlannerBrief) -> dict[Methods, Attempt]:
 
 def known(brief: PlannerBrief, methods: Methods) -> int:
     """How many kernels were judged that carry these methods further from this very source."""
-    return len({one.after for one in _alike(brief) if one.before == mark(brief.source) and methods <= set(one.methods)})
+    return len(
+        {
+            one.after
+            for one in _alike(brief)
+            if one.before == source_digest(brief.source) and methods <= set(one.methods)
+        }
+    )
 
 
 def favour(brief: PlannerBrief) -> Counter[str]:
@@ -50,14 +56,14 @@ def favour(brief: PlannerBrief) -> Counter[str]:
 
 def knobs(brief: CoderBrief, methods: Methods) -> dict[str, str]:
     """The knobs with which exactly these methods were accepted on this very source; the latest."""
-    found = (one for one in _accepted(brief) if one.before == mark(brief.source))
+    found = (one for one in _accepted(brief) if one.before == source_digest(brief.source))
     return next((one.knobs for one in found if set(one.methods) == methods), {})
 
 
 def vain(brief: CoderBrief) -> frozenset[str]:
     """Marks of kernels that an earlier run judged here in these conditions and rejected: on this source, or as wrong
     on any."""
-    here = mark(brief.source)
+    here = source_digest(brief.source)
     wrong = ("reject_correctness", "reject_policy")
     return frozenset(
         one.after
@@ -67,7 +73,7 @@ def vain(brief: CoderBrief) -> frozenset[str]:
 
 
 def _said(one: Attempt) -> Status:
-    return status(one.verdict, one.effect)
+    return method_status(one.verdict, one.effect)
 
 
 def _alike(brief: PlannerBrief | CoderBrief) -> Sequence[Attempt]:
@@ -95,7 +101,7 @@ def _accepted(brief: PlannerBrief | CoderBrief) -> list[Attempt]:
 
 def _last(brief: PlannerBrief, wanted: str, *, here: bool) -> dict[Methods, Attempt]:
     """Sets of methods of which the latest outcome is `wanted` and no accept stands, on this source or on others."""
-    marked = mark(brief.source)
+    marked = source_digest(brief.source)
     standing = {frozenset(one.methods) for one in _accepted(brief) if (one.before == marked) == here}
     newest: dict[Methods, Attempt] = {}
     for one in _alike(brief):

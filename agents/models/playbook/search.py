@@ -10,7 +10,7 @@ from agents.artifacts import CoderBrief, Draft, Drafts
 from agents.models.playbook import history
 from agents.models.playbook.inductor_lift import InductorLift
 from agents.models.playbook.recipe import UNREAD, Recipe, order, recipe
-from knowledge_base.artifacts import Page, mark
+from knowledge_base.artifacts import Page, source_digest
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def write(brief: CoderBrief) -> Drafts:
     for chosen, knobs, note in _candidates(steps):
         draft = _draft(brief.source, chosen, knobs, note)
         asked = (frozenset(draft.methods), tuple(sorted(draft.knobs.items())))
-        if draft.source in seen or asked in refused or mark(draft.source) in vain:
+        if draft.source in seen or asked in refused or source_digest(draft.source) in vain:
             continue
         seen.add(draft.source)
         if searched:

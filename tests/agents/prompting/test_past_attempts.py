@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agents.artifacts import Tried
 from agents.prompting.past_attempts import attempts_of_earlier_runs, attempts_of_run
-from knowledge_base.artifacts import Attempt, mark
+from knowledge_base.artifacts import Attempt, source_digest
 from tools.artifacts import Interval
 
 GAIN = Interval(estimate=1.5, low=1.4, high=1.6)
@@ -65,10 +65,16 @@ EARLIER = Attempt(
 
 def test_earlier_runs_name_their_record_and_what_came_of_this_very_baseline_its_knobs() -> None:
     won = {"verdict": "accept", "effect": GAIN, "methods": ("b",), "note": "The task is the same.; Faster: 1.5x"}
-    known = {"methods": ("c",), "evidence": "r1", "effect": None, "knobs": {"TILE": "8"}, "before": mark("source")}
+    known = {
+        "methods": ("c",),
+        "evidence": "r1",
+        "effect": None,
+        "knobs": {"TILE": "8"},
+        "before": source_digest("source"),
+    }
     here = EARLIER.model_copy(update={**won, **known})
     told = attempts_of_earlier_runs(
-        (EARLIER, EARLIER.model_copy(update={**won, "before": mark("other")}), here), None, "source"
+        (EARLIER, EARLIER.model_copy(update={**won, "before": source_digest("other")}), here), None, "source"
     )
     assert sorted(item.levels[0] for item in told.items) == [
         "avoid: a: reject_perf; last record 0123456789abcdef (limited by memory, float32, 2^25B): not faster",

@@ -14,7 +14,7 @@ from agents.prompting.sections import pages
 from agents.prompting.token_budget import tokens
 from benchmarks.scenario import Scenario
 from knowledge_base.artifacts import Page
-from knowledge_base.pages.wiki import Wiki, section
+from knowledge_base.pages.wiki import Wiki, section_text
 
 METHODS = [page for page in Wiki.open().pages if page.head.type == "method"]
 LANGUAGES = sorted({language for page in METHODS for language in page.head.languages})
@@ -42,14 +42,15 @@ def shown(given: CoderBrief) -> Part:
 
 def code(page: Page) -> list[str]:
     """The blocks of a page as they stand, less the imports that every example of Triton begins with."""
-    blocks = re.findall(r"^```[^\n]*\n(.*?)^```", section(page.body, "How"), flags=re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```[^\n]*\n(.*?)^```", section_text(page.body, "How"), flags=re.DOTALL | re.MULTILINE)
     return [re.sub(r"^import triton[^\n]*\n+", "", block, flags=re.MULTILINE) for block in blocks]
 
 
 def lacking(text: str, planned: tuple[Page, ...]) -> list[str]:
     """What is not there of the pages' code and pitfalls."""
     pitfalls = {
-        page.head.id: len(re.findall("^- ", section(page.body, "Pitfalls"), flags=re.MULTILINE)) for page in planned
+        page.head.id: len(re.findall("^- ", section_text(page.body, "Pitfalls"), flags=re.MULTILINE))
+        for page in planned
     }
     said = {
         page.head.id: text.partition(f"# {page.head.id}: ")[2].partition("Pitfalls:\n")[2].split("\n# ")[0]

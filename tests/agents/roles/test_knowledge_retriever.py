@@ -11,7 +11,7 @@ import pytest
 from agents.artifacts import Dossier, Queries, Query, RetrieverBrief
 from agents.roles import knowledge_retriever
 from agents.roles.knowledge_retriever import MOST_QUERIES
-from knowledge_base.pages.wiki import BUNDLED, Wiki
+from knowledge_base.pages.wiki import BUNDLED_WIKI, Wiki
 from knowledge_base.search.index import Index
 from tests.agents.scripted import Line, Scripted, agent
 from tests.contracts.conftest import task
@@ -25,7 +25,7 @@ VAIN = Query(text="zzzyyx qqqwwv", purpose="kernel")
 
 @pytest.fixture
 def wiki(tmp_path: Path) -> Wiki:
-    return Wiki.open(Path(shutil.copytree(BUNDLED, tmp_path / "wiki")))
+    return Wiki.open(Path(shutil.copytree(BUNDLED_WIKI, tmp_path / "wiki")))
 
 
 def retrieved(root: Path, wiki: Wiki, *lines: Line) -> tuple[Dossier, Scripted]:
@@ -33,7 +33,7 @@ def retrieved(root: Path, wiki: Wiki, *lines: Line) -> tuple[Dossier, Scripted]:
     index = Index(wiki)
 
     def holds(passage):
-        return wiki.holds(passage.citation)
+        return wiki.confirms(passage.citation)
 
     dossier = knowledge_retriever.retrieve(asked, BRIEF, index.search, (), (), explain=index.explain, holds=holds)
     return dossier, model
@@ -50,7 +50,7 @@ def test_a_query_in_vain_is_asked_again_once_with_the_reason(tmp_path: Path, wik
         tmp_path, wiki, Queries(queries=(VAIN, BOTTLENECK)), Queries(queries=(KERNEL, BOTTLENECK))
     )
     (why,) = model.asked[1].refused
-    assert "'zzzyyx qqqwwv' finds nothing (none of the words" in why
+    assert "'zzzyyx qqqwwv' finds nothing (the wiki has none of the words" in why
     assert dossier.queries == (KERNEL, BOTTLENECK)
     dossier, model = retrieved(tmp_path / "b", wiki, *[Queries(queries=(VAIN, BOTTLENECK))] * 2)
     assert len(model.asked) == 2 and dossier.queries == (VAIN, BOTTLENECK), "archived as it was asked"
@@ -71,7 +71,7 @@ def test_a_passage_whose_line_changed_since_it_was_read_is_not_taken(tmp_path: P
     assert before.queries == (KERNEL, BOTTLENECK) and len(model.asked) == 1, (
         "both kinds that find something pass at once"
     )
-    assert all(wiki.holds(passage.citation) for passage in before.passages)
+    assert all(wiki.confirms(passage.citation) for passage in before.passages)
     spoilt = before.passages[0]
     page = wiki.root / spoilt.path
     lines = page.read_text().splitlines(keepends=True)

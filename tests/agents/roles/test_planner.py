@@ -170,7 +170,7 @@ def test_an_idea_of_the_planners_own_needs_no_page_citation_or_priority(tmp_path
 def test_what_was_listed_before_findings_and_own_experience_can_be_cited(
     tmp_path: Path,
 ) -> None:
-    (experience,) = free_methods.alike([outcome("softmax", "feed" * 4)], Conditions(language="cpp"))
+    (experience,) = free_methods.pages_for_conditions([outcome("softmax", "feed" * 4)], Conditions(language="cpp"))
     given = brief((experience,))
     given = given.model_copy(
         update={"findings": FINDINGS[:1], "dossier": given.dossier.model_copy(update={"earlier": (FIRST,)})}

@@ -17,8 +17,8 @@ from graph.nodes.propose import _fared, earlier_outcomes, trials
 from graph.state import State
 from graph.workspace.folder import peek
 from graph.workspace.versions import read_state, read_versions
-from knowledge_base.artifacts import Forecast, mark
-from knowledge_base.experience.forecasts import ENOUGH
+from knowledge_base.artifacts import Forecast, source_digest
+from knowledge_base.experience.forecasts import MIN_SCORED_PREDICTIONS
 from tests.graph.conftest import FinishedRun, gain_of
 from tools.artifacts import Candidate, Claim, Interval, Outcome, Verdict
 from tools.gate.confirmation import claim
@@ -57,9 +57,9 @@ def test_what_says_nothing_about_the_idea_is_not_remembered_of_it(
     # The last is of the kernel that the verdict is about; the others are its siblings.
     assert [attempt.result for attempt in found[-1:]] == kept
     if kept:
-        assert {attempt.after for attempt in found} == {mark(source) for source in judged}
-        assert found[-1].after == mark(champion.source) and found[-1].knobs == champion.knobs
-        assert {attempt.before for attempt in found} == {mark(incumbent)}
+        assert {attempt.after for attempt in found} == {source_digest(source) for source in judged}
+        assert found[-1].after == source_digest(champion.source) and found[-1].knobs == champion.knobs
+        assert {attempt.before for attempt in found} == {source_digest(incumbent)}
         assert len({attempt.evidence for attempt in found}) == len(found)
         assert all(attempt.result in ("unknown", "failure", "crash") for attempt in found[:-1]), (
             "only the gate calls something a success"
@@ -136,13 +136,17 @@ def test_a_planner_is_told_how_its_predictions_fared_once_there_are_enough(
     with runs.opened(copied) as services:
         monkeypatch.setattr(services.records, "find", lambda asked: None)
         monkeypatch.setattr(services.records, "add", lambda record: record)
-        for number in range(ENOUGH):
+        for number in range(MIN_SCORED_PREDICTIONS):
             one = Forecast(model="playbook", method=f"m{number}", confidence=0.9, held=number % 2 == 0)
             services.experience.add(
                 attempt.model_copy(update={"evidence": str(number), "before": "", "forecasts": (one,)})
             )
             told.append(earlier_outcomes(services).forecasts)
-    assert set(told[:-1]) == {""} and f"{ENOUGH // 2} of {ENOUGH} predictions" in told[-1] and "stated 90%" in told[-1]
+    assert (
+        set(told[:-1]) == {""}
+        and f"{MIN_SCORED_PREDICTIONS // 2} of {MIN_SCORED_PREDICTIONS} predictions" in told[-1]
+        and "stated 90%" in told[-1]
+    )
 
 
 @pytest.mark.slow
@@ -185,7 +189,7 @@ def test_a_champion_that_was_refused_before_the_runner_up_is_remembered_as_that(
         said = {"candidate": first, "outcome": outcome, "reasons": ("The gain is not there again.",)}
         services.keep("refused", verdict.model_copy(update=said), iteration=1)
         found = _attempts(state, services, verdict, record, champion)
-        after = mark(services.candidate(first).source)
+        after = source_digest(services.candidate(first).source)
     assert [(a.result, a.note) for a in found if a.after == after] == [
         (result, "The gain is not there again.") for result in kept
     ]

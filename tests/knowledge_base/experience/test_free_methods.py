@@ -12,7 +12,7 @@ from knowledge_base.artifacts import Attempt, Page
 from knowledge_base.experience import free_methods
 from knowledge_base.experience.log import Experience
 from knowledge_base.experience.similarity import Conditions
-from knowledge_base.pages.wiki import HOME, read_page
+from knowledge_base.pages.wiki import HOME_VARIABLE, read_page
 from knowledge_base.specs import measured
 from tests.knowledge_base.experience.test_log import attempt
 
@@ -38,7 +38,7 @@ def outcome(operator: str, evidence: str, effect: float | None = 1.3, **changes:
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experience:
     """With one such outcome, and one of a method that stood beside another and is not separable."""
-    monkeypatch.setenv(HOME, str(tmp_path))
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
     found = Experience(tmp_path)
     found.add(outcome("matmul", "b" * 16, None, methods=("own:two-rows", "tiles")))
     found.add(outcome("softmax", "a" * 16))
@@ -64,7 +64,9 @@ def test_a_page_says_what_when_and_what_came_of_it_and_quotes_the_model(log: Exp
         f"redundant_passes; record {'a' * 16}" in lines
     )
     assert [one for one in lines if one.startswith("- not separable beside tiles on matmul: ")]
-    assert measured.resolve("two rows", METRIC, home=log.home) is None, "what it quotes is no figure of a product"
+    assert measured.resolve_measured("two rows", METRIC, home=log.home) is None, (
+        "what it quotes is no figure of a product"
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,13 +81,13 @@ def test_a_page_says_what_when_and_what_came_of_it_and_quotes_the_model(log: Exp
 def test_a_similar_kernel_retrieves_it_and_another_does_not(
     log: Experience, asked: dict[str, str], found: bool
 ) -> None:
-    assert bool(free_methods.alike(log.attempts(), Conditions.model_validate(asked))) == found
+    assert bool(free_methods.pages_for_conditions(log.attempts(), Conditions.model_validate(asked))) == found
 
 
 def test_people_list_edit_and_drop_it_and_a_merge_or_the_same_run_brings_nothing_back(
     log: Experience, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = log.lines().attempts
+    before = log.read_lines().attempts
     assert (
         main(["experience", "own"]) == 0
         and "own:two-rows  1.300x [1.1, 1.5]  cpp, memory; gained on softmax  /" in capsys.readouterr().out
@@ -99,7 +101,7 @@ def test_people_list_edit_and_drop_it_and_a_merge_or_the_same_run_brings_nothing
     assert not file(log).exists() and len(log.attempts()) == 2, "its outcomes stay"
     assert main(["experience", "own"]) == 1
     assert main(["experience", "edit", "own:two-rows"]) == main(["experience", "drop", "own:two-rows"]) == 2
-    assert "own:two-rows: no such method is kept" in capsys.readouterr().err
+    assert "own:two-rows: the log holds no such method" in capsys.readouterr().err
 
 
 def test_three_different_kernels_make_it_a_method_page(log: Experience, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from knowledge_base.__main__ import main
 from knowledge_base.artifacts import Attempt
-from knowledge_base.experience.log import Experience, read
-from knowledge_base.pages.wiki import HOME
+from knowledge_base.experience.log import Experience, read_logs
+from knowledge_base.pages.wiki import HOME_VARIABLE
 from tools.errors import SettingsError, StorageError
 
 WRITER = """
@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from knowledge_base.artifacts import Attempt
 from knowledge_base.experience.log import Experience
-from knowledge_base.pages.wiki import HOME
+from knowledge_base.pages.wiki import HOME_VARIABLE
 log, base = Experience(Path(sys.argv[1])), Attempt.model_validate_json(sys.argv[4])
 for number in range(int(sys.argv[3])):
     assert log.add(base.model_copy(update={"evidence": f"{sys.argv[2]}-{number}"}))
@@ -92,8 +92,8 @@ def test_like_narrows(tmp_path: Path):
     for name, change in zip("abcd", changes, strict=True):
         log.add(attempt(name, **change))
     for asked, found in (((), "ca"), (("compute",), "a")):
-        assert "".join(one.evidence for one in log.like("softmax", "cpp", "x86_64", *asked)) == found
-    assert log.like("softmax", "triton", "x86_64") == ()
+        assert "".join(one.evidence for one in log.attempts_like("softmax", "cpp", "x86_64", *asked)) == found
+    assert log.attempts_like("softmax", "triton", "x86_64") == ()
 
 
 def test_masked_attempts_are_invisible_and_can_come_back(tmp_path: Path):
@@ -116,17 +116,17 @@ def test_a_file_may_lack_the_last_line_feed_and_what_is_no_attempt_costs_one_lin
         (f"{{broken\n{LINE}\n", [EVIDENCE], (f"{file}:1",)),
     ):
         file.write_text(text)
-        assert ([one.evidence for one in read(file).attempts], read(file).damaged) == (found, damaged)
+        assert ([one.evidence for one in read_logs(file).attempts], read_logs(file).damaged) == (found, damaged)
     (tmp_path / "experience").mkdir()
     file.rename(tmp_path / "experience" / "attempts.jsonl")
     log = Experience(tmp_path)
-    assert names(log) == [EVIDENCE] and log.lines().damaged == (f"{tmp_path / 'experience' / 'attempts.jsonl'}:1",)
+    assert names(log) == [EVIDENCE] and log.read_lines().damaged == (f"{tmp_path / 'experience' / 'attempts.jsonl'}:1",)
     with pytest.raises(SettingsError, match="no such file"):
-        read(tmp_path / "gone.jsonl")
+        read_logs(tmp_path / "gone.jsonl")
 
 
 def test_machine_failures_never_enter(tmp_path: Path):
-    with pytest.raises(ValueError, match="machine"):
+    with pytest.raises(ValueError, match="infrastructure failure"):
         Experience(tmp_path).add(attempt("a", verdict="infra_error"))
 
 
@@ -136,7 +136,7 @@ def test_a_torn_last_line_is_ignored_and_mended(tmp_path: Path, cut: int):
     log.add(attempt("a"))
     log.add(attempt("b"))
     file.write_bytes(file.read_bytes()[:-cut])
-    assert names(log) == ["a"] and log.lines().damaged == ()
+    assert names(log) == ["a"] and log.read_lines().damaged == ()
     assert log.add(attempt("b")) and log.add(attempt("c"))
     assert names(log) == ["c", "b", "a"] and file.read_bytes().count(b"\n") == 3
 
@@ -151,11 +151,11 @@ def test_two_processes_appending_at_once_lose_nothing(tmp_path: Path):
         assert writer.returncode == 0, stderr.decode()
     log = Experience(tmp_path)
     assert {a.evidence for a in log.attempts()} == {f"{name}-{number}" for name in "xy" for number in range(each)}
-    assert log.lines().damaged == ()
+    assert log.read_lines().damaged == ()
 
 
 def test_the_home_comes_from_the_environment_and_must_be_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv(HOME, str(tmp_path / "home"))
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     Experience().add(attempt("a"))
     assert (tmp_path / "home" / "experience" / "attempts.jsonl").is_file()
     (tmp_path / "experience").write_text("in the way")
@@ -192,8 +192,8 @@ def united(*logs: list[Attempt]) -> tuple[tuple[Attempt, ...], set[str]]:
     with tempfile.TemporaryDirectory() as place:
         log = Experience(Path(place) / "home")
         for number, lines in enumerate(logs):
-            log.merge(read(written(Path(place) / str(number), lines)).attempts)
-        return log.attempts(), {line.model_dump_json() for line in log.lines().attempts}
+            log.merge(read_logs(written(Path(place) / str(number), lines)).attempts)
+        return log.attempts(), {line.model_dump_json() for line in log.read_lines().attempts}
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -208,7 +208,7 @@ def test_merging_commutes_associates_and_is_idempotent(a: list[Attempt], b: list
 @given(LINES, LINES)
 def test_the_newest_line_about_the_same_evidence_counts(a: list[Attempt], b: list[Attempt]):
     with tempfile.TemporaryDirectory() as place:
-        lines = [*read(written(Path(place), a)).attempts, *read(written(Path(place), b)).attempts]
+        lines = [*read_logs(written(Path(place), a)).attempts, *read_logs(written(Path(place), b)).attempts]
     said = {one.identity: one for one in united(a, b)[0]}
     for identity in {line.identity for line in lines}:
         newest = max((one.stamp, one.model_dump_json(), one) for one in lines if one.identity == identity)[2]
@@ -219,16 +219,4 @@ def test_a_mask_counts_though_the_clock_went_back(tmp_path: Path):
     log = Experience(tmp_path)
     log.merge([attempt("x", stamp=2**63)])
     log.add(attempt("x", masked=True))
-    assert log.attempts() == () and max(one.stamp for one in log.lines().attempts) == 2**63 + 1
-
-
-def test_logs_from_before_stamps_and_marks_are_read_and_merged(tmp_path: Path):
-    new = {"knobs", "findings", "before", "after", "origin", "stamp"}
-    old = [json.dumps(line.model_dump(exclude=new)) for line in (attempt("a"), attempt("b"), attempt("a", masked=True))]
-    (tmp_path / "old.jsonl").write_text("\n".join(old) + "\n")
-    log = Experience(tmp_path)
-    assert log.merge(read(tmp_path / "old.jsonl").attempts) == 3
-    assert names(log) == ["b"]
-    log.add(attempt("a"))
-    assert names(log) == ["a", "b"]
-    assert log.merge(read(tmp_path / "old.jsonl").attempts) == 0
+    assert log.attempts() == () and max(one.stamp for one in log.read_lines().attempts) == 2**63 + 1

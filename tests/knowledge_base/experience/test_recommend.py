@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowledge_base.artifacts import Attempt
-from knowledge_base.experience.recommend import Recommendation, conditions, pooled, recommend, targets
-from knowledge_base.experience.similarity import Conditions, family, likeness
-from knowledge_base.experience.status import RESULTS, compacted, status
-from knowledge_base.pages.wiki import Wiki, section
+from knowledge_base.experience.recommend import Recommendation, covered_targets, read_conditions, recommend
+from knowledge_base.experience.similarity import Conditions, likeness, operator_family
+from knowledge_base.experience.status import RESULT_BY_VERDICT, compact, method_status
+from knowledge_base.pages.wiki import Wiki, section_text
 from tests.knowledge_base.experience.test_log import attempt
 from tools.analysis import rules
-from tools.artifacts import UNBOUNDED, Interval
+from tools.artifacts import Interval
 
 WIKI = Wiki.open()
 HERE = Conditions(
@@ -34,7 +34,7 @@ def gain(estimate: float, spread: float = 1.05) -> Interval:
 
 def outcome(evidence: str, verdict: str, *methods: str, estimate: float = 1.5, **changes: object) -> Attempt:
     effect = {"effect": gain(estimate)} if verdict != "reject_correctness" else {}
-    return attempt(evidence, verdict=verdict, result=RESULTS[verdict], methods=methods, **(effect | changes))
+    return attempt(evidence, verdict=verdict, result=RESULT_BY_VERDICT[verdict], methods=methods, **(effect | changes))
 
 
 def asked(*attempts: Attempt, conditions: Conditions = HERE, k: int = 5) -> Recommendation:
@@ -47,22 +47,22 @@ def tried(found: Recommendation) -> list[tuple[str, ...]]:
 
 def test_without_experience_the_wiki_answers_and_is_called_that():
     found = asked()
-    assert found.proposed and all(one.basis == "wiki" and one.n == 0 for one in found.proposed)
+    assert found.proposed and all(one.basis == "wiki" and not one.results for one in found.proposed)
     assert all(one.citation.startswith("<gpu-wiki>/methods/") for one in found.proposed)
-    assert "no outcome in conditions like these is known" in found.note
+    assert "no outcome is known in similar conditions" in found.note
     priorities = [WIKI.page(one.methods[0]).head.priority for one in found.proposed]
     assert priorities == sorted(priorities, reverse=True)
 
 
 def test_a_finding_gets_the_pages_that_name_it_first_and_its_skill():
-    finding = conditions(WIKI, language="cpp", bottleneck="scalar-math-call")
+    finding = read_conditions(WIKI, language="cpp", bottleneck="scalar-math-call")
     found = asked(conditions=finding)
     named = [WIKI.page(one.methods[0]).head.rules for one in found.proposed]
     assert "scalar_math_call" in named[0] and any("answers scalar_math_call" in one.reason for one in found.proposed)
     assert [("scalar_math_call" in rules) for rules in named] == sorted(
         (("scalar_math_call" in rules) for rules in named), reverse=True
     )
-    assert any("scalar-math-in-loop" in page for page in found.read)
+    assert any("scalar-math-in-loop" in page for page in found.pages)
 
 
 def collected(rule: rules.Rule) -> tuple[str, ...]:
@@ -80,10 +80,12 @@ CAN_FIRE = sorted({(language, rule.id) for rule in rules.load_rules() for langua
 
 @pytest.mark.parametrize(("language", "rule"), CAN_FIRE)
 def test_each_finding_leads_to_what_its_skill_page_names_and_else_to_that_page(language: str, rule: str):
-    found = asked(conditions=conditions(WIKI, language=language, bottleneck=rule), k=50)
-    pages = [page for page in WIKI.skills(language, [rule]) if f"<gpu-wiki>/{page.path}:{page.body_line}" in found.read]
-    assert pages and all(section(page.body, "Fixes") for page in pages)
-    linked = {name for page in pages for name in re.findall(r"methods/([\w-]+)\.md", section(page.body, "Fixes"))}
+    found = asked(conditions=read_conditions(WIKI, language=language, bottleneck=rule), k=50)
+    pages = [
+        page for page in WIKI.skills(language, [rule]) if f"<gpu-wiki>/{page.path}:{page.body_line}" in found.pages
+    ]
+    assert pages and all(section_text(page.body, "Fixes") for page in pages)
+    linked = {name for page in pages for name in re.findall(r"methods/([\w-]+)\.md", section_text(page.body, "Fixes"))}
     wanted = {page.head.id for name in linked if (page := WIKI.page(name)) and language in page.head.languages}
     first = [one for one in found.proposed if "but acts on the same axis" not in one.reason]
     assert wanted <= {one.methods[0] for one in first} and found.proposed[: len(first)] == tuple(first)
@@ -92,14 +94,14 @@ def test_each_finding_leads_to_what_its_skill_page_names_and_else_to_that_page(l
 def test_one_measurement_is_called_one_and_keeps_its_own_interval():
     found = asked(outcome("a", "accept", "vector-exp", estimate=2.0, commit="c0ffee", knobs={"DEGREE": "5"}))
     first = found.proposed[0]
-    assert (first.methods, first.basis, first.n, first.effect) == (("vector-exp",), "experience", 1, gain(2.0))
-    assert all(part in first.reason for part in ("n=1 on x86_64", "one measurement", "1 in the same conditions"))
-    assert first.score == pytest.approx(math.sqrt(2.0), rel=1e-3), "one imagined outcome without gain stands beside it"
-    assert (first.evidence[0].record, first.evidence[0].commit, first.evidence[0].knobs) == (
-        "a",
-        "c0ffee",
-        {"DEGREE": "5"},
+    assert (first.methods, first.basis, first.results, first.effect) == (
+        *(("vector-exp",), "experience"),
+        *({"success": 1}, gain(2.0)),
     )
+    assert all(part in first.reason for part in ("n=1 on x86_64", "a single measurement", "1 in the same conditions"))
+    assert first.score == pytest.approx(math.sqrt(2.0), rel=1e-3), "one imagined outcome without gain stands beside it"
+    kept = first.evidence[0].attempt
+    assert (kept.evidence, kept.commit, kept.knobs) == ("a", "c0ffee", {"DEGREE": "5"})
 
 
 def test_many_small_gains_here_beat_one_large_one_far_away():
@@ -132,16 +134,10 @@ def test_figures_that_nothing_decided_move_neither_the_interval_nor_the_rank():
         outcome("b", "inconclusive", "vector-exp", estimate=54.6),
     )
     alone, both = asked(won).proposed[0], asked(unsure, won).proposed[0]
-    assert (both.effect, both.score, both.n) == (alone.effect, alone.score, 2) and both.results == {
+    assert (both.effect, both.score) == (alone.effect, alone.score) and both.results == {
         "unknown": 1,
         "success": 1,
     }
-
-
-def test_a_wide_interval_counts_for_less():
-    sure, lucky = outcome("a", "accept", "vector-exp", estimate=1.8), outcome("b", "accept", "simd-loop", estimate=2.2)
-    lucky = lucky.model_copy(update={"effect": Interval(estimate=2.2, low=0.5, high=9.7)})
-    assert tried(asked(sure, lucky))[0] == ("vector-exp",)
 
 
 def test_what_failed_too_is_proposed_with_a_warning_if_the_conditions_were_the_same():
@@ -153,16 +149,14 @@ def test_what_failed_too_is_proposed_with_a_warning_if_the_conditions_were_the_s
     first = asked(here, lost).proposed[0]
     assert first.results == {"success": 1, "failure": 1} and "a" in first.warning and "slower" in first.warning
     alone, both = asked(here).proposed[0], asked(here, elsewhere).proposed[0]
-    assert not both.warning and both.n == 2 and both.score < alone.score
+    assert not both.warning and sum(both.results.values()) == 2 and both.score < alone.score
     assert not asked(elsewhere).avoid and not tried(asked(outcome("a", "accept", "triton-tiles", language="triton")))
 
 
 def test_a_page_whose_method_failed_as_part_of_a_set_is_hinted_with_that():
     found = asked(outcome("a", "reject_perf", "vector-exp", "simd-loop", estimate=0.9))
     hinted = next(one for one in found.proposed if one.methods == ("vector-exp",))
-    assert (
-        hinted.basis == "wiki" and "vector-exp + simd-loop" in hinted.warning and "no experience" not in hinted.reason
-    )
+    assert hinted.basis == "wiki" and "vector-exp + simd-loop" in hinted.warning and "no outcome" not in hinted.reason
 
 
 def test_what_a_person_states_counts_half():
@@ -187,17 +181,17 @@ def test_each_condition_that_differs_lowers_the_likeness_and_is_named(
     change: dict[str, str], said: str, further: dict[str, str]
 ):
     same, other = likeness(HERE, attempt("a")), likeness(HERE, attempt("a", **change))
-    assert (same.score, same.same, same.differing) == (1.0, True, ())
+    assert (same.score, same.all_same, same.differing) == (1.0, True, ())
     assert (
         likeness(HERE, attempt("a", **further)).score < other.score < 1
-        and not other.same
+        and not other.all_same
         and other.differing == (said,)
     )
-    assert likeness(Conditions(language="cpp"), attempt("a", **change)).same, "what is not asked does not differ"
+    assert likeness(Conditions(language="cpp"), attempt("a", **change)).all_same, "what is not asked does not differ"
 
 
 def test_a_finding_is_matched_by_the_findings_kept():
-    finding = conditions(WIKI, language="cpp", bottleneck="scalar_math_call")
+    finding = read_conditions(WIKI, language="cpp", bottleneck="scalar_math_call")
     kept, other, old = (
         attempt("a", findings=findings) for findings in (("scalar_math_call",), ("single_threaded",), ())
     )
@@ -213,15 +207,17 @@ FAMILIES = {
 
 def test_names_of_operators_lead_to_families():
     for found, names in FAMILIES.items():
-        assert {family(name) for name in names.split()} == {found}
+        assert {operator_family(name) for name in names.split()} == {found}
 
 
 def test_names_of_architectures_come_from_the_wiki():
-    assert targets(WIKI, "Hopper") == targets(WIKI, "H200") == ("sm_90",)
-    assert set(targets(WIKI, "blackwell")) >= {"sm_100", "sm_120"} and targets(WIKI, "sm_90a") == ("sm_90a",)
+    assert covered_targets(WIKI, "Hopper") == covered_targets(WIKI, "H200") == ("sm_90",)
+    assert set(covered_targets(WIKI, "blackwell")) >= {"sm_100", "sm_120"} and covered_targets(WIKI, "sm_90a") == (
+        "sm_90a",
+    )
     assert likeness(
         Conditions(language="cuda", architectures=("sm_90",)), attempt("a", language="cuda", architecture="sm_90a")
-    ).same
+    ).all_same
 
 
 METHODS = st.sampled_from(
@@ -230,7 +226,7 @@ METHODS = st.sampled_from(
 LOGS = st.lists(
     st.builds(
         lambda verdict, methods, number, change: outcome(f"e{number}", verdict, *methods, **change),
-        st.sampled_from(list(RESULTS)),
+        st.sampled_from(list(RESULT_BY_VERDICT)),
         METHODS,
         st.integers(0, 99),
         st.sampled_from([{}, {}, {"architecture": "aarch64"}, {"operator": "matmul"}, {"dtype": "float64"}]),
@@ -244,7 +240,7 @@ LOGS = st.lists(
 @given(LOGS)
 def test_nothing_that_failed_in_the_same_conditions_is_proposed_without_a_word(log: list[Attempt]):
     found = asked(*log, k=50)
-    failed = [one for one in log if likeness(HERE, one).same and status(one.verdict, one.effect) == "avoid"]
+    failed = [one for one in log if likeness(HERE, one).all_same and method_status(one.verdict, one.effect) == "avoid"]
     for one in found.proposed:
         bad = [
             lost
@@ -256,39 +252,8 @@ def test_nothing_that_failed_in_the_same_conditions_is_proposed_without_a_word(l
     assert len(told) == len(set(told)) and {frozenset(one.methods) for one in failed} <= set(told)
 
 
-EFFECTS = st.lists(st.tuples(st.floats(0.2, 8).map(gain), st.floats(0.1, 1)), min_size=1, max_size=6)
-
-
-@given(EFFECTS)
-def test_a_pooled_effect_lies_among_those_pooled_whatever_their_order(effects: list[tuple[Interval, float]]):
-    found, turned = pooled(effects), pooled(effects[::-1])
-    assert found is not None and turned is not None and found.low <= found.estimate <= found.high
-    assert (
-        min(one.estimate for one, _ in effects) * 0.999
-        <= found.estimate
-        <= max(one.estimate for one, _ in effects) * 1.001
-    )
-    assert turned.estimate == pytest.approx(found.estimate)
-
-
-def test_outcomes_that_agree_narrow_and_those_that_disagree_widen():
-    agree, one, differ = (
-        pooled([(gain(each), 1.0) for each in estimates]) for estimates in ((2.0, 2.0), (2.0,), (1.2, 3.3))
-    )
-    assert agree and one and differ and agree.high / agree.low < one.high / one.low < differ.high / differ.low
-    assert pooled([]) is None
-
-
-def test_an_effect_without_an_interval_is_counted_and_not_pooled():
-    noted = outcome(
-        "a", "accept", "vector-exp", effect=Interval(estimate=9.0, low=1 / UNBOUNDED, high=UNBOUNDED), origin="stated"
-    )
-    found = asked(noted, outcome("b", "accept", "vector-exp", estimate=2.0))
-    assert found.proposed[0].n == 2 and found.proposed[0].effect == gain(2.0)
-
-
 def test_compaction_goes_by_the_newest_outcome(tmp_path: Path):
-    told = compacted(
+    told = compact(
         (outcome("c", "accept", "a"), outcome("b", "reject_perf", "a"), outcome("a", "inconclusive", "b", "c"))
     )
     assert [(one.status, one.methods, one.verdicts) for one in told] == [

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from knowledge_base.pages.wiki import LARGEST, Wiki, rows, section
-from knowledge_base.specs.lookup import resolve
+from knowledge_base.pages.wiki import MAX_PAGE_BYTES, Wiki, section_text, table_rows
+from knowledge_base.specs.lookup import resolve_spec
 from tools.artifacts import Quantity, digest
 from tools.errors import SettingsError
 
@@ -98,7 +98,7 @@ def test_passages_are_cut_at_headings_but_not_inside_code(tmp_path: Path):
 
 def test_every_bundled_passage_cites_its_own_first_line():
     assert all(
-        BUNDLED.holds(passage.citation) and passage.citation.line == passage.first_line
+        BUNDLED.confirms(passage.citation) and passage.citation.line == passage.first_line
         for passage in BUNDLED.passages()
     )
 
@@ -117,7 +117,7 @@ def test_rows_take_only_tables_with_the_asked_header(tmp_path: Path):
     table = "| Alias | Metric |\n|---|:-:|\n| a | b |\n\n| other | head |\n|---|---|\n| c | d |\n"
     page(tmp_path, "p", body=table)
     wiki = Wiki.open(tmp_path)
-    (row,) = rows(wiki.pages[0], ("alias", "metric"))
+    (row,) = table_rows(wiki.pages[0], ("alias", "metric"))
     assert row.cells == {"alias": "a", "metric": "b"}
     assert wiki.line("p.md", row.line) == "| a | b |"
 
@@ -137,7 +137,7 @@ def test_files_that_lead_out_or_never_end_or_are_no_pages_are_problems(tmp_path:
     (root / "stays.md").symlink_to(root / "good.md")
     os.mkfifo(root / "pipe.md")
     (root / "zero.md").symlink_to("/dev/zero")
-    (root / "big.md").write_bytes(b"x" * (LARGEST + 1))
+    (root / "big.md").write_bytes(b"x" * (MAX_PAGE_BYTES + 1))
     (root / "bytes.md").write_bytes(b"---\nid: \xff\n")
     wiki = Wiki.open(root)
     said = {problem.path: problem.text for problem in wiki.problems}
@@ -147,7 +147,7 @@ def test_files_that_lead_out_or_never_end_or_are_no_pages_are_problems(tmp_path:
     assert "cannot be read" in said["bytes.md"]
     assert all(wiki.line(name, 1) is None for name in ("leaves.md", "pipe.md", "zero.md", "big.md"))
     assert wiki.line("stays.md", 2) == "id: good"
-    assert resolve(wiki, "H100", "tdp").metric == "tdp", "the readers of other layouts open them no more"
+    assert resolve_spec(wiki, "H100", "tdp").metric == "tdp", "the readers of other layouts open them no more"
 
 
 def test_lines_end_where_editors_end_them_and_a_byte_order_mark_is_no_text(tmp_path: Path):
@@ -158,7 +158,7 @@ def test_lines_end_where_editors_end_them_and_a_byte_order_mark_is_no_text(tmp_p
     (tmp_path / "p.md").write_bytes(text.encode())
     wiki = Wiki.open(tmp_path)
     assert wiki.problems == ()
-    (row,) = rows(wiki.pages[0], ("alias", "metric"))
+    (row,) = table_rows(wiki.pages[0], ("alias", "metric"))
     assert row.line == 9 and wiki.line("p.md", 9) == "| x | y |" and wiki.line("p.md", 6) == "a\fb\u2028c\rd"
     (passage,) = wiki.passages()
     assert passage.citation.sha256 == digest("a\fb\u2028c\rd")
@@ -183,7 +183,7 @@ def test_methods_that_fit_the_operator_come_first_and_those_that_show_on_another
     } == {*("convolution", "normalisation", "reduction")}
     assert BUNDLED.operator("") is None and BUNDLED.operator("frobnicate") is None
     headings = {
-        device: {one.heading[-1] for one in BUNDLED.of_operator("matmul", device)} for device in ("cpu", "cuda")
+        device: {one.heading[-1] for one in BUNDLED.operator_passages("matmul", device)} for device in ("cpu", "cuda")
     }
     assert headings["cuda"] ^ headings["cpu"] == {
         "What usually helps, in order (GPU)",
@@ -201,7 +201,7 @@ def test_skills_answer_the_rules_that_fired_in_their_order():
 def test_a_section_of_a_page_ends_at_the_next_heading():
     body = "# T\n## Signal\n\none\n### deeper\ntwo\n\n## Causes\nthree\n"
     assert (
-        section(body, "Signal") == "one\n### deeper\ntwo"
-        and section(body, "Causes") == "three"
-        and section(body, "Sig") == ""
+        section_text(body, "Signal") == "one\n### deeper\ntwo"
+        and section_text(body, "Causes") == "three"
+        and section_text(body, "Sig") == ""
     )

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from knowledge_base.__main__ import main
-from knowledge_base.pages.wiki import BUNDLED, Wiki
+from knowledge_base.pages.wiki import BUNDLED_WIKI, Wiki
 from knowledge_base.specs import lookup
 from tools.artifacts import Record, digest
 from tools.roofline.hardware import Citation, Spec
@@ -21,14 +21,14 @@ PAGE = "hardware/nvidia/h200-sxm5.md"
 
 @pytest.fixture
 def wiki(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(BUNDLED, tmp_path / "wiki"))
+    return Path(shutil.copytree(BUNDLED_WIKI, tmp_path / "wiki"))
 
 
 @pytest.fixture
 def workspace(tmp_path: Path, wiki: Path) -> Path:
     """What a run leaves of its citations: a record with the hash, texts with none."""
     root = tmp_path / "workspace"
-    answer = lookup.resolve(Wiki.open(wiki), "H200", "memory_bandwidth", "SXM5")
+    answer = lookup.resolve_spec(Wiki.open(wiki), "H200", "memory_bandwidth", "SXM5")
     assert isinstance(answer, Spec)
     Records(root).add(Record(kind="specs", key="k", payload={"specs": [answer.model_dump(mode="json")]}))
     (root / "settings.yaml").write_text(yaml.safe_dump({"task": "t", "gpu_wiki_path": str(wiki)}))
@@ -58,7 +58,7 @@ def test_a_line_that_changed_is_listed_wherever_it_is_cited(
     places = [line.split(": ")[0] for line in lines[:-1]]
     assert places == ["README.md:3", "memory/v1.json:5", f"records/{record.name}:{number}", "report.md:1"]
     assert all(f"<gpu-wiki>/{PAGE}:" in line and "| 4.9 |" in line for line in lines[:-1])
-    assert linted(workspace, capsys, "--wiki", str(BUNDLED))[0] == 0, "another wiki can be named"
+    assert linted(workspace, capsys, "--wiki", str(BUNDLED_WIKI))[0] == 0, "another wiki can be named"
 
 
 @pytest.mark.parametrize(

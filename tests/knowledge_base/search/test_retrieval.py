@@ -4,7 +4,6 @@ where nothing is."""
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,11 +17,12 @@ from knowledge_base.__main__ import main
 from knowledge_base.experience.log import Experience
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.search import embedding
-from knowledge_base.search.code_chunks import LONG, Reference
+from knowledge_base.search.code_chunks import MAX_PIECE_LINES, ReferenceProjects
 from knowledge_base.search.index import Index
 from knowledge_base.search.synonyms import Glossary
+from knowledge_base.search.vector_index import VectorIndex
 from tests.knowledge_base.experience.test_log import attempt
-from tests.knowledge_base.search.test_vectors import written
+from tests.knowledge_base.search.test_vector_index import Letters, written
 from tools.artifacts import Interval, digest
 from tools.errors import SettingsError
 
@@ -57,7 +57,7 @@ def test_hits_are_ranked_cited_and_explained() -> None:
     for hit in hits:
         words, _, synonyms = hit.why.partition("; ")
         assert set(words.split(", ")) <= {"softmax", "exponential"} and words
-        assert not synonyms or synonyms.startswith("also said: ")
+        assert not synonyms or synonyms.startswith("synonyms: ")
         assert hit.citation.sha256 == digest(hit.text.splitlines()[0])
 
 
@@ -66,8 +66,8 @@ def test_hits_are_ranked_cited_and_explained() -> None:
     [
         ("", {}, "no word"),
         ("how do I make it?", {}, "no word"),
-        ("zzzunknown", {}, "occurs in the wiki"),
-        ("GOMP_parallel", {"kind": "hardware"}, "none within"),
+        ("zzzunknown", {}, "has none of the words"),
+        ("GOMP_parallel", {"kind": "hardware"}, "but none with kind=hardware"),
     ],
 )
 def test_nothing_found_is_empty_and_says_why(query: str, filters: dict[str, str], says: str) -> None:
@@ -92,7 +92,7 @@ def test_no_text_and_no_operator_of_the_query_language_breaks_a_query(query: str
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    return Index.open(WIKI, home=tmp_path_factory.mktemp("home"), embedder="hashed", languages=("hip",))
+    return Index.open(WIKI, home=tmp_path_factory.mktemp("home"), embedder="none", languages=("hip",))
 
 
 FOUND = {
@@ -118,7 +118,7 @@ def test_identifiers_and_synonyms_find_their_page(index: Index, question: str) -
 
 def test_the_longest_phrase_says_what_is_meant() -> None:
     glossary = Glossary((("memory bound", "starved for data"), ("memory",)))
-    assert list(glossary.concepts("why is it memory-bound")) == list(glossary.concepts("Starved for DATA")) == [0]
+    assert list(glossary.concepts_in("why is it memory-bound")) == list(glossary.concepts_in("Starved for DATA")) == [0]
 
 
 def test_further_passages_of_a_page_come_after_the_best_of_others(index: Index) -> None:
@@ -157,9 +157,9 @@ def test_what_says_the_same_twice_is_shown_once_with_both_places(tmp_path: Path)
         tmp_path / "wiki",
         {"one": ("Fences", same), "two": ("Fences", same), "three": ("Copies", "A copy engine moves tiles.")},
     )
-    found = Index.open(wiki, home=tmp_path, embedder="hashed").search("fence orders writes")
+    found = Index.open(wiki, home=tmp_path, embedder="none").search("fence orders writes")
     assert [hit.path for hit in found if "fence" in hit.text] == ["one.md"]
-    assert "the same at <gpu-wiki>/two.md:" in found[0].why
+    assert "the same text at <gpu-wiki>/two.md:" in found[0].why
 
 
 def test_a_long_lived_index_sees_what_changes(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_long_lived_index_sees_what_changes(tmp_path: Path) -> None:
     index = Index(
         wiki,
         experience=Experience(tmp_path),
-        vectors=Index.open(wiki, home=tmp_path, embedder="hashed")._vectors,
+        vectors=VectorIndex(tmp_path / "index", Letters()),
         recheck_s=0,
     )
     assert not [hit for hit in index.search("polynomial") if "polynomial" in hit.text]
@@ -190,16 +190,16 @@ def test_past_outcomes_are_found_cited_and_hidden_when_masked(tmp_path: Path) ->
         update={"methods": ("triton-split-k",), "language": "triton", "architecture": "sm_90", "result": "failure"}
     )
     assert log.add(ATTEMPT) and log.add(other)
-    index = Index.open(WIKI, home=tmp_path, embedder="hashed")
+    index = Index.open(WIKI, home=tmp_path, embedder="none")
     (hit,) = index.search("vector-exp softmax", kind="outcome", language="cpp")
     assert hit.path == "<experience>/attempts.jsonl" and hit.first_line == hit.last_line == 1
     assert "success (accept, 2.5x [2.25, 2.75] over the incumbent)" in hit.text
-    assert index.holds(hit.citation) and hit.citation.sha256 == digest(
+    assert index.confirms(hit.citation) and hit.citation.sha256 == digest(
         (log.folder / "attempts.jsonl").read_text().splitlines()[0]
     )
     assert [one.first_line for one in index.search("softmax", kind="outcome", arch="hopper")] == [2]
     log.add(ATTEMPT.model_copy(update={"masked": True}))
-    fresh = Index.open(WIKI, home=tmp_path, embedder="hashed")
+    fresh = Index.open(WIKI, home=tmp_path, embedder="none")
     assert [one.first_line for one in fresh.search("softmax", kind="outcome")] == [2]
 
 
@@ -225,7 +225,7 @@ def projects(tmp_path: Path) -> Path:
 
 
 def test_reference_projects_are_cut_cited_and_told_apart_by_language(projects: Path, tmp_path: Path) -> None:
-    index = Index.open(WIKI, home=tmp_path, reference=projects, embedder="hashed")
+    index = Index.open(WIKI, home=tmp_path, reference=projects, embedder="none")
     found = index.search("gelu", 20, kind="reference")
     assert {hit.path for hit in found} == {f"<reference>/lib/{name}" for name in READ}
     in_triton = index.search("gelu", 20, kind="reference", language="triton")
@@ -237,31 +237,36 @@ def test_reference_projects_are_cut_cited_and_told_apart_by_language(projects: P
         kernel.heading == ("lib/gelu.py", "rowwise_gelu")
         and str(kernel.citation) == f"<reference>/lib/gelu.py:{kernel.first_line}"
     )
-    assert index.holds(kernel.citation)
+    assert index.confirms(kernel.citation)
     (projects / "lib" / "gelu.py").write_text("# rewritten\n" * 100)
-    assert not index.holds(kernel.citation)
+    assert not index.confirms(kernel.citation)
 
 
-def test_more_pieces_than_a_model_can_embed_are_compared_by_words_and_it_is_said(
+def test_more_pieces_than_a_model_can_embed_are_found_by_words_and_the_index_says_so(
     projects: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedding.Hashed, "most", 1)
-    index = Index.open(WIKI, home=tmp_path, reference=projects, embedder="hashed")
+    monkeypatch.setattr(Letters, "max_pieces", 1)
+    wiki = written(tmp_path / "wiki", {"one": ("Fences", "A fence orders writes.")})
+    index = Index(wiki, reference=projects, vectors=VectorIndex(tmp_path / "index", Letters()))
     assert index.search("rowwise_gelu")[0].path == "<reference>/lib/gelu.py"
-    assert index.shortfall.endswith("pieces of reference projects are too many for hashed-1")
-    assert any("similar" in hit.why for hit in index.search("scattered accesses"))
+    assert index.shortfall.endswith("pieces of reference projects are too many for letters")
+    assert any("similarity" in hit.why for hit in index.search("fences"))
 
 
 def test_every_line_of_a_reference_file_is_in_one_piece(projects: Path) -> None:
-    pieces = [entry.passage for entry in Reference(projects).entries() if entry.passage.path.endswith("gelu.py")]
+    pieces = [
+        entry.passage for entry in ReferenceProjects(projects).entries() if entry.passage.path.endswith("gelu.py")
+    ]
     covered = [number for piece in pieces for number in range(piece.first_line, piece.last_line + 1)]
-    assert len(covered) == len(set(covered)) and all(piece.last_line - piece.first_line < LONG for piece in pieces)
+    assert len(covered) == len(set(covered)) and all(
+        piece.last_line - piece.first_line < MAX_PIECE_LINES for piece in pieces
+    )
     assert {number for number, line in enumerate(KERNEL.splitlines(), 1) if line.strip()} <= set(covered)
 
 
 def test_a_reference_folder_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="reference_projects"):
-        Index.open(WIKI, home=tmp_path, reference=tmp_path / "nowhere", embedder="hashed")
+        Index.open(WIKI, home=tmp_path, reference=tmp_path / "nowhere", embedder="none")
 
 
 def test_markdown_of_another_wiki_without_front_matter_is_searched_too(tmp_path: Path) -> None:
@@ -269,50 +274,11 @@ def test_markdown_of_another_wiki_without_front_matter_is_searched_too(tmp_path:
     (tmp_path / "wiki" / "plain.md").write_text(
         "# Barriers\n\nWarps wait for each other.\n\n## Remedy\n\nSplit the barrier.\n"
     )
-    hits = Index.open(Wiki.open(tmp_path / "wiki"), home=tmp_path, embedder="hashed").search("split the barrier")
+    hits = Index.open(Wiki.open(tmp_path / "wiki"), home=tmp_path, embedder="none").search("split the barrier")
     assert (hits[0].path, hits[0].heading, hits[0].first_line) == ("plain.md", ("Barriers", "Remedy"), 5)
 
 
-# ---------------------------------------------------------------- without chromadb, and what is imported
-
-SERVER = "http://localhost:9"
-"""Where none is."""
-BLOCKED = """
-import sys
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "chromadb":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-sys.meta_path.insert(0, Blocked())
-from knowledge_base.__main__ import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-@pytest.mark.parametrize(
-    ("server", "note"),
-    [
-        ([], ""),
-        (
-            ["--chroma", SERVER],
-            "note: words alone were compared: chromadb is not installed; pip install 'chromadb>=1.5,<2'\n",
-        ),
-    ],
-    ids=["none", "named"],
-)
-def test_without_chromadb_vectors_are_compared_and_words_alone_answer_where_its_server_is_named(
-    server: list[str], note: str
-) -> None:
-    command = [sys.executable, "-c", BLOCKED, "query", "uncoalesced loads", *server]
-    told = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert (
-        "<gpu-wiki>/skills/gpu-poor-coalescing.md:" in told.stdout
-        and told.stderr == note
-        and bool(note) != ("similar" in told.stdout)
-    )
-    answer = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
-    assert answer["passages"] and note.startswith(f"note: {answer.get('note', '')}" if note else "")
-
+# ---------------------------------------------------------------- what is imported
 
 LIST = (
     "import sys\nfrom runpy import run_module\nsys.argv[:] = sys.argv[1:]\ntry:\n    run_module(sys.argv[0], "
@@ -321,85 +287,24 @@ LIST = (
 LIST += "except SystemExit:\n    pass\nprint(*sys.modules)"
 
 
-def imported(command: str) -> tuple[str, set[str]]:
-    """What the command says and the modules that it imports."""
-    argv, root = [sys.executable, "-c", LIST, *command.split()], Path(__file__).parents[3]
-    *said, modules = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=root).stdout.splitlines()
-    return "\n".join(said), set(modules.split())
-
-
-def test_what_does_not_search_imports_no_chromadb() -> None:
-    assert not {"chromadb", "onnxruntime", "tokenizers"} & imported("knowledge_base spec H200 tdp")[1]
-
-
-def test_a_cold_query_imports_nothing_that_it_does_not_use() -> None:
-    """What it takes from a process's start to the answer is mostly imports."""
-    assert main(["query", "bank conflicts", "-k", "1"]) == 0
-    told, loaded = imported("knowledge_base query bank+conflicts -k 1")
-    others = {"chromadb", "opentelemetry", "grpc", "httpx", "torch", "rich", "jinja2", "langgraph"}
-    assert "similar" in told and "numpy" in loaded
-    assert not loaded & {*others, "knowledge_base.specs.lookup", "knowledge_base.specs.sheets"}
-
-
-def test_a_dotenv_that_chromadb_does_not_bear_costs_the_vectors_only(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("CHROMA_SERVER_HTTP_PORT=nonsense\n")
-    command = [
-        sys.executable,
-        "-m",
-        "knowledge_base",
-        "query",
-        "bank conflicts",
-        "--embedder",
-        "hashed",
-        "--chroma",
-        SERVER,
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    told = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
-    assert told.stdout and told.stderr.startswith("note: words alone")
-
-
-# ---------------------------------------------------------------- embedders
-
-
-model = pytest.mark.skipif(
-    not (embedding.MODEL.found() and embedding.TOKENIZER.found()), reason="needs the extra `embeddings`"
-)
-
-
-def test_hashed_vectors_are_of_unit_length_and_near_for_words_that_share_their_letters() -> None:
-    found = embedding.Hashed().embed(["coalesced loads", "coalesced load", "exponentials", ""])
-    assert (found**2).sum(axis=1).tolist() == pytest.approx([1, 1, 1, 0])
-    assert found[0] @ found[1] > 0.8 > found[0] @ found[2]
-
-
-@model
-def test_minilm_agrees_with_the_model_card_before_and_after_its_network_is_optimised() -> None:
-    embedder, texts = (
-        embedding.MiniLM(),
-        ["That is a happy person", "That is a happy dog", "That is a very happy person", "Today is a sunny day"],
-    )
-    first = embedder.embed(texts)
-    assert "_optimised" not in vars(embedder)
-    many = embedder.embed([*texts, *("registers",) * embedding.FEW])
-    assert "_optimised" in vars(embedder) and many[:4].ravel().tolist() == pytest.approx(
-        first.ravel().tolist(), abs=1e-5
-    )
-    assert (first[1:] @ first[0]).tolist() == pytest.approx([0.6946, 0.9429, 0.2569], abs=0.01)
-
-
-def test_a_model_file_that_was_not_tested_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "some_model").mkdir()
-    (tmp_path / "some_model" / "model.onnx").write_bytes(b"other weights")
-    monkeypatch.syspath_prepend(tmp_path)
-    for package, says in (("some_model", "is not the file that was tested"), ("no_such_package", "is not installed")):
-        with pytest.raises(SettingsError, match=says):
-            embedding.MODEL._replace(package=package).data()
+@pytest.mark.parametrize("command", ["spec H200 tdp", "query bank+conflicts -k 1"])
+def test_what_does_not_need_vectors_imports_no_chromadb(command: str) -> None:
+    argv, root = [sys.executable, "-c", LIST, "knowledge_base", *command.split()], Path(__file__).parents[3]
+    loaded = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=root).stdout.splitlines()[-1].split()
+    assert not {"chromadb", "onnxruntime", "tokenizers", "numpy", "torch", "langgraph", "httpx"} & set(loaded)
 
 
 def test_an_unknown_embedder_is_the_users_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["query", "softmax", "--embedder", "magic"]) == 2
-    assert "embedder: 'magic' is not known; give one of hashed, minilm" in capsys.readouterr().err
+    assert "embedder: 'magic' is not known; give one of minilm" in capsys.readouterr().err
+
+
+def test_a_missing_model_is_said_in_one_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "MODEL", embedding.MODEL._replace(package="no_such_package"))
+    assert main(["query", "bank conflicts", "-k", "1", "--embedder", "minilm"]) in (0, 2)
+    assert "no_such_package" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------- the benchmark

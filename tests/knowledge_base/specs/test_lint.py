@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from knowledge_base.pages.figures import Figure
-from knowledge_base.pages.terminology import metrics
+from knowledge_base.pages.figures import HardwareFigure
+from knowledge_base.pages.names import metrics_of
 from knowledge_base.pages.wiki import Wiki
-from knowledge_base.specs.lint import contradicting, lint
+from knowledge_base.specs.lint import contradictions, lint_wiki
 from tools.roofline.hardware import Citation, SpecEvidence
 
 GOOD = {"id": "x", "type": "method", "title": "X", "axis": "memory", "rules": "[known]"}
@@ -23,7 +23,7 @@ def written(root: Path, name: str, body: str, **changes: str) -> None:
 def problems(root: Path, body: str = "", **changes: str) -> list[str]:
     """Of the page x with `body`, and of all that stands beside it."""
     written(root, "x", body, **changes)
-    return [str(problem) for problem in lint(Wiki.open(root), frozenset({"known"}))]
+    return [str(problem) for problem in lint_wiki(Wiki.open(root), frozenset({"known"}))]
 
 
 def test_a_good_page_has_none(tmp_path: Path):
@@ -143,8 +143,8 @@ def test_pages_about_one_product_and_their_contradictions_are_named(
 
 def test_a_caveat_that_names_the_conflict_or_other_evidence_is_no_contradiction():
     def contradicts(caveat: str = "", evidence: SpecEvidence = "vendor") -> bool:
-        place, known = Citation(path="a.md", line=1, sha256="0" * 64), metrics(Wiki.open())
-        other = Figure(
+        place, known = Citation(path="a.md", line=1, sha256="0" * 64), metrics_of(Wiki.open())
+        other = HardwareFigure(
             "P100",
             "X",
             "tdp",
@@ -155,7 +155,7 @@ def test_a_caveat_that_names_the_conflict_or_other_evidence_is_no_contradiction(
             evidence=evidence,
             caveat=caveat,
         )
-        return bool(list(contradicting((Figure("P100", "X", "tdp", 300.0, "W", "", place), other), known)))
+        return bool(list(contradictions((HardwareFigure("P100", "X", "tdp", 300.0, "W", "", place), other), known)))
 
     assert contradicts() and contradicts("Infinity Cache")
     assert not contradicts("300 elsewhere: see source-conflicts") and not contradicts(evidence="measured")

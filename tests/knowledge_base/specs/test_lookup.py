@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knowledge_base.artifacts import Page
-from knowledge_base.pages.figures import Figure, Figures, Silence
-from knowledge_base.pages.wiki import Row, Wiki, rows
-from knowledge_base.specs.lookup import gap, resolve, reverify
-from knowledge_base.specs.sheets import COLUMNS, problems, product
+from knowledge_base.pages.figures import HardwareFigure, HardwareFigures, StatedGap
+from knowledge_base.pages.wiki import TableRow, Wiki, table_rows
+from knowledge_base.specs.lookup import answer_line, resolve_spec, reverify
+from knowledge_base.specs.sheets import COLUMNS, product_of, sheet_problems
 from tools.artifacts import digest
 from tools.roofline.hardware import Citation, Spec, UnknownSpec
 
@@ -18,7 +18,9 @@ with (Path(__file__).parents[1] / "lookups.csv").open() as table:
     LOOKUPS = list(csv.DictReader(table))
     """Questions of the bundled wiki: variant and qualifier of the answer, or UNKNOWN with a part of the reason and
     of a candidate."""
-ROWS: list[tuple[Page, Row]] = [(page, row) for page in BUNDLED.pages if product(page) for row in rows(page, COLUMNS)]
+ROWS: list[tuple[Page, TableRow]] = [
+    (page, row) for page in BUNDLED.pages if product_of(page) for row in table_rows(page, COLUMNS)
+]
 
 
 def known(answer: Spec | UnknownSpec) -> Spec:
@@ -31,28 +33,28 @@ def unknown(answer: Spec | UnknownSpec) -> UnknownSpec:
     return answer
 
 
-def sheet(root: Path, product: str, variant: str, *table: str) -> None:
-    head = f"---\nid: {product}-{variant}\ntype: hardware\ntitle: T\napplies_to: [{product}, '{variant}']\n---\n"
+def sheet(root: Path, product_of: str, variant: str, *table: str) -> None:
+    head = f"---\nid: {product_of}-{variant}\ntype: hardware\ntitle: T\napplies_to: [{product_of}, '{variant}']\n---\n"
     body = "| metric | value | unit | qualifier | source |\n|---|---|---|---|---|\n" + "".join(
         f"| {row} | s |\n" for row in table
     )
-    (root / f"{product}-{variant}.md").write_text(head + body)
+    (root / f"{product_of}-{variant}.md").write_text(head + body)
 
 
 @settings(deadline=None)
 @given(st.sampled_from(ROWS), st.text(max_size=4), st.text(max_size=4))
-def test_no_other_product_gets_a_row(item: tuple[Page, Row], before: str, after: str):
+def test_no_other_product_gets_a_row(item: tuple[Page, TableRow], before: str, after: str):
     page, row = item
-    product, variant = (*page.head.applies_to, "")[:2]
-    answer = resolve(BUNDLED, before + product + after, row.cells["metric"], variant, row.cells["qualifier"])
+    product_of, variant = (*page.head.applies_to, "")[:2]
+    answer = resolve_spec(BUNDLED, before + product_of + after, row.cells["metric"], variant, row.cells["qualifier"])
     if isinstance(answer, Spec):
-        assert answer.product == product
+        assert answer.product == product_of
         assert not any(character.isascii() and character.isalnum() for character in before + after)
 
 
 @pytest.mark.parametrize("asked", LOOKUPS, ids=lambda asked: asked["law"])
 def test_names_variants_and_qualifiers_bind_a_question_to_one_row_or_to_none(asked: dict[str, str]):
-    answer = resolve(BUNDLED, asked["product"], asked["metric"], asked["variant"], asked["qualifier"])
+    answer = resolve_spec(BUNDLED, asked["product"], asked["metric"], asked["variant"], asked["qualifier"])
     told, _, reason = asked["expected"].partition(" ")
     if told != "UNKNOWN":
         assert f"{known(answer).variant} {known(answer).qualifier}".strip() == asked["expected"]
@@ -60,21 +62,20 @@ def test_names_variants_and_qualifiers_bind_a_question_to_one_row_or_to_none(ask
     assert reason in unknown(answer).reason and any(
         asked["candidate"] in one for one in (*unknown(answer).candidates, "")
     )
-    assert str(answer).endswith(": UNKNOWN (gpu-wiki not found)") and gap(answer).startswith(f"{answer}: ")
+    assert str(answer).endswith(": UNKNOWN (gpu-wiki not found)") and answer_line(answer).startswith(f"{answer}: ")
 
 
 @pytest.mark.parametrize(
-    "asked", sorted({page.head.applies_to[0] for page in BUNDLED.pages if product(page)} | {"A100 80GB", "A100 SXM4"})
+    "asked",
+    sorted({page.head.applies_to[0] for page in BUNDLED.pages if product_of(page)} | {"A100 80GB", "A100 SXM4"}),
 )
 def test_what_an_answer_suggests_answers_when_it_is_pasted(asked: str):
     for metric in ("memory_bandwidth", "tdp", "sm_count", "bf16_tensor"):
-        answer = resolve(BUNDLED, asked, metric)
-        open_ = isinstance(answer, UnknownSpec) and answer.reason.endswith(
-            ("name the variant", "the one that is meant")
-        )
+        answer = resolve_spec(BUNDLED, asked, metric)
+        open_ = isinstance(answer, UnknownSpec) and answer.reason.endswith(("name the variant", "give one of these"))
         for one in answer.candidates if isinstance(answer, UnknownSpec) and open_ else ():
             whole = one.partition(": ")[0]
-            for pasted in (resolve(BUNDLED, whole, metric), resolve(BUNDLED, asked, metric, whole)):
+            for pasted in (resolve_spec(BUNDLED, whole, metric), resolve_spec(BUNDLED, asked, metric, whole)):
                 assert isinstance(pasted, Spec) or pasted.reason.startswith(
                     ("knowledge", "hardware/", "<gpu-wiki>/")
                 ), (one, pasted)
@@ -84,9 +85,10 @@ def test_the_drivers_name_finds_the_page_of_whichever_way_it_is_written(tmp_path
     sheet(tmp_path, "GeForce RTX 4090", "", "tdp | 450 | W | ")
     wiki = Wiki.open(tmp_path)
     assert [
-        known(resolve(wiki, name, "tdp")).value for name in ("NVIDIA GeForce RTX 4090", "RTX 4090", "GeForce RTX 4090")
+        known(resolve_spec(wiki, name, "tdp")).value
+        for name in ("NVIDIA GeForce RTX 4090", "RTX 4090", "GeForce RTX 4090")
     ] == [450.0] * 3
-    unknown(resolve(wiki, "NVIDIA GeForce RTX 4090 Laptop GPU", "tdp"))
+    unknown(resolve_spec(wiki, "NVIDIA GeForce RTX 4090 Laptop GPU", "tdp"))
 
 
 LINK = "A nvlink_bandwidth | 450 | GB/s | per_direction"
@@ -125,18 +127,18 @@ def test_a_row_answers_only_as_one_number_in_a_unit_of_its_metric(
     for variant in {row[0] for row in rows}:
         sheet(tmp_path, "X1", variant, *(row[2:] for row in rows if row[0] == variant), "sm_count | 3 | SM | ")
     wiki = Wiki.open(tmp_path)
-    answer = resolve(wiki, "X1", metric)
+    answer = resolve_spec(wiki, "X1", metric)
     assert expected in unknown(answer).reason if isinstance(expected, str) else known(answer).value == expected
-    assert known(resolve(wiki, "X1", "sm_count")).value == 3, "the other rows answer"
+    assert known(resolve_spec(wiki, "X1", "sm_count")).value == 3, "the other rows answer"
 
 
 def test_a_wiki_that_tells_no_variants_apart_speaks_of_the_product_only(tmp_path: Path):
     sheet(tmp_path, "H100", "", "tdp | 700 | W | ")
     wiki = Wiki.open(tmp_path)
-    assert known(resolve(wiki, "H100", "tdp")).value == 700
-    assert "without a variant" in unknown(resolve(wiki, "H100", "tdp", "PCIe")).reason
+    assert known(resolve_spec(wiki, "H100", "tdp")).value == 700
+    assert "without a variant" in unknown(resolve_spec(wiki, "H100", "tdp", "PCIe")).reason
     (tmp_path / "H100-.md").unlink()
-    assert unknown(resolve(Wiki.open(tmp_path), "H100", "tdp")).candidates == ()
+    assert unknown(resolve_spec(Wiki.open(tmp_path), "H100", "tdp")).candidates == ()
 
 
 @pytest.mark.parametrize(
@@ -145,15 +147,15 @@ def test_a_wiki_that_tells_no_variants_apart_speaks_of_the_product_only(tmp_path
 def test_an_impossible_number_is_a_problem_and_no_spec(tmp_path: Path, row: str):
     sheet(tmp_path, "X1", "A", row, "sm_count | 3 | SM | ")
     wiki = Wiki.open(tmp_path)
-    assert "no such row" in unknown(resolve(wiki, "X1", row.partition(" ")[0])).reason
-    assert any("is no possible" in str(problem) for problem in problems(wiki, wiki.pages[0]))
+    assert "no such row" in unknown(resolve_spec(wiki, "X1", row.partition(" ")[0])).reason
+    assert any("is no possible" in str(problem) for problem in sheet_problems(wiki, wiki.pages[0]))
 
 
 def test_a_family_never_answers_with_a_number(tmp_path: Path):
     sheet(tmp_path, "CPU", "", "tdp | 300 | W | ")
     aliases = "---\nid: product-aliases\ntype: meta\ntitle: T\n---\n| word | family |\n|---|---|\n| EPYC | CPU |\n"
     (tmp_path / "aliases.md").write_text(aliases)
-    unknown(resolve(Wiki.open(tmp_path), "AMD EPYC", "tdp"))
+    unknown(resolve_spec(Wiki.open(tmp_path), "AMD EPYC", "tdp"))
 
 
 def test_the_better_evidence_answers_and_the_mark_is_shown(tmp_path: Path):
@@ -163,15 +165,21 @@ def test_the_better_evidence_answers_and_the_mark_is_shown(tmp_path: Path):
     text = text.replace("10 | SM |  | s |", "10 | SM |  | s | unofficial | read off a photograph |")
     path.write_text(text + "| tdp | 350 | W |  | s | mention | |\n")
     wiki = Wiki.open(tmp_path)
-    assert known(resolve(wiki, "X1", "tdp")).value == 300
-    count = known(resolve(wiki, "X1", "sm_count"))
-    assert gap(count).endswith(" [unofficial]") and count.caveat == "read off a photograph" and not count.sets_targets
+    assert known(resolve_spec(wiki, "X1", "tdp")).value == 300
+    count = known(resolve_spec(wiki, "X1", "sm_count"))
+    assert (
+        answer_line(count).endswith(" [unofficial]")
+        and count.caveat == "read off a photograph"
+        and not count.sets_targets
+    )
     assert reverify(wiki, count) and not reverify(wiki, count.model_copy(update={"evidence": "vendor"}))
 
 
-def figure(product: str, variant: str, metric: str, value: float, unit: str, line: int, qualifier: str = "") -> Figure:
-    return Figure(
-        product,
+def figure(
+    product_of: str, variant: str, metric: str, value: float, unit: str, line: int, qualifier: str = ""
+) -> HardwareFigure:
+    return HardwareFigure(
+        product_of,
         variant,
         metric,
         value,
@@ -183,7 +191,7 @@ def figure(product: str, variant: str, metric: str, value: float, unit: str, lin
 
 def test_a_question_is_bound_the_same_way_whoever_read_the_figures(tmp_path: Path):
     wiki = Wiki.open(tmp_path)
-    wiki.figures = Figures(
+    wiki.figures = HardwareFigures(
         (
             figure("h100", "SXM", "bf16_tensor", 989.4, "TFLOP/s", 1, "dense"),
             figure("h100", "SXM", "bf16_tensor", 1978.9, "TFLOP/s", 2, "sparse"),
@@ -193,7 +201,7 @@ def test_a_question_is_bound_the_same_way_whoever_read_the_figures(tmp_path: Pat
             figure("AMD MI300X", "", "cu_count", 38.0, "CUs", 6),
         ),
         (
-            Silence(
+            StatedGap(
                 "AMD MI300X",
                 "",
                 "memory_capacity",
@@ -203,17 +211,17 @@ def test_a_question_is_bound_the_same_way_whoever_read_the_figures(tmp_path: Pat
         ),
     )
     assert (
-        gap(resolve(wiki, "NVIDIA H100 80GB HBM3", "peak_bf16"))
+        answer_line(resolve_spec(wiki, "NVIDIA H100 80GB HBM3", "peak_bf16"))
         == "bf16_tensor: 989.4 TFLOP/s <- <gpu-wiki>/specs/all.json:1"
     )
-    assert known(resolve(wiki, "H100", "bf16_sparse", "SXM5")).citation.line == 2
-    assert "no such row" in unknown(resolve(wiki, "H100", "memory_bandwidth", "SXM5")).reason, (
+    assert known(resolve_spec(wiki, "H100", "bf16_sparse", "SXM5")).citation.line == 2
+    assert "no such row" in unknown(resolve_spec(wiki, "H100", "memory_bandwidth", "SXM5")).reason, (
         "its unit is not one of a bandwidth"
     )
-    assert "PCIe" in unknown(resolve(wiki, "H100", "bf16")).reason
-    assert known(resolve(wiki, "mi300x", "tdp")).unit == "Watts"
-    assert len(unknown(resolve(wiki, "MI300X", "cu_count")).candidates) == 2
-    assert "specs/all.json:9 says: nobody says" in unknown(resolve(wiki, "MI300X", "vram")).reason
+    assert "PCIe" in unknown(resolve_spec(wiki, "H100", "bf16")).reason
+    assert known(resolve_spec(wiki, "mi300x", "tdp")).unit == "Watts"
+    assert len(unknown(resolve_spec(wiki, "MI300X", "cu_count")).candidates) == 2
+    assert "specs/all.json:9 says: nobody says" in unknown(resolve_spec(wiki, "MI300X", "vram")).reason
 
 
 def test_a_broken_page_that_would_have_answered_is_named(tmp_path: Path):
@@ -221,13 +229,15 @@ def test_a_broken_page_that_would_have_answered_is_named(tmp_path: Path):
     path = tmp_path / "X2-A.md"
     path.write_text(path.read_text().replace("title: T", "titel: T"))
     wiki = Wiki.open(tmp_path)
-    assert "X2-A.md:" in unknown(resolve(wiki, "X2", "tdp")).reason
-    assert "X2-A" not in unknown(resolve(wiki, "X3", "tdp")).reason
+    assert "X2-A.md:" in unknown(resolve_spec(wiki, "X2", "tdp")).reason
+    assert "X2-A" not in unknown(resolve_spec(wiki, "X3", "tdp")).reason
 
 
 def test_a_capability_is_printed_as_a_version_and_no_gpu_is_taken_for_a_cpu():
-    assert "cpu" not in unknown(resolve(BUNDLED, "NVIDIA H100 Core Processor", "tdp")).reason
-    assert gap(resolve(BUNDLED, "H100", "compute_capability", "SXM5")).startswith("compute_capability: 9.0 CC <- ")
+    assert "cpu" not in unknown(resolve_spec(BUNDLED, "NVIDIA H100 Core Processor", "tdp")).reason
+    assert answer_line(resolve_spec(BUNDLED, "H100", "compute_capability", "SXM5")).startswith(
+        "compute_capability: 9.0 CC <- "
+    )
 
 
 FOREIGN = """# NVIDIA H100 SXM5
@@ -244,7 +254,7 @@ def test_our_own_pages_and_those_of_another_layout_are_read_together(tmp_path: P
     (tmp_path / "h100.md").write_text(FOREIGN)
     sheet(tmp_path, "X1", "A", "tdp | 300 | W | ")
     wiki = Wiki.open(tmp_path, types=("hardware", "meta"))
-    ours, theirs = known(resolve(wiki, "X1", "tdp")), known(resolve(wiki, "H100", "tdp", "SXM5"))
+    ours, theirs = known(resolve_spec(wiki, "X1", "tdp")), known(resolve_spec(wiki, "H100", "tdp", "SXM5"))
     assert (ours.value, theirs.value) == (300, 690)
     assert reverify(wiki, ours) and reverify(wiki, theirs)
     (tmp_path / "h100.md").write_text(FOREIGN.replace("690", "691"))
@@ -253,13 +263,9 @@ def test_our_own_pages_and_those_of_another_layout_are_read_together(tmp_path: P
     assert not reverify(wiki, ours)
 
 
-def test_what_another_layout_leaves_unsaid_sets_no_target(tmp_path: Path):
+def test_what_another_layout_leaves_unsaid_is_unknown(tmp_path: Path):
     (tmp_path / "h100.md").write_text(FOREIGN)
     wiki = Wiki.open(tmp_path)
-    for metric, caveat in (
-        ("bf16", "dense or sparse is not said there"),
-        ("nvlink", "total or per direction is not said there"),
-    ):
-        spec = known(resolve(wiki, "H100", metric, "SXM5"))
-        assert not spec.sets_targets and spec.caveat == caveat and reverify(wiki, spec)
-    assert known(resolve(wiki, "H100", "tdp", "SXM5")).sets_targets
+    for metric, reason in (("bf16", "says none of dense, sparse"), ("nvlink", "says none of per_direction, total")):
+        assert reason in unknown(resolve_spec(wiki, "H100", metric, "SXM5")).reason
+    assert known(resolve_spec(wiki, "H100", "tdp", "SXM5")).sets_targets

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from knowledge_base.__main__ import main
-from knowledge_base.pages.wiki import Wiki, rows
+from knowledge_base.pages.wiki import Wiki, table_rows
 from knowledge_base.specs import lookup, measured
-from knowledge_base.specs.lint import lint
+from knowledge_base.specs.lint import lint_wiki
 from tools.artifacts import Record
 from tools.environment import Environment
 from tools.executors.base import Device
@@ -59,10 +59,10 @@ def test_a_record_becomes_a_page_with_all_that_a_reader_must_know(
 ) -> None:
     record = workspace(tmp_path / "w", device())
     out = said(capsys, str(tmp_path / "w/records" / f"{record}.json"), "--home", str(tmp_path / "home"))
-    (path,) = measured.pages(tmp_path / "home")
+    (path,) = measured.overlay_pages(tmp_path / "home")
     assert path.name == "nvidia-h200-570.86.15.md" and out == f"{path} is written"
     wiki = Wiki.open(path.parent)
-    assert not wiki.problems and lint(wiki, frozenset()) == ()
+    assert not wiki.problems and lint_wiki(wiki, frozenset()) == ()
     (page,) = wiki.pages
     assert page.head.type == "hardware" and page.head.applies_to == ("H200", "SXM5"), (
         "the driver's name, as the bundled wiki knows it"
@@ -75,8 +75,8 @@ def test_a_record_becomes_a_page_with_all_that_a_reader_must_know(
     ):
         assert fact in page.body
     assert re.search(r"^- date: \d{4}-\d\d-\d\d$", page.body, re.MULTILINE)
-    table = {row.cells["metric"]: row.cells for row in rows(page, COLUMNS)}
-    assert set(table) == set(measured.NAMES.values())
+    table = {row.cells["metric"]: row.cells for row in table_rows(page, COLUMNS)}
+    assert set(table) == set(measured.METRIC_BY_ROOF.values())
     best = max(median(tries) for tries in ROOFS["bandwidth"].values())
     cells, peak = table["measured_memory_bandwidth"], table["measured_bf16_tensor"]
     assert (float(cells["value"]), cells["unit"], cells["evidence"]) == (
@@ -91,7 +91,7 @@ def test_a_record_becomes_a_page_with_all_that_a_reader_must_know(
         (wiki, "bf16_tensor"),
         (Wiki.open(), "measured_memory_bandwidth"),
     ):
-        assert isinstance(lookup.resolve(asked, "H200", metric, "SXM5"), UnknownSpec), (
+        assert isinstance(lookup.resolve_spec(asked, "H200", metric, "SXM5"), UnknownSpec), (
             "each answers to its own name only"
         )
 
@@ -113,7 +113,7 @@ def test_a_measurement_answers_for_its_product_variant_and_qualifier(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], asked: str, known: bool
 ) -> None:
     record = workspace(tmp_path / "w", device())
-    measured.write(record, Wiki.open(), workspace=tmp_path / "w", home=tmp_path)
+    measured.write_overlay_page(record, Wiki.open(), workspace=tmp_path / "w", home=tmp_path)
     monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path))
     assert main(["spec", *asked.split()]) == (0 if known else 1)
     assert ("<gpu-wiki>/overlay/nvidia-h200-570.86.15.md:" in capsys.readouterr().out) == known
@@ -122,13 +122,13 @@ def test_a_measurement_answers_for_its_product_variant_and_qualifier(
 def test_a_cpu_has_no_driver_but_a_kernel(tmp_path: Path) -> None:
     name = "AMD EPYC 9354 32-Core Processor"
     cpu = Device(kind="cpu", name=name, architecture="x86_64", details={"kernel": "6.8.0-31-generic"})
-    path = measured.write(
+    path = measured.write_overlay_page(
         workspace(tmp_path / "w", cpu, CPU), Wiki.open(), workspace=tmp_path / "w", home=tmp_path
     ).path
     assert path.name == "amd-epyc-9354-32-core-processor-linux-6.8.0-31-generic.md"
     (page,) = Wiki.open(path.parent).pages
     assert page.head.applies_to == (name,)
-    table = {row.cells["metric"]: (row.cells["value"], row.cells["unit"]) for row in rows(page, COLUMNS)}
+    table = {row.cells["metric"]: (row.cells["value"], row.cells["unit"]) for row in table_rows(page, COLUMNS)}
     assert table["measured_memory_bandwidth"] == ("25", "GB/s") and table["measured_fp64"] == ("50", "GFLOPS")
     assert table["measured_launch_latency"] == ("0.00125", "us")
 
@@ -139,10 +139,10 @@ def test_twice_is_once_and_another_measurement_needs_to_be_told(
     first = workspace(tmp_path / "w", device())
     home = ["--workspace", str(tmp_path / "w"), "--home", str(tmp_path)]
     said(capsys, first, *home)
-    (path,) = measured.pages(tmp_path)
+    (path,) = measured.overlay_pages(tmp_path)
     before = (path.read_bytes(), path.stat().st_mtime_ns)
     assert (
-        said(capsys, first, *home).endswith("says this already")
+        said(capsys, first, *home).endswith("is up to date")
         and (path.read_bytes(), path.stat().st_mtime_ns) == before
     )
     slower = {**ROOFS, "bandwidth": {"copy": [3.5e12]}}
@@ -156,11 +156,14 @@ def test_twice_is_once_and_another_measurement_needs_to_be_told(
     assert (
         "| measured_memory_bandwidth | 3.5 | TB/s |" in text
         and first not in text
-        and len(measured.pages(tmp_path)) == 1
+        and len(measured.overlay_pages(tmp_path)) == 1
     )
     other = workspace(tmp_path / "w", device("580.1"), key="other driver")
     said(capsys, other, *home)
-    assert [page.name for page in measured.pages(tmp_path)] == ["nvidia-h200-570.86.15.md", "nvidia-h200-580.1.md"]
+    assert [page.name for page in measured.overlay_pages(tmp_path)] == [
+        "nvidia-h200-570.86.15.md",
+        "nvidia-h200-580.1.md",
+    ]
 
 
 def test_the_day_is_that_of_the_commit(tmp_path: Path) -> None:
@@ -173,7 +176,7 @@ def test_the_day_is_that_of_the_commit(tmp_path: Path) -> None:
     }
     for command in ("init -q", "add .", "-c user.name=t -c user.email=t@localhost commit -qm v0"):
         subprocess.run(["git", *command.split()], cwd=root, env=dated, check=True)
-    path = measured.write(record, Wiki.open(), workspace=root, home=tmp_path).path
+    path = measured.write_overlay_page(record, Wiki.open(), workspace=root, home=tmp_path).path
     assert "last_checked: 2025-03-04\n" in path.read_text()
 
 
@@ -208,4 +211,4 @@ def test_what_is_no_roof_record_is_one_sentence(
     named = {"file": str(root / "nothing.json"), "id": "0" * 16}.get(spoilt, record)
     more = [] if spoilt == "file" else ["--workspace", str(root)]
     assert says in said(capsys, named, *more, "--home", str(tmp_path / "home"), code=2)
-    assert not measured.pages(tmp_path / "home")
+    assert not measured.overlay_pages(tmp_path / "home")

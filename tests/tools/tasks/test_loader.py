@@ -496,7 +496,7 @@ def test_the_operator_is_told_from_the_references_operations_and_not_from_a_name
     )
     files[1].write_text(logic('{"M": 8}', made, f"return {body}", '\noutputs = ("out",)\n'))
     loaded = tasks.load_files(*files, "", *beside)
-    assert (similarity.family(loaded.operator), loaded.task.name) == (family, "k")
+    assert (similarity.operator_family(loaded.operator), loaded.task.name) == (family, "k")
 
 
 @pytest.mark.parametrize(("reference", "odd"), [(ROTARY, "d"), pytest.param(GROUPED, "C", marks=pytest.mark.slow)])

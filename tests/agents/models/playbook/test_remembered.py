@@ -7,8 +7,8 @@ import pytest
 from agents.artifacts import Drafts, Plan, PlannerBrief
 from agents.models.playbook.model import answer
 from agents.roles.planner import faults, violations
-from knowledge_base.artifacts import Attempt, Page, mark
-from knowledge_base.experience.status import RESULTS
+from knowledge_base.artifacts import Attempt, Page, source_digest
+from knowledge_base.experience.status import RESULT_BY_VERDICT
 from knowledge_base.pages.wiki import Wiki
 from tests.agents.models.playbook.kernels import source
 from tests.agents.models.playbook.test_model import ask, coder_brief, planner_brief
@@ -36,11 +36,11 @@ def outcome(verdict: str, *methods: str, gain: float = 1.5, **more: object) -> A
         "shape_class": SHAPES,
         "bottleneck": "compute",
         "methods": methods,
-        "result": RESULTS[verdict],
+        "result": RESULT_BY_VERDICT[verdict],
         "verdict": verdict,
         "effect": Interval(estimate=gain, low=0.9 * gain, high=1.1 * gain),
         "evidence": f"{verdict}-{'-'.join(methods)}",
-        "before": mark(SOURCE),
+        "before": source_digest(SOURCE),
         "after": f"after {verdict} {methods}",
     }
     return Attempt.model_validate(base | more)
@@ -155,12 +155,12 @@ def test_the_coder_writes_no_kernel_that_was_rejected_here(pages: tuple[Page, ..
     drafts = ask("coder", coder_brief(plan, pages, SOURCE), Drafts)
     first, second = drafts.drafts
     for verdict, before, kept in (
-        ("reject_perf", mark(SOURCE), False),
+        ("reject_perf", source_digest(SOURCE), False),
         ("reject_perf", "other", True),
         ("reject_correctness", "other", False),
-        ("inconclusive", mark(SOURCE), True),
+        ("inconclusive", source_digest(SOURCE), True),
     ):
-        memory = (outcome(verdict, "vector-exp", before=before, after=mark(first.source)),)
+        memory = (outcome(verdict, "vector-exp", before=before, after=source_digest(first.source)),)
         again = ask("coder", coder_brief(plan, pages, SOURCE, memory=memory, shape_class=SHAPES), Drafts)
         assert (first.source in {d.source for d in again.drafts}) == kept
         assert second.source in {d.source for d in again.drafts}
