@@ -10,15 +10,14 @@ from math import ceil
 
 from agents.artifacts import Hypothesis, Movement, Plan, PlannedMethod, PlannerBrief, Tried
 from agents.checks.priorities import passed_over
+from agents.lift.from_reference import LIFT_METHOD
 from agents.models.playbook import history
-from agents.models.playbook.inductor_lift import InductorLift
 from agents.models.playbook.recipe import PREFERENCE, UNREAD, recipe
 from knowledge_base.artifacts import Attempt, Page
 from tools.artifacts import Axis, Finding
 
 SEVERITY = {"high": 3, "medium": 2, "low": 1}
 EXPECTED: dict[str, tuple[float, float]] = {
-    "inductor_lift": (0.6, 0.4),
     "parallel_outer": (0.6, 0.7),
     "vector_exp": (0.3, 0.7),
     "simd_reduction": (0.5, 0.6),
@@ -43,7 +42,8 @@ def plan(brief: PlannerBrief) -> Plan:
     """
     pages = _usable(brief)
     tried = _planned_since_accept(brief.tried)
-    again = _won(brief, pages, tried)
+    lift = [page for page in brief.dossier.methods if page.head.id == LIFT_METHOD]
+    again = _won(brief, [*pages, *lift], tried)
     if again is not None:
         return _said(brief, *again, 1)
     fresh = [p for p in pages if recipe(p.head.recipe or "").applies(brief.source)]
@@ -59,8 +59,7 @@ def plan(brief: PlannerBrief) -> Plan:
             _knobs(brief, [p for p in pages if p not in fresh], tried),
             "knobs of methods in place are searched",
         )
-    lift = _lift(brief, pages, failed)
-    if lift and (not chosen or (brief.tried and brief.tried[-1].verdict != "accept")):
+    if _lift_is_open(brief, lift, failed) and (not chosen or (brief.tried and brief.tried[-1].verdict != "accept")):
         return _said(
             brief, lift, "torch.compile is not shown slower, and edits of this source have brought what they could", 1
         )
@@ -105,11 +104,10 @@ def _won(brief: PlannerBrief, pages: list[Page], tried: list[frozenset[str]]) ->
     return None
 
 
-def _lift(brief: PlannerBrief, pages: list[Page], failed: Collection[frozenset[str]]) -> list[Page]:
-    """The page of the lifted kernel, until it was tried."""
+def _lift_is_open(brief: PlannerBrief, lift: list[Page], failed: Collection[frozenset[str]]) -> bool:
+    """Whether the lifted kernel is listed, and neither this run nor an earlier one has tried it on this source."""
     tried = {method for one in brief.tried for method in _asked(one)}
-    found = [p for p in pages if p.head.recipe == InductorLift.name and p.head.id not in tried]
-    return [p for p in found if frozenset({p.head.id}) not in failed]
+    return bool(lift) and LIFT_METHOD not in tried and frozenset({LIFT_METHOD}) not in failed
 
 
 def _open(attempt: Attempt | None) -> str:
@@ -209,8 +207,10 @@ def _settings(page: Page, source: str) -> int:
 def _planned(brief: PlannerBrief, page: Page) -> PlannedMethod:
     findings = [f for f in brief.findings if f.rule in page.head.rules]
     factor, confidence = EXPECTED.get(page.head.recipe or "", (0.9, 0.3))
-    if page.head.recipe == InductorLift.name and brief.frameworks:
-        factor = min([1.0, *(one.estimate for one in brief.frameworks.compiled)])
+    if page.head.id == LIFT_METHOD:
+        factor, confidence = 0.6, 0.4
+        if brief.frameworks:
+            factor = min([1.0, *(one.estimate for one in brief.frameworks.compiled)])
     because = (
         ", ".join(dict.fromkeys(f.rule for f in findings))
         or "no finding of its own, but its recipe applies to this source"

@@ -14,7 +14,6 @@ from tools.languages.cpp_source import Edit, fresh
 from tools.registry import load
 
 RECIPES = {
-    "inductor_lift": "agents.models.playbook.inductor_lift:InductorLift",
     "restrict_pointers": "agents.models.playbook.recipes.restrict:RestrictPointers",
     "branch_to_select": "agents.models.playbook.recipes.select:BranchToSelect",
     "vector_exp": "agents.models.playbook.recipes.vector_math:VectorExp",

@@ -8,7 +8,6 @@ from itertools import combinations
 
 from agents.artifacts import CoderBrief, Draft, Drafts
 from agents.models.playbook import history
-from agents.models.playbook.inductor_lift import InductorLift
 from agents.models.playbook.recipe import UNREAD, Recipe, order, recipe
 from knowledge_base.artifacts import Page, mark
 
@@ -84,7 +83,7 @@ def _steps(brief: CoderBrief, skipped: dict[str, str]) -> list[Step]:
                 "its page names no recipe; a model or a person must write it" if page else "its page was not given"
             )
             continue
-        made = InductorLift(brief.lifted) if page.head.recipe == InductorLift.name else recipe(page.head.recipe)
+        made = recipe(page.head.recipe)
         own = {name: tuple(str(v) for v in values) for name, values in page.head.knobs.items() if name in made.knobs}
         steps.append(
             Step(method.method, made, _around({**made.present(brief.source), **proven}, {**made.knobs, **own}))

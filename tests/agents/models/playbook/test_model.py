@@ -25,7 +25,7 @@ from agents.artifacts import (
     Tried,
 )
 from agents.models.base import Request
-from agents.models.playbook.inductor_lift import METHOD
+from agents.lift.from_reference import LIFT_METHOD
 from agents.models.playbook.model import Playbook
 from agents.models.playbook.recipe import RECIPES, recipe
 from knowledge_base.artifacts import Page
@@ -51,13 +51,13 @@ HEADROOM = Headroom(total=0.9, compute=0.9, memory=0.8, latency=0.1, bound="comp
 
 @pytest.fixture(scope="module")
 def every() -> tuple[Page, ...]:
-    return tuple(p for p in Wiki.open().pages if p.head.type == "method" and p.head.recipe)
+    return tuple(p for p in Wiki.open().pages if p.head.recipe or p.head.id == LIFT_METHOD)
 
 
 @pytest.fixture(scope="module")
 def pages(every: tuple[Page, ...]) -> tuple[Page, ...]:
     """As a run lists them that has no lifted kernel."""
-    return tuple(page for page in every if page.head.id != METHOD)
+    return tuple(page for page in every if page.head.id != LIFT_METHOD)
 
 
 def ask(role: RoleName, brief: Brief, owed: type[AnswerT]) -> AnswerT:
@@ -89,9 +89,9 @@ def coder_brief(plan: Plan, pages: tuple[Page, ...], source: str, **more: object
     )
 
 
-def test_pages_and_recipes_name_each_other(every: tuple[Page, ...]) -> None:
-    assert {p.head.recipe for p in every} == set(RECIPES)
-    for page in every:
+def test_pages_and_recipes_name_each_other(pages: tuple[Page, ...]) -> None:
+    assert {p.head.recipe for p in pages} == set(RECIPES)
+    for page in pages:
         made = recipe(page.head.recipe or "")
         assert made.name == page.head.recipe
         assert set(page.head.knobs) <= set(made.knobs), page.path
@@ -208,16 +208,9 @@ def test_the_lifted_kernel_is_judged_once_where_edits_find_no_place_or_gain_no_m
         )
         return [m.method for m in ask("planner", planner_brief(every, kernel(source), tried), Plan).methods]
 
-    assert METHOD not in planned("softmax_int") and METHOD not in planned("softmax_int", "accept")
-    assert planned("softmax_int", "reject_perf") == planned("swiglu_lambda", "reject_perf") == [METHOD]
-    assert METHOD not in planned("softmax_int", "reject_perf", after=METHOD)
-    brief = planner_brief(
-        every, kernel("softmax_int"), (Tried(iteration=1, methods=(), knobs={}, verdict="reject_perf", reason=""),)
-    )
-    plan = ask("planner", brief, Plan)
-    made = ask("coder", coder_brief(plan, every, kernel("softmax_int"), lifted="// lifted"), Drafts)
-    assert [(d.source, d.methods) for d in made.drafts] == [("// lifted", (METHOD,))]
-    assert ask("coder", coder_brief(plan, every, kernel("softmax_int")), Drafts).drafts == ()
+    assert LIFT_METHOD not in planned("softmax_int") and LIFT_METHOD not in planned("softmax_int", "accept")
+    assert planned("softmax_int", "reject_perf") == planned("swiglu_lambda", "reject_perf") == [LIFT_METHOD]
+    assert LIFT_METHOD not in planned("softmax_int", "reject_perf", after=LIFT_METHOD)
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,7 @@ SHAPES = "2^25B"
 @pytest.fixture(scope="module")
 def pages() -> tuple[Page, ...]:
     """Those of edits: what torch.compile generates is listed where it was lifted."""
-    return tuple(
-        p for p in Wiki.open().pages if p.head.type == "method" and p.head.recipe and p.head.id != "inductor-lift"
-    )
+    return tuple(p for p in Wiki.open().pages if p.head.type == "method" and p.head.recipe)
 
 
 def outcome(verdict: str, *methods: str, gain: float = 1.5, **more: object) -> Attempt:
