@@ -26,7 +26,6 @@ EXPECTED: dict[str, tuple[float, float]] = {
     "tile": (0.3, 0.6),
     "branch_to_select": (0.7, 0.5),
     "restrict_pointers": (0.97, 0.3),
-    "unroll_accumulators": (0.9, 0.4),
     "triton_single_pass": (0.5, 0.6),
     "triton_tiles": (0.3, 0.7),
     "triton_launch": (0.8, 0.4),

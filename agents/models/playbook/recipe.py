@@ -19,7 +19,6 @@ RECIPES = {
     "vector_exp": "agents.models.playbook.recipes.vector_math:VectorExp",
     "interchange": "agents.models.playbook.recipes.interchange:Interchange",
     "tile": "agents.models.playbook.recipes.tile:Tile",
-    "unroll_accumulators": "agents.models.playbook.recipes.unroll:UnrollAccumulators",
     "simd_reduction": "agents.models.playbook.recipes.simd:SimdReduction",
     "simd_loop": "agents.models.playbook.recipes.simd:SimdLoop",
     "parallel_outer": "agents.models.playbook.recipes.openmp:ParallelOuter",
@@ -31,12 +30,10 @@ RECIPES = {
 """Name (a method page's `recipe`) -> class, in the order in which a kernel's recipes are applied. A new recipe is
 one file and one line here: first what frees the compiler, then what changes the loops, last what says how the final
 loops run."""
-PREFERENCE = (("simd_reduction", "unroll_accumulators"), ("interchange", "tile"))
+PREFERENCE = (("interchange", "tile"),)
 """Recipes for the same loops: one plan takes one of the two."""
 PREFIX = "kw_"
 """Of every name that a recipe inserts."""
-FULL = f"{PREFIX}full"
-"""Begins the name of where whole blocks end and the loop over what is left begins."""
 MAX_ROUNDS = 64
 UNREAD = (
     "what the playbook cannot read (lambdas, templates, classes, <algorithm>, pointers that walk) a language "

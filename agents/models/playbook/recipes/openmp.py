@@ -13,7 +13,7 @@ from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.nests import outermost
 from agents.models.playbook.analysis.scalars import read_later
 from agents.models.playbook.analysis.unit import Unit
-from agents.models.playbook.recipe import FULL, Recipe
+from agents.models.playbook.recipe import Recipe
 from agents.models.playbook.recipes.edits import insert_pragma, nested
 from agents.models.playbook.recipes.tile import stores_along
 from agents.models.playbook.recipes.work import heavy, work
@@ -99,11 +99,8 @@ def _serial_version(unit: Unit, node: Node) -> bool:
 
 
 def _always_short(unit: Unit, loop: Loop) -> bool:
-    """Whether the nest has a fixed number of turns, and too few for threads, or is what another recipe's blocks left
-    over."""
+    """Whether the nest has a fixed number of turns, and too few for threads."""
     inner = [n for n in walk(loop.body) if n.type in LOOPS]
-    if unit.text(loop.lower).startswith(FULL) and not inner:
-        return True
     lengths = [unit.text(one.upper) for one in (loop, *unit.loops(loop.body))]
     calls = any(unit.callee(n) in unit.functions for n in walk(loop.body) if n.type == "call_expression")
     known = all(length.isdigit() for length in lengths) and len(lengths) == len(inner) + 1 and not calls
