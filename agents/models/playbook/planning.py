@@ -12,7 +12,7 @@ from agents.artifacts import Hypothesis, Movement, Plan, PlannedMethod, PlannerB
 from agents.checks.priorities import passed_over
 from agents.lift.from_reference import LIFT_METHOD
 from agents.models.playbook import history
-from agents.models.playbook.recipe import PREFERENCE, UNREAD, recipe
+from agents.models.playbook.recipe import UNREAD, recipe
 from knowledge_base.artifacts import Attempt, Page
 from tools.artifacts import Axis, Finding
 
@@ -23,7 +23,6 @@ EXPECTED: dict[str, tuple[float, float]] = {
     "simd_reduction": (0.5, 0.6),
     "simd_loop": (0.9, 0.4),
     "interchange": (0.2, 0.7),
-    "tile": (0.3, 0.6),
     "branch_to_select": (0.7, 0.5),
     "restrict_pointers": (0.97, 0.3),
     "triton_single_pass": (0.5, 0.6),
@@ -84,10 +83,7 @@ def _said(brief: PlannerBrief, chosen: list[Page], guided: str, candidates: int)
     over = dict.fromkeys(name for method in methods for name in passed_over(method.method, made, brief))
     if not over:
         return made
-    why = (
-        "no recipe of theirs changes this source, no finding asks for them, they exclude what is planned, or an "
-        "earlier run rejected them"
-    )
+    why = "no recipe of theirs changes this source, no finding asks for them, or an earlier run rejected them"
     return made.model_copy(update={"reason": f"{made.reason} Passed over, {why}: {', '.join(over)}."})
 
 
@@ -175,7 +171,7 @@ def _first(brief: PlannerBrief, pages: list[Page], wanted: Callable[[frozenset[s
     pool = pages[: size + 5]
     for count in range(min(size, len(pool)), 0, -1):
         for subset in combinations(pool, count):
-            if _fits(brief, subset) and _compatible(subset) and wanted(frozenset(p.head.id for p in subset)):
+            if _fits(brief, subset) and wanted(frozenset(p.head.id for p in subset)):
                 return list(subset)
     return []
 
@@ -186,12 +182,6 @@ def _fits(brief: PlannerBrief, pages: tuple[Page, ...]) -> bool:
         axis = page.head.axis or "compute"
         used[axis] = used.get(axis, 0) + 1
     return all(count <= brief.budget.get(axis, 0) for axis, count in used.items())
-
-
-def _compatible(pages: tuple[Page, ...]) -> bool:
-    """Two recipes that rewrite the same loops for the same end exclude each other."""
-    names = {p.head.recipe for p in pages}
-    return not any(set(pair) <= names for pair in PREFERENCE)
 
 
 def _settings(page: Page, source: str) -> int:

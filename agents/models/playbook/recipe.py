@@ -18,7 +18,6 @@ RECIPES = {
     "branch_to_select": "agents.models.playbook.recipes.select:BranchToSelect",
     "vector_exp": "agents.models.playbook.recipes.vector_math:VectorExp",
     "interchange": "agents.models.playbook.recipes.interchange:Interchange",
-    "tile": "agents.models.playbook.recipes.tile:Tile",
     "simd_reduction": "agents.models.playbook.recipes.simd:SimdReduction",
     "simd_loop": "agents.models.playbook.recipes.simd:SimdLoop",
     "parallel_outer": "agents.models.playbook.recipes.openmp:ParallelOuter",
@@ -30,8 +29,6 @@ RECIPES = {
 """Name (a method page's `recipe`) -> class, in the order in which a kernel's recipes are applied. A new recipe is
 one file and one line here: first what frees the compiler, then what changes the loops, last what says how the final
 loops run."""
-PREFERENCE = (("interchange", "tile"),)
-"""Recipes for the same loops: one plan takes one of the two."""
 PREFIX = "kw_"
 """Of every name that a recipe inserts."""
 MAX_ROUNDS = 64

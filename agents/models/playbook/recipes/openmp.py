@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from agents.models.playbook.analysis.affine import loaded
 from agents.models.playbook.analysis.dependence import Independence, independence
+from agents.models.playbook.analysis.effects import Access
 from agents.models.playbook.analysis.expressions import Values
 from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.nests import outermost
@@ -15,7 +16,6 @@ from agents.models.playbook.analysis.scalars import read_later
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
 from agents.models.playbook.recipes.edits import insert_pragma, nested
-from agents.models.playbook.recipes.tile import stores_along
 from agents.models.playbook.recipes.work import heavy, work
 from tools.languages.cpp_source import Edit, pragma_before, walk
 
@@ -115,10 +115,16 @@ def _pairs(unit: Unit, loop: Loop, found: Independence) -> bool:
         return False
     own = independence(unit, inner)
     # A loop along memory is left to the vectoriser.
-    if stores_along(inner, own.accesses):
+    if _stores_along(inner, own.accesses):
         return False
     private = found.private or found.reductions or own.private or own.reductions
     return bool(own) and not private and pragma_before(inner.node) is None
+
+
+def _stores_along(loop: Loop, accesses: Sequence[Access]) -> bool:
+    """Whether every store moves by one element from one iteration of `loop` to the next."""
+    factors = [a.index[-1].coefficient(loop.symbol) for a in accesses if a.write and a.index]
+    return bool(factors) and all(f is not None and f.value == 1 for f in factors)
 
 
 def _uneven(unit: Unit, loop: Loop) -> bool:

@@ -24,8 +24,8 @@ from agents.artifacts import (
     RoleName,
     Tried,
 )
-from agents.models.base import Request
 from agents.lift.from_reference import LIFT_METHOD
+from agents.models.base import Request
 from agents.models.playbook.model import Playbook
 from agents.models.playbook.recipe import RECIPES, recipe
 from knowledge_base.artifacts import Page
@@ -234,12 +234,12 @@ def test_gatekeeper_vetoes_with_the_line(line: str, veto: bool) -> None:
 
 
 def test_knobs_in_place_are_searched_from_where_they_stand_and_never_twice(pages: tuple[Page, ...]) -> None:
-    """After an accept with TILE=16 nothing new applies: each other setting is drafted once, then the planner gives
+    """After an accept with DEGREE=5 nothing new applies: each other setting is drafted once, then the planner gives
     up."""
-    mine = tuple(p for p in pages if p.head.id == "tile-loops")
-    source = recipe("tile").edit(kernel("transpose"), {"TILE": "16"})
+    mine = tuple(p for p in pages if p.head.id == "vector-exp")
+    source = recipe("vector_exp").edit(kernel("softmax_int"), {"DEGREE": "5"})
     tried: list[Tried] = [
-        Tried(iteration=1, methods=("tile-loops",), knobs={"TILE": "16"}, verdict="accept", reason="")
+        Tried(iteration=1, methods=("vector-exp",), knobs={"DEGREE": "5"}, verdict="accept", reason="")
     ]
     drafted: list[str] = []
     for iteration in range(2, 9):
@@ -248,7 +248,7 @@ def test_knobs_in_place_are_searched_from_where_they_stand_and_never_twice(pages
         if not plan.methods:
             break
         drafts = ask("coder", coder_brief(plan, mine, source, tried=tuple(tried)), Drafts)
-        drafted += [d.knobs["TILE"] for d in drafts.drafts]
+        drafted += [d.knobs["DEGREE"] for d in drafts.drafts]
         tried.append(
             Tried(
                 iteration=iteration,
@@ -256,10 +256,10 @@ def test_knobs_in_place_are_searched_from_where_they_stand_and_never_twice(pages
                 knobs={},
                 verdict="reject_perf",
                 reason="",
-                planned=("tile-loops",),
+                planned=("vector-exp",),
             )
         )
-    assert sorted(drafted) == ["128", "32", "64"]
+    assert sorted(drafted) == ["6", "7"]
 
 
 def test_methods_that_call_different_knobs_the_same_are_drafted_together(pages: tuple[Page, ...]) -> None:
