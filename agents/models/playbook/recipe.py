@@ -17,7 +17,6 @@ RECIPES = {
     "restrict_pointers": "agents.models.playbook.recipes.restrict:RestrictPointers",
     "branch_to_select": "agents.models.playbook.recipes.select:BranchToSelect",
     "vector_exp": "agents.models.playbook.recipes.vector_math:VectorExp",
-    "interchange": "agents.models.playbook.recipes.interchange:Interchange",
     "simd_reduction": "agents.models.playbook.recipes.simd:SimdReduction",
     "simd_loop": "agents.models.playbook.recipes.simd:SimdLoop",
     "parallel_outer": "agents.models.playbook.recipes.openmp:ParallelOuter",

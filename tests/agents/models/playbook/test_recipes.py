@@ -70,21 +70,7 @@ def test_source_without_a_place_is_unchanged(name: str, text: str) -> None:
     assert edited == text or (name == "restrict_pointers" and not Unit(edited).broken)
 
 
-# ---------------------------------------------------------------- what is made of loops in the wrong order
-
-
-def test_a_matrix_vector_product_in_the_wrong_order_is_swapped_summed_in_a_scalar_and_threaded() -> None:
-    made = applied(source("gemv_wrong_order"), "interchange", "simd_reduction", "parallel_outer")
-    threaded = made.split("#pragma omp parallel for schedule(static)")[-1]
-    rows, along = threaded.index("for (int i = 0; i < M; ++i)"), threaded.index("for (int j = 0; j < N; ++j)")
-    assert rows < threaded.index("#pragma omp simd reduction(+:kw_sum_1)") < along
-    assert "kw_sum_1 += A[i * N + j] * x[j];" in threaded and "critical" not in made
-
-
-@pytest.mark.parametrize("kernel", ["wavefront", "recurrence_down_columns", "matmul", "column_sum"])
-def test_loops_are_swapped_only_where_any_order_is_right_and_threads_gain(kernel: str) -> None:
-    made, given = recipe("interchange").edit(source(kernel), {}), source(kernel)
-    assert made == given if kernel == "wavefront" else "_strip" in made
+# ---------------------------------------------------------------- recipes together
 
 
 def test_composed_softmax_is_vector_code_on_all_cores(tmp_path: Path) -> None:
@@ -102,7 +88,7 @@ def test_composed_softmax_is_vector_code_on_all_cores(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- knobs
 
 
-@pytest.mark.parametrize("name", ["interchange", "vector_exp", "parallel_outer"])
+@pytest.mark.parametrize("name", ["vector_exp", "parallel_outer"])
 def test_knobs_in_place_are_read_back_and_set_as_if_written_so(name: str) -> None:
     made = recipe(name)
     for kernel in [kernel for kernel, (_, names) in KERNELS.items() if name in names.split()][:6]:

@@ -1,5 +1,5 @@
 // takes: in:37x53 in:53x141 out:37x141 37 141 53
-// recipes: interchange parallel_outer
+// recipes: parallel_outer
 #define A(i, j) a[(i) * lda + (j)]
 #define B(i, j) b[(i) * ldb + (j)]
 #define C(i, j) c[(i) * ldc + (j)]
