@@ -15,7 +15,6 @@ from tools.registry import load
 
 RECIPES = {
     "restrict_pointers": "agents.models.playbook.recipes.restrict:RestrictPointers",
-    "branch_to_select": "agents.models.playbook.recipes.select:BranchToSelect",
     "vector_exp": "agents.models.playbook.recipes.vector_math:VectorExp",
     "simd_reduction": "agents.models.playbook.recipes.simd:SimdReduction",
     "simd_loop": "agents.models.playbook.recipes.simd:SimdLoop",

@@ -74,9 +74,7 @@ def test_source_without_a_place_is_unchanged(name: str, text: str) -> None:
 
 
 def test_composed_softmax_is_vector_code_on_all_cores(tmp_path: Path) -> None:
-    made = applied(
-        source("softmax_int"), "branch_to_select", "vector_exp", "simd_reduction", "simd_loop", "parallel_outer"
-    )
+    made = applied(source("softmax_int"), "vector_exp", "simd_reduction", "simd_loop", "parallel_outer")
     library = build(made, tmp_path, "softmax")
     code = subprocess.run(
         ["objdump", "-d", "--no-show-raw-insn", str(library)], capture_output=True, text=True, check=True

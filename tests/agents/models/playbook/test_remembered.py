@@ -55,26 +55,26 @@ def planned(brief: PlannerBrief) -> tuple[set[str], Plan]:
 
 
 def test_what_won_from_this_source_is_tried_at_once_and_once(pages: tuple[Page, ...]) -> None:
-    won = outcome("accept", "branch-to-select", "simd-reduction")
+    won = outcome("accept", "openmp-parallel-outer", "simd-reduction")
     methods, made = planned(brief_with(pages, won))
-    assert methods == {"branch-to-select", "simd-reduction"} and made.candidates == 1
+    assert methods == {"openmp-parallel-outer", "simd-reduction"} and made.candidates == 1
     assert won.evidence in made.reason
 
 
 def test_of_several_ways_the_one_that_gained_most_is_taken(pages: tuple[Page, ...]) -> None:
     large, small = (
-        outcome("accept", "branch-to-select", gain=2.0),
+        outcome("accept", "openmp-parallel-outer", gain=2.0),
         outcome("accept", "simd-reduction", gain=1.2, after="middle"),
     )
-    assert planned(brief_with(pages, small, large))[0] == {"branch-to-select"}
+    assert planned(brief_with(pages, small, large))[0] == {"openmp-parallel-outer"}
 
 
 def test_what_won_once_and_was_rejected_later_is_no_way_any_more(pages: tuple[Page, ...]) -> None:
-    won = outcome("accept", "branch-to-select", after="same")
-    lost = outcome("reject_perf", "branch-to-select", after="same", evidence="later")
+    won = outcome("accept", "openmp-parallel-outer", after="same")
+    lost = outcome("reject_perf", "openmp-parallel-outer", after="same", evidence="later")
     chosen, made = planned(brief_with(pages, lost, won, methods_per_iteration=1))
-    assert chosen and chosen != {"branch-to-select"} and "very source" not in made.reason
-    assert planned(brief_with(pages, won, lost, methods_per_iteration=1))[0] == {"branch-to-select"}, (
+    assert chosen and chosen != {"openmp-parallel-outer"} and "very source" not in made.reason
+    assert planned(brief_with(pages, won, lost, methods_per_iteration=1))[0] == {"openmp-parallel-outer"}, (
         "the newest counts"
     )
 
@@ -90,7 +90,7 @@ def test_what_won_once_and_was_rejected_later_is_no_way_any_more(pages: tuple[Pa
     ],
 )
 def test_elsewhere_it_is_no_shortcut(pages: tuple[Page, ...], other: dict[str, object]) -> None:
-    won = outcome("accept", "branch-to-select", "simd-reduction").model_copy(update=other)
+    won = outcome("accept", "openmp-parallel-outer", "simd-reduction").model_copy(update=other)
     assert planned(brief_with(pages, won))[1].candidates > 1
 
 
