@@ -14,7 +14,6 @@ from tools.languages.cpp_source import Edit, fresh
 from tools.registry import load
 
 RECIPES = {
-    "restrict_pointers": "agents.models.playbook.recipes.restrict:RestrictPointers",
     "vector_exp": "agents.models.playbook.recipes.vector_math:VectorExp",
     "simd_reduction": "agents.models.playbook.recipes.simd:SimdReduction",
     "simd_loop": "agents.models.playbook.recipes.simd:SimdLoop",
