@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from agents.models.playbook.analysis.unit import Unit, parsed
-from agents.models.playbook.macros import expanded
 from agents.models.playbook.versioning import single, versioned
 from tools.languages.cpp_source import Edit, fresh
 from tools.registry import load
@@ -55,7 +54,7 @@ class Recipe(ABC):
     def edit(self, source: str, knobs: Mapping[str, str]) -> str:
         """`source` with every site rewritten, or unchanged where there is none, the result would not parse, or no
         end is in sight."""
-        start = unit = parsed(single(expanded(source)))
+        start = unit = parsed(single(source))
         if unit.broken:
             return source
         for _ in range(MAX_ROUNDS):

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from agents.models.playbook.analysis.unit import Unit
-from agents.models.playbook.macros import expanded
 from agents.models.playbook.recipe import RECIPES, recipe
 from agents.models.playbook.versioning import MAX_LINES, single
 from tests.agents.models.playbook.calling import build, compare
@@ -160,31 +159,3 @@ def test_a_loop_where_somebody_decided_against_threads_gets_none() -> None:
         "    for (int i = 0; i < n; ++i) y[i] = x[i];\n  }"
     )
     assert recipe("parallel_outer").edit(text, {}) == text
-
-
-# ---------------------------------------------------------------- macros
-
-AT = "#define AT(m, i, j) m[(i) * ld + (j)]\n"
-TAIL = 'extern "C" void solve(const float* a, float* b, int n, int ld) { for (int i = 0; i < n; ++i) '
-
-
-@pytest.mark.parametrize(
-    ("head", "body", "text"),
-    [
-        (AT, "AT(b, i, 0) = AT(a, i + 1, n - 1);", "b[(i) * ld + (0)] = a[(i + 1) * ld + (n - 1)];"),
-        (
-            "#define D(x) (2 * (x))\n#define Q(x) D(D(x))\n",
-            "b[i] = D(Q(a[i]));",
-            "b[i] = (2 * ((2 * ((2 * (a[i]))))));",
-        ),
-        (f"{AT}#undef AT\n", "AT(b, i, 0) = 1;", ""),
-        ("#define AT(m, i, j) m[i]\n#define AT(m, i, j) m[j]\n", "AT(b, i, 0) = 1;", ""),
-        (f"#ifdef WIDE\n{AT}#endif\n", "AT(b, i, 0) = 1;", ""),
-        ("#define AT(m, i, j) do { m[i] = j; } while (0)\n", "AT(b, i, 0) = 1;", ""),
-        ("#define AT(m, i, j) m##i[j]\n", "AT(b, i, 0) = 1;", ""),
-        ("#define AT(m, i) m[i]\n", "AT(b, i, 0) = 1;", ""),
-    ],
-)
-def test_macros_become_their_text_where_they_are_plain(head: str, body: str, text: str) -> None:
-    given = f"{head}{TAIL}{body} }}"
-    assert expanded(given) == (f"{head}{TAIL}{text} }}" if text else given)
