@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from agents.models.playbook.analysis.unit import Unit, parsed
-from agents.models.playbook.versioning import single, versioned
-from tools.languages.cpp_source import Edit, fresh
+from tools.languages.cpp_source import Edit
 from tools.registry import load
 
 RECIPES = {
@@ -54,13 +53,13 @@ class Recipe(ABC):
     def edit(self, source: str, knobs: Mapping[str, str]) -> str:
         """`source` with every site rewritten, or unchanged where there is none, the result would not parse, or no
         end is in sight."""
-        start = unit = parsed(single(source))
+        start = unit = parsed(source)
         if unit.broken:
             return source
         for _ in range(MAX_ROUNDS):
             changed = self._next(unit, knobs)
             if changed is None:
-                return versioned(unit.source) if unit is not start else self.retune(source, knobs)
+                return unit.source if unit is not start else self.retune(source, knobs)
             unit = changed
         return source
 
@@ -77,10 +76,6 @@ class Recipe(ABC):
     def value(self, knobs: Mapping[str, str], knob: str) -> str:
         """A knob's value, or its best guess."""
         return str(knobs.get(knob, self.knobs[knob][0]))
-
-    def constant(self, unit: Unit, knob: str) -> str:
-        """A new name for the constant that carries a numeric knob in the source, so that `retune` finds it."""
-        return fresh(unit, f"{PREFIX}{self.name}_{knob}")
 
     def mark(self, knob: str) -> str:
         """Pattern of the place that carries a knob's value: what stands before it, the value, what stands behind it."""
@@ -104,7 +99,6 @@ def recipe(name: str) -> Recipe:
     return load(RECIPES, name, Recipe, key="recipe")()  # type: ignore[type-abstract]
 
 
-def order(name: str) -> int:
-    """Place in the canonical order; a stranger's recipe comes last but before parallelisation."""
-    names = list(RECIPES)
-    return names.index(name) if name in RECIPES else len(names) - 2
+def application_order(name: str) -> int:
+    """Position of a recipe in the order of RECIPES; a third-party recipe comes last."""
+    return list(RECIPES).index(name) if name in RECIPES else len(RECIPES)

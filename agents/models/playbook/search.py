@@ -8,7 +8,7 @@ from itertools import combinations
 
 from agents.artifacts import CoderBrief, Draft, Drafts
 from agents.models.playbook import history
-from agents.models.playbook.recipe import UNREAD, Recipe, order, recipe
+from agents.models.playbook.recipe import UNREAD, Recipe, application_order, recipe
 from knowledge_base.artifacts import Page, mark
 
 
@@ -88,7 +88,7 @@ def _steps(brief: CoderBrief, skipped: dict[str, str]) -> list[Step]:
         steps.append(
             Step(method.method, made, _around({**made.present(brief.source), **proven}, {**made.knobs, **own}))
         )
-    return sorted(steps, key=lambda s: order(s.recipe.name))
+    return sorted(steps, key=lambda s: application_order(s.recipe.name))
 
 
 def _around(now: Mapping[str, str], knobs: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
