@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from agents.models.playbook.analysis.unit import Unit, parsed
-from tools.languages.cpp_source import Edit
+from agents.models.playbook.macros import expanded
+from tools.languages.cpp_source import Edit, fresh
 from tools.registry import load
 
 RECIPES = {
     "vector_exp": "agents.models.playbook.recipes.vector_math:VectorExp",
+    "interchange": "agents.models.playbook.recipes.interchange:Interchange",
     "simd_reduction": "agents.models.playbook.recipes.simd:SimdReduction",
     "simd_loop": "agents.models.playbook.recipes.simd:SimdLoop",
     "parallel_outer": "agents.models.playbook.recipes.openmp:ParallelOuter",
@@ -53,7 +55,7 @@ class Recipe(ABC):
     def edit(self, source: str, knobs: Mapping[str, str]) -> str:
         """`source` with every site rewritten, or unchanged where there is none, the result would not parse, or no
         end is in sight."""
-        start = unit = parsed(source)
+        start = unit = parsed(expanded(source))
         if unit.broken:
             return source
         for _ in range(MAX_ROUNDS):
@@ -76,6 +78,10 @@ class Recipe(ABC):
     def value(self, knobs: Mapping[str, str], knob: str) -> str:
         """A knob's value, or its best guess."""
         return str(knobs.get(knob, self.knobs[knob][0]))
+
+    def constant(self, unit: Unit, knob: str) -> str:
+        """A new name for the constant that carries a numeric knob in the source, so that `retune` finds it."""
+        return fresh(unit, f"{PREFIX}{self.name}_{knob}")
 
     def mark(self, knob: str) -> str:
         """Pattern of the place that carries a knob's value: what stands before it, the value, what stands behind it."""

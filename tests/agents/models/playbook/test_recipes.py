@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agents.models.playbook.analysis.unit import Unit
+from agents.models.playbook.macros import expanded
 from agents.models.playbook.recipe import RECIPES, recipe
 from agents.models.playbook.recipes.openmp import MAX_TWICE_LINES
 from tests.agents.models.playbook.calling import build, compare
@@ -64,7 +65,21 @@ def test_source_without_a_place_is_unchanged(name: str, text: str) -> None:
     assert recipe(name).edit(text, {}) == text
 
 
-# ---------------------------------------------------------------- recipes together
+# ---------------------------------------------------------------- what is made of loops in the wrong order
+
+
+def test_a_matrix_vector_product_in_the_wrong_order_is_swapped_summed_in_a_scalar_and_threaded() -> None:
+    made = applied(source("gemv_wrong_order"), "interchange", "simd_reduction", "parallel_outer")
+    threaded = made.split("#pragma omp parallel for schedule(static)")[-1]
+    rows, along = threaded.index("for (int i = 0; i < M; ++i)"), threaded.index("for (int j = 0; j < N; ++j)")
+    assert rows < threaded.index("#pragma omp simd reduction(+:kw_sum_1)") < along
+    assert "kw_sum_1 += A[i * N + j] * x[j];" in threaded and "critical" not in made
+
+
+@pytest.mark.parametrize("kernel", ["wavefront", "recurrence_down_columns", "matmul", "column_sum"])
+def test_loops_are_swapped_only_where_any_order_is_right_and_threads_gain(kernel: str) -> None:
+    made, given = recipe("interchange").edit(source(kernel), {}), source(kernel)
+    assert made == given if kernel == "wavefront" else "_strip" in made
 
 
 def test_composed_softmax_is_vector_code_on_all_cores(tmp_path: Path) -> None:
@@ -80,7 +95,7 @@ def test_composed_softmax_is_vector_code_on_all_cores(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- knobs
 
 
-@pytest.mark.parametrize("name", ["vector_exp", "parallel_outer"])
+@pytest.mark.parametrize("name", ["interchange", "vector_exp", "parallel_outer"])
 def test_knobs_in_place_are_read_back_and_set_as_if_written_so(name: str) -> None:
     made = recipe(name)
     for kernel in [kernel for kernel, (_, names) in KERNELS.items() if name in names.split()][:6]:
@@ -158,3 +173,31 @@ def test_a_loop_where_somebody_decided_against_threads_gets_none() -> None:
         "    for (int i = 0; i < n; ++i) y[i] = x[i];\n  }"
     )
     assert recipe("parallel_outer").edit(text, {}) == text
+
+
+# ---------------------------------------------------------------- macros
+
+AT = "#define AT(m, i, j) m[(i) * ld + (j)]\n"
+TAIL = 'extern "C" void solve(const float* a, float* b, int n, int ld) { for (int i = 0; i < n; ++i) '
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "text"),
+    [
+        (AT, "AT(b, i, 0) = AT(a, i + 1, n - 1);", "b[(i) * ld + (0)] = a[(i + 1) * ld + (n - 1)];"),
+        (
+            "#define D(x) (2 * (x))\n#define Q(x) D(D(x))\n",
+            "b[i] = D(Q(a[i]));",
+            "b[i] = (2 * ((2 * ((2 * (a[i]))))));",
+        ),
+        (f"{AT}#undef AT\n", "AT(b, i, 0) = 1;", ""),
+        ("#define AT(m, i, j) m[i]\n#define AT(m, i, j) m[j]\n", "AT(b, i, 0) = 1;", ""),
+        (f"#ifdef WIDE\n{AT}#endif\n", "AT(b, i, 0) = 1;", ""),
+        ("#define AT(m, i, j) do { m[i] = j; } while (0)\n", "AT(b, i, 0) = 1;", ""),
+        ("#define AT(m, i, j) m##i[j]\n", "AT(b, i, 0) = 1;", ""),
+        ("#define AT(m, i) m[i]\n", "AT(b, i, 0) = 1;", ""),
+    ],
+)
+def test_macros_become_their_text_where_they_are_plain(head: str, body: str, text: str) -> None:
+    given = f"{head}{TAIL}{body} }}"
+    assert expanded(given) == (f"{head}{TAIL}{text} }}" if text else given)

@@ -1,5 +1,5 @@
 // takes: in:64x75 index:67x9 out:67x75 67 9 75
-// recipes: parallel_outer
+// recipes: interchange parallel_outer
 extern "C" void solve(const float* table, const int* ids, float* out, int n, int bag, int dim) {
   for (int i = 0; i < n; i++)
     for (int d = 0; d < dim; d++) {

@@ -1,5 +1,5 @@
 // takes: in:37x70 in:70 out:37 37 70
-// recipes: simd_loop parallel_outer
+// recipes: interchange simd_loop parallel_outer
 // y = A x with its loops in the wrong order: the inner one strides over a row of A.
 extern "C" void solve(const float* A, const float* x, float* y, int M, int N) {
   for (int i = 0; i < M; ++i) y[i] = 0.0f;

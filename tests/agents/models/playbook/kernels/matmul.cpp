@@ -1,5 +1,5 @@
 // takes: in:37x53 in:53x141 out:37x141 37 141 53
-// recipes: parallel_outer
+// recipes: interchange parallel_outer
 extern "C" void solve(const float* A, const float* B, float* C, int M, int N, int K) {
   for (int i = 0; i < M; i++)
     for (int j = 0; j < N; j++) {

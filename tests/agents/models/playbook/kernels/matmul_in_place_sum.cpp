@@ -1,5 +1,5 @@
 // takes: in:77x77 in:77x77 out:77x77 77
-// recipes: simd_loop parallel_outer
+// recipes: interchange simd_loop parallel_outer
 extern "C" void solve(const float* a, const float* b, float* c, int n) {
   for (int i = 0; i < n; i++)
     for (int j = 0; j < n; j++)

@@ -1,5 +1,5 @@
 // takes: in:203 in:203 out:203 out:203 203
-// recipes: parallel_outer
+// recipes: interchange parallel_outer
 #include <math.h>
 extern "C" void solve(const float *x, const float *m, float *ax, float *ay, int n)
 {

@@ -1,5 +1,5 @@
 // takes: in:3x11x37 in:5x27 out:5x407 3 11 37 5
-// recipes: parallel_outer
+// recipes: interchange parallel_outer
 extern "C" void solve(const float* x, const float* w, float* y, int C, int H, int W, int K) {
   for (int k = 0; k < K; ++k)
     for (int i = 0; i < H; ++i)

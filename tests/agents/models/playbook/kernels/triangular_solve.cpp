@@ -1,5 +1,5 @@
 // takes: double-in:27x27 double-in:27x21 double-out:27x21 27 21
-// recipes: parallel_outer
+// recipes: interchange parallel_outer
 extern "C" void solve(const double* L, const double* B, double* X, int n, int m) {
   for (int j = 0; j < m; j++)
     for (int i = 0; i < n; i++) {

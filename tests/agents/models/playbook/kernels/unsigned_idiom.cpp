@@ -1,5 +1,5 @@
 // takes: in:131x157 in:9 out:131x157 131 157
-// recipes: parallel_outer
+// recipes: interchange parallel_outer
 #include <cmath>
 #include <algorithm>
 #include <numeric>
