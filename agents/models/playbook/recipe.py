@@ -29,12 +29,11 @@ loops run."""
 PREFIX = "kw_"
 """Of every name that a recipe inserts."""
 MAX_ROUNDS = 64
-UNREAD = (
-    "what the playbook cannot read (lambdas, templates, classes, <algorithm>, pointers that walk) a language "
-    "model can: "
+UNREADABLE_CODE = (
+    "what the playbook cannot read (lambdas, templates, classes, <algorithm>, pointers that walk) a language model can: "
     "models: in the settings"
 )
-"""For whoever waits for a recipe on a kernel that has no plain loops over pointers."""
+"""The advice for a kernel that has no plain loops over pointers."""
 
 
 class Recipe(ABC):
@@ -42,7 +41,6 @@ class Recipe(ABC):
 
     name: ClassVar[str]
     language: ClassVar[str] = "cpp"
-    """Empty: any that its page names."""
     knobs: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Knob -> values worth trying, best guess first; a wiki page may say otherwise."""
     written: ClassVar[str] = r"\d+"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from agents.artifacts import CoderBrief, Draft, Drafts
-from agents.models.playbook import history
-from agents.models.playbook.recipe import UNREAD, Recipe, application_order, recipe
+from agents.models.playbook.past_outcomes import accepted_knobs, rejected_kernels
+from agents.models.playbook.recipe import UNREADABLE_CODE, Recipe, application_order, recipe
 from knowledge_base.artifacts import Page, mark
 
 
@@ -21,7 +21,7 @@ class Step:
     knobs: Mapping[str, tuple[str, ...]]
 
 
-def write(brief: CoderBrief) -> Drafts:
+def write_drafts(brief: CoderBrief) -> Drafts:
     """K distinct drafts, the best guess first; or, for an ablation, one without each method."""
     skipped: dict[str, str] = {}
     steps = _steps(brief, skipped)
@@ -32,7 +32,7 @@ def write(brief: CoderBrief) -> Drafts:
         return Drafts(drafts=made, skipped=skipped)
     wanted = max(brief.plan.candidates, 1)
     drafts: list[Draft] = []
-    vain = history.vain(brief)
+    rejected = rejected_kernels(brief)
     refused = {
         (frozenset(t.methods), tuple(sorted(t.knobs.items())))
         for t in brief.tried
@@ -46,7 +46,7 @@ def write(brief: CoderBrief) -> Drafts:
     for chosen, knobs, note in _candidates(steps):
         draft = _draft(brief.source, chosen, knobs, note)
         asked = (frozenset(draft.methods), tuple(sorted(draft.knobs.items())))
-        if draft.source in seen or asked in refused or mark(draft.source) in vain:
+        if draft.source in seen or asked in refused or mark(draft.source) in rejected:
             continue
         seen.add(draft.source)
         if searched:
@@ -65,7 +65,11 @@ def write(brief: CoderBrief) -> Drafts:
         )
     else:
         skipped.update(
-            {s.method: f"its recipe finds no place in this source; {UNREAD}" for s in steps if s.method not in skipped}
+            {
+                s.method: f"its recipe finds no place in this source; {UNREADABLE_CODE}"
+                for s in steps
+                if s.method not in skipped
+            }
         )
     return Drafts(drafts=tuple(drafts), skipped=skipped)
 
@@ -73,7 +77,7 @@ def write(brief: CoderBrief) -> Drafts:
 def _steps(brief: CoderBrief, skipped: dict[str, str]) -> list[Step]:
     """Planned methods in the order in which their recipes are applied; knobs that won on this very source before
     come first."""
-    proven = history.knobs(brief, frozenset(item.method for item in brief.plan.methods))
+    proven = accepted_knobs(brief, frozenset(item.method for item in brief.plan.methods))
     pages: dict[str, Page] = {p.head.id: p for p in brief.pages}
     steps = []
     for method in brief.plan.methods:

@@ -13,7 +13,6 @@ from agents.artifacts import (
     CoderBrief,
     Dossier,
     Drafts,
-    GatekeeperBrief,
     Hypothesis,
     Plan,
     PlannedMethod,
@@ -210,26 +209,6 @@ def test_the_lifted_kernel_is_judged_once_where_edits_find_no_place_or_gain_no_m
     assert LIFT_METHOD not in planned("softmax_int") and LIFT_METHOD not in planned("softmax_int", "accept")
     assert planned("softmax_int", "reject_perf") == planned("swiglu_lambda", "reject_perf") == [LIFT_METHOD]
     assert LIFT_METHOD not in planned("softmax_int", "reject_perf", after=LIFT_METHOD)
-
-
-@pytest.mark.parametrize(
-    ("line", "veto"),
-    [
-        ("+  #pragma omp parallel for", False),
-        ("+  for (int i = 0; i < n; ++i) y[i] = x[i]; // system( is only a word here", False),
-        ('-#pragma GCC optimize("Ofast")', False),
-        ('+#pragma GCC optimize("Ofast")', True),
-        ('+__attribute__((optimize("fast-math"))) void f() {}', True),
-        ('+  FILE* f = fopen("/tmp/x", "r");', True),
-        ('+  std::ifstream in("answers");', True),
-        ('+  system("true");', True),
-        ('+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));', False),
-    ],
-)
-def test_gatekeeper_vetoes_with_the_line(line: str, veto: bool) -> None:
-    found = ask("gatekeeper", GatekeeperBrief(task=TASK, diff=f"+++ b/kernel.cpp\n{line}\n"), Review)
-    assert found.veto is veto
-    assert found.quote == (line[1:].strip() if veto else "")
 
 
 def test_knobs_in_place_are_searched_from_where_they_stand_and_never_twice(pages: tuple[Page, ...]) -> None:
