@@ -23,7 +23,6 @@ EXPECTED: dict[str, tuple[float, float]] = {
     "simd_loop": (0.9, 0.4),
     "interchange": (0.2, 0.7),
     "triton_single_pass": (0.5, 0.6),
-    "triton_tiles": (0.3, 0.7),
     "triton_launch": (0.8, 0.4),
 }
 """Recipe -> (new time / old time, confidence): the playbook's prior, which the gate scores."""

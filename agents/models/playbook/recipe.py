@@ -19,7 +19,6 @@ RECIPES = {
     "simd_loop": "agents.models.playbook.recipes.simd:SimdLoop",
     "parallel_outer": "agents.models.playbook.recipes.openmp:ParallelOuter",
     "triton_single_pass": "agents.models.playbook.triton.single_pass:SinglePass",
-    "triton_tiles": "agents.models.playbook.triton.tiles:Tiles",
     "triton_launch": "agents.models.playbook.triton.launch:LaunchKnobs",
     "cuda_constants": "agents.models.playbook.recipes.cuda_constants:CudaConstants",
 }

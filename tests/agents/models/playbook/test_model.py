@@ -13,9 +13,7 @@ from agents.artifacts import (
     CoderBrief,
     Dossier,
     Drafts,
-    Hypothesis,
     Plan,
-    PlannedMethod,
     PlannerBrief,
     Queries,
     RetrieverBrief,
@@ -29,7 +27,6 @@ from agents.models.playbook.model import Playbook
 from agents.models.playbook.recipe import RECIPES, recipe
 from knowledge_base.artifacts import Page
 from knowledge_base.pages.wiki import Wiki
-from tests.agents.models.playbook import triton_foreign
 from tests.agents.models.playbook.kernels import source as kernel
 from tests.tools.builders import softmax
 from tools.analysis.rules import evaluate
@@ -238,21 +235,6 @@ def test_knobs_in_place_are_searched_from_where_they_stand_and_never_twice(pages
             )
         )
     assert sorted(drafted) == ["6", "7"]
-
-
-def test_methods_that_call_different_knobs_the_same_are_drafted_together(pages: tuple[Page, ...]) -> None:
-    """Another model may plan what the playbook would not: 16 warps are in reach of the launch, not of the tiles."""
-    mine = tuple(p for p in pages if p.head.id in ("triton-tiles", "triton-launch"))
-    assert len({p.head.knobs["WARPS"] for p in mine}) == 2
-    because = Hypothesis(change="c", rationale="r", citations=("x",), expected=())
-    plan = Plan(
-        methods=tuple(PlannedMethod(method=p.head.id, axis=p.head.axis or "compute", hypothesis=because) for p in mine),
-        candidates=8,
-    )
-    task = TASK.model_copy(update={"language": "triton"})
-    for name in (*triton_foreign.PRODUCTS, *triton_foreign.ROWS):
-        drafts = ask("coder", coder_brief(plan, mine, triton_foreign.KERNELS[name].source, task=task), Drafts)
-        assert drafts.drafts, name
 
 
 def test_what_gained_nothing_waits_behind_what_was_never_tried(pages: tuple[Page, ...]) -> None:
