@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from agents.models.playbook.lift.draft import lifted
+from agents.lift.from_reference import lift_reference
 from benchmarks.foreign import commit
 from benchmarks.results import copy_bandwidth
 from tools.artifacts import Candidate, Record
@@ -75,7 +75,7 @@ def measured(task: Path, executor: Executor, records: Records) -> Iterator[str]:
         open_language(loaded.task.language),
         generated(loaded.task, executor, records.blobs, JudgeSettings().job_limit_s),
     )
-    kernel = Candidate(language=language.name, files={f"kernel{language.suffix}": lifted(loaded.task, found)})
+    kernel = Candidate(language=language.name, files={f"kernel{language.suffix}": lift_reference(loaded.task, found)})
     done = time.monotonic()
     device = pick(executor.devices(), language.device)
     parts = (loaded.task, language, executor, records)

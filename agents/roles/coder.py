@@ -8,7 +8,7 @@ from functools import partial
 from agents.artifacts import CoderBrief, Draft, Drafts, Plan
 from agents.checks.draft_faults import draft_faults, faults_of_drafts
 from agents.handlers.base import Handler, mended, opened
-from agents.models.playbook.search import write as by_rule
+from agents.lift.from_reference import draft_lifted_kernel
 from agents.roles.agent import Agent
 from agents.tool_use.coder_tools import CoderTools
 from agents.tool_use.workbench import Workbench, candidate, told
@@ -30,7 +30,7 @@ def write(
     handlers = bench.handlers if bench else opened()
     if bench is None or agent.model.reads == "brief" or brief.lifted:
         # What is lifted is written already, and nobody need be paid for it.
-        answer = by_rule(brief) if brief.lifted else _answer(agent, brief, handlers)
+        answer = draft_lifted_kernel(brief) if brief.lifted else _answer(agent, brief, handlers)
         return tuple(_distinct(answer, brief, handlers, parent, suffix).values())[:wanted]
     sound: dict[str, Candidate] = {}
     broken: dict[str, tuple[Candidate, str]] = {}

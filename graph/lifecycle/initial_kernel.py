@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.models.playbook.lift.draft import MODEL, lifted
+from agents.lift.from_reference import LANGUAGE_MODEL_CODER, lift_reference
 from agents.roles import coder
 from agents.tool_use.workbench import told
 from graph.artifacts import Lifted
@@ -48,7 +48,7 @@ def written(loaded: Loaded, services: Services) -> Loaded:
             )
             raise SettingsError(
                 f"{loaded.task.name}: no kernel is given, and {wrote} is refused: {fault.reason.rstrip('.')}; give "
-                f"a kernel" + (f", or {MODEL}" if by == LIFTED else "")
+                f"a kernel" + (f", or {LANGUAGE_MODEL_CODER}" if by == LIFTED else "")
             )
         failures = (*failures, told("the first version", fault, made.source))
         made, by, tries = _asked(loaded, services, failures), agent.model.provider, tries - 1
@@ -59,7 +59,7 @@ def lift(task: Task, executor: Executor, blobs: Blobs, limit_s: float) -> Candid
     """What torch.compile makes of the reference, as a kernel of the task's language. SettingsError, in one sentence,
     where that is none."""
     try:
-        source = lifted(task, generated(task, executor, blobs, limit_s))
+        source = lift_reference(task, generated(task, executor, blobs, limit_s))
     except SettingsError as error:
         raise SettingsError(f"{task.name}: no kernel is given, and none could be written: {error}") from error
     return Candidate(language=task.language, files={f"kernel{open_language(task.language).suffix}": source})

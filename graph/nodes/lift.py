@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from agents.models.playbook.inductor_lift import METHOD
-from agents.models.playbook.lift.draft import LIFTS, lifted
+from agents.lift.from_reference import LIFT_BY_LANGUAGE, LIFT_METHOD, lift_reference
 from graph.artifacts import Lifted
 from graph.report.content import frameworks
 from graph.services import Services
@@ -19,8 +18,10 @@ def page(state: State, services: Services) -> Page | None:
     incumbent, nor where the incumbent is what it makes."""
     times = frameworks.torch_times(state, services)
     behind = times is not None and bool(times.compiled) and all(one.low > 1 for one in times.compiled)
-    found = None if behind or services.task.language not in LIFTS else source(services)
-    return services.guide.page(METHOD) if found and found != services.candidate(state["incumbent"]).source else None
+    found = None if behind or services.task.language not in LIFT_BY_LANGUAGE else source(services)
+    return (
+        services.guide.page(LIFT_METHOD) if found and found != services.candidate(state["incumbent"]).source else None
+    )
 
 
 def source(services: Services) -> str:
@@ -30,9 +31,8 @@ def source(services: Services) -> str:
         task = services.task
         try:
             jobs = services.capped_executor(tell=lambda _: None)
-            found = Lifted(
-                source=lifted(task, generated(task, jobs, services.records.blobs, services.settings.judge.job_limit_s))
-            )
+            inductor = generated(task, jobs, services.records.blobs, services.settings.judge.job_limit_s)
+            found = Lifted(source=lift_reference(task, inductor))
         except SettingsError as error:
             found = Lifted(refused=str(error))
         except (BudgetError, HarnessError):

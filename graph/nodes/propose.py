@@ -7,7 +7,7 @@ import math
 
 from agents.artifacts import CoderBrief, Dossier, Plan, PlannerBrief, RetrieverBrief, Tried
 from agents.handlers.base import hints
-from agents.models.playbook.inductor_lift import METHOD
+from agents.lift.from_reference import LIFT_METHOD
 from agents.roles import coder, knowledge_retriever, planner
 from agents.tool_use.workbench import told
 from graph.artifacts import EarlierAttempts, Inspection, Judged, Scored, VersionMemory
@@ -69,8 +69,8 @@ def retrieve_evidence(state: State, services: Services) -> State:
             one for one in dossier.passages if one.path not in {passage.path for passage in inspection.seen.operator}
         ]
         pages = (*services.own_methods(inspection.bottleneck), *dossier.methods)
-        lifted = None if any(METHOD in one.planned for one in tried(services)) else lift.page(state, services)
-        rest = (page for page in pages if page.head.id != METHOD)
+        lifted = None if any(LIFT_METHOD in one.planned for one in tried(services)) else lift.page(state, services)
+        rest = (page for page in pages if page.head.id != LIFT_METHOD)
         # What runs found out for themselves stands before what torch.compile makes, and both before the catalogue.
         methods = tuple(
             sorted((*([lifted] if lifted else []), *rest), key=lambda page: not page.head.id.startswith("own:"))
@@ -214,7 +214,7 @@ def coder_brief(state: State, services: Services, made: Plan, source: str) -> Co
         seen=inspection.seen,
         hints=hints(services.handlers, source, services.task.language),
         frameworks=frameworks.torch_times(state, services),
-        lifted=lift.source(services) if any(item.method == METHOD for item in made.methods) else "",
+        lifted=lift.source(services) if any(item.method == LIFT_METHOD for item in made.methods) else "",
     )
 
 

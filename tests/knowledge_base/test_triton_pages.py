@@ -100,7 +100,7 @@ CASES = {
     "triton-group-swizzle": Case(
         MATRIX + '"y": torch.empty_like(x), "rows": d["M"], "columns": d["N"]}', 'a["x"]', output="y"
     ),
-    "triton-tiles": product(plain={"128, 128, 64": "32, 32, 32"}),
+    "triton-tiles": product(plain={"M = 128\nN = 128\nK = 64": "M = 32\nN = 32\nK = 32"}),
     "triton-split-k": product(dtype="float32", plain={ADDED: "tl.store(c + i[:, None] + j, acc)"}),
     "triton-split-reduction": Case(ROWS, 'a["x"].sum(1)', plain={SUMMED: "tl.store(out + row, tl.sum(total))"}),
     "triton-persistent": Case(SCALED, 'a["x"] * torch.rsqrt((a["x"] ** 2).mean(1, keepdim=True) + 1e-6) * a["weight"]'),

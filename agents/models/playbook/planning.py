@@ -1,5 +1,4 @@
-"""The planner by rule: pages whose findings fired, whose recipe applies to the source, within the budget, not tried
-in vain."""
+"""The planner by rule: methods whose findings fired and whose recipes apply to the source, within the budget."""
 
 from __future__ import annotations
 
@@ -10,237 +9,194 @@ from math import ceil
 
 from agents.artifacts import Hypothesis, Movement, Plan, PlannedMethod, PlannerBrief, Tried
 from agents.checks.priorities import passed_over
-from agents.models.playbook import history
-from agents.models.playbook.inductor_lift import InductorLift
-from agents.models.playbook.recipe import PREFERENCE, UNREAD, recipe
-from knowledge_base.artifacts import Attempt, Page
+from agents.lift.from_reference import LIFT_METHOD
+from agents.models.playbook.past_outcomes import MethodSet, accepted_here, method_votes, rejected_here
+from agents.models.playbook.recipe import UNREADABLE_CODE, recipe
+from knowledge_base.artifacts import Page
 from tools.artifacts import Axis, Finding
 
 SEVERITY = {"high": 3, "medium": 2, "low": 1}
 EXPECTED: dict[str, tuple[float, float]] = {
-    "inductor_lift": (0.6, 0.4),
     "parallel_outer": (0.6, 0.7),
     "vector_exp": (0.3, 0.7),
     "simd_reduction": (0.5, 0.6),
     "simd_loop": (0.9, 0.4),
     "interchange": (0.2, 0.7),
-    "tile": (0.3, 0.6),
-    "branch_to_select": (0.7, 0.5),
-    "restrict_pointers": (0.97, 0.3),
-    "unroll_accumulators": (0.9, 0.4),
     "triton_single_pass": (0.5, 0.6),
-    "triton_tiles": (0.3, 0.7),
     "triton_launch": (0.8, 0.4),
 }
 """Recipe -> (new time / old time, confidence): the playbook's prior, which the gate scores."""
 
 
-def plan(brief: PlannerBrief) -> Plan:
-    """What won from this very source before; else what was not tried since the kernel last changed; else other knobs of
-    methods in place; else what was tried, in other company; else what an earlier run left open. What one rejected on
-    this source is not planned again. What torch.compile makes of the reference, where it is listed, is judged once
-    these edits gain no more: they would find no place in it.
+def plan_methods(brief: PlannerBrief) -> Plan:
+    """The plan for the next iteration, with the reason for its methods; without methods where nothing is left to try.
+
+    The order is: methods that were accepted on this source in an earlier run, methods that were not tried on it, other
+    knobs of methods that are applied, and other sets of methods that were tried. The lifted kernel, where it is listed,
+    is planned once the other methods gain no more, since it takes the place of the source that they edit.
     """
-    pages = _usable(brief)
+    pages = _pages_with_recipes(brief)
     tried = _planned_since_accept(brief.tried)
-    again = _won(brief, pages, tried)
-    if again is not None:
-        return _said(brief, *again, 1)
-    fresh = [p for p in pages if recipe(p.head.recipe or "").applies(brief.source)]
-    failed, left = history.rejected(brief), history.pending(brief)
-    before = [*tried, *failed, *left]
-    unseen = [p for p in fresh if not any(p.head.id in methods for methods in before)]
-    chosen, guided = (
-        _first(brief, unseen, lambda methods: True),
-        "their findings fired and their recipes apply to the source",
-    )
+    lift = [page for page in brief.dossier.methods if page.head.id == LIFT_METHOD]
+    accepted = _accepted_before(brief, [*pages, *lift], tried)
+    if accepted is not None:
+        return _plan_of(brief, *accepted, 1)
+    applicable = [page for page in pages if recipe(page.head.recipe or "").applies(brief.source)]
+    rejected = rejected_here(brief)
+    untried = [page for page in applicable if not any(page.head.id in methods for methods in (*tried, *rejected))]
+    reason = "their findings fired and their recipes apply to the source"
+    chosen = _best_set(brief, untried, lambda methods: True)
     if not chosen:
-        chosen, guided = (
-            _knobs(brief, [p for p in pages if p not in fresh], tried),
-            "knobs of methods in place are searched",
-        )
-    lift = _lift(brief, pages, failed)
-    if lift and (not chosen or (brief.tried and brief.tried[-1].verdict != "accept")):
-        return _said(
-            brief, lift, "torch.compile is not shown slower, and edits of this source have brought what they could", 1
-        )
+        reason = "knobs of methods in place are searched"
+        chosen = _methods_with_open_knobs(brief, [page for page in pages if page not in applicable], tried)
+    gains_no_more = not chosen or (bool(brief.tried) and brief.tried[-1].verdict != "accept")
+    if gains_no_more and _lift_is_open(brief, lift, rejected):
+        reason = "torch.compile is not shown slower, and edits of this source have brought what they could"
+        return _plan_of(brief, lift, reason, 1)
     if not chosen:
-        chosen, guided = (
-            _first(brief, fresh, lambda methods: methods not in before),
-            "they were tried, but not as this set",
-        )
+        reason = "they were tried, but not as this set"
+        chosen = _best_set(brief, applicable, lambda methods: methods not in tried and methods not in rejected)
     if not chosen:
-        chosen = _first(
-            brief, fresh, lambda methods: methods in left and methods not in tried and methods not in failed
-        )
-        guided = _open(left.get(frozenset(p.head.id for p in chosen)))
-    if not chosen:
-        return Plan(methods=(), candidates=0, reason=_why_nothing(brief, pages, fresh, failed))
-    return _said(brief, chosen, guided, brief.candidates)
+        return Plan(methods=(), candidates=0, reason=_reason_for_no_method(brief, pages, applicable, len(rejected)))
+    return _plan_of(brief, chosen, reason, brief.candidates)
 
 
-def _said(brief: PlannerBrief, chosen: list[Page], guided: str, candidates: int) -> Plan:
-    """The plan, with why these methods, and why not others of higher priority."""
-    methods = tuple(_planned(brief, page) for page in chosen)
-    made = Plan(methods=methods, candidates=candidates, reason=f"Chosen by rule: {guided}.")
-    over = dict.fromkeys(name for method in methods for name in passed_over(method.method, made, brief))
+def _plan_of(brief: PlannerBrief, chosen: list[Page], reason: str, candidates: int) -> Plan:
+    """The plan of these methods, with the methods of higher priority that it passes over."""
+    methods = tuple(_planned_method(brief, page) for page in chosen)
+    plan = Plan(methods=methods, candidates=candidates, reason=f"Chosen by rule: {reason}.")
+    over = dict.fromkeys(name for method in methods for name in passed_over(method.method, plan, brief))
     if not over:
-        return made
-    why = (
-        "no recipe of theirs changes this source, no finding asks for them, they exclude what is planned, or an "
-        "earlier run rejected them"
-    )
-    return made.model_copy(update={"reason": f"{made.reason} Passed over, {why}: {', '.join(over)}."})
+        return plan
+    why = "no recipe of theirs changes this source, no finding asks for them, or an earlier run rejected them"
+    return plan.model_copy(update={"reason": f"{plan.reason} Passed over, {why}: {', '.join(over)}."})
 
 
-def _won(brief: PlannerBrief, pages: list[Page], tried: list[frozenset[str]]) -> tuple[list[Page], str] | None:
-    """What was accepted on this very source in an earlier run and gained most, unless this run tried it already."""
+def _accepted_before(brief: PlannerBrief, pages: list[Page], tried: list[MethodSet]) -> tuple[list[Page], str] | None:
+    """The methods that gained most on this very source in an earlier run, unless this run has tried them, and the
+    reason to plan them."""
     by_id = {page.head.id: page for page in pages}
-    for one in history.won(brief):
-        methods = frozenset(one.methods)
-        chosen = [by_id[method] for method in one.methods if method in by_id]
-        within = methods and len(chosen) == len(methods) <= brief.methods_per_iteration and _fits(brief, tuple(chosen))
-        if within and methods not in tried:
-            return chosen, f"an earlier run started from this very source and accepted them (record {one.evidence})"
+    by_gain = sorted(accepted_here(brief), key=lambda one: one.effect.low if one.effect else 1.0, reverse=True)
+    for attempt in by_gain:
+        chosen = [by_id[method] for method in attempt.methods if method in by_id]
+        is_complete = 0 < len(chosen) == len(set(attempt.methods)) <= brief.methods_per_iteration
+        if is_complete and frozenset(attempt.methods) not in tried and _fits_budget(brief, chosen):
+            return chosen, f"an earlier run started from this very source and accepted them (record {attempt.evidence})"
     return None
 
 
-def _lift(brief: PlannerBrief, pages: list[Page], failed: Collection[frozenset[str]]) -> list[Page]:
-    """The page of the lifted kernel, until it was tried."""
-    tried = {method for one in brief.tried for method in _asked(one)}
-    found = [p for p in pages if p.head.recipe == InductorLift.name and p.head.id not in tried]
-    return [p for p in found if frozenset({p.head.id}) not in failed]
+def _lift_is_open(brief: PlannerBrief, lift: list[Page], rejected: Collection[MethodSet]) -> bool:
+    """Whether the lifted kernel is listed, and neither this run nor an earlier one has tried it on this source."""
+    tried = {method for one in brief.tried for method in _planned_set(one)}
+    return bool(lift) and LIFT_METHOD not in tried and frozenset({LIFT_METHOD}) not in rejected
 
 
-def _open(attempt: Attempt | None) -> str:
-    """Why what an earlier run left open is tried after all."""
-    if attempt is None:
-        return ""
-    what = "noise hid what they gave" if attempt.verdict == "inconclusive" else "they were rejected on another source"
-    return f"nothing else is left, and in an earlier run {what} (record {attempt.evidence})"
-
-
-def _knobs(brief: PlannerBrief, pages: list[Page], tried: list[frozenset[str]]) -> list[Page]:
-    """Methods in place with settings left to try."""
-    settings = {p.head.id: _settings(p, brief.source) for p in pages}
+def _methods_with_open_knobs(brief: PlannerBrief, pages: list[Page], tried: list[MethodSet]) -> list[Page]:
+    """The best set of methods that are applied to the source and have values of knobs left to try."""
+    settings = {page.head.id: _count_other_settings(page, brief.source) for page in pages}
     # Counted over the whole run, or two settings could take turns for ever.
-    planned = Counter(method for t in brief.tried for method in _asked(t))
+    planned = Counter(method for one in brief.tried for method in _planned_set(one))
     tunable = [
-        p
-        for p in pages
-        if settings[p.head.id] > 0 and planned[p.head.id] <= ceil(settings[p.head.id] / brief.candidates)
+        page
+        for page in pages
+        if settings[page.head.id] > 0 and planned[page.head.id] <= ceil(settings[page.head.id] / brief.candidates)
     ]
 
-    def open_yet(methods: frozenset[str]) -> bool:
+    def has_open_settings(methods: MethodSet) -> bool:
         searched = brief.candidates * sum(methods <= one for one in tried)
-        # Those that earlier runs judged, the coder passes over.
-        return max(searched, history.known(brief, methods)) < sum(settings[m] for m in methods)
+        return searched < sum(settings[method] for method in methods)
 
-    return _first(brief, tunable, open_yet)
-
-
-def _usable(brief: PlannerBrief) -> list[Page]:
-    """Method pages with a recipe for this language, best first."""
-    pages = [p for p in brief.dossier.methods if p.head.type == "method" and _speaks(p, brief.task.language)]
-    favoured = history.favour(brief)
-    return sorted(
-        {p.head.id: p for p in pages}.values(), key=lambda p: _rank(p, brief.findings, favoured), reverse=True
-    )
+    return _best_set(brief, tunable, has_open_settings)
 
 
-def _speaks(page: Page, language: str) -> bool:
-    made = page.head.recipe
-    return (
-        bool(made)
-        and recipe(made or "").language in ("", language)
+def _pages_with_recipes(brief: PlannerBrief) -> list[Page]:
+    """Method pages with a recipe for the task's language, best first."""
+    language, votes = brief.task.language, method_votes(brief)
+    pages = {
+        page.head.id: page
+        for page in brief.dossier.methods
+        if page.head.type == "method"
+        and page.head.recipe
+        and recipe(page.head.recipe).language == language
         and (not page.head.languages or language in page.head.languages)
-    )
+    }
+    return sorted(pages.values(), key=lambda page: _rank(page, brief.findings, votes), reverse=True)
 
 
-def _rank(page: Page, findings: tuple[Finding, ...], favoured: Mapping[str, int]) -> tuple[int, int, int, int, str]:
-    fired = [SEVERITY[f.severity] for f in findings if f.rule in page.head.rules]
-    return (bool(fired), favoured.get(page.head.id, 0), page.head.priority, max(fired, default=0), page.head.id)
+def _rank(page: Page, findings: tuple[Finding, ...], votes: Mapping[str, int]) -> tuple[int, int, int, int, str]:
+    head = page.head
+    fired = [SEVERITY[finding.severity] for finding in findings if finding.rule in head.rules]
+    vote = votes.get(head.id, 0)
+    return (bool(fired), (vote > 0) - (vote < 0), head.priority, max(fired, default=0), head.id)
 
 
-def _planned_since_accept(tried: tuple[Tried, ...]) -> list[frozenset[str]]:
-    """Method sets planned for the present source."""
-    last = max((t.iteration for t in tried if t.verdict == "accept"), default=-1)
-    return [_asked(t) for t in tried if t.iteration > last]
+def _planned_since_accept(tried: tuple[Tried, ...]) -> list[MethodSet]:
+    """The sets of methods that this run has planned for the present source."""
+    last = max((one.iteration for one in tried if one.verdict == "accept"), default=-1)
+    return [_planned_set(one) for one in tried if one.iteration > last]
 
 
-def _asked(tried: Tried) -> frozenset[str]:
+def _planned_set(tried: Tried) -> MethodSet:
     return frozenset(tried.planned or tried.methods)
 
 
-def _first(brief: PlannerBrief, pages: list[Page], wanted: Callable[[frozenset[str]], bool]) -> list[Page]:
-    """The largest and best ranked set within the budget that is wanted."""
+def _best_set(brief: PlannerBrief, pages: list[Page], is_wanted: Callable[[MethodSet], bool]) -> list[Page]:
+    """The largest and best ranked set within the budget that is wanted; empty where there is none."""
     size = brief.methods_per_iteration
     pool = pages[: size + 5]
     for count in range(min(size, len(pool)), 0, -1):
         for subset in combinations(pool, count):
-            if _fits(brief, subset) and _compatible(subset) and wanted(frozenset(p.head.id for p in subset)):
+            if _fits_budget(brief, subset) and is_wanted(frozenset(page.head.id for page in subset)):
                 return list(subset)
     return []
 
 
-def _fits(brief: PlannerBrief, pages: tuple[Page, ...]) -> bool:
-    used: dict[Axis, int] = {}
-    for page in pages:
-        axis = page.head.axis or "compute"
-        used[axis] = used.get(axis, 0) + 1
+def _fits_budget(brief: PlannerBrief, pages: Collection[Page]) -> bool:
+    used: Counter[Axis] = Counter(page.head.axis or "compute" for page in pages)
     return all(count <= brief.budget.get(axis, 0) for axis, count in used.items())
 
 
-def _compatible(pages: tuple[Page, ...]) -> bool:
-    """Two recipes that rewrite the same loops for the same end exclude each other."""
-    names = {p.head.recipe for p in pages}
-    return not any(set(pair) <= names for pair in PREFERENCE)
+def _count_other_settings(page: Page, source: str) -> int:
+    """Number of other values of knobs that change the source in which the method is applied."""
+    found = recipe(page.head.recipe or "")
+    present = found.present(source)
+    values = {**found.knobs, **page.head.knobs}
+    others = [
+        {**present, knob: str(value)} for knob in present for value in values[knob] if str(value) != present[knob]
+    ]
+    return sum(found.retune(source, setting) != source for setting in others)
 
 
-def _settings(page: Page, source: str) -> int:
-    """Other values of knobs that change the source in which the method stands already."""
-    made = recipe(page.head.recipe or "")
-    now = made.present(source)
-    knobs = {**made.knobs, **page.head.knobs}
-    asked = [{**now, name: str(value)} for name in now for value in knobs.get(name, ()) if str(value) != now[name]]
-    return sum(made.retune(source, one) != source for one in asked)
-
-
-def _planned(brief: PlannerBrief, page: Page) -> PlannedMethod:
-    findings = [f for f in brief.findings if f.rule in page.head.rules]
+def _planned_method(brief: PlannerBrief, page: Page) -> PlannedMethod:
+    findings = [finding for finding in brief.findings if finding.rule in page.head.rules]
     factor, confidence = EXPECTED.get(page.head.recipe or "", (0.9, 0.3))
-    if page.head.recipe == InductorLift.name and brief.frameworks:
-        factor = min([1.0, *(one.estimate for one in brief.frameworks.compiled)])
-    because = (
-        ", ".join(dict.fromkeys(f.rule for f in findings))
-        or "no finding of its own, but its recipe applies to this source"
-    )
+    if page.head.id == LIFT_METHOD:
+        compiled = brief.frameworks.compiled if brief.frameworks else ()
+        factor, confidence = min((one.estimate for one in compiled), default=0.6), 0.4
+    rules = ", ".join(dict.fromkeys(finding.rule for finding in findings))
     hypothesis = Hypothesis(
         change=page.head.title,
-        rationale=f"Answers {because}.",
+        rationale=f"Answers {rules or 'no finding of its own, but its recipe applies to this source'}.",
         citations=_citations(brief, page, findings),
-        expected=(Movement(metric="time", direction="down", factor=factor, confidence=confidence),),
+        expected=(Movement(metric="time", direction="down", factor=min(1.0, factor), confidence=confidence),),
     )
-    return PlannedMethod(
-        method=page.head.id, axis=page.head.axis or "compute", hypothesis=hypothesis, signature=page.head.signature
-    )
+    axis = page.head.axis or "compute"
+    return PlannedMethod(method=page.head.id, axis=axis, hypothesis=hypothesis, signature=page.head.signature)
 
 
 def _citations(brief: PlannerBrief, page: Page, findings: list[Finding]) -> tuple[str, ...]:
     """The page's passages that retrieval found (its body where it found none), and the findings' records."""
-    passages = [str(p.citation) for p in brief.dossier.passages if p.path == page.path][:3]
-    own = passages or [f"<gpu-wiki>/{page.path}:{page.body_line}"]
-    return tuple(dict.fromkeys([*own, *(record for f in findings for record in f.evidence)]))
+    passages = [str(passage.citation) for passage in brief.dossier.passages if passage.path == page.path][:3]
+    cited = passages or [f"<gpu-wiki>/{page.path}:{page.body_line}"]
+    return tuple(dict.fromkeys([*cited, *(record for finding in findings for record in finding.evidence)]))
 
 
-def _why_nothing(
-    brief: PlannerBrief, pages: list[Page], fresh: list[Page], failed: Mapping[frozenset[str], Attempt]
-) -> str:
+def _reason_for_no_method(brief: PlannerBrief, pages: list[Page], applicable: list[Page], rejected: int) -> str:
     if not brief.dossier.methods:
         return "Retrieval found no method page for these findings."
     if not pages:
         return f"No method page found has a recipe for {brief.task.language}."
-    if not fresh:
-        return f"No recipe applies to the present source any more, and its knobs have been searched; {UNREAD}."
-    but = f", {len(failed)} of them in earlier runs, which rejected them" if failed else ""
-    return f"Every set of methods that applies and fits the budget has been tried on the present source{but}."
+    if not applicable:
+        return f"No recipe applies to the present source, and its knobs have been searched; {UNREADABLE_CODE}."
+    earlier = f", {rejected} of them in earlier runs, which rejected them" if rejected else ""
+    return f"Every set of methods that applies and fits the budget has been tried on the present source{earlier}."

@@ -9,42 +9,30 @@ from typing import ClassVar
 
 from agents.models.playbook.analysis.unit import Unit, parsed
 from agents.models.playbook.macros import expanded
-from agents.models.playbook.versioning import single, versioned
 from tools.languages.cpp_source import Edit, fresh
 from tools.registry import load
 
 RECIPES = {
-    "inductor_lift": "agents.models.playbook.inductor_lift:InductorLift",
-    "restrict_pointers": "agents.models.playbook.recipes.restrict:RestrictPointers",
-    "branch_to_select": "agents.models.playbook.recipes.select:BranchToSelect",
     "vector_exp": "agents.models.playbook.recipes.vector_math:VectorExp",
     "interchange": "agents.models.playbook.recipes.interchange:Interchange",
-    "tile": "agents.models.playbook.recipes.tile:Tile",
-    "unroll_accumulators": "agents.models.playbook.recipes.unroll:UnrollAccumulators",
     "simd_reduction": "agents.models.playbook.recipes.simd:SimdReduction",
     "simd_loop": "agents.models.playbook.recipes.simd:SimdLoop",
     "parallel_outer": "agents.models.playbook.recipes.openmp:ParallelOuter",
     "triton_single_pass": "agents.models.playbook.triton.single_pass:SinglePass",
-    "triton_tiles": "agents.models.playbook.triton.tiles:Tiles",
     "triton_launch": "agents.models.playbook.triton.launch:LaunchKnobs",
     "cuda_constants": "agents.models.playbook.recipes.cuda_constants:CudaConstants",
 }
 """Name (a method page's `recipe`) -> class, in the order in which a kernel's recipes are applied. A new recipe is
 one file and one line here: first what frees the compiler, then what changes the loops, last what says how the final
 loops run."""
-PREFERENCE = (("simd_reduction", "unroll_accumulators"), ("interchange", "tile"))
-"""Recipes for the same loops: one plan takes one of the two."""
 PREFIX = "kw_"
 """Of every name that a recipe inserts."""
-FULL = f"{PREFIX}full"
-"""Begins the name of where whole blocks end and the loop over what is left begins."""
 MAX_ROUNDS = 64
-UNREAD = (
-    "what the playbook cannot read (lambdas, templates, classes, <algorithm>, pointers that walk) a language "
-    "model can: "
+UNREADABLE_CODE = (
+    "what the playbook cannot read (lambdas, templates, classes, <algorithm>, pointers that walk) a language model can: "
     "models: in the settings"
 )
-"""For whoever waits for a recipe on a kernel that has no plain loops over pointers."""
+"""The advice for a kernel that has no plain loops over pointers."""
 
 
 class Recipe(ABC):
@@ -52,7 +40,6 @@ class Recipe(ABC):
 
     name: ClassVar[str]
     language: ClassVar[str] = "cpp"
-    """Empty: any that its page names."""
     knobs: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Knob -> values worth trying, best guess first; a wiki page may say otherwise."""
     written: ClassVar[str] = r"\d+"
@@ -65,13 +52,13 @@ class Recipe(ABC):
     def edit(self, source: str, knobs: Mapping[str, str]) -> str:
         """`source` with every site rewritten, or unchanged where there is none, the result would not parse, or no
         end is in sight."""
-        start = unit = parsed(single(expanded(source)))
+        start = unit = parsed(expanded(source))
         if unit.broken:
             return source
         for _ in range(MAX_ROUNDS):
             changed = self._next(unit, knobs)
             if changed is None:
-                return versioned(unit.source) if unit is not start else self.retune(source, knobs)
+                return unit.source if unit is not start else self.retune(source, knobs)
             unit = changed
         return source
 
@@ -115,7 +102,6 @@ def recipe(name: str) -> Recipe:
     return load(RECIPES, name, Recipe, key="recipe")()
 
 
-def order(name: str) -> int:
-    """Place in the canonical order; a stranger's recipe comes last but before parallelisation."""
-    names = list(RECIPES)
-    return names.index(name) if name in RECIPES else len(names) - 2
+def application_order(name: str) -> int:
+    """Position of a recipe in the order of RECIPES; a third-party recipe comes last."""
+    return list(RECIPES).index(name) if name in RECIPES else len(RECIPES)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from agents.artifacts import CoderBrief, Draft, Drafts
-from agents.models.playbook import history
-from agents.models.playbook.inductor_lift import InductorLift
-from agents.models.playbook.recipe import UNREAD, Recipe, order, recipe
+from agents.models.playbook.past_outcomes import accepted_knobs, rejected_kernels
+from agents.models.playbook.recipe import UNREADABLE_CODE, Recipe, application_order, recipe
 from knowledge_base.artifacts import Page, source_digest
 
 
@@ -22,7 +21,7 @@ class Step:
     knobs: Mapping[str, tuple[str, ...]]
 
 
-def write(brief: CoderBrief) -> Drafts:
+def write_drafts(brief: CoderBrief) -> Drafts:
     """K distinct drafts, the best guess first; or, for an ablation, one without each method."""
     skipped: dict[str, str] = {}
     steps = _steps(brief, skipped)
@@ -33,7 +32,7 @@ def write(brief: CoderBrief) -> Drafts:
         return Drafts(drafts=made, skipped=skipped)
     wanted = max(brief.plan.candidates, 1)
     drafts: list[Draft] = []
-    vain = history.vain(brief)
+    rejected = rejected_kernels(brief)
     refused = {
         (frozenset(t.methods), tuple(sorted(t.knobs.items())))
         for t in brief.tried
@@ -47,7 +46,7 @@ def write(brief: CoderBrief) -> Drafts:
     for chosen, knobs, note in _candidates(steps):
         draft = _draft(brief.source, chosen, knobs, note)
         asked = (frozenset(draft.methods), tuple(sorted(draft.knobs.items())))
-        if draft.source in seen or asked in refused or source_digest(draft.source) in vain:
+        if draft.source in seen or asked in refused or source_digest(draft.source) in rejected:
             continue
         seen.add(draft.source)
         if searched:
@@ -66,7 +65,11 @@ def write(brief: CoderBrief) -> Drafts:
         )
     else:
         skipped.update(
-            {s.method: f"its recipe finds no place in this source; {UNREAD}" for s in steps if s.method not in skipped}
+            {
+                s.method: f"its recipe finds no place in this source; {UNREADABLE_CODE}"
+                for s in steps
+                if s.method not in skipped
+            }
         )
     return Drafts(drafts=tuple(drafts), skipped=skipped)
 
@@ -74,7 +77,7 @@ def write(brief: CoderBrief) -> Drafts:
 def _steps(brief: CoderBrief, skipped: dict[str, str]) -> list[Step]:
     """Planned methods in the order in which their recipes are applied; knobs that won on this very source before
     come first."""
-    proven = history.knobs(brief, frozenset(item.method for item in brief.plan.methods))
+    proven = accepted_knobs(brief, frozenset(item.method for item in brief.plan.methods))
     pages: dict[str, Page] = {p.head.id: p for p in brief.pages}
     steps = []
     for method in brief.plan.methods:
@@ -84,12 +87,12 @@ def _steps(brief: CoderBrief, skipped: dict[str, str]) -> list[Step]:
                 "its page names no recipe; a model or a person must write it" if page else "its page was not given"
             )
             continue
-        made = InductorLift(brief.lifted) if page.head.recipe == InductorLift.name else recipe(page.head.recipe)
+        made = recipe(page.head.recipe)
         own = {name: tuple(str(v) for v in values) for name, values in page.head.knobs.items() if name in made.knobs}
         steps.append(
             Step(method.method, made, _around({**made.present(brief.source), **proven}, {**made.knobs, **own}))
         )
-    return sorted(steps, key=lambda s: order(s.recipe.name))
+    return sorted(steps, key=lambda s: application_order(s.recipe.name))
 
 
 def _around(now: Mapping[str, str], knobs: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:

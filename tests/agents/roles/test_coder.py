@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agents.artifacts import CoderBrief, Draft, Drafts
-from agents.models.playbook.inductor_lift import METHOD as LIFT
+from agents.lift.from_reference import LIFT_METHOD
 from agents.models.playbook.model import Playbook
 from agents.roles import coder
 from tests.agents.scripted import agent, called
@@ -119,10 +119,10 @@ def test_the_playbook_is_not_held_up(judging: Judge, place: tuple[Path, Counting
 
 
 def test_a_lifted_kernel_is_handed_on_and_no_model_is_asked_for_it(judging: Judge, tmp_path: Path) -> None:
-    page = WIKI.page(LIFT)
+    page = WIKI.page(LIFT_METHOD)
     assert page is not None
     given = brief()
-    item = given.plan.methods[0].model_copy(update={"method": LIFT})
+    item = given.plan.methods[0].model_copy(update={"method": LIFT_METHOD})
     planned = given.plan.model_copy(update={"methods": (item,)})
     asked, model = agent("coder", tmp_path, [])
     (made,) = coder.write(
@@ -132,7 +132,7 @@ def test_a_lifted_kernel_is_handed_on_and_no_model_is_asked_for_it(judging: Judg
         ".cpp",
         bench(judging),
     )
-    assert (made.source, made.methods, model.asked) == (FASTER, (LIFT,), [])
+    assert (made.source, made.methods, model.asked) == (FASTER, (LIFT_METHOD,), [])
 
 
 def test_copies_of_the_parent_and_of_each_other_are_dropped(tmp_path: Path) -> None:

@@ -142,8 +142,7 @@ def test_twice_is_once_and_another_measurement_needs_to_be_told(
     (path,) = measured.overlay_pages(tmp_path)
     before = (path.read_bytes(), path.stat().st_mtime_ns)
     assert (
-        said(capsys, first, *home).endswith("is up to date")
-        and (path.read_bytes(), path.stat().st_mtime_ns) == before
+        said(capsys, first, *home).endswith("is up to date") and (path.read_bytes(), path.stat().st_mtime_ns) == before
     )
     slower = {**ROOFS, "bandwidth": {"copy": [3.5e12]}}
     second = workspace(tmp_path / "w", device(), slower, key="again")

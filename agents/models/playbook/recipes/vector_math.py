@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from agents.lift.functions import FUNCTIONS, Key, closed
 from agents.models.playbook.analysis.dependence import independence
 from agents.models.playbook.analysis.types import floating
 from agents.models.playbook.analysis.unit import Unit
-from agents.models.playbook.lift.functions import FUNCTIONS, Key, closed
 from agents.models.playbook.recipe import Recipe
 from tools.languages.cpp_source import Edit, call_name, strip, walk
 

@@ -12,8 +12,7 @@ from tools.languages.triton_source import Edit, Launch, Module, called, dotted
 
 
 class LaunchKnobs(TritonRecipe):
-    """Settings of every launch become constants that can be searched; matrix products have tiles of their own
-    (`triton_tiles`)."""
+    """Settings of launches become constants that can be searched; launches of matrix products stay as they are."""
 
     name = "triton_launch"
     knobs: ClassVar[Mapping[str, tuple[str, ...]]] = {

@@ -1,7 +1,7 @@
 """C++ kernels that were not written for the recipes, one file each in `kernels/`.
 
 Its first two lines say what it takes, in the order of the call ("in:3x4", "out:3x4", or a number), and which recipes
-find a place in it, but restrict_pointers, which fits all. Some only look like what a recipe rewrites: a recipe that
+find a place in it. Some only look like what a recipe rewrites: a recipe that
 finds its place in one all the same must leave its result as it is.
 """
 

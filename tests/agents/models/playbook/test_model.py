@@ -13,10 +13,7 @@ from agents.artifacts import (
     CoderBrief,
     Dossier,
     Drafts,
-    GatekeeperBrief,
-    Hypothesis,
     Plan,
-    PlannedMethod,
     PlannerBrief,
     Queries,
     RetrieverBrief,
@@ -24,13 +21,12 @@ from agents.artifacts import (
     RoleName,
     Tried,
 )
+from agents.lift.from_reference import LIFT_METHOD
 from agents.models.base import Request
-from agents.models.playbook.inductor_lift import METHOD
 from agents.models.playbook.model import Playbook
 from agents.models.playbook.recipe import RECIPES, recipe
 from knowledge_base.artifacts import Page
 from knowledge_base.pages.wiki import Wiki
-from tests.agents.models.playbook import triton_foreign
 from tests.agents.models.playbook.kernels import source as kernel
 from tests.tools.builders import softmax
 from tools.analysis.rules import evaluate_rules
@@ -51,13 +47,13 @@ HEADROOM = Headroom(total=0.9, compute=0.9, memory=0.8, latency=0.1, bound="comp
 
 @pytest.fixture(scope="module")
 def every() -> tuple[Page, ...]:
-    return tuple(p for p in Wiki.open().pages if p.head.type == "method" and p.head.recipe)
+    return tuple(p for p in Wiki.open().pages if p.head.recipe or p.head.id == LIFT_METHOD)
 
 
 @pytest.fixture(scope="module")
 def pages(every: tuple[Page, ...]) -> tuple[Page, ...]:
     """As a run lists them that has no lifted kernel."""
-    return tuple(page for page in every if page.head.id != METHOD)
+    return tuple(page for page in every if page.head.id != LIFT_METHOD)
 
 
 def ask(role: RoleName, brief: Brief, owed: type[AnswerT]) -> AnswerT:
@@ -89,9 +85,9 @@ def coder_brief(plan: Plan, pages: tuple[Page, ...], source: str, **more: object
     )
 
 
-def test_pages_and_recipes_name_each_other(every: tuple[Page, ...]) -> None:
-    assert {p.head.recipe for p in every} == set(RECIPES)
-    for page in every:
+def test_pages_and_recipes_name_each_other(pages: tuple[Page, ...]) -> None:
+    assert {p.head.recipe for p in pages} == set(RECIPES)
+    for page in pages:
         made = recipe(page.head.recipe or "")
         assert made.name == page.head.recipe
         assert set(page.head.knobs) <= set(made.knobs), page.path
@@ -196,7 +192,6 @@ def test_methods_without_a_place_are_skipped_with_a_reason(pages: tuple[Page, ..
 
 
 def test_a_kernel_that_hides_its_loops_is_left_to_models_in_one_sentence(pages: tuple[Page, ...]) -> None:
-    pages = tuple(page for page in pages if page.head.recipe != "restrict_pointers")
     plan = ask("planner", planner_brief(pages, kernel("swiglu_lambda")), Plan)
     assert plan.methods == () and "lambdas" in plan.reason and "a language model can: models:" in plan.reason
 
@@ -208,45 +203,18 @@ def test_the_lifted_kernel_is_judged_once_where_edits_find_no_place_or_gain_no_m
         )
         return [m.method for m in ask("planner", planner_brief(every, kernel(source), tried), Plan).methods]
 
-    assert METHOD not in planned("softmax_int") and METHOD not in planned("softmax_int", "accept")
-    assert planned("softmax_int", "reject_perf") == planned("swiglu_lambda", "reject_perf") == [METHOD]
-    assert METHOD not in planned("softmax_int", "reject_perf", after=METHOD)
-    brief = planner_brief(
-        every, kernel("softmax_int"), (Tried(iteration=1, methods=(), knobs={}, verdict="reject_perf", reason=""),)
-    )
-    plan = ask("planner", brief, Plan)
-    made = ask("coder", coder_brief(plan, every, kernel("softmax_int"), lifted="// lifted"), Drafts)
-    assert [(d.source, d.methods) for d in made.drafts] == [("// lifted", (METHOD,))]
-    assert ask("coder", coder_brief(plan, every, kernel("softmax_int")), Drafts).drafts == ()
-
-
-@pytest.mark.parametrize(
-    ("line", "veto"),
-    [
-        ("+  #pragma omp parallel for", False),
-        ("+  for (int i = 0; i < n; ++i) y[i] = x[i]; // system( is only a word here", False),
-        ('-#pragma GCC optimize("Ofast")', False),
-        ('+#pragma GCC optimize("Ofast")', True),
-        ('+__attribute__((optimize("fast-math"))) void f() {}', True),
-        ('+  FILE* f = fopen("/tmp/x", "r");', True),
-        ('+  std::ifstream in("answers");', True),
-        ('+  system("true");', True),
-        ('+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));', False),
-    ],
-)
-def test_gatekeeper_vetoes_with_the_line(line: str, veto: bool) -> None:
-    found = ask("gatekeeper", GatekeeperBrief(task=TASK, diff=f"+++ b/kernel.cpp\n{line}\n"), Review)
-    assert found.veto is veto
-    assert found.quote == (line[1:].strip() if veto else "")
+    assert LIFT_METHOD not in planned("softmax_int") and LIFT_METHOD not in planned("softmax_int", "accept")
+    assert planned("softmax_int", "reject_perf") == planned("swiglu_lambda", "reject_perf") == [LIFT_METHOD]
+    assert LIFT_METHOD not in planned("softmax_int", "reject_perf", after=LIFT_METHOD)
 
 
 def test_knobs_in_place_are_searched_from_where_they_stand_and_never_twice(pages: tuple[Page, ...]) -> None:
-    """After an accept with TILE=16 nothing new applies: each other setting is drafted once, then the planner gives
+    """After an accept with DEGREE=5 nothing new applies: each other setting is drafted once, then the planner gives
     up."""
-    mine = tuple(p for p in pages if p.head.id == "tile-loops")
-    source = recipe("tile").edit(kernel("transpose"), {"TILE": "16"})
+    mine = tuple(p for p in pages if p.head.id == "vector-exp")
+    source = recipe("vector_exp").edit(kernel("softmax_int"), {"DEGREE": "5"})
     tried: list[Tried] = [
-        Tried(iteration=1, methods=("tile-loops",), knobs={"TILE": "16"}, verdict="accept", reason="")
+        Tried(iteration=1, methods=("vector-exp",), knobs={"DEGREE": "5"}, verdict="accept", reason="")
     ]
     drafted: list[str] = []
     for iteration in range(2, 9):
@@ -255,7 +223,7 @@ def test_knobs_in_place_are_searched_from_where_they_stand_and_never_twice(pages
         if not plan.methods:
             break
         drafts = ask("coder", coder_brief(plan, mine, source, tried=tuple(tried)), Drafts)
-        drafted += [d.knobs["TILE"] for d in drafts.drafts]
+        drafted += [d.knobs["DEGREE"] for d in drafts.drafts]
         tried.append(
             Tried(
                 iteration=iteration,
@@ -263,25 +231,10 @@ def test_knobs_in_place_are_searched_from_where_they_stand_and_never_twice(pages
                 knobs={},
                 verdict="reject_perf",
                 reason="",
-                planned=("tile-loops",),
+                planned=("vector-exp",),
             )
         )
-    assert sorted(drafted) == ["128", "32", "64"]
-
-
-def test_methods_that_call_different_knobs_the_same_are_drafted_together(pages: tuple[Page, ...]) -> None:
-    """Another model may plan what the playbook would not: 16 warps are in reach of the launch, not of the tiles."""
-    mine = tuple(p for p in pages if p.head.id in ("triton-tiles", "triton-launch"))
-    assert len({p.head.knobs["WARPS"] for p in mine}) == 2
-    because = Hypothesis(change="c", rationale="r", citations=("x",), expected=())
-    plan = Plan(
-        methods=tuple(PlannedMethod(method=p.head.id, axis=p.head.axis or "compute", hypothesis=because) for p in mine),
-        candidates=8,
-    )
-    task = TASK.model_copy(update={"language": "triton"})
-    for name in (*triton_foreign.PRODUCTS, *triton_foreign.ROWS):
-        drafts = ask("coder", coder_brief(plan, mine, triton_foreign.KERNELS[name].source, task=task), Drafts)
-        assert drafts.drafts, name
+    assert sorted(drafted) == ["6", "7"]
 
 
 def test_what_gained_nothing_waits_behind_what_was_never_tried(pages: tuple[Page, ...]) -> None:
@@ -294,7 +247,7 @@ def test_what_gained_nothing_waits_behind_what_was_never_tried(pages: tuple[Page
 
 
 def test_a_kernel_far_from_its_roof_is_not_given_up_for_want_of_findings() -> None:
-    """Every recipe but one says so on its page, so that retrieval offers it."""
+    """Every recipe says so on its page, so that retrieval offers it."""
     rules = load_rules()
     facts = {
         "roofline.headroom": Quantity(value=0.6, unit="fraction"),
@@ -305,6 +258,6 @@ def test_a_kernel_far_from_its_roof_is_not_given_up_for_want_of_findings() -> No
     found = {
         p.head.recipe for language in ("cpp", "triton", "cuda") for p in Wiki.open().methods(language, fired, facts)
     }
-    assert set(RECIPES) - {"restrict_pointers"} <= found
+    assert set(RECIPES) <= found
     near = {**facts, "roofline.headroom": Quantity(value=0.2, unit="fraction")}
     assert not evaluate_rules((), near, rules)

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from triton_calling import errors
-from triton_foreign import HEAD, KERNELS, PLAIN, PRODUCTS, ROWS
+from triton_foreign import HEAD, KERNELS, PLAIN, ROWS
 
 from agents.models.playbook.recipe import RECIPES, recipe
 from tools.screen.screen import screen
@@ -18,10 +18,9 @@ from tools.screen.screen import screen
 pytest.importorskip("triton")
 SITES = {
     "triton_single_pass": tuple(ROWS),
-    "triton_tiles": tuple(PRODUCTS),
     "triton_launch": (*ROWS, *PLAIN),
 }
-SMALL = {"triton_tiles": {"M": "32", "N": "64", "K": "32"}, "triton_launch": {"BLOCK": "64"}}
+SMALL = {"triton_launch": {"BLOCK": "64"}}
 TOLERANCE = {"half": 3e-3, "single": 2e-5}
 
 

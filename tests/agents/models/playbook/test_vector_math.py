@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.models.playbook.lift.functions import FUNCTIONS as TEXTS
+from agents.lift.functions import FUNCTIONS as TEXTS
 from tests.agents.models.playbook.calling import FLAGS, build
 
 FUNCTIONS = sorted(one for one in TEXTS if one[0] != "pick")

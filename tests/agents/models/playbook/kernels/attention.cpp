@@ -1,5 +1,5 @@
 // takes: in:33x20 in:33x20 in:33x20 out:33x20 33 20
-// recipes: branch_to_select vector_exp interchange unroll_accumulators simd_reduction parallel_outer
+// recipes: vector_exp interchange simd_reduction parallel_outer
 #include <cmath>
 #include <vector>
 extern "C" void solve(const float* Q, const float* K, const float* V, float* O, int T, int D) {

@@ -1,5 +1,5 @@
 // takes: double-in:3x600 double-in:3x30 double-out:3x20 3 20 30
-// recipes: unroll_accumulators simd_reduction parallel_outer
+// recipes: simd_reduction parallel_outer
 static double dot(const double* p, const double* q, long n)
 {
     double acc = 0;

@@ -1,5 +1,5 @@
 // takes: in:301x301 out:301x301 301
-// recipes: branch_to_select vector_exp simd_reduction simd_loop parallel_outer
+// recipes: vector_exp simd_reduction simd_loop parallel_outer
 #include <cmath>
 extern "C" void solve(const float* s, float* p, int n) {
   for (int i = 0; i < n; i++) {

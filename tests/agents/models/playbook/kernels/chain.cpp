@@ -1,5 +1,5 @@
 // takes: in:5000 in:5000 out:5000 out:5000 5000
-// recipes: branch_to_select vector_exp simd_loop parallel_outer
+// recipes: vector_exp simd_loop parallel_outer
 #include <cmath>
 #include <cstdint>
 extern "C" void solve(const float* x, const float* bias, float* tmp, float* y, int64_t n) {

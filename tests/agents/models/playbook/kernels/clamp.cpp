@@ -1,5 +1,5 @@
 // takes: in:23x57 out:23x57 23 57
-// recipes: branch_to_select simd_loop parallel_outer
+// recipes: simd_loop parallel_outer
 extern "C" void solve(const float* a, float* r, int n, int c) {
   for (int i = 0; i < n; i++)
     for (int j = 0; j < c; j++) {

@@ -1,5 +1,5 @@
 // takes: double-in:70x150 double-out:150 70 150
-// recipes: branch_to_select interchange parallel_outer
+// recipes: interchange parallel_outer
 #include <cfloat>
 #include <algorithm>
 extern "C" void solve(const double* a, double* hi, long h, long w) {

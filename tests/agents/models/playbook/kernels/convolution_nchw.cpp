@@ -1,5 +1,5 @@
 // takes: in:2x3x1813 in:5x27 in:5 out:10x1645 2 3 37 49 5 3
-// recipes: interchange unroll_accumulators simd_reduction parallel_outer
+// recipes: interchange simd_reduction parallel_outer
 extern "C" void solve(const float* in, const float* w, const float* bias, float* out,
                       int N, int C, int H, int W, int K, int R) {
   int OH = H - R + 1, OW = W - R + 1;

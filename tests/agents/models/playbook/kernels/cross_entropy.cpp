@@ -1,5 +1,5 @@
 // takes: in:301x70 index:301 out:301 301 70
-// recipes: vector_exp unroll_accumulators simd_reduction simd_loop
+// recipes: vector_exp simd_reduction simd_loop
 #include <algorithm>
 #include <cmath>
 #include <vector>

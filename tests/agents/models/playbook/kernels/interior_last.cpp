@@ -1,5 +1,5 @@
 // takes: in:1 out:1 1
-// recipes: branch_to_select simd_loop
+// recipes: simd_loop
 #include <cmath>
 #include <algorithm>
 #include <numeric>

@@ -1,5 +1,5 @@
 // takes: double-in:45x38 double-out:45x38 45 38
-// recipes: branch_to_select simd_loop parallel_outer
+// recipes: simd_loop parallel_outer
 #define IDX(i, j) ((i) * nx + (j))
 extern "C" void solve(const double* u, double* unew, int ny, int nx)
 {

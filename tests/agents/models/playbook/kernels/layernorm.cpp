@@ -1,5 +1,5 @@
 // takes: in:29x100 in:100 in:100 out:29x100 29 100
-// recipes: vector_exp unroll_accumulators simd_reduction simd_loop parallel_outer
+// recipes: vector_exp simd_reduction simd_loop parallel_outer
 #include <cmath>
 extern "C" void solve(const float* x, const float* g, const float* b, float* out, int rows, int dim) {
   for (int r = 0; r < rows; ++r) {

@@ -1,5 +1,5 @@
 // takes: in:1001 out:1001 1001
-// recipes: unroll_accumulators simd_reduction parallel_outer
+// recipes: simd_reduction parallel_outer
 #include <cmath>
 #include <algorithm>
 #include <numeric>

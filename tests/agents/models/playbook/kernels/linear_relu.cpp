@@ -1,5 +1,5 @@
 // takes: in:9x70 in:23x70 in:23 out:9x23 9 70 23
-// recipes: branch_to_select unroll_accumulators simd_reduction parallel_outer
+// recipes: simd_reduction parallel_outer
 #include <algorithm>
 extern "C" void solve(const float* x, const float* w, const float* b, float* y, int batch, int in_f, int out_f) {
   for (int n = 0; n < batch; ++n)

@@ -1,5 +1,5 @@
 // takes: in:21x150 out:21 21 150
-// recipes: branch_to_select vector_exp unroll_accumulators simd_reduction parallel_outer
+// recipes: vector_exp simd_reduction parallel_outer
 #include <algorithm>
 #include <cmath>
 static float row_max(const float* v, int n) {

@@ -1,5 +1,5 @@
 // takes: in:2x3185 out:2x3185 2 35 7 13
-// recipes: tile parallel_outer
+// recipes: parallel_outer
 extern "C" void solve(const float* in, float* out, int B, int S, int H, int D) {
   for (int b = 0; b < B; b++)
     for (int h = 0; h < H; h++)

@@ -1,5 +1,5 @@
 // takes: in:21x37 in:30x37 out:21x30 21 30 37
-// recipes: unroll_accumulators simd_reduction parallel_outer
+// recipes: simd_reduction parallel_outer
 extern "C" void solve(const float* A, const float* B, float* C, int M, int N, int K) {
   for (int i = 0; i < M; ++i) {
     for (int j = 0; j < N; ++j) {

@@ -1,5 +1,5 @@
 // takes: in:31x96 in:96 out:31x96 31 96
-// recipes: unroll_accumulators simd_reduction simd_loop parallel_outer
+// recipes: simd_reduction simd_loop parallel_outer
 #include <cmath>
 static void one_row(const float* row, const float* weight, float* dst, int n) {
   float ss = 0.0f;

@@ -1,5 +1,5 @@
 // takes: in:41x41 out:41x41 41
-// recipes: branch_to_select simd_loop parallel_outer
+// recipes: simd_loop parallel_outer
 extern "C" void solve(const float* w, float* d, int n) {
   for (int i = 0; i < n * n; i++) d[i] = w[i] * w[i];
   for (int k = 0; k < n; k++)

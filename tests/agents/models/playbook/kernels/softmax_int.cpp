@@ -1,5 +1,5 @@
 // takes: in:37x67 out:37x67 37 67
-// recipes: branch_to_select vector_exp unroll_accumulators simd_reduction simd_loop parallel_outer
+// recipes: vector_exp simd_reduction simd_loop parallel_outer
 #include <cmath>
 extern "C" void solve(const float* x, float* y, int M, int N) {
   for (int i = 0; i < M; i++) {

@@ -1,5 +1,5 @@
 // takes: double-in:19x41 double-out:19x41 19 41
-// recipes: branch_to_select vector_exp unroll_accumulators simd_reduction simd_loop parallel_outer
+// recipes: vector_exp simd_reduction simd_loop parallel_outer
 #include <math.h>
 extern "C" {
 void solve(const double* a, double* b, int n, int d)

@@ -1,5 +1,5 @@
 // takes: in:33x130 out:33x130 33 130
-// recipes: branch_to_select vector_exp unroll_accumulators simd_reduction simd_loop parallel_outer
+// recipes: vector_exp simd_reduction simd_loop parallel_outer
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

@@ -1,5 +1,5 @@
 // takes: in:31x47 out:31x47 31 47
-// recipes: branch_to_select interchange parallel_outer
+// recipes: interchange parallel_outer
 #define AT(j, i) ((j) * nx + (i))
 extern "C" void solve(const float* u, float* v, int ny, int nx) {
   for (int i = 0; i < nx; i++) {

@@ -1,5 +1,5 @@
 // takes: double-in:23x19 double-out:23x23 23 19
-// recipes: unroll_accumulators simd_reduction simd_loop parallel_outer
+// recipes: simd_reduction simd_loop parallel_outer
 #define A(i,j) a[(i)*k + (j)]
 #define C(i,j) c[(i)*n + (j)]
 extern "C" void solve(const double* a, double* c, int n, int k) {

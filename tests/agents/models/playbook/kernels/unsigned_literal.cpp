@@ -1,5 +1,5 @@
 // takes: in:20011 out:20011 20011
-// recipes: branch_to_select simd_loop parallel_outer
+// recipes: simd_loop parallel_outer
 #include <cmath>
 #include <algorithm>
 #include <numeric>

@@ -1,5 +1,5 @@
 // takes: in:20011 out:20011 20011 7
-// recipes: branch_to_select
+// recipes:
 #include <cmath>
 #include <algorithm>
 #include <numeric>

@@ -6,15 +6,12 @@ from __future__ import annotations
 import ast
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from triton_calling import errors
-
-from agents.models.playbook.lift.triton import lifted
+from agents.lift.triton import lift_triton
+from tests.agents.models.playbook.triton_calling import errors
 from tools.artifacts import Argument
 from tools.errors import SettingsError
 from tools.executors.protocol import InductorResult
@@ -33,7 +30,7 @@ def test_what_is_lifted_needs_nothing_of_inductor_and_passes_the_screen(
     recorded: tuple[tuple[Argument, ...], InductorResult],
 ) -> None:
     arguments, found = recorded
-    text = lifted(arguments, found, ())
+    text = lift_triton(arguments, found, ())
     assert screen(text, "triton", (), [a.name for a in arguments if a.role != "scalar"]) == ()
     assert "inductor" not in text.partition('"""\n')[2] and "triton_helpers" not in text
 
@@ -42,7 +39,7 @@ def test_each_kernel_is_launched_with_the_settings_that_ran(
     recorded: tuple[tuple[Argument, ...], InductorResult],
 ) -> None:
     arguments, found = recorded
-    tree = ast.parse(lifted(arguments, found, ()))
+    tree = ast.parse(lift_triton(arguments, found, ()))
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     assert [a.arg for a in functions["run_kernel"].args.args] == [a.name for a in arguments]
     for number, variant in enumerate(found.variants):
@@ -66,7 +63,7 @@ def test_other_sizes_have_code_of_their_own(recorded: tuple[tuple[Argument, ...]
     arguments, found = recorded
     (entry,) = (
         n
-        for n in ast.parse(lifted(arguments, found, ())).body
+        for n in ast.parse(lift_triton(arguments, found, ())).body
         if isinstance(n, ast.FunctionDef) and n.name == "run_kernel"
     )
     first = entry.body[0]
@@ -120,7 +117,7 @@ def mixed(code: str = MIXED, library: tuple[str, ...] = ("aten.mm", "aten.convol
         "scalars": {},
         "launches": {"triton_poi_fused_add_0": launch},
     }
-    return lifted(ARGUMENTS, InductorResult.model_validate({"shapes": shapes, "variants": (variant,)}), library)
+    return lift_triton(ARGUMENTS, InductorResult.model_validate({"shapes": shapes, "variants": (variant,)}), library)
 
 
 def test_what_inductor_leaves_to_the_tasks_library_is_called_with_the_shapes_it_had(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.models.playbook.lift.draft import lifted
-from tests.agents.models.playbook.references import MN, REFERENCES, SIZES, empty, randn, source
+from agents.lift.from_reference import lift_reference
+from tests.agents.lift.references import MN, REFERENCES, SIZES, empty, randn, source
 from tools.artifacts import Candidate
 from tools.errors import SettingsError
 from tools.executors.local import Local
@@ -46,7 +46,7 @@ def test_a_lifted_kernel_passes_the_judge_at_sizes_that_torch_compile_never_saw(
 ) -> None:
     executor, records = stage
     loaded = load(REFERENCES[name], tmp_path, stage)
-    text = lifted(loaded.task, generated(loaded.task, executor, records.blobs, 600))
+    text = lift_reference(loaded.task, generated(loaded.task, executor, records.blobs, 600))
     kernel = Candidate(language="cpp", files={"kernel.cpp": text})
     judge = Judge(
         loaded.task,
@@ -117,7 +117,7 @@ X = {"x": randn("M", "N"), "out": empty("M", "N"), **MN}
 def test_what_is_not_lifted_is_named_with_what_would_help(text: str, words: str, tmp_path: Path, stage: Stage) -> None:
     loaded = load(text, tmp_path, stage)
     with pytest.raises(SettingsError, match=words) as caught:
-        lifted(loaded.task, generated(loaded.task, stage[0], stage[1].blobs, 600))
+        lift_reference(loaded.task, generated(loaded.task, stage[0], stage[1].blobs, 600))
     assert "give a kernel" in str(caught.value)
 
 
@@ -130,4 +130,4 @@ def test_references_with_other_modules_are_not_taken_for_each_other_in_one_proce
         loaded = load(
             source("return torch.func.functional_call(model, {}, (x,))", X, SIZES, extra=extra), folder, stage
         )
-        assert part.lower() in lifted(loaded.task, generated(loaded.task, stage[0], stage[1].blobs, 600))
+        assert part.lower() in lift_reference(loaded.task, generated(loaded.task, stage[0], stage[1].blobs, 600))

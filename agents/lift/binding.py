@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from agents.models.playbook.lift.wrapper import Alias, Buffer, Number, View, Wrapper
+from agents.lift.wrapper import Alias, Buffer, Number, View, Wrapper
 from tools.artifacts import Argument
 from tools.errors import SettingsError
 from tools.executors.protocol import Generated, InductorResult

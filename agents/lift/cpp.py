@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from agents.models.playbook.lift.binding import Binding, unwritten
-from agents.models.playbook.lift.functions import written_out
-from agents.models.playbook.lift.wrapper import Alias, Buffer, Launch, Number, View, read
+from agents.lift.binding import Binding, unwritten
+from agents.lift.functions import written_out
+from agents.lift.wrapper import Alias, Buffer, Launch, Number, View, read
 from tools.artifacts import Argument
 from tools.errors import SettingsError
 from tools.executors.protocol import Generated, InductorResult
@@ -34,7 +34,7 @@ DROPPED = re.compile(r"[^\n]*(?:integer_div_error|TORCH_CHECK|#include)[^\n]*\n"
 MEMBER = re.compile(r"  (?:template <[^(]*?> )?(?:static |friend |constexpr )*[\w<>:]+ (\w+)\(.*\}$")
 
 
-def lifted(arguments: Sequence[Argument], found: InductorResult, library: Sequence[str]) -> str:
+def lift_cpp(arguments: Sequence[Argument], found: InductorResult, library: Sequence[str]) -> str:
     """The source. SettingsError, in one sentence, for what cannot be lifted."""
     kernels: dict[str, str] = {}
     branches = []

@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Sequence
 
-from agents.models.playbook.lift.binding import Binding
-from agents.models.playbook.lift.wrapper import Alias, Buffer, Call, Item, Launch, Number, View, Zeroed, read
+from agents.lift.binding import Binding
+from agents.lift.wrapper import Alias, Buffer, Call, Item, Launch, Number, View, Zeroed, read
 from tools.artifacts import Argument
 from tools.errors import SettingsError
 from tools.executors.protocol import Generated, InductorResult, TritonLaunch
@@ -34,7 +34,7 @@ RENAMED = (
 )
 
 
-def lifted(arguments: Sequence[Argument], found: InductorResult, library: Sequence[str]) -> str:
+def lift_triton(arguments: Sequence[Argument], found: InductorResult, library: Sequence[str]) -> str:
     """The module's text, which calls torch's operators of `library` at most. SettingsError, in one sentence, for
     what cannot be lifted."""
     functions: dict[str, str] = {}

@@ -1,1 +1,0 @@
-"""Inductor's generated code as one standalone kernel with our contract."""
