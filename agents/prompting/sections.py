@@ -15,7 +15,7 @@ from knowledge_base.artifacts import Page, Passage
 from knowledge_base.experience.free_methods import PLACE
 from knowledge_base.pages.wiki import section
 from tools.artifacts import Finding, Quantity
-from tools.gate.ranking import FRAMEWORKS, called
+from tools.gate.ranking import FRAMEWORKS, contestant_label
 from tools.roofline.hardware import Headroom, Spec
 
 FAILURE = 3600
@@ -411,7 +411,9 @@ def frameworks(brief: Brief, most: int | None) -> Content | None:
     if times is None:
         return None
     others = "torch" if {*times.against} <= {*FRAMEWORKS} else "the other"
-    return Content(values={"times": times, "others": others, "names": {name: called(name) for name in times.against}})
+    return Content(
+        values={"times": times, "others": others, "names": {name: contestant_label(name) for name in times.against}}
+    )
 
 
 def failures(brief: Brief, most: int | None) -> Content | None:

@@ -16,7 +16,7 @@ from graph import limits
 from graph.limits import Limit, Sender, Sent
 from tools.artifacts import digest
 from tools.errors import BudgetError, DeviceBusyError, InfrastructureError
-from tools.executors.base import Device, DeviceKind, Executor, Finished, Job
+from tools.executors.base import Device, DeviceKind, Executor, FinishedJob, Job
 
 Emit = Callable[[str, Mapping[str, str]], None]
 
@@ -95,10 +95,10 @@ class Metered(Executor):
         # Looked at once: a run stays on its devices, and each look reads many files of the system.
         return self.inner.devices()
 
-    def run(self, job: Job) -> Finished:
+    def run(self, job: Job) -> FinishedJob:
         return self.within(job, Sent(job.needs.device, iteration=self.iteration), ())
 
-    def within(self, job: Job, sent: Sent, bounds: tuple[Limit, ...]) -> Finished:
+    def within(self, job: Job, sent: Sent, bounds: tuple[Limit, ...]) -> FinishedJob:
         """Run `job` on the account `sent`, under `bounds`.
 
         Set aside is the job's own time limit: no figure of earlier jobs bounds what the next one takes. Where a cap
@@ -189,7 +189,7 @@ class Capped(Executor):
     def devices(self) -> tuple[Device, ...]:
         return self.inner.devices()
 
-    def run(self, job: Job) -> Finished:
+    def run(self, job: Job) -> FinishedJob:
         device = job.needs.device
         bounds = tuple(limit for limit in self._bounds() if limit.of_wall or device == self.device)
         try:

@@ -38,7 +38,7 @@ from graph.workspace import folder as workspaces
 from tools.artifacts import Artifact, Verdict
 from tools.environment import Environment
 from tools.errors import WorkspaceError
-from tools.executors.base import Device, Finished, Job
+from tools.executors.base import Device, FinishedJob, Job
 from tools.store.records import Records
 
 Payload = dict[str, JsonValue]
@@ -106,7 +106,7 @@ class Unmeasuring(Metered):
     def devices(self) -> tuple[Device, ...]:
         return self.environment.devices
 
-    def within(self, job: Job, sent: Sent, bounds: tuple[Limit, ...]) -> Finished:
+    def within(self, job: Job, sent: Sent, bounds: tuple[Limit, ...]) -> FinishedJob:
         if job.needs.exclusive or "request.json" in job.files:
             raise WorkspaceError(f"a measurement {LOST}")
         return super().within(job, sent, ())
@@ -189,7 +189,7 @@ def _explained(copy: Path, version: str, of: str, before: State, after: State) -
         executor, recalled = Unmeasuring(services), Recalled(services.records, before["iteration"])
         agents = {role: Agent(role, recalled, services.records, services.emit) for role in get_args(RoleName)}
         decided = decided_by(
-            before, replace(services, executor=executor, judge=services.judge.through(executor), agents=agents)
+            before, replace(services, executor=executor, judge=services.judge.with_executor(executor), agents=agents)
         )
     return Explained(version=version, of=of, record=found, decided=decided, differs=tuple(differing(decided, recorded)))
 

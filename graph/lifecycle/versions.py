@@ -20,7 +20,7 @@ from knowledge_base.experience.log import Experience
 from tools.cli.validation import no_yaml, read_yaml
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor
-from tools.store.records import Blobs, key
+from tools.store.records import Blobs, record_key
 from tools.store.repository import Repository
 from tools.tasks import loader as tasks
 from tools.tasks.loader import Loaded
@@ -77,8 +77,8 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
             trailers = {"Masked" if masked else "Unmasked": said}
             left = incumbent(after)
             kernel, standing = f"kernel{services.language.suffix}", f"v{left.iteration}"
-            source = repository.show(repository.find_commit("Version", standing) or "", kernel).decode()
-            if source != repository.show("HEAD", kernel).decode():
+            source = repository.read_file_at(repository.find_commit("Version", standing) or "", kernel).decode()
+            if source != repository.read_file_at("HEAD", kernel).decode():
                 texts[kernel], trailers["Restores"] = source, standing
                 back = (
                     f"; HEAD has the kernel of {standing} again, and `python -m graph resume {workspace.root}` "
@@ -101,8 +101,11 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
 
 def _closed(repository: Repository) -> list[VersionMemory]:
     """What HEAD says of each closed version, in order."""
-    last = int(repository.show("HEAD", completeness.POINTER))
-    return [remembered(repository.show("HEAD", f"memory/v{n}.json"), repository.root, f"v{n}") for n in range(last + 1)]
+    last = int(repository.read_file_at("HEAD", completeness.POINTER))
+    return [
+        remembered(repository.read_file_at("HEAD", f"memory/v{n}.json"), repository.root, f"v{n}")
+        for n in range(last + 1)
+    ]
 
 
 def _parent(memory: VersionMemory, closed: Sequence[VersionMemory]) -> int:
@@ -131,7 +134,7 @@ def restart(
         drift.refuse(workspace.repository)
         memory = remembered((workspace.root / memory_of(workspace, version)).read_bytes(), workspace.root, version)
         commit = workspace.repository.find_commit("Version", version)
-        record = workspace.records.find(key("task"))
+        record = workspace.records.find(record_key("task"))
         if commit is None or record is None:
             raise SettingsError(f"{version}: has no commit in {path}; `python -m graph show {path}` lists the versions")
         if memory.masked:
@@ -140,7 +143,7 @@ def restart(
             )
         known = Loaded.model_validate(record.payload)
         suffix = _suffix(workspace)
-        source = workspace.repository.show(commit, f"kernel{suffix}").decode()
+        source = workspace.repository.read_file_at(commit, f"kernel{suffix}").decode()
         first = known.origin or known.task.baseline or ""
         settings, again = workspace.settings(), any(TASK.match(change) for change in changes)
         if again:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from tools.artifacts import Artifact
 from tools.errors import WorkspaceError
-from tools.store.records import Records, strange
+from tools.store.records import Records, unreadable_artifact_error
 
 
 def told(error: ValueError, root: Path) -> WorkspaceError | None:
@@ -26,7 +26,7 @@ def told(error: ValueError, root: Path) -> WorkspaceError | None:
                 kind.model_validate(record.payload)
             except ValidationError as found:
                 if found.errors() == error.errors():
-                    return strange(error, root, f"record {record.id}")
+                    return unreadable_artifact_error(error, root, f"record {record.id}")
     return None
 
 

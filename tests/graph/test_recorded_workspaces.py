@@ -31,7 +31,7 @@ from tests.graph.conftest import RECORDED, git, graph, on_its_machine, unpacked
 from tools.artifacts import Verdict
 from tools.gate import gate
 from tools.gate.policy import Policy
-from tools.store.records import key
+from tools.store.records import record_key
 from tools.store.repository import Repository
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -95,7 +95,11 @@ def test_the_gate_asked_again_gives_the_same_verdicts_and_files(workspace: Path)
             # The claim is a field that protocol 2 had not.
             assert verdict.model_dump(mode="json", exclude={"claim"}) == record.payload
             old = Verdict.model_validate(record.payload)
-            own = services.records.find(key("inspection", candidate=old.candidate)) if old.outcome == "accept" else None
+            own = (
+                services.records.find(record_key("inspection", candidate=old.candidate))
+                if old.outcome == "accept"
+                else None
+            )
             gate_node._write(state, services, evidence.trial, old, record, own)
             judged += 1
     assert judged >= 2
@@ -116,12 +120,12 @@ def test_the_readme_names_instructions_of_methods_that_the_kernel_asks_for(
     with runs.opened(workspace, reading=True) as services:
         # Another compiler may be here.
         built = next(record for record in services.records if record.kind == "build")
-        monkeypatch.setattr(services.judge.builds, "build", lambda candidate: built)
+        monkeypatch.setattr(services.judge.builder, "build", lambda candidate: built)
         state = next(gates(workspace))
         baseline, inspection = services.candidate(state["baseline"]), services.records.get(state["profile"])
         checked, calibration = (
-            services.judge.correctness(baseline, None, "baseline"),
-            services.judge.calibrate(baseline),
+            services.judge.read_or_check_correctness(baseline, None, "baseline"),
+            services.judge.read_or_measure_calibration(baseline),
         )
         readme = render_baseline(services, state, baseline, checked, calibration, inspection)["README.md"]  # type: ignore[arg-type]
         offered = Dossier.model_validate(services.records.get(state["dossier"]).payload).methods
@@ -215,7 +219,7 @@ CASES = [json.loads(line) for line in lzma.decompress((FIXTURES / "verdicts.json
 def test_the_gate_answers_recorded_evidence_as_before() -> None:
     assert len(CASES) > 70
     for case in CASES:
-        answer = gate.decide(gate.Evidence.model_validate(case["evidence"]), Policy.model_validate(case["policy"]))
+        answer = gate.decide(gate.GateEvidence.model_validate(case["evidence"]), Policy.model_validate(case["policy"]))
         then = case["verdict"]
         if answer.outcome == "inconclusive" and then["outcome"] == "reject_perf":
             # What a noise floor hides was called a failure.

@@ -9,7 +9,7 @@ from tools.analysis import rules
 from tools.artifacts import Artifact, Bound, Finding, Profile, Quantity, Remark, Task
 from tools.cli.formatting import limiter, percent, seconds, si, table
 from tools.executors.base import Device
-from tools.executors.protocol import SeenWorkload
+from tools.executors.protocol import ProbedWorkload
 from tools.roofline import roofline
 from tools.roofline.hardware import Headroom, Roof
 from tools.roofline.roofline import Precision
@@ -64,7 +64,7 @@ class Diagnosis(Artifact):
 
 
 def place(
-    task: Task, seen: Sequence[SeenWorkload], times: Mapping[str, float], roofs: tuple[Roof, ...], device: Device
+    task: Task, seen: Sequence[ProbedWorkload], times: Mapping[str, float], roofs: tuple[Roof, ...], device: Device
 ) -> Roofline:
     """Each workload under the roofs. `times`: workload -> seconds; empty where there is no kernel."""
     kind = roofline.precision(task)

@@ -15,7 +15,7 @@ from tools.cli.formatting import percent as percent
 from tools.cli.formatting import ratio as ratio
 from tools.cli.formatting import seconds as seconds
 from tools.cli.formatting import si as si
-from tools.gate.ranking import FRAMEWORKS, FrameworkTimes, called
+from tools.gate.ranking import FRAMEWORKS, FrameworkTimes, contestant_label
 from tools.gate.statistics import Objective
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def objective_of(objective: Objective, task: Task) -> str:
 
 def rival(name: str) -> str:
     """Who a contestant of the final benchmark is, in words."""
-    return "the kernel that the linked runs began with" if name == "original" else called(name)
+    return "the kernel that the linked runs began with" if name == "original" else contestant_label(name)
 
 
 def doubt(found: Interval | None) -> str:

@@ -20,7 +20,7 @@ from tools.artifacts import UNBOUNDED, Artifact, Interval, Verdict
 from tools.gate import confirmation
 from tools.languages.base import LANGUAGES, Language
 from tools.registry import load
-from tools.store.records import Records, key, strange
+from tools.store.records import Records, record_key, unreadable_artifact_error
 from tools.tasks.loader import Loaded
 
 
@@ -132,7 +132,7 @@ def summarise(root: Path, state: State) -> Summary:
     closed = versions(root)
     if state.get("report"):
         benchmark = FinalBenchmark.model_validate(records.get(state["report"]).payload)
-    reached = records.find(key("budget"))
+    reached = records.find(record_key("budget"))
     models = total(exchanges(records))
     log = event_log.read(root / ".kernelwright" / "events.jsonl")
     placed = benchmark.overall if benchmark else {}
@@ -175,7 +175,7 @@ def _disturbed(memory: VersionMemory, records: Records) -> bool:
         for identity in Verdict.model_validate(record.payload).records
     ]
     confirmed = [record for identity in cited if (record := records.get(identity)).kind == "confirmation"]
-    return bool(confirmed) and confirmation.disturbed(confirmed)
+    return bool(confirmed) and confirmation.any_disturbed(confirmed)
 
 
 def by_role(records: Records) -> dict[str, Spent]:
@@ -190,7 +190,7 @@ def by_role(records: Records) -> dict[str, Spent]:
 
 def _device_s(records: Records, log: Sequence[event_log.Event], wall_s: float) -> float | None:
     """Seconds of jobs on the device of the task's language."""
-    task = records.find(key("task")) or records.find(key("loaded"))
+    task = records.find(record_key("task")) or records.find(record_key("loaded"))
     if task is None:
         return None
     language = load(LANGUAGES, Loaded.model_validate(task.payload).task.language, Language, key="language")  # type: ignore[type-abstract]
@@ -208,7 +208,7 @@ def remembered(content: bytes, root: Path, version: str) -> VersionMemory:
     try:
         return VersionMemory.model_validate_json(content)
     except ValidationError as error:
-        raise strange(error, root, f"memory/{version}.json") from error
+        raise unreadable_artifact_error(error, root, f"memory/{version}.json") from error
 
 
 def version_of(root: Path, candidate: str) -> str:

@@ -16,7 +16,7 @@ from tests.contracts.conftest import task
 from tests.tools.gate.test_gate import FAILED, GOOD, POLICY, trial
 from tools.errors import BudgetError, OverloadedError, PendingError, ProviderError
 from tools.gate import gate
-from tools.gate.gate import Evidence, Veto
+from tools.gate.gate import GateEvidence, Veto
 from tools.languages.cpp import Cpp
 
 DIFF = "--- a/kernel.cpp\n+++ b/kernel.cpp\n@@ -4,2 +4,2 @@\n-  y[i] = x[i];\n+  y[i] = cache[i];\n   }\n"
@@ -32,7 +32,7 @@ def reviewed(root: Path, *lines: Line) -> tuple[Review, int]:
     return review, len(model.asked)
 
 
-def verdict(review: Review, evidence: Evidence = GOOD) -> tuple[str, str]:
+def verdict(review: Review, evidence: GateEvidence = GOOD) -> tuple[str, str]:
     """What the gate makes of a review; without it the evidence would do for an accept."""
     veto = Veto(quote=review.quote, reason=review.reason) if review.veto else None
     found = gate.decide(evidence.model_copy(update={"veto": veto}), POLICY)

@@ -17,8 +17,8 @@ from tests.graph.export.test_export import made, triton  # noqa: F401  (a fixtur
 from tests.tools.tasks.test_scaffold import LAUNCHER, PROGRAM, TORCH
 from tools.artifacts import Argument, Task, Workload
 from tools.errors import SettingsError
-from tools.executors.local import Local
-from tools.executors.protocol import SeenArgument, SeenWorkload
+from tools.executors.local import LocalExecutor
+from tools.executors.protocol import ProbedArgument, ProbedWorkload
 from tools.harness.compilation.cuda_compile import program
 from tools.languages.cpp import Cpp
 from tools.store.records import Blobs
@@ -72,7 +72,7 @@ def applied(folder: Path, kernel: Accepted) -> str:
 
 
 def test_a_patched_file_calls_the_kernel_where_it_was_judged_and_itself_elsewhere(
-    beside: tuple[Local, Blobs], tmp_path: Path
+    beside: tuple[LocalExecutor, Blobs], tmp_path: Path
 ) -> None:
     (tmp_path / "reference.py").write_text(REFERENCE)
     (tmp_path / "kernel.cpp").write_text(OWN)
@@ -137,11 +137,11 @@ def accepted(folder: Path, own: str, workload: dict[str, Any]) -> Accepted:
         baseline=source,
         workloads=(Workload(name="w", dims=workload),),
     )
-    seen = SeenWorkload(
+    seen = ProbedWorkload(
         name="w",
         dims=workload,
         arguments=tuple(
-            SeenArgument(
+            ProbedArgument(
                 **a.model_dump(exclude={"shape"}), shape=(4096,) if a.shape else (), value=workload.get(a.name)
             )
             for a in arguments

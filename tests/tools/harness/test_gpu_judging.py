@@ -17,7 +17,7 @@ import torch
 
 from tests.tools.builders import softmax
 from tools.executors.protocol import (
-    RESULT,
+    RESULT_ADAPTER,
     Contestant,
     ContestRequest,
     ContestResult,
@@ -47,7 +47,7 @@ def module(name: str) -> ModuleType:
 
 
 def recorded(name: str) -> object:
-    return RESULT.validate_json((RECORDED / f"harness_{name}.json").read_text())
+    return RESULT_ADAPTER.validate_json((RECORDED / f"harness_{name}.json").read_text())
 
 
 def workload(pairs: int, warm: int = 0) -> TimedWorkload:
@@ -274,7 +274,9 @@ def test_a_profiler_that_does_not_work_is_told_from_a_candidate_that_hides() -> 
     )
     names, said = executed.look(hidden, SOURCE, lambda: broken)
     assert (
-        names == ["not known: RuntimeError: not with me"] and said is None and names[0].startswith(confirmation.UNSEEN)
+        names == ["not known: RuntimeError: not with me"]
+        and said is None
+        and names[0].startswith(confirmation.UNPROFILED_PREFIX)
     )
     names, said = executed.look(hidden, SOURCE, lambda: works)
     assert names == [] and "hid what it executes from the profiler" in str(said)

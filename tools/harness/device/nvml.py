@@ -133,7 +133,7 @@ class Nvml:
             return None
         return None if refused else [process.pid for process in found[: count.value]]
 
-    def share(self) -> "int | None":
+    def busy_percent(self) -> "int | None":
         """Per cent of the last window in which a kernel ran, anybody's; None where the library does not tell."""
         found = _Share()
         try:
@@ -185,10 +185,10 @@ class Watch:
         """The least share seen until the window has passed in which work of ours may still lie."""
         if self.nvml is None:
             return None
-        least, end = self.nvml.share(), time.monotonic() + QUIET_S
+        least, end = self.nvml.busy_percent(), time.monotonic() + QUIET_S
         while least and time.monotonic() < end:
             time.sleep(STEP_S)
-            least = min(least, self.nvml.share() or 0)
+            least = min(least, self.nvml.busy_percent() or 0)
         return least
 
     def foreign(self) -> "set[int] | None":

@@ -2,7 +2,7 @@
 kernels loaded before.
 
 It raises the price and is no proof: whoever shares a process with us can reach this code as well. What decides is the
-supervisor's clock, which is in another process (`tools.gate.confirmation.confirmed_on_device`).
+supervisor's clock, which is in another process (`tools.gate.confirmation.speedup_on_device`).
 """
 
 import ast

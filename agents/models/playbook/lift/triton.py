@@ -10,7 +10,7 @@ from agents.models.playbook.lift.binding import Binding
 from agents.models.playbook.lift.wrapper import Alias, Buffer, Call, Item, Launch, Number, View, Zeroed, read
 from tools.artifacts import Argument
 from tools.errors import SettingsError
-from tools.executors.protocol import Generated, InductorResult, TritonLaunch
+from tools.executors.protocol import GeneratedCode, InductorResult, TritonLaunch
 
 HEAD = '''"""Lifted from what torch.compile (Inductor) makes of reference.py."""
 
@@ -54,7 +54,7 @@ def lifted(arguments: Sequence[Argument], found: InductorResult, library: Sequen
 def _variant(
     arguments: Sequence[Argument],
     found: InductorResult,
-    variant: Generated,
+    variant: GeneratedCode,
     functions: dict[str, str],
     library: Sequence[str],
 ) -> str:

@@ -24,8 +24,8 @@ from tests.tools.judge.test_judge import Busy
 from tools.artifacts import Candidate, Workload
 from tools.contracts import workloads
 from tools.errors import DeviceBusyError
-from tools.executors.base import Finished, Job
-from tools.executors.local import Local
+from tools.executors.base import FinishedJob, Job
+from tools.executors.local import LocalExecutor
 from tools.gate.policy import Policy
 from tools.judge.judge import Judge
 from tools.languages.triton import Triton
@@ -353,19 +353,19 @@ KERNEL = (
 
 
 @pytest.fixture(scope="module")
-def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Local, Blobs]]:
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalExecutor, Blobs]]:
     """An executor whose compiler is told of a GPU by a small C library under the driver's name."""
     if drivers.COMPILER is None:
         pytest.skip("no C compiler here")
     folder = tmp_path_factory.mktemp("driver")
     drivers.compiled(drivers.CUDA, folder / "libcuda.so.1")
     blobs = Blobs(folder / "blobs")
-    with pytest.MonkeyPatch.context() as patch, Local(blobs, folder / "scratch") as executor:
+    with pytest.MonkeyPatch.context() as patch, LocalExecutor(blobs, folder / "scratch") as executor:
         patch.setenv("LD_LIBRARY_PATH", str(folder))
         yield executor, blobs
 
 
-def built(source: str, beside: tuple[Local, Blobs], **changed: Any) -> tuple[Finished, str]:
+def built(source: str, beside: tuple[LocalExecutor, Blobs], **changed: Any) -> tuple[FinishedJob, str]:
     """The build job's end, and what it said."""
     executor, blobs = beside
     task = TASK.model_copy(update=changed)
@@ -390,7 +390,7 @@ def missed(source: str, workloads: list[Any], compiled: Path | None, folder: Pat
 
 
 def test_launches_find_what_was_built_at_the_dims_that_everybody_knows(
-    beside: tuple[Local, Blobs], tmp_path: Path
+    beside: tuple[LocalExecutor, Blobs], tmp_path: Path
 ) -> None:
     finished, said = built(KERNEL, beside)
     left = Triton().compiled(finished)
@@ -406,7 +406,7 @@ def hostile(what: str) -> str:
     return f"import os\nfrom pathlib import Path\nmade = Path(os.environ['TRITON_CACHE_DIR']).parent\n{what}\n{KERNEL}"
 
 
-def test_a_build_replaces_nothing_but_what_it_says(beside: tuple[Local, Blobs]) -> None:
+def test_a_build_replaces_nothing_but_what_it_says(beside: tuple[LocalExecutor, Blobs]) -> None:
     """Its kernel was screened: another must not come out of the build; nor may a request that nobody can read end
     the harness."""
     names = ("kernel.py", "build.json", "compiled.tar", "other.txt")
@@ -418,7 +418,7 @@ def test_a_build_replaces_nothing_but_what_it_says(beside: tuple[Local, Blobs]) 
     assert left is not None and tarfile.is_tarfile(beside[1].path(left)) and "other.txt" not in finished.files
 
 
-def test_nothing_of_a_build_outlives_it(beside: tuple[Local, Blobs]) -> None:
+def test_nothing_of_a_build_outlives_it(beside: tuple[LocalExecutor, Blobs]) -> None:
     strays = """
 import time
 reader, writer = os.pipe()
@@ -439,7 +439,7 @@ os._exit(0)"""
     assert len(pids) == 6 and not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
-def test_a_build_that_does_not_know_all_that_is_launched_leaves_nothing(beside: tuple[Local, Blobs]) -> None:
+def test_a_build_that_does_not_know_all_that_is_launched_leaves_nothing(beside: tuple[LocalExecutor, Blobs]) -> None:
     """Else a candidate's code would be let into a process where the kernel, by then the incumbent, looks for what
     its build lacks."""
     unsure = KERNEL.replace(
@@ -451,7 +451,7 @@ def test_a_build_that_does_not_know_all_that_is_launched_leaves_nothing(beside: 
     )
 
 
-def test_a_build_for_another_gpu_or_for_reading_leaves_nothing(beside: tuple[Local, Blobs]) -> None:
+def test_a_build_for_another_gpu_or_for_reading_leaves_nothing(beside: tuple[LocalExecutor, Blobs]) -> None:
     executor, blobs = beside
     finished, said = built(KERNEL, beside, build_flags=("--target=sm_80",))
     assert finished.exit_code == 0 and "for sm_80" in said and Triton().compiled(finished) is None
@@ -460,7 +460,7 @@ def test_a_build_for_another_gpu_or_for_reading_leaves_nothing(beside: tuple[Loc
     assert Triton().compiled(built(KERNEL.replace("tl.exp(", "tl.expo("), beside)[0]) is None
 
 
-def test_a_build_is_told_no_hidden_dims(beside: tuple[Local, Blobs]) -> None:
+def test_a_build_is_told_no_hidden_dims(beside: tuple[LocalExecutor, Blobs]) -> None:
     job: Job = Triton().build(TASK, Candidate(language="triton", files={"kernel.py": KERNEL}), beside[1])
     request = json.loads(beside[1].text(job.files["build.json"]))
     assert request["workloads"] == [w.dims for w in TASK.workloads]
@@ -470,7 +470,7 @@ def test_a_build_is_told_no_hidden_dims(beside: tuple[Local, Blobs]) -> None:
 # ---------------------------------------------------------------- from the build to the harness
 
 
-def test_the_judge_puts_it_beside_the_library(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
+def test_the_judge_puts_it_beside_the_library(beside: tuple[LocalExecutor, Blobs], tmp_path: Path) -> None:
     records = Records(tmp_path)
     options = {
         "environment": "",
@@ -486,12 +486,12 @@ def test_the_judge_puts_it_beside_the_library(beside: tuple[Local, Blobs], tmp_p
 
         def asked() -> dict[str, str]:
             with pytest.raises(DeviceBusyError):
-                judge.correctness(contestants["candidate"], contestants["baseline"], "judge")
+                judge.read_or_check_correctness(contestants["candidate"], contestants["baseline"], "judge")
             return executor.asked[-1]
 
         files, builds = (
             asked(),
-            {name: judge.builds.build(candidate).payload for name, candidate in contestants.items()},
+            {name: judge.builder.read_or_build(candidate).payload for name, candidate in contestants.items()},
         )
         for name, source in sources.items():
             assert records.blobs.text(files[f"{name}.py"]) == source
@@ -500,7 +500,9 @@ def test_the_judge_puts_it_beside_the_library(beside: tuple[Local, Blobs], tmp_p
             name: f"{name}.py" for name in sources
         }
         # It is no part of the record: a clone has none of it, and measures as well.
-        assert builds["candidate"]["compiled"] not in judge.builds.build(contestants["candidate"]).blobs.values()
+        assert (
+            builds["candidate"]["compiled"] not in judge.builder.read_or_build(contestants["candidate"]).blobs.values()
+        )
         records.blobs.path(builds["candidate"]["compiled"]).unlink()
         assert {name for name in asked() if name.endswith(".compiled")} == {"baseline.compiled"}
 
