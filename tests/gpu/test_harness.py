@@ -174,7 +174,7 @@ EVIL = [
     (
         HONEST + LATER.format("driver.elapsed = lambda *given: 0.78 * honest(*given)"),
         DRIVER,
-        "replaced the harness's cuda_driver.Driver.elapsed",
+        "replaced the harness's cuda_driver.CudaDriver.elapsed",
     ),
     (
         HONEST + LATER.format("gc_bound().errcheck = lambda result, *_: result"),

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tools.artifacts import Argument, NumericPolicy, Task
 from tools.contracts.dims import beyond
 from tools.errors import SettingsError
-from tools.executors.protocol import KWARGS_PARAMETER, Parameter, ProbeResult, ProbedArgument, ProbedWorkload
+from tools.executors.protocol import KWARGS_PARAMETER, Parameter, ProbedArgument, ProbedWorkload, ProbeResult
 
 CUT = "cut to the cap"
 _FLOATS = ("float64", "float32", "float16", "bfloat16")

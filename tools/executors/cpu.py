@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tools.executors.base import Device
 from tools.harness.device import telemetry
-from tools.harness.device.telemetry import CPU
+from tools.harness.device.telemetry import CPU_FOLDER
 
 CONTAINERS = ("docker", "containerd", "kubepods", "lxc", "podman")
 
@@ -20,13 +20,13 @@ def describe_cpu() -> Device:
     flags = info.get("flags", info.get("Features", "")).split()
     details = {
         "kernel": platform.release(),
-        "governor": _read_or_empty(CPU / "cpu0/cpufreq/scaling_governor") or "not reported",
+        "governor": _read_or_empty(CPU_FOLDER / "cpu0/cpufreq/scaling_governor") or "not reported",
         "virtualised": "yes" if "hypervisor" in flags else "not reported",
         "container": _container_state(),
         "cores_allowed": _core_ranges(cores),
         "cores_online": str(os.cpu_count() or 1),
         "cpu_quota": _read_or_empty(Path("/sys/fs/cgroup/cpu.max")) or "none",
-        "smt": _read_or_empty(CPU / "smt/active") or "not reported",
+        "smt": _read_or_empty(CPU_FOLDER / "smt/active") or "not reported",
         "simd": " ".join(flag for flag in flags if flag.startswith(("avx", "sse4", "fma", "asimd", "sve", "neon"))),
         "transparent_huge_pages": _read_or_empty(Path("/sys/kernel/mm/transparent_hugepage/enabled")) or "not reported",
     }

@@ -13,7 +13,7 @@ from pathlib import Path
 from tools.errors import DeviceBusyError
 from tools.executors.base import Device
 from tools.executors.nvidia import NvidiaDriver, Occupant
-from tools.harness.device.nvml import descends
+from tools.harness.device.nvml import is_descendant
 
 PROCESS_EXIT_WAIT_S, POLL_INTERVAL_S = 8.0, 0.02
 """A process that has ended, or was killed with gigabytes on its GPU, is listed there for less than this."""
@@ -72,7 +72,7 @@ class OtherProcesses:
     def _list_unrelated(self, device: Device) -> list[Occupant]:
         """Who does not descend from us; notes whether somebody does."""
         listed, ours = self.driver.occupants(device), os.getpid()
-        unrelated = [process for process in listed if not descends(process.pid, ours)]
+        unrelated = [process for process in listed if not is_descendant(process.pid, ours)]
         self._driver_lists_ours |= len(unrelated) < len(listed)
         return unrelated
 

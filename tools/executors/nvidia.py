@@ -101,9 +101,11 @@ class NvidiaDriver:
 
     def _list_devices(self) -> tuple[Device, ...]:
         try:
-            count = nvml.count(nvml.opened(self._names[0]))
+            count = nvml.count_gpus(nvml.load_library(self._names[0]))
             attributes_by_uuid = (
-                {str(entry["uuid"]): entry for entry in cuda_attributes.reported(self._names[1])} if count else {}
+                {str(entry["uuid"]): entry for entry in cuda_attributes.read_attributes_in_child(self._names[1])}
+                if count
+                else {}
             )
         except TimeoutError as error:
             raise InfrastructureError(str(error)) from None

@@ -83,7 +83,7 @@ class WarmServer:
         """(exit code, timed out) of one job, which may take `within_s` seconds; one at a time."""
         with self._turn:
             stdin, stdout = _pipes(self.process)
-            cpu_s_before = telemetry.used(self.process.pid)
+            cpu_s_before = telemetry.cpu_seconds_of(self.process.pid)
             order = {"folder": str(folder), "memory_bytes": job.limits.memory_bytes}
             try:
                 stdin.write(json.dumps(order).encode() + b"\n")
@@ -95,7 +95,7 @@ class WarmServer:
                 return -9, True
             if not line:
                 raise ServerDied(self._death_reason())
-            self.cpu_s = telemetry.used(self.process.pid) - cpu_s_before
+            self.cpu_s = telemetry.cpu_seconds_of(self.process.pid) - cpu_s_before
             self.peak_memory = _peak_memory(self.process.pid)
             try:
                 return int(json.loads(line)["exit"]), False

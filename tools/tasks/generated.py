@@ -5,7 +5,7 @@ from __future__ import annotations
 from tools.artifacts import Task
 from tools.contracts.workloads import hidden_workloads
 from tools.executors.base import Executor, Limits, Needs
-from tools.executors.harness_job import read_answer, harness_job
+from tools.executors.harness_job import harness_job, read_answer
 from tools.executors.protocol import InductorRequest, InductorResult
 from tools.languages.base import LANGUAGES, Language
 from tools.registry import load

@@ -27,8 +27,8 @@ from tools.contracts.operators import operator
 from tools.contracts.workloads import hidden_workloads
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, Limits
-from tools.executors.harness_job import read_answer, available_memory, harness_job
-from tools.executors.protocol import Parameter, ProbeRequest, ProbeResult, ProbedWorkload
+from tools.executors.harness_job import available_memory, harness_job, read_answer
+from tools.executors.protocol import Parameter, ProbedWorkload, ProbeRequest, ProbeResult
 from tools.languages.base import LANGUAGES, Language, PinnedKernel
 from tools.registry import load
 from tools.store.records import Blobs, write_atomically

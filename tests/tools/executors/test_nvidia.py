@@ -19,7 +19,7 @@ from tools.executors.base import Device, Job, Needs, pick_device
 from tools.executors.cpu import describe_cpu
 from tools.executors.local import LocalExecutor
 from tools.executors.nvidia import NvidiaDriver, Occupant, visible_devices
-from tools.harness.device.nvml import descends
+from tools.harness.device.nvml import is_descendant
 from tools.store.records import Blobs
 
 pytestmark = needs_compiler
@@ -110,7 +110,7 @@ def test_our_own_processes_are_no_strangers(
         monkeypatch.setenv("STUB_PROCESSES", str(child.pid))
         with local(libraries, tmp_path, gpu=0) as executor:
             assert executor.run(TIMED).exit_code == 0
-        assert descends(child.pid, os.getpid()) and not descends(os.getpid(), child.pid)
+        assert is_descendant(child.pid, os.getpid()) and not is_descendant(os.getpid(), child.pid)
         child.communicate(b"\n")
 
 

@@ -152,14 +152,16 @@ def test_each_fault_has_its_sentence(bench: Bench, body: str, words: list[str]) 
 @pytest.mark.parametrize("edge", ["", host_buffers.FRONT, host_buffers.BEHIND])
 def test_buffers_keep_the_promised_alignment_and_touch_the_page_that_is_not_mapped(edge: str) -> None:
     sizes, page = [4, 9028, 4096, 0], host_buffers.PAGE
-    plans = [host_buffers.Inputs(sizes, 2, edge), host_buffers.Outputs(sizes, 2, random.Random(3), edge)]
+    plans = [host_buffers.InputLayout(sizes, 2, edge), host_buffers.OutputLayout(sizes, 2, random.Random(3), edge)]
     for plan in plans:
         starts = {start for start, _ in plan.gaps}
         for row in plan.offsets:
             assert all(offset % host_buffers.ALIGN == 0 for offset in row)
             for offset, size in zip(row, sizes, strict=True):
                 touched = (
-                    offset - page if edge == host_buffers.FRONT else offset + host_buffers.up(size, host_buffers.ALIGN)
+                    offset - page
+                    if edge == host_buffers.FRONT
+                    else offset + host_buffers.round_up(size, host_buffers.ALIGN)
                 )
                 assert touched in starts or not edge or not size, (plan, offset)
         mapped = [(at, at + size) for row in plan.offsets for at, size in zip(row, sizes, strict=True)]

@@ -14,7 +14,7 @@ SIZE = 1 << 20
 def test_what_was_flushed_is_out_of_the_caches_and_unharmed(tmp_path: Path) -> None:
     """Fetched from memory it takes several times what it takes from a cache: the least of many tries, for others may
     be at work."""
-    flush = trampoline.flusher(tmp_path)
+    flush = trampoline.load_flush_function(tmp_path)
     source, target = ctypes.create_string_buffer(b"\x5a" * SIZE, SIZE), ctypes.create_string_buffer(SIZE)
     took: dict[bool, list[float]] = {True: [], False: []}
     for cold in [True, False] * 100:

@@ -200,7 +200,7 @@ def test_what_ptxas_says_is_kept_for_each_kernel() -> None:
     ],
 )
 def test_a_kernels_name_is_found_in_its_symbol(symbol: str, name: str) -> None:
-    assert cuda_compile.named(symbol) == name
+    assert cuda_compile.demangled_name(symbol) == name
 
 
 def test_hopper_is_compiled_with_its_own_instructions_and_ampere_without() -> None:
@@ -210,9 +210,9 @@ def test_hopper_is_compiled_with_its_own_instructions_and_ampere_without() -> No
 
 def test_code_is_made_for_the_chosen_gpu_not_for_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = [{"uuid": "GPU-0", "major": 9, "minor": 0}, {"uuid": "GPU-1", "major": 8, "minor": 0}]
-    monkeypatch.setattr(cuda_compile.cuda_attributes, "reported", lambda: listed)
+    monkeypatch.setattr(cuda_compile.cuda_attributes, "read_attributes_in_child", lambda: listed)
     monkeypatch.setenv("HARNESS_GPU", "GPU-1")
-    assert cuda_compile.here() == "sm_80"
+    assert cuda_compile.local_architecture() == "sm_80"
 
 
 class OnAnother(LocalExecutor):
@@ -272,10 +272,10 @@ def test_without_nvcc_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch
 
 def test_code_that_is_written_over_is_seen() -> None:
     code = ctypes.create_string_buffer(b"\x90" * native.HEAD)
-    known = native.code_of({"cuEventElapsedTime": code})
-    assert not native.rewritten(known)
+    known = native.machine_code_of({"cuEventElapsedTime": code})
+    assert not native.first_rewritten_function(known)
     code[3] = b"\xc3"
-    assert "cuEventElapsedTime" in native.rewritten(known)
+    assert "cuEventElapsedTime" in native.first_rewritten_function(known)
 
 
 def test_executed_kernels_are_known_by_what_the_library_registers() -> None:

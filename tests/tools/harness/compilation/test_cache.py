@@ -69,7 +69,7 @@ def test_what_is_packed_is_found_again_in_another_place(code: ModuleType, tmp_pa
     shutil.rmtree(tmp_path / "here")
     there = tmp_path / "there"
     there.mkdir()
-    code.lay(code.packed(tmp_path / "compiled.tar"), there)
+    code.write_entries(code.read_archive(tmp_path / "compiled.tar"), there)
     children = json.loads((there / KEY / "__grp__softmax.json").read_text())["child_paths"]
     assert {name: Path(path).read_bytes() for name, path in children.items()} == read
     assert [path.name for path in there.iterdir()] == [KEY] and len(list((there / KEY).iterdir())) == len(read) + 1
@@ -99,7 +99,7 @@ def test_no_more_is_taken_than_a_kernel_could_need(
     compilation(tmp_path / "cache", OTHER, **{"softmax.cubin": bytes(5000)})
     monkeypatch.setattr(code, "MOST_BYTES", 4000)
     (tmp_path / "laid").mkdir()
-    code.lay(code.contents(tmp_path / "cache"), tmp_path / "laid")
+    code.write_entries(code.contents(tmp_path / "cache"), tmp_path / "laid")
     # A group without one of its files would be taken for a kernel without code.
     assert (tmp_path / "laid" / KEY / "__grp__softmax.json").exists()
     assert not (tmp_path / "laid" / OTHER / "__grp__softmax.json").exists()
@@ -107,7 +107,7 @@ def test_no_more_is_taken_than_a_kernel_could_need(
     assert len(list(code.contents(tmp_path / "cache"))) == 2
     code.pack(tmp_path / "cache", tmp_path / "small.tar")
     monkeypatch.setattr(code, "MOST_FILES", 1)
-    assert len(list(code.packed(tmp_path / "small.tar"))) == 1
+    assert len(list(code.read_archive(tmp_path / "small.tar"))) == 1
 
 
 @pytest.mark.parametrize("made", ["fifo", "link", "too many names", "too many within"])
@@ -157,7 +157,7 @@ def test_a_hostile_file_lays_nothing(code: ModuleType, tmp_path: Path) -> None:
         for one, data in members:
             tar.addfile(one, io.BytesIO(data))
     (tmp_path / "laid").mkdir()
-    code.lay(code.packed(tmp_path / "hostile.tar"), tmp_path / "laid")
+    code.write_entries(code.read_archive(tmp_path / "hostile.tar"), tmp_path / "laid")
     assert list((tmp_path / "laid").rglob("*")) == []
 
 
@@ -167,15 +167,15 @@ ENDLESS = (member("././@LongLink", type=tarfile.GNUTYPE_LONGNAME)[0].tobuf(tarfi
 @pytest.mark.parametrize("content", [b"", b"no tar", ENDLESS], ids=["empty", "text", "a name without end"])
 def test_what_is_no_file_of_ours_is_nothing(content: bytes, code: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "compiled.tar").write_bytes(content)
-    assert list(code.packed(tmp_path / "compiled.tar")) == []
-    assert list(code.packed(tmp_path / "not there.tar")) == []
+    assert list(code.read_archive(tmp_path / "compiled.tar")) == []
+    assert list(code.read_archive(tmp_path / "not there.tar")) == []
 
 
 @pytest.mark.parametrize(
     "group", [b"", b"[]", b'{"child_paths": 3}', b'{"child_paths": {"/etc/passwd": "/etc/passwd", "a.cubin": ""}}']
 )
 def test_a_group_names_only_files_that_lie_beside_it(group: bytes, code: ModuleType, tmp_path: Path) -> None:
-    code.lay([(KEY, "__grp__a.json", group), (KEY, "a.json", b"{}")], tmp_path)
+    code.write_entries([(KEY, "__grp__a.json", group), (KEY, "a.json", b"{}")], tmp_path)
     path = tmp_path / KEY / "__grp__a.json"
     assert not path.exists() or json.loads(path.read_text()) == {"child_paths": {}}
 
@@ -193,7 +193,7 @@ class ForkServer:
 @pytest.fixture
 def caches(code: ModuleType, tmp_path: Path) -> tuple[Any, ForkServer, Callable[[str, bytes, dict[str, bytes]], None]]:
     """Empty caches, a fork server, and a way to put beside a source what its build left: key -> machine code."""
-    made = module("workers.gpu_kernel").Caches(tmp_path)
+    made = module("workers.gpu_kernel").CompileCaches(tmp_path)
     base = tmp_path / "base"
     compilation(base, "N" * 52)
 
@@ -290,12 +290,12 @@ def test_an_incumbent_is_not_taken_for_known_by_what_holds_nothing(end: str, cac
 
 def test_files_of_two_owners_are_never_mixed_under_one_key(code: ModuleType, tmp_path: Path) -> None:
     group = json.dumps({"child_paths": {"softmax.json": "", "softmax.cubin": ""}}).encode()
-    code.lay(
+    code.write_entries(
         [(KEY, "softmax.cubin", b"slow"), (KEY, "__triton_launcher.so", b"hostile"), (KEY, "__grp__other.json", group)],
         tmp_path,
     )
     # Of the incumbent's own the machine code was lost: it compiles anew rather than take the candidate's.
-    code.lay([(KEY, "softmax.json", b"{}"), (KEY, "__grp__softmax.json", group)], tmp_path)
+    code.write_entries([(KEY, "softmax.json", b"{}"), (KEY, "__grp__softmax.json", group)], tmp_path)
     assert [path.name for path in (tmp_path / KEY).iterdir()] == ["softmax.json"]
 
 
@@ -379,7 +379,7 @@ def missed(source: str, workloads: list[Any], compiled: Path | None, folder: Pat
     (folder / "cache").mkdir()
     if compiled is not None:
         code = module("compilation.cache")
-        code.lay(code.packed(compiled), folder / "cache")
+        code.write_entries(code.read_archive(compiled), folder / "cache")
     argv = [str(ROOT / "tools"), str(folder / "candidate.py"), str(folder / "cache"), json.dumps(workloads)]
     done = subprocess.run(
         [sys.executable, "-c", LAUNCH, *argv], capture_output=True, text=True, timeout=300, check=False
