@@ -19,7 +19,7 @@ DeviceKind = Literal["cpu", "cuda", "hip"]
 MISSING_DEVICE_REMEDY = (
     "the task's language needs one, so run it on a machine that has one; without, it can be checked but not measured"
 )
-"""What is to be done about a device that is lacking."""
+"""What a user can do about a missing device; follows the sentence of `reason_if_device_missing`."""
 DEVICE_KIND_NAMES: dict[DeviceKind, str] = {"cpu": "CPU", "cuda": "CUDA device", "hip": "HIP device"}
 
 
@@ -41,12 +41,12 @@ class Device(Artifact):
 
     @property
     def has_locked_clocks(self) -> bool:
-        """Its clocks are held, so that its times are those of another device."""
+        """Whether the device's clocks are locked; its times then count as those of another device."""
         return self.details.get("clocks", "").startswith("locked")
 
     @property
     def label(self) -> str:
-        """As records and their keys name it."""
+        """The device's name in records and their keys."""
         return f"{self.kind}:{self.index} {self.name}{', clocks locked' if self.has_locked_clocks else ''}"
 
 

@@ -24,7 +24,7 @@ BUSY_GPU_PERCENT = 10
 
 
 class OtherProcesses:
-    """Who else is on the GPUs; a CPU has none."""
+    """Finds processes on the GPUs that this process did not start."""
 
     def __init__(self, driver: NvidiaDriver) -> None:
         self.driver = driver
@@ -70,7 +70,7 @@ class OtherProcesses:
             self._busy_percent_before_ours[uuid] = self._busy_percent_without_ours(device)
 
     def _list_unrelated(self, device: Device) -> list[Occupant]:
-        """Who does not descend from us; notes whether somebody does."""
+        """Processes on the GPU that do not descend from this one; records whether the driver lists one that does."""
         listed, ours = self.driver.occupants(device), os.getpid()
         unrelated = [process for process in listed if not is_descendant(process.pid, ours)]
         self._driver_lists_ours |= len(unrelated) < len(listed)

@@ -1,4 +1,4 @@
-"""From a question to a job for the harness, and from what the job left back to a typed answer."""
+"""Turns a request into a job for the harness, and the job's result files into a typed answer."""
 
 from __future__ import annotations
 

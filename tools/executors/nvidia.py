@@ -158,8 +158,8 @@ class NvidiaDriver:
 
 
 def visible_devices(devices: list[Device]) -> tuple[Device, ...]:
-    """Those that the user's CUDA_VISIBLE_DEVICES names (indices or UUIDs, up to the first that is neither); all
-    where it is not set."""
+    """The devices that the user's CUDA_VISIBLE_DEVICES names (indices or UUIDs, up to the first that is neither); all
+    devices where it is not set."""
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     if setting is None:
         return tuple(devices)

@@ -282,7 +282,7 @@ class TimingResult(Artifact):
     telemetry: Telemetry
 
 
-# ---------------------------------------------------------------- contest: separate processes, clocked by the supervisor
+# ---------------------------------------------------------------- contest: processes of their own, clocked from outside
 
 
 class Contestant(Artifact):
@@ -372,7 +372,7 @@ class PrepareRequest(DeviceRequest):
 
 
 class PrepareResult(Artifact):
-    """They were started."""
+    """Answer to a prepare request: the processes were started."""
 
     kind: Literal["prepare"] = "prepare"
 
@@ -386,7 +386,7 @@ class NeededRequest(DeviceRequest):
 
 
 class NeededResult(Artifact):
-    """Answer to it, and payload of a `needed` record."""
+    """Answer to a needed request, and payload of a `needed` record."""
 
     kind: Literal["needed"] = "needed"
     unique_bytes: dict[str, int]
@@ -439,7 +439,7 @@ class GeneratedCode(Artifact):
 
 
 class InductorResult(Artifact):
-    """Answer to it."""
+    """Answer to an inductor request."""
 
     kind: Literal["inductor"] = "inductor"
     refused: str = ""

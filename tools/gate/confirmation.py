@@ -71,7 +71,7 @@ def confirmed_speedup(contests: Sequence[Record], objective: Objective, confiden
 
 
 def counted_contests(contests: Sequence[Record]) -> Sequence[Record]:
-    """Those that the answer rests on: all, but after a disturbed one that was repeated the repeat alone.
+    """The contests that count: all, or only the repeat where the first was disturbed.
 
     What others do to a contest may lean to one side through all of its rounds. Pooled with as many good ones that is no
     noise which an interval allows for: of kernels alike, one in five would seem faster.
@@ -173,8 +173,8 @@ def claim_of(contests: Sequence[Record], objective: Objective, confidence: float
 
 
 def is_contradicted_by_wall_clock(contests: Sequence[Record], objective: Objective, confidence: float) -> bool:
-    """Whether the wall clock surely saw less than `MIN_CONFIRMED_SAVING_SHARE` of the seconds saved that the candidate's own process
-    reported."""
+    """Whether the wall clock surely saw less than `MIN_CONFIRMED_SAVING_SHARE` of the saved seconds that the
+    candidate's own process reported."""
     rounds = _wall_and_device_times(contests)
     return (
         bool(rounds)
@@ -267,7 +267,7 @@ def device_seconds(record: Record) -> dict[str, float]:
 
 
 def with_device_times(record: Record) -> Record | None:
-    """The same contest with what the device alone took in place of the host's times; None where that was not seen."""
+    """The contest's record with device-only times in place of the host's; None where they were not measured."""
     contest = Contest.model_validate(record.payload)
     if not all(
         w.kernel_rounds and min(t for r in w.kernel_rounds for t in r.values()) > 0 for w in contest.result.workloads

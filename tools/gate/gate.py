@@ -120,8 +120,8 @@ def with_confirmations(evidence: GateEvidence, confirmed: Sequence[Record], poli
 def with_sanitizers(
     evidence: GateEvidence, run_sanitizers: Callable[[], Record | None], policy: Policy
 ) -> GateEvidence:
-    """`evidence` with what compute-sanitizer says, which is asked (`Judge.read_or_run_sanitizers`) where nothing else stands
-    against an accept."""
+    """`evidence` with what compute-sanitizer says, which runs (`Judge.read_or_run_sanitizers`) only
+    where no other check stands against an accept."""
     if policy.sanitize == "off" or decide(evidence, policy).outcome != "accept" or (record := run_sanitizers()) is None:
         return evidence
     report = SanitizerReport.model_validate(record.payload)
@@ -169,8 +169,8 @@ def _run_checks(evidence: GateEvidence, policy: Policy) -> Iterator[Check]:
         yield (
             "infra_error",
             (
-                f"The task changed during the run, {evidence.task_at_start[:12]} to {evidence.task_now[:12]}; restore it "
-                f"or start a new run."
+                f"The task changed during the run, {evidence.task_at_start[:12]} to {evidence.task_now[:12]}; restore "
+                f"it or start a new run."
             ),
         )
     yield None, f"The task is the one that the run began with ({evidence.task_at_start[:12]})."
@@ -187,7 +187,8 @@ def _run_checks(evidence: GateEvidence, policy: Policy) -> Iterator[Check]:
         outcome = "reject_policy" if trial.stage == "screen" else "reject_correctness"
         yield (
             outcome,
-            f"Candidate {trial.candidate} failed at {trial.stage}: {trial.reason.rstrip('.')}{_citation(trial.records)}.",
+            f"Candidate {trial.candidate} failed at {trial.stage}: {trial.reason.rstrip('.')}"
+            f"{_citation(trial.records)}.",
         )
     else:
         yield _correctness_check(evidence, trial, policy)
@@ -201,8 +202,8 @@ def _run_checks(evidence: GateEvidence, policy: Policy) -> Iterator[Check]:
             yield (
                 None,
                 (
-                    f"Of the candidate's device time {evidence.library_share:.0%} passed in the task's library, outside "
-                    f"of its own kernels."
+                    f"Of the candidate's device time {evidence.library_share:.0%} passed in the task's library, "
+                    f"outside of its own kernels."
                 ),
             )
         if evidence.sanitized is not None:
@@ -325,7 +326,8 @@ def _speedup_check(evidence: GateEvidence, trial: Passed, policy: Policy) -> Che
     if evidence.looks < policy.batches and is_futile(trial.speedup, threshold):
         return (
             "inconclusive",
-            f"Given up as futile after {spent}, the estimate not half the way to the threshold: {comparison}{citation}.",
+            f"Given up as futile after {spent}, the estimate not half the way to the threshold: {comparison}"
+            f"{citation}.",
         )
     if not trial.speedup.bounded:
         return (
@@ -372,14 +374,15 @@ def _confirmation_check(evidence: GateEvidence, policy: Policy) -> Check:
     ):
         return (
             "inconclusive",
-            f"Others kept the machine busy in more than half of the rounds of the confirmation: {comparison}{citation}.",
+            f"Others kept the machine busy in more than half of the rounds of the confirmation: {comparison}"
+            f"{citation}.",
         )
     if evidence.confirmation_contradicted:
         return (
             "reject_perf",
             (
-                f"The clock outside surely saw less than half of the time saved that the candidate's own process reports: "
-                f"{comparison}{citation}."
+                f"The clock outside surely saw less than half of the time saved that the candidate's own process "
+                f"reports: {comparison}{citation}."
             ),
         )
     if confirmed.high <= 1.0 + policy.min_effect or (wall.low <= 1.0 and wall.high <= 1.0 + policy.min_effect):
@@ -405,11 +408,13 @@ def _regression_check(trial: Passed, margin_by_workload: Mapping[str, float], po
     limited = with_margins(trial.measurements, margin_by_workload, policy.workload_margin)
     if (found := first_regression(limited)) is not None:
         measured, margin = found
-        slower = f"Workload {measured.workload} became slower by more than {_margin_text(measured.workload, margin, margin_by_workload)}"
+        allowance = _margin_text(measured.workload, margin, margin_by_workload)
+        slower = f"Workload {measured.workload} became slower by more than {allowance}"
         return "reject_perf", f"{slower}: {_interval_text(measured.speedup)}{citation}."
     if (found := first_possible_regression(limited)) is not None:
         measured, margin = found
-        slower = f"Workload {measured.workload} may be slower by more than {_margin_text(measured.workload, margin, margin_by_workload)}"
+        allowance = _margin_text(measured.workload, margin, margin_by_workload)
+        slower = f"Workload {measured.workload} may be slower by more than {allowance}"
         return "inconclusive", f"{slower}, the noise hides it: {_interval_text(measured.speedup)}{citation}."
     # The nearest to its own margin: with margins of their own that need not be the slowest.
     worst, margin = min(limited, key=lambda pair: pair[0].speedup.low * (1.0 + pair[1]))
@@ -421,8 +426,8 @@ def _regression_check(trial: Passed, margin_by_workload: Mapping[str, float], po
         return (
             None,
             (
-                f"No workload was seen slower by more than {allowed}, though the noise does not exclude it; the worst is "
-                f"{worst_text}."
+                f"No workload was seen slower by more than {allowed}, though the noise does not exclude it; the worst "
+                f"is {worst_text}."
             ),
         )
     return None, f"No workload is slower by more than {allowed}; the worst is {worst_text}."

@@ -19,13 +19,13 @@ FRAMEWORKS = ("eager", "compile", "max_autotune")
 
 
 def order_frameworks(names: Iterable[str]) -> tuple[str, ...]:
-    """Of contestants that are no kernels: torch's first, then those of other libraries as they come."""
+    """The names of contestants that are not kernels: torch's first, then other libraries' in the given order."""
     names = tuple(names)
     return tuple(dict.fromkeys(name for name in (*FRAMEWORKS, *names) if name in names))
 
 
 def contestant_label(name: str) -> str:
-    """Who one of them is, in words."""
+    """The contestant's name as users read it, e.g. "torch max-autotune"."""
     return f"torch {name.replace('_', '-')}" if name in FRAMEWORKS else name
 
 
@@ -95,7 +95,7 @@ def objective_s(times: Mapping[str, float], weights: Mapping[str, float], object
 
 
 def _rescale(sample: PairedTimes, incumbent_s: float) -> PairedTimes:
-    """The same paired ratios, with this median of the incumbent's."""
+    """A sample with the same paired ratios and `incumbent_s` as the incumbent's median."""
     factor = incumbent_s / sample.incumbent_s
     return PairedTimes(
         sample.workload,
@@ -125,18 +125,18 @@ class FrameworkTimes(Artifact):
     """Seconds of the fastest framework at each workload in order, by the same clock."""
 
     def after(self, gain: Interval) -> FrameworkTimes:
-        """The same beside a kernel that is faster by `gain`."""
+        """These times compared with a kernel that is faster by `gain`."""
         against = {name: interval_product((found, gain)) for name, found in self.against.items()}
         return self.model_copy(update={"against": against, "kernel_s": self.kernel_s / gain.estimate})
 
     @property
     def compiled(self) -> tuple[Interval, ...]:
-        """Of what torch.compile makes, in each of its modes that was timed."""
+        """Time ratios to the kernel of torch.compile, for each of its modes that was timed."""
         return tuple(self.against[name] for name in FRAMEWORKS[1:] if name in self.against)
 
     @property
     def ahead(self) -> tuple[str, ...]:
-        """Those that are shown faster than the kernel."""
+        """Names of the frameworks that are surely faster than the kernel."""
         return tuple(name for name, found in self.against.items() if found.high < 1)
 
 

@@ -153,7 +153,7 @@ def least_pairs(confidence: float, workloads: int = 1) -> int:
 
 
 def _draw_count(tail: float, resamples: int) -> int:
-    """As many draws as it takes to have about fifty beyond the quantile that is read off."""
+    """Number of draws with which about fifty lie beyond the quantile `tail`, at least `resamples`."""
     return max(resamples, int(50 / tail))
 
 

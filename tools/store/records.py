@@ -91,7 +91,7 @@ class Records:
             self._index(_read_record(path))
 
     def find(self, key: str) -> Record | None:
-        """The record that answers `record_key`, or None."""
+        """The record that answers `key`, or None."""
         identity = self._by_key.get(key)
         return self._by_id[identity] if identity else None
 
@@ -105,7 +105,7 @@ class Records:
         return record
 
     def once(self, key: str, measure: Callable[[], Record]) -> Record:
-        """The record that answers `record_key`; where there is none, the one that `measure` returns, which is stored first."""
+        """The record under `key`; where there is none, the one that `measure` returns, which is stored first."""
         return self.find(key) or self.add(measure())
 
     def add(self, record: Record) -> Record:

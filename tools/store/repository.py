@@ -209,7 +209,8 @@ class Repository:
         unexpected = status.drift(paths)
         if unexpected:
             raise WorkspaceError(
-                f"{self.root}: {', '.join(unexpected[:5])} changed outside of the run; restore or remove it, then resume"
+                f"{self.root}: {', '.join(unexpected[:5])} changed outside of the run; restore or remove it, "
+                f"then resume"
             )
         to_add = self._without_large(status.changed_below(paths))
         self._refuse_secrets(to_add, message, trailers)

@@ -1,4 +1,4 @@
-"""Backends for timing, contests and correctness: they hide how a CPU and a GPU differ in processes, buffers and caches."""
+"""Backends for timing, contests and correctness, which hide how a CPU and a GPU differ in processes and buffers."""
 
 import os
 

@@ -65,8 +65,8 @@ class KernelContestant:
         self.session.clear(self.slots)
 
     def time_train(self, train: list[int]) -> float:
-        """Run a train and return its seconds by the supervisor's clock. The slots are poisoned between pieces, so that no
-        call finds an output in its slot."""
+        """Run a train and return its seconds by the supervisor's clock. The slots are poisoned between pieces, so that
+        no call finds an output in its slot."""
         wall = self.device_s = 0.0
         for start in range(0, len(train), self.slots):
             piece = train[start : start + self.slots]

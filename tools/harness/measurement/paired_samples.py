@@ -1,4 +1,4 @@
-"""Timed samples of kernels over a ring of inputs: exchange elements, flush, call, check the process, and verify later."""
+"""Timed samples of kernels over a ring of inputs: exchange elements, flush, call, check the process, verify later."""
 
 import os
 import random
@@ -200,8 +200,8 @@ class TimingSession:
             )
 
     def check_clocks_agree(self) -> None:
-        """ClockError where the supervisor's clock exceeds the process's own times by more for the candidate than for the
-        incumbent."""
+        """ClockError where the supervisor's clock exceeds the process's own times by more for the candidate than for
+        the incumbent."""
         beyond = {name: statistics.median(wall - own for wall, own in seen) for name, seen in self.clocks.items()}
         if set(beyond) < {"incumbent", "candidate"}:
             return

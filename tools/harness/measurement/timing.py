@@ -243,8 +243,8 @@ class WorkloadTiming:
             self.warm_pairs.append(pair_record(seconds, self.calls, first))
 
     def measure_launches(self) -> None:
-        """On a GPU, measure seconds per call by the supervisor's clock with the launches included; BrokenRuleError where
-        they disagree with the device's events."""
+        """On a GPU, measure seconds per call by the supervisor's clock with the launches included; BrokenRuleError
+        where they disagree with the device's events."""
         if not self.kernel.launches:
             return
         for name, which in zip(KERNEL_NAMES, ("incumbent_s", "candidate_s"), strict=True):

@@ -27,7 +27,7 @@ BUSY_WAIT_S = 0.5
 
 
 class GpuForkServer(cpu_kernel.ForkServer):
-    """Its children have torch and triton; spare ones have their context too, made when nothing is measured."""
+    """Fork server for a GPU: its children have imported torch and triton, and spare ones also have their context."""
 
     def __init__(self, folder: Path, environment: dict[str, str], capability: int):
         self.base = folder / "triton"
@@ -186,8 +186,8 @@ class GpuKernelProcess(cpu_kernel.KernelProcess):
         self._ask({"op": "flush", "bytes": size}, "between calls")
 
     def profile(self, name: str, packed: list[tuple[int, int]], library: bool) -> dict:
-        """What one call executes: {kernels, streams, stream}; where it may call a `library`, also {seconds,
-        launched, operators}, of each kernel and of torch, as `kernel_trace.calling_operators` takes them; or {unavailable}."""
+        """What one call executes: {kernels, streams, stream}; where it may call a `library`, also {seconds, launched,
+        operators} as `kernel_trace.calling_operators` takes them; or {unavailable}."""
         self._ask({"op": "prepare", "calls": packed, "fn": name, "spin": False}, "between calls")
         moment = "under the profiler"
         answer = self._ask({"op": "profile", "library": library}, moment, max(self.limit_s, 60), blamed=moment)
@@ -195,7 +195,7 @@ class GpuKernelProcess(cpu_kernel.KernelProcess):
         return answer
 
     def profile_own(self) -> dict:
-        """The same of a kernel of the harness, for a process without libraries."""
+        """What the profiler reports of the harness's own kernel, in a process without other kernels."""
         self.channel.send({"op": "profile_own"})
         return self._answer("under the profiler", 60)
 
