@@ -183,7 +183,9 @@ def test_hidden_sizes_stand_in_no_record(judge: Judge):
 
 def test_as_published_checks_on_what_the_task_draws_and_hardened_on_more(judge: Judge, place: tuple[Path, Counting]):
     published = open_judge(place, secret=b"p" * 32, inputs="as_published")
-    drawn, more = (j.correctness(kernel(FASTER), kernel(NAIVE), "judge").payload["cases"] for j in (published, judge))
+    drawn, more = (
+        j.read_or_check_correctness(kernel(FASTER), kernel(NAIVE), "judge").payload["cases"] for j in (published, judge)
+    )
     assert [(c["case"]["workload"], c["case"]["distribution"]) for c in drawn] == [
         (w.name, "as_given") for w in judge.task.workloads
     ]
