@@ -144,8 +144,8 @@ def test_a_run_without_torchs_times_goes_on_as_ever(
     def failing(*_: object) -> Record:
         raise why or AssertionError("nobody wants these times")
 
-    monkeypatch.setattr(Judge, "benchmark", failing)
-    monkeypatch.setattr(Judge, "prepare", lambda *_: None)
+    monkeypatch.setattr(Judge, "read_or_measure_benchmark", failing)
+    monkeypatch.setattr(Judge, "start_torch_contestants", lambda *_: None)
     with runs.opened(copied) as services:
         off = services.settings.model_copy(update={"benchmark": Benchmark(eager=False, compile=False)})
         services = services if why else replace(services, settings=off)
