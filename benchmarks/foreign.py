@@ -33,12 +33,12 @@ from graph.workspace.versions import read_state
 from tools.artifacts import Candidate, Interval
 from tools.cli.formatting import format_percent, format_seconds, format_speedup
 from tools.environment import Environment
-from tools.executors.base import pick
+from tools.executors.base import pick_device
 from tools.gate.judge_settings import JudgeSettings
 from tools.judge import evidence
 from tools.judge.judge import Judge
 from tools.languages.base import open_language
-from tools.store.records import Records, key
+from tools.store.records import Records, record_key
 from tools.tasks.loader import Loaded
 
 ROOT = Path(__file__).parent.parent
@@ -125,7 +125,7 @@ def workspace_of(name: str, runs: Path) -> Path | None:
     if not made or not (runs / f"{name}.yaml").is_file():
         return None
     workspace = peek(made[-1])
-    record = workspace.records.find(key("task"))
+    record = workspace.records.find(record_key("task"))
     if record is None:
         return None
     task = Loaded.model_validate(record.payload).task
@@ -225,7 +225,7 @@ def audit(workspace: Path, store: Path) -> str | None:
     """Check the kernel at HEAD once more, on hidden sizes and values from a secret that its run did not know; the
     answer is kept."""
     opened = peek(workspace)
-    record = opened.records.find(key("task"))
+    record = opened.records.find(record_key("task"))
     assert record is not None
     task = Loaded.model_validate(record.payload).task
     language = open_language(task.language)
@@ -235,7 +235,7 @@ def audit(workspace: Path, store: Path) -> str | None:
     kept = next((r for r in records if r.kind == "correctness" and r.payload["candidate"] == best.id), None)
     if kept is None:
         with open_executor(ExecutorChoice(), records.blobs, store / "scratch") as executor:
-            device = pick(executor.devices(), language.device)
+            device = pick_device(executor.devices(), language.device)
             judge = Judge(
                 task,
                 language,
@@ -247,7 +247,7 @@ def audit(workspace: Path, store: Path) -> str | None:
                 policy=JudgeSettings(),
                 emit=lambda kind, details: None,
             )
-            kept = judge.correctness(
+            kept = judge.read_or_check_correctness(
                 best, Candidate(language=task.language, files={file: task.baseline or ""}), "audit"
             )
     failed = evidence.correctness_failure(kept)
@@ -310,7 +310,7 @@ def machine(runs: Path, results: dict[str, Result]) -> str:
     found = [Path(one.summary.workspace) for one in results.values() if isinstance(one, Row)]
     if not found:
         return "no run has finished"
-    record = Records(max(found, key=lambda path: path.name[-16:])).find(key("environment"))
+    record = Records(max(found, key=lambda path: path.name[-16:])).find(record_key("environment"))
     assert record is not None
     environment = Environment.model_validate(record.payload)
     wanted = ("device cpu:0", "operating system", "cpp compiler", "python", "torch")

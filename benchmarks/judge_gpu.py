@@ -27,10 +27,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "gpu")]
 import bench  # noqa: E402
 
 from tools.artifacts import Argument, Candidate, Dims, Passed, Task, Verdict, Workload  # noqa: E402
-from tools.executors.base import Executor, pick  # noqa: E402
-from tools.executors.local import Local  # noqa: E402
+from tools.executors.base import Executor, pick_device  # noqa: E402
+from tools.executors.local import LocalExecutor  # noqa: E402
 from tools.gate.judge_settings import JudgeSettings  # noqa: E402
-from tools.gate.verdict import Evidence, decide_verdict, with_confirmations  # noqa: E402
+from tools.gate.verdict import GateEvidence, decide_verdict, with_confirmations  # noqa: E402
 from tools.judge import evidence  # noqa: E402
 from tools.judge.judge import Judge  # noqa: E402
 from tools.languages.base import open_language  # noqa: E402
@@ -64,7 +64,7 @@ def task(dims: Dims) -> Task:
 
 def open_judge(judged: Task, executor: Executor, records: Records, policy: JudgeSettings = POLICY) -> Judge:
     language = open_language(judged.language)
-    device = pick(executor.devices(), "cuda")
+    device = pick_device(executor.devices(), "cuda")
     return Judge(
         judged,
         language,
@@ -82,24 +82,25 @@ def verdict(judge: Judge, incumbent: Candidate, candidate: Candidate, noise: flo
     """What the gate says of one candidate, by all that a run would do to it but roofs and review."""
     trial = judge.judge(candidate, incumbent, incumbent, siblings=1, iteration=0, noise_floor=noise)
     gained = isinstance(trial, Passed) and (always or trial.speedup.low > 1.0 + max(POLICY.min_effect, noise))
-    weighed = Evidence(
+    weighed = GateEvidence(
         incumbent=incumbent.id,
         trial=trial,
         task_at_start=judge.task.identity(),
         task_now=judge.task.identity(),
         workloads=tuple(workload.name for workload in judge.task.workloads),
-        cases=evidence.cases(trial, judge.records),
+        cases=evidence.correctness_cases(trial, judge.records),
         noise_floor=noise,
         looks=sum(judge.records.get(identity).kind == "timing" for identity in trial.records) or 1,
     )
     return decide_verdict(
-        with_confirmations(weighed, judge.confirmations(candidate, incumbent) if gained else (), POLICY), POLICY
+        with_confirmations(weighed, judge.confirm_until_settled(candidate, incumbent) if gained else (), POLICY),
+        POLICY,
     )
 
 
 def seconds(judge: Judge, candidate: Candidate) -> float:
     """Median seconds a call, on the device."""
-    return evidence.seconds(judge.calibrate(candidate))["w"]
+    return evidence.incumbent_seconds(judge.read_or_measure_calibration(candidate))["w"]
 
 
 def planted(judge: Judge) -> tuple[int, int]:
@@ -116,7 +117,7 @@ def costs(judge: Judge) -> None:
     spent: list[tuple[float, float]] = []
     for tag in ("cold", *(f"warm {i}" for i in range(5))):
         candidate, begun = softmax(tag=tag), time.perf_counter()
-        judge.builds.build(candidate)
+        judge.builder.read_or_build(candidate)
         built = time.perf_counter()
         trial = judge.judge(candidate, incumbent, incumbent, siblings=1, iteration=0)
         if not isinstance(trial, Passed):
@@ -159,7 +160,7 @@ def copies(folder: Path, times: int, executor: Executor, records: Records) -> No
     mark = "#" if name.endswith(".py") else "//"
     incumbent = Candidate(language=judged.language, files={name: judged.baseline or ""})
     noise, seen, begun = (
-        evidence.noise_floor(judge.calibrate(incumbent), POLICY.objective),
+        evidence.noise_floor(judge.read_or_measure_calibration(incumbent), POLICY.objective),
         Counter[str](),
         time.perf_counter(),
     )
@@ -189,7 +190,7 @@ def main() -> None:
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="judge-gpu-") as folder:
         records = Records(Path(folder) / "store")
-        with Local(records.blobs, Path(folder) / "scratch") as executor:
+        with LocalExecutor(records.blobs, Path(folder) / "scratch") as executor:
             if wanted.task:
                 copies(wanted.task, wanted.same, executor, records)
                 return
@@ -197,7 +198,7 @@ def main() -> None:
             costs(open_judge(task(LARGE), executor, records, POLICY.model_copy(update={"batches": 1})))
             judge = open_judge(task(WIDE), executor, records)
             rounds, fewer = planted(judge)
-            noise = evidence.noise_floor(judge.calibrate(softmax(rounds)), POLICY.objective)
+            noise = evidence.noise_floor(judge.read_or_measure_calibration(softmax(rounds)), POLICY.objective)
             print(f"noise floor {noise:.2%}, least gain {POLICY.min_effect:.0%}", flush=True)
             compare(judge, "A/A", rounds, rounds, wanted.same, noise)
             compare(judge, "planted 2 %", rounds, fewer, wanted.planted, noise)

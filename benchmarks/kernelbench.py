@@ -97,8 +97,8 @@ def _asked(problem: Path, folder: Path, dims: dict[str, int], executor: Executor
 def wrong(opened: Opened, made: Candidate) -> str:
     """Why v0 is refused before it would be timed; empty: it is not."""
     judge = opened.judge
-    fault = judge.screened(made) or evidence.build_failure(judge.builds.build(made))
-    fault = fault or evidence.correctness_failure(judge.correctness(made, None, "baseline"))
+    fault = judge.screen_failure(made) or evidence.build_failure(judge.builder.read_or_build(made))
+    fault = fault or evidence.correctness_failure(judge.read_or_check_correctness(made, None, "baseline"))
     return fault.reason if fault else ""
 
 

@@ -23,11 +23,11 @@ from benchmarks.results import copy_bandwidth
 from tools.artifacts import Candidate, Record
 from tools.cli.formatting import format_percent, format_seconds, format_speedup
 from tools.errors import SettingsError
-from tools.executors.base import Executor, pick
-from tools.executors.local import Local
+from tools.executors.base import Executor, pick_device
+from tools.executors.local import LocalExecutor
 from tools.gate import confirmation
 from tools.gate.judge_settings import JudgeSettings
-from tools.gate.ranking import rank
+from tools.gate.ranking import rank_contestants
 from tools.judge import evidence
 from tools.judge.judge import Judge
 from tools.languages.base import open_language
@@ -77,7 +77,7 @@ def measured(task: Path, executor: Executor, records: Records) -> Iterator[str]:
     )
     kernel = Candidate(language=language.name, files={f"kernel{language.suffix}": lift_reference(loaded.task, found)})
     done = time.monotonic()
-    device = pick(executor.devices(), language.device)
+    device = pick_device(executor.devices(), language.device)
     parts = (loaded.task, language, executor, records)
     judge = Judge(
         *parts,
@@ -87,9 +87,9 @@ def measured(task: Path, executor: Executor, records: Records) -> Iterator[str]:
         policy=JudgeSettings(),
         emit=lambda kind, more: None,
     )
-    failed = judge.screened(kernel) or evidence.build_failure(judge.builds.build(kernel))
+    failed = judge.screen_failure(kernel) or evidence.build_failure(judge.builder.read_or_build(kernel))
     built = time.monotonic()
-    failed = failed or evidence.correctness_failure(judge.correctness(kernel, None, "baseline"))
+    failed = failed or evidence.correctness_failure(judge.read_or_check_correctness(kernel, None, "baseline"))
     head = [
         task.name,
         f"{done - begun:.1f} s",
@@ -100,19 +100,19 @@ def measured(task: Path, executor: Executor, records: Records) -> Iterator[str]:
     if failed:
         yield f"| {' | '.join(head)} |{' |' * 6}"
         return
-    contest = judge.benchmark({"lifted": kernel})
+    contest = judge.read_or_measure_benchmark({"lifted": kernel})
     moved = sum(
         w.weight * next(s.unique_bytes for s in loaded.workloads if s.name == w.name) for w in loaded.task.workloads
     )
     microbenchmarks.read_or_measure_roofs(language, executor, records)
-    busy = " †" if confirmation.disturbed([contest]) else ""
+    busy = " †" if confirmation.any_disturbed([contest]) else ""
     clocks: dict[str, Record | None] = {
         "with launches" if language.device != "cpu" else "wall": contest,
-        "device": confirmation.behind_spin(contest),
+        "device": confirmation.with_device_times(contest),
     }
     for clock, record in clocks.items():
         if record is not None:
-            placed = rank(record, "total_time", anchor="lifted", best="lifted").overall
+            placed = rank_contestants(record, "total_time", anchor="lifted", best="lifted").overall
             against = [
                 format_speedup(one) if (one := placed[n].against_best if n in placed else None) else "N/A"
                 for n in AGAINST
@@ -150,8 +150,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             root = Path(temporary)
             (root / "scratch").mkdir()
             records = Records(root / "records")
-            with Local(records.blobs, root / "scratch", lock_wait_s=PATIENCE_S) as executor:
-                device = pick(executor.devices(), open_language(options.language).device)
+            with LocalExecutor(records.blobs, root / "scratch", lock_wait_s=PATIENCE_S) as executor:
+                device = pick_device(executor.devices(), open_language(options.language).device)
                 said = {
                     "date": f"{datetime.now(UTC):%Y-%m-%d}",
                     "torch": version("torch"),

@@ -17,7 +17,7 @@ from graph.workspace.versions import read_state
 from tools.artifacts import Interval, Record
 from tools.cli.formatting import format_seconds, format_speedup
 from tools.judge import evidence
-from tools.store.records import Records, key
+from tools.store.records import Records, record_key
 from tools.tasks.loader import Loaded
 
 WHOLE = "all, weighted"
@@ -28,7 +28,7 @@ def rows(workspace: Path) -> list[str]:
     records = Records(workspace)
     final = _last(records, "final")
     best = _best_seconds(records, str(read_state(peek(workspace))["incumbent"]))
-    loaded = records.find(key("task"))
+    loaded = records.find(record_key("task"))
     assert loaded is not None
     bytes_of = {w.name: w.unique_bytes for w in Loaded.model_validate(loaded.payload).workloads}
     copy = copy_bandwidth(records)
@@ -60,7 +60,7 @@ def _last(records: Records, kind: str) -> Record:
 def _best_seconds(records: Records, incumbent: str) -> dict[str, float]:
     """Median seconds of the accepted kernel against itself: what its noise floor was measured by."""
     own = [r for r in records if r.kind == "calibration" and r.payload["candidate"] == incumbent]
-    return evidence.seconds(own[-1])
+    return evidence.incumbent_seconds(own[-1])
 
 
 def copy_bandwidth(records: Records) -> float:

@@ -32,15 +32,15 @@ from tools.analysis.rules import Rule
 from tools.artifacts import Artifact, Bound, Candidate, Record, Task
 from tools.cli.validation import validation_sentences
 from tools.errors import BudgetError, HarnessError, SettingsError, StorageError
-from tools.executors.base import EXECUTORS, Device, Executor, pick
-from tools.executors.protocol import SeenWorkload
+from tools.executors.base import EXECUTORS, Device, Executor, pick_device
+from tools.executors.protocol import ProbedWorkload
 from tools.judge.judge import Judge
 from tools.languages.base import Language
 from tools.profilers.base import DEFAULTS, PROFILERS, Profiler
 from tools.registry import load
 from tools.roofline import microbenchmarks
 from tools.roofline.hardware import Roof
-from tools.store.records import Blobs, Records, key
+from tools.store.records import Blobs, Records, record_key
 
 Ask = Callable[[str], str | None]
 """A question -> the line that was typed; None when the input ended."""
@@ -52,7 +52,7 @@ class Services:
 
     settings: Settings
     task: Task
-    seen: tuple[SeenWorkload, ...]
+    seen: tuple[ProbedWorkload, ...]
     """Operations and unique bytes of each visible workload."""
     operator: str
     """What is computed, under which experience keeps it."""
@@ -96,7 +96,7 @@ class Services:
     @property
     def ended(self) -> str | None:
         """The cap that ends the run, where one did, in one sentence."""
-        record = self.records.find(key("budget"))
+        record = self.records.find(record_key("budget"))
         return Reached.model_validate(record.payload).reason if record else None
 
     def over_budget(self) -> str | None:
@@ -107,7 +107,7 @@ class Services:
     def kept_s(self) -> float:
         """Seconds of the cap on device time that are kept for the final benchmark; 0 until v0 is timed, and where
         there is no cap."""
-        record = self.records.find(key("reserve"))
+        record = self.records.find(record_key("reserve"))
         return Reserve.model_validate(record.payload).seconds if record else 0.0
 
     def capped_executor(self, tell: Callable[[str], object] | None = None) -> Capped:
@@ -119,7 +119,7 @@ class Services:
     @property
     def capped_judge(self) -> Judge:
         """The judge for whatever the search puts to it."""
-        return self.judge.through(self.capped_executor())
+        return self.judge.with_executor(self.capped_executor())
 
     def out_of_budget(self, reason: str) -> StopReason:
         """Put on record which cap ends the run; the first stays."""
@@ -130,7 +130,7 @@ class Services:
         """Store `artifact` as the answer to `asked`; asked again, the first answer stays."""
         record = Record(
             kind=kind,
-            key=key(kind, **asked),
+            key=record_key(kind, **asked),
             parents=parents,
             environment=self.environment,
             payload=artifact.model_dump(mode="json"),
@@ -156,8 +156,12 @@ class Services:
     def candidate(self, identity: str, iteration: int | None = None) -> Candidate:
         """The stored candidate. `iteration`: with the methods, knobs and parent that it had there, for equal code
         may be made twice."""
-        asked = self.records.find(key("candidate", id=identity, iteration=iteration)) if iteration is not None else None
-        record = asked or self.records.find(key("candidate", id=identity))
+        asked = (
+            self.records.find(record_key("candidate", id=identity, iteration=iteration))
+            if iteration is not None
+            else None
+        )
+        record = asked or self.records.find(record_key("candidate", id=identity))
         if record is None:
             raise StorageError(
                 f"candidate {identity} is missing from {self.records.folder}; restore it from a copy of the workspace"
@@ -184,7 +188,7 @@ class Services:
         """Measured once more, on the account of `jobs`, while torch's contestants rest; BudgetError where the caps
         leave no time for it."""
         with contextlib.suppress(HarnessError):
-            self.judge.prepare((), ())
+            self.judge.start_torch_contestants((), ())
         attempt = len(microbenchmarks.roof_records_of_device(self._roofs, self.records)) + 1
         return microbenchmarks.read_or_measure_roofs(
             self.language, jobs, self.records, environment=self.environment, attempt=attempt
@@ -193,7 +197,7 @@ class Services:
     @property
     def device(self) -> Device:
         """Where kernels of the task's language run."""
-        return pick(self.executor.devices(), self.language.device)
+        return pick_device(self.executor.devices(), self.language.device)
 
     @property
     def shape_class(self) -> str:
@@ -209,7 +213,7 @@ class Services:
     def assembly(self, candidate: Candidate) -> str:
         """The disassembly of a candidate's library; empty when it has none, and where the caps leave no time for it."""
         try:
-            return self.capped_judge.builds.assembly(candidate)
+            return self.capped_judge.builder.disassembly_of(candidate)
         except BudgetError as error:
             self.out_of_budget(str(error))
             return ""
@@ -219,7 +223,7 @@ class Services:
         by id."""
         search = self.settings.search
         return Workbench(
-            judge=self.capped_judge.rehearsal(),
+            judge=self.capped_judge.rehearsal_judge(),
             index=self.index,
             wiki=self.wiki,
             product=self.settings.hardware or self.device.name,

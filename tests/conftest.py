@@ -13,7 +13,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tools.executors.local import Local
+from tools.executors.local import LocalExecutor
 from tools.store.records import Blobs
 
 KEYS = ("ANTHROPIC_", "OPENAI_", "AWS_", "GOOGLE_", "CLOUDSDK_", "CLOUD_ML_", "AZURE_")
@@ -92,9 +92,9 @@ def is_here(host: str | bytes | None) -> bool:
 
 
 @pytest.fixture(scope="module")
-def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Local, Blobs]]:
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalExecutor, Blobs]]:
     """This machine and its blobs, for all tests of a module: the oracle starts once."""
     folder = tmp_path_factory.mktemp("beside")
     blobs = Blobs(folder / "blobs")
-    with Local(blobs, folder / "scratch") as executor:
+    with LocalExecutor(blobs, folder / "scratch") as executor:
         yield executor, blobs

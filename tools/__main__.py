@@ -206,7 +206,7 @@ def _time(options: argparse.Namespace) -> None:
 
     with _task(options) as opened:
         record = opened.timed
-        for workload, taken in evidence.seconds(record).items():
+        for workload, taken in evidence.incumbent_seconds(record).items():
             print(f"{workload}: {format_seconds(taken)}")
         print(
             f"against itself it differs by up to {format_percent(evidence.noise_floor(record, opened.judge.policy.objective))}"
@@ -231,12 +231,12 @@ def _check(options: argparse.Namespace) -> None:
         for sentence in task.inferred:
             print(f"  {sentence}")
         opened.library()
-        failed = evidence.correctness_failure(opened.judge.correctness(kernel, None, "baseline"))
+        failed = evidence.correctness_failure(opened.judge.read_or_check_correctness(kernel, None, "baseline"))
         if failed is not None:
             raise SettingsError(
                 f"the kernel and the reference disagree: {failed.reason.rstrip('.')}; mend the one that is wrong"
             )
-        times = evidence.seconds(opened.timed)
+        times = evidence.incumbent_seconds(opened.timed)
         for seen in opened.loaded.workloads:
             count = "not counted" if seen.flops is None else f"{seen.flops:.4g}"
             print(f"  {seen.name}: {times[seen.name]:.4g} s, operations {count}, {seen.unique_bytes} bytes")
@@ -305,7 +305,10 @@ def _calibrate(options: argparse.Namespace) -> None:
         calibration = opened.timed
     floor = evidence.noise_floor(calibration, opened.judge.policy.objective)
     print(
-        json.dumps({"record": calibration.id, "seconds": evidence.seconds(calibration), "noise_floor": floor}, indent=1)
+        json.dumps(
+            {"record": calibration.id, "seconds": evidence.incumbent_seconds(calibration), "noise_floor": floor},
+            indent=1,
+        )
     )
 
 
@@ -325,11 +328,11 @@ def _bench(options: argparse.Namespace) -> None:
         racers = {"kernel": opened.kernel} | ({"against": opened.file(options.against)} if options.against else {})
         for kernel in racers.values():
             opened.library(kernel)
-        record = opened.judge.benchmark(racers, rounds=options.rounds)
-    problem = confirmation.problem(record)
+        record = opened.judge.read_or_measure_benchmark(racers, rounds=options.rounds)
+    problem = confirmation.contest_problem(record)
     if problem:
         raise SettingsError(f"{opened.task.name}: {problem}")
-    for workload, seconds in confirmation.seconds(record).items():
+    for workload, seconds in confirmation.median_seconds(record).items():
         print(f"{workload}: " + ", ".join(f"{name} {time:.4g} s" for name, time in seconds.items()))
     for name, reason in record.payload["result"]["unavailable"].items():
         print(f"{name}: N/A, {reason}")

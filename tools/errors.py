@@ -3,7 +3,7 @@
     KernelwrightError
     ├── SettingsError            the user can mend it: one sentence that names the key or file      exit 2
     │   ├── WorkspaceError       the workspace is locked, dirty, foreign or incomplete              exit 2
-    │   └── DiskFullError        no room to keep evidence; nothing finished is lost                 exit 2
+    │   └── DiskFullError        no room to keep evidence; no finished work is lost                 exit 2
     └── InfrastructureError      the machine failed, never the kernel's fault                       exit 4
         ├── DeviceBusyError      another process uses the device
         ├── HarnessError         the harness died or answered nonsense

@@ -12,7 +12,7 @@ from math import prod
 from agents.lift.wrapper import Alias, Buffer, Number, View, Wrapper
 from tools.artifacts import Argument
 from tools.errors import SettingsError
-from tools.executors.protocol import Generated, InductorResult
+from tools.executors.protocol import GeneratedCode, InductorResult
 
 COMPUTED: dict[type, Callable[[int, int], int]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
@@ -32,7 +32,7 @@ class Binding:
     """`given`: name of an input -> what it is in our words. `outputs`: buffer -> the output that takes its place."""
 
     def __init__(
-        self, arguments: Sequence[Argument], found: InductorResult, variant: Generated, wrapper: Wrapper
+        self, arguments: Sequence[Argument], found: InductorResult, variant: GeneratedCode, wrapper: Wrapper
     ) -> None:
         self.shapes = found.shapes
         self.bound = dict(zip(wrapper.inputs, variant.inputs, strict=True))

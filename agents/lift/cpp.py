@@ -12,7 +12,7 @@ from agents.lift.functions import written_out
 from agents.lift.wrapper import Alias, Buffer, Launch, Number, View, read
 from tools.artifacts import Argument
 from tools.errors import SettingsError
-from tools.executors.protocol import Generated, InductorResult
+from tools.executors.protocol import GeneratedCode, InductorResult
 
 TYPES = {
     "float32": "float", "float64": "double", "int64": "int64_t", "int32": "int32_t", "int16": "int16_t", "int8": "int8_t",
@@ -95,7 +95,9 @@ def _members(struct: str, code: str) -> str:
         lines = kept
 
 
-def _variant(arguments: Sequence[Argument], found: InductorResult, variant: Generated, kernels: dict[str, str]) -> str:
+def _variant(
+    arguments: Sequence[Argument], found: InductorResult, variant: GeneratedCode, kernels: dict[str, str]
+) -> str:
     """The lines of one function's body; what it calls is added to `kernels`."""
     wrapper = read(variant.code)
     bound = Binding(arguments, found, variant, wrapper)

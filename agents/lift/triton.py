@@ -10,7 +10,7 @@ from agents.lift.binding import Binding
 from agents.lift.wrapper import Alias, Buffer, Call, Item, Launch, Number, View, Zeroed, read
 from tools.artifacts import Argument
 from tools.errors import SettingsError
-from tools.executors.protocol import Generated, InductorResult, TritonLaunch
+from tools.executors.protocol import GeneratedCode, InductorResult, TritonLaunch
 
 HEAD = '''"""Lifted from what torch.compile (Inductor) makes of reference.py."""
 
@@ -54,7 +54,7 @@ def lift_triton(arguments: Sequence[Argument], found: InductorResult, library: S
 def _variant(
     arguments: Sequence[Argument],
     found: InductorResult,
-    variant: Generated,
+    variant: GeneratedCode,
     functions: dict[str, str],
     library: Sequence[str],
 ) -> str:

@@ -22,7 +22,7 @@ from agents.models.base import Model, Request, Usage
 from agents.models.prices import Price, cost, find
 from tools.artifacts import Artifact, Record
 from tools.errors import BudgetError, SettingsError
-from tools.store.records import Records, key
+from tools.store.records import Records, record_key
 
 BEGUN = "begun_exchange"
 
@@ -178,7 +178,7 @@ class Ledger:
                 self._held -= {held}
 
     def _begun(self, role: RoleName, model: Model, bound: Usage, usd: float | None) -> str:
-        asked = key(BEGUN, role=role, before=sum(record.kind == BEGUN for record in self.records))
+        asked = record_key(BEGUN, role=role, before=sum(record.kind == BEGUN for record in self.records))
         payload = {
             "role": role,
             "provider": model.provider,

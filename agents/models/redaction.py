@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tools.store.repository import SECRETS
+from tools.store.repository import SECRET_PATTERN
 
 SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 """In the name of an environment variable: its value is taken out wherever it stands."""
 SHORTEST = 8
 """Characters of such a value; a shorter one (a flag, a number) stands in too many texts that mean something else."""
-KEYLIKE = re.compile(SECRETS.pattern.decode())
+KEYLIKE = re.compile(SECRET_PATTERN.pattern.decode())
 """What a commit is refused for."""
 TOKENS = re.compile(
     r"\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+|(?<=Bearer )\S{8,}"

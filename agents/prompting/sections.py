@@ -16,7 +16,7 @@ from knowledge_base.artifacts import Page, Passage
 from knowledge_base.experience.free_methods import EXPERIENCE_PATH
 from knowledge_base.pages.wiki import section_text
 from tools.artifacts import Finding
-from tools.gate.ranking import FRAMEWORKS, called
+from tools.gate.ranking import FRAMEWORKS, contestant_label
 from tools.roofline.hardware import Headroom, Spec
 
 FAILURE = 3600
@@ -409,7 +409,9 @@ def frameworks(brief: Brief, most: int | None) -> Content | None:
     if times is None:
         return None
     others = "torch" if {*times.against} <= {*FRAMEWORKS} else "the other"
-    return Content(values={"times": times, "others": others, "names": {name: called(name) for name in times.against}})
+    return Content(
+        values={"times": times, "others": others, "names": {name: contestant_label(name) for name in times.against}}
+    )
 
 
 def failures(brief: Brief, most: int | None) -> Content | None:

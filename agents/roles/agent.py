@@ -36,7 +36,7 @@ from agents.tool_use.base import Toolbox
 from tools.artifacts import Record
 from tools.errors import BudgetError, KernelwrightError, ProviderError, SettingsError, UnusableAnswerError
 from tools.registry import load
-from tools.store.records import Records, key
+from tools.store.records import Records, record_key
 
 AnswerT = TypeVar("AnswerT", Analysis, Drafts, Plan, Queries, Review)
 REPAIRS = 1
@@ -137,7 +137,9 @@ class Agent:
             for turn in request.turns
         )
         put = request.model_copy(update={"turns": heard}).model_dump_json()
-        asked = key("exchange", role=self.role, model=self.model.provider, options=self.model.options, request=put)
+        asked = record_key(
+            "exchange", role=self.role, model=self.model.provider, options=self.model.options, request=put
+        )
         record = self.records.find(asked)
         if record is None:
             left = self._left()
@@ -231,7 +233,7 @@ class Agent:
         }
         if kind == "failed_exchange":
             # No answer to what was asked, and one more each time.
-            asked = key(kind, asked=asked, before=sum(record.kind == kind for record in self.records))
+            asked = record_key(kind, question=asked, before=sum(record.kind == kind for record in self.records))
         return self.records.add(Record(kind=kind, key=asked, payload=payload, blobs=blobs))
 
     def _tell(self, record: Record) -> None:

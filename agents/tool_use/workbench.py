@@ -20,7 +20,7 @@ from tools.errors import BudgetError, InfrastructureError, SettingsError, Storag
 from tools.judge import evidence
 from tools.judge.judge import Judge
 from tools.profilers.static import Static
-from tools.store.records import key
+from tools.store.records import record_key
 
 CONFIDENCE = 0.95
 LOG = 3600
@@ -41,7 +41,7 @@ class Workbench:
     """What one plan's drafts are tried with; it keeps nothing."""
 
     judge: Judge
-    """In rehearsal (`Judge.rehearsal`)."""
+    """In rehearsal (`Judge.rehearsal_judge`)."""
     index: Index
     wiki: Wiki
     """Holds the hardware figures."""
@@ -65,29 +65,31 @@ class Workbench:
 
     def compiled(self, candidate: Candidate) -> Failed | Unmeasured | None:
         """What the screen or the compiler has against it; None: nothing."""
-        return self.judge.screened(candidate) or evidence.build_failure(self.judge.builds.build(candidate))
+        return self.judge.screen_failure(candidate) or evidence.build_failure(
+            self.judge.builder.read_or_build(candidate)
+        )
 
     def fault(self, candidate: Candidate) -> Failed | Unmeasured | None:
         """The same, and whether it is right on a few cases; a machine's failure raises InfrastructureError."""
         return self.compiled(candidate) or evidence.correctness_failure(
-            self.judge.correctness(candidate, self.baseline, "rehearsal")
+            self.judge.read_or_check_correctness(candidate, self.baseline, "rehearsal")
         )
 
     def cases(self, candidate: Candidate) -> str:
         """How many cases of the quick check a sound candidate passed, in words."""
         checked = evidence.Correctness.model_validate(
-            self.judge.correctness(candidate, self.baseline, "rehearsal").payload
+            self.judge.read_or_check_correctness(candidate, self.baseline, "rehearsal").payload
         )
         return f"{sum(case.status == 'passed' for case in checked.cases)} of {len(checked.cases)} cases"
 
     def compiler(self, candidate: Candidate) -> str:
         """What the compiler made of one that compiles: registers, spills, shared memory, or remarks; empty where
         nobody can say."""
-        builds = self.judge.builds
-        asked, static = key("profile", tool=Static.name, candidate=candidate.id), Static()
+        builds = self.judge.builder
+        asked, static = record_key("profile", tool=Static.name, candidate=candidate.id), Static()
         record = builds.records.find(asked)
         try:
-            library = builds.library(candidate)
+            library = builds.shared_object_of(candidate)
             if record is None and library and not static.missing(builds.language):
                 there = (builds.task, candidate, library, builds.task.workloads[0], builds.language)
                 seen, blobs = static.profile(*there, builds.executor, builds.records.blobs)
@@ -106,7 +108,7 @@ class Workbench:
 
     def timed(self, candidate: Candidate) -> Hint | Failed:
         """A few pairs of the incumbent and a sound candidate."""
-        record = self.judge.timing(candidate, self.incumbent, self.baseline)
+        record = self.judge.read_or_measure_timing(candidate, self.incumbent, self.baseline)
         failed = evidence.timing_failure(record)
         if failed is not None:
             return failed
@@ -116,7 +118,7 @@ class Workbench:
     def assembly(self, candidate: Candidate) -> str:
         """The disassembly of a candidate that compiles; empty where there is none. SettingsError when the machine
         lacks the program."""
-        return self.judge.builds.assembly(candidate)
+        return self.judge.builder.disassembly_of(candidate)
 
 
 def candidate(draft: Draft, language: str, parent: str, suffix: str, planned: tuple[str, ...]) -> Candidate:

@@ -19,7 +19,7 @@ from agents.models.ledger import Left, seconds
 from graph.settings import Budget
 from tools.artifacts import digest
 from tools.errors import BudgetError, DeviceBusyError, InfrastructureError
-from tools.executors.base import Device, DeviceKind, Executor, Finished, Job
+from tools.executors.base import Device, DeviceKind, Executor, FinishedJob, Job
 
 Emit = Callable[[str, Mapping[str, str]], None]
 
@@ -110,10 +110,10 @@ class Metered(Executor):
         # Looked at once: a run stays on its devices, and each look reads many files of the system.
         return self.inner.devices()
 
-    def run(self, job: Job) -> Finished:
+    def run(self, job: Job) -> FinishedJob:
         return self.within(job, ())
 
-    def within(self, job: Job, bounds: tuple[Limit, ...]) -> Finished:
+    def within(self, job: Job, bounds: tuple[Limit, ...]) -> FinishedJob:
         """Run `job` under `bounds`.
 
         Set aside is the job's own time limit: no figure of earlier jobs bounds what the next one takes. Where a cap
@@ -201,7 +201,7 @@ class Capped(Executor):
     def devices(self) -> tuple[Device, ...]:
         return self.inner.devices()
 
-    def run(self, job: Job) -> Finished:
+    def run(self, job: Job) -> FinishedJob:
         bounds = (one for one in limits_of(self.budget, self.aside) if one.of_wall or job.needs.device == self.device)
         try:
             return self.inner.within(job, tuple(bounds))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.artifacts import Argument, Artifact, Task
-from tools.executors.protocol import SeenWorkload
+from tools.executors.protocol import ProbedWorkload
 
 RUNTIME = Path(__file__).with_name("runtime.py")
 Files = dict[str, str]
@@ -34,7 +34,7 @@ class Accepted(Artifact):
     """One accepted version of a workspace, with what its export needs."""
 
     task: Task
-    seen: tuple[SeenWorkload, ...]
+    seen: tuple[ProbedWorkload, ...]
     """The visible workloads as probed."""
     source: str
     """Text of the kernel."""

@@ -19,8 +19,8 @@ from graph.settings import Settings
 from graph.specs import datasheet
 from tools.artifacts import Argument, Artifact
 from tools.errors import SettingsError
-from tools.executors.base import lacking, pick
-from tools.executors.protocol import SeenWorkload
+from tools.executors.base import pick_device, reason_if_device_missing
+from tools.executors.protocol import ProbedWorkload
 from tools.languages.base import Language, open_language
 from tools.languages.triton_interpreter import Interpreted
 from tools.tasks import trace
@@ -40,7 +40,7 @@ class Checked(Artifact):
     entry: str
     """The function that is called."""
     arguments: tuple[Argument, ...]
-    workloads: tuple[SeenWorkload, ...]
+    workloads: tuple[ProbedWorkload, ...]
     """With operations and unique bytes."""
     traced: tuple[Part, ...]
     """The launches of `trace` by size, those of little time too; empty: no trace was given."""
@@ -84,7 +84,7 @@ def check(settings: Settings) -> Checked:
     tells with the rest.
     """
     from knowledge_base.pages.wiki import Wiki
-    from tools.judge.build import compiled
+    from tools.judge.build import compile_baseline
 
     with ExitStack() as stack:
         workspace, events, executor, _ = begun(settings, (), stack)
@@ -98,7 +98,7 @@ def check(settings: Settings) -> Checked:
         # As a run opens them.
         open_profilers(settings.profilers, language)
         open_index(settings, wiki.or_bundled_methods(), task.language)
-        absent = lacking(executor.devices(), language.device)
+        absent = reason_if_device_missing(executor.devices(), language.device)
         compiler = _compiler(language, absent)
         written = task.baseline is not None and not compiler.startswith(_NO_COMPILER)
         found = look(settings, loaded, executor, records.blobs, absent) if absent and written else None
@@ -108,14 +108,14 @@ def check(settings: Settings) -> Checked:
             with suppress(SettingsError) if writer.reads == "prompt" else nullcontext():
                 made = initial_kernel.lift(task, executor, records.blobs, settings.judge.job_limit_s)
                 task = initial_kernel.with_kernel(loaded, made, initial_kernel.LIFTED).task
-                compiled(task, language, executor, records.blobs, name=name)
+                compile_baseline(task, language, executor, records.blobs, name=name)
         elif not absent:
-            compiled(task, language, executor, records.blobs, name=name)
+            compile_baseline(task, language, executor, records.blobs, name=name)
         told = hints(handlers, task.baseline or "", task.language)
         expected = estimate(settings, task, wiki.or_bundled_methods(), agents, told)
         feasibility.refuse(settings, task, wiki.or_bundled_methods(), agents)
         if not absent:
-            datasheet.refuse_unknown(settings, wiki, task, pick(executor.devices(), language.device))
+            datasheet.refuse_unknown(settings, wiki, task, pick_device(executor.devices(), language.device))
         return Checked(
             task=task.name,
             language=task.language,

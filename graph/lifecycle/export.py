@@ -17,8 +17,8 @@ from tools.environment import Environment
 from tools.errors import SettingsError, WorkspaceError
 from tools.judge.evidence import Correctness
 from tools.languages.base import open_language
-from tools.store.records import key, write_atomically
-from tools.store.repository import having
+from tools.store.records import record_key, write_atomically
+from tools.store.repository import oldest_with_trailer
 from tools.tasks.loader import Loaded, read_source
 
 
@@ -74,7 +74,10 @@ def accepted(path: Path, version: str | None, file: Path | None = None, at: str 
             f"{version}: is {state}, so that it has no kernel to export; `python -m graph show {path}` lists the "
             f"versions"
         )
-    commit, record = having(workspace.repository.log(), "Version", version), workspace.records.find(key("task"))
+    commit, record = (
+        oldest_with_trailer(workspace.repository.log(), "Version", version),
+        workspace.records.find(record_key("task")),
+    )
     if commit is None or record is None:
         raise WorkspaceError(f"{version}: has no commit in {path}; `python -m graph audit {path}` says what is missing")
     loaded = Loaded.model_validate(record.payload)
@@ -95,7 +98,7 @@ def accepted(path: Path, version: str | None, file: Path | None = None, at: str 
     return Accepted(
         task=loaded.task,
         seen=loaded.workloads,
-        source=workspace.repository.show(commit.id, f"kernel{language.suffix}").decode(),
+        source=workspace.repository.read_file_at(commit.id, f"kernel{language.suffix}").decode(),
         suffix=language.suffix,
         device=language.device,
         architecture=_architecture(workspace, language.device),
@@ -120,6 +123,6 @@ def _user_file(file: Path, at: str | None) -> UserFile:
 
 def _architecture(workspace: workspaces.Workspace, kind: str) -> str:
     """Of the device that the run used, by its record of the machine."""
-    record = workspace.records.find(key("environment"))
+    record = workspace.records.find(record_key("environment"))
     devices = Environment.model_validate(record.payload).devices if record is not None else ()
     return next((device.architecture for device in devices if device.kind == kind), "")

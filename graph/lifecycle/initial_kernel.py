@@ -104,20 +104,24 @@ def misfit(made: Candidate, task: Task, language: Language) -> str | None:
 
 def _fault(made: Candidate, services: Services) -> Failed | Unmeasured | None:
     judge = services.judge
-    refused = judge.screened(made)
+    refused = judge.screen_failure(made)
     if refused is not None:
         return refused
     differs = misfit(made, services.task, services.language)
     if differs is not None:
         return Failed(candidate=made.id, stage="build", reason=differs)
-    failed = evidence.build_failure(judge.builds.build(made))
-    return failed or evidence.correctness_failure(judge.correctness(made, None, "baseline")) or _unfair(made, services)
+    failed = evidence.build_failure(judge.builder.read_or_build(made))
+    return (
+        failed
+        or evidence.correctness_failure(judge.read_or_check_correctness(made, None, "baseline"))
+        or _unfair(made, services)
+    )
 
 
 def _unfair(made: Candidate, services: Services) -> Failed | None:
     """A size derived from the visible ones on which it is wrong. A user's own kernel may be, and such a size is then
     asked of nobody; one written here must not take a size out of the contract."""
-    record = services.judge.correctness(made, made, "first")
+    record = services.judge.read_or_check_correctness(made, made, "first")
     failed = evidence.correctness_failure(record)
     if failed is not None:
         return failed

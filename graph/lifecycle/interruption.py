@@ -23,7 +23,7 @@ from tools.errors import (
     StorageError,
     WorkspaceError,
 )
-from tools.store.records import disk_full, without_room
+from tools.store.records import disk_full_error, disk_full_error_if_low
 
 
 def checkpoint(workspace: Workspace) -> Path:
@@ -101,13 +101,13 @@ def stoppable(services: Services) -> Iterator[None]:
 
 def _machine_failure(error: sqlite3.DatabaseError | InfrastructureError, checkpoint: Path) -> KernelwrightError:
     """A full disk by its name, whatever it broke; else the failure itself, a checkpoint's as StorageError."""
-    full = without_room(checkpoint.parent)
+    full = disk_full_error_if_low(checkpoint.parent)
     if full is not None:
         return full
     if isinstance(error, InfrastructureError):
         return error
     if "full" in str(error):
-        return disk_full(checkpoint.parent)
+        return disk_full_error(checkpoint.parent)
     return StorageError(
         f"{checkpoint}: the checkpoint cannot be used ({error}); restore it from a copy of the workspace"
     )

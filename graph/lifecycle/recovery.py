@@ -15,7 +15,7 @@ from graph.workspace import completeness, drift
 from graph.workspace.versions import lineage, read_versions, restored_version
 from tools.errors import WorkspaceError
 from tools.judge import evidence
-from tools.store.records import key, write_atomically
+from tools.store.records import record_key, write_atomically
 
 
 def reconcile(services: Services) -> None:
@@ -31,7 +31,7 @@ def reconcile(services: Services) -> None:
     if workspace.repository.head() is None:
         return  # v0 is not committed yet, so there is nothing to differ from
     # Another compiler or other flags would make every later candidate incomparable with the incumbent.
-    services.judge.builds.frozen_flags()
+    services.judge.builder.frozen_flags()
     own_history(services)
     _put_back(services)
 
@@ -46,9 +46,9 @@ def rewound(state: State, services: Services) -> State | None:
     if back is None or back.candidate is None or back.candidate == state.get("incumbent"):
         return None
     kernel = services.candidate(back.candidate)
-    calibration = services.judge.calibrate(kernel)
+    calibration = services.judge.read_or_measure_calibration(kernel)
     under_way = completeness.last_closed(services.workspace.root) + 1
-    plan = services.records.find(key("plan", iteration=under_way))
+    plan = services.records.find(record_key("plan", iteration=under_way))
     if plan is not None:
         abandon(State(**{**state, "iteration": under_way, "plan": plan.id}), services, back)
     return State(
@@ -76,4 +76,4 @@ def _put_back(services: Services) -> None:
     for name in {f"kernel{services.language.suffix}", *final.FILES} & set(workspace.repository.drift()):
         (workspace.root / name).unlink(missing_ok=True)
         with contextlib.suppress(WorkspaceError):  # HEAD has no report yet
-            write_atomically(workspace.root / name, workspace.repository.show("HEAD", name))
+            write_atomically(workspace.root / name, workspace.repository.read_file_at("HEAD", name))

@@ -34,9 +34,9 @@ from graph.workspace.versions import read_state, read_versions
 from tools.analysis import rules
 from tools.artifacts import Dims, Record, Rivals, Task
 from tools.errors import SettingsError, WorkspaceError
-from tools.executors.base import Executor, lacking, pick
+from tools.executors.base import Executor, pick_device, reason_if_device_missing
 from tools.languages.base import open_language
-from tools.store.records import Blobs, key
+from tools.store.records import Blobs, record_key
 from tools.tasks.loader import Loaded
 
 NODES_PER_ITERATION = 10
@@ -82,7 +82,7 @@ def _begin(
     with ExitStack() as stack:
         workspace, events, executor, discarding = begun(settings, observers, stack)
         loaded = load(executor, workspace.records.blobs)
-        absent = lacking(executor.devices(), open_language(loaded.task.language).device)
+        absent = reason_if_device_missing(executor.devices(), open_language(loaded.task.language).device)
         if absent is not None:
             return static_report.look(settings, loaded, executor, workspace.records.blobs, absent, ask)
         services = assemble(settings, workspace, loaded, executor, events, ask)
@@ -120,7 +120,7 @@ def _keep(workspace: Workspace, name: Literal["loaded", "task"], loaded: Loaded)
 
     if name == "task":
         tasks.freeze(loaded.task, workspace.task_folder)
-    workspace.records.add(Record(kind="task", key=key(name), payload=loaded.model_dump(mode="json")))
+    workspace.records.add(Record(kind="task", key=record_key(name), payload=loaded.model_dump(mode="json")))
 
 
 def _settled(services: Services, loaded: Loaded, events: Events) -> Services:
@@ -218,7 +218,7 @@ def resume(path: Path, observers: Sequence[Observer] = (), ask: Ask | None = Non
 
     Experience().refuse_unwritable()
     with _reopened(path, observers, ask) as (services, loaded, events):
-        if services.records.find(key("task")) is None:
+        if services.records.find(record_key("task")) is None:
             services = _settled(services, loaded, events)
         reconcile(services)
         return drive(services), services.workspace.root
@@ -247,7 +247,7 @@ def opened(path: Path, observers: Sequence[Observer] = (), *, reading: bool = Fa
     """The services of an existing workspace, locked until the block ends; `reading`: nothing is measured, its device
     may be elsewhere."""
     with _reopened(path, observers, None, reading=reading) as (services, _, _):
-        if services.records.find(key("task")) is None:
+        if services.records.find(record_key("task")) is None:
             raise WorkspaceError(
                 f"{path}: the run was stopped before its v0 was settled; `python -m graph resume {path}` goes on"
             )
@@ -263,8 +263,8 @@ def _reopened(
     workspace = workspaces.reopen(path)
     try:
         settings = workspace.settings()
-        final = workspace.records.find(key("task"))
-        record = final or workspace.records.find(key("loaded"))
+        final = workspace.records.find(record_key("task"))
+        record = final or workspace.records.find(record_key("loaded"))
         if record is None:
             raise WorkspaceError(
                 f"{path}: the run was stopped before its task was read; start it again with `python -m graph run`"
@@ -307,7 +307,7 @@ def assemble(
         events.emit("record", {"kind": record.kind, "key": record.key, "record": record.id})
         prompts.write_exchange(workspace, record)
 
-    records.added = added
+    records.on_added = added
     for record in records:
         # What a kill left unwritten.
         prompts.write_exchange(workspace, record)
@@ -319,14 +319,14 @@ def assemble(
     profilers = open_profilers(settings.profilers, language)
     wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
     guide = wiki.or_bundled_methods()
-    environment = records.find(key("environment"))
+    environment = records.find(record_key("environment"))
     if environment is None:
         found = inspect(executor, (language,), records.blobs)
         environment = records.add(
-            Record(kind="environment", key=key("environment"), payload=found.model_dump(mode="json"))
+            Record(kind="environment", key=record_key("environment"), payload=found.model_dump(mode="json"))
         )
-    begun_on = pick(Environment.model_validate(environment.payload).devices, language.device)
-    device = begun_on if reading else pick(executor.devices(), language.device)
+    begun_on = pick_device(Environment.model_validate(environment.payload).devices, language.device)
+    device = begun_on if reading else pick_device(executor.devices(), language.device)
     same = {"kind", "name", "units", "architecture"}
     if begun_on.model_dump(include=same) != device.model_dump(include=same):
         raise WorkspaceError(
@@ -424,6 +424,6 @@ def _make_ready(services: Services) -> None:
 
     from graph.report.content import phrases
 
-    services.judge.builds.frozen_flags()
+    services.judge.builder.frozen_flags()
     phrases.load()
     services.emit("start", {"state": "ready", "s": f"{time.perf_counter() - start:.4f}"})

@@ -13,9 +13,9 @@ from graph.specs import datasheet, unknown
 from knowledge_base.pages.wiki import Wiki
 from tools.artifacts import Candidate, Profile, Task
 from tools.errors import SettingsError
-from tools.executors.base import ELSEWHERE, Executor
-from tools.executors.protocol import SeenWorkload
-from tools.judge.build import compiled
+from tools.executors.base import MISSING_DEVICE_REMEDY, Executor
+from tools.executors.protocol import ProbedWorkload
+from tools.judge.build import compile_baseline
 from tools.languages.base import Language, open_language
 from tools.roofline import roofline
 from tools.roofline.hardware import Spec, UnknownSpec
@@ -38,7 +38,7 @@ def look(
     if task.baseline is None:
         said = f"no kernel is given, and where it cannot be judged none can be written ({absent})"
         raise SettingsError(f"{task.name}: {said}; add {files.kernel} beside {files.reference}")
-    library = compiled(task, language, executor, blobs, name=files.kernel)
+    library = compile_baseline(task, language, executor, blobs, name=files.kernel)
     interpreted = language.interpret(task, task.baseline, executor, blobs)
     if interpreted and interpreted.status == "failed":
         raise SettingsError(
@@ -59,7 +59,7 @@ def look(
     asked = settings.hardware if settings.hardware and not datasheet.is_cpu(wiki, settings.hardware) else None
     unchecked = f"; {interpreted.reason.rstrip('.')}" if interpreted and interpreted.status != "passed" else ""
     return NotMeasured(
-        reason=f"{absent}: {ELSEWHERE}{unchecked}.",
+        reason=f"{absent}: {MISSING_DEVICE_REMEDY}{unchecked}.",
         task=task.name,
         identity=task.identity(),
         interpreted=interpreted,
@@ -99,7 +99,7 @@ def _profiles(
     return tuple(found), missing
 
 
-def _reach(seen: SeenWorkload, specs: tuple[Spec, ...], task: Task) -> AttainableTime:
+def _reach(seen: ProbedWorkload, specs: tuple[Spec, ...], task: Task) -> AttainableTime:
     roofs = roofline.roofs_from_specs(specs)
     roof_s, bound = roofline.roof_time(seen.flops, seen.unique_bytes, roofs, roofline.roof_precision(task))
     least_s = roofline.memory_floor_seconds(seen.unique_bytes, roofs)

@@ -26,12 +26,12 @@ from tools.artifacts import Artifact, Candidate, Clock, Failed, Interval, Passed
 from tools.artifacts import Claim as Confirmed
 from tools.cli.formatting import format_speedup
 from tools.errors import SettingsError, StorageError, WorkspaceError
-from tools.executors.base import Executor, pick
+from tools.executors.base import Executor, pick_device
 from tools.gate.judge_settings import JudgeSettings
 from tools.languages.base import open_language
 from tools.roofline.hardware import Roof
-from tools.store.records import Records, key
-from tools.store.repository import Commit, Repository, foreign, having
+from tools.store.records import Records, record_key
+from tools.store.repository import Commit, Repository, oldest_with_trailer, unrelated_commits
 from tools.tasks.loader import Loaded
 
 FROZEN = ("task", "settings.yaml")
@@ -113,7 +113,7 @@ def verify(path: Path, commit: str | None = None, *, every: bool = False) -> tup
             f"{path}: not a Kernelwright workspace; give a folder that `python -m graph run` made, or a clone of it"
         )
     repository = Repository(path.resolve())
-    repository.check()
+    repository.require_workspace()
     chosen = _chosen(repository, commit, every=every)
     intruders = () if commit is not None else _intruders(repository)
     return (*intruders, *(_one(repository, item) for item in chosen))
@@ -131,7 +131,7 @@ def _chosen(repository: Repository, commit: str | None, *, every: bool) -> Seque
         found = tuple(
             c
             for c in found
-            if not json.loads(repository.show("HEAD", f"memory/{c.trailers['Version']}.json"))["masked"]
+            if not json.loads(repository.read_file_at("HEAD", f"memory/{c.trailers['Version']}.json"))["masked"]
         )
     else:
         log = repository.log()
@@ -161,8 +161,8 @@ def _intruders(repository: Repository) -> tuple[Verification, ...]:
         found.append(
             _result(log[0], "disagree", f"{drift.told(repository, lying)}; what is verified is what git holds")
         )
-    strangers = set(foreign(log))
-    kernels = set(repository.changing("kernel"))
+    strangers = set(unrelated_commits(log))
+    kernels = set(repository.commits_changing("kernel"))
     for commit in log:
         if commit.id in strangers:
             found.append(
@@ -181,10 +181,10 @@ def _unearned(repository: Repository, commit: Commit, log: Sequence[Commit]) -> 
     named = commit.trailers.get("Restores")
     if commit.trailers.get("Version") == "v0" or commit.trailers.get("Verdict") == "accept":
         return ""
-    source = having(log[log.index(commit) + 1 :], "Version", named or "")
+    source = oldest_with_trailer(log[log.index(commit) + 1 :], "Version", named or "")
     if source is None or source.trailers.get("Verdict") not in ("accept", "baseline"):
         return "changed the kernel although the gate did not accept it"
-    changed = [name for name in repository.changed(source.id, commit.id) if name.startswith("kernel.")]
+    changed = [name for name in repository.changed_paths(source.id, commit.id) if name.startswith("kernel.")]
     return f"says that it restores {named}, and its {changed[0]} is another" if changed else ""
 
 
@@ -211,7 +211,7 @@ def read(copy: Repository, commit: Commit) -> Claim:
     first = copy.log()[-1]
     if first.trailers.get("Version") != "v0":
         raise Refuted("the first commit is not a baseline v0")
-    if copy.changed(first.id, commit.id, FROZEN):
+    if copy.changed_paths(first.id, commit.id, FROZEN):
         raise Refuted("the frozen task or settings are not those of v0")
     task = tasks.thaw(copy.root / "task")
     settings = load(copy.root / "settings.yaml")
@@ -235,7 +235,7 @@ def read(copy: Repository, commit: Commit) -> Claim:
     incumbent = _kernel(copy, f"{commit.id}^", task)
     cited = [records.get(identity) for identity in verdict.records]
     confidence = verdict.speedup.confidence if verdict.speedup else said.confidence
-    again = evidence.trial_of(cited, settings.judge.objective, confidence, incumbent.id)
+    again = evidence.trial_from_records(cited, settings.judge.objective, confidence, incumbent.id)
     chosen = isinstance(again, Passed) and again.candidate == candidate.id and _equal(again.speedup, verdict.speedup)
     claim = _confirmed(cited, {"incumbent": incumbent.id, "candidate": candidate.id}, settings.judge)
     if not chosen or not _equal(claim.speedup, said):
@@ -245,7 +245,7 @@ def read(copy: Repository, commit: Commit) -> Claim:
     faults = completeness.audit(copy.root, int(commit.trailers.get("Version", "v0")[1:]), closed=True)
     if faults:
         raise Refuted(faults[0])
-    known = records.find(key("task"))
+    known = records.find(record_key("task"))
     if known is None:
         raise Refuted("the record of the task is missing")
     loaded, timed_on = Loaded.model_validate(known.payload), next((_named(r.device) for r in cited if r.device), "")
@@ -265,17 +265,19 @@ def _confirmed(cited: Sequence[Record], kernels: Mapping[str, str], judge_settin
     confirmed = [record for record in cited if record.kind == "confirmation"]
     if any(record.payload["candidates"] != kernels for record in confirmed):
         raise Refuted("the confirmation that the verdict names is of other kernels")
-    if any(confirmation.problem(record) for record in confirmed):
+    if any(confirmation.contest_problem(record) for record in confirmed):
         raise Refuted("the candidate failed in the confirmation that the verdict names")
-    if confirmation.contradicted(confirmed, judge_settings.objective, judge_settings.confidence):
+    if confirmation.is_contradicted_by_wall_clock(confirmed, judge_settings.objective, judge_settings.confidence):
         raise Refuted(
             "in the confirmation that the verdict names the candidate's own clock and the one outside contradict "
             "each other"
         )
     # The device's events are read in the candidate's process: that there is a gain the clock outside must show.
-    if confirmation.confirmation(confirmed, judge_settings.objective, judge_settings.confidence).low <= 1.0:
+    if confirmation.confirmed_speedup(confirmed, judge_settings.objective, judge_settings.confidence).low <= 1.0:
         raise Refuted("the confirmation that the verdict names does not show the gain")
-    return confirmation.claim(confirmed, judge_settings.objective, judge_settings.confidence, judge_settings.min_effect)
+    return confirmation.claim_of(
+        confirmed, judge_settings.objective, judge_settings.confidence, judge_settings.min_effect
+    )
 
 
 def _equal(one: Interval, other: Interval | None) -> bool:
@@ -303,7 +305,7 @@ def measure(claim: Claim, scratch: Path) -> tuple[Look, ...]:
 
 
 def _look(claim: Claim, executor: Executor, records: Records) -> Look:
-    from tools.gate.verdict import Evidence, decide_verdict, with_confirmations, with_sanitizers
+    from tools.gate.verdict import GateEvidence, decide_verdict, with_confirmations, with_sanitizers
     from tools.judge import evidence
     from tools.judge.judge import Judge
     from tools.roofline import lower_bounds, microbenchmarks
@@ -311,7 +313,7 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
     language = open_language(claim.task.language)
     judge_settings = claim.settings.judge
     baseline = Candidate(language=claim.task.language, files={f"kernel{language.suffix}": claim.task.baseline or ""})
-    device = pick(executor.devices(), language.device)
+    device = pick_device(executor.devices(), language.device)
     judge = Judge(
         claim.task,
         language,
@@ -324,9 +326,9 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
         policy=judge_settings,
         emit=lambda kind, details: None,
     )
-    noise = evidence.noise_floor(judge.calibrate(claim.incumbent), judge_settings.objective)
+    noise = evidence.noise_floor(judge.read_or_measure_calibration(claim.incumbent), judge_settings.objective)
     trial = judge.judge(claim.candidate, claim.incumbent, baseline, siblings=1, iteration=0, noise_floor=noise)
-    confirmed = judge.confirmations(claim.candidate, claim.incumbent) if isinstance(trial, Passed) else ()
+    confirmed = judge.confirm_until_settled(claim.candidate, claim.incumbent) if isinstance(trial, Passed) else ()
     attempts = itertools.count(1)
 
     def roofs() -> tuple[Roof, ...]:
@@ -339,24 +341,24 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
         device.last_level_cache,
         roofs(),
         roofs,
-        judge.needed,
-        lambda: evidence.seconds(judge.calibrate(baseline)),
+        judge.read_or_count_needed_bytes,
+        lambda: evidence.incumbent_seconds(judge.read_or_measure_calibration(baseline)),
     )
-    weighed = Evidence(
+    weighed = GateEvidence(
         incumbent=claim.incumbent.id,
         trial=trial,
         task_at_start=claim.task.identity(),
         task_now=claim.task.identity(),
         workloads=tuple(w.name for w in claim.task.workloads),
         margins=claim.task.margins,
-        cases=evidence.cases(trial, records),
+        cases=evidence.correctness_cases(trial, records),
         physics=possible,
         noise_floor=noise,
         looks=sum(records.get(identity).kind == "timing" for identity in trial.records) or 1,
     )
     weighed = with_confirmations(weighed, confirmed, judge_settings)
-    weighed = with_sanitizers(weighed, lambda: judge.sanitize(claim.candidate), judge_settings)
-    others = evidence.others([records.get(identity) for identity in trial.records])
+    weighed = with_sanitizers(weighed, lambda: judge.read_or_run_sanitizers(claim.candidate), judge_settings)
+    others = evidence.largest_share_of_other_processes([records.get(identity) for identity in trial.records])
     return Look(trial, decide_verdict(weighed, judge_settings), others, _named(device.label))
 
 
@@ -412,7 +414,7 @@ def compare(commit: Commit, claim: Claim, looks: Sequence[Look]) -> Verification
 
 def _kernel(copy: Repository, commit: str, task: Task) -> Candidate:
     name = f"kernel{open_language(task.language).suffix}"
-    return Candidate(language=task.language, files={name: copy.show(commit, name).decode(errors="replace")})
+    return Candidate(language=task.language, files={name: copy.read_file_at(commit, name).decode(errors="replace")})
 
 
 def _result(

@@ -21,7 +21,7 @@ from tools.cli.validation import read_yaml, yaml_fault
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor
 from tools.languages.base import open_language
-from tools.store.records import Blobs, key
+from tools.store.records import Blobs, record_key
 from tools.store.repository import Repository
 from tools.tasks import loader as tasks
 from tools.tasks.loader import Loaded
@@ -78,8 +78,8 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
             trailers = {"Masked" if masked else "Unmasked": said}
             left = find_incumbent(after)
             kernel, standing = f"kernel{services.language.suffix}", f"v{left.iteration}"
-            source = repository.show(repository.find_commit("Version", standing) or "", kernel).decode()
-            if source != repository.show("HEAD", kernel).decode():
+            source = repository.read_file_at(repository.find_commit("Version", standing) or "", kernel).decode()
+            if source != repository.read_file_at("HEAD", kernel).decode():
                 texts[kernel], trailers["Restores"] = source, standing
                 back = (
                     f"; HEAD has the kernel of {standing} again, and `python -m graph resume {workspace.root}` "
@@ -102,9 +102,10 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
 
 def _closed(repository: Repository) -> list[VersionMemory]:
     """What HEAD says of each closed version, in order."""
-    last = int(repository.show("HEAD", completeness.POINTER))
+    last = int(repository.read_file_at("HEAD", completeness.POINTER))
     return [
-        parse_memory(repository.show("HEAD", f"memory/v{n}.json"), repository.root, f"v{n}") for n in range(last + 1)
+        parse_memory(repository.read_file_at("HEAD", f"memory/v{n}.json"), repository.root, f"v{n}")
+        for n in range(last + 1)
     ]
 
 
@@ -134,7 +135,7 @@ def restart(
         drift.refuse(workspace.repository)
         memory = parse_memory((workspace.root / memory_of(workspace, version)).read_bytes(), workspace.root, version)
         commit = workspace.repository.find_commit("Version", version)
-        record = workspace.records.find(key("task"))
+        record = workspace.records.find(record_key("task"))
         if commit is None or record is None:
             raise SettingsError(f"{version}: has no commit in {path}; `python -m graph show {path}` lists the versions")
         if memory.masked:
@@ -143,7 +144,7 @@ def restart(
             )
         known = Loaded.model_validate(record.payload)
         suffix = _suffix(workspace)
-        source = workspace.repository.show(commit, f"kernel{suffix}").decode()
+        source = workspace.repository.read_file_at(commit, f"kernel{suffix}").decode()
         first = known.origin or known.task.baseline or ""
         settings, again = workspace.settings(), any(TASK.match(change) for change in changes)
         if again:

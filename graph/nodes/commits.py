@@ -13,7 +13,7 @@ from graph.state import State
 from graph.workspace import completeness, drift
 from tools.artifacts import Record, Verdict
 from tools.errors import WorkspaceError
-from tools.store.repository import Commit, having
+from tools.store.repository import Commit, oldest_with_trailer
 
 STORES = ("records", "blobs", "prompts")
 """Everything in them is evidence: blobs that no record names lie in the private folder. Prompts are records made
@@ -30,7 +30,7 @@ def commit_version(state: State, services: Services, verdict: Verdict, record: R
     head = history[0].id if history else None
     if (
         head is None
-        or workspace.repository.show(head, kernel).decode() != services.candidate(state["incumbent"]).source
+        or workspace.repository.read_file_at(head, kernel).decode() != services.candidate(state["incumbent"]).source
     ):
         raise WorkspaceError(
             f"{workspace.root}: HEAD does not hold the kernel that was measured; restore it with git, or start "
@@ -85,12 +85,12 @@ def commit_baseline(state: State, services: Services, inspection: Record) -> str
     commit."""
     workspace = services.workspace
     history = workspace.repository.log()
-    known = having(history, "Version", "v0")
+    known = oldest_with_trailer(history, "Version", "v0")
     if known is not None:
         return known.id
     baseline = services.candidate(state["baseline"])
-    checked = services.judge.correctness(baseline, None, "baseline")
-    calibration = services.judge.calibrate(baseline)
+    checked = services.judge.read_or_check_correctness(baseline, None, "baseline")
+    calibration = services.judge.read_or_measure_calibration(baseline)
     verdict = Verdict(
         outcome="accept",
         reasons=("The baseline: correct, timed, and from here on the one to beat.",),
@@ -119,7 +119,7 @@ def commit_baseline(state: State, services: Services, inspection: Record) -> str
 def commit_report(services: Services, record: str, texts: Mapping[str, str]) -> str:
     """The final report and benchmark (`record`) as the last commit; made once, so that a second call writes nothing."""
     history = services.workspace.repository.log()
-    made = having(history, "Report", record)
+    made = oldest_with_trailer(history, "Report", record)
     if made is not None:
         return made.id
     services.workspace.write(texts)

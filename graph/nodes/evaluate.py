@@ -20,10 +20,10 @@ from tools.artifacts import Candidate, Failed, Interval, Passed, Trial, Unmeasur
 from tools.cli.formatting import format_speedup
 from tools.errors import BudgetError, DeviceBusyError, InfrastructureError, StorageError
 from tools.gate import ranking
-from tools.gate.judge_settings import MIN_EFFECT, possible_regression, regression, with_margins
+from tools.gate.judge_settings import MIN_EFFECT, first_possible_regression, first_regression, with_margins
 from tools.judge import evidence
 from tools.languages.dispatcher import dispatched
-from tools.store.records import key
+from tools.store.records import record_key
 
 COMPOSED = "not separable: each has sizes of its own in a kernel composed of several"
 JUDGE_ATTEMPTS = 2
@@ -66,12 +66,14 @@ def _hidden(candidate: Candidate, services: Services) -> str:
     """Why nobody looks at `candidate` again, where a masked version tried it: its records would bring it back as it
     was."""
     masked = [m.iteration for m in read_versions(services.workspace.root) if m.masked]
-    tried = [n for n in masked if services.records.find(key("candidate", id=candidate.id, iteration=n)) is not None]
+    tried = [
+        n for n in masked if services.records.find(record_key("candidate", id=candidate.id, iteration=n)) is not None
+    ]
     return f"v{tried[0]}, which is masked, tried it" if tried else ""
 
 
 def _measured(candidate: Candidate, branch: Branch, services: Services) -> Trial:
-    unanswered = services.judge.unanswered
+    unanswered = services.judge.reason_unmeasured
     if candidate.id in unanswered:
         raise InfrastructureError(
             f"candidate {candidate.id} could not be measured twice, and is proposed again: {unanswered[candidate.id]}"
@@ -195,7 +197,7 @@ def _calmer(state: State, services: Services) -> State:
         return State()
     update = State(trials={})
     try:
-        calibration = services.capped_judge.calibrate(
+        calibration = services.capped_judge.read_or_measure_calibration(
             services.candidate(state["incumbent"]), attempt=state["iteration"]
         )
         seen = evidence.noise_floor(calibration, services.settings.judge.objective)
@@ -228,7 +230,7 @@ def _proven(state: State, services: Services) -> list[Passed]:
 def _slowed(trial: Passed, services: Services) -> str | None:
     """The name of a workload that seems to be slower than its margin allows."""
     limited = with_margins(trial.measurements, services.task.margins, services.settings.judge.workload_margin)
-    found = regression(limited) or possible_regression(limited)
+    found = first_regression(limited) or first_possible_regression(limited)
     return found[0].workload if found is not None else None
 
 
@@ -395,7 +397,7 @@ def gate(state: State, services: Services) -> State:
     if accepted and verdict.candidate and at_least:
         update["incumbent"] = verdict.candidate
         update["speedup"] = at_least
-        calibration = services.judge.calibrate(services.candidate(verdict.candidate))
+        calibration = services.judge.read_or_measure_calibration(services.candidate(verdict.candidate))
         update["noise_floor"] = evidence.noise_floor(calibration, services.settings.judge.objective)
         update["calibration"] = calibration.id
     return update

@@ -19,7 +19,7 @@ from tools.artifacts import Candidate, Record
 from tools.errors import WorkspaceError
 from tools.gate import confirmation, ranking
 from tools.judge import evidence
-from tools.store.records import key
+from tools.store.records import record_key
 from tools.tasks.loader import Loaded
 
 
@@ -35,7 +35,7 @@ def finalise(state: State, services: Services) -> State:
     original, unfit = _original(services, contestants)
     if original is not None:
         contestants["original"] = original
-    measured = services.judge.benchmark(contestants, services.settings.benchmark.frameworks)
+    measured = services.judge.read_or_measure_benchmark(contestants, services.settings.benchmark.frameworks)
     benchmark = standings(measured, services, unfit)
     record = services.keep("final", benchmark, parents=(measured.id,), best=state["incumbent"])
     ended = State(**{**state, "report": record.id})
@@ -58,14 +58,14 @@ def audit(services: Services) -> None:
 def _original(services: Services, others: Mapping[str, Candidate]) -> tuple[Candidate | None, dict[str, str]]:
     """The kernel that the first of the linked runs began with, where it is another one than `others`; or why it
     cannot be timed here."""
-    task = services.records.find(key("task"))
+    task = services.records.find(record_key("task"))
     source = Loaded.model_validate(task.payload).origin if task else ""
     if source in ("", *(candidate.source for candidate in others.values())):
         return None, {}
     made = Candidate(language=services.task.language, files={f"kernel{services.language.suffix}": source})
     services.keep_candidate(made)
-    failed = evidence.build_failure(services.judge.builds.build(made))
-    failed = failed or evidence.correctness_failure(services.judge.correctness(made, None, "baseline"))
+    failed = evidence.build_failure(services.judge.builder.read_or_build(made))
+    failed = failed or evidence.correctness_failure(services.judge.read_or_check_correctness(made, None, "baseline"))
     return (None, {"original": failed.reason}) if failed else (made, {})
 
 
@@ -74,7 +74,7 @@ def standings(record: Record, services: Services, unfit: Mapping[str, str]) -> F
     kept out, and why."""
     contest = confirmation.Contest.model_validate(record.payload)
     best: Literal["baseline", "best"] = "best" if "best" in contest.candidates else "baseline"
-    ranked = ranking.rank(record, services.settings.judge.objective, anchor="baseline", best=best)
+    ranked = ranking.rank_contestants(record, services.settings.judge.objective, anchor="baseline", best=best)
     return FinalBenchmark(
         best=best,
         standings=tuple(
@@ -89,10 +89,10 @@ def standings(record: Record, services: Services, unfit: Mapping[str, str]) -> F
         },
         objective_s={name: placing.seconds for name, placing in ranked.overall.items()},
         objective_of=objective_of(services.settings.judge.objective, services.task),
-        device_s=confirmation.device_s(record),
-        host_bound=confirmation.host_bound(record),
+        device_s=confirmation.device_seconds(record),
+        host_bound=confirmation.host_bound_rounds(record),
         unavailable={**contest.result.unavailable, **unfit},
-        disturbed=confirmation.disturbed((record,)),
+        disturbed=confirmation.any_disturbed((record,)),
         wall_s=services.wall_s(),
         spent_device_s=services.device_s(),
         proposals=proposed(read_versions(services.workspace.root), services.records),

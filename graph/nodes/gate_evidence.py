@@ -25,12 +25,12 @@ from knowledge_base.experience.status import attempt_result
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
 from tools.cli.formatting import format_speedup
 from tools.errors import BudgetError, WorkspaceError
-from tools.gate.verdict import Evidence, Veto, decide_verdict, with_confirmations, with_sanitizers
+from tools.gate.verdict import GateEvidence, Veto, decide_verdict, with_confirmations, with_sanitizers
 from tools.judge import evidence
 from tools.roofline import lower_bounds
 from tools.screen.screen import screen
-from tools.store.records import key
-from tools.store.repository import having
+from tools.store.records import record_key
+from tools.store.repository import oldest_with_trailer
 from tools.tasks import loader as tasks
 
 WORDS = 800
@@ -41,7 +41,7 @@ def close(state: State, services: Services) -> tuple[Verdict, str, str]:
     """Verdict, its record, and the commit of the artifacts. Called again after a kill it finds the commit, or does
     what was left to do."""
     iteration = state["iteration"]
-    commit = having(services.workspace.repository.log(), "Version", f"v{iteration}")
+    commit = oldest_with_trailer(services.workspace.repository.log(), "Version", f"v{iteration}")
     if commit is not None:
         record = services.records.get(commit.trailers["Evidence"])
         return Verdict.model_validate(record.payload), record.id, commit.id
@@ -102,11 +102,11 @@ def dry_run_verdict(state: State, services: Services) -> Verdict:
 
 def refused(state: State, services: Services) -> tuple[Record, Verdict] | None:
     """The record of the champion that was put to the gate first in this iteration and refused, and its verdict."""
-    record = services.records.find(key("refused", iteration=state["iteration"]))
+    record = services.records.find(record_key("refused", iteration=state["iteration"]))
     return (record, Verdict.model_validate(record.payload)) if record else None
 
 
-def _gather(state: State, services: Services) -> Evidence:
+def _gather(state: State, services: Services) -> GateEvidence:
     """Everything the verdict rests on; a champion is reviewed and confirmed in separate processes first."""
     champion = state.get("champion")
     trial = _weighed_trial(state, services)
@@ -117,7 +117,7 @@ def _gather(state: State, services: Services) -> Evidence:
         champion = None
     incumbent = services.candidate(state["incumbent"])
     inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
-    calibration = services.judge.calibrate(incumbent)
+    calibration = services.judge.read_or_measure_calibration(incumbent)
     veto: Veto | None = None
     confirmed: tuple[Record, ...] = ()
     unconfirmed = ""
@@ -129,10 +129,16 @@ def _gather(state: State, services: Services) -> Evidence:
     try:
         jobs = services.capped_executor()
         cache, roofs = services.device.last_level_cache, services.all_roofs
-        judge = services.judge.through(jobs)
+        judge = services.judge.with_executor(jobs)
         again, v0 = (lambda: services.roofs_again(jobs)), services.candidate(state["baseline"])
         possible = lower_bounds.limits_for_trial(
-            trial, needs, cache, roofs, again, judge.needed, lambda: evidence.seconds(services.judge.calibrate(v0))
+            trial,
+            needs,
+            cache,
+            roofs,
+            again,
+            judge.read_or_count_needed_bytes,
+            lambda: evidence.incumbent_seconds(services.judge.read_or_measure_calibration(v0)),
         )
         if candidate is not None:
             confirmed = _confirmed(candidate, incumbent, state["iteration"], services)
@@ -141,7 +147,7 @@ def _gather(state: State, services: Services) -> Evidence:
         unconfirmed = str(error)
         services.out_of_budget(unconfirmed)
     methods = made.methods if (made := _attribution(state, services)) else ()
-    weighed = Evidence(
+    weighed = GateEvidence(
         incumbent=incumbent.id,
         trial=trial,
         siblings=siblings(state),
@@ -152,7 +158,7 @@ def _gather(state: State, services: Services) -> Evidence:
         screen=_screened(champion, services),
         veto=veto,
         unconfirmed=unconfirmed,
-        cases=evidence.cases(trial, services.records),
+        cases=evidence.correctness_cases(trial, services.records),
         physics=possible,
         noise_floor=state["noise_floor"],
         looks=max(1, len(_cited(trial, "timing", services))),
@@ -166,19 +172,19 @@ def _gather(state: State, services: Services) -> Evidence:
         said = (
             f"Candidate {before[1].candidate} was put to the gate first: {before[1].outcome}, {before[1].reasons[-1]}"
         )
-        weighed = weighed.model_copy(update={"refused": said, "records": (*weighed.records, before[0].id)})
+        weighed = weighed.model_copy(update={"earlier_refusal": said, "records": (*weighed.records, before[0].id)})
     policy = services.settings.judge
     weighed = with_confirmations(weighed, confirmed, policy)
     if candidate is None:
         return weighed
-    return with_sanitizers(weighed, lambda: services.judge.sanitize(candidate), policy)
+    return with_sanitizers(weighed, lambda: services.judge.read_or_run_sanitizers(candidate), policy)
 
 
 def _calibrated(champion: str, trial: Trial | None, services: Services) -> Trial | None:
     """The champion's trial, or its failure in its own A/A blocks; where the cap leaves no time for these, no
     confirmation follows."""
     try:
-        calibration = services.capped_judge.calibrate(services.candidate(champion))
+        calibration = services.capped_judge.read_or_measure_calibration(services.candidate(champion))
     except BudgetError as error:
         services.out_of_budget(str(error))
         return trial
@@ -188,8 +194,8 @@ def _calibrated(champion: str, trial: Trial | None, services: Services) -> Trial
 def _confirmed(candidate: Candidate, incumbent: Candidate, iteration: int, services: Services) -> tuple[Record, ...]:
     """The confirmations of a candidate whose A/A blocks are measured; BudgetError where the cap leaves no time for
     both."""
-    services.capped_judge.calibrate(candidate)
-    return services.capped_judge.confirmations(candidate, incumbent, iteration=iteration)
+    services.capped_judge.read_or_measure_calibration(candidate)
+    return services.capped_judge.confirm_until_settled(candidate, incumbent, iteration=iteration)
 
 
 def _weighed_trial(state: State, services: Services) -> Trial | None:
@@ -205,7 +211,7 @@ def _weighed_trial(state: State, services: Services) -> Trial | None:
     if chosen is None:
         return None
     cited = {identity: services.records.get(identity) for identity in chosen.records}
-    return evidence.recomputed(chosen, cited, services.settings.judge.objective, state["incumbent"])
+    return evidence.recompute_trial(chosen, cited, services.settings.judge.objective, state["incumbent"])
 
 
 def _review(candidate: Candidate, incumbent: Candidate, services: Services) -> Veto | None:
@@ -296,7 +302,9 @@ def _ablations(state: State, services: Services) -> dict[str, Judged]:
 
 def ablation(state: State, services: Services, champion: str, method: str) -> Judged | None:
     """The trial of a champion without one of its methods; None: none is on record."""
-    record = services.records.find(key("ablation", iteration=state["iteration"], champion=champion, method=method))
+    record = services.records.find(
+        record_key("ablation", iteration=state["iteration"], champion=champion, method=method)
+    )
     return Judged.model_validate(record.payload) if record else None
 
 

@@ -9,7 +9,7 @@ from graph.services import Services
 from graph.state import State
 from knowledge_base.artifacts import Page
 from tools.errors import BudgetError, HarnessError, SettingsError
-from tools.store.records import key
+from tools.store.records import record_key
 from tools.tasks.generated import generated
 
 
@@ -26,7 +26,7 @@ def page(state: State, services: Services) -> Page | None:
 
 def source(services: Services) -> str:
     """The lifted kernel; empty where there is none, or no time to make one."""
-    record = services.records.find(key("lift"))
+    record = services.records.find(record_key("lift"))
     if record is None:
         task = services.task
         try:

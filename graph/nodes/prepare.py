@@ -29,7 +29,7 @@ from tools.judge import evidence
 from tools.profilers import ncu
 from tools.roofline import lower_bounds, roofline
 from tools.roofline.hardware import Headroom, Roof, Spec, Target, UnknownSpec
-from tools.store.records import key
+from tools.store.records import record_key
 
 ITEM_BYTES: dict[DType, int] = {
     "float64": 8,
@@ -74,7 +74,7 @@ def _start_frameworks(services: Services) -> None:
         return
     sizes = [seen.dims for seen in services.seen if seen.unique_bytes <= COMPILED_AHEAD]
     with contextlib.suppress(HarnessError):
-        services.judge.prepare(wanted, sizes)
+        services.judge.start_torch_contestants(wanted, sizes)
 
 
 def retrieve_specs(state: State, services: Services) -> State:
@@ -82,7 +82,7 @@ def retrieve_specs(state: State, services: Services) -> State:
     settings = services.settings
     product = settings.hardware or services.device.name
     # Looked up first: a person who answered is not asked again after a kill.
-    record = services.records.find(key("specs", product=product, variant=settings.variant))
+    record = services.records.find(record_key("specs", product=product, variant=settings.variant))
     if record is None:
         answers = datasheet.published_specs(services.wiki, services.task, product, settings.variant)
         gaps = tuple(answer for answer in answers if isinstance(answer, UnknownSpec))
@@ -110,7 +110,7 @@ def establish_baseline(state: State, services: Services) -> State:
     compared with it."""
     baseline = _sound_baseline(services)
     services.keep_candidate(baseline)
-    calibration = services.judge.calibrate(baseline)
+    calibration = services.judge.read_or_measure_calibration(baseline)
     failed = evidence.timing_failure(calibration, ())
     if failed is not None:
         kernel, reference = services.settings.sources(services.language.suffix)
@@ -124,7 +124,7 @@ def establish_baseline(state: State, services: Services) -> State:
         )
         services.keep("reserve", Reserve(seconds=kept), parents=(calibration.id,))
     noise = evidence.noise_floor(calibration, services.settings.judge.objective)
-    times = evidence.seconds(calibration)
+    times = evidence.incumbent_seconds(calibration)
     total = sum(w.weight * times[w.name] for w in services.task.workloads)
     summary = f"{format_seconds(total)} a round, noise floor {format_percent(noise)}"
     return State(
@@ -145,12 +145,12 @@ def _sound_baseline(services: Services) -> Candidate:
     if task.baseline is None:
         raise SettingsError(f"{task.name}: no kernel is given; add {kernel} beside {reference}")
     baseline = Candidate(language=task.language, files={f"kernel{services.language.suffix}": task.baseline})
-    failed = evidence.build_failure(services.judge.builds.build(baseline))
+    failed = evidence.build_failure(services.judge.builder.read_or_build(baseline))
     if failed is not None:
         log = failed.log.replace(f"kernel{services.language.suffix}", kernel)
         raise SettingsError(f"{kernel} does not compile; mend it and run again:\n{log}")
-    checked = services.judge.correctness(baseline, None, "baseline")
-    borrowed = evidence.not_its_own(checked)
+    checked = services.judge.read_or_check_correctness(baseline, None, "baseline")
+    borrowed = evidence.policy_violation(checked)
     if borrowed is not None:
         raise SettingsError(
             f"{kernel} {borrowed}: candidates inherit its lines and may run kernels of their own alone, so compute "
@@ -210,9 +210,11 @@ def _time_frameworks(state: State, services: Services) -> tuple[str, str]:
     if not wanted:
         return "", ""
     try:
-        judge = services.judge.through(services.capped_executor(tell=lambda _: None))
+        judge = services.judge.with_executor(services.capped_executor(tell=lambda _: None))
         rounds = judge.policy.least_rounds(len(services.task.workloads))
-        return judge.benchmark({"baseline": services.candidate(state["baseline"])}, wanted, rounds).id, ""
+        return judge.read_or_measure_benchmark(
+            {"baseline": services.candidate(state["baseline"])}, wanted, rounds
+        ).id, ""
     except (BudgetError, HarnessError) as error:
         return "", f"; torch was not timed beside it: {error}"
     finally:
@@ -223,7 +225,7 @@ def _time_frameworks(state: State, services: Services) -> tuple[str, str]:
 def inspected(candidate: Candidate, state: State, services: Services) -> Record:
     """What counters, rules and rooflines say of a kernel, looked at once: a version's in its gate, before its
     commit."""
-    record = services.records.find(key("inspection", candidate=candidate.id))
+    record = services.records.find(record_key("inspection", candidate=candidate.id))
     if record is None:
         sheet = datasheet.verified_sheet(state["specs"], services)
         inspection, parents = _inspect(candidate, services, sheet.here, _settle_roofs(state, services, candidate))
@@ -234,7 +236,7 @@ def inspected(candidate: Candidate, state: State, services: Services) -> Record:
 def _inspect(
     candidate: Candidate, services: Services, specs: tuple[Spec, ...], doubt: str
 ) -> tuple[Inspection, tuple[str, ...]]:
-    calibration = services.judge.calibrate(candidate)
+    calibration = services.judge.read_or_measure_calibration(candidate)
     profiles, records, missing = profiled(candidate, services)
     published = roofline.roofs_from_specs(specs)
     # What was measured here binds: a target that the device can reach. The two are never mixed in one roofline.
@@ -302,7 +304,7 @@ def _settle_roofs(state: State, services: Services, candidate: Candidate) -> str
     the run ends for another reason. It stays until another kernel is accepted.
     """
     routes, precision = Routes(services.settings), roofline.roof_precision(services.task)
-    calibration = services.judge.calibrate(candidate)
+    calibration = services.judge.read_or_measure_calibration(candidate)
 
     def doubt() -> str:
         rows = _rooflines(services, calibration, services.roofs)
@@ -408,13 +410,13 @@ def profiled(candidate: Candidate, services: Services) -> tuple[tuple[Profile, .
     found: list[Profile] = []
     records: list[str] = []
     missing: dict[str, str] = {}
-    library, jobs = services.judge.builds.library(candidate) or "", services.capped_executor()
+    library, jobs = services.judge.builder.shared_object_of(candidate) or "", services.capped_executor()
     for name, profiler in services.profilers.items():
         lacking = profiler.missing(services.language)
         if lacking:
             missing[name] = lacking
             continue
-        asked = key("profile", tool=name, candidate=candidate.id)
+        asked = record_key("profile", tool=name, candidate=candidate.id)
         record = services.records.find(asked)
         if record is None:
             try:
@@ -454,7 +456,7 @@ def _traffic(services: Services, profiles: tuple[Profile, ...]) -> dict[str, Qua
 
 
 def _rooflines(services: Services, calibration: Record, ceiling: tuple[Roof, ...]) -> tuple[WorkloadRoofline, ...]:
-    times = evidence.seconds(calibration)
+    times = evidence.incumbent_seconds(calibration)
     cost = {seen.name: seen for seen in services.seen}
     precision, wrong = roofline.roof_precision(services.task), _refuted(services)
     return tuple(
@@ -482,7 +484,9 @@ def _refuted(services: Services) -> tuple[str, ...]:
     )
     needs = {seen.name: seen.unique_bytes for seen in services.seen}
     possible = lower_bounds.limits_from_roofs(needs, services.device.last_level_cache, services.all_roofs)
-    return possible.workloads_refuted_by(evidence.seconds(services.judge.calibrate(baseline)))
+    return possible.workloads_refuted_by(
+        evidence.incumbent_seconds(services.judge.read_or_measure_calibration(baseline))
+    )
 
 
 def _whole(services: Services, rows: tuple[WorkloadRoofline, ...]) -> Headroom:

@@ -24,7 +24,7 @@ from knowledge_base.experience.forecasts import MIN_SCORED_PREDICTIONS, scores_b
 from tools.artifacts import Failed
 from tools.errors import BudgetError, InfrastructureError
 from tools.roofline.roofline import method_budget
-from tools.store.records import key
+from tools.store.records import record_key
 
 COUNTED = 3
 """Attempts of which is told what they did to which counters."""
@@ -37,7 +37,7 @@ def retrieve_evidence(state: State, services: Services) -> State:
     inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
     iteration = state["iteration"] + 1
     asked = {"iteration": iteration, "incumbent": state["incumbent"]}
-    record = services.records.find(key("dossier", **asked))
+    record = services.records.find(record_key("dossier", **asked))
     if record is None:
         task = services.task
         fired = tuple(finding.rule for finding in inspection.findings)
@@ -175,7 +175,7 @@ def write(state: State, services: Services) -> State:
     ]
     # What goes wrong with a compiler's job is met again, and told, when its candidate is judged.
     with contextlib.suppress(BudgetError, InfrastructureError):
-        services.capped_judge.build_ahead(
+        services.capped_judge.build_in_parallel(
             [services.candidate(one, state["iteration"]) for one in drafts], state["iteration"]
         )
     again = state.get("repair", 0)
@@ -225,7 +225,7 @@ def earlier_outcomes(services: Services) -> EarlierAttempts:
     Kept as a record: other runs add to the log meanwhile, and each change of an early stretch of the prompt loses what
     a cache holds of it.
     """
-    record = services.records.find(key("memory"))
+    record = services.records.find(record_key("memory"))
     if record is None:
         task = services.task
         found = services.experience.attempts_like(services.operator, task.language, services.architecture)

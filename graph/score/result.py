@@ -15,7 +15,7 @@ from tools.artifacts import Artifact, Failed, Interval, Task, Verdict
 from tools.cli.formatting import format_speedup
 from tools.gate import confirmation, ranking
 from tools.gate.ranking import FRAMEWORKS
-from tools.store.records import Records, key
+from tools.store.records import Records, record_key
 from tools.tasks.loader import thaw
 
 SHORT_CALL_S = 50e-6
@@ -136,8 +136,10 @@ def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
     final, contest = FinalBenchmark.model_validate(kept.payload), records.get(kept.parents[0])
     task = thaw(workspace.task_folder)
     policy = workspace.settings().judge
-    alone = confirmation.behind_spin(contest) if final.device_s else None
-    placed = ranking.rank(alone, policy.objective, anchor="baseline", best=final.best).overall if alone else {}
+    alone = confirmation.with_device_times(contest) if final.device_s else None
+    placed = (
+        ranking.rank_contestants(alone, policy.objective, anchor="baseline", best=final.best).overall if alone else {}
+    )
     known = begun.model_dump(include={"problem", "workspace", "libraries", "refused", *spent})
     share = confirmation.library_share((contest,), final.best)
     speedups, of_roof = _with_best(final.overall), _of_roof(records, workspace, state["incumbent"], task)
@@ -162,7 +164,7 @@ def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
 
 
 def _libraries(records: Records) -> tuple[str, ...]:
-    loaded = records.find(key("task")) or records.find(key("loaded"))
+    loaded = records.find(record_key("task")) or records.find(record_key("loaded"))
     rivals = loaded.payload["task"].get("rivals") if loaded else None
     return tuple(rivals["names"]) if rivals else ()
 
@@ -186,7 +188,7 @@ def _with_best(against: Mapping[str, Interval]) -> dict[str, Interval]:
 def _of_roof(
     records: Records, workspace: Workspace, kernel: str, task: Task
 ) -> dict[Literal["cited", "measured"], float]:
-    inspected = records.find(key("inspection", candidate=kernel))
+    inspected = records.find(record_key("inspection", candidate=kernel))
     if inspected is None:
         return {}
     seen = Inspection.model_validate(inspected.payload)

@@ -28,7 +28,7 @@ from graph.settings import Settings
 from graph.workspace.folder import STAMP, is_workspace
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Device
-from tools.store.records import Records, key, write_atomically
+from tools.store.records import Records, record_key, write_atomically
 from tools.tasks.loader import language_of
 from tools.tasks.opened import machine
 
@@ -79,7 +79,7 @@ class ProblemRun:
         made = [(m, path) for path in self.out.iterdir() if (m := STAMP.fullmatch(path.name)) and m[1] == self.name]
         for _, path in sorted(made, key=lambda one: (one[0][2], int(one[0][3] or 1)), reverse=True):
             records = Records(path)
-            if is_workspace(path) and (records.find(key("task")) or records.find(key("loaded"))):
+            if is_workspace(path) and (records.find(record_key("task")) or records.find(record_key("loaded"))):
                 return path
             if self._read_ending() is not None:
                 shutil.rmtree(path)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tools.artifacts import digest
 from tools.errors import WorkspaceError
-from tools.store.records import unwritable
-from tools.store.repository import Commit, Repository, foreign
+from tools.store.records import write_error
+from tools.store.repository import Commit, Repository, unrelated_commits
 
 FROZEN = (".gitignore", "settings.yaml", "task")
 """What the first commit finds there; whoever reads it checks it."""
@@ -26,7 +26,7 @@ def note(root: Path, texts: Mapping[str, str]) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise unwritable(path, error) from error
+        raise write_error(path, error) from error
 
 
 def forget(root: Path) -> None:
@@ -46,14 +46,14 @@ def drifted(repository: Repository, expected: Sequence[str] = ()) -> tuple[str, 
 def told(repository: Repository, found: Sequence[str]) -> str:
     """One sentence that names them, with the commands that put them right."""
     return (
-        f"{repository.root}: {', '.join(found)} changed outside the run; {repository.remedy(found)} in that "
+        f"{repository.root}: {', '.join(found)} changed outside the run; {repository.drift_remedy(found)} in that "
         f"folder puts it right"
     )
 
 
 def stranger(root: Path, history: Sequence[Commit]) -> str:
     """One sentence on the newest commit that the run did not make; empty where it made all."""
-    found = foreign(history)
+    found = unrelated_commits(history)
     advice = "undo it with `git reset`, or start a new run from that kernel"
     return f"{root}: commit {found[0][:12]} was not made by this run; {advice}" if found else ""
 

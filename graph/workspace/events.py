@@ -11,7 +11,7 @@ from pathlib import Path
 
 from graph.workspace.clock import TICK_S
 from tools.artifacts import Artifact, Interval
-from tools.store.records import unwritable
+from tools.store.records import write_error
 
 
 class Event(Artifact):
@@ -47,7 +47,7 @@ class Events:
                 with self.path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(event.model_dump()) + "\n")
             except OSError as error:
-                raise unwritable(self.path, error) from error
+                raise write_error(self.path, error) from error
             for observer in self.observers:
                 observer(event)
 

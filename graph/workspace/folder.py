@@ -155,7 +155,7 @@ def reopen(path: Path) -> Workspace:
     """Lock and open an existing workspace; WorkspaceError when it is not one, or another run has it."""
     root = _known(path)
     workspace = Workspace(root, _lock(root))
-    workspace.repository.check()
+    workspace.repository.require_workspace()
     return workspace
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from graph.artifacts import VersionMemory
 from graph.state import State
 from graph.workspace.folder import Workspace
-from tools.store.records import strange
+from tools.store.records import unreadable_artifact_error
 
 
 def read_versions(root: Path) -> tuple[VersionMemory, ...]:
@@ -26,7 +26,7 @@ def parse_memory(content: bytes, root: Path, version: str) -> VersionMemory:
     try:
         return VersionMemory.model_validate_json(content)
     except ValidationError as error:
-        raise strange(error, root, f"memory/{version}.json") from error
+        raise unreadable_artifact_error(error, root, f"memory/{version}.json") from error
 
 
 def accepted_version_of(root: Path, candidate: str) -> str:

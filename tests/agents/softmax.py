@@ -46,4 +46,4 @@ def bench(judge: Judge, **changes: object) -> Workbench:
         "index": Index(WIKI),
         **changes,
     }
-    return Workbench(judge=judge.rehearsal(), wiki=WIKI, **given)  # type: ignore[arg-type]
+    return Workbench(judge=judge.rehearsal_judge(), wiki=WIKI, **given)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ import pytest
 from tools.artifacts import Argument, Candidate, Task, Workload
 from tools.errors import SettingsError
 from tools.executors.base import Executor
-from tools.executors.local import Local
+from tools.executors.local import LocalExecutor
 from tools.languages.base import LANGUAGES, Language, open_language
 from tools.store.records import Blobs
 
@@ -43,7 +43,7 @@ def blobs(tmp_path: Path) -> Blobs:
 @pytest.fixture
 def beside(blobs: Blobs, tmp_path: Path) -> Iterator[Executor]:
     """The machine itself, for suites about other seams."""
-    with Local(blobs, tmp_path / "scratch") as executor:
+    with LocalExecutor(blobs, tmp_path / "scratch") as executor:
         yield executor
 
 

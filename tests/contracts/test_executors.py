@@ -12,7 +12,7 @@ import pytest
 
 from agents.models.redaction import SECRET_NAME
 from tools.errors import InfrastructureError, StorageError
-from tools.executors.base import EXECUTORS, Executor, Finished, Job, Limits, Needs
+from tools.executors.base import EXECUTORS, Executor, FinishedJob, Job, Limits, Needs
 from tools.registry import load
 from tools.store.records import Blobs
 
@@ -29,7 +29,7 @@ def python(program: str, *results: str, files: dict[str, str] | None = None, lim
     return Job(files=files or {}, argv=("{python}", "-c", program), results=results, limits=limits or Limits())
 
 
-def texts(finished: Finished, blobs: Blobs) -> dict[str, str]:
+def texts(finished: FinishedJob, blobs: Blobs) -> dict[str, str]:
     return {name: blobs.text(sha) for name, sha in finished.files.items()}
 
 

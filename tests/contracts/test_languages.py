@@ -7,7 +7,7 @@ import pytest
 from tests.contracts.conftest import kernel, task
 from tools.analysis.assembly import functions_reachable_from, parse_disassembly
 from tools.errors import SettingsError
-from tools.executors.base import Executor, Finished
+from tools.executors.base import Executor, FinishedJob
 from tools.languages.base import LANGUAGES, Language, open_language
 from tools.store.records import Blobs
 
@@ -38,7 +38,7 @@ def test_a_source_without_entry_is_refused_in_one_sentence(language: Language) -
     assert "\n" not in str(caught.value) and ("solve" in str(caught.value) or "run_kernel" in str(caught.value))
 
 
-def build(language: Language, name: str, executor: Executor, blobs: Blobs) -> Finished:
+def build(language: Language, name: str, executor: Executor, blobs: Blobs) -> FinishedJob:
     return executor.run(language.build(task(language), kernel(language, name), blobs))
 
 

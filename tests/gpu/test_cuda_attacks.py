@@ -12,7 +12,7 @@ import pytest
 
 from tests.tools.builders import open_judge
 from tools.artifacts import Argument, Candidate, Failed, Task, Workload
-from tools.executors.local import Local
+from tools.executors.local import LocalExecutor
 from tools.gate.judge_settings import JudgeSettings
 from tools.harness.compilation import cuda_compile
 from tools.judge import evidence
@@ -228,7 +228,7 @@ def candidate(source: str) -> Candidate:
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     root = tmp_path_factory.mktemp("attacks")
-    with Local(Records(root).blobs, root / "scratch") as executor:
+    with LocalExecutor(Records(root).blobs, root / "scratch") as executor:
         policy = JudgeSettings(hidden_workloads=0, pairs=16, batches=1)
         yield open_judge(task(), Cuda(), executor, Records(root), policy, device="cuda:0")
 
@@ -236,10 +236,10 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
 def harnessed(judge: Judge, source: str) -> Failed | None:
     """What the harness holds against a kernel that no screen has looked at."""
     one, frozen = candidate(source), candidate(kernel())
-    built = judge.builds.build(one)
+    built = judge.builder.read_or_build(one)
     assert evidence.build_failure(built) is None, built.payload["log"]
-    failed = evidence.correctness_failure(judge.correctness(one, frozen, "attack"))
-    return failed or evidence.timing_failure(judge.timing(one, frozen, frozen))
+    failed = evidence.correctness_failure(judge.read_or_check_correctness(one, frozen, "attack"))
+    return failed or evidence.timing_failure(judge.read_or_measure_timing(one, frozen, frozen))
 
 
 @pytest.mark.gpu
@@ -261,7 +261,7 @@ class TestOnADevice:
         assert failed is None, failed
 
     def test_memcheck_names_kernel_and_line_of_a_read_beyond_the_input(self, judge: Judge) -> None:
-        clean, faulty = (judge.sanitize(candidate(source)) for source in (kernel(), OUTSIDE))
+        clean, faulty = (judge.read_or_run_sanitizers(candidate(source)) for source in (kernel(), OUTSIDE))
         assert clean and faulty
         if clean.payload["missing"]:
             pytest.skip(clean.payload["missing"])

@@ -17,9 +17,9 @@ from tools.analysis import rules
 from tools.artifacts import Candidate
 from tools.environment import inspect
 from tools.errors import DeviceBusyError
-from tools.executors.base import Device, Job, Needs, pick
-from tools.executors.local import Local
-from tools.executors.nvidia import Driver
+from tools.executors.base import Device, Job, Needs, pick_device
+from tools.executors.local import LocalExecutor
+from tools.executors.nvidia import NvidiaDriver
 from tools.languages.base import Language, open_language
 from tools.profilers.ncu import Ncu
 from tools.roofline import microbenchmarks
@@ -27,7 +27,10 @@ from tools.roofline.hardware import Spec
 from tools.store.records import Records
 from tools.tasks.loader import load_folder
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not Driver().devices(), reason="needs an NVIDIA GPU and its driver")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not NvidiaDriver().devices(), reason="needs an NVIDIA GPU and its driver"),
+]
 TASKS = Path(__file__).parents[2] / "configs" / "tasks"
 
 
@@ -37,15 +40,15 @@ def records(tmp_path: Path) -> Records:
 
 
 @pytest.fixture
-def local(tmp_path: Path, records: Records) -> Iterator[Local]:
-    with Local(records.blobs, tmp_path / "scratch", lock_wait_s=60.0) as executor:
-        assert isinstance(executor, Local)
+def local(tmp_path: Path, records: Records) -> Iterator[LocalExecutor]:
+    with LocalExecutor(records.blobs, tmp_path / "scratch", lock_wait_s=60.0) as executor:
+        assert isinstance(executor, LocalExecutor)
         yield executor
 
 
 @pytest.fixture
-def gpu(local: Local) -> Device:
-    return pick(local.devices(), "cuda")
+def gpu(local: LocalExecutor) -> Device:
+    return pick_device(local.devices(), "cuda")
 
 
 def triton() -> Language:
@@ -58,7 +61,7 @@ def test_the_gpu_is_described(gpu: Device) -> None:
     assert gpu.details["uuid"].startswith("GPU-") and gpu.details["driver"][0].isdigit()
 
 
-def test_a_stranger_on_the_gpu_stops_what_is_timed(local: Local, gpu: Device) -> None:
+def test_a_stranger_on_the_gpu_stops_what_is_timed(local: LocalExecutor, gpu: Device) -> None:
     # A grandchild whose parent has ended is no descendant of ours.
     quiet = "stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL"
     program = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', sys.argv[1]], {quiet}).pid)"
@@ -76,7 +79,7 @@ def test_a_stranger_on_the_gpu_stops_what_is_timed(local: Local, gpu: Device) ->
         subprocess.run(["kill", str(stranger)], check=False)
 
 
-def test_roofs_are_measured_once_and_in_order(local: Local, records: Records) -> None:
+def test_roofs_are_measured_once_and_in_order(local: LocalExecutor, records: Records) -> None:
     first = microbenchmarks.read_or_measure_roofs(triton(), local, records)
     assert first == microbenchmarks.read_or_measure_roofs(triton(), local, records) and len(list(records)) == 1
     value = {roof.metric: roof.value for roof in first}
@@ -88,7 +91,7 @@ def test_roofs_are_measured_once_and_in_order(local: Local, records: Records) ->
 
 
 def test_published_figures_of_this_gpu_are_no_lower_than_measured_ones(
-    local: Local, records: Records, gpu: Device
+    local: LocalExecutor, records: Records, gpu: Device
 ) -> None:
     cited = lookup.resolve_spec(Wiki.open(), gpu.name, "memory_bandwidth")
     if not isinstance(cited, Spec):
@@ -101,7 +104,7 @@ def test_published_figures_of_this_gpu_are_no_lower_than_measured_ones(
     assert measured.value < cited.value * {"GB/s": 1e9, "TB/s": 1e12}[cited.unit]
 
 
-def test_counters_of_a_triton_kernel(local: Local, records: Records) -> None:
+def test_counters_of_a_triton_kernel(local: LocalExecutor, records: Records) -> None:
     language, profiler = triton(), Ncu()
     lacking = profiler.missing(language)
     if lacking:
@@ -121,7 +124,7 @@ def test_counters_of_a_triton_kernel(local: Local, records: Records) -> None:
     rules.evaluate_rules([(profile, "record")], {})
 
 
-def test_the_environment_names_the_gpu_and_its_tools(local: Local, records: Records) -> None:
+def test_the_environment_names_the_gpu_and_its_tools(local: LocalExecutor, records: Records) -> None:
     items = {item.name: item for item in inspect(local, [triton()], records.blobs).items}
     assert any(name.startswith("NVIDIA GPU ") for name in items)
     assert items["torch for CUDA"].status == "ok" and not items["torch for CUDA"].optional

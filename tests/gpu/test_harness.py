@@ -174,7 +174,7 @@ EVIL = [
     (
         HONEST + LATER.format("driver.elapsed = lambda *given: 0.78 * honest(*given)"),
         DRIVER,
-        "replaced the harness's cuda_driver.Driver.elapsed",
+        "replaced the harness's cuda_driver.CudaDriver.elapsed",
     ),
     (
         HONEST + LATER.format("gc_bound().errcheck = lambda result, *_: result"),
@@ -330,9 +330,12 @@ def test_on_an_honest_gain_the_clocks_do_not_contradict_each_other(bench: gpu.Gp
     record = Record(
         kind="confirmation", key="k", environment="", protocol=PROTOCOL, payload=contest.model_dump(mode="json")
     )
-    wall = confirmation.confirmation((record,), "total_time", 0.95)
-    assert wall.low > 1.0 and not confirmation.contradicted((record,), "total_time", 0.95), (wall, answer["workloads"])
-    assert not confirmation.disturbed((record,)), answer["telemetry"]
+    wall = confirmation.confirmed_speedup((record,), "total_time", 0.95)
+    assert wall.low > 1.0 and not confirmation.is_contradicted_by_wall_clock((record,), "total_time", 0.95), (
+        wall,
+        answer["workloads"],
+    )
+    assert not confirmation.any_disturbed((record,)), answer["telemetry"]
 
 
 BUSY = "import torch\nx = torch.ones(1 << 26, device='cuda')\nprint('on', flush=True)\nwhile True:\n    x.add_(1)\n"

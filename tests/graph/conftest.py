@@ -16,7 +16,7 @@ import yaml
 
 from graph.__main__ import main
 from tools.environment import Environment
-from tools.store.records import Records, key
+from tools.store.records import Records, record_key
 from tools.store.repository import Commit
 
 ROOT = Path(__file__).parents[2]
@@ -148,7 +148,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def on_its_machine(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A recorded workspace, and this CPU under the name of the one that it was recorded on: a run goes on there and
     nowhere else."""
-    record = Records(root).find(key("environment"))
+    record = Records(root).find(record_key("environment"))
     assert record is not None
     (cpu,) = (device for device in Environment.model_validate(record.payload).devices if device.kind == "cpu")
     monkeypatch.setattr("tools.executors.local.describe_cpu", lambda: cpu)

@@ -111,7 +111,7 @@ def test_the_kernel_is_right_and_faster(replayed: Replayed) -> None:
     assert first, "without the calls into the library the kernel is many times faster, however busy the machine"
     if "accept" not in replayed.summary["verdicts"].values():
         pytest.skip("the machine was too disturbed for any proof")
-    kernel = Repository(replayed.root).show("HEAD", "kernel.cpp").decode()
+    kernel = Repository(replayed.root).read_file_at("HEAD", "kernel.cpp").decode()
     assert replayed.summary["speedup"] > 2 and "exp_lane" in kernel and "tanhf" not in kernel
     # Another process verifies it from the workspace alone, with fresh seeds, and without asking anybody anything.
     before = len(replayed.exchanges())

@@ -32,8 +32,8 @@ from knowledge_base.experience.log import Experience
 from tests.graph.conftest import ROOT, TASK, FinishedRun, git, refused
 from tools.artifacts import Record, Unmeasured
 from tools.executors.base import Device
-from tools.executors.local import Local
-from tools.store.records import Records, key
+from tools.executors.local import LocalExecutor
+from tools.store.records import Records, record_key
 from tools.store.repository import Repository
 
 KEYS = {"status", "stop_reason", "workspace", "baseline_s", "best_s", "speedup", "ci", "verdicts", "commits", "awaited"}
@@ -149,7 +149,7 @@ def test_what_another_version_wrote_is_named(
 ) -> None:
     named = older(copied)
     verb, *rest = words
-    assert f"error: {copied}: {named} is not as this version writes it; use" in refused(
+    assert f"error: {copied}: {named} is not have the form that this version writes; use" in refused(
         capsys, verb, str(copied), *rest
     )
 
@@ -160,7 +160,7 @@ def test_a_memory_that_was_cut_short_is_named(copied: Path, capsys: pytest.Captu
     assert "memory/v0.json cannot be read" in refused(capsys, "show", str(copied))
 
 
-class Elsewhere(Local):
+class Elsewhere(LocalExecutor):
     """A machine without the run's device."""
 
     def devices(self) -> tuple[Device, ...]:
@@ -309,7 +309,7 @@ def test_somebody_elses_repository_is_left_alone(
     assert "not a Kernelwright workspace" in refused(capsys, "resume", str(foreign))
     (copied / ".gitignore").write_text("*.o\n")
     for verb in ("resume", "verify", "report"):
-        assert "somebody else's git repository" in refused(capsys, verb, str(copied))
+        assert "another git repository" in refused(capsys, verb, str(copied))
     shutil.rmtree(copied / ".git")
     assert "no .git" in refused(capsys, "resume", str(copied))
 
@@ -385,7 +385,7 @@ def test_a_kernel_that_was_put_back_must_be_that_versions_byte_for_byte(
 ) -> None:
     repository = Repository(copied)
     candidate = next(m.candidate for m in read_versions(copied) if f"v{m.iteration}" == source)
-    record = Records(copied).find(key("candidate", id=candidate))
+    record = Records(copied).find(record_key("candidate", id=candidate))
     assert record is not None
     (copied / "kernel.cpp").write_text(record.payload["files"]["kernel.cpp"])
     repository.commit(
@@ -407,10 +407,10 @@ def test_a_run_goes_on_from_the_kernel_that_was_put_back(
     first, second = (memory.candidate or "" for memory in read_versions(copied)[1:3])
     succeeded(capsys, "mask", str(copied), "v2")
     with runs.opened(copied) as services:
-        plan = services.records.find(key("plan", iteration=3))
+        plan = services.records.find(record_key("plan", iteration=3))
         assert plan and before["incumbent"] == second
         if under_way:
-            services.records.add(Record(kind="plan", key=key("plan", iteration=4), payload=plan.payload))
+            services.records.add(Record(kind="plan", key=record_key("plan", iteration=4), payload=plan.payload))
         state = rewound(before, services)
         assert state and (state["incumbent"], state["iteration"], state["outcome"]) == (first, 3 + under_way, "accept")
         assert state["stop"] is None and not state["report"] and rewound(State(**{**before, **state}), services) is None  # type: ignore[typeddict-item]

@@ -46,7 +46,7 @@ def accepted_a_faster_kernel(root: Path, summary: Mapping[str, Any]) -> None:
     """The run ended because the planner had nothing left, and what the coder wrote was found right, timed and
     accepted."""
     assert "accept" in summary["verdicts"].values() and summary["speedup"] > 1
-    assert "fast_exp" in Repository(root).show("HEAD", "kernel.cpp").decode()
+    assert "fast_exp" in Repository(root).read_file_at("HEAD", "kernel.cpp").decode()
     assert summary["status"] == "finished" and summary["stop_reason"] == "exhausted"
     trials = [Judged.model_validate(record.payload).trial for record in Records(root) if record.kind == "trial"]
     assert all(isinstance(trial, Passed) and trial.speedup.estimate > 1 for trial in trials) and trials
@@ -170,7 +170,7 @@ def test_somebody_who_writes_files_and_a_handler(
         said = capsys.readouterr()
     assert code == 0, said.err
     accepted_a_faster_kernel(root, json.loads(said.out))
-    assert hinted and Repository(root).show("HEAD", "kernel.cpp").decode().endswith("}\n// row-major\n")
+    assert hinted and Repository(root).read_file_at("HEAD", "kernel.cpp").decode().endswith("}\n// row-major\n")
     assert asked == len(list(desk.glob("*.answer.md"))) == len(exchanges(root))
     assert not list(desk.glob("*.refused.md"))
     assert "waiting" not in graph("show", str(root), home=own_home).stdout

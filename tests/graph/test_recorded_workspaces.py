@@ -33,7 +33,7 @@ from graph.workspace.versions import read_versions
 from tests.graph.conftest import git, graph
 from tools.artifacts import Verdict
 from tools.gate.judge_settings import JudgeSettings
-from tools.gate.verdict import Evidence, decide_verdict
+from tools.gate.verdict import GateEvidence, decide_verdict
 from tools.store.repository import Repository
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -57,7 +57,7 @@ def test_the_gate_asked_again_gives_the_same_verdicts(copied: Path) -> None:
         services.agents.update(open_agents(services.settings, services.records, services.emit, services.ledger, copied))
         for state in gates(copied):
             verdict = decide_verdict(gate_evidence._gather(state, services), services.settings.judge)
-            record = services.records.get(commit_of(copied, state["iteration"]).trailers["Evidence"])
+            record = services.records.get(commit_of(copied, state["iteration"]).trailers["GateEvidence"])
             recorded = Verdict.model_validate(record.payload)
             assert verdict.model_copy(update={"reasons": recorded.reasons}) == recorded
             judged += 1
@@ -70,12 +70,12 @@ def test_the_readme_names_instructions_of_methods_that_the_kernel_asks_for(
     with runs.opened(copied, reading=True) as services:
         # Another compiler may be here.
         built = next(record for record in services.records if record.kind == "build")
-        monkeypatch.setattr(services.judge.builds, "build", lambda candidate: built)
+        monkeypatch.setattr(services.judge.builder, "build", lambda candidate: built)
         state = next(gates(copied))
         baseline, inspection = services.candidate(state["baseline"]), services.records.get(state["profile"])
         checked, calibration = (
-            services.judge.correctness(baseline, None, "baseline"),
-            services.judge.calibrate(baseline),
+            services.judge.read_or_check_correctness(baseline, None, "baseline"),
+            services.judge.read_or_measure_calibration(baseline),
         )
         readme = render_baseline(services, state, baseline, checked, calibration, inspection)["README.md"]  # type: ignore[arg-type]
         offered = Dossier.model_validate(services.records.get(state["dossier"]).payload).methods
@@ -155,5 +155,5 @@ def test_the_gate_answers_recorded_evidence_as_before() -> None:
     assert len(CASES) > 70
     for case in CASES:
         settings, then = JudgeSettings.model_validate(case["policy"]), Verdict.model_validate(case["verdict"])
-        answer = decide_verdict(Evidence.model_validate(case["evidence"]), settings)
+        answer = decide_verdict(GateEvidence.model_validate(case["evidence"]), settings)
         assert answer.model_copy(update={"reasons": then.reasons}) == then

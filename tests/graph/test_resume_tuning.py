@@ -13,7 +13,7 @@ from graph.workspace import events
 from tests.graph.conftest import TWICE, configured
 from tests.graph.test_kill_and_resume import MEASURED, live_through, repeated
 from tools.errors import InfrastructureError, WorkspaceError
-from tools.store.records import Records, key
+from tools.store.records import Records, record_key
 
 KERNEL = """extern "C" void solve(const float* x, float* out, int N) {
   for (int i = 0; i < N; ++i) {
@@ -36,7 +36,7 @@ def choosing(tmp_path: Path) -> Path:
 
 
 def task(root: Path) -> dict:
-    found = Records(root).find(key("task"))
+    found = Records(root).find(record_key("task"))
     return found.payload["task"] if found else {}
 
 
@@ -60,6 +60,8 @@ def test_a_machine_failure_while_configs_are_compared_leaves_what_can_be_resumed
     with pytest.raises(InfrastructureError) as caught:
         run.start(load(choosing), (fail,))
     root = caught.value.workspace
-    assert root is not None and root.is_dir() and not task(root) and Records(root).find(key("loaded")) is not None
+    assert (
+        root is not None and root.is_dir() and not task(root) and Records(root).find(record_key("loaded")) is not None
+    )
     with pytest.raises(WorkspaceError, match="python -m graph resume"), run.opened(root):
         pass

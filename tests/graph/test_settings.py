@@ -9,7 +9,7 @@ import pytest
 from graph.services import open_executor
 from graph.settings import load
 from tools.errors import SettingsError
-from tools.executors.local import Local
+from tools.executors.local import LocalExecutor
 from tools.store.records import Records
 
 GOOD = "task: softmax\n"
@@ -195,4 +195,4 @@ def test_an_executor_is_a_name_or_a_kind_with_its_options(tmp_path: Path) -> Non
     assert load(written(tmp_path, GOOD)).executor == load(written(tmp_path, GOOD + "executor: local\n")).executor
     chosen = load(written(tmp_path, GOOD + "executor: {kind: local, lock_wait_s: 7}\n")).executor
     with open_executor(chosen, Records(tmp_path).blobs, tmp_path / "scratch") as opened:
-        assert isinstance(opened, Local) and opened.lock_wait_s == 7
+        assert isinstance(opened, LocalExecutor) and opened.lock_wait_s == 7

@@ -15,7 +15,7 @@ from knowledge_base.artifacts import Page
 from knowledge_base.pages.wiki import Wiki
 from tools.analysis import signatures
 from tools.artifacts import Argument, DType, Task, Workload
-from tools.executors.local import Local
+from tools.executors.local import LocalExecutor
 from tools.languages.triton import Triton
 from tools.screen.screen import screen
 from tools.store.records import Blobs
@@ -148,7 +148,7 @@ def task(page: Page, columns: int) -> Task:
     )
 
 
-def listing(source: str, page: Page, beside: tuple[Local, Blobs]) -> str:
+def listing(source: str, page: Page, beside: tuple[LocalExecutor, Blobs]) -> str:
     executor, blobs = beside
     finished = executor.run(Triton().disassemble(blobs.put(source), blobs, task(page, 1024)))
     said = blobs.text(finished.files["stdout.txt"]) + blobs.text(finished.files["stderr.txt"])
@@ -164,7 +164,7 @@ def test_knobs_without_a_recipe_stand_in_the_code_with_their_best_guess() -> Non
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.head.id)
-def test_the_code_of_a_page_computes_what_it_says(page: Page, beside: tuple[Local, Blobs]) -> None:
+def test_the_code_of_a_page_computes_what_it_says(page: Page, beside: tuple[LocalExecutor, Blobs]) -> None:
     executor, blobs = beside
     source = block(page)
     assert screen(source, "triton") == ()
@@ -174,7 +174,7 @@ def test_the_code_of_a_page_computes_what_it_says(page: Page, beside: tuple[Loca
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.head.id)
-def test_the_code_of_a_page_compiles_and_shows_its_signature(page: Page, beside: tuple[Local, Blobs]) -> None:
+def test_the_code_of_a_page_compiles_and_shows_its_signature(page: Page, beside: tuple[LocalExecutor, Blobs]) -> None:
     source = block(page)
     text = listing(source, page, beside)
     if page.head.signature:

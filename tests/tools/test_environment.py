@@ -1,15 +1,15 @@
 import pytest
 
 from tools.environment import Environment, inspect
-from tools.executors.local import Local
-from tools.executors.nvidia import Driver
+from tools.executors.local import LocalExecutor
+from tools.executors.nvidia import NvidiaDriver
 from tools.languages.cpp import Cpp
 from tools.store.records import Blobs
 
 
 def inspected(folder, language, **options):
     blobs = Blobs(folder / "blobs")
-    with Local(blobs, folder / "scratch", **options) as executor:
+    with LocalExecutor(blobs, folder / "scratch", **options) as executor:
         return inspect(executor, [language], blobs)
 
 
@@ -38,7 +38,7 @@ class OnGpu(Cpp):
 
 @pytest.mark.parametrize(("language", "optional"), [(Cpp(), True), (OnGpu(), False)])
 def test_a_missing_gpu_matters_only_to_languages_that_run_there(tmp_path, language, optional):
-    found = inspected(tmp_path, language, driver=Driver("libno-such-library.so.1"))
+    found = inspected(tmp_path, language, driver=NvidiaDriver("libno-such-library.so.1"))
     (gpu,) = [item for item in found.items if item.name == "NVIDIA GPU"]
     assert (gpu.status, gpu.optional) == ("missing", optional)
     assert ("checked and not measured" in gpu.fix) is not optional

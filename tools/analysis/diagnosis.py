@@ -8,7 +8,7 @@ from tools.analysis import rules
 from tools.artifacts import Artifact, Bound, Finding, Profile, Quantity, Remark, Task
 from tools.cli.formatting import describe_bottleneck, format_percent, format_seconds, format_si, format_table
 from tools.executors.base import Device
-from tools.executors.protocol import SeenWorkload
+from tools.executors.protocol import ProbedWorkload
 from tools.roofline import roofline
 from tools.roofline.hardware import Headroom, Roof
 from tools.roofline.roofline import Precision
@@ -63,7 +63,7 @@ class Diagnosis(Artifact):
 
 
 def compute_task_roofline(
-    task: Task, seen: Sequence[SeenWorkload], times: Mapping[str, float], roofs: tuple[Roof, ...], device: Device
+    task: Task, seen: Sequence[ProbedWorkload], times: Mapping[str, float], roofs: tuple[Roof, ...], device: Device
 ) -> TaskRoofline:
     """Return each workload with its time at the roofs. `times` maps a workload to seconds; it is empty without a
     kernel."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tools.artifacts import Argument, NumericPolicy, Task
 from tools.contracts.dims import beyond
 from tools.errors import SettingsError
-from tools.executors.protocol import EVERYTHING, Parameter, ProbeResult, SeenArgument, SeenWorkload
+from tools.executors.protocol import KWARGS_PARAMETER, Parameter, ProbedArgument, ProbedWorkload, ProbeResult
 
 CUT = "cut to the cap"
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
@@ -67,16 +67,16 @@ def arguments(
     return tuple(found), tuple(notes)
 
 
-def _by_name(parameters: Sequence[Parameter], seen: Sequence[SeenArgument], files: Sources) -> tuple[Parameter, ...]:
+def _by_name(parameters: Sequence[Parameter], seen: Sequence[ProbedArgument], files: Sources) -> tuple[Parameter, ...]:
     """The kernel's parameters in the reference's order and with its types; SettingsError for names that have no
     partner."""
     named = {parameter.name: parameter for parameter in parameters}
     given = {argument.name for argument in seen}
     lists = f"{files.kernel} takes ({', '.join(named)}), {files.reference} gives ({', '.join(a.name for a in seen)})"
-    unknown = [a.name for a in seen if a.name not in named] if EVERYTHING not in named else []
+    unknown = [a.name for a in seen if a.name not in named] if KWARGS_PARAMETER not in named else []
     if unknown:
         raise SettingsError(
-            f"the kernel does not take `{unknown[0]}`: {lists}; add it to run_kernel, or take {EVERYTHING}"
+            f"the kernel does not take `{unknown[0]}`: {lists}; add it to run_kernel, or take {KWARGS_PARAMETER}"
         )
     missing = [p.name for p in parameters if p.name not in given and not p.optional]
     if missing:
@@ -86,7 +86,7 @@ def _by_name(parameters: Sequence[Parameter], seen: Sequence[SeenArgument], file
     return tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for a in seen)
 
 
-def _agree(parameters: Sequence[Parameter], seen: Sequence[SeenArgument], files: Sources) -> None:
+def _agree(parameters: Sequence[Parameter], seen: Sequence[ProbedArgument], files: Sources) -> None:
     lists = (
         f"{files.kernel} takes ({', '.join(map(_declared, parameters))}), {files.reference} gives "
         f"({', '.join(map(_given, seen))})"
@@ -113,7 +113,7 @@ def _agree(parameters: Sequence[Parameter], seen: Sequence[SeenArgument], files:
             )
 
 
-def _mismatch(parameter: Parameter, seen: SeenArgument) -> str:
+def _mismatch(parameter: Parameter, seen: ProbedArgument) -> str:
     tensor = seen.role != "scalar"
     if parameter.pointer != tensor:
         kind = "a tensor" if tensor else "a scalar"
@@ -132,7 +132,7 @@ def _mismatch(parameter: Parameter, seen: SeenArgument) -> str:
     return ""
 
 
-def _scalars_fit(parameters: Sequence[Parameter], workload: SeenWorkload, files: Sources) -> None:
+def _scalars_fit(parameters: Sequence[Parameter], workload: ProbedWorkload, files: Sources) -> None:
     """Refuse a value that its C type cannot hold: it would reach the kernel as another one."""
     for parameter, seen in zip(parameters, workload.arguments, strict=True):
         dtype = parameter.dtype or seen.dtype
@@ -144,7 +144,7 @@ def _scalars_fit(parameters: Sequence[Parameter], workload: SeenWorkload, files:
             )
 
 
-def _partly_compared(workloads: Sequence[SeenWorkload]) -> list[str]:
+def _partly_compared(workloads: Sequence[ProbedWorkload]) -> list[str]:
     """Which outputs the reference defines in part only: the rest of such a buffer is never looked at."""
     return [
         f"`{seen.name}`: {seen.compared:,} of {prod(seen.shape):,} elements are compared ({workload.name}), those "
@@ -159,7 +159,7 @@ def _declared(parameter: Parameter) -> str:
     return f"{'const ' if parameter.const else ''}{parameter.dtype}{'*' if parameter.pointer else ''} {parameter.name}"
 
 
-def _given(seen: SeenArgument) -> str:
+def _given(seen: ProbedArgument) -> str:
     kind = "scalar" if seen.role == "scalar" else f"{seen.role} tensor of {seen.dtype}"
     return f"{seen.name}: {kind}"
 
@@ -167,14 +167,14 @@ def _given(seen: SeenArgument) -> str:
 # ---------------------------------------------------------------- shapes and dims
 
 
-def _known(probe: ProbeResult) -> tuple[SeenWorkload, ...]:
+def _known(probe: ProbeResult) -> tuple[ProbedWorkload, ...]:
     """The workloads, and what make_inputs gave at other sizes as long as it has as many axes."""
     ranks = [len(a.shape) for a in probe.workloads[0].arguments]
     others = probe.tried if probe.has_make_inputs else ()
     return (*probe.workloads, *(w for w in others if [len(a.shape) for a in w.arguments] == ranks))
 
 
-def _shape(position: int, workloads: Sequence[SeenWorkload]) -> tuple[tuple[str, ...], list[str]]:
+def _shape(position: int, workloads: Sequence[ProbedWorkload]) -> tuple[tuple[str, ...], list[str]]:
     """Each axis as the name of the dim that it follows over all workloads, else as its number."""
     shapes = [w.arguments[position].shape for w in workloads]
     if len({len(shape) for shape in shapes}) > 1:
@@ -199,7 +199,7 @@ def _shape(position: int, workloads: Sequence[SeenWorkload]) -> tuple[tuple[str,
     return tuple(names), guesses
 
 
-def _alike(workloads: Sequence[SeenWorkload], found: Sequence[Argument]) -> list[str]:
+def _alike(workloads: Sequence[ProbedWorkload], found: Sequence[Argument]) -> list[str]:
     """Dims that have the same size in every workload, so that no shape can tell them apart."""
     named = {axis for argument in found for axis in argument.shape}
     sizes: dict[tuple[int | float, ...], list[str]] = {}
@@ -214,7 +214,7 @@ def _alike(workloads: Sequence[SeenWorkload], found: Sequence[Argument]) -> list
     ]
 
 
-def _integer_dims(workloads: Sequence[SeenWorkload]) -> list[str]:
+def _integer_dims(workloads: Sequence[ProbedWorkload]) -> list[str]:
     return [
         d
         for d in workloads[0].dims
@@ -284,12 +284,12 @@ def guessed_range(values: Sequence[int]) -> tuple[int, int]:
     return max(1, min(values) // 4), max(values)
 
 
-def _largest(workload: SeenWorkload, integers: list[str]) -> list[str]:
+def _largest(workload: ProbedWorkload, integers: list[str]) -> list[str]:
     chosen = sorted(integers, key=lambda d: -workload.dims[d])[:2]
     return [d for d in integers if d in chosen and workload.dims[d] > 1]
 
 
-def _followed(workloads: Sequence[SeenWorkload], integers: list[str]) -> list[str]:
+def _followed(workloads: Sequence[ProbedWorkload], integers: list[str]) -> list[str]:
     extents = {
         tuple(w.arguments[position].shape[axis] for w in workloads)
         for position, argument in enumerate(workloads[0].arguments)

@@ -12,15 +12,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from tools.artifacts import Artifact
 from tools.errors import SettingsError
 
-EXECUTORS = {"local": "tools.executors.local:Local"}
+EXECUTORS = {"local": "tools.executors.local:LocalExecutor"}
 """Name -> class; a new executor is one file and one line here."""
 
 DeviceKind = Literal["cpu", "cuda", "hip"]
-ELSEWHERE = (
+MISSING_DEVICE_REMEDY = (
     "the task's language needs one, so run it on a machine that has one; without, it can be checked but not measured"
 )
-"""What is to be done about a device that is lacking."""
-NAMES: dict[DeviceKind, str] = {"cpu": "CPU", "cuda": "CUDA device", "hip": "HIP device"}
+"""What a user can do about a missing device; follows the sentence of `reason_if_device_missing`."""
+DEVICE_KIND_NAMES: dict[DeviceKind, str] = {"cpu": "CPU", "cuda": "CUDA device", "hip": "HIP device"}
 
 
 class Device(Artifact):
@@ -40,14 +40,14 @@ class Device(Artifact):
     """Driver, governor, isolation features, and whatever else a reader of a measurement wants to know."""
 
     @property
-    def locked(self) -> bool:
-        """Its clocks are held, so that its times are those of another device."""
+    def has_locked_clocks(self) -> bool:
+        """Whether the device's clocks are locked; its times then count as those of another device."""
         return self.details.get("clocks", "").startswith("locked")
 
     @property
     def label(self) -> str:
-        """As records and their keys name it."""
-        return f"{self.kind}:{self.index} {self.name}{', clocks locked' if self.locked else ''}"
+        """The device's name in records and their keys."""
+        return f"{self.kind}:{self.index} {self.name}{', clocks locked' if self.has_locked_clocks else ''}"
 
 
 class Limits(Artifact):
@@ -82,7 +82,7 @@ class Job(Artifact):
     """Executors that can may keep one server process per warm key between jobs (`<argv> --serve`); others ignore it."""
 
 
-class Usage(Artifact):
+class JobUsage(Artifact):
     """What a job cost."""
 
     wall_s: float
@@ -90,7 +90,7 @@ class Usage(Artifact):
     peak_memory: int = 0
 
 
-class Finished(Artifact):
+class FinishedJob(Artifact):
     """A job that ended, well or badly. A machine failure is an exception instead."""
 
     exit_code: int
@@ -98,7 +98,7 @@ class Finished(Artifact):
     timed_out: bool = False
     files: dict[str, str]
     """Relative path -> sha256; always holds stdout.txt and stderr.txt."""
-    usage: Usage
+    usage: JobUsage
 
 
 class ExecutorOptions(BaseModel):
@@ -118,7 +118,7 @@ class Executor(ABC):
         """The devices here, as the OS or driver reports them; of each kind the one that jobs run on comes first."""
 
     @abstractmethod
-    def run(self, job: Job) -> Finished:
+    def run(self, job: Job) -> FinishedJob:
         """Run one job to its end or its limits.
 
         Raises InfrastructureError when the machine, not the job, failed; DeviceBusyError when the device is taken.
@@ -137,18 +137,18 @@ class Executor(ABC):
         self.close()
 
 
-def pick(devices: Sequence[Device], kind: DeviceKind) -> Device:
+def pick_device(devices: Sequence[Device], kind: DeviceKind) -> Device:
     """The device that jobs of `kind` run on: the first one of its kind. SettingsError, in one sentence, when there
     is none."""
-    absent = lacking(devices, kind)
-    if absent is not None:
-        raise SettingsError(f"{absent}: {ELSEWHERE}")
+    missing = reason_if_device_missing(devices, kind)
+    if missing is not None:
+        raise SettingsError(f"{missing}: {MISSING_DEVICE_REMEDY}")
     return next(device for device in devices if device.kind == kind)
 
 
-def lacking(devices: Sequence[Device], kind: DeviceKind) -> str | None:
-    """None where there is a device of `kind`, else the words that say so, to stand before `ELSEWHERE`."""
+def reason_if_device_missing(devices: Sequence[Device], kind: DeviceKind) -> str | None:
+    """None where there is a device of `kind`, else the words that say so, to stand before `MISSING_DEVICE_REMEDY`."""
     if any(device.kind == kind for device in devices):
         return None
-    here = ", ".join(sorted({device.name for device in devices})) or "nothing"
-    return f"no {NAMES[kind]} here, only {here}"
+    names_here = ", ".join(sorted({device.name for device in devices})) or "nothing"
+    return f"no {DEVICE_KIND_NAMES[kind]} here, only {names_here}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tools.executors.base import Device
 from tools.harness.device import telemetry
-from tools.harness.device.telemetry import CPU
+from tools.harness.device.telemetry import CPU_FOLDER
 
 CONTAINERS = ("docker", "containerd", "kubepods", "lxc", "podman")
 
@@ -20,15 +20,15 @@ def describe_cpu() -> Device:
     flags = info.get("flags", info.get("Features", "")).split()
     details = {
         "kernel": platform.release(),
-        "governor": _read(CPU / "cpu0/cpufreq/scaling_governor") or "not reported",
+        "governor": _read_or_empty(CPU_FOLDER / "cpu0/cpufreq/scaling_governor") or "not reported",
         "virtualised": "yes" if "hypervisor" in flags else "not reported",
-        "container": _container(),
-        "cores_allowed": _ranges(cores),
+        "container": _container_state(),
+        "cores_allowed": _core_ranges(cores),
         "cores_online": str(os.cpu_count() or 1),
-        "cpu_quota": _read(Path("/sys/fs/cgroup/cpu.max")) or "none",
-        "smt": _read(CPU / "smt/active") or "not reported",
+        "cpu_quota": _read_or_empty(Path("/sys/fs/cgroup/cpu.max")) or "none",
+        "smt": _read_or_empty(CPU_FOLDER / "smt/active") or "not reported",
         "simd": " ".join(flag for flag in flags if flag.startswith(("avx", "sse4", "fma", "asimd", "sve", "neon"))),
-        "transparent_huge_pages": _read(Path("/sys/kernel/mm/transparent_hugepage/enabled")) or "not reported",
+        "transparent_huge_pages": _read_or_empty(Path("/sys/kernel/mm/transparent_hugepage/enabled")) or "not reported",
     }
     return Device(
         kind="cpu",
@@ -42,19 +42,19 @@ def describe_cpu() -> Device:
 
 def _cpuinfo() -> dict[str, str]:
     """Fields of the first processor."""
-    first = _read(Path("/proc/cpuinfo")).split("\n\n")[0]
+    first = _read_or_empty(Path("/proc/cpuinfo")).split("\n\n")[0]
     pairs = (line.partition(":") for line in first.splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _container() -> str:
+def _container_state() -> str:
     if Path("/.dockerenv").exists() or Path("/run/.containerenv").exists():
         return "yes"
-    groups = _read(Path("/proc/1/cgroup"))
+    groups = _read_or_empty(Path("/proc/1/cgroup"))
     return next((name for name in CONTAINERS if name in groups), "no sign of one")
 
 
-def _ranges(cores: list[int]) -> str:
+def _core_ranges(cores: list[int]) -> str:
     """[0, 1, 2, 5] -> "0-2,5"."""
     parts: list[list[int]] = []
     for core in cores:
@@ -65,7 +65,7 @@ def _ranges(cores: list[int]) -> str:
     return ",".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
 
 
-def _read(path: Path) -> str:
+def _read_or_empty(path: Path) -> str:
     try:
         return path.read_text().strip()
     except OSError:

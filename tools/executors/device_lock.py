@@ -12,30 +12,30 @@ from pathlib import Path
 
 from tools.errors import DeviceBusyError
 from tools.executors.base import Device
-from tools.executors.nvidia import Driver, Occupant
-from tools.harness.device.nvml import descends
+from tools.executors.nvidia import NvidiaDriver, Occupant
+from tools.harness.device.nvml import is_descendant
 
-LINGER_S, POLL_S = 8.0, 0.02
+PROCESS_EXIT_WAIT_S, POLL_INTERVAL_S = 8.0, 0.02
 """A process that has ended, or was killed with gigabytes on its GPU, is listed there for less than this."""
-QUIET_S = 1.5
+UTILISATION_DECAY_WAIT_S = 1.5
 """Work of ours that has ended shows in a GPU's share of time in use for less than this."""
-IDLE_SHARE = 10
+BUSY_GPU_PERCENT = 10
 """Per cent of the time in use from which on a GPU without a process of ours is somebody else's."""
 
 
-class ForeignProcesses:
-    """Who else is on the GPUs; a CPU has none."""
+class OtherProcesses:
+    """Finds processes on the GPUs that this process did not start."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: NvidiaDriver) -> None:
         self.driver = driver
-        self._first: dict[str, frozenset[int]] = {}
+        self._first_pids: dict[str, frozenset[int]] = {}
         """UUID of a GPU -> the processes that were on it before any of ours."""
-        self._resident: dict[str, int] = {}
+        self._busy_percent_before_ours: dict[str, int] = {}
         """UUID of a GPU on which a process of ours stays -> its share of time in use before that, per cent."""
-        self._telling = False
+        self._driver_lists_ours = False
         """The driver has listed a process of ours under the number that we know it by."""
 
-    def beside(self, device: Device) -> list[str]:
+    def list_other_processes(self, device: Device) -> list[str]:
         """Processes on a GPU that are not ours.
 
         Those that were there before anything of ours are others', wherever they live. The rest are waited for a little:
@@ -45,67 +45,67 @@ class ForeignProcesses:
         """
         if device.kind != "cuda":
             return []
-        self.note(device)
-        first = self._first[device.details["uuid"]]
-        found = self._strangers(device)
-        end = time.monotonic() + LINGER_S
-        while (new := [p for p in found if p.pid not in first]) and time.monotonic() < end:
-            if not self._telling and not any(_shown(p) for p in new):
+        self.remember_initial_state(device)
+        first_pids = self._first_pids[device.details["uuid"]]
+        unrelated = self._list_unrelated(device)
+        end = time.monotonic() + PROCESS_EXIT_WAIT_S
+        while (new := [p for p in unrelated if p.pid not in first_pids]) and time.monotonic() < end:
+            if not self._driver_lists_ours and not any(_is_in_proc(p) for p in new):
                 break
-            time.sleep(POLL_S)
-            found = self._strangers(device)
-        if not self._telling:
-            found = [p for p in found if p.pid in first or _shown(p)]
-        return [f"process {process.pid} ({process.name})" for process in found]
+            time.sleep(POLL_INTERVAL_S)
+            unrelated = self._list_unrelated(device)
+        if not self._driver_lists_ours:
+            unrelated = [p for p in unrelated if p.pid in first_pids or _is_in_proc(p)]
+        return [f"process {process.pid} ({process.name})" for process in unrelated]
 
-    def note(self, device: Device, *, stays: bool = False) -> None:
+    def remember_initial_state(self, device: Device, *, ours_stay: bool = False) -> None:
         """Before anything of ours runs on a GPU: who is there, and how busy it is; `stays`: from now on ours are
         there, too."""
         if device.kind != "cuda":
             return
         uuid = device.details["uuid"]
-        if uuid not in self._first:
-            self._first[uuid] = frozenset(process.pid for process in self._strangers(device))
-        if stays and uuid not in self._resident:
-            self._resident[uuid] = self._idle_share(device)
+        if uuid not in self._first_pids:
+            self._first_pids[uuid] = frozenset(process.pid for process in self._list_unrelated(device))
+        if ours_stay and uuid not in self._busy_percent_before_ours:
+            self._busy_percent_before_ours[uuid] = self._busy_percent_without_ours(device)
 
-    def _strangers(self, device: Device) -> list[Occupant]:
-        """Who does not descend from us; notes whether somebody does."""
+    def _list_unrelated(self, device: Device) -> list[Occupant]:
+        """Processes on the GPU that do not descend from this one; records whether the driver lists one that does."""
         listed, ours = self.driver.occupants(device), os.getpid()
-        found = [process for process in listed if not descends(process.pid, ours)]
-        self._telling |= len(found) < len(listed)
-        return found
+        unrelated = [process for process in listed if not is_descendant(process.pid, ours)]
+        self._driver_lists_ours |= len(unrelated) < len(listed)
+        return unrelated
 
-    def _idle_share(self, device: Device) -> int:
+    def _busy_percent_without_ours(self, device: Device) -> int:
         """Per cent of the time in which kernels run on a GPU without ours, or did when ours came to stay; 0 where
         that is not told."""
         if device.kind != "cuda":
             return 0
-        if (known := self._resident.get(device.details["uuid"])) is not None:
-            return known
-        least, end = self.driver.share(device) or 0, time.monotonic() + QUIET_S
-        while least >= IDLE_SHARE and time.monotonic() < end:
-            time.sleep(POLL_S)
-            least = min(least, self.driver.share(device) or 0)
-        return least
+        if (remembered := self._busy_percent_before_ours.get(device.details["uuid"])) is not None:
+            return remembered
+        lowest, end = self.driver.busy_percent(device) or 0, time.monotonic() + UTILISATION_DECAY_WAIT_S
+        while lowest >= BUSY_GPU_PERCENT and time.monotonic() < end:
+            time.sleep(POLL_INTERVAL_S)
+            lowest = min(lowest, self.driver.busy_percent(device) or 0)
+        return lowest
 
-    def refuse(self, device: Device) -> None:
+    def raise_if_busy(self, device: Device) -> None:
         """DeviceBusyError that names who else is on the GPU: nothing measured beside them would be worth anything."""
-        others = self.beside(device)
-        share = 0 if others else self._idle_share(device)
-        if others or share >= IDLE_SHARE:
-            by = (
+        others = self.list_other_processes(device)
+        percent = 0 if others else self._busy_percent_without_ours(device)
+        if others or percent >= BUSY_GPU_PERCENT:
+            users = (
                 ", ".join(others)
-                or f"somebody whom the driver does not name (kernels ran {share}% of the time, none of them ours)"
+                or f"somebody whom the driver does not name (kernels ran {percent}% of the time, none of them ours)"
             )
             raise DeviceBusyError(
-                f"{device.name} (cuda:{device.index}) is in use by {by}; wait until it has ended, or choose "
+                f"{device.name} (cuda:{device.index}) is in use by {users}; wait until it has ended, or choose "
                 f"another GPU "
                 "with the setting `gpu` or with CUDA_VISIBLE_DEVICES"
             )
 
 
-def _shown(process: Occupant) -> bool:
+def _is_in_proc(process: Occupant) -> bool:
     return Path(f"/proc/{process.pid}").exists()
 
 

@@ -1,4 +1,4 @@
-"""From a question to a job for the harness, and from what the job left back to a typed answer."""
+"""Turns a request into a job for the harness, and the job's result files into a typed answer."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pydantic import ValidationError
 
 from tools.artifacts import Artifact, digest
 from tools.errors import DiskFullError, HarnessError
-from tools.executors.base import Finished, Job, Limits, Needs
-from tools.executors.protocol import RESULT, HarnessFailure, Question
+from tools.executors.base import FinishedJob, Job, Limits, Needs
+from tools.executors.protocol import RESULT_ADAPTER, HarnessFailure, HarnessRequest
 from tools.harness.device import telemetry
 from tools.store.records import Blobs
 
 Answer = TypeVar("Answer", bound=Artifact)
-HARNESS = Path(__file__).parents[1] / "harness"
+HARNESS_FOLDER = Path(__file__).parents[1] / "harness"
 
 
 def harness_job(
-    request: Question,
+    request: HarnessRequest,
     files: Mapping[str, str],
     blobs: Blobs,
     *,
@@ -58,22 +58,23 @@ def available_memory() -> int:
 
 def harness_files(blobs: Blobs) -> dict[str, str]:
     """Path in a job's folder -> sha256 of every module of the harness, for all programs that start from one of them."""
-    return {name: blobs.put(text) for name, text in _sources().items()}
+    return {name: blobs.put(text) for name, text in _harness_sources().items()}
 
 
 def harness_version() -> str:
     """What tells this harness from an older one that is still warm."""
-    return digest(b"".join(_sources().values()))[:16]
+    return digest(b"".join(_harness_sources().values()))[:16]
 
 
 @cache
-def _sources() -> dict[str, bytes]:
+def _harness_sources() -> dict[str, bytes]:
     return {
-        f"harness/{path.relative_to(HARNESS).as_posix()}": path.read_bytes() for path in sorted(HARNESS.rglob("*.py"))
+        f"harness/{path.relative_to(HARNESS_FOLDER).as_posix()}": path.read_bytes()
+        for path in sorted(HARNESS_FOLDER.rglob("*.py"))
     }
 
 
-def answer(finished: Finished, blobs: Blobs, expected: type[Answer]) -> Answer:
+def read_answer(finished: FinishedJob, blobs: Blobs, expected: type[Answer]) -> Answer:
     """The harness's typed answer.
 
     DiskFullError when it had no room to work; HarnessError when it died, ran out of time, failed, or answered something
@@ -88,12 +89,12 @@ def answer(finished: Finished, blobs: Blobs, expected: type[Answer]) -> Answer:
     if "result.json" not in finished.files:
         raise HarnessError(f"the harness left no answer (exit {finished.exit_code}); {complaint}".rstrip("; "))
     try:
-        result = RESULT.validate_json(blobs.get(finished.files["result.json"]))
+        result = RESULT_ADAPTER.validate_json(blobs.get(finished.files["result.json"]))
     except ValidationError as error:
         raise HarnessError(f"the harness answered something that cannot be read: {error.errors()[0]['msg']}") from error
     if isinstance(result, HarnessFailure) and os.strerror(errno.ENOSPC) in result.error:
         raise DiskFullError(
-            "the harness found no space left on the disk; nothing finished is lost, free some space where it works "
+            "the harness found no space left on the disk; no finished work is lost, free some space where it works "
             "(see TMPDIR)"
         )
     if isinstance(result, HarnessFailure):

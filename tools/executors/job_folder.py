@@ -11,10 +11,10 @@ from pathlib import Path, PurePosixPath
 
 from tools.errors import DiskFullError, HarnessError, InfrastructureError, StorageError
 from tools.executors.base import Job
-from tools.store.records import Blobs, unwritable
+from tools.store.records import Blobs, write_error
 
 
-def materialise(files: dict[str, str], blobs: Blobs, folder: Path) -> None:
+def write_job_files(files: dict[str, str], blobs: Blobs, folder: Path) -> None:
     """Copy the blobs to their relative paths; StorageError for a blob that is missing or damaged, or a path that
     leaves the folder."""
     for relative, sha in files.items():
@@ -26,25 +26,25 @@ def materialise(files: dict[str, str], blobs: Blobs, folder: Path) -> None:
         path.write_bytes(blobs.get(sha))
 
 
-def verify(files: dict[str, str], folder: Path) -> None:
+def verify_unchanged(files: dict[str, str], folder: Path) -> None:
     """HarnessError when a file of the harness is not what was put there."""
     for relative, sha in files.items():
         try:
-            found = hashlib.sha256((folder / relative).read_bytes()).hexdigest()
+            actual_sha = hashlib.sha256((folder / relative).read_bytes()).hexdigest()
         except OSError:
-            found = ""
-        if found != sha:
+            actual_sha = ""
+        if actual_sha != sha:
             raise HarnessError(f"{relative} was changed while a job ran; nothing that it measured counts")
 
 
-def collect(job: Job, blobs: Blobs, folder: Path) -> dict[str, str]:
+def collect_results(job: Job, blobs: Blobs, folder: Path) -> dict[str, str]:
     """Store what the job left and asked for, with its stdout and stderr; links are not followed."""
-    found: dict[str, str] = {}
+    sha_by_path: dict[str, str] = {}
     for pattern in (*job.results, "stdout.txt", "stderr.txt"):
         for path in sorted(folder.glob(pattern)):
             if path.is_file() and not path.is_symlink():
-                found[path.relative_to(folder).as_posix()] = blobs.put(path.read_bytes())
-    return found
+                sha_by_path[path.relative_to(folder).as_posix()] = blobs.put(path.read_bytes())
+    return sha_by_path
 
 
 @contextlib.contextmanager
@@ -59,12 +59,12 @@ def job_folder(scratch: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def disk_errors(scratch: Path) -> Iterator[None]:
+def translate_disk_errors(scratch: Path) -> Iterator[None]:
     """A full disk and other refusals of the file system, as one sentence."""
     try:
         yield
     except OSError as error:
-        refused = unwritable(scratch / "job", error)
-        if isinstance(refused, DiskFullError):
-            raise refused from error
+        translated = write_error(scratch / "job", error)
+        if isinstance(translated, DiskFullError):
+            raise translated from error
         raise InfrastructureError(f"{error.filename or scratch}: {error.strerror}; a job could not be run") from error

@@ -21,7 +21,7 @@ from typing import Any
 PR_SET_PDEATHSIG = 1
 
 
-def start(order: dict[str, Any]) -> int:
+def start_job(order: dict[str, Any]) -> int:
     """Fork and execute the job in a process group of its own, under its limits."""
     launcher = os.getpid()
     pid = os.fork()
@@ -53,7 +53,7 @@ def start(order: dict[str, Any]) -> int:
         os._exit(127)
 
 
-def end(pid: int) -> None:
+def kill_job(pid: int) -> None:
     """Kill the job's whole process group."""
     try:
         os.killpg(pid, signal.SIGKILL)
@@ -61,36 +61,36 @@ def end(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def wait(pid: int, wall_s: float, woken: int) -> dict[str, Any]:
+def wait_for_job(pid: int, wall_s: float, woken: int) -> dict[str, Any]:
     """Until the job ends; kill it after `wall_s` seconds, and when the caller's end of stdin closes."""
-    begun = time.monotonic()
+    start = time.monotonic()
     timed_out = False
     poll = select.poll()
     poll.register(0, 0)
     poll.register(woken, select.POLLIN)
     while True:
-        done, status, used = os.wait4(pid, os.WNOHANG)
+        done, status, usage = os.wait4(pid, os.WNOHANG)
         if done:
             break
-        left = begun + wall_s - time.monotonic()
-        if left <= 0 and not timed_out:
+        remaining_s = start + wall_s - time.monotonic()
+        if remaining_s <= 0 and not timed_out:
             timed_out = True
-            end(pid)
-        events = poll.poll(max(left, 0.01) * 1000)
+            kill_job(pid)
+        events = poll.poll(max(remaining_s, 0.01) * 1000)
         if any(fd == 0 for fd, _ in events):
-            end(pid)
+            kill_job(pid)
             sys.exit(1)
         if any(fd == woken for fd, _ in events):
             os.read(woken, 4096)
-    wall = time.monotonic() - begun
+    wall = time.monotonic() - start
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)  # whatever it left in its group
     return {
         "exit": os.waitstatus_to_exitcode(status),
         "timed_out": timed_out,
         "wall_s": wall,
-        "cpu_s": used.ru_utime + used.ru_stime,
-        "peak_memory": used.ru_maxrss * 1024,
+        "cpu_s": usage.ru_utime + usage.ru_stime,
+        "peak_memory": usage.ru_maxrss * 1024,
     }
 
 
@@ -103,7 +103,7 @@ def main() -> None:
     signal.set_wakeup_fd(wake)
     while line := sys.stdin.buffer.readline():
         order = json.loads(line)
-        answer = wait(start(order), order["wall_s"], woken)
+        answer = wait_for_job(start_job(order), order["wall_s"], woken)
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

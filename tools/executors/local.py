@@ -23,15 +23,21 @@ from pydantic import Field
 
 from tools.artifacts import digest
 from tools.errors import DiskFullError, HarnessError, InfrastructureError, SettingsError
-from tools.executors.base import NAMES, Device, Executor, ExecutorOptions, Finished, Job, Usage
+from tools.executors.base import DEVICE_KIND_NAMES, Device, Executor, ExecutorOptions, FinishedJob, Job, JobUsage
 from tools.executors.cpu import describe_cpu
-from tools.executors.device_lock import ForeignProcesses, device_lock
-from tools.executors.job_folder import collect, disk_errors, job_folder, materialise, verify
-from tools.executors.nvidia import Driver, LockedClocks
-from tools.executors.worker import Launcher, Server, ServerDied
-from tools.store.records import Blobs, without_room
+from tools.executors.device_lock import OtherProcesses, device_lock
+from tools.executors.job_folder import (
+    collect_results,
+    job_folder,
+    translate_disk_errors,
+    verify_unchanged,
+    write_job_files,
+)
+from tools.executors.nvidia import LockedClocks, NvidiaDriver
+from tools.executors.worker import Launcher, ServerDied, WarmServer
+from tools.store.records import Blobs, disk_full_error_if_low
 
-PASSED_ON = (
+PASSED_ENVIRONMENT_VARIABLES = (
     *(
         "PATH",
         "HOME",
@@ -66,7 +72,7 @@ class LocalOptions(ExecutorOptions):
     """Seconds that a job waits for a device that another process of Kernelwright holds."""
 
 
-class Local(Executor):
+class LocalExecutor(Executor):
     """This machine. Safe to use from several threads; jobs that need the device exclusively wait for one another."""
 
     options = LocalOptions
@@ -80,7 +86,7 @@ class Local(Executor):
         lock_wait_s: float = LOCK_WAIT_S,
         gpu: int | None = None,
         clocks: Literal["observe", "lock"] = "observe",
-        driver: Driver | None = None,
+        driver: NvidiaDriver | None = None,
     ) -> None:
         """`scratch` holds the jobs' folders while they run; `cache`, where given, the compile caches of torch for all
         of them.
@@ -95,46 +101,46 @@ class Local(Executor):
         self.lock_wait_s = lock_wait_s
         self.gpu = gpu
         self.clocks = clocks
-        self.driver = driver or Driver()
-        self.foreign = ForeignProcesses(self.driver)
+        self.driver = driver or NvidiaDriver()
+        self.other_processes = OtherProcesses(self.driver)
         self._devices: tuple[Device, ...] | None = None
         self._locked: LockedClocks | None = None
         self._idle: queue.SimpleQueue[Launcher] = queue.SimpleQueue()
         self._launchers: list[Launcher] = []
-        self._servers: dict[str, Server] = {}
+        self._servers: dict[str, WarmServer] = {}
         self._guard = threading.Lock()
 
     def devices(self) -> tuple[Device, ...]:
         """The CPU, then the GPUs with the chosen one first. SettingsError when there are GPUs, but not the one that
         was asked for."""
         if self._devices is None:
-            self._devices = (describe_cpu(), *self._gpus())
+            self._devices = (describe_cpu(), *self._ordered_gpus())
         return self._devices
 
-    def run(self, job: Job) -> Finished:
-        device = self._device(job)
-        self.foreign.note(device, stays=bool(job.warm))
+    def run(self, job: Job) -> FinishedJob:
+        device = self._device_for(job)
+        self.other_processes.remember_initial_state(device, ours_stay=bool(job.warm))
         with contextlib.ExitStack() as stack:
-            stack.enter_context(disk_errors(self.scratch))
+            stack.enter_context(translate_disk_errors(self.scratch))
             if job.needs.exclusive:
                 stack.enter_context(device_lock(device.kind, device.index, self.lock_wait_s))
-                self.foreign.refuse(device)
+                self.other_processes.raise_if_busy(device)
             folder = Path(stack.enter_context(job_folder(self.scratch)))
             try:
                 finished = self._run_warm(job, folder, device) if job.warm else self._run_once(job, folder, device)
             except HarnessError as error:
-                raise self._without_room() or error from error
+                raise self._disk_full_error() or error from error
             failed = finished.exit_code != 0 or finished.timed_out
             # A compiler without room for its output fails like one that was given a wrong program.
-            full = self._without_room() if failed else None
+            full = self._disk_full_error() if failed else None
             if full is not None:
                 raise full
             return finished
 
-    def _without_room(self) -> DiskFullError | None:
-        return without_room(self.scratch, Path(tempfile.gettempdir()))
+    def _disk_full_error(self) -> DiskFullError | None:
+        return disk_full_error_if_low(self.scratch, Path(tempfile.gettempdir()))
 
-    def _gpus(self) -> tuple[Device, ...]:
+    def _ordered_gpus(self) -> tuple[Device, ...]:
         gpus = self.driver.devices()
         if self.gpu is not None and gpus:
             chosen = next((gpu for gpu in gpus if gpu.index == self.gpu), None)
@@ -142,19 +148,23 @@ class Local(Executor):
                 known = ", ".join(str(gpu.index) for gpu in gpus)
                 raise SettingsError(f"gpu: {self.gpu} is not the index of a GPU here; here are: {known}")
         else:
-            chosen = next((gpu for gpu in gpus if not self.foreign.beside(gpu)), gpus[0] if gpus else None)
+            chosen = next(
+                (gpu for gpu in gpus if not self.other_processes.list_other_processes(gpu)), gpus[0] if gpus else None
+            )
         if chosen is None or self.clocks == "observe":
             return tuple(sorted(gpus, key=lambda gpu: gpu is not chosen))
         self._locked = self.driver.lock_clocks(chosen)
         first = chosen.model_copy(update={"details": chosen.details | {"clocks": self._locked.state}})
         return (first, *(gpu for gpu in gpus if gpu is not chosen))
 
-    def _device(self, job: Job) -> Device:
+    def _device_for(self, job: Job) -> Device:
         """The device that `job` runs on; InfrastructureError when there is none such here."""
         device = next((device for device in self.devices() if device.kind == job.needs.device), None)
         if device is None:
             why = f" ({self.driver.problem})" if self.driver.problem and job.needs.device == "cuda" else ""
-            raise InfrastructureError(f"this machine has no {NAMES[job.needs.device]}{why}, and the job needs one")
+            raise InfrastructureError(
+                f"this machine has no {DEVICE_KIND_NAMES[job.needs.device]}{why}, and the job needs one"
+            )
         if job.needs.architecture and job.needs.architecture != device.architecture:
             raise InfrastructureError(
                 f"this machine is {device.architecture}, and the job needs {job.needs.architecture}"
@@ -172,8 +182,8 @@ class Local(Executor):
         if self._locked is not None:
             self._locked.close()
 
-    def _run_once(self, job: Job, folder: Path, device: Device) -> Finished:
-        materialise(job.files, self.blobs, folder)
+    def _run_once(self, job: Job, folder: Path, device: Device) -> FinishedJob:
+        write_job_files(job.files, self.blobs, folder)
         try:
             launcher = self._idle.get_nowait()
         except queue.Empty:
@@ -187,34 +197,34 @@ class Local(Executor):
             "wall_s": job.limits.wall_s,
             # A harness job bounds its children itself; torch alone maps more than it uses, and CUDA maps all that the
             # GPU has.
-            "memory_bytes": 0 if _is_harness(job) or device.kind != "cpu" else job.limits.memory_bytes,
+            "memory_bytes": 0 if _runs_harness(job) or device.kind != "cpu" else job.limits.memory_bytes,
             "file_bytes": job.limits.file_bytes,
         }
-        ended = launcher.run(order, job.limits.wall_s)
+        outcome = launcher.run(order, job.limits.wall_s)
         self._idle.put(launcher)
-        verify(_harness_part(job), folder)
-        usage = Usage(wall_s=ended["wall_s"], cpu_s=ended["cpu_s"], peak_memory=int(ended["peak_memory"]))
-        return Finished(
-            exit_code=int(ended["exit"]),
-            timed_out=bool(ended["timed_out"]),
-            files=collect(job, self.blobs, folder),
+        verify_unchanged(_harness_files_of(job), folder)
+        usage = JobUsage(wall_s=outcome["wall_s"], cpu_s=outcome["cpu_s"], peak_memory=int(outcome["peak_memory"]))
+        return FinishedJob(
+            exit_code=int(outcome["exit"]),
+            timed_out=bool(outcome["timed_out"]),
+            files=collect_results(job, self.blobs, folder),
             usage=usage,
         )
 
-    def _run_warm(self, job: Job, folder: Path, device: Device) -> Finished:
-        parts = _harness_part(job)
-        materialise({path: sha for path, sha in job.files.items() if path not in parts}, self.blobs, folder)
-        identity = f"{job.warm}-{digest(json.dumps([job.argv, parts, device.kind], sort_keys=True))[:16]}"
-        begun = time.monotonic()
+    def _run_warm(self, job: Job, folder: Path, device: Device) -> FinishedJob:
+        harness_files = _harness_files_of(job)
+        write_job_files({path: sha for path, sha in job.files.items() if path not in harness_files}, self.blobs, folder)
+        identity = f"{job.warm}-{digest(json.dumps([job.argv, harness_files, device.kind], sort_keys=True))[:16]}"
+        start = time.monotonic()
         for attempt in (1, 2):
-            server = self._server(identity, job, parts, device)
-            verify(parts, server.folder)
+            server = self._running_server(identity, job, harness_files, device)
+            verify_unchanged(harness_files, server.folder)
             # A job has one limit, however often it is tried.
-            left = job.limits.wall_s - (time.monotonic() - begun if attempt > 1 else 0.0)
+            remaining_s = job.limits.wall_s - (time.monotonic() - start if attempt > 1 else 0.0)
             try:
-                exit_code, timed_out = server.ask(folder, job, left)
+                exit_code, timed_out = server.run_job(folder, job, remaining_s)
             except ServerDied as died:
-                self._forget(identity, server)
+                self._drop_server(identity, server)
                 if attempt == 2:
                     raise HarnessError(
                         f"the harness died twice on one job ({died}); `python -m tools env` shows what this "
@@ -222,43 +232,45 @@ class Local(Executor):
                     ) from died
                 continue
             if timed_out:
-                self._forget(identity, server)
+                self._drop_server(identity, server)
             else:
-                verify(parts, server.folder)
+                verify_unchanged(harness_files, server.folder)
             (folder / "stdout.txt").touch()
             (folder / "stderr.txt").touch()
-            usage = Usage(wall_s=time.monotonic() - begun, cpu_s=server.cpu_s, peak_memory=server.peak_memory)
-            return Finished(
-                exit_code=exit_code, timed_out=timed_out, files=collect(job, self.blobs, folder), usage=usage
+            usage = JobUsage(wall_s=time.monotonic() - start, cpu_s=server.cpu_s, peak_memory=server.peak_memory)
+            return FinishedJob(
+                exit_code=exit_code, timed_out=timed_out, files=collect_results(job, self.blobs, folder), usage=usage
             )
         raise AssertionError("unreachable")
 
-    def _server(self, identity: str, job: Job, parts: dict[str, str], device: Device) -> Server:
+    def _running_server(self, identity: str, job: Job, harness_files: dict[str, str], device: Device) -> WarmServer:
         with self._guard:
             server = self._servers.get(identity)
             if server is None or not server.alive:
                 home = Path(tempfile.mkdtemp(dir=self.scratch, prefix="warm-"))
-                materialise(parts, self.blobs, home)
-                server = self._servers[identity] = Server(_argv(job), home, self._environment(job, device))
+                write_job_files(harness_files, self.blobs, home)
+                server = self._servers[identity] = WarmServer(_argv(job), home, self._environment(job, device))
             return server
 
-    def _forget(self, identity: str, server: Server) -> None:
+    def _drop_server(self, identity: str, server: WarmServer) -> None:
         with self._guard:
             if self._servers.get(identity) is server:
                 del self._servers[identity]
         server.close()
 
     def _environment(self, job: Job, device: Device) -> dict[str, str]:
-        env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        env = {name: os.environ[name] for name in PASSED_ENVIRONMENT_VARIABLES if name in os.environ}
         if self.cache is not None:
             env.setdefault("TORCHINDUCTOR_CACHE_DIR", str(self.cache / "inductor"))
             env.setdefault("ZIG_GLOBAL_CACHE_DIR", str(self.cache / "zig"))
         # A job sees the one GPU that it needs, and a job for the CPU none: two jobs never disturb each other on a GPU
         # unknown to us.
-        seen = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": device.details.get("uuid", "")}
+        gpu_variables = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": device.details.get("uuid", "")}
         # For whom compilers make code, though they see none.
-        seen["HARNESS_GPU"] = next((gpu.details["uuid"] for gpu in self.devices() if gpu.kind == "cuda"), "")
-        return env | seen | {"HARNESS_MEMORY_BYTES": str(job.limits.memory_bytes), "OMP_WAIT_POLICY": "passive"}
+        gpu_variables["HARNESS_GPU"] = next((gpu.details["uuid"] for gpu in self.devices() if gpu.kind == "cuda"), "")
+        return (
+            env | gpu_variables | {"HARNESS_MEMORY_BYTES": str(job.limits.memory_bytes), "OMP_WAIT_POLICY": "passive"}
+        )
 
 
 def _argv(job: Job) -> list[str]:
@@ -267,9 +279,9 @@ def _argv(job: Job) -> list[str]:
     return [sys.executable, "-I", *rest] if first == "{python}" else [first, *rest]
 
 
-def _harness_part(job: Job) -> dict[str, str]:
+def _harness_files_of(job: Job) -> dict[str, str]:
     return {path: sha for path, sha in job.files.items() if path.startswith("harness/")}
 
 
-def _is_harness(job: Job) -> bool:
+def _runs_harness(job: Job) -> bool:
     return any(part.startswith("harness/") for part in job.argv)

@@ -17,9 +17,9 @@ from tools.executors.base import Device
 from tools.harness.device import cuda_attributes, nvml
 from tools.harness.device.nvml import Nvml
 
-NOT_ALLOWED = "4"
+NVML_NO_PERMISSION = "4"
 """NVML's error for those who are not root."""
-SWITCH = {0: "off", 1: "on", None: "not reported"}
+SWITCH_STATE_NAMES = {0: "off", 1: "on", None: "not reported"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class LockedClocks:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        said = self._holder.stdout.readline().strip().decode() if self._holder.stdout else ""
-        self.locked = said == "0"
-        refused = {"": "the driver cannot lock them", NOT_ALLOWED: "only root may lock them"}
-        why = refused.get(said, f"the driver did not lock them (NVML error {said})")
-        self.state = "locked to what the power limit sustains" if self.locked else f"as found: {why}"
+        nvml_code = self._holder.stdout.readline().strip().decode() if self._holder.stdout else ""
+        self.locked = nvml_code == "0"
+        reason_by_code = {"": "the driver cannot lock them", NVML_NO_PERMISSION: "only root may lock them"}
+        reason = reason_by_code.get(nvml_code, f"the driver did not lock them (NVML error {nvml_code})")
+        self.state = "locked to what the power limit sustains" if self.locked else f"as found: {reason}"
         """As the environment records it."""
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ class LockedClocks:
         self.locked = False
 
 
-class Driver:
+class NvidiaDriver:
     """NVIDIA's driver on this machine. Without one there are no GPUs, and that is no error."""
 
     def __init__(self, library: str = nvml.LIBRARY, cuda: str = cuda_attributes.LIBRARY) -> None:
@@ -77,44 +77,50 @@ class Driver:
         """The GPUs that CUDA_VISIBLE_DEVICES leaves, in the order of the PCI bus; asked once, for nothing here
         changes while we run."""
         if self._devices is None:
-            self._devices = self._look()
+            self._devices = self._list_devices()
         return self._devices
 
     def lock_clocks(self, device: Device) -> LockedClocks:
         """Ask for clocks of `device` that stay the same until that is closed or this process ends."""
         return LockedClocks(device.details["uuid"], self._names[0])
 
-    def share(self, device: Device) -> int | None:
+    def busy_percent(self, device: Device) -> int | None:
         """Per cent of the last moment (up to a second) in which kernels ran on `device`, anybody's; None where it is
         not told."""
-        return self._gpus[device.details["uuid"]].share()
+        return self._gpus[device.details["uuid"]].busy_percent()
 
     def occupants(self, device: Device) -> tuple[Occupant, ...]:
         """Processes with a compute context on `device`; empty where the driver does not tell."""
         gpu = self._gpus[device.details["uuid"]]
         return tuple(
             Occupant(
-                pid, gpu.text("nvmlSystemGetProcessName", pid) or _command(pid) or "a process of another container"
+                pid, gpu.text("nvmlSystemGetProcessName", pid) or _process_name(pid) or "a process of another container"
             )
             for pid in gpu.running() or ()
         )
 
-    def _look(self) -> tuple[Device, ...]:
+    def _list_devices(self) -> tuple[Device, ...]:
         try:
-            count = nvml.count(nvml.opened(self._names[0]))
-            known = {str(entry["uuid"]): entry for entry in cuda_attributes.reported(self._names[1])} if count else {}
+            count = nvml.count_gpus(nvml.load_library(self._names[0]))
+            attributes_by_uuid = (
+                {str(entry["uuid"]): entry for entry in cuda_attributes.read_attributes_in_child(self._names[1])}
+                if count
+                else {}
+            )
         except TimeoutError as error:
             raise InfrastructureError(str(error)) from None
         except OSError as error:
             self.problem = str(error)
             return ()
-        found = [device for index in range(count) if (device := self._describe(index, known)) is not None]
-        left = visible(found)
-        if not left:
+        described = [
+            device for index in range(count) if (device := self._describe(index, attributes_by_uuid)) is not None
+        ]
+        visible_gpus = visible_devices(described)
+        if not visible_gpus:
             self.problem = self.problem or (
-                "CUDA_VISIBLE_DEVICES hides every GPU" if found else "the driver lists no GPU"
+                "CUDA_VISIBLE_DEVICES hides every GPU" if described else "the driver lists no GPU"
             )
-        return left
+        return visible_gpus
 
     def _describe(self, index: int, known: dict[str, dict[str, object]]) -> Device | None:
         try:
@@ -144,33 +150,33 @@ class Driver:
                 "uuid": uuid,
                 "driver": gpu.text("nvmlSystemGetDriverVersion"),
                 "memory_bytes": str(gpu.memory()),
-                "mig": SWITCH.get(gpu.number("nvmlDeviceGetMigMode", pending=True), "not reported"),
-                "ecc": SWITCH.get(gpu.number("nvmlDeviceGetEccMode", pending=True), "not reported"),
+                "mig": SWITCH_STATE_NAMES.get(gpu.number("nvmlDeviceGetMigMode", pending=True), "not reported"),
+                "ecc": SWITCH_STATE_NAMES.get(gpu.number("nvmlDeviceGetEccMode", pending=True), "not reported"),
                 **{name: "not reported" if number is None else str(number) for name, number in numbers.items()},
             },
         )
 
 
-def visible(devices: list[Device]) -> tuple[Device, ...]:
-    """Those that the user's CUDA_VISIBLE_DEVICES names (indices or UUIDs, up to the first that is neither); all
-    where it is not set."""
-    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if wanted is None:
+def visible_devices(devices: list[Device]) -> tuple[Device, ...]:
+    """The devices that the user's CUDA_VISIBLE_DEVICES names (indices or UUIDs, up to the first that is neither); all
+    devices where it is not set."""
+    setting = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if setting is None:
         return tuple(devices)
-    left: list[Device] = []
-    for word in (part.strip() for part in wanted.split(",")):
-        named = [
+    selected: list[Device] = []
+    for word in (part.strip() for part in setting.split(",")):
+        matches = [
             d
             for d in devices
             if word == str(d.index) or (word.startswith("GPU-") and d.details["uuid"].startswith(word))
         ]
-        if len(named) != 1:
+        if len(matches) != 1:
             break
-        left += named
-    return tuple(left)
+        selected += matches
+    return tuple(selected)
 
 
-def _command(pid: int) -> str:
+def _process_name(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:

@@ -20,7 +20,7 @@ Distribution = Literal["as_given", "scaled", "shifted", "outliers", "near_zero"]
 """How the floating-point inputs that make_inputs gave are transformed before the call; integers stay as they are."""
 
 
-EVERYTHING = "**kwargs"
+KWARGS_PARAMETER = "**kwargs"
 """Name of the parameter that takes whatever has no parameter of its own."""
 
 
@@ -61,7 +61,7 @@ class ProbeRequest(Artifact):
     """Operators that torch must have."""
 
 
-class SeenArgument(Artifact):
+class ProbedArgument(Artifact):
     """An argument at one dims, in ABI order."""
 
     name: str
@@ -74,7 +74,7 @@ class SeenArgument(Artifact):
     """Of an output: the elements that the reference defines at these dims, which are those that are checked."""
 
 
-class SeenWorkload(Artifact):
+class ProbedWorkload(Artifact):
     """One dims as probed."""
 
     name: str
@@ -82,7 +82,7 @@ class SeenWorkload(Artifact):
     weight: float
     margin: float | None = None
     """As in Workload."""
-    arguments: tuple[SeenArgument, ...]
+    arguments: tuple[ProbedArgument, ...]
     flops: float | None
     """Operations that the reference's ATen calls amount to (matmul: 2mnk; elementwise, reductions: 1 per element);
     None: not counted."""
@@ -98,8 +98,8 @@ class ProbeResult(Artifact):
     error: str | None = None
     error_log: str = ""
     has_make_inputs: bool = False
-    workloads: tuple[SeenWorkload, ...] = ()
-    tried: tuple[SeenWorkload, ...] = ()
+    workloads: tuple[ProbedWorkload, ...] = ()
+    tried: tuple[ProbedWorkload, ...] = ()
     """Of the tentative sizes those that the reference took."""
     refused: tuple[str, ...] = ()
     """Of the tentative sizes the others, each with its dims and what the reference said."""
@@ -134,7 +134,7 @@ class Case(Artifact):
     """False: admitted only where the frozen baseline passes it (derived sizes and distributions)."""
 
 
-class Asked(Artifact):
+class DeviceRequest(Artifact):
     """A question about a task, put on a device."""
 
     task: Task
@@ -143,7 +143,7 @@ class Asked(Artifact):
     """Among the devices of that kind that the harness can see."""
 
 
-class JudgedRequest(Asked):
+class JudgedRequest(DeviceRequest):
     """A request that carries settings of the judge: fields that are called like one (`JudgeSettings.fields_of`)."""
 
     call_limit_s: float = 30.0
@@ -286,7 +286,7 @@ class TimingResult(Artifact):
     telemetry: Telemetry
 
 
-# ---------------------------------------------------------------- contest: separate processes, clocked from outside
+# ---------------------------------------------------------------- contest: processes of their own, clocked from outside
 
 
 class Contestant(Artifact):
@@ -299,7 +299,7 @@ class Contestant(Artifact):
     library: str | None = None
 
 
-class ContestRequest(Asked):
+class ContestRequest(DeviceRequest):
     """Each contestant runs in its own process, alternated in random order and clocked from outside (confirmation, final
     benchmark).
 
@@ -359,7 +359,7 @@ class ContestResult(Artifact):
 # ---------------------------------------------------------------- torch's processes, started ahead of the contest
 
 
-class PrepareRequest(Asked):
+class PrepareRequest(DeviceRequest):
     """Start torch's contestants of the contest to come: they import torch and, on a CPU, compile whenever nothing is
     timed.
 
@@ -376,12 +376,12 @@ class PrepareRequest(Asked):
 
 
 class PrepareResult(Artifact):
-    """They were started."""
+    """Answer to a prepare request: the processes were started."""
 
     kind: Literal["prepare"] = "prepare"
 
 
-class NeededRequest(Asked):
+class NeededRequest(DeviceRequest):
     """Count what the outputs depend on with the very inputs that these were timed on; several of one name: the
     least. Oracle only."""
 
@@ -390,7 +390,7 @@ class NeededRequest(Asked):
 
 
 class NeededResult(Artifact):
-    """Answer to it, and payload of a `needed` record."""
+    """Answer to a needed request, and payload of a `needed` record."""
 
     kind: Literal["needed"] = "needed"
     unique_bytes: dict[str, int]
@@ -400,7 +400,7 @@ class NeededResult(Artifact):
 # ---------------------------------------------------------------- what torch.compile makes of the reference
 
 
-class InductorRequest(Asked):
+class InductorRequest(DeviceRequest):
     """Compile the reference with torch.compile and hand over the generated code as text. Oracle only; on a GPU it is
     tuned there."""
 
@@ -422,7 +422,7 @@ class TritonLaunch(Artifact):
     """Python expressions of arguments and block sizes."""
 
 
-class Generated(Artifact):
+class GeneratedCode(Artifact):
     """The code for one set of sizes, or for many."""
 
     code: str
@@ -443,14 +443,14 @@ class Generated(Artifact):
 
 
 class InductorResult(Artifact):
-    """Answer to it."""
+    """Answer to an inductor request."""
 
     kind: Literal["inductor"] = "inductor"
     refused: str = ""
     """Why there is no code, to stand behind "reference.py cannot be lifted: "."""
     shapes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Of each tensor, as Python expressions of the task's scalars."""
-    variants: tuple[Generated, ...] = ()
+    variants: tuple[GeneratedCode, ...] = ()
     """In the order in which they are to be asked; those for one set of sizes first."""
     vector_bytes: int = 0
     """Of the vectors that C++ code counts on."""
@@ -463,7 +463,7 @@ class HarnessFailure(Artifact):
     error: str
 
 
-Question = (
+HarnessRequest = (
     ProbeRequest
     | CorrectnessRequest
     | TimingRequest
@@ -472,8 +472,8 @@ Question = (
     | NeededRequest
     | InductorRequest
 )
-Request = Annotated[Question, Field(discriminator="kind")]
-Answered = (
+Request = Annotated[HarnessRequest, Field(discriminator="kind")]
+HarnessResult = (
     ProbeResult
     | CorrectnessResult
     | TimingResult
@@ -483,5 +483,5 @@ Answered = (
     | InductorResult
     | HarnessFailure
 )
-Result = Annotated[Answered, Field(discriminator="kind")]
-RESULT: TypeAdapter[Answered] = TypeAdapter(Result)
+Result = Annotated[HarnessResult, Field(discriminator="kind")]
+RESULT_ADAPTER: TypeAdapter[HarnessResult] = TypeAdapter(Result)

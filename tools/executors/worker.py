@@ -17,7 +17,7 @@ from tools.errors import HarnessError
 from tools.executors.base import Job
 from tools.harness.device import telemetry
 
-GRACE_S = 2.0
+SERVER_EXIT_GRACE_S = 2.0
 
 
 class Launcher:
@@ -56,7 +56,7 @@ class ServerDied(Exception):
     """The warm server ended before it answered."""
 
 
-class Server:
+class WarmServer:
     """A warm process and the folder that its own files lie in."""
 
     def __init__(self, argv: list[str], folder: Path, env: dict[str, str]) -> None:
@@ -79,23 +79,23 @@ class Server:
     def alive(self) -> bool:
         return self.process.poll() is None
 
-    def ask(self, folder: Path, job: Job, within_s: float) -> tuple[int, bool]:
+    def run_job(self, folder: Path, job: Job, within_s: float) -> tuple[int, bool]:
         """(exit code, timed out) of one job, which may take `within_s` seconds; one at a time."""
         with self._turn:
             stdin, stdout = _pipes(self.process)
-            before = telemetry.used(self.process.pid)
+            cpu_s_before = telemetry.cpu_seconds_of(self.process.pid)
             order = {"folder": str(folder), "memory_bytes": job.limits.memory_bytes}
             try:
                 stdin.write(json.dumps(order).encode() + b"\n")
                 stdin.flush()
             except OSError as error:
-                raise ServerDied(self._why()) from error
+                raise ServerDied(self._death_reason()) from error
             line = _line_within(stdout, max(within_s, 0.0))
             if line is None:
                 return -9, True
             if not line:
-                raise ServerDied(self._why())
-            self.cpu_s = telemetry.used(self.process.pid) - before
+                raise ServerDied(self._death_reason())
+            self.cpu_s = telemetry.cpu_seconds_of(self.process.pid) - cpu_s_before
             self.peak_memory = _peak_memory(self.process.pid)
             try:
                 return int(json.loads(line)["exit"]), False
@@ -108,7 +108,7 @@ class Server:
         with contextlib.suppress(OSError):
             stdin.close()
         try:
-            self.process.wait(GRACE_S)
+            self.process.wait(SERVER_EXIT_GRACE_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -116,7 +116,7 @@ class Server:
         self._log.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _why(self) -> str:
+    def _death_reason(self) -> str:
         code = self.process.wait()
         tail = (self.folder / "stderr.txt").read_text(errors="replace").strip().splitlines()
         return f"exit {code}{f': {tail[-1][:200]}' if tail else ''}"

@@ -10,14 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tools.artifacts import Artifact, Measurement
 from tools.gate import confirmation
-from tools.gate.statistics import Objective, least_pairs, seems_slower, slower_than
+from tools.gate.statistics import Objective, is_surely_slower, least_pairs, seems_slower
 
-Limited = tuple[Measurement, float]
+MeasuredWithMargin = tuple[Measurement, float]
 """A workload as measured, and the share by which it may become slower."""
 
 MIN_EFFECT = 0.02
 """Relative gain below which nothing is worth having, unless a config says another."""
-REPORTED = 0.95
+REPORTED_CONFIDENCE = 0.95
 """Confidence at which noise floors and benchmarks are reported; the decision has its own."""
 
 
@@ -82,30 +82,34 @@ class JudgeSettings(Artifact):
 
     def least_rounds(self, workloads: int) -> int:
         """The fewest rounds from which an interval over `workloads` has two ends."""
-        return least_pairs(max(self.confidence, REPORTED), workloads)
+        return least_pairs(max(self.confidence, REPORTED_CONFIDENCE), workloads)
 
     def least_confirm_rounds(self, workloads: int) -> int:
         """The same for one look of a confirmation, which takes more confidence."""
-        return least_pairs(max(confirmation.confirming(self.confidence), REPORTED), workloads)
+        return least_pairs(
+            max(confirmation.confidence_per_confirmation(self.confidence), REPORTED_CONFIDENCE), workloads
+        )
 
 
-def with_margins(measured: Iterable[Measurement], margins: Mapping[str, float], margin: float) -> tuple[Limited, ...]:
+def with_margins(
+    measured: Iterable[Measurement], margins: Mapping[str, float], margin: float
+) -> tuple[MeasuredWithMargin, ...]:
     """Each workload with its own margin, or `margin` where it has none."""
     return tuple((m, margins.get(m.workload, margin)) for m in measured)
 
 
-def regression(workloads: Iterable[Limited]) -> Limited | None:
+def first_regression(workloads: Iterable[MeasuredWithMargin]) -> MeasuredWithMargin | None:
     """The first workload that surely became slower, by the estimate more than it may."""
-    return next(((m, margin) for m, margin in workloads if slower_than(m.speedup, margin)), None)
+    return next(((m, margin) for m, margin in workloads if is_surely_slower(m.speedup, margin)), None)
 
 
-def possible_regression(workloads: Iterable[Limited]) -> Limited | None:
+def first_possible_regression(workloads: Iterable[MeasuredWithMargin]) -> MeasuredWithMargin | None:
     """The first workload that became slower than it may by the estimate, which the noise may have done as well."""
     return next(
         (
             (m, margin)
             for m, margin in workloads
-            if seems_slower(m.speedup, margin) and not slower_than(m.speedup, margin)
+            if seems_slower(m.speedup, margin) and not is_surely_slower(m.speedup, margin)
         ),
         None,
     )

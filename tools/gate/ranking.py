@@ -12,20 +12,20 @@ from collections.abc import Iterable, Mapping
 
 from tools.artifacts import Artifact, Clock, Interval, Record
 from tools.gate import confirmation
-from tools.gate.statistics import Objective, Paired, product, speedup_interval
+from tools.gate.statistics import Objective, PairedTimes, interval_product, speedup_interval
 
 FRAMEWORKS = ("eager", "compile", "max_autotune")
 """Torch's own, in the order in which they are shown."""
 
 
-def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Of contestants that are no kernels: torch's first, then those of other libraries as they come."""
+def order_frameworks(names: Iterable[str]) -> tuple[str, ...]:
+    """The names of contestants that are not kernels: torch's first, then other libraries' in the given order."""
     names = tuple(names)
     return tuple(dict.fromkeys(name for name in (*FRAMEWORKS, *names) if name in names))
 
 
-def called(name: str) -> str:
-    """Who one of them is, in words."""
+def contestant_label(name: str) -> str:
+    """The contestant's name as users read it, e.g. "torch max-autotune"."""
     return f"torch {name.replace('_', '-')}" if name in FRAMEWORKS else name
 
 
@@ -49,7 +49,9 @@ class Ranking(Artifact):
     overall: dict[str, Placing]
 
 
-def rank(record: Record, objective: Objective, *, anchor: str, best: str, confidence: float = 0.95) -> Ranking:
+def rank_contestants(
+    record: Record, objective: Objective, *, anchor: str, best: str, confidence: float = 0.95
+) -> Ranking:
     """All contestants of a benchmark against `best`: best = anchor's median / (anchor / best), other = best x (other /
     best).
 
@@ -59,25 +61,27 @@ def rank(record: Record, objective: Objective, *, anchor: str, best: str, confid
     contest = confirmation.Contest.model_validate(record.payload)
     names = [
         name
-        for name in dict.fromkeys((anchor, best, *contest.candidates, *in_order(contest.result.workloads[0].rounds[0])))
+        for name in dict.fromkeys(
+            (anchor, best, *contest.candidates, *order_frameworks(contest.result.workloads[0].rounds[0]))
+        )
         if all(name in w.rounds[0] for w in contest.result.workloads)
     ]
-    anchored = confirmation.seconds(record)
+    anchored = confirmation.median_seconds(record)
     rivals = [name for name in names if name != best]
-    samples = {name: confirmation.pairs(record, name, best) for name in rivals}
+    samples = {name: confirmation.paired_times(record, name, best) for name in rivals}
     workloads: dict[str, dict[str, Placing]] = {w.workload: {} for w in contest.result.workloads}
-    for index, (workload, placed) in enumerate(workloads.items()):
+    for index, (workload, placings) in enumerate(workloads.items()):
         ratios = {name: speedup_interval((samples[name][index],), objective, confidence) for name in rivals}
-        least = anchored[workload][anchor] / (ratios[anchor].estimate if anchor != best else 1.0)
+        best_s = anchored[workload][anchor] / (ratios[anchor].estimate if anchor != best else 1.0)
         for name in names:
-            seconds = least * ratios[name].estimate if name != best else least
-            placed[name] = Placing(seconds=seconds, against_best=ratios.get(name))
+            seconds = best_s * ratios[name].estimate if name != best else best_s
+            placings[name] = Placing(seconds=seconds, against_best=ratios.get(name))
     overall = {}
     for name in names:
-        times = {workload: placed[name].seconds for workload, placed in workloads.items()}
+        times = {workload: placings[name].seconds for workload, placings in workloads.items()}
         # A workload's share of the objective is that of the time which is shown, so that the overall ratio is the
         # quotient of the sums.
-        shares = [_scaled(sample, times[sample.workload]) for sample in samples.get(name, ())]
+        shares = [_rescale(sample, times[sample.workload]) for sample in samples.get(name, ())]
         against = speedup_interval(shares, objective, confidence) if shares else None
         overall[name] = Placing(seconds=objective_s(times, contest.weights, objective), against_best=against)
     return Ranking(anchor=anchor, best=best, workloads=workloads, overall=overall)
@@ -90,10 +94,10 @@ def objective_s(times: Mapping[str, float], weights: Mapping[str, float], object
     return sum(weights[w] * t for w, t in times.items())
 
 
-def _scaled(sample: Paired, incumbent_s: float) -> Paired:
-    """The same paired ratios, with this median of the incumbent's."""
+def _rescale(sample: PairedTimes, incumbent_s: float) -> PairedTimes:
+    """A sample with the same paired ratios and `incumbent_s` as the incumbent's median."""
     factor = incumbent_s / sample.incumbent_s
-    return Paired(
+    return PairedTimes(
         sample.workload,
         sample.weight,
         tuple(t * factor for t in sample.incumbent),
@@ -121,33 +125,33 @@ class FrameworkTimes(Artifact):
     """Seconds of the fastest framework at each workload in order, by the same clock."""
 
     def after(self, gain: Interval) -> FrameworkTimes:
-        """The same beside a kernel that is faster by `gain`."""
-        against = {name: product((found, gain)) for name, found in self.against.items()}
+        """These times compared with a kernel that is faster by `gain`."""
+        against = {name: interval_product((found, gain)) for name, found in self.against.items()}
         return self.model_copy(update={"against": against, "kernel_s": self.kernel_s / gain.estimate})
 
     @property
     def compiled(self) -> tuple[Interval, ...]:
-        """Of what torch.compile makes, in each of its modes that was timed."""
+        """Time ratios to the kernel of torch.compile, for each of its modes that was timed."""
         return tuple(self.against[name] for name in FRAMEWORKS[1:] if name in self.against)
 
     @property
     def ahead(self) -> tuple[str, ...]:
-        """Those that are shown faster than the kernel."""
+        """Names of the frameworks that are surely faster than the kernel."""
         return tuple(name for name, found in self.against.items() if found.high < 1)
 
 
 def framework_times(record: Record, objective: Objective, of: str = "") -> FrameworkTimes:
     """What a contest of v0, there called baseline, with the frameworks amounts to; of the device alone where that
     was seen."""
-    alone = confirmation.behind_spin(record)
-    placed = rank(alone or record, objective, anchor="baseline", best="baseline").overall
+    alone = confirmation.with_device_times(record)
+    placed = rank_contestants(alone or record, objective, anchor="baseline", best="baseline").overall
     each = [
         [taken for name, taken in one.items() if name != "baseline"]
-        for one in confirmation.seconds(alone or record).values()
+        for one in confirmation.median_seconds(alone or record).values()
     ]
     return FrameworkTimes(
         record=record.id,
-        clock="device-only" if alone else "launch-included" if confirmation.device_s(record) else "wall",
+        clock="device-only" if alone else "launch-included" if confirmation.device_seconds(record) else "wall",
         kernel_s=placed["baseline"].seconds,
         seconds={name: placing.seconds for name, placing in placed.items() if name != "baseline"},
         against={name: placing.against_best for name, placing in placed.items() if placing.against_best is not None},

@@ -10,18 +10,18 @@ from typing import Any
 
 from tools.artifacts import Artifact
 
-MARK = "========="
-SHOWN = 3
+TOOL_LINE_PREFIX = "========="
+MAX_QUOTED_FINDINGS = 3
 """Findings of one tool that a verdict quotes."""
-_ENDED = re.compile(r"^(ERROR|RACECHECK|SYNCCHECK|INITCHECK) SUMMARY: ")
-_NO_FINDING = re.compile(
+_SUMMARY_LINE = re.compile(r"^(ERROR|RACECHECK|SYNCCHECK|INITCHECK) SUMMARY: ")
+_NOT_A_FINDING = re.compile(
     r"^(COMPUTE-SANITIZER|Target application|No attachable|.*SUMMARY: |Error: (No attachable|Target|process))"
 )
-_FAILED = re.compile(r"^(Internal Sanitizer Error|Error: (?!.*Race reported)|Device not supported|Unable to )")
-_PLACE = re.compile(r"^(at|and (?:Read|Write) access at) ")
+_TOOL_FAILURE = re.compile(r"^(Internal Sanitizer Error|Error: (?!.*Race reported)|Device not supported|Unable to )")
+_LOCATION_LINE = re.compile(r"^(at|and (?:Read|Write) access at) ")
 
 
-class Sanitized(Artifact):
+class SanitizerReport(Artifact):
     """Payload of a `sanitizers` record."""
 
     candidate: str
@@ -40,30 +40,36 @@ class Sanitized(Artifact):
         """What is to be known of a kernel that memcheck does not refuse."""
         if self.missing:
             return f"Faults of memory on the device were not looked for: {self.missing.rstrip('.')}."
-        said = [f"{tool} found {_several(found) if found else 'nothing'}" for tool, found in self.found.items()]
-        said += [f"{tool} could not look ({why})" for tool, why in self.failed.items()]
-        return f"compute-sanitizer {self.version} on {self.workload}: {'; '.join(said)}."
+        clauses = [
+            f"{tool} found {_quote_findings(found) if found else 'nothing'}" for tool, found in self.found.items()
+        ]
+        clauses += [f"{tool} could not look ({why})" for tool, why in self.failed.items()]
+        return f"compute-sanitizer {self.version} on {self.workload}: {'; '.join(clauses)}."
 
     def refusal(self) -> str | None:
         """What memcheck found, in its own words; None: nothing."""
         found = self.found.get("memcheck", ())
-        return f"compute-sanitizer's memcheck on {self.workload} found {_several(found)}." if found else None
+        return f"compute-sanitizer's memcheck on {self.workload} found {_quote_findings(found)}." if found else None
 
 
-def read(answer: Mapping[str, Any], candidate: str, workload: str) -> Sanitized:
+def parse_answer(answer: Mapping[str, Any], candidate: str, workload: str) -> SanitizerReport:
     """The payload from what the program beside the device left."""
     found, failed = {}, {}
     for tool, seen in answer.get("tools", {}).items():
-        lines = [line.removeprefix(MARK).rstrip() for line in seen["text"].splitlines() if line.startswith(MARK)]
-        complaints = [line.strip() for line in lines if _FAILED.match(line.strip())]
-        seen_faults = findings(lines)
+        lines = [
+            line.removeprefix(TOOL_LINE_PREFIX).rstrip()
+            for line in seen["text"].splitlines()
+            if line.startswith(TOOL_LINE_PREFIX)
+        ]
+        complaints = [line.strip() for line in lines if _TOOL_FAILURE.match(line.strip())]
+        seen_faults = collect_findings(lines)
         # A faulty kernel also ends its process badly, of which the tool complains: what it found counts all the same.
-        if not any(_ENDED.match(line.strip()) for line in lines) or (complaints and not seen_faults):
+        if not any(_SUMMARY_LINE.match(line.strip()) for line in lines) or (complaints and not seen_faults):
             said = [line for line in str(seen["said"]).splitlines() if line.strip()]
             failed[tool] = " ".join((complaints or said or ["it gave no reason"])[-1].split())[:200]
         else:
             found[tool] = seen_faults
-    return Sanitized(
+    return SanitizerReport(
         candidate=candidate,
         workload=workload,
         version=answer.get("version", ""),
@@ -74,22 +80,22 @@ def read(answer: Mapping[str, Any], candidate: str, workload: str) -> Sanitized:
     )
 
 
-def findings(lines: list[str]) -> tuple[str, ...]:
+def collect_findings(lines: list[str]) -> tuple[str, ...]:
     """Each finding once: its headline and where it was, kernel and source line, with how many threads told of it."""
-    counted: Counter[str] = Counter()
-    said = ""
+    count_by_finding: Counter[str] = Counter()
+    finding = ""
     for line in [*lines, ""]:
         text = line.strip()
-        if not text or (not line.startswith("  ") and said):
-            counted.update([said] if said else [])
-            said = ""
+        if not text or (not line.startswith("  ") and finding):
+            count_by_finding.update([finding] if finding else [])
+            finding = ""
         if text and not line.startswith("  "):
-            said = "" if _NO_FINDING.match(text) or _FAILED.match(text) else text
-        elif said and _PLACE.match(text):
-            said = f"{said} {text}"
-    return tuple(f"{text} ({times} times)" if times > 1 else text for text, times in counted.items())
+            finding = "" if _NOT_A_FINDING.match(text) or _TOOL_FAILURE.match(text) else text
+        elif finding and _LOCATION_LINE.match(text):
+            finding = f"{finding} {text}"
+    return tuple(f"{text} ({times} times)" if times > 1 else text for text, times in count_by_finding.items())
 
 
-def _several(found: tuple[str, ...]) -> str:
-    more = f", and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return ", ".join(f'"{text}"' for text in found[:SHOWN]) + more
+def _quote_findings(found: tuple[str, ...]) -> str:
+    more = f", and {len(found) - MAX_QUOTED_FINDINGS} more" if len(found) > MAX_QUOTED_FINDINGS else ""
+    return ", ".join(f'"{text}"' for text in found[:MAX_QUOTED_FINDINGS]) + more

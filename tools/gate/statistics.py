@@ -37,7 +37,7 @@ RESAMPLES = 10_000
 
 
 @dataclass(frozen=True)
-class Paired:
+class PairedTimes:
     """The pairs of one workload; seconds a call, equally long."""
 
     workload: str
@@ -71,13 +71,13 @@ class Paired:
         return median(self.candidate)
 
 
-def pool(samples: Sequence[Paired]) -> tuple[Paired, ...]:
+def pool_by_workload(samples: Sequence[PairedTimes]) -> tuple[PairedTimes, ...]:
     """One sample a workload from the batches of several jobs, in order of first appearance."""
-    grouped: dict[str, list[Paired]] = {}
+    grouped: dict[str, list[PairedTimes]] = {}
     for sample in samples:
         grouped.setdefault(sample.workload, []).append(sample)
     return tuple(
-        Paired(
+        PairedTimes(
             name,
             group[0].weight,
             tuple(t for sample in group for t in sample.incumbent),
@@ -88,7 +88,7 @@ def pool(samples: Sequence[Paired]) -> tuple[Paired, ...]:
 
 
 def speedup_interval(
-    samples: Sequence[Paired],
+    samples: Sequence[PairedTimes],
     objective: Objective = "total_time",
     confidence: float = 0.95,
     seed: int = 0,
@@ -110,21 +110,21 @@ def speedup_interval(
         raise ValueError("an interval needs at least one workload")
     rng = np.random.default_rng(seed)
     tail = (1.0 - confidence) / 2.0
-    draws = _draws(tail, resamples)
+    draws = _draw_count(tail, resamples)
     weights = np.array([s.weight * (s.incumbent_s if objective == "total_time" else 1.0) for s in samples])
     weights /= weights.sum()
     lows, highs = np.empty((2, len(samples), draws))
     for row, sample in enumerate(samples):
         ladder = np.concatenate(([-np.inf], sample.log_ratios, [np.inf]))
         # Evenly spread, shuffled: each workload's own distribution is met exactly, only their combination is drawn.
-        rank = np.searchsorted(_median_rank(len(sample.incumbent)), (rng.permutation(draws) + 0.5) / draws)
+        rank = np.searchsorted(_median_rank_distribution(len(sample.incumbent)), (rng.permutation(draws) + 0.5) / draws)
         # The true median lies between the rank-th and the next pair: the lower end bounds it from below, the upper from
         # above.
         lows[row] = ladder[rank]
         highs[row] = ladder[rank + 1]
-    estimate = _combine(np.array([[np.median(s.log_ratios)] for s in samples]), weights, objective)
-    low = np.quantile(_combine(lows, weights, objective), tail, method="lower")
-    high = np.quantile(_combine(highs, weights, objective), 1.0 - tail, method="higher")
+    estimate = _combine_workloads(np.array([[np.median(s.log_ratios)] for s in samples]), weights, objective)
+    low = np.quantile(_combine_workloads(lows, weights, objective), tail, method="lower")
+    high = np.quantile(_combine_workloads(highs, weights, objective), 1.0 - tail, method="higher")
     return Interval(
         estimate=float(np.exp(estimate[0])),
         low=max(float(np.exp(low)), 1 / UNBOUNDED),
@@ -133,18 +133,18 @@ def speedup_interval(
     )
 
 
-def product(found: Iterable[Interval]) -> Interval:
+def interval_product(intervals: Iterable[Interval]) -> Interval:
     """What factors come to one after another, end by end; 1 of none. What each interval may miss adds up in the
     confidence."""
-    taken = tuple(found)
-    ends = {end: math.prod(getattr(one, end) for one in taken) for end in ("estimate", "low", "high")}
-    return Interval(**ends, confidence=max(0.0, 1 - sum(1 - one.confidence for one in taken)))
+    factors = tuple(intervals)
+    ends = {end: math.prod(getattr(one, end) for one in factors) for end in ("estimate", "low", "high")}
+    return Interval(**ends, confidence=max(0.0, 1 - sum(1 - one.confidence for one in factors)))
 
 
 def least_pairs(confidence: float, workloads: int = 1) -> int:
     """The fewest pairs a workload whose interval at `confidence` has two ends, whatever the objective."""
     tail = (1.0 - confidence) / 2.0
-    draws = _draws(tail, RESAMPLES)
+    draws = _draw_count(tail, RESAMPLES)
     pairs = 1
     # Draws beyond the outermost pair, of all workloads together, must be fewer than the quantile cuts off.
     while workloads * int(draws / 2**pairs + 0.5) > int(tail * (draws - 1)):
@@ -152,12 +152,12 @@ def least_pairs(confidence: float, workloads: int = 1) -> int:
     return pairs
 
 
-def _draws(tail: float, resamples: int) -> int:
-    """As many draws as it takes to have about fifty beyond the quantile that is read off."""
+def _draw_count(tail: float, resamples: int) -> int:
+    """Number of draws with which about fifty lie beyond the quantile `tail`, at least `resamples`."""
     return max(resamples, int(50 / tail))
 
 
-def _median_rank(pairs: int) -> Floats:
+def _median_rank_distribution(pairs: int) -> Floats:
     """P(at most r of `pairs` lie below the true median), r = 0 … pairs: Binomial(pairs, 1/2), cumulated in exact
     integers."""
     import numpy as np
@@ -165,7 +165,7 @@ def _median_rank(pairs: int) -> Floats:
     return np.array([total / 2**pairs for total in accumulate(comb(pairs, r) for r in range(pairs + 1))])
 
 
-def _combine(log_ratios: Floats, weights: Floats, objective: Objective) -> Floats:
+def _combine_workloads(log_ratios: Floats, weights: Floats, objective: Objective) -> Floats:
     """Log speed-up of the objective for each column; rows are workloads."""
     import numpy as np
 
@@ -176,7 +176,7 @@ def _combine(log_ratios: Floats, weights: Floats, objective: Objective) -> Float
 
 
 def noise_floor(
-    samples: Sequence[Paired], objective: Objective = "total_time", confidence: float = 0.95, seed: int = 0
+    samples: Sequence[PairedTimes], objective: Objective = "total_time", confidence: float = 0.95, seed: int = 0
 ) -> float:
     """How far from 1 the same statistic strays when a kernel is measured against a copy of itself (relative, 0.03 = 3
     %).
@@ -191,7 +191,7 @@ def noise_floor(
     return max(abs(interval.low - 1.0), abs(interval.high - 1.0))
 
 
-def corrected(confidence: float, max_looks: int, k: int) -> float:
+def bonferroni_confidence(confidence: float, max_looks: int, k: int) -> float:
     """Confidence that each single look at each of `k` candidates must have so that all together keep `confidence`
     (Bonferroni)."""
     return 1.0 - (1.0 - confidence) / (max_looks * k)
@@ -201,7 +201,7 @@ def compare_samples(
     interval: Interval, threshold: float, looks: int, max_looks: int, k: int, *, confidence: float = 0.95
 ) -> Decision:
     """The one place that says whether the measured gain is real; a sequential test would replace this function and
-    `corrected`.
+    `bonferroni_confidence`.
 
     `threshold` is the gain that must be exceeded (0.02 = 2 %), `looks` how often these pairs have been looked at, this
     time included, `k` how many candidates compete for the same place. `interval` must be at `corrected(confidence,
@@ -211,7 +211,7 @@ def compare_samples(
     `more` pairs while looks are left and the estimate leaves hope, else inconclusive. With k candidates that are all
     equal to the incumbent, the chance that any is ever called faster is at most 1 - confidence.
     """
-    needed = corrected(confidence, max_looks, k)
+    needed = bonferroni_confidence(confidence, max_looks, k)
     if interval.confidence < needed - 1e-12:
         raise ValueError(
             f"the interval's confidence {interval.confidence:.6f} is below {needed:.6f}, which {k} candidates need"
@@ -220,12 +220,12 @@ def compare_samples(
         return "faster"
     if interval.high <= 1.0 + threshold:
         return "not_faster"
-    if looks >= max_looks or futile(interval, threshold):
+    if looks >= max_looks or is_futile(interval, threshold):
         return "inconclusive"
     return "more"
 
 
-def futile(interval: Interval, threshold: float) -> bool:
+def is_futile(interval: Interval, threshold: float) -> bool:
     """True when more pairs would be wasted: the estimate has not come half the way to the threshold.
 
     Giving up early can only cost power, never raise the chance of a false "faster".
@@ -233,7 +233,7 @@ def futile(interval: Interval, threshold: float) -> bool:
     return interval.estimate < 1.0 + threshold / 2
 
 
-def slower_than(interval: Interval, margin: float) -> bool:
+def is_surely_slower(interval: Interval, margin: float) -> bool:
     """True when a workload is surely slower (the interval excludes 1) and, by the estimate, takes more than 1 +
     margin times as long."""
     return interval.high < 1.0 and seems_slower(interval, margin)

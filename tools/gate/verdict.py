@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from tools.artifacts import Artifact, Claim, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
 from tools.executors.protocol import CaseResult
 from tools.gate import confirmation
-from tools.gate.judge_settings import JudgeSettings, possible_regression, regression, with_margins
-from tools.gate.sanitizers import Sanitized
-from tools.gate.statistics import compare_samples, corrected, futile, seems_slower, slower_than
+from tools.gate.judge_settings import JudgeSettings, first_possible_regression, first_regression, with_margins
+from tools.gate.sanitizers import SanitizerReport
+from tools.gate.statistics import bonferroni_confidence, compare_samples, is_futile, is_surely_slower, seems_slower
 from tools.roofline.lower_bounds import PhysicalLimits
 
 
@@ -25,7 +25,7 @@ class Veto(Artifact):
     reason: str
 
 
-class Evidence(Artifact):
+class GateEvidence(Artifact):
     """All that a verdict rests on."""
 
     incumbent: str
@@ -44,7 +44,7 @@ class Evidence(Artifact):
     screen: tuple[str, ...] = ()
     """Sentences of the screen on the champion's files."""
     veto: Veto | None = None
-    refused: str = ""
+    earlier_refusal: str = ""
     """What was put to the gate before this one, in this iteration, and why it was refused."""
     cases: tuple[CaseResult, ...] = ()
     """Of the champion's correctness record."""
@@ -54,7 +54,7 @@ class Evidence(Artifact):
     looks: int = 1
     """Timing batches that were looked at."""
     confirmation: Interval | None = None
-    """Incumbent / candidate in separate processes (`confirmation.confirmation`); None: not run."""
+    """Incumbent / candidate in separate processes (`confirmation.confirmed_speedup`); None: not run."""
     unconfirmed: str = ""
     """Why it was not run, where something kept it from that."""
     confirmation_problem: str | None = None
@@ -62,21 +62,21 @@ class Evidence(Artifact):
     confirmation_policy: bool = False
     """What it did wrong is what it executed, not what came out."""
     confirmation_disturbed: bool = False
-    """Others disturbed more than half of its rounds (`confirmation.disturbed`)."""
+    """Others disturbed more than half of its rounds (`confirmation.any_disturbed`)."""
     confirmation_on_device: Interval | None = None
     """The same by the device's own events, where launches dilute the wall clock's
-    (`confirmation.confirmed_on_device`)."""
+    (`confirmation.speedup_on_device`)."""
     claim: Claim | None = None
-    """What the confirmation lets one say (`confirmation.claim`); None: it was not run, or the candidate failed in
+    """What the confirmation lets one say (`confirmation.claim_of`); None: it was not run, or the candidate failed in
     it."""
     confirmation_contradicted: bool = False
     """The candidate's own process reported a gain there that the clock outside surely did not see
-    (`confirmation.contradicted`)."""
+    (`confirmation.is_contradicted_by_wall_clock`)."""
     library_share: float | None = None
     """What part of its device time the task's `library` took; None: it called none, or that was not seen."""
     unseen: str | None = None
     """Why it is not known what the candidate executed on its device; None: it was looked at, or nothing is launched."""
-    sanitized: Sanitized | None = None
+    sanitized: SanitizerReport | None = None
     """What compute-sanitizer said; None: it was not asked."""
     mechanisms: dict[str, bool | None] = {}
     """Claimed mechanism -> whether the machine code shows it, and not as much without it; None: not checked, or not
@@ -89,58 +89,66 @@ class Evidence(Artifact):
     """Ids of further records that this rests on: calibration, confirmation, roofs, review."""
 
 
-def with_confirmations(evidence: Evidence, confirmed: Sequence[Record], settings: JudgeSettings) -> Evidence:
-    """`evidence` with what the records of a confirmation (`Judge.confirmations`; none: not run) amount to."""
+def with_confirmations(evidence: GateEvidence, confirmed: Sequence[Record], settings: JudgeSettings) -> GateEvidence:
+    """`evidence` with what the records of a confirmation (`Judge.confirm_until_settled`; none: not run) amount to."""
     if not confirmed:
         return evidence
-    problem = confirmation.problem(confirmed[-1])
+    problem = confirmation.contest_problem(confirmed[-1])
     update: dict[str, object] = {
         "confirmation_problem": problem,
-        "confirmation_policy": confirmation.policy(confirmed[-1]),
-        "confirmation_disturbed": confirmation.disturbed(confirmed),
+        "confirmation_policy": confirmation.is_policy_violation(confirmed[-1]),
+        "confirmation_disturbed": confirmation.any_disturbed(confirmed),
         "records": (*evidence.records, *(record.id for record in confirmed)),
     }
     if problem is None:
-        claim = confirmation.claim(confirmed, settings.objective, settings.confidence, settings.min_effect)
+        claim = confirmation.claim_of(confirmed, settings.objective, settings.confidence, settings.min_effect)
         on_device = claim.clock == "device-only"
         update |= {
             "confirmation": claim.other if on_device else claim.speedup,
             "confirmation_on_device": claim.speedup if on_device else None,
             "claim": claim,
-            "confirmation_contradicted": confirmation.contradicted(confirmed, settings.objective, settings.confidence),
-            "unseen": confirmation.unseen(confirmed),
+            "confirmation_contradicted": confirmation.is_contradicted_by_wall_clock(
+                confirmed, settings.objective, settings.confidence
+            ),
+            "unseen": confirmation.reason_unprofiled(confirmed),
             "library_share": confirmation.library_share(confirmed),
         }
     return evidence.model_copy(update=update)
 
 
-def with_sanitizers(evidence: Evidence, look: Callable[[], Record | None], settings: JudgeSettings) -> Evidence:
-    """`evidence` with what compute-sanitizer says, which is asked (`Judge.sanitize`) where nothing else stands
-    against an accept."""
+def with_sanitizers(
+    evidence: GateEvidence, run_sanitizers: Callable[[], Record | None], settings: JudgeSettings
+) -> GateEvidence:
+    """`evidence` with what compute-sanitizer says, which runs (`Judge.read_or_run_sanitizers`) only
+    where no other check stands against an accept."""
     if (
         settings.sanitize == "off"
         or decide_verdict(evidence, settings).outcome != "accept"
-        or (record := look()) is None
+        or (record := run_sanitizers()) is None
     ):
         return evidence
-    found = Sanitized.model_validate(record.payload)
-    return evidence.model_copy(update={"sanitized": found, "records": (*evidence.records, record.id)})
+    report = SanitizerReport.model_validate(record.payload)
+    return evidence.model_copy(update={"sanitized": report, "records": (*evidence.records, record.id)})
 
 
-def decide_verdict(evidence: Evidence, settings: JudgeSettings) -> Verdict:
+def decide_verdict(evidence: GateEvidence, settings: JudgeSettings) -> Verdict:
     """The verdict: the first check that does not pass decides; where all pass, accept."""
     passed: list[str] = []
-    for outcome, reason in _checks(evidence, settings):
+    for outcome, reason in _run_checks(evidence, settings):
         if outcome is not None:
-            return _verdict(evidence, outcome, (reason,))
+            return _make_verdict(evidence, outcome, (reason,))
         passed.append(reason)
-    felt = {name: seen for name, seen in evidence.mechanisms.items() if name not in evidence.idle}
-    shown, absent, unchecked = (sorted(n for n, seen in felt.items() if seen is is_) for is_ in (True, False, None))
-    open_ = {
+    observable = {name: seen for name, seen in evidence.mechanisms.items() if name not in evidence.idle}
+    shown, absent, unchecked = (
+        sorted(n for n, seen in observable.items() if seen is expected) for expected in (True, False, None)
+    )
+    names_by_state = {
         "checked": [name for name in unchecked if name not in evidence.unclear],
         "clear": [n for n in unchecked if n in evidence.unclear],
     }
-    passed += [f"Not {what} in the machine code: {', '.join(names)}." for what, names in open_.items() if names]
+    passed += [
+        f"Not {what} in the machine code: {', '.join(names)}." for what, names in names_by_state.items() if names
+    ]
     if absent:
         passed.append(
             f"Accepted as unexplained: {', '.join(absent)} cannot be seen in the machine code, or no more than "
@@ -150,16 +158,16 @@ def decide_verdict(evidence: Evidence, settings: JudgeSettings) -> Verdict:
         claimed = (
             "The claimed mechanisms are visible" if not evidence.idle else "Of the claimed mechanisms these are visible"
         )
-        besides = f"; neither there nor in the time: {', '.join(evidence.idle)}" if evidence.idle else ""
-        passed.append(f"{claimed}: {', '.join(shown)}{besides}.")
-    return _verdict(evidence, "accept", tuple(passed), explained=not absent)
+        idle_clause = f"; neither there nor in the time: {', '.join(evidence.idle)}" if evidence.idle else ""
+        passed.append(f"{claimed}: {', '.join(shown)}{idle_clause}.")
+    return _make_verdict(evidence, "accept", tuple(passed), explained=not absent)
 
 
 Check = tuple[Outcome | None, str]
 """None and what was shown, or the outcome that ends it and why."""
 
 
-def _checks(evidence: Evidence, settings: JudgeSettings) -> Iterator[Check]:
+def _run_checks(evidence: GateEvidence, settings: JudgeSettings) -> Iterator[Check]:
     if evidence.task_now != evidence.task_at_start:
         yield (
             "infra_error",
@@ -169,9 +177,9 @@ def _checks(evidence: Evidence, settings: JudgeSettings) -> Iterator[Check]:
             ),
         )
     yield None, f"The task is the one that the run began with ({evidence.task_at_start[:12]})."
-    if evidence.refused:
-        yield None, evidence.refused
-    yield from _policy(evidence)
+    if evidence.earlier_refusal:
+        yield None, evidence.earlier_refusal
+    yield from _policy_checks(evidence)
     trial = evidence.trial
     if trial is None:
         yield "inconclusive", "No candidate was proposed."
@@ -182,16 +190,19 @@ def _checks(evidence: Evidence, settings: JudgeSettings) -> Iterator[Check]:
         outcome = "reject_policy" if trial.stage == "screen" else "reject_correctness"
         yield (
             outcome,
-            f"Candidate {trial.candidate} failed at {trial.stage}: {trial.reason.rstrip('.')}{_cited(trial.records)}.",
+            (
+                f"Candidate {trial.candidate} failed at {trial.stage}: {trial.reason.rstrip('.')}"
+                f"{_citation(trial.records)}."
+            ),
         )
     else:
-        yield _correct(evidence, trial, settings)
-        yield from _possible(evidence, trial)
-        yield _faster(evidence, trial, settings)
-        yield _confirmed(evidence, settings)
-        yield _no_regression(trial, evidence.margins, settings)
+        yield _correctness_check(evidence, trial, settings)
+        yield from _physics_checks(evidence, trial)
+        yield _speedup_check(evidence, trial, settings)
+        yield _confirmation_check(evidence, settings)
+        yield _regression_check(trial, evidence.margins, settings)
         if evidence.unseen is not None:
-            yield _unprofiled(evidence.unseen, settings)
+            yield _profiler_check(evidence.unseen, settings)
         if evidence.library_share is not None:
             yield (
                 None,
@@ -205,7 +216,7 @@ def _checks(evidence: Evidence, settings: JudgeSettings) -> Iterator[Check]:
             yield ("reject_correctness", refusal) if refusal else (None, evidence.sanitized.sentence())
 
 
-def _policy(evidence: Evidence) -> Iterator[Check]:
+def _policy_checks(evidence: GateEvidence) -> Iterator[Check]:
     if evidence.screen:
         yield "reject_policy", f"The screen refuses the source: {evidence.screen[0].rstrip('.')}."
     if evidence.veto is not None:
@@ -219,41 +230,48 @@ def _policy(evidence: Evidence) -> Iterator[Check]:
     yield None, "Screen and review found nothing to refuse."
 
 
-def _correct(evidence: Evidence, trial: Passed, settings: JudgeSettings) -> Check:
+def _correctness_check(evidence: GateEvidence, trial: Passed, settings: JudgeSettings) -> Check:
     """Every visible workload passed as given, and nothing that counts failed."""
-    cited = _cited(trial.records)
+    citation = _citation(trial.records)
     failed = [c for c in evidence.cases if c.status == "failed" or (c.case.required and c.status != "passed")]
     if failed:
-        return "reject_correctness", f"The record says {failed[0].status} for {failed[0].case.workload}{cited}."
+        return "reject_correctness", f"The record says {failed[0].status} for {failed[0].case.workload}{citation}."
     right = {c.case.workload for c in evidence.cases if c.status == "passed" and c.case.distribution == "as_given"}
     unchecked = [name for name in evidence.workloads if name not in right]
     if unchecked:
-        return "reject_correctness", f"Workload {unchecked[0]} was never checked{cited}."
+        return "reject_correctness", f"Workload {unchecked[0]} was never checked{citation}."
     dropped = sum(c.status == "dropped" for c in evidence.cases)
     refused = sum(c.status == "dropped" and c.reason.startswith("the reference refuses") for c in evidence.cases)
-    said = [f"{dropped - refused} dropped, which the frozen baseline does not pass either"] if dropped > refused else []
-    said += [f"{refused} dropped at sizes that the reference refuses"] if refused else []
-    spared = f" ({', '.join(said)})" if said else ""
-    alone = ", the task's own draws alone," if settings.inputs == "as_published" else ""
-    return None, f"All {len(evidence.cases) - dropped} cases{alone} are right{spared}{cited}."
+    drop_reasons = (
+        [f"{dropped - refused} dropped, which the frozen baseline does not pass either"] if dropped > refused else []
+    )
+    drop_reasons += [f"{refused} dropped at sizes that the reference refuses"] if refused else []
+    dropped_clause = f" ({', '.join(drop_reasons)})" if drop_reasons else ""
+    inputs_clause = ", the task's own draws alone," if settings.inputs == "as_published" else ""
+    return None, f"All {len(evidence.cases) - dropped} cases{inputs_clause} are right{dropped_clause}{citation}."
 
 
-def _possible(evidence: Evidence, trial: Passed) -> Iterator[Check]:
+def _physics_checks(evidence: GateEvidence, trial: Passed) -> Iterator[Check]:
     physics = evidence.physics
     for measured in physics.impossible_measurements(trial.measurements):
-        least = physics.lower_bound(measured.workload)
-        shown = (
-            f"Workload {measured.workload} took {measured.candidate_s:.3e} s where {least.what} allows no less "
-            f"than {least.seconds:.3e} s"
+        bound = physics.lower_bound(measured.workload)
+        comparison = (
+            f"Workload {measured.workload} took {measured.candidate_s:.3e} s where {bound.what} allows no less "
+            f"than {bound.seconds:.3e} s"
         )
-        cited = _cited((*trial.records, *physics.records))
-        if least.doubt:
-            yield "inconclusive", f"{shown}: the work was not done, or the roof is too low, for {least.doubt}{cited}."
-        unwatched = "" if least.watched else " (whether others used the machine while that was measured is not known)"
-        yield "reject_policy", f"{shown}: the work cannot have been done{unwatched}{cited}."
+        citation = _citation((*trial.records, *physics.records))
+        if bound.doubt:
+            yield (
+                "inconclusive",
+                f"{comparison}: the work was not done, or the roof is too low, for {bound.doubt}{citation}.",
+            )
+        unknown_users_clause = (
+            "" if bound.watched else " (whether others used the machine while that was measured is not known)"
+        )
+        yield "reject_policy", f"{comparison}: the work cannot have been done{unknown_users_clause}{citation}."
     if physics.counted:
         needs = ", ".join(f"{name} needs {size} bytes" for name, size in physics.counted.items())
-        yield None, f"Fewer bytes than assumed: with the inputs that were timed {needs}{_cited(physics.records)}."
+        yield None, f"Fewer bytes than assumed: with the inputs that were timed {needs}{_citation(physics.records)}."
     if physics.refuted:
         names = ", ".join(physics.refuted)
         yield (
@@ -264,158 +282,173 @@ def _possible(evidence: Evidence, trial: Passed) -> Iterator[Check]:
             ),
         )
     applied = sum(physics.exceeds_cache(measured.workload) for measured in trial.measurements)
-    of = (
+    roof_clause = (
         f"the memory roof applied to {applied} of {len(trial.measurements)} workloads, those whose data cannot "
         f"stay in the cache"
     )
-    yield None, f"No time is shorter than physics allows ({of}){_cited(physics.records)}."
+    yield None, f"No time is shorter than physics allows ({roof_clause}){_citation(physics.records)}."
 
 
-def _faster(evidence: Evidence, trial: Passed, settings: JudgeSettings) -> Check:
+def _speedup_check(evidence: GateEvidence, trial: Passed, settings: JudgeSettings) -> Check:
     if evidence.noise_floor is None:
         return "inconclusive", "The noise floor of this run was not measured."
     threshold = max(settings.min_effect, evidence.noise_floor)
     launched = any(m.launched_candidate_s is not None for m in trial.measurements)
     clock = " on the device, launches not included" if launched else ""
-    shown = (
-        f"{_interval(trial.speedup)} over the incumbent{clock}, threshold {1 + threshold:.3f}x (noise floor "
+    comparison = (
+        f"{_interval_text(trial.speedup)} over the incumbent{clock}, threshold {1 + threshold:.3f}x (noise floor "
         f"{evidence.noise_floor:.1%})"
     )
-    needed = corrected(settings.confidence, settings.batches, evidence.siblings)
+    needed = bonferroni_confidence(settings.confidence, settings.batches, evidence.siblings)
     if trial.speedup.confidence < needed - 1e-12:
-        return "inconclusive", f"The interval is not corrected for {evidence.siblings} candidates: {shown}."
+        return "inconclusive", f"The interval is not corrected for {evidence.siblings} candidates: {comparison}."
     answer = compare_samples(
         trial.speedup, threshold, settings.batches, settings.batches, evidence.siblings, confidence=settings.confidence
     )
-    cited = _cited(trial.records)
+    citation = _citation(trial.records)
     if answer == "faster":
         return (
             None,
-            f"Faster: {shown}, corrected for {evidence.siblings} candidates and {settings.batches} looks{cited}.",
+            f"Faster: {comparison}, corrected for {evidence.siblings} candidates and {settings.batches} looks{citation}.",
         )
     if answer == "not_faster":
         if trial.speedup.high <= 1.0 + settings.min_effect:
-            return "reject_perf", f"Not faster by enough: {shown}{cited}."
+            return "reject_perf", f"Not faster by enough: {comparison}{citation}."
         # What a noisy machine hides is no failure.
-        help_ = "stop what else runs on the machine, or raise judge.calibration_pairs"
-        seen = trial.speedup.estimate > 1.0
-        hidden = (
+        remedy = "stop what else runs on the machine, or raise judge.calibration_pairs"
+        seems_faster = trial.speedup.estimate > 1.0
+        complaint = (
             "The noise floor is too high to see such a gain"
-            if seen
+            if seems_faster
             else "No gain is seen, and the noise floor is too high to exclude one"
         )
-        return "inconclusive", f"{hidden}; {help_}: {shown}{cited}."
-    slowed = _no_regression(trial, evidence.margins, settings)
-    if slowed[0] == "reject_perf":
+        return "inconclusive", f"{complaint}; {remedy}: {comparison}{citation}."
+    regression_check = _regression_check(trial, evidence.margins, settings)
+    if regression_check[0] == "reject_perf":
         # The judge stops where it sees that, before all batches are spent on the gain.
-        return slowed
+        return regression_check
     spent = f"{evidence.looks} of {settings.batches} batches"
-    if evidence.looks < settings.batches and futile(trial.speedup, threshold):
+    if evidence.looks < settings.batches and is_futile(trial.speedup, threshold):
         return (
             "inconclusive",
-            f"Given up as futile after {spent}, the estimate not half the way to the threshold: {shown}{cited}.",
+            (
+                f"Given up as futile after {spent}, the estimate not half the way to the threshold: {comparison}"
+                f"{citation}."
+            ),
         )
     if not trial.speedup.bounded:
         return (
             "inconclusive",
             (
                 f"{spent} hold too few pairs for an interval with two ends, raise judge.pairs or judge.batches: "
-                f"{shown}{cited}."
+                f"{comparison}{citation}."
             ),
         )
-    return "inconclusive", f"The noise hides the answer after {spent}: {shown}{cited}."
+    return "inconclusive", f"The noise hides the answer after {spent}: {comparison}{citation}."
 
 
-def _confirmed(evidence: Evidence, settings: JudgeSettings) -> Check:
+def _confirmation_check(evidence: GateEvidence, settings: JudgeSettings) -> Check:
     """In processes of their own the gain must show again: surely above 1, and not surely below the effect that is
     demanded."""
     if evidence.confirmation_problem is not None:
-        said = evidence.confirmation_problem.rstrip(".")
+        problem = evidence.confirmation_problem.rstrip(".")
         if evidence.confirmation_policy:
-            return "reject_policy", f"The device executed what is not the candidate's own: {said}."
-        return "reject_correctness", f"In a process of its own the candidate failed: {said}."
+            return "reject_policy", f"The device executed what is not the candidate's own: {problem}."
+        return "reject_correctness", f"In a process of its own the candidate failed: {problem}."
     if evidence.confirmation is None:
-        why = f": {evidence.unconfirmed.rstrip('.')}" if evidence.unconfirmed else ""
-        return "inconclusive", f"The gain was not confirmed in separate processes{why}."
+        reason = f": {evidence.unconfirmed.rstrip('.')}" if evidence.unconfirmed else ""
+        return "inconclusive", f"The gain was not confirmed in separate processes{reason}."
     wall = evidence.confirmation
-    shown = f"{_interval(wall)} in separate processes"
-    cited = _cited(evidence.records)
+    comparison = f"{_interval_text(wall)} in separate processes"
+    citation = _citation(evidence.records)
     confirmed = wall
     if evidence.confirmation_on_device is not None:
         # Launches are in both wall clocks alike and make a gain on the device look small: the events may say how large
         # it is, while that there is one the clock outside must see for itself, since the events are read in the
         # candidate's own process.
         confirmed = evidence.confirmation_on_device
-        shown = (
-            f"{_interval(confirmed)} on the device, {_interval(wall)} by the wall clock with launches, in "
+        comparison = (
+            f"{_interval_text(confirmed)} on the device, {_interval_text(wall)} by the wall clock with launches, in "
             f"separate processes"
         )
-        if slower_than(wall, settings.workload_margin):
-            return "reject_perf", f"With launches the candidate is slower: {shown}{cited}."
+        if is_surely_slower(wall, settings.workload_margin):
+            return "reject_perf", f"With launches the candidate is slower: {comparison}{citation}."
         if seems_slower(wall, settings.workload_margin):
-            return "inconclusive", f"With launches the candidate may be slower: {shown}{cited}."
-    if any(confirmation.in_company(seen, company=evidence.confirmation_disturbed) for seen in (confirmed, wall)):
+            return "inconclusive", f"With launches the candidate may be slower: {comparison}{citation}."
+    if any(
+        confirmation.is_explained_by_disturbance(seen, disturbed=evidence.confirmation_disturbed)
+        for seen in (confirmed, wall)
+    ):
         return (
             "inconclusive",
-            f"Others kept the machine busy in more than half of the rounds of the confirmation: {shown}{cited}.",
+            (
+                f"Others kept the machine busy in more than half of the rounds of the confirmation: {comparison}"
+                f"{citation}."
+            ),
         )
     if evidence.confirmation_contradicted:
         return (
             "reject_perf",
             (
                 f"The clock outside surely saw less than half of the time saved that the candidate's own process "
-                f"reports: {shown}{cited}."
+                f"reports: {comparison}{citation}."
             ),
         )
     if confirmed.high <= 1.0 + settings.min_effect or (wall.low <= 1.0 and wall.high <= 1.0 + settings.min_effect):
-        return "reject_perf", f"The gain is not there again: {shown}{cited}."
+        return "reject_perf", f"The gain is not there again: {comparison}{citation}."
     if confirmed.low <= 1.0 or wall.low <= 1.0:
-        return "inconclusive", f"The gain is not confirmed: {shown}{cited}."
-    return None, f"Confirmed: {shown}{cited}."
+        return "inconclusive", f"The gain is not confirmed: {comparison}{citation}."
+    return None, f"Confirmed: {comparison}{citation}."
 
 
-def _unprofiled(why: str, settings: JudgeSettings) -> Check:
+def _profiler_check(reason: str, settings: JudgeSettings) -> Check:
     """No profiler works on this machine, so that a library's kernels could have been run instead of the candidate's
     own."""
-    said = f"What the candidate executed on the device was not looked at: {why.rstrip('.')}"
+    sentence = f"What the candidate executed on the device was not looked at: {reason.rstrip('.')}"
     if settings.unprofiled == "accept":
-        return None, f"{said}; judge.unprofiled: accept lets it pass."
-    return "inconclusive", f"{said}; mend the profiler, or set judge.unprofiled: accept to do without."
+        return None, f"{sentence}; judge.unprofiled: accept lets it pass."
+    return "inconclusive", f"{sentence}; mend the profiler, or set judge.unprofiled: accept to do without."
 
 
-def _no_regression(trial: Passed, own: Mapping[str, float], settings: JudgeSettings) -> Check:
+def _regression_check(trial: Passed, margin_by_workload: Mapping[str, float], settings: JudgeSettings) -> Check:
     """Surely slower is rejected, slower by the estimate alone is open, and what passes is said to be shown only
     where it is."""
-    cited = _cited(trial.records)
-    limited = with_margins(trial.measurements, own, settings.workload_margin)
-    if (found := regression(limited)) is not None:
+    citation = _citation(trial.records)
+    limited = with_margins(trial.measurements, margin_by_workload, settings.workload_margin)
+    if (found := first_regression(limited)) is not None:
         measured, margin = found
-        slower = f"Workload {measured.workload} became slower by more than {_margin(measured.workload, margin, own)}"
-        return "reject_perf", f"{slower}: {_interval(measured.speedup)}{cited}."
-    if (found := possible_regression(limited)) is not None:
+        allowance = _margin_text(measured.workload, margin, margin_by_workload)
+        slower = f"Workload {measured.workload} became slower by more than {allowance}"
+        return "reject_perf", f"{slower}: {_interval_text(measured.speedup)}{citation}."
+    if (found := first_possible_regression(limited)) is not None:
         measured, margin = found
-        slower = f"Workload {measured.workload} may be slower by more than {_margin(measured.workload, margin, own)}"
-        return "inconclusive", f"{slower}, the noise hides it: {_interval(measured.speedup)}{cited}."
+        allowance = _margin_text(measured.workload, margin, margin_by_workload)
+        slower = f"Workload {measured.workload} may be slower by more than {allowance}"
+        return "inconclusive", f"{slower}, the noise hides it: {_interval_text(measured.speedup)}{citation}."
     # The nearest to its own margin: with margins of their own that need not be the slowest.
     worst, margin = min(limited, key=lambda pair: pair[0].speedup.low * (1.0 + pair[1]))
-    allowed = f"the margin of {100 * settings.workload_margin:.3g}%" if not own else "its margin"
-    least = f"{_interval(worst.speedup)} on {worst.workload}" + (f" (margin {100 * margin:.3g}%)" if own else "")
+    allowed = f"the margin of {100 * settings.workload_margin:.3g}%" if not margin_by_workload else "its margin"
+    worst_text = f"{_interval_text(worst.speedup)} on {worst.workload}" + (
+        f" (margin {100 * margin:.3g}%)" if margin_by_workload else ""
+    )
     if worst.speedup.low < 1.0 / (1.0 + margin):
         return (
             None,
             (
                 f"No workload was seen slower by more than {allowed}, though the noise does not exclude it; the worst "
-                f"is {least}."
+                f"is {worst_text}."
             ),
         )
-    return None, f"No workload is slower by more than {allowed}; the worst is {least}."
+    return None, f"No workload is slower by more than {allowed}; the worst is {worst_text}."
 
 
-def _margin(workload: str, margin: float, own: Mapping[str, float]) -> str:
-    return f"{'its own' if workload in own else 'the'} margin of {100 * margin:.3g}%"
+def _margin_text(workload: str, margin: float, margin_by_workload: Mapping[str, float]) -> str:
+    return f"{'its own' if workload in margin_by_workload else 'the'} margin of {100 * margin:.3g}%"
 
 
-def _verdict(evidence: Evidence, outcome: Outcome, reasons: tuple[str, ...], *, explained: bool = True) -> Verdict:
+def _make_verdict(
+    evidence: GateEvidence, outcome: Outcome, reasons: tuple[str, ...], *, explained: bool = True
+) -> Verdict:
     trial = evidence.trial
     return Verdict(
         outcome=outcome,
@@ -430,10 +463,10 @@ def _verdict(evidence: Evidence, outcome: Outcome, reasons: tuple[str, ...], *, 
     )
 
 
-def _interval(interval: Interval) -> str:
+def _interval_text(interval: Interval) -> str:
     ends = f"[{interval.low:.3f}, {interval.high:.3f}]" if interval.bounded else "[N/A]"
     return f"{interval.estimate:.3f}x {ends} at {interval.confidence:.2%} confidence"
 
 
-def _cited(records: tuple[str, ...]) -> str:
+def _citation(records: tuple[str, ...]) -> str:
     return f" (records {', '.join(records)})" if records else ""

@@ -30,7 +30,7 @@ from harness.measurement import backend, correctness, interleaved, needed, timin
 from harness.memory.input_ring import InfraError, WorkloadError
 from harness.workers import cpu_kernel, gpu_kernel, trampoline
 
-HERE = Path(__file__).resolve().parent
+HARNESS_FOLDER = Path(__file__).resolve().parent
 FOR_TORCH = (
     "HOME",
     "TMPDIR",
@@ -59,11 +59,11 @@ class TorchProcess:
     """A child that speaks over a channel and has torch: the oracle, or a contestant under eager or compile."""
 
     def __init__(self, script: str, folder: Path, extra: dict[str, str] | None = None):
-        ours, theirs = ipc.pair()
+        ours, theirs = ipc.socket_pair()
         self.log = folder / f"{Path(script).name}.{time.monotonic_ns()}.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-I", str(HERE / script), str(theirs.fileno()), str(os.getpid())],
+                [sys.executable, "-I", str(HARNESS_FOLDER / script), str(theirs.fileno()), str(os.getpid())],
                 pass_fds=[theirs.fileno()],
                 env=torch_environment() | (extra or {}),
                 cwd=folder,
@@ -138,13 +138,13 @@ class Supervisor:
         self.memory = int(os.environ.get("HARNESS_MEMORY_BYTES", 8 << 30))
         self._oracle: TorchProcess | None = None
         self._fork_server: cpu_kernel.ForkServer | None = None
-        self._device_fork_server: gpu_kernel.DeviceForkServer | None = None
-        self._caches: gpu_kernel.Caches | None = None
+        self._device_fork_server: gpu_kernel.GpuForkServer | None = None
+        self._caches: gpu_kernel.CompileCaches | None = None
         self._ahead: dict[str, TorchProcess] = {}
         """Torch's contestants that were started before their contest, or kept after one."""
         self.visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         """The GPU of all our processes: what was visible to us, until a request chooses one."""
-        self._watches: dict[str, nvml.Watch] = {}
+        self._watches: dict[str, nvml.GpuWatch] = {}
         self.profiled: dict | None = None
         """What the profiler saw of a kernel of ours; None: not tried yet."""
 
@@ -158,10 +158,10 @@ class Supervisor:
             self.restart()
             self.visible = chosen
 
-    def watch(self) -> nvml.Watch:
+    def watch(self) -> nvml.GpuWatch:
         """Of the GPU of all our processes; made before the first of them is on it, and kept."""
         if self.visible not in self._watches:
-            self._watches[self.visible] = nvml.Watch(self.visible)
+            self._watches[self.visible] = nvml.GpuWatch(self.visible)
         return self._watches[self.visible]
 
     def oracle(self) -> TorchProcess:
@@ -226,17 +226,17 @@ class Supervisor:
             {"CUDA_VISIBLE_DEVICES": self.visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if self.visible or hidden else {}
         )
 
-    def device_fork_server(self, capability: int) -> gpu_kernel.DeviceForkServer:
+    def device_fork_server(self, capability: int) -> gpu_kernel.GpuForkServer:
         """The parent of kernels' processes on the GPU; `capability` is ten times the major plus the minor number of
         its architecture."""
         if self._device_fork_server is None or self._device_fork_server.process.poll() is not None:
-            self._device_fork_server = gpu_kernel.DeviceForkServer(
-                self.scratch, gpu_kernel.environment(self.visible), capability
+            self._device_fork_server = gpu_kernel.GpuForkServer(
+                self.scratch, gpu_kernel.gpu_environment(self.visible), capability
             )
         return self._device_fork_server
 
-    def caches(self) -> gpu_kernel.Caches:
-        self._caches = self._caches or gpu_kernel.caches_in(self.scratch)
+    def caches(self) -> gpu_kernel.CompileCaches:
+        self._caches = self._caches or gpu_kernel.compile_caches_in(self.scratch)
         return self._caches
 
     def fork_server(self) -> cpu_kernel.ForkServer:
@@ -247,11 +247,11 @@ class Supervisor:
     @functools.cached_property
     def flush(self):
         """Puts (address, bytes) out of the caches."""
-        return trampoline.flusher(self.scratch)
+        return trampoline.load_flush_function(self.scratch)
 
-    def kernel(self, kinds: tuple[str, ...], libraries: dict[str, str], limit_s: float) -> cpu_kernel.Kernel:
+    def kernel(self, kinds: tuple[str, ...], libraries: dict[str, str], limit_s: float) -> cpu_kernel.KernelProcess:
         space = self.memory + (4 << 30) + (160 << 20) * (os.cpu_count() or 1)
-        return cpu_kernel.Kernel(self.fork_server(), kinds, self.scratch, libraries, space, limit_s)
+        return cpu_kernel.KernelProcess(self.fork_server(), kinds, self.scratch, libraries, space, limit_s)
 
     def library(self, relative: str) -> str:
         path = (self.job / relative).resolve()
@@ -264,7 +264,7 @@ class Supervisor:
         pids = [os.getpid()]
         children = (self._oracle, self._fork_server, self._device_fork_server, *self._ahead.values())
         pids += [child.process.pid for child in children if child is not None]
-        return sum(telemetry.used(pid) for pid in pids)
+        return sum(telemetry.cpu_seconds_of(pid) for pid in pids)
 
     def handle(self, folder: Path) -> None:
         """Answer the request in `folder`."""
@@ -309,7 +309,7 @@ class Supervisor:
                 return {"kind": "probe", "error": str(error), "error_log": error.log}
         if kind == "inductor":
             try:
-                return backend.of(self, request).oracle.call(
+                return backend.backend_for(self, request).oracle.call(
                     "inductor", others=request["others"], seconds=request["search_s"]
                 )
             except WorkloadError as error:

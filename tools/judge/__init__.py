@@ -1,1 +1,1 @@
-"""One candidate put to build, correctness, timing and confirmation, each answer one record."""
+"""The judge: builds, checks, times and confirms one candidate; each result is one record."""

@@ -1,5 +1,4 @@
-"""Building: from a kernel's source to its library or the compiler's complaint, under the same flags for all kernels
-of a task."""
+"""Compiles kernels to shared objects, with the same compiler and flags for all kernels of a task."""
 
 from __future__ import annotations
 
@@ -14,21 +13,24 @@ from tools.executors.base import Executor
 from tools.executors.protocol import PROTOCOL
 from tools.judge import evidence
 from tools.languages.base import Language
-from tools.store.records import Blobs, Records, key
+from tools.store.records import Blobs, Records, record_key
 
-WIDTH = min(os.cpu_count() or 1, 8)
-"""Compilers that run side by side."""
+MAX_PARALLEL_COMPILERS = min(os.cpu_count() or 1, 8)
+"""Number of compilers that run at the same time."""
 
 
 def compile_kernel(
     task: Task, candidate: Candidate, language: Language, executor: Executor, blobs: Blobs
 ) -> evidence.Build:
-    """Compile once, keep nothing but blobs. HarnessError when the compiler says it succeeded but left no library."""
+    """Compile `candidate` and return its build; only blobs are stored. HarnessError when the compiler reports success
+    but leaves no shared object."""
     job = language.build(task, candidate, blobs)
     finished = executor.run(job)
     library = language.built(finished)
     if finished.exit_code == 0 and not finished.timed_out and library is None:
-        raise HarnessError(f"{job.argv[0]} ended well but left no library; run `python -m tools env` and try again")
+        raise HarnessError(
+            f"{job.argv[0]} reported success but left no shared object; run `python -m tools env` and try again"
+        )
     log = "\n".join(filter(None, (blobs.text(finished.files[name]) for name in ("stderr.txt", "stdout.txt"))))
     if finished.timed_out:
         log += f"\nThe compiler was stopped after {job.limits.wall_s:g} s."
@@ -46,29 +48,26 @@ def compile_kernel(
     )
 
 
-def compiled(task: Task, language: Language, executor: Executor, blobs: Blobs, *, name: str = "") -> str:
-    """sha256 of the user's own kernel, compiled; SettingsError with the compiler's first complaint when it does not
-    compile.
+def compile_baseline(task: Task, language: Language, executor: Executor, blobs: Blobs, *, name: str = "") -> str:
+    """Compile the user's own kernel and return the sha256 of its shared object.
 
-    `name`: how the user calls the file.
+    SettingsError with the compiler's log when it does not compile; `name` is the user's name of the file.
     """
     if task.baseline is None:
         raise SettingsError(f"task {task.name}: there is no kernel to compile, only a reference")
-    built_as = f"kernel{language.suffix}"
-    made = compile_kernel(
-        task, Candidate(language=task.language, files={built_as: task.baseline}), language, executor, blobs
+    kernel_file = f"kernel{language.suffix}"
+    build = compile_kernel(
+        task, Candidate(language=task.language, files={kernel_file: task.baseline}), language, executor, blobs
     )
-    if made.library is None:
-        name = name or built_as
-        raise SettingsError(
-            f"{name} does not compile with {made.compiler}; mend it and run again:\n{made.log.replace(built_as, name)}"
-        )
-    return made.library
+    if build.library is None:
+        name = name or kernel_file
+        log = build.log.replace(kernel_file, name)
+        raise SettingsError(f"{name} does not compile with {build.compiler}; correct it and run again:\n{log}")
+    return build.library
 
 
-class Builds:
-    """What the judge measures: each candidate of one task compiled once, under flags that stay the same for the
-    whole run."""
+class KernelBuilder:
+    """Compiles each candidate of one task once, with a compiler and flags that stay the same for the whole run."""
 
     def __init__(self, task: Task, language: Language, executor: Executor, records: Records, environment: str) -> None:
         self.task = task
@@ -78,122 +77,129 @@ class Builds:
         self.environment = environment
         self._flags: tuple[str, ...] | None = None
 
-    def through(self, executor: Executor) -> Builds:
-        """The same, whose jobs go through another executor to the same machine."""
+    def with_executor(self, executor: Executor) -> KernelBuilder:
+        """A copy that sends its jobs through `executor`, which must reach the same machine."""
         other = copy.copy(self)
         other.executor = executor
         return other
 
     def frozen_flags(self) -> tuple[str, ...]:
-        """The flags of all builds of this task: the first process to ask pins them, with the compiler, in a record of
-        kind "toolchain".
+        """The compiler flags of all builds of this task. The first call of a run stores them, with the compiler, in a
+        record of kind "toolchain".
 
-        InfrastructureError where compiler or flags have become others since: kernels built differently must not be
-        compared.
+        InfrastructureError where the compiler or the flags have changed since: kernels that were built differently must
+        not be compared.
         """
         if self._flags is None:
             toolchain = self.language.toolchain()
-            here = evidence.Toolset(
+            toolset = evidence.Toolset(
                 compiler=f"{toolchain.name} {toolchain.version}", flags=self.language.flags(self.task)
             )
-            asked = key("toolchain", task=self.task.identity(), protocol=PROTOCOL)
-            payload = here.model_dump(mode="json")
-            record = self.records.add(
-                Record(kind="toolchain", key=asked, environment=self.environment, protocol=PROTOCOL, payload=payload)
+            key = record_key("toolchain", task=self.task.identity(), protocol=PROTOCOL)
+            payload = toolset.model_dump(mode="json")
+            record = self.records.once(
+                key,
+                lambda: Record(
+                    kind="toolchain", key=key, environment=self.environment, protocol=PROTOCOL, payload=payload
+                ),
             )
             pinned = evidence.Toolset.model_validate(record.payload)
-            if pinned != here:
+            if pinned != toolset:
                 raise InfrastructureError(
-                    f"the kernels measured so far were built by {pinned}, but what is found here is {here}; "
-                    "bring that compiler and its libraries back and resume, or start anew"
+                    f"the kernels of this run were built by {pinned}, but this machine has {toolset}; "
+                    "restore that compiler and its libraries and resume, or start a new run"
                 )
-            self._flags = here.flags
+            self._flags = toolset.flags
         return self._flags
 
-    def build(self, candidate: Candidate) -> Record:
-        """Compile `candidate` with the task's frozen flags. Payload: `evidence.Build`; blobs: library, log."""
-        asked = self._asked(candidate)
-        found = self.records.find(asked)
-        return found or self.records.add(self._built(candidate, asked))
+    def read_or_build(self, candidate: Candidate) -> Record:
+        """The build record of `candidate`, which is compiled with the task's frozen flags where there is no such
+        record. Payload: `evidence.Build`; blobs: library, log."""
+        key = self._record_key(candidate)
+        return self.records.once(key, lambda: self._compile_to_record(candidate, key))
 
-    def build_all(self, candidates: Iterable[Candidate]) -> None:
-        """The same for several, compiled side by side; nothing is timed meanwhile."""
-        new = [(one, asked) for one in candidates if self.records.find(asked := self._asked(one)) is None]
-        with ThreadPoolExecutor(WIDTH) as side_by_side:
-            for record in side_by_side.map(lambda one: self._built(*one), new):
+    def build_in_parallel(self, candidates: Iterable[Candidate]) -> None:
+        """Compile at the same time all `candidates` that have no build record; nothing may be timed meanwhile."""
+        missing = [
+            (candidate, key) for candidate in candidates if not self.records.find(key := self._record_key(candidate))
+        ]
+        with ThreadPoolExecutor(MAX_PARALLEL_COMPILERS) as compilers:
+            for record in compilers.map(lambda pair: self._compile_to_record(*pair), missing):
                 self.records.add(record)
 
-    def library(self, candidate: Candidate) -> str | None:
-        """sha256 of the candidate's library (built when it must be), or None when it does not compile."""
-        record = self.build(candidate)
+    def shared_object_of(self, candidate: Candidate) -> str | None:
+        """sha256 of the candidate's shared object, which is built where it is missing; None when the candidate does not
+        compile."""
+        record = self.read_or_build(candidate)
         if not record.payload["ok"]:
             return None
         sha = str(record.payload["library"])
         if not self.records.blobs.has(sha):
-            # Large libraries stay out of git; a clone makes them again.
-            sha = str(self._built(candidate, record.key).payload["library"])
+            # Large shared objects stay out of git; a clone builds them again.
+            sha = str(self._compile_to_record(candidate, record.key).payload["library"])
         return sha
 
-    def assembly(self, candidate: Candidate) -> str:
-        """The disassembly of `candidate`'s library; empty where it has none. SettingsError when the machine lacks
-        the program."""
-        library = self.library(candidate)
+    def disassembly_of(self, candidate: Candidate) -> str:
+        """The disassembly of `candidate`'s shared object; empty where the candidate does not compile or has no
+        assembly. SettingsError when the machine lacks the disassembler."""
+        library = self.shared_object_of(candidate)
         if library is None:
             return ""
         finished = self.executor.run(self.language.disassemble(library, self.records.blobs, self.task))
         listing = finished.files.get("assembly.txt")
         return self.records.blobs.text(listing) if listing else ""
 
-    def libraries(self, contestants: Mapping[str, Candidate]) -> tuple[dict[str, str], dict[str, str]]:
-        """Contestant -> path of its library in a job, and the job's files: path -> sha256 of the libraries, with
-        what their builds left."""
+    def shared_objects_for_job(self, contestants: Mapping[str, Candidate]) -> tuple[dict[str, str], dict[str, str]]:
+        """Two dicts: contestant -> path of its shared object in a job, and the job's files (path -> sha256), which are
+        the shared objects and the compile caches of their builds. SettingsError where a candidate does not compile."""
         paths: dict[str, str] = {}
         files: dict[str, str] = {}
         for contestant, candidate in contestants.items():
-            library = self.library(candidate)
+            library = self.shared_object_of(candidate)
             if library is None:
                 raise SettingsError(
                     f"candidate {candidate.id} does not compile and cannot be measured; see record "
-                    f"{self.build(candidate).id}"
+                    f"{self.read_or_build(candidate).id}"
                 )
             if library in files.values():
-                # The loader gives one handle for one file: a byte behind the end makes a copy that is loaded for
-                # itself.
+                # The loader gives one handle for one file: an additional byte at the end makes a copy that is loaded
+                # separately.
                 library = self.records.blobs.put(self.records.blobs.get(library) + b"\n" * len(files))
             paths[contestant] = self.language.library.replace("kernel", contestant)
             files[paths[contestant]] = library
-            left = evidence.Build.model_validate(self.build(candidate).payload).compiled
-            if left is not None and self.records.blobs.has(left):
-                files[f"{contestant}.compiled"] = left
+            cache = evidence.Build.model_validate(self.read_or_build(candidate).payload).compiled
+            if cache is not None and self.records.blobs.has(cache):
+                files[f"{contestant}.compiled"] = cache
         return paths, files
 
-    def _asked(self, candidate: Candidate) -> str:
-        return key(
+    def _record_key(self, candidate: Candidate) -> str:
+        return record_key(
             "build",
             task=self.task.identity(),
             candidate=candidate.id,
             toolchain=self.language.toolchain().version,
             flags=self.frozen_flags(),
             protocol=PROTOCOL,
-            **self._made_for(),
+            **self._target_architecture(),
         )
 
-    def _made_for(self) -> dict[str, str]:
-        """The architecture of the GPU that jobs run on: what was built for another is no answer. A CPU's code names
-        none."""
-        found = [
+    def _target_architecture(self) -> dict[str, str]:
+        """Field of the record key with the architecture of the GPU that jobs run on, since a build for another GPU does
+        not count; empty for a CPU."""
+        architectures = [
             device.architecture for device in self.executor.devices() if device.kind == self.language.device != "cpu"
         ]
-        return {"architecture": found[0]} if found else {}
+        return {"architecture": architectures[0]} if architectures else {}
 
-    def _built(self, candidate: Candidate, asked: str) -> Record:
-        made = compile_kernel(self.task, candidate, self.language, self.executor, self.records.blobs)
-        blobs = {"log": made.log_blob} | ({"library": made.library} if made.library else {})
+    def _compile_to_record(self, candidate: Candidate, key: str) -> Record:
+        """Compile `candidate` and return the build record for `key`, which is not stored yet."""
+        build = compile_kernel(self.task, candidate, self.language, self.executor, self.records.blobs)
+        blobs = {"log": build.log_blob} | ({"library": build.library} if build.library else {})
         return Record(
             kind="build",
-            key=asked,
+            key=key,
             environment=self.environment,
             protocol=PROTOCOL,
-            payload=made.model_dump(mode="json"),
+            payload=build.model_dump(mode="json"),
             blobs=blobs,
         )

@@ -1,5 +1,5 @@
-"""What the judge's records hold, and what they amount to (pure): the gate weighs a trial as `recomputed` from the
-records it cites."""
+"""Payloads of the judge's records, checks of the harness's answers, and the trial that records amount to. Pure
+functions: the gate and `verify` recompute a trial from the records that it cites."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tools.executors.protocol import (
     TimingRequest,
     TimingResult,
 )
-from tools.gate.statistics import Objective, Paired, pool, speedup_interval
-from tools.gate.statistics import noise_floor as floor_of
+from tools.gate.statistics import Objective, PairedTimes, pool_by_workload, speedup_interval
+from tools.gate.statistics import noise_floor as noise_floor_of_pairs
 from tools.store.records import Records
 
 
 class Toolset(Artifact):
-    """Payload of a `toolchain` record: what all kernels of a run are built with."""
+    """Payload of a `toolchain` record: the compiler and flags that all kernels of a run are built with."""
 
     compiler: str
     """Name and version."""
@@ -46,10 +46,9 @@ class Build(Artifact):
     library: str | None
     """sha256 of the library's blob; None when it does not compile."""
     compiled: str | None = None
-    """sha256 of what the build left beside the library for its later use, if anything: a cache, whose blob nothing
-    depends on."""
+    """sha256 of the compile cache that the build left for later use, if any; no result depends on that blob."""
     log: str
-    """Trimmed."""
+    """The compiler's output, trimmed."""
     log_blob: str
     """sha256 of the whole log."""
     argv: tuple[str, ...]
@@ -85,70 +84,72 @@ class Timing(Artifact):
 
 
 def check_correctness(request: CorrectnessRequest, result: CorrectnessResult) -> None:
-    """HarnessError unless the cases are those asked, in order, and cut short only behind a failure."""
+    """HarnessError unless the answer holds the requested cases in their order; only a failed case may end it early."""
     answered = [r.case for r in result.cases]
     if answered != list(request.cases[: len(answered)]) or not answered:
-        raise HarnessError("the harness answered other cases than were asked")
+        raise HarnessError("the harness answered cases that were not requested")
     if len(answered) < len(request.cases) and result.cases[-1].status != "failed":
         raise HarnessError(
-            f"the harness answered {len(answered)} of {len(request.cases)} cases and none of them failed"
+            f"the harness answered only {len(answered)} of {len(request.cases)} cases, although none of them failed"
         )
-    for found in result.cases:
-        # A wrong kernel may well put out NaN; only a passed case owes finite figures.
-        sane = found.max_error is not None and found.tolerance is not None and 0 <= found.max_error <= found.tolerance
-        if found.status == "passed" and not sane:
+    for case_result in result.cases:
+        # A wrong kernel may put out NaN; only a passed case must have finite figures.
+        error, tolerance = case_result.max_error, case_result.tolerance
+        within_tolerance = error is not None and tolerance is not None and 0 <= error <= tolerance
+        if case_result.status == "passed" and not within_tolerance:
             raise HarnessError(
-                f"the harness passed {found.case.workload} with error {found.max_error} over tolerance "
-                f"{found.tolerance}"
+                f"the harness passed {case_result.case.workload} with error {error} and tolerance {tolerance}"
             )
 
 
 def check_timing(request: TimingRequest, result: TimingResult) -> None:
-    """HarnessError unless each workload is answered with as many possible times as were asked, or with the
-    candidate's fault."""
+    """HarnessError unless each workload has as many positive times as were requested, or a fault of the candidate."""
     faulty = [w for w in result.workloads if w.problem is not None]
-    for found in faulty:
-        if found.culprit != "candidate":
+    for timed in faulty:
+        if timed.culprit != "candidate":
             raise HarnessError(
-                f"timing {found.workload} failed on the {found.culprit or 'harness'}'s side: {found.problem}"
+                f"timing {timed.workload} failed on the {timed.culprit or 'harness'}'s side: {timed.problem}"
             )
     if faulty:
         return
     if [w.workload for w in result.workloads] != [w.name for w in request.workloads]:
-        raise HarnessError("the harness timed other workloads than were asked")
-    for asked, found in zip(request.workloads, result.workloads, strict=True):
-        if len(found.pairs) < asked.pairs:
-            raise HarnessError(f"the harness timed {len(found.pairs)} of {asked.pairs} pairs of {asked.name}")
-        _possible(asked.name, [t for p in (*found.pairs, *found.warm_pairs) for t in (p.incumbent_s, p.candidate_s)])
+        raise HarnessError("the harness timed workloads that were not requested")
+    for requested, timed in zip(request.workloads, result.workloads, strict=True):
+        if len(timed.pairs) < requested.pairs:
+            raise HarnessError(f"the harness timed {len(timed.pairs)} of {requested.pairs} pairs of {requested.name}")
+        pairs = (*timed.pairs, *timed.warm_pairs)
+        _require_positive_times(requested.name, [t for pair in pairs for t in (pair.incumbent_s, pair.candidate_s)])
 
 
 def check_contest(request: ContestRequest, result: ContestResult) -> None:
-    """HarnessError unless each workload has its rounds of all available contestants, or the candidate is at fault."""
+    """HarnessError unless each workload has all its rounds with every available contestant, or the candidate is at
+    fault."""
     if result.problem is not None:
         if result.culprit != "candidate":
             raise HarnessError(f"the contest failed on the {result.culprit or 'harness'}'s side: {result.problem}")
         return
     kernels = {c.name for c in request.contestants if c.kind == "library"}
-    lost = kernels & result.unavailable.keys()
-    if lost:
-        raise HarnessError(f"the contest could not run {sorted(lost)[0]}: {result.unavailable[sorted(lost)[0]]}")
+    unavailable = kernels & result.unavailable.keys()
+    if unavailable:
+        name = min(unavailable)
+        raise HarnessError(f"the contest could not run {name}: {result.unavailable[name]}")
     if [w.workload for w in result.workloads] != [w.name for w in request.workloads]:
-        raise HarnessError("the contest timed other workloads than were asked")
+        raise HarnessError("the contest timed workloads that were not requested")
     present = {c.name for c in request.contestants} - result.unavailable.keys()
-    for asked, found in zip(request.workloads, result.workloads, strict=True):
-        if len(found.rounds) < asked.pairs or any(round_.keys() != present for round_ in found.rounds):
-            raise HarnessError(f"the contest left rounds of {asked.name} incomplete")
-        _possible(asked.name, [t for round_ in found.rounds for t in round_.values()])
+    for requested, timed in zip(request.workloads, result.workloads, strict=True):
+        if len(timed.rounds) < requested.pairs or any(round_.keys() != present for round_ in timed.rounds):
+            raise HarnessError(f"the contest left rounds of {requested.name} incomplete")
+        _require_positive_times(requested.name, [t for round_ in timed.rounds for t in round_.values()])
 
 
-def _possible(workload: str, seconds: Sequence[float]) -> None:
+def _require_positive_times(workload: str, seconds: Sequence[float]) -> None:
     if not all(0 < t < float("inf") for t in seconds):
         raise HarnessError(f"the harness gave {workload} a time that is not a positive number of seconds")
 
 
-def blanked(results: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
-    """The results without anything from which the dims or seeds of hidden workloads could be read: no number stays
-    in their reasons."""
+def redact_hidden_cases(results: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
+    """The results with the dims and seeds of hidden workloads removed, and every number in their reasons replaced by
+    "#"."""
     return tuple(
         r.model_copy(
             update={
@@ -166,7 +167,7 @@ def blanked(results: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
 
 
 def build_failure(record: Record) -> Failed | None:
-    """None when it compiled."""
+    """The failed trial of a build record; None where the candidate compiled."""
     build = Build.model_validate(record.payload)
     if build.ok:
         return None
@@ -178,36 +179,37 @@ def build_failure(record: Record) -> Failed | None:
 
 
 def correctness_failure(record: Record, before: tuple[str, ...] = ()) -> Failed | None:
-    """None when every case that counts was passed; `before` are the records of earlier stages."""
+    """The failed trial of a correctness record, with ids `before` of the records of earlier stages; None where no case
+    failed."""
     checked = Correctness.model_validate(record.payload)
     wrong = [r for r in checked.cases if r.status == "failed"]
     if not wrong:
         return None
-    log = "\n".join(_line(r) for r in checked.cases)
+    log = "\n".join(_case_line(r) for r in checked.cases)
     return Failed(
         candidate=checked.candidate,
         stage="correctness",
-        reason=f"{_why(wrong[0])}.",
+        reason=f"{_failure_sentence(wrong[0])}.",
         log=log,
         records=(*before, record.id),
     )
 
 
-def not_its_own(record: Record) -> str | None:
-    """What the kernel of a `correctness` record executed that is not its own, completing "the kernel …"; None
-    without such."""
+def policy_violation(record: Record) -> str | None:
+    """What the kernel of a `correctness` record executed that is not its own, as a clause that completes "the kernel
+    …"; None where there is no such thing."""
     cases = Correctness.model_validate(record.payload).cases
     return next((result.reason for result in cases if result.policy), None)
 
 
-def _why(result: CaseResult) -> str:
+def _failure_sentence(result: CaseResult) -> str:
     reason = result.reason.rstrip(".") or f"{result.case.workload}: the outputs differ from the reference"
     over = result.max_error is not None and result.tolerance is not None and result.max_error > result.tolerance
     relative = "relative to |reference| + rms of its row"
     return f"{reason} (error {result.max_error:.2e} {relative}, tolerance {result.tolerance:.2e})" if over else reason
 
 
-def _line(result: CaseResult) -> str:
+def _case_line(result: CaseResult) -> str:
     error = "" if result.max_error is None else f", error {result.max_error:.2e}"
     tolerance = "" if result.tolerance is None else f", tolerance {result.tolerance:.2e}"
     reason = f": {result.reason}" if result.reason else ""
@@ -218,7 +220,8 @@ def _line(result: CaseResult) -> str:
 
 
 def timing_failure(record: Record, before: tuple[str, ...] = ()) -> Failed | None:
-    """None when all timed calls of the candidate were right."""
+    """The failed trial of a timing record, with ids `before` of the records of earlier stages; None where all timed
+    calls of the candidate were right."""
     timing = Timing.model_validate(record.payload)
     problem = next((w for w in timing.result.workloads if w.problem is not None), None)
     if problem is None:
@@ -227,10 +230,10 @@ def timing_failure(record: Record, before: tuple[str, ...] = ()) -> Failed | Non
     return Failed(candidate=timing.candidate, stage="timing", reason=reason, records=(*before, record.id))
 
 
-def passed(
+def passed_trial(
     build: Record, correctness: Record, timings: Sequence[Record], objective: Objective, confidence: float
 ) -> Passed:
-    """The trial of a candidate that compiled, was right and was timed in `timings`."""
+    """The trial of a candidate that compiled, is correct and was timed in `timings`."""
     checked = Correctness.model_validate(correctness.payload)
     errors = {
         r.case.workload: r.max_error
@@ -245,16 +248,16 @@ def passed(
     )
 
 
-def trial_of(
+def trial_from_records(
     cited: Sequence[Record], objective: Objective, confidence: float, incumbent: str | None = None
 ) -> Passed | Failed:
     """The trial that build, correctness and timing records amount to, in the judge's order; records of other kinds are
-    passed over.
+    ignored.
 
-    StorageError when they are no trial's: one is lacking, or they are of several candidates, batches or incumbents
-    (`incumbent`: the one that the timings must be against).
+    StorageError when the records are not those of one trial: one is missing, or they belong to several candidates,
+    batches or incumbents (`incumbent`: the one that the timings must be against).
     """
-    build, checked = _single(cited, "build"), _single(cited, "correctness")
+    build, checked = _only_record_of_kind(cited, "build"), _only_record_of_kind(cited, "correctness")
     timings = [record for record in cited if record.kind == "timing"]
     if build is None:
         raise StorageError("no build record is cited")
@@ -263,7 +266,7 @@ def trial_of(
         return failed
     if checked is None:
         raise StorageError("no correctness record is cited")
-    loaded = _timings(timings)
+    loaded = _timing_payloads(timings)
     candidates = {Build.model_validate(build.payload).candidate, Correctness.model_validate(checked.payload).candidate}
     if len(candidates | {timing.candidate for timing in loaded}) > 1:
         raise StorageError("the records are of several candidates")
@@ -279,54 +282,57 @@ def trial_of(
         return failed
     if [timing.batch for timing in loaded] != list(range(len(loaded))):
         raise StorageError("the timings are not all batches from the first on")
-    return passed(build, checked, timings, objective, confidence)
+    return passed_trial(build, checked, timings, objective, confidence)
 
 
-def recomputed(
+def recompute_trial(
     trial: Trial, records: Mapping[str, Record], objective: Objective, incumbent: str | None = None
 ) -> Trial:
-    """`trial` made again from the records that it cites (`records`, by id), at the confidence that it claims.
+    """`trial` computed again from the records that it cites (`records`, by id), at the confidence that it claims.
 
-    Unmeasured, with the contradiction, where they do not amount to it. What rests on no record (a refusal by the
-    screen, a machine's failure) is returned as it is.
+    Unmeasured, with the contradiction as its reason, where the records do not amount to `trial`. A trial that rests on
+    no record (refused by the screen, or not measured) is returned unchanged.
     """
     if isinstance(trial, Unmeasured) or (isinstance(trial, Failed) and trial.stage == "screen"):
         return trial
     confidence = trial.speedup.confidence if isinstance(trial, Passed) else 0.95
     try:
-        found = trial_of([records[identity] for identity in trial.records], objective, confidence, incumbent)
+        recomputed = trial_from_records(
+            [records[identity] for identity in trial.records], objective, confidence, incumbent
+        )
     except KeyError as error:
         reason = f"record {error.args[0]} is missing"
     except (StorageError, ValueError) as error:
         reason = str(error).splitlines()[0]
     else:
-        if _alike(found.model_dump(), trial.model_dump()):
-            return found
-        reason = f"it says {_said(trial)}, they say {_said(found)}"
+        if _equal_up_to_rounding(recomputed.model_dump(), trial.model_dump()):
+            return recomputed
+        reason = f"the trial says {_trial_summary(trial)}, the records say {_trial_summary(recomputed)}"
     return Unmeasured(
         candidate=trial.candidate, reason=f"its trial does not follow from its records: {reason}", records=trial.records
     )
 
 
-def _single(records: Sequence[Record], kind: str) -> Record | None:
-    found = [record for record in records if record.kind == kind]
-    if len(found) > 1:
-        raise StorageError(f"{len(found)} {kind} records are cited where there is one")
-    return found[0] if found else None
+def _only_record_of_kind(records: Sequence[Record], kind: str) -> Record | None:
+    matches = [record for record in records if record.kind == kind]
+    if len(matches) > 1:
+        raise StorageError(f"{len(matches)} {kind} records are cited where there is one")
+    return matches[0] if matches else None
 
 
-def _alike(left: object, right: object) -> bool:
-    """Equal but for the last digits of a float, in which one machine's logarithm may differ from another's."""
+def _equal_up_to_rounding(left: object, right: object) -> bool:
+    """Whether two values are equal, floats up to 1e-9 relative: the last digits of a logarithm differ between
+    machines."""
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_alike(left[name], right[name]) for name in left)
+        return left.keys() == right.keys() and all(_equal_up_to_rounding(left[name], right[name]) for name in left)
     if isinstance(left, (tuple, list)) and isinstance(right, (tuple, list)):
-        return len(left) == len(right) and all(map(_alike, left, right))
+        return len(left) == len(right) and all(map(_equal_up_to_rounding, left, right))
     if isinstance(left, float) and isinstance(right, float):
         return math.isclose(left, right, rel_tol=1e-9)
     return left == right
 
 
-def _said(trial: Passed | Failed) -> str:
+def _trial_summary(trial: Passed | Failed) -> str:
     return (
         f"{trial.speedup.estimate:.4g}x for {trial.candidate}"
         if isinstance(trial, Passed)
@@ -335,40 +341,45 @@ def _said(trial: Passed | Failed) -> str:
 
 
 def speedup(timings: Sequence[Record], objective: Objective, confidence: float) -> Interval:
-    """Incumbent / candidate of the objective over all batches."""
-    return speedup_interval(paired(timings), objective, confidence)
+    """Speed-up (incumbent / candidate) of the objective over all batches, with its interval."""
+    return speedup_interval(paired_times(timings), objective, confidence)
 
 
-def paired(timings: Sequence[Record]) -> tuple[Paired, ...]:
-    """The pairs of all batches by workload."""
-    return pool(
-        [_sample(w.workload, t.weights[w.workload], w.pairs) for t in _timings(timings) for w in t.result.workloads]
+def paired_times(timings: Sequence[Record]) -> tuple[PairedTimes, ...]:
+    """The paired times of all batches, one entry for each workload."""
+    return pool_by_workload(
+        [
+            _paired_times_of(w.workload, t.weights[w.workload], w.pairs)
+            for t in _timing_payloads(timings)
+            for w in t.result.workloads
+        ]
     )
 
 
 def measurements(
     timings: Sequence[Record], errors: Mapping[str, float | None], confidence: float
 ) -> tuple[Measurement, ...]:
-    """One measurement a workload, each with an interval of its own."""
-    loaded = _timings(timings)
-    warm = pool(
+    """One measurement for each workload, each with an interval of its own; `errors` holds the largest error of each
+    workload's correctness case."""
+    loaded = _timing_payloads(timings)
+    warm = pool_by_workload(
         [
-            _sample(w.workload, t.weights[w.workload], w.warm_pairs)
+            _paired_times_of(w.workload, t.weights[w.workload], w.warm_pairs)
             for t in loaded
             for w in t.result.workloads
             if w.warm_pairs
         ]
     )
     warm_of = {sample.workload: sample for sample in warm}
-    found: dict[str, list[TimingOfWorkload]] = {}
+    timings_by_workload: dict[str, list[TimingOfWorkload]] = {}
     for timing in loaded:
         for workload in timing.result.workloads:
-            found.setdefault(workload.workload, []).append(workload)
-    made = []
-    for sample in paired(timings):
-        seen = [errors.get(sample.workload), *(w.max_error for w in found[sample.workload])]
-        warmed = warm_of.get(sample.workload)
-        made.append(
+            timings_by_workload.setdefault(workload.workload, []).append(workload)
+    measured = []
+    for sample in paired_times(timings):
+        known_errors = [errors.get(sample.workload), *(w.max_error for w in timings_by_workload[sample.workload])]
+        warm_sample = warm_of.get(sample.workload)
+        measured.append(
             Measurement(
                 workload=sample.workload,
                 weight=sample.weight,
@@ -376,48 +387,52 @@ def measurements(
                 candidate_s=sample.candidate_s,
                 pairs=len(sample.incumbent),
                 speedup=speedup_interval((sample,), confidence=confidence),
-                warm_candidate_s=warmed.candidate_s if warmed else None,
-                warm_incumbent_s=warmed.incumbent_s if warmed else None,
-                max_error=max((e for e in seen if e is not None), default=None),
-                launched_incumbent_s=_median(w.launched_incumbent_s for w in found[sample.workload]),
-                launched_candidate_s=_median(w.launched_candidate_s for w in found[sample.workload]),
+                warm_candidate_s=warm_sample.candidate_s if warm_sample else None,
+                warm_incumbent_s=warm_sample.incumbent_s if warm_sample else None,
+                max_error=max((e for e in known_errors if e is not None), default=None),
+                launched_incumbent_s=_median_of_known(
+                    w.launched_incumbent_s for w in timings_by_workload[sample.workload]
+                ),
+                launched_candidate_s=_median_of_known(
+                    w.launched_candidate_s for w in timings_by_workload[sample.workload]
+                ),
             )
         )
-    return tuple(made)
+    return tuple(measured)
 
 
-def _median(values: Iterable[float | None]) -> float | None:
+def _median_of_known(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
 
 
 def noise_floor(calibration: Record, objective: Objective, confidence: float = 0.95) -> float:
-    """Relative: how far the A/A pairs of a `calibration` record let the objective stray from 1."""
-    return floor_of(paired((calibration,)), objective, confidence)
+    """Relative distance from 1 that the A/A pairs of a `calibration` record allow the objective (0.03 = 3 %)."""
+    return noise_floor_of_pairs(paired_times((calibration,)), objective, confidence)
 
 
-def seconds(timing: Record) -> dict[str, float]:
-    """Workload -> the incumbent's median seconds a call, from a `timing` or `calibration` record."""
-    return {sample.workload: sample.incumbent_s for sample in paired((timing,))}
+def incumbent_seconds(timing: Record) -> dict[str, float]:
+    """Workload -> the incumbent's median seconds per call, from a `timing` or `calibration` record."""
+    return {sample.workload: sample.incumbent_s for sample in paired_times((timing,))}
 
 
-def others(records: Sequence[Record]) -> float:
+def largest_share_of_other_processes(records: Sequence[Record]) -> float:
     """The largest share of the machine's CPU time that other processes took during one of the `timing` records; 0
-    where none tells."""
-    seen = _timings([r for r in records if r.kind == "timing"])
-    return max((t.result.telemetry.foreign_cpu_fraction or 0.0 for t in seen), default=0.0)
+    where it is not known."""
+    timings = _timing_payloads([r for r in records if r.kind == "timing"])
+    return max((t.result.telemetry.foreign_cpu_fraction or 0.0 for t in timings), default=0.0)
 
 
-def cases(trial: Trial | None, records: Records) -> tuple[CaseResult, ...]:
-    """The cases of the correctness record that a trial names; none when it came less far."""
-    found = [records.get(identity) for identity in (trial.records if trial else ())]
-    checked = next((record for record in found if record.kind == "correctness"), None)
+def correctness_cases(trial: Trial | None, records: Records) -> tuple[CaseResult, ...]:
+    """The cases of the correctness record that `trial` cites; empty where it cites none."""
+    cited = [records.get(identity) for identity in (trial.records if trial else ())]
+    checked = next((record for record in cited if record.kind == "correctness"), None)
     return Correctness.model_validate(checked.payload).cases if checked else ()
 
 
-def _timings(records: Sequence[Record]) -> tuple[Timing, ...]:
+def _timing_payloads(records: Sequence[Record]) -> tuple[Timing, ...]:
     return tuple(Timing.model_validate(record.payload) for record in records)
 
 
-def _sample(workload: str, weight: float, pairs: Sequence[TimedPair]) -> Paired:
-    return Paired(workload, weight, tuple(p.incumbent_s for p in pairs), tuple(p.candidate_s for p in pairs))
+def _paired_times_of(workload: str, weight: float, pairs: Sequence[TimedPair]) -> PairedTimes:
+    return PairedTimes(workload, weight, tuple(p.incumbent_s for p in pairs), tuple(p.candidate_s for p in pairs))

@@ -1,9 +1,9 @@
-"""Task + Candidate + Executor -> Trial: screen, build, correctness, timing, cheap first (design 6).
+"""Turns a candidate into a trial: screen, build, correctness, timing, the cheapest stage first (design 6).
 
-The judge asks, the harness beside the device answers, and each answer becomes one record under a key that names what
-was asked. Asked again, it returns the record and runs nothing: that is how a killed run resumes. What records amount to
-is computed by the pure functions of `tools.judge.evidence`, so that the gate and `verify` come to the same answer from
-the records alone.
+The judge sends requests to the harness beside the device, and each answer becomes one record under a key that names the
+request. Every method called `read_or_…` returns the record where it exists and measures nothing: so a killed run
+resumes. The pure functions of `tools.judge.evidence` compute what records amount to, so that the gate and `verify`
+reach the same answer from the records alone.
 
 An output element's error is `|out - ref64| / (|ref64| + rms of its output row)`; it must not exceed
 `max(floor of the dtype, 2 x torch's error, 2 x the frozen baseline's error)`, and never the dtype's cap.
@@ -19,8 +19,8 @@ from dataclasses import KW_ONLY, dataclass, replace
 from tools.artifacts import Artifact, Candidate, Dims, Failed, Passed, Record, Task, Trial, Unmeasured
 from tools.contracts import checked_cases
 from tools.errors import BudgetError
-from tools.executors.base import Executor, Job, Limits, Needs, pick
-from tools.executors.harness_job import Answer, answer, harness_files, harness_job
+from tools.executors.base import Executor, Job, Limits, Needs, pick_device
+from tools.executors.harness_job import Answer, harness_files, harness_job, read_answer
 from tools.executors.protocol import (
     PROTOCOL,
     Contestant,
@@ -28,37 +28,43 @@ from tools.executors.protocol import (
     ContestResult,
     CorrectnessRequest,
     CorrectnessResult,
+    HarnessRequest,
     NeededRequest,
     NeededResult,
     PrepareRequest,
     PrepareResult,
-    Question,
     TimedWorkload,
     TimingRequest,
     TimingResult,
 )
 from tools.gate import confirmation, sanitizers
-from tools.gate.judge_settings import JudgeSettings, Limited, possible_regression, regression, with_margins
+from tools.gate.judge_settings import (
+    JudgeSettings,
+    MeasuredWithMargin,
+    first_possible_regression,
+    first_regression,
+    with_margins,
+)
 from tools.gate.ranking import FRAMEWORKS
-from tools.gate.statistics import compare_samples, corrected
+from tools.gate.statistics import bonferroni_confidence, compare_samples
 from tools.judge import evidence
-from tools.judge.build import Builds
+from tools.judge.build import KernelBuilder
 from tools.languages.base import Language
 from tools.screen.screen import screen
-from tools.store.records import Records, key
+from tools.store.records import Records, record_key
 
 Emit = Callable[[str, Mapping[str, str]], None]
-REHEARSAL = "rehearsed_"
-"""In front of the kinds of records that no verdict may rest on."""
-SANITIZER_S = 120.0
-"""Seconds that each of compute-sanitizer's tools may take: it slows a kernel by ten to a hundred times."""
-QUICK_PAIRS = 8
-"""Pairs a workload in a rehearsal."""
+REHEARSAL_PREFIX = "rehearsed_"
+"""Prefix of the kinds of records that no verdict may rest on."""
+SANITIZER_LIMIT_S = 120.0
+"""Seconds that each tool of compute-sanitizer may take; it slows a kernel by a factor of ten to a hundred."""
+REHEARSAL_PAIRS = 8
+"""Pairs for each workload in a rehearsal."""
 
 
 @dataclass(eq=False, repr=False)
 class Judge:
-    """Measures candidates of one task on one device; owns no state but the records."""
+    """Measures candidates of one task on one device; its only state is the records."""
 
     task: Task
     language: Language
@@ -74,10 +80,10 @@ class Judge:
     def __post_init__(self) -> None:
         hidden = self.policy.hidden_workloads if self.policy.inputs == "hardened" else 0
         self.hidden = checked_cases.hidden_workloads(self.task, self.secret, hidden)
-        self.builds = Builds(self.task, self.language, self.executor, self.records, self.environment)
-        self.unanswered: dict[str, str] = {}
-        """Candidates that the machine failed to measure for good in this process, and how."""
-        self._rehearsed = False
+        self.builder = KernelBuilder(self.task, self.language, self.executor, self.records, self.environment)
+        self.reason_unmeasured: dict[str, str] = {}
+        """Candidate id -> why the machine could not measure it in this process, after all retries."""
+        self._is_rehearsal = False
 
     # ------------------------------------------------------------ the whole trial
 
@@ -93,89 +99,89 @@ class Judge:
     ) -> Trial:
         """Judge one of `siblings` candidates against the incumbent; the frozen baseline widens the tolerance.
 
-        A kernel's failure is the answer; a machine's is an InfrastructureError. Timing goes on while the decision is
-        open, against the larger of `min_effect` and `noise_floor`. Where that is won and noise may be what puts a
-        workload beyond its margin, all batches that are left are timed before it may be said to hold (that it surely
-        does not ends them): to stop as soon as the estimate came back within the margin would let more of what is truly
-        slower pass. Where batches stray by as much as the margin, some of it still does. `iteration` only labels the
-        events: equal questions share their records.
+        A failure of the kernel is the returned trial; a failure of the machine is an InfrastructureError. Batches are
+        timed while the decision is open, against the larger of `min_effect` and `noise_floor`. Where the gain is shown
+        but noise may be what puts a workload beyond its margin, all remaining batches are timed, unless one shows that
+        the workload surely is beyond it: to stop as soon as the estimate is back within the margin would accept more
+        workloads that are truly slower. `iteration` only labels the events.
         """
-        self._say(candidate, "screen", iteration)
-        refused = self.screened(candidate)
+        self._report_stage(candidate, "screen", iteration)
+        refused = self.screen_failure(candidate)
         if refused is not None:
             return refused
-        self._say(candidate, "build", iteration)
-        built = self.builds.build(candidate)
+        self._report_stage(candidate, "build", iteration)
+        built = self.builder.read_or_build(candidate)
         failed = evidence.build_failure(built)
         if failed is None:
-            self._say(candidate, "correctness", iteration)
-            checked = self.correctness(candidate, baseline, "judge")
+            self._report_stage(candidate, "correctness", iteration)
+            checked = self.read_or_check_correctness(candidate, baseline, "judge")
             failed = evidence.correctness_failure(checked, (built.id,))
         if failed is not None:
             return failed
         threshold = max(self.policy.min_effect, noise_floor)
-        confidence = corrected(self.policy.confidence, self.policy.batches, siblings)
+        confidence = bonferroni_confidence(self.policy.confidence, self.policy.batches, siblings)
         timings: list[Record] = []
         only_margin_open = False
         for batch in range(self.policy.batches):
-            self._say(candidate, "timing", iteration, batch, self.policy.batches)
+            self._report_stage(candidate, "timing", iteration, batch, self.policy.batches)
             try:
-                timings.append(self.timing(candidate, incumbent, baseline, batch))
+                timings.append(self.read_or_measure_timing(candidate, incumbent, baseline, batch))
             except BudgetError:
                 if not only_margin_open:
                     raise
-                # The gain is proven, and must not be lost with what was to be seen on top of it.
+                # The gain is shown already; the budget ends only the check of the margin.
                 break
             failed = evidence.timing_failure(timings[-1], (built.id, checked.id))
             if failed is not None:
                 return failed
             if only_margin_open:
-                if regression(self._limited(timings, confidence)) is not None:
+                if first_regression(self._with_margins(timings, confidence)) is not None:
                     break
                 continue
             interval = evidence.speedup(timings, self.policy.objective, confidence)
             decision = compare_samples(
                 interval, threshold, batch + 1, self.policy.batches, siblings, confidence=self.policy.confidence
             )
-            only_margin_open = decision == "faster" and self._unsettled(timings, confidence)
+            only_margin_open = decision == "faster" and self._margin_is_open(timings, confidence)
             if decision != "more" and not only_margin_open:
                 break
-        return evidence.passed(built, checked, timings, self.policy.objective, confidence)
+        return evidence.passed_trial(built, checked, timings, self.policy.objective, confidence)
 
-    def build_ahead(self, candidates: Collection[Candidate], iteration: int) -> None:
-        """Compile side by side those that pass the screen, where one takes long to compile; what a compiler says is
-        met in `judge`."""
+    def build_in_parallel(self, candidates: Collection[Candidate], iteration: int) -> None:
+        """Compile the candidates that pass the screen at the same time, where the language compiles slowly; `judge`
+        reports their compile errors later."""
         if not self.language.compiles_long or len(candidates) < 2:
             return
-        fit = [candidate for candidate in candidates if self.screened(candidate) is None]
-        for candidate in fit:
-            self._say(candidate, "build", iteration)
-        self.builds.build_all(fit)
+        passed = [candidate for candidate in candidates if self.screen_failure(candidate) is None]
+        for candidate in passed:
+            self._report_stage(candidate, "build", iteration)
+        self.builder.build_in_parallel(passed)
 
-    def through(self, executor: Executor) -> Judge:
-        """The same judge, whose jobs go through another executor to the same device."""
+    def with_executor(self, executor: Executor) -> Judge:
+        """A copy that sends its jobs through `executor`, which must reach the same device."""
         other = copy.copy(self)
         other.executor = executor
-        other.builds = self.builds.through(executor)
+        other.builder = self.builder.with_executor(executor)
         return other
 
-    def rehearsal(self) -> Judge:
-        """The same judge for whoever still writes a kernel: fewer cases, no hidden workload, other seeds, few pairs.
+    def rehearsal_judge(self) -> Judge:
+        """A judge for the author of an unfinished kernel: fewer cases, no hidden workload, other seeds, few pairs.
 
-        Its records are of kinds of their own (`REHEARSAL`), from which no trial can be made; builds are shared.
+        Its records have kinds of their own (`REHEARSAL_PREFIX`), from which no trial can be made; it shares the builds.
         """
         policy = self.policy.model_copy(
-            update={"hidden_workloads": 0, "pairs": QUICK_PAIRS, "warm_pairs": 0, "batches": 1}
+            update={"hidden_workloads": 0, "pairs": REHEARSAL_PAIRS, "warm_pairs": 0, "batches": 1}
         )
-        secret = bytes.fromhex(checked_cases.secret_digest(self.secret, REHEARSAL))
+        secret = bytes.fromhex(checked_cases.secret_digest(self.secret, REHEARSAL_PREFIX))
         rehearsing = replace(self, secret=secret, policy=policy)
-        rehearsing._rehearsed = True
+        rehearsing._is_rehearsal = True
         return rehearsing
 
-    # ------------------------------------------------------------ single questions
+    # ------------------------------------------------------------ single measurements
 
-    def screened(self, candidate: Candidate) -> Failed | Unmeasured | None:
-        """Why `candidate` is not built at all; None where nothing stands against it."""
+    def screen_failure(self, candidate: Candidate) -> Failed | Unmeasured | None:
+        """The trial of a candidate that must not be built: the screen refuses its source, or the language lacks a
+        dtype; None where neither holds."""
         for argument in self.task.arguments:
             unsupported = self.language.unsupported(argument.dtype)
             if unsupported:
@@ -194,16 +200,17 @@ class Judge:
             else None
         )
 
-    def correctness(self, candidate: Candidate, baseline: Candidate | None, purpose: str, attempt: int = 0) -> Record:
-        """Check `candidate` on every case of `tools.contracts.checked_cases`. Payload: `evidence.Correctness`.
-
-        The dims of hidden workloads are blanked there (an HMAC names them); only the request holds them, and no record
-        names it.
+    def read_or_check_correctness(
+        self, candidate: Candidate, baseline: Candidate | None, purpose: str, attempt: int = 0
+    ) -> Record:
+        """The record of `candidate` checked on every case of `tools.contracts.checked_cases`. Payload:
+        `evidence.Correctness`, in which an HMAC stands for the dims of each hidden workload; only the request holds
+        these dims, and no record names it.
         """
-        asked = {
+        key_fields = {
             "purpose": purpose,
             "attempt": attempt,
-            "workloads": self._workloads(),
+            "workloads": self._workload_names(),
             "hidden": self._hidden_digests(),
             "settings": self.policy.fields_of(CorrectnessRequest),
         }
@@ -213,7 +220,7 @@ class Judge:
             def seed(case: str) -> int:
                 return checked_cases.draw(self.secret, "correctness", candidate.id, purpose, attempt, case)
 
-            rounds = 1 if self._rehearsed else checked_cases.ROUNDS
+            rounds = 1 if self._is_rehearsal else checked_cases.ROUNDS
             hardened = baseline is not None and self.policy.inputs == "hardened"
             chosen = checked_cases.cases(self.task, self.hidden, seed, against_baseline=hardened, rounds=rounds)
             return CorrectnessRequest(
@@ -231,184 +238,198 @@ class Judge:
                 baseline=baseline.id if baseline else None,
                 purpose=purpose,
                 attempt=attempt,
-                cases=evidence.blanked(result.cases),
+                cases=evidence.redact_hidden_cases(result.cases),
                 hidden=self._hidden_digests(),
             )
 
-        return self._ask("correctness", asked, contestants, request, CorrectnessResult, payload)
+        return self._read_or_measure("correctness", key_fields, contestants, request, CorrectnessResult, payload)
 
-    def timing(
+    def read_or_measure_timing(
         self, candidate: Candidate, incumbent: Candidate, baseline: Candidate | None, batch: int = 0, attempt: int = 0
     ) -> Record:
-        """Paired timing of the visible workloads in one process. Payload: `evidence.Timing`."""
+        """The record of one batch of paired timing of the visible workloads in one process. Payload:
+        `evidence.Timing`."""
         contestants = {"incumbent": incumbent, "candidate": candidate} | ({"baseline": baseline} if baseline else {})
-        return self._paired("timing", contestants, batch, attempt, self.policy.pairs, self.policy.warm_pairs)
+        return self._read_or_time_pairs(
+            "timing", contestants, batch, attempt, self.policy.pairs, self.policy.warm_pairs
+        )
 
-    def needed(self, trial: Passed, names: Collection[str]) -> Record:
-        """What the outputs of the workloads `names` depend on with the very inputs that `trial` was timed on.
-        Payload: `NeededResult`."""
+    def read_or_count_needed_bytes(self, trial: Passed, names: Collection[str]) -> Record:
+        """The record of the bytes that the outputs of the workloads `names` depend on, for exactly the inputs that
+        `trial` was timed on. Payload: `NeededResult`."""
 
         def request(libraries: Mapping[str, str]) -> NeededRequest:
             cited = [self.records.get(identity) for identity in trial.records]
             timings = [evidence.Timing.model_validate(record.payload) for record in cited if record.kind == "timing"]
             seeds = [("timing", t.candidate, t.incumbent, t.batch, t.attempt) for t in timings]
-            timed = tuple(w for named in seeds for w in self._timed(named, 1, 0) if w.name in names)
+            timed = tuple(w for seed in seeds for w in self._timed_workloads(seed, 1, 0) if w.name in names)
             return NeededRequest(task=self.task, workloads=timed, device=self.language.device)
 
-        return self._ask(
+        return self._read_or_measure(
             "needed",
             {"trial": trial.records, "workloads": sorted(names)},
             {},
             request,
             NeededResult,
-            lambda _, found: found,
+            lambda _, result: result,
         )
 
-    def calibrate(self, incumbent: Candidate, attempt: int = 0) -> Record:
-        """A/A: the incumbent against a copy of itself, for `evidence.noise_floor` and `evidence.seconds`. Payload:
-        `evidence.Timing`.
-
-        An equal question is not measured twice: the record that answers it already is returned, unless `attempt` is
-        another.
-        """
+    def read_or_measure_calibration(self, incumbent: Candidate, attempt: int = 0) -> Record:
+        """The record of an A/A timing, the incumbent against a copy of itself, for `evidence.noise_floor` and
+        `evidence.incumbent_seconds`; another `attempt` is another record. Payload: `evidence.Timing`."""
         contestants = {"incumbent": incumbent, "candidate": incumbent}
-        pairs = max(self.policy.calibration_pairs, self._least())
-        return self._paired("calibration", contestants, 0, attempt, pairs, 0)
+        pairs = max(self.policy.calibration_pairs, self._least_rounds())
+        return self._read_or_time_pairs("calibration", contestants, 0, attempt, pairs, 0)
 
-    def confirm(self, candidate: Candidate, incumbent: Candidate, attempt: int = 0) -> Record:
-        """The two kernels in processes of their own, clocked from outside. Payload: `confirmation.Contest`."""
+    def read_or_measure_confirmation(self, candidate: Candidate, incumbent: Candidate, attempt: int = 0) -> Record:
+        """The record of a contest of the two kernels in separate processes, clocked from outside. Payload:
+        `confirmation.Contest`."""
         rounds = max(self.policy.confirm_rounds, self.policy.least_confirm_rounds(len(self.task.workloads)))
-        return self._contest("confirmation", {"incumbent": incumbent, "candidate": candidate}, (), rounds, attempt)
+        return self._read_or_run_contest(
+            "confirmation", {"incumbent": incumbent, "candidate": candidate}, (), rounds, attempt
+        )
 
-    def confirmations(self, candidate: Candidate, incumbent: Candidate, *, iteration: int = 0) -> tuple[Record, ...]:
-        """The confirmations of one candidate, for `confirmation.confirmation`: another while noise or others hide
-        the gain, as in timing."""
-        made: list[Record] = []
-        while len(made) < confirmation.CONFIRMATIONS:
-            self._say(candidate, "confirmation", iteration, len(made), confirmation.CONFIRMATIONS)
-            made.append(self.confirm(candidate, incumbent, attempt=len(made)))
-            if confirmation.problem(made[-1]) is not None:
+    def confirm_until_settled(
+        self, candidate: Candidate, incumbent: Candidate, *, iteration: int = 0
+    ) -> tuple[Record, ...]:
+        """The confirmation records of one candidate, for `confirmation.confirmed_speedup`: a second contest where noise
+        or other processes may hide the gain."""
+        contests: list[Record] = []
+        while len(contests) < confirmation.MAX_CONFIRMATIONS:
+            self._report_stage(candidate, "confirmation", iteration, len(contests), confirmation.MAX_CONFIRMATIONS)
+            contests.append(self.read_or_measure_confirmation(candidate, incumbent, attempt=len(contests)))
+            if confirmation.contest_problem(contests[-1]) is not None:
                 break
-            found = confirmation.confirmation(made, self.policy.objective, self.policy.confidence)
-            if not confirmation.unsettled(found, self.policy.min_effect, company=confirmation.disturbed(made)):
+            speedup = confirmation.confirmed_speedup(contests, self.policy.objective, self.policy.confidence)
+            disturbed = confirmation.any_disturbed(contests)
+            if not confirmation.needs_another_contest(speedup, self.policy.min_effect, disturbed=disturbed):
                 break
-        return tuple(made)
+        return tuple(contests)
 
-    def sanitize(self, candidate: Candidate) -> Record | None:
-        """One call of `candidate` under compute-sanitizer, on the smallest workload. Payload:
-        `sanitizers.Sanitized`; None on a CPU."""
+    def read_or_run_sanitizers(self, candidate: Candidate) -> Record | None:
+        """The record of one call of `candidate` under compute-sanitizer, on the smallest workload; None on a CPU.
+        Payload: `sanitizers.SanitizerReport`."""
         if self.language.device != "cuda":
             return None
-        name = key(
+        key = record_key(
             "sanitizers", task=self.task.identity(), device=self.device, protocol=PROTOCOL, candidate=candidate.id
         )
-        found = self.records.find(name)
-        if found is not None:
-            return found
-        blobs, workload, built = self.records.blobs, checked_cases.smallest(self.task), self.builds.build(candidate)
+        return self.records.once(key, lambda: self._run_sanitizers(candidate, key))
+
+    def _run_sanitizers(self, candidate: Candidate, key: str) -> Record:
+        blobs, workload, built = (
+            self.records.blobs,
+            checked_cases.smallest(self.task),
+            self.builder.read_or_build(candidate),
+        )
         arguments = [a.model_dump(mode="json", include={"name", "dtype"}) for a in self.task.arguments]
         limit = self.policy.job_limit_s
-        launch = {"dims": workload.dims, "seed": 0, "arguments": arguments, "limit_s": min(SANITIZER_S, limit / 2)}
+        launch = {
+            "dims": workload.dims,
+            "seed": 0,
+            "arguments": arguments,
+            "limit_s": min(SANITIZER_LIMIT_S, limit / 2),
+        }
         launch["precision"] = self.task.numeric.precision
         files = {"reference.py": blobs.put(self.task.reference), "launch.json": blobs.put(json.dumps(launch))}
         job = Job(
-            files={**harness_files(blobs), **files, self.language.library: self.builds.library(candidate) or ""},
+            files={
+                **harness_files(blobs),
+                **files,
+                self.language.library: self.builder.shared_object_of(candidate) or "",
+            },
             argv=("{python}", "harness/device/sanitizer_target.py"),
             limits=Limits(wall_s=limit),
             needs=Needs(device=self.language.device),
             results=("sanitizers.json",),
         )
-        left = self.executor.run(job).files
-        told = json.loads(blobs.text(left["sanitizers.json"])) if "sanitizers.json" in left else None
-        told = told or {
-            "missing": f"it left no answer: {blobs.text(left['stderr.txt']).strip()[-200:]}",
+        results = self.executor.run(job).files
+        sanitizer_output = json.loads(blobs.text(results["sanitizers.json"])) if "sanitizers.json" in results else None
+        sanitizer_output = sanitizer_output or {
+            "missing": f"the job left no answer: {blobs.text(results['stderr.txt']).strip()[-200:]}",
             "seconds": 0.0,
         }
-        payload = sanitizers.read(told, candidate.id, workload.name).model_dump(mode="json")
-        return self.records.add(
-            Record(
-                kind="sanitizers",
-                key=name,
-                parents=(built.id,),
-                environment=self.environment,
-                device=self.device,
-                protocol=PROTOCOL,
-                payload=payload,
-            )
+        payload = sanitizers.parse_answer(sanitizer_output, candidate.id, workload.name).model_dump(mode="json")
+        return Record(
+            kind="sanitizers",
+            key=key,
+            parents=(built.id,),
+            environment=self.environment,
+            device=self.device,
+            protocol=PROTOCOL,
+            payload=payload,
         )
 
-    def benchmark(
+    def read_or_measure_benchmark(
         self,
         contestants: Mapping[str, Candidate],
         frameworks: tuple[str, ...] = ("eager", "compile"),
         rounds: int | None = None,
         attempt: int = 0,
     ) -> Record:
-        """The final comparison, e.g. {"baseline": …, "best": …} with torch eager and torch.compile. Payload:
-        `confirmation.Contest`.
+        """The record of the final comparison, e.g. {"baseline": …, "best": …} with torch eager and torch.compile.
+        Payload: `confirmation.Contest`.
 
-        On a GPU torch.compile also runs with its longest search, max-autotune. The task's rivals run beside any of
-        these.
-
-        `rounds` is for a quick look at medians: fewer than the policy's may leave the interval without ends.
+        On a GPU torch.compile also runs with its longest search, max-autotune. The task's rivals take part wherever a
+        framework does. Fewer `rounds` than the judge's settings demand may leave the interval without ends.
         """
-        rounds = rounds or max(self.policy.benchmark_rounds, self._least())
-        return self._contest("benchmark", contestants, self._all(frameworks), rounds, attempt)
+        rounds = rounds or max(self.policy.benchmark_rounds, self._least_rounds())
+        return self._read_or_run_contest("benchmark", contestants, self._all_contestants(frameworks), rounds, attempt)
 
-    def prepare(self, frameworks: tuple[str, ...], dims: Sequence[Dims]) -> None:
-        """Have torch's contestants of `benchmark` started, and compiled at `dims` where that needs no device; they rest
-        while kernels are timed. Nothing is recorded: without it the benchmark starts them itself. HarnessError when the
-        harness failed.
+    def start_torch_contestants(self, frameworks: tuple[str, ...], dims: Sequence[Dims]) -> None:
+        """Start torch's contestants of the benchmark ahead of time and compile them at `dims` where that needs no
+        device; they are idle while kernels are timed. No record is made, and the benchmark starts them itself where
+        this was not called. HarnessError when the harness fails.
         """
-        device = pick(self.executor.devices(), self.language.device)
+        device = pick_device(self.executor.devices(), self.language.device)
         request = PrepareRequest(
             task=self.task,
-            frameworks=self._all(frameworks),
+            frameworks=self._all_contestants(frameworks),
             dims=tuple(dims),
             device=device.kind,
             capability=int(device.architecture.removeprefix("sm_")) if device.kind == "cuda" else 0,
         )
         limits = Limits(wall_s=self.policy.job_limit_s)
         job = harness_job(request, {}, self.records.blobs, needs=Needs(device=self.language.device), limits=limits)
-        answer(self.executor.run(job), self.records.blobs, PrepareResult)
+        read_answer(self.executor.run(job), self.records.blobs, PrepareResult)
 
     # ------------------------------------------------------------ inside
 
-    def _all(self, frameworks: tuple[str, ...]) -> tuple[str, ...]:
+    def _all_contestants(self, frameworks: tuple[str, ...]) -> tuple[str, ...]:
         """`frameworks`, with torch.compile's longest search where that differs, and the task's rivals."""
         longest = ("max_autotune",) if "compile" in frameworks and self.language.device != "cpu" else ()
         rivals = self.task.rivals.names if frameworks and self.task.rivals else ()
         return (*frameworks, *longest, *rivals)
 
-    def _unsettled(self, timings: Sequence[Record], confidence: float) -> bool:
-        """Whether it takes more pairs to tell if every workload keeps its margin."""
-        limited = self._limited(timings, confidence)
-        return regression(limited) is None and possible_regression(limited) is not None
+    def _margin_is_open(self, timings: Sequence[Record], confidence: float) -> bool:
+        """Whether more pairs are needed to tell if every workload keeps its margin."""
+        limited = self._with_margins(timings, confidence)
+        return first_regression(limited) is None and first_possible_regression(limited) is not None
 
-    def _limited(self, timings: Sequence[Record], confidence: float) -> tuple[Limited, ...]:
+    def _with_margins(self, timings: Sequence[Record], confidence: float) -> tuple[MeasuredWithMargin, ...]:
         measured = evidence.measurements(timings, {}, confidence)
         return with_margins(measured, self.task.margins, self.policy.workload_margin)
 
-    def _paired(
+    def _read_or_time_pairs(
         self, kind: str, contestants: Mapping[str, Candidate], batch: int, attempt: int, pairs: int, warm_pairs: int
     ) -> Record:
         candidate, incumbent = contestants["candidate"].id, contestants["incumbent"].id
-        asked = {
+        key_fields = {
             "batch": batch,
             "attempt": attempt,
             "pairs": pairs,
             "warm_pairs": warm_pairs,
-            "workloads": self._workloads(),
+            "workloads": self._workload_names(),
             "settings": self.policy.fields_of(TimingRequest),
         }
-        named = (kind, candidate, incumbent, batch, attempt)
+        seed_parts = (kind, candidate, incumbent, batch, attempt)
 
         def request(libraries: Mapping[str, str]) -> TimingRequest:
             return TimingRequest(
                 task=self.task,
                 libraries=dict(libraries),  # type: ignore[arg-type]
-                workloads=self._timed(named, pairs, warm_pairs),
-                order_seed=checked_cases.draw(self.secret, *named, "order"),
+                workloads=self._timed_workloads(seed_parts, pairs, warm_pairs),
+                order_seed=checked_cases.draw(self.secret, *seed_parts, "order"),
                 **self.policy.fields_of(TimingRequest),
                 device=self.language.device,
             )
@@ -424,13 +445,18 @@ class Judge:
                 result=result,
             )
 
-        return self._ask(kind, asked, contestants, request, TimingResult, payload, exclusive=True)
+        return self._read_or_measure(kind, key_fields, contestants, request, TimingResult, payload, exclusive=True)
 
-    def _contest(
+    def _read_or_run_contest(
         self, kind: str, kernels: Mapping[str, Candidate], frameworks: tuple[str, ...], rounds: int, attempt: int
     ) -> Record:
-        asked = {"attempt": attempt, "rounds": rounds, "frameworks": frameworks, "workloads": self._workloads()}
-        named = (kind, *(c.id for c in kernels.values()), attempt)
+        key_fields = {
+            "attempt": attempt,
+            "rounds": rounds,
+            "frameworks": frameworks,
+            "workloads": self._workload_names(),
+        }
+        seed_parts = (kind, *(c.id for c in kernels.values()), attempt)
 
         def request(libraries: Mapping[str, str]) -> ContestRequest:
             contestants = [Contestant(name=name, kind="library", library=libraries[name]) for name in kernels]
@@ -438,8 +464,8 @@ class Judge:
             return ContestRequest(
                 task=self.task,
                 contestants=tuple(contestants),
-                workloads=self._timed(named, rounds, 0),
-                order_seed=checked_cases.draw(self.secret, *named, "order"),
+                workloads=self._timed_workloads(seed_parts, rounds, 0),
+                order_seed=checked_cases.draw(self.secret, *seed_parts, "order"),
                 device=self.language.device,
             )
 
@@ -448,60 +474,65 @@ class Judge:
             ids = {name: candidate.id for name, candidate in kernels.items()}
             return confirmation.Contest(candidates=ids, attempt=attempt, weights=self._weights(), result=result)
 
-        return self._ask(kind, asked, kernels, request, ContestResult, payload, exclusive=True)
+        return self._read_or_measure(kind, key_fields, kernels, request, ContestResult, payload, exclusive=True)
 
-    def _ask(
+    def _read_or_measure(
         self,
         kind: str,
-        asked: Mapping[str, object],
+        key_fields: Mapping[str, object],
         contestants: Mapping[str, Candidate],
-        request: Callable[[Mapping[str, str]], Question],
+        request: Callable[[Mapping[str, str]], HarnessRequest],
         answer_type: type[Answer],
         payload: Callable[..., Artifact],
         *,
         exclusive: bool = False,
     ) -> Record:
-        """The record that answers, or the job that makes it; its parents are the builds of the contestants."""
+        """The record of `kind` for `contestants` and `key_fields`. Where there is none, the job that `request`
+        describes is run, and `payload` turns its result into the record, whose parents are the contestants' builds."""
         ids = {name: candidate.id for name, candidate in contestants.items()}
-        kind = REHEARSAL + kind if self._rehearsed else kind
-        name = key(kind, task=self.task.identity(), device=self.device, protocol=PROTOCOL, candidates=ids, **asked)
-        found = self.records.find(name)
-        if found is not None:
-            return found
-        libraries, files = self.builds.libraries(contestants)
-        put = request(libraries)
-        needs = Needs(device=self.language.device, exclusive=exclusive)
-        job = harness_job(put, files, self.records.blobs, needs=needs, limits=Limits(wall_s=self.policy.job_limit_s))
-        result = answer(self.executor.run(job), self.records.blobs, answer_type)
-        return self.records.add(
-            Record(
+        kind = REHEARSAL_PREFIX + kind if self._is_rehearsal else kind
+        key = record_key(
+            kind, task=self.task.identity(), device=self.device, protocol=PROTOCOL, candidates=ids, **key_fields
+        )
+
+        def measure() -> Record:
+            libraries, files = self.builder.shared_objects_for_job(contestants)
+            sent = request(libraries)
+            needs = Needs(device=self.language.device, exclusive=exclusive)
+            limits = Limits(wall_s=self.policy.job_limit_s)
+            job = harness_job(sent, files, self.records.blobs, needs=needs, limits=limits)
+            result = read_answer(self.executor.run(job), self.records.blobs, answer_type)
+            return Record(
                 kind=kind,
-                key=name,
-                parents=tuple(dict.fromkeys(self.builds.build(c).id for c in contestants.values())),
+                key=key,
+                parents=tuple(dict.fromkeys(self.builder.read_or_build(c).id for c in contestants.values())),
                 environment=self.environment,
                 device=self.device,
                 protocol=PROTOCOL,
-                payload=payload(put, result).model_dump(mode="json"),
+                payload=payload(sent, result).model_dump(mode="json"),
             )
-        )
 
-    def _timed(self, named: tuple[object, ...], pairs: int, warm_pairs: int) -> tuple[TimedWorkload, ...]:
+        return self.records.once(key, measure)
+
+    def _timed_workloads(
+        self, seed_parts: tuple[object, ...], pairs: int, warm_pairs: int
+    ) -> tuple[TimedWorkload, ...]:
         return tuple(
             TimedWorkload(
                 name=w.name,
                 dims=w.dims,
                 weight=w.weight,
-                seed=checked_cases.draw(self.secret, *named, w.name),
+                seed=checked_cases.draw(self.secret, *seed_parts, w.name),
                 pairs=pairs,
                 warm_pairs=warm_pairs,
             )
             for w in self.task.workloads
         )
 
-    def _least(self) -> int:
+    def _least_rounds(self) -> int:
         return self.policy.least_rounds(len(self.task.workloads))
 
-    def _workloads(self) -> tuple[str, ...]:
+    def _workload_names(self) -> tuple[str, ...]:
         return tuple(w.name for w in self.task.workloads)
 
     def _weights(self) -> dict[str, float]:
@@ -509,11 +540,11 @@ class Judge:
 
     def _hidden_digests(self) -> dict[str, str]:
         return {
-            name: checked_cases.secret_digest(self.secret, *(sorted(dims.items()) for dims in asked))[:16]
-            for name, asked in self.hidden
+            name: checked_cases.secret_digest(self.secret, *(sorted(dims.items()) for dims in choices))[:16]
+            for name, choices in self.hidden
         }
 
-    def _say(self, candidate: Candidate, stage: str, iteration: int, batch: int = 0, batches: int = 1) -> None:
-        """`batch`, from 0, of `batches` at most."""
-        counted = {"batch": str(batch + 1), "batches": str(batches)} if batches > 1 else {}
-        self.emit("judge", {"candidate": candidate.id, "stage": stage, "iteration": str(iteration), **counted})
+    def _report_stage(self, candidate: Candidate, stage: str, iteration: int, batch: int = 0, batches: int = 1) -> None:
+        """Emit an event that `candidate` is at `stage`; `batch` counts from 0, and `batches` is its maximum."""
+        batch_fields = {"batch": str(batch + 1), "batches": str(batches)} if batches > 1 else {}
+        self.emit("judge", {"candidate": candidate.id, "stage": stage, "iteration": str(iteration), **batch_fields})

@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 
 from tools.artifacts import Artifact, Candidate, DType, Task
-from tools.executors.base import DeviceKind, Executor, Finished, Job
+from tools.executors.base import DeviceKind, Executor, FinishedJob, Job
 from tools.executors.protocol import Parameter
 from tools.languages.triton_interpreter import Interpreted
 from tools.registry import load
@@ -132,11 +132,11 @@ class Language(ABC):
         to choose."""
         return ()
 
-    def built(self, finished: Finished) -> str | None:
+    def built(self, finished: FinishedJob) -> str | None:
         """sha256 of the library a build job made, or None when it failed."""
         return finished.files.get("kernel.so") if finished.exit_code == 0 else None
 
-    def compiled(self, finished: Finished) -> str | None:
+    def compiled(self, finished: FinishedJob) -> str | None:
         """sha256 of what a build job left beside the library for its later use, None where there is nothing.
 
         The harness finds it beside the library under the suffix `.compiled`, knows by the kernel's device what it is,

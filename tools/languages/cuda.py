@@ -145,7 +145,7 @@ def used(log: str) -> tuple[str, ...]:
         spills = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", part)
         registers, shared = re.search(r"Used (\d+) registers", part), re.search(r"(\d+) bytes smem", part)
         found.append(
-            f"{cuda_compile.named(entry[1])} for {entry[2]}: {registers[1] if registers else '?'} registers, "
+            f"{cuda_compile.demangled_name(entry[1])} for {entry[2]}: {registers[1] if registers else '?'} registers, "
             f"{spills[1] if spills else '?'} bytes of stack, spills {spills[2] if spills else '?'} bytes stored and "
             f"{spills[3] if spills else '?'} loaded, {shared[1] if shared else 0} bytes of static shared memory"
         )

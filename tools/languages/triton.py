@@ -15,9 +15,9 @@ from importlib import metadata
 from tools.artifacts import Candidate, Task
 from tools.contracts import checked_cases
 from tools.errors import SettingsError
-from tools.executors.base import Executor, Finished, Job, Limits
+from tools.executors.base import Executor, FinishedJob, Job, Limits
 from tools.executors.harness_job import harness_files, harness_version
-from tools.executors.protocol import EVERYTHING, Parameter
+from tools.executors.protocol import KWARGS_PARAMETER, Parameter
 from tools.languages import triton_interpreter, triton_setup
 from tools.languages.base import MOST_PINNED, UNTUNED, Language, PinnedKernel, Toolchain
 from tools.languages.triton_interpreter import Interpreted
@@ -79,7 +79,7 @@ class Triton(Language):
         found = [Parameter(name=a.arg, dtype=None, pointer=None, optional=a.arg in optional) for a in named]
         return (
             *found,
-            *((Parameter(name=EVERYTHING, dtype=None, pointer=None, optional=True),) if arguments.kwarg else ()),
+            *((Parameter(name=KWARGS_PARAMETER, dtype=None, pointer=None, optional=True),) if arguments.kwarg else ()),
         )
 
     def frozen(self, source: str, reference: str) -> tuple[str, str, tuple[str, ...]]:
@@ -124,11 +124,11 @@ class Triton(Language):
             )
         return self._job(task, blobs.put(candidate.source), blobs, listing=False)
 
-    def built(self, finished: Finished) -> str | None:
+    def built(self, finished: FinishedJob) -> str | None:
         """sha256 of the kernel's source, which is what runs, or None when it does not compile."""
         return finished.files.get(KERNEL) if finished.exit_code == 0 else None
 
-    def compiled(self, finished: Finished) -> str | None:
+    def compiled(self, finished: FinishedJob) -> str | None:
         """sha256 of the machine code for the GPU that is here, at the visible workloads and at the sizes derived
         from them."""
         return finished.files.get(_COMPILED) if finished.exit_code == 0 else None

@@ -16,12 +16,12 @@ from pydantic import ValidationError
 
 from tools.artifacts import Artifact, Record, digest
 from tools.errors import HarnessError
-from tools.executors.base import Device, Executor, Finished, Job, Limits, Needs, pick
+from tools.executors.base import Device, Executor, FinishedJob, Job, Limits, Needs, pick_device
 from tools.executors.protocol import PROTOCOL
 from tools.languages.base import Language, Toolchain
 from tools.roofline.hardware import Roof, RoofMetric
 from tools.roofline.roofline import best_roof
-from tools.store.records import Records, key
+from tools.store.records import Records, record_key
 
 PROGRAM = Path(__file__).parents[1] / "harness" / "device" / "roofs_cpu.cpp"
 CUDA_PROGRAM = Path(__file__).parents[1] / "harness" / "device" / "roofs_cuda.py"
@@ -94,12 +94,12 @@ def read_or_measure_roofs(
     """
     if language.device not in ("cpu", "cuda"):
         return ()
-    device = pick(executor.devices(), language.device)
+    device = pick_device(executor.devices(), language.device)
     cuda = device.kind == "cuda"
     program = (CUDA_PROGRAM if cuda else PROGRAM).read_text(encoding="utf-8")
-    made_by = {"clocks": "locked"} if device.locked else {}
+    made_by = {"clocks": "locked"} if device.has_locked_clocks else {}
     made_by |= {"driver": device.details["driver"]} if cuda else {"compiler": language.toolchain().version}
-    asked = key(
+    asked = record_key(
         "roof",
         device=device.name,
         units=device.units,
@@ -247,7 +247,7 @@ def _run_cuda_program(program: str, device: Device, executor: Executor, records:
     return _parse_ceilings(name, executor.run(job), records, CudaCeilings)
 
 
-def _parse_ceilings(program: str, ran: Finished, records: Records, expected: type[AnyCeilings]) -> AnyCeilings:
+def _parse_ceilings(program: str, ran: FinishedJob, records: Records, expected: type[AnyCeilings]) -> AnyCeilings:
     """Return what a program printed. Raises HarnessError if it failed or printed something else."""
     if ran.exit_code != 0:
         ended = "ran out of time" if ran.timed_out else f"ended with status {ran.exit_code}"

@@ -1,1 +1,1 @@
-"""Where evidence is kept: content-addressed records and blobs, and the workspace's git."""
+"""Storage of evidence: content-addressed records and blobs, and the workspace's git repository."""

@@ -1,7 +1,7 @@
 """The content-addressed store of evidence: `records/<id>.json` and `blobs/<sha256>`.
 
 Writing is atomic (temporary file, fsync, rename) and blobs come before the record that names them, so a kill at any
-instant leaves no record without its blobs. `find(key)` is what makes a resumed run repeat nothing.
+instant leaves no record without its blobs. `once(key, measure)` makes a resumed run repeat nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pydantic import ValidationError
 from tools.artifacts import Record, digest
 from tools.errors import DiskFullError, StorageError, WorkspaceError
 
-LARGE_BLOB = 1 << 20
+LARGE_BLOB_BYTES = 1 << 20
 """Bytes above which a blob stays out of git."""
-LEAST_FREE = 16 << 20
-"""Bytes of free disk below which a failure says nothing about what failed: compilers and harness need that much to
-work."""
+MIN_FREE_BYTES = 16 << 20
+"""Bytes of free disk below which a failed job is taken to have run out of disk: compilers and the harness need as
+much."""
 
 
 class Blobs:
@@ -39,23 +39,23 @@ class Blobs:
         data = content.encode() if isinstance(content, str) else content
         sha = digest(data)
         if not self.has(sha):
-            # What no record names yet may be lost with the power: whoever needs it makes it again.
+            # A power failure may lose a blob that no record names yet: the job that needs it makes it again.
             write_atomically(self.folder / sha, data, durable=self.folder == self.archive)
         return sha
 
     def has(self, sha: str) -> bool:
-        """Whether the blob is here."""
+        """Whether the blob is stored in the folder or in the archive."""
         return (self.folder / sha).is_file() or (self.archive / sha).is_file()
 
     def path(self, sha: str) -> Path:
-        """Where the blob lies; StorageError when it does not."""
+        """Path of the blob's file; StorageError when the blob is missing."""
         for folder in (self.archive, self.folder):
             if (folder / sha).is_file():
                 return folder / sha
         raise StorageError(f"blob {sha} is missing from {self.archive}; restore it from a copy of the workspace")
 
-    def keep(self, sha: str) -> None:
-        """Move the blob into the archive, for a record is about to name it."""
+    def move_to_archive(self, sha: str) -> None:
+        """Move the blob into the archive; called before a record names it."""
         path = self.path(sha)
         if path.parent != self.archive:
             write_atomically(self.archive / sha, path.read_bytes())
@@ -75,23 +75,23 @@ class Blobs:
 
 
 class Records:
-    """All records of a workspace, by id and by key. Read once when opened: records never change, and one process
-    writes them."""
+    """All records of a workspace, by id and by key. They are read once, at the start: records never change, and one
+    process writes them."""
 
     def __init__(self, root: Path, working: Path | None = None) -> None:
-        """`working`: where blobs lie that no record names (requests with hidden sizes, say); default: beside the
-        others."""
+        """`root` is the workspace's folder; `working` holds the blobs that no record names (for example requests with
+        hidden sizes) and is `root`/blobs by default."""
         self.folder = root / "records"
         self.blobs = Blobs(working or root / "blobs", root / "blobs")
-        self.added: Callable[[Record], None] = lambda record: None
-        """Told of each record that is new."""
+        self.on_added: Callable[[Record], None] = lambda record: None
+        """Callback, called with each new record."""
         self._by_id: dict[str, Record] = {}
         self._by_key: dict[str, str] = {}
         for path in sorted(self.folder.glob("*.json")):
-            self._know(_read(path))
+            self._index(_read_record(path))
 
     def find(self, key: str) -> Record | None:
-        """The finished record that answers `key`, or None."""
+        """The record that answers `key`, or None."""
         identity = self._by_key.get(key)
         return self._by_id[identity] if identity else None
 
@@ -104,27 +104,31 @@ class Records:
             )
         return record
 
+    def once(self, key: str, measure: Callable[[], Record]) -> Record:
+        """The record under `key`; where there is none, the one that `measure` returns, which is stored first."""
+        return self.find(key) or self.add(measure())
+
     def add(self, record: Record) -> Record:
-        """Store `record` (its blobs must be there already); the first answer to a key stays the answer."""
+        """Store `record`, whose blobs must exist, and return it; where its key already has a record, return that."""
         existing = self.find(record.key)
         if existing is not None:
             return existing
         for sha in record.blobs.values():
-            self.blobs.keep(sha)
+            self.blobs.move_to_archive(sha)
         write_atomically(self.folder / f"{record.id}.json", record.model_dump_json(indent=1).encode() + b"\n")
-        self._know(record)
-        self.added(record)
+        self._index(record)
+        self.on_added(record)
         return record
 
     def __iter__(self) -> Iterator[Record]:
         return iter(list(self._by_id.values()))
 
-    def _know(self, record: Record) -> None:
+    def _index(self, record: Record) -> None:
         self._by_id[record.id] = record
         self._by_key.setdefault(record.key, record.id)
 
 
-def _read(path: Path) -> Record:
+def _read_record(path: Path) -> Record:
     """The record in a file, checked against the file's name; StorageError when it cannot be read or was altered,
     WorkspaceError when it is no record of this version."""
     try:
@@ -134,7 +138,7 @@ def _read(path: Path) -> Record:
             f"record {path.name} cannot be read ({error.strerror}); check the folder {path.parent}"
         ) from error
     except ValidationError as error:
-        raise strange(error, path.parent.parent, f"record {path.stem}") from error
+        raise unreadable_artifact_error(error, path.parent.parent, f"record {path.stem}") from error
     if record.id != path.stem:
         raise StorageError(
             f"record {path.name} does not match its id; the file was changed or damaged, restore it from git"
@@ -142,32 +146,34 @@ def _read(path: Path) -> Record:
     return record
 
 
-def strange(error: ValidationError, root: Path, name: str) -> WorkspaceError:
-    """What it means that `name`, kept in the workspace at `root`, is not what is read it as: damage, or another
-    version's work."""
+def unreadable_artifact_error(error: ValidationError, root: Path, name: str) -> WorkspaceError:
+    """The WorkspaceError to raise when file `name` of the workspace at `root` fails validation with `error`: the file
+    is damaged, or another version of Kernelwright wrote it."""
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return WorkspaceError(f"{root}: {name} cannot be read, it is cut short or damaged; restore it from git")
     field = ".".join(str(part) for part in first["loc"]) or "the whole"
     return WorkspaceError(
-        f"{root}: {field} of a {error.title} there ({name}) is not as this version writes it; "
+        f"{root}: {field} of a {error.title} ({name}) does not have the form that this version writes; "
         "use the version of Kernelwright that made the run"
     )
 
 
-def key(kind: str, **asked: object) -> str:
-    """Hash of what was asked; the same question always has the same key."""
-    return digest(json.dumps({"kind": kind, **asked}, sort_keys=True, default=str))[:24]
+def record_key(kind: str, **question: object) -> str:
+    """Key of a record: hash of its `kind` and of `question`, the fields that say what was measured or decided. Equal
+    fields give equal keys."""
+    return digest(json.dumps({"kind": kind, **question}, sort_keys=True, default=str))[:24]
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Write so that a kill leaves the old file or the new one, never half; `durable`: a power failure too.
+    """Write `data` to `path` so that a kill leaves the old or the new file, never half of it; with `durable` a power
+    failure does so too.
 
     DiskFullError on a full disk, StorageError on any other failure.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Not mkstemp's: that is its owner's alone, and so would be what it becomes, where the umask lets others read.
+        # A file of mkstemp could be read by its owner alone, even where the umask lets others read.
         temporary = path.parent / f".tmp-{secrets.token_hex(8)}"
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
@@ -181,32 +187,31 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
             temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise unwritable(path, error) from error
+        raise write_error(path, error) from error
 
 
-def unwritable(path: Path, error: OSError) -> DiskFullError | StorageError:
-    """What a failed write to `path` means: the user can free some space, or the folder is at fault."""
+def write_error(path: Path, error: OSError) -> DiskFullError | StorageError:
+    """The error to raise for a failed write to `path`: DiskFullError where the disk is full, else StorageError."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return disk_full(path.parent)
+        return disk_full_error(path.parent)
     return StorageError(f"{path} cannot be written ({error.strerror}); check the folder and resume")
 
 
-def disk_full(folder: Path) -> DiskFullError:
-    """The one sentence for a disk without room."""
-    return DiskFullError(f"{folder}: no space left on the disk; nothing finished is lost, free some space")
+def disk_full_error(folder: Path) -> DiskFullError:
+    """The DiskFullError for `folder`, with the sentence that users read."""
+    return DiskFullError(f"{folder}: no space left on the disk; no finished work is lost, free some space")
 
 
-def without_room(*folders: Path) -> DiskFullError | None:
-    """What something that failed while it wrote below `folders` means where one of their disks has less than
-    LEAST_FREE, else None.
+def disk_full_error_if_low(*folders: Path) -> DiskFullError | None:
+    """DiskFullError where the disk of one of `folders` has less than `MIN_FREE_BYTES` free, else None.
 
-    A program that runs out of disk dies in many ways, and few of them say why; the disk can be asked.
+    A program that runs out of disk space fails in many ways and rarely says why, so the disk itself is checked.
     """
     for folder in folders:
         try:
             free = shutil.disk_usage(folder).free
         except OSError:
             continue
-        if free < LEAST_FREE:
-            return disk_full(folder)
+        if free < MIN_FREE_BYTES:
+            return disk_full_error(folder)
     return None

@@ -39,7 +39,9 @@ def tuned(loaded: Loaded, judge: Judge) -> Loaded:
         said = f"{chosen} is the only one of the {looked} looked at that compiles and is right here, and it is pinned."
         return _frozen(loaded, chosen, f"{note}; {said}")
     try:
-        record = judge.benchmark({_name(name): _candidate(v, judge) for name, v in fit.items()}, (), ROUNDS)
+        record = judge.read_or_measure_benchmark(
+            {_name(name): _candidate(v, judge) for name, v in fit.items()}, (), ROUNDS
+        )
     except HarnessError as error:
         return _frozen(
             loaded, next(iter(fit)), f"{note}; it is pinned to the first {UNTUNED}: {str(error).rstrip('.')}."
@@ -77,7 +79,7 @@ def _looked(loaded: Loaded, judge: Judge) -> tuple[int, int | None, dict[str, Pi
         if (
             at
             and kernel.ends
-            and kernel.ends in evidence.Build.model_validate(judge.builds.build(candidate).payload).log
+            and kernel.ends in evidence.Build.model_validate(judge.builder.read_or_build(candidate).payload).log
         ):
             return at, at, fit
         if _sound(candidate, judge):
@@ -89,9 +91,9 @@ def _looked(loaded: Loaded, judge: Judge) -> tuple[int, int | None, dict[str, Pi
 def _sound(candidate: Candidate, judge: Judge) -> bool:
     """Whether it compiles and passes at every case: what fails only when it is launched is found here and not in the
     contest."""
-    if evidence.build_failure(judge.builds.build(candidate)) is not None:
+    if evidence.build_failure(judge.builder.read_or_build(candidate)) is not None:
         return False
-    return evidence.correctness_failure(judge.correctness(candidate, None, "autotune")) is None
+    return evidence.correctness_failure(judge.read_or_check_correctness(candidate, None, "autotune")) is None
 
 
 def _candidate(kernel: PinnedKernel, judge: Judge) -> Candidate:

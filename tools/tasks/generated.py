@@ -5,7 +5,7 @@ from __future__ import annotations
 from tools.artifacts import Task
 from tools.contracts.checked_cases import hidden_workloads
 from tools.executors.base import Executor, Limits, Needs
-from tools.executors.harness_job import answer, harness_job
+from tools.executors.harness_job import harness_job, read_answer
 from tools.executors.protocol import InductorRequest, InductorResult
 from tools.languages.base import open_language
 from tools.store.records import Blobs
@@ -24,4 +24,4 @@ def generated(task: Task, executor: Executor, blobs: Blobs, limit_s: float) -> I
     others = tuple(choices for _, choices in hidden_workloads(task, b"known to everybody", 2))
     request = InductorRequest(task=task, others=others, device=language.device, search_s=SEARCHING * limit_s)
     job = harness_job(request, {}, blobs, needs=Needs(device=language.device), limits=Limits(wall_s=limit_s))
-    return answer(executor.run(job), blobs, InductorResult)
+    return read_answer(executor.run(job), blobs, InductorResult)

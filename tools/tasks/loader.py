@@ -27,8 +27,8 @@ from tools.contracts.inference import Sources, named
 from tools.contracts.operators import operator
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, Limits
-from tools.executors.harness_job import answer, available_memory, harness_job
-from tools.executors.protocol import Parameter, ProbeRequest, ProbeResult, SeenWorkload
+from tools.executors.harness_job import available_memory, harness_job, read_answer
+from tools.executors.protocol import Parameter, ProbedWorkload, ProbeRequest, ProbeResult
 from tools.languages.base import LANGUAGES, Language, PinnedKernel, open_language
 from tools.store.records import Blobs, write_atomically
 
@@ -44,7 +44,7 @@ class Loaded(Artifact):
     """A task and what the probe saw of its visible workloads."""
 
     task: Task
-    workloads: tuple[SeenWorkload, ...]
+    workloads: tuple[ProbedWorkload, ...]
     """With operations and unique bytes, in the task's order."""
     operator: str = ""
     """What the reference computes, by its operations (`tools.contracts.operators`); empty where they were not seen."""
@@ -242,7 +242,7 @@ def probe(executor: Executor, blobs: Blobs, request: ProbeRequest, files: Source
     Raises InfrastructureError when the harness or its machine failed.
     """
     limits = Limits(wall_s=PROBE_LIMIT_S)
-    seen = answer(executor.run(harness_job(request, {}, blobs, limits=limits)), blobs, ProbeResult)
+    seen = read_answer(executor.run(harness_job(request, {}, blobs, limits=limits)), blobs, ProbeResult)
     if seen.error is not None:
         named = seen.error.replace(REFERENCE, files.reference)
         known = files.reference in named or named.startswith(("--dims", "task.yaml"))
@@ -301,7 +301,7 @@ def _callable(declared: Declared, language: Language, own: tuple[str, ...] = ())
     return tuple(dict.fromkeys((*named, *own))) if language.beside_torch and "reference" in declared.library else named
 
 
-def _weighted(declared: Declared, seen: ProbeResult) -> tuple[SeenWorkload, ...]:
+def _weighted(declared: Declared, seen: ProbeResult) -> tuple[ProbedWorkload, ...]:
     """The probed workloads with the weights and margins that task.yaml gives some of them."""
     for key, said, least in (
         ("weights", declared.weights, "above 0"),

@@ -15,16 +15,16 @@ from tools.analysis import diagnosis
 from tools.analysis.diagnosis import Diagnosis, TaskRoofline
 from tools.artifacts import Candidate, Profile, Record
 from tools.errors import SettingsError
-from tools.executors.base import EXECUTORS, Device, Executor, pick
+from tools.executors.base import EXECUTORS, Device, Executor, pick_device
 from tools.gate.judge_settings import JudgeSettings
 from tools.judge import evidence
-from tools.judge.build import Builds
+from tools.judge.build import KernelBuilder
 from tools.judge.judge import Emit, Judge
 from tools.languages.base import open_language
 from tools.profilers.base import DEFAULTS, PROFILERS, Profiler
 from tools.registry import load
 from tools.roofline import microbenchmarks
-from tools.store.records import Records, key
+from tools.store.records import Records, record_key
 from tools.tasks.loader import Loaded, read_source
 
 
@@ -67,7 +67,7 @@ class Opened:
     @cached_property
     def device(self) -> Device:
         """Where the kernel runs."""
-        return pick(self.executor.devices(), self.language.device)
+        return pick_device(self.executor.devices(), self.language.device)
 
     @cached_property
     def judge(self) -> Judge:
@@ -78,17 +78,17 @@ class Opened:
 
     def library(self, kernel: Candidate | None = None) -> str:
         """sha256 of a kernel's library, by default the user's own; that needs no device."""
-        builds, kernel = Builds(self.task, self.language, self.executor, self.records, ""), kernel or self.kernel
-        library = builds.library(kernel)
+        builds, kernel = KernelBuilder(self.task, self.language, self.executor, self.records, ""), kernel or self.kernel
+        library = builds.shared_object_of(kernel)
         if library is None:
-            raise SettingsError(f"the kernel does not compile; mend it:\n{builds.build(kernel).payload['log']}")
+            raise SettingsError(f"the kernel does not compile; mend it:\n{builds.read_or_build(kernel).payload['log']}")
         return library
 
     @cached_property
     def timed(self) -> Record:
         """The kernel's own times (A/A)."""
         self.library()
-        calibration = self.judge.calibrate(self.kernel)
+        calibration = self.judge.read_or_measure_calibration(self.kernel)
         failed = evidence.timing_failure(calibration)
         if failed is not None:
             raise SettingsError(f"{self.task.name}: {failed.reason.rstrip('.')}; mend the kernel or the reference")
@@ -96,7 +96,7 @@ class Opened:
 
     def placed(self) -> TaskRoofline:
         """The task's workloads under the roofs measured here; timed where there is a kernel."""
-        times: Mapping[str, float] = evidence.seconds(self.timed) if self.task.baseline is not None else {}
+        times: Mapping[str, float] = evidence.incumbent_seconds(self.timed) if self.task.baseline is not None else {}
         found = microbenchmarks.read_or_measure_roofs(self.language, self.executor, self.records)
         return diagnosis.compute_task_roofline(self.task, self.loaded.workloads, times, found, self.device)
 
@@ -126,7 +126,7 @@ class Opened:
 
     def _kept(self, seen: Profile, blobs: dict[str, str]) -> str:
         """The id of a profile's record."""
-        asked = key("profile", tool=seen.tool, candidate=self.kernel.id)
+        asked = record_key("profile", tool=seen.tool, candidate=self.kernel.id)
         record = self.records.find(asked) or Record(
             kind="profile", key=asked, payload=seen.model_dump(mode="json"), blobs=blobs
         )

@@ -9,7 +9,7 @@ from graph.report.content.phrases import objective_of
 from graph.workspace.versions import lineage, read_versions
 from tools.artifacts import Clock, Interval, Verdict
 from tools.gate.ranking import FrameworkTimes, framework_times
-from tools.gate.statistics import product
+from tools.gate.statistics import interval_product
 
 if TYPE_CHECKING:
     from graph.services import Services
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def claimed(verdicts: Iterable[Verdict], clock: Clock) -> Interval:
     """The product of the claimed speed-ups of accepted versions, by `clock`."""
     worth = (v.claim.by(clock) if v.claim else v.speedup for v in verdicts)
-    return product(one for one in worth if one)
+    return interval_product(one for one in worth if one)
 
 
 def torch_times(state: State, services: Services, latest: Verdict | None = None) -> FrameworkTimes | None:

@@ -12,7 +12,7 @@ from agents.models.ledger import dollars
 from graph.artifacts import SIZE
 from tools.artifacts import Interval, Task, Verdict
 from tools.cli.formatting import format_percent, format_seconds, format_si, format_speedup
-from tools.gate.ranking import FRAMEWORKS, FrameworkTimes, called
+from tools.gate.ranking import FRAMEWORKS, FrameworkTimes, contestant_label
 from tools.gate.statistics import Objective
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def objective_of(objective: Objective, task: Task) -> str:
 
 def rival(name: str) -> str:
     """Who a contestant of the final benchmark is, in words."""
-    return "the kernel that the linked runs began with" if name == "original" else called(name)
+    return "the kernel that the linked runs began with" if name == "original" else contestant_label(name)
 
 
 def doubt(found: Interval | None) -> str:

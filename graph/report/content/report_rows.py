@@ -15,10 +15,10 @@ from graph.state import State
 from graph.workspace import events as event_log
 from graph.workspace.events import Event
 from tools.artifacts import Dims, Interval, Measurement, Outcome, Passed, Quantity, Task, Verdict
-from tools.gate.ranking import in_order
+from tools.gate.ranking import order_frameworks
 from tools.roofline import roofline
 from tools.roofline.hardware import Roof
-from tools.store.records import Records, key
+from tools.store.records import Records, record_key
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def workload_rows(
 def compared(final: FinalBenchmark | None) -> tuple[str, ...]:
     """Those that are no kernels of ours, timed or not."""
     ours = ("baseline", "best", "original")
-    return in_order(name for name in (*final.overall, *final.unavailable) if name not in ours) if final else ()
+    return order_frameworks(name for name in (*final.overall, *final.unavailable) if name not in ours) if final else ()
 
 
 def _share(gap: float, profiled_s: float, best_s: float | None) -> float:
@@ -230,7 +230,7 @@ def points_of(
             rows = [(row.workload, row.seconds) for row in inspected.rooflines]
             record = inspection_records[candidate]
         else:
-            judged = records.find(key("trial", iteration=iteration, candidate=candidate))
+            judged = records.find(record_key("trial", iteration=iteration, candidate=candidate))
             trial = Judged.model_validate(judged.payload).trial if judged else None
             rows = [(m.workload, m.candidate_s) for m in trial.measurements] if isinstance(trial, Passed) else []
             record = judged.id if judged else ""
@@ -243,7 +243,7 @@ def proposed(memories: Iterable[VersionMemory], records: Records) -> dict[int, t
     """Iteration -> ids of the records that say what its plan was made from, and how what was put to the gate was
     timed."""
     trials = {
-        m.iteration: records.find(key("trial", iteration=m.iteration, candidate=m.candidate))
+        m.iteration: records.find(record_key("trial", iteration=m.iteration, candidate=m.candidate))
         for m in memories
         if m.iteration
     }

@@ -21,7 +21,7 @@ from tools.artifacts import UNBOUNDED, Artifact, Interval, Verdict
 from tools.cli.formatting import format_speedup
 from tools.gate import confirmation
 from tools.languages.base import open_language
-from tools.store.records import Records, key
+from tools.store.records import Records, record_key
 from tools.tasks.loader import Loaded
 
 
@@ -137,7 +137,7 @@ def summarise(root: Path, state: State) -> Summary:
     closed = read_versions(root)
     if state.get("report"):
         benchmark = FinalBenchmark.model_validate(records.get(state["report"]).payload)
-    reached = records.find(key("budget"))
+    reached = records.find(record_key("budget"))
     models = total(exchanges(records))
     log = event_log.read(root / ".kernelwright" / "events.jsonl")
     placed = benchmark.overall if benchmark else {}
@@ -180,7 +180,7 @@ def _disturbed(memory: VersionMemory, records: Records) -> bool:
         for identity in Verdict.model_validate(record.payload).records
     ]
     confirmed = [record for identity in cited if (record := records.get(identity)).kind == "confirmation"]
-    return bool(confirmed) and confirmation.disturbed(confirmed)
+    return bool(confirmed) and confirmation.any_disturbed(confirmed)
 
 
 def by_role(records: Records) -> dict[str, Spent]:
@@ -195,7 +195,7 @@ def by_role(records: Records) -> dict[str, Spent]:
 
 def _device_s(records: Records, log: Sequence[event_log.Event], wall_s: float) -> float | None:
     """Seconds of jobs on the device of the task's language."""
-    task = records.find(key("task")) or records.find(key("loaded"))
+    task = records.find(record_key("task")) or records.find(record_key("loaded"))
     if task is None:
         return None
     language = open_language(Loaded.model_validate(task.payload).task.language)

@@ -126,7 +126,7 @@ def render_baseline(
         if services.architecture in p.head.signature
     ]
     name = f"kernel{services.language.suffix}"
-    built = evidence.Build.model_validate(services.judge.builds.build(baseline).payload)
+    built = evidence.Build.model_validate(services.judge.builder.read_or_build(baseline).payload)
     return {
         name: baseline.source,
         "README.md": render(

@@ -41,7 +41,7 @@ from tools.gate.ranking import FrameworkTimes
 from tools.languages.base import UNTUNED
 from tools.roofline import microbenchmarks
 from tools.roofline.hardware import Roof
-from tools.store.records import Records, key
+from tools.store.records import Records, record_key
 
 OBJECTIVES = {
     "total_time": "objective: Σ weight × time a call",
@@ -120,7 +120,9 @@ def gather_report(state: State, services: Services) -> ReportData:
     labels = {state["baseline"]: "v0"} | {
         m.candidate: f"v{m.iteration}" for m in memories if m.candidate and m.verdict == "accept"
     }
-    inspected = {c: record for c in labels if (record := records.find(key("inspection", candidate=c))) is not None}
+    inspected = {
+        c: record for c in labels if (record := records.find(record_key("inspection", candidate=c))) is not None
+    }
     inspections = {c: Inspection.model_validate(record.payload) for c, record in inspected.items()}
     inspection_records = {c: record.id for c, record in inspected.items()}
     verdicts, attributions = _closed_versions(memories, records)
@@ -147,7 +149,7 @@ def gather_report(state: State, services: Services) -> ReportData:
     return ReportData(
         workspace=services.workspace.root.name,
         task=task,
-        task_record=loaded.id if (loaded := records.find(key("task"))) else None,
+        task_record=loaded.id if (loaded := records.find(record_key("task"))) else None,
         settings=settings,
         stopped=stop_reason_words(state.get("stop"), settings, services.ended, benchmark.overall if benchmark else {}),
         bar=torch_times(state, services),

@@ -21,7 +21,7 @@ from tools.roofline.hardware import Spec
 
 WIKI = Wiki.open()
 RECORD = "0123456789abcdef"
-BANDWIDTH = lookup.resolve(WIKI, "H200", "memory_bandwidth", "SXM5")
+BANDWIDTH = lookup.resolve_spec(WIKI, "H200", "memory_bandwidth", "SXM5")
 METHOD = "openmp-parallel-outer"
 PAGE = next(page for page in WIKI.pages if page.head.id == METHOD)
 PASSAGE = next(passage for passage in WIKI.passages() if "8 bytes" in passage.text)

@@ -12,7 +12,7 @@ from agents.lift.from_reference import lift_reference
 from tests.agents.lift.references import MN, REFERENCES, SIZES, empty, randn, source
 from tools.artifacts import Candidate
 from tools.errors import SettingsError
-from tools.executors.local import Local
+from tools.executors.local import LocalExecutor
 from tools.gate.judge_settings import JudgeSettings
 from tools.judge import evidence
 from tools.judge.judge import Judge
@@ -23,7 +23,7 @@ from tools.tasks.generated import generated
 from tools.tasks.loader import Loaded
 
 pytestmark = pytest.mark.slow
-Stage = tuple[Local, Records]
+Stage = tuple[LocalExecutor, Records]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("lift")
     (folder / "scratch").mkdir()
     records = Records(folder)
-    with Local(records.blobs, folder / "scratch") as executor:
+    with LocalExecutor(records.blobs, folder / "scratch") as executor:
         yield executor, records
 
 
@@ -59,10 +59,10 @@ def test_a_lifted_kernel_passes_the_judge_at_sizes_that_torch_compile_never_saw(
         policy=JudgeSettings(),
         emit=lambda event, fields: None,
     )
-    refused = judge.screened(kernel)
+    refused = judge.screen_failure(kernel)
     assert refused is None, f"{refused}\n{text}"
-    failed = evidence.build_failure(judge.builds.build(kernel)) or evidence.correctness_failure(
-        judge.correctness(kernel, None, "baseline")
+    failed = evidence.build_failure(judge.builder.read_or_build(kernel)) or evidence.correctness_failure(
+        judge.read_or_check_correctness(kernel, None, "baseline")
     )
     assert failed is None, f"{failed.reason}\n{failed.log}\n{text}"
 

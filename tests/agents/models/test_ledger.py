@@ -120,7 +120,7 @@ def carried_out(step: Step, number: int, records: Records, ledger: Ledger, paid:
         if step.ends == "killed after the record":
             raise Killed
 
-    records.added = added
+    records.on_added = added
     model = Scripted({"model": "made-up"})
     model.step = step
     agent = Agent(step.role, model, records, lambda kind, details: None, ledger)

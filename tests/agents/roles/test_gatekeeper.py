@@ -15,7 +15,7 @@ from tests.agents.scripted import Line, agent
 from tests.contracts.conftest import task
 from tests.tools.gate.test_verdict import FAILED, GOOD, POLICY, trial
 from tools.errors import BudgetError, OverloadedError, PendingError, ProviderError
-from tools.gate.verdict import Evidence, Veto, decide_verdict
+from tools.gate.verdict import GateEvidence, Veto, decide_verdict
 from tools.languages.cpp import Cpp
 
 DIFF = "--- a/kernel.cpp\n+++ b/kernel.cpp\n@@ -4,2 +4,2 @@\n-  y[i] = x[i];\n+  y[i] = cache[i];\n   }\n"
@@ -31,7 +31,7 @@ def reviewed(root: Path, *lines: Line) -> tuple[Review, int]:
     return review, len(model.asked)
 
 
-def verdict(review: Review, evidence: Evidence = GOOD) -> tuple[str, str]:
+def verdict(review: Review, evidence: GateEvidence = GOOD) -> tuple[str, str]:
     """What the gate makes of a review; without it the evidence would do for an accept."""
     veto = Veto(quote=review.quote, reason=review.reason) if review.veto else None
     found = decide_verdict(evidence.model_copy(update={"veto": veto}), POLICY)

@@ -20,9 +20,9 @@ from tests.agents.softmax import METHOD, WIKI, bench, brief, judge
 from tests.tools.judge.test_judge import BROKEN, FASTER, NAIVE, WRONG, Counting, kernel
 from tools.artifacts import Passed
 from tools.errors import BudgetError, HarnessError, KernelwrightError, StorageError
-from tools.executors.base import Finished, Job
+from tools.executors.base import FinishedJob, Job
 from tools.judge import evidence
-from tools.judge.judge import REHEARSAL, Judge
+from tools.judge.judge import REHEARSAL_PREFIX, Judge
 from tools.store.records import Records
 
 SHELL = NAIVE.replace("#include <cmath>", '#include <cmath>\n#include <cstdlib>\nstatic int s = system("true");')
@@ -70,16 +70,18 @@ def test_nothing_tried_can_be_taken_for_evidence(judging: Judge) -> None:
     trial = judging.judge(kernel(FASTER), kernel(NAIVE), kernel(NAIVE), siblings=1, iteration=1)
     assert isinstance(trial, Passed), trial
     found = {record.kind: record for record in judging.records}
-    tried = evidence.Correctness.model_validate(found[f"{REHEARSAL}correctness"].payload)
+    tried = evidence.Correctness.model_validate(found[f"{REHEARSAL_PREFIX}correctness"].payload)
     judged = evidence.Correctness.model_validate(found["correctness"].payload)
     assert tried.purpose == "rehearsal" and not tried.hidden and not any(case.case.hidden for case in tried.cases)
     assert judged.hidden and any(case.case.hidden for case in judged.cases), "the judge does use them"
     assert not {case.case.seed for case in tried.cases} & {case.case.seed for case in judged.cases}
     assert len(tried.cases) < len(judged.cases)
-    assert not {record.id for record in judging.records if record.kind.startswith(REHEARSAL)} & set(trial.records)
-    quick = [found["build"], found[f"{REHEARSAL}correctness"], found[f"{REHEARSAL}timing"]]
+    assert not {record.id for record in judging.records if record.kind.startswith(REHEARSAL_PREFIX)} & set(
+        trial.records
+    )
+    quick = [found["build"], found[f"{REHEARSAL_PREFIX}correctness"], found[f"{REHEARSAL_PREFIX}timing"]]
     with pytest.raises(StorageError, match="no correctness record"):
-        evidence.trial_of(quick, "total_time", 0.95)
+        evidence.trial_from_records(quick, "total_time", 0.95)
 
 
 def test_what_is_wrong_is_told_with_the_trimmed_log(judging: Judge, place: tuple[Path, Counting]) -> None:
@@ -186,7 +188,7 @@ class Failing(Counting):
 
     error: KernelwrightError | None = None
 
-    def run(self, job: Job) -> Finished:
+    def run(self, job: Job) -> FinishedJob:
         if self.error is not None:
             raise self.error
         return super().run(job)

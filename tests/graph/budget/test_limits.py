@@ -19,8 +19,8 @@ from graph.workspace import events
 from graph.workspace.clock import TICK_S, Clock, wall_s
 from graph.workspace.events import Event
 from tools.errors import BudgetError, DeviceBusyError, HarnessError, SettingsError
-from tools.executors.base import Device, Executor, Finished, Job, Limits, Needs, Usage
-from tools.executors.local import Local
+from tools.executors.base import Device, Executor, FinishedJob, Job, JobUsage, Limits, Needs
+from tools.executors.local import LocalExecutor
 from tools.store.records import Blobs
 
 
@@ -38,10 +38,10 @@ class Booked(Executor):
     def devices(self) -> tuple[Device, ...]:
         return ()
 
-    def run(self, job: Job) -> Finished:
+    def run(self, job: Job) -> FinishedJob:
         limit, wanted = job.limits.wall_s, float(job.argv[1])
         self.begun.append(limit)
-        return Finished(exit_code=0, timed_out=wanted > limit, files={}, usage=Usage(wall_s=min(wanted, limit)))
+        return FinishedJob(exit_code=0, timed_out=wanted > limit, files={}, usage=JobUsage(wall_s=min(wanted, limit)))
 
     def close(self) -> None:
         pass
@@ -52,7 +52,7 @@ class Failing(Booked):
         super().__init__()
         self.error = error
 
-    def run(self, job: Job) -> Finished:
+    def run(self, job: Job) -> FinishedJob:
         time.sleep(0.01)
         raise self.error
 
@@ -119,7 +119,7 @@ def test_a_harness_that_dies_costs_its_time_and_is_the_caps_fault_only_when_its_
 
 
 def test_a_real_job_is_ended_where_the_cap_is(tmp_path: Path) -> None:
-    with Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch") as local:
+    with LocalExecutor(Blobs(tmp_path / "blobs"), tmp_path / "scratch") as local:
         metered = account(local)
         with pytest.raises(BudgetError, match="cut short"):
             Capped(metered, "cpu", Budget(device_s=0.3)).run(job(300, "sleep", "600"))
@@ -137,13 +137,13 @@ from graph.workspace.clock import Clock
 from graph.budget.metering import Capped, Metered
 from graph.settings import Budget
 from tools.executors.base import Job, Limits
-from tools.executors.local import Local
+from tools.executors.local import LocalExecutor
 from tools.store.records import Blobs
 folder = Path(sys.argv[1])
 clock = Clock(folder / "wall_s")
 log = Events(folder / "events.jsonl", (lambda event: print(event.details["state"], flush=True),))
 log.emit("start", {"state": "started", "wall_s": "0"})
-metered = Metered(Local(Blobs(folder / "blobs"), folder / "scratch"), log.emit, clock.seconds, {})
+metered = Metered(LocalExecutor(Blobs(folder / "blobs"), folder / "scratch"), log.emit, clock.seconds, {})
 Capped(metered, "cpu", Budget(device_s=1000)).run(Job(files={}, argv=("sleep", "600"), limits=Limits(wall_s=500)))
 """
 

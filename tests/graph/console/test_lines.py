@@ -14,7 +14,7 @@ from graph.console.terminal import Progress
 from graph.services import Services
 from graph.state import State
 from graph.workspace.events import Event, Events, read
-from tools.executors.local import Local
+from tools.executors.local import LocalExecutor
 from tools.store.records import Blobs, Records
 
 
@@ -83,7 +83,7 @@ def test_iterations_never_go_backwards(tmp_path: Path) -> None:
 
     lines: list[str] = []
     executor = Metered(
-        Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch"), lambda kind, details: None, lambda: 0.0, {}
+        LocalExecutor(Blobs(tmp_path / "blobs"), tmp_path / "scratch"), lambda kind, details: None, lambda: 0.0, {}
     )
     told = SimpleNamespace(
         emit=lambda kind, details: lines.extend(filter(None, [event_line(event(kind, **details))])),

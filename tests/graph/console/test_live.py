@@ -24,7 +24,7 @@ from tests.graph.terminal import AtTerminal, Terminal
 from tools.artifacts import Bound
 from tools.errors import KernelwrightError
 from tools.executors.base import Job, Limits
-from tools.executors.local import Local
+from tools.executors.local import LocalExecutor
 from tools.store.records import Blobs
 from tools.store.repository import Repository
 
@@ -204,7 +204,7 @@ def test_what_is_paid_stands_beside_its_caps() -> None:
 
 def test_a_job_that_is_abandoned_ends_at_once_and_nothing_begins(tmp_path: Path) -> None:
     executor = Metered(
-        Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch"), lambda kind, details: None, lambda: 0.0, {}
+        LocalExecutor(Blobs(tmp_path / "blobs"), tmp_path / "scratch"), lambda kind, details: None, lambda: 0.0, {}
     )
     job = Job(files={}, argv=("sleep", "600"), limits=Limits(wall_s=600.0))
     ended: list[type[BaseException]] = []
@@ -287,4 +287,4 @@ def test_ctrl_c_drains_and_a_second_one_does_not_and_a_report_between_is_no_chan
     assert (root / MARKDOWN).read_text() != midway
     assert not repository.drift() and sum("Report" in commit.trailers for commit in repository.log()) == 1
     closed = repository.find_commit("Version", "v1")
-    assert closed and closed not in repository.changing("report")
+    assert closed and closed not in repository.commits_changing("report")

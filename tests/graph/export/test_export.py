@@ -20,7 +20,7 @@ from graph.export.formats import FORMATS
 from tests.graph.conftest import ROOT, refused
 from tests.tools.tasks.test_suites import gpu_mode as gpu_mode
 from tools.errors import SettingsError
-from tools.executors.local import Local
+from tools.executors.local import LocalExecutor
 from tools.languages.base import Language
 from tools.languages.cpp import Cpp
 from tools.languages.triton import Triton
@@ -86,7 +86,7 @@ def softmax(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def problem(beside: tuple[Local, Blobs], tmp_path_factory: pytest.TempPathFactory) -> Accepted:
+def problem(beside: tuple[LocalExecutor, Blobs], tmp_path_factory: pytest.TempPathFactory) -> Accepted:
     """A kernel of a KernelBench problem with a parameter and a number among its inputs."""
     folder = tmp_path_factory.mktemp("problem")
     (folder / "scaled.py").write_text(PROBLEM)
@@ -152,7 +152,9 @@ def test_a_new_model_has_the_keys_of_the_old_one_and_says_the_same(problem: Acce
     assert "pass" not in text.split("class ModelNew")[1], "the suite's static check reads it as code"
 
 
-def test_a_submission_takes_the_suites_data_apart(gpu_mode: Path, tmp_path: Path, beside: tuple[Local, Blobs]) -> None:
+def test_a_submission_takes_the_suites_data_apart(
+    gpu_mode: Path, tmp_path: Path, beside: tuple[LocalExecutor, Blobs]
+) -> None:
     task, _ = write_task_folder(gpu_mode, tmp_path / "task", "")
     (task / "kernel.cpp").write_text(SCALED)
     cpp, loaded = Cpp(), load_folder(task, *beside)
@@ -167,7 +169,7 @@ def test_a_submission_takes_the_suites_data_apart(gpu_mode: Path, tmp_path: Path
 
 
 @pytest.fixture(scope="module")
-def triton(beside: tuple[Local, Blobs], tmp_path_factory: pytest.TempPathFactory) -> Accepted:
+def triton(beside: tuple[LocalExecutor, Blobs], tmp_path_factory: pytest.TempPathFactory) -> Accepted:
     """The quickstart's kernel for a GPU, at a size for Triton's interpreter."""
     folder, shipped = tmp_path_factory.mktemp("triton"), ROOT / "configs" / "tasks" / "triton-softmax"
     small = (

@@ -16,8 +16,8 @@ from tests.graph.conftest import refused
 from tests.graph.export.test_export import made, triton  # noqa: F401  (a fixture)
 from tools.artifacts import Argument, Task, Workload
 from tools.errors import SettingsError
-from tools.executors.local import Local
-from tools.executors.protocol import SeenArgument, SeenWorkload
+from tools.executors.local import LocalExecutor
+from tools.executors.protocol import ProbedArgument, ProbedWorkload
 from tools.harness.compilation.cuda_compile import program
 from tools.languages.cpp import Cpp
 from tools.store.records import Blobs
@@ -84,7 +84,7 @@ def applied(folder: Path, kernel: Accepted) -> str:
 
 
 def test_a_patched_file_calls_the_kernel_where_it_was_judged_and_its_own_lines_elsewhere(
-    beside: tuple[Local, Blobs], tmp_path: Path
+    beside: tuple[LocalExecutor, Blobs], tmp_path: Path
 ) -> None:
     (tmp_path / "reference.py").write_text(REFERENCE)
     (tmp_path / "kernel.cpp").write_text(OWN.replace("scaled(", "solve("))
@@ -129,12 +129,12 @@ def test_a_launch_on_a_stream_is_kept_where_the_stream_is_not_the_default_one(tm
         workloads=(Workload(name="w", dims={"n": 4096}),),
     )
     seen = tuple(
-        SeenArgument(
+        ProbedArgument(
             **a.model_dump(exclude={"shape"}), shape=(4096,) if a.shape else (), value=None if a.shape else 4096
         )
         for a in arguments
     )
-    workload = SeenWorkload(name="w", dims={"n": 4096}, arguments=seen, weight=1.0, flops=1, unique_bytes=1)
+    workload = ProbedWorkload(name="w", dims={"n": 4096}, arguments=seen, weight=1.0, flops=1, unique_bytes=1)
     source = CUDA.replace("void launch", 'extern "C" void solve').replace(", cudaStream_t stream", "")
     kernel = Accepted(
         task=task,

@@ -11,7 +11,7 @@ import yaml
 
 from graph.__main__ import main
 from tests.graph.conftest import TWICE
-from tools.executors.local import Local
+from tools.executors.local import LocalExecutor
 from tools.languages.triton_interpreter import BFLOAT16
 from tools.store.records import Blobs
 
@@ -35,7 +35,7 @@ def run_kernel(x, out, N):
 
 @pytest.fixture(autouse=True)
 def without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch") as executor:
+    with LocalExecutor(Blobs(tmp_path / "blobs"), tmp_path / "scratch") as executor:
         if any(device.kind == "cuda" for device in executor.devices()):
             pytest.skip("a CUDA device is here")
     monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path / "home"))

@@ -33,7 +33,7 @@ from graph.lifecycle.verify import (
 )
 from tests.graph.conftest import ROOT, TASK, TRIES, FinishedRun, gain_of
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Unmeasured, Verdict
-from tools.store.records import Records, key
+from tools.store.records import Records, record_key
 from tools.store.repository import Commit, Repository
 from tools.tasks.loader import freeze, thaw
 
@@ -108,12 +108,12 @@ def forged(
     for record in map(records.get, before.records):
         payload = change(record)
         made = payload and records.add(
-            record.model_copy(update={"key": key("forged", of=record.id), "payload": payload})
+            record.model_copy(update={"key": record_key("forged", of=record.id), "payload": payload})
         )
         cited.append((made or record).id)
     verdict = before.model_copy(update={"candidate": candidate or before.candidate, "records": tuple(cited)})
     evidence = records.add(
-        Record(kind="verdict", key=key("verdict", iteration=99), payload=verdict.model_dump(mode="json"))
+        Record(kind="verdict", key=record_key("verdict", iteration=99), payload=verdict.model_dump(mode="json"))
     )
 
     def message(text: str, root: Path) -> str:

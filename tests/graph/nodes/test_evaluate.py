@@ -263,7 +263,7 @@ def test_the_runner_up_is_tried_where_the_champion_is_refused(
 def test_no_question_that_failed_as_infrastructure_is_asked_a_third_time() -> None:
     class Dying:
         def __init__(self, error: Exception) -> None:
-            self.unanswered: dict[str, str] = {}
+            self.reason_unmeasured: dict[str, str] = {}
             self.asked, self.error = 0, error
 
         def judge(self, *args: object, **more: object) -> None:

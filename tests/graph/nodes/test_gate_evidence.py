@@ -21,7 +21,7 @@ from knowledge_base.artifacts import Forecast, source_digest
 from knowledge_base.experience.forecasts import MIN_SCORED_PREDICTIONS
 from tests.graph.conftest import FinishedRun, gain_of
 from tools.artifacts import Candidate, Claim, Interval, Outcome, Verdict
-from tools.gate.confirmation import claim
+from tools.gate.confirmation import claim_of
 from tools.store.records import Records
 from tools.store.repository import Repository
 
@@ -157,7 +157,7 @@ def test_a_version_claims_what_its_confirmation_says_and_holds_its_own_profile(f
     for commit in accepted(Repository(root)):
         verdict = Verdict.model_validate(records.get(commit.trailers["Evidence"]).payload)
         contests = [record for record in map(records.get, verdict.records) if record.kind == "confirmation"]
-        said = claim(contests, policy.objective, policy.confidence, policy.min_effect)
+        said = claim_of(contests, policy.objective, policy.confidence, policy.min_effect)
         assert verdict.claim == said and commit.trailers["Clock"] == said.clock
         assert gain_of(commit) == float(f"{said.speedup.estimate:.4g}")
         number = commit.trailers["Version"]

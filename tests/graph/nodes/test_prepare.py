@@ -25,7 +25,7 @@ from tools.judge import evidence
 from tools.judge.judge import Judge
 from tools.roofline import lower_bounds, roofline
 from tools.roofline.hardware import Roof
-from tools.store.records import key
+from tools.store.records import record_key
 
 
 def test_a_section_that_the_analyst_asks_for_is_shown_to_all_and_asked_for_once(
@@ -72,7 +72,9 @@ def test_a_roof_in_doubt_is_measured_again_and_ends_no_run(
     with runs.opened(copied) as services:
         state = State(**{**read_state(services.workspace), "stop": None, "iteration": 1, "stale": 0})  # type: ignore[typeddict-item]
         baseline = services.candidate(state["baseline"])
-        seconds = evidence.seconds(services.judge.calibrate(baseline))[services.task.workloads[0].name]
+        seconds = evidence.incumbent_seconds(services.judge.read_or_measure_calibration(baseline))[
+            services.task.workloads[0].name
+        ]
         size = services.seen[0].unique_bytes
         bandwidth = size / seconds * (1.01 if near else 5.0)
         measured, failed = [roof(bandwidth, others[0])], list[Exception]()
@@ -111,7 +113,7 @@ def test_a_run_goes_on_near_a_roof_that_is_in_doubt_or_behind_torch(
 ) -> None:
     with runs.opened(copied) as services:
         state = State(**{**read_state(services.workspace), "stop": None, "iteration": 2, "stale": 0})  # type: ignore[typeddict-item]
-        record = services.records.find(key("inspection", candidate=state["baseline"]))
+        record = services.records.find(record_key("inspection", candidate=state["baseline"]))
         assert record is not None
         found = Inspection.model_validate(record.payload)
         there = found.model_copy(update={"headroom": found.headroom.model_copy(update={"total": 0.01}), "doubt": doubt})
@@ -143,8 +145,8 @@ def test_a_run_without_torchs_times_goes_on_as_ever(
     def failing(*_: object) -> Record:
         raise why or AssertionError("nobody wants these times")
 
-    monkeypatch.setattr(Judge, "benchmark", failing)
-    monkeypatch.setattr(Judge, "prepare", lambda *_: None)
+    monkeypatch.setattr(Judge, "read_or_measure_benchmark", failing)
+    monkeypatch.setattr(Judge, "start_torch_contestants", lambda *_: None)
     with runs.opened(copied) as services:
         off = services.settings.model_copy(update={"benchmark": Benchmark(eager=False, compile=False)})
         services = services if why else replace(services, settings=off)
@@ -173,8 +175,10 @@ def test_bytes_that_the_given_kernel_refutes_give_no_distance_from_a_roof_and_no
 ) -> None:
     """`share`: the roof's bandwidth over that at which the given kernel moves the bytes that were counted."""
     with runs.opened(copied) as services:
-        calibration = services.judge.calibrate(services.candidate(read_state(services.workspace)["baseline"]))
-        seconds, seen = evidence.seconds(calibration), services.seen[0]
+        calibration = services.judge.read_or_measure_calibration(
+            services.candidate(read_state(services.workspace)["baseline"])
+        )
+        seconds, seen = evidence.incumbent_seconds(calibration), services.seen[0]
         measured = (roof(share * seen.unique_bytes / seconds[seen.name], 0.0),)
         monkeypatch.setattr(Services, "all_roofs", property(lambda _: measured))
         device = services.device.model_copy(update={"last_level_cache": 1})

@@ -136,7 +136,7 @@ def test_what_a_killed_gate_left_is_the_runs_own_and_nothing_else_goes_with_its_
         workspace.commit(["versions/v4", POINTER], "close v4", {"Version": "v4"}, head)
     stray.unlink()
     made = workspace.commit(["versions/v4", POINTER], "close v4", {"Version": "v4"}, head)
-    assert repository.changed(str(head), made) == tuple(written)
+    assert repository.changed_paths(str(head), made) == tuple(written)
     (copied / POINTER).write_text("3\n")
     assert drift.drifted(repository) == (POINTER,), "what the run wrote before its last commit is no excuse"
     workspace.close()

@@ -3,7 +3,7 @@
 from tools.analysis import diagnosis
 from tools.artifacts import Argument, Profile, Quantity, Remark, Task, Workload
 from tools.executors.base import Device
-from tools.executors.protocol import SeenWorkload
+from tools.executors.protocol import ProbedWorkload
 from tools.roofline.hardware import Roof
 
 ROOFS = (
@@ -14,7 +14,7 @@ DEVICE = Device(kind="cpu", name="a CPU", units=4)
 
 
 def seen(name, flops=100.0, unique_bytes=1000, weight=1.0):
-    return SeenWorkload(name=name, dims={}, weight=weight, arguments=(), flops=flops, unique_bytes=unique_bytes)
+    return ProbedWorkload(name=name, dims={}, weight=weight, arguments=(), flops=flops, unique_bytes=unique_bytes)
 
 
 def task(*names):

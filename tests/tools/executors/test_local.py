@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from tools.errors import DeviceBusyError, HarnessError
-from tools.executors.base import Finished, Job, Limits, Needs
+from tools.executors.base import FinishedJob, Job, Limits, Needs
 from tools.executors.device_lock import device_lock
-from tools.executors.local import Local
+from tools.executors.local import LocalExecutor
 from tools.store.records import Blobs
 
 SERVER = """
@@ -42,17 +42,17 @@ if "--serve" in sys.argv:
 
 
 @pytest.fixture
-def local(tmp_path: Path) -> Iterator[Local]:
-    with Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch") as executor:
-        assert isinstance(executor, Local)
+def local(tmp_path: Path) -> Iterator[LocalExecutor]:
+    with LocalExecutor(Blobs(tmp_path / "blobs"), tmp_path / "scratch") as executor:
+        assert isinstance(executor, LocalExecutor)
         yield executor
 
 
-def shell(local: Local, script: str, limits: Limits | None = None) -> Job:
+def shell(local: LocalExecutor, script: str, limits: Limits | None = None) -> Job:
     return Job(files={}, argv=("sh", "-c", script), limits=limits or Limits())
 
 
-def warm(local: Local, what: str, mark: Path, limits: Limits | None = None) -> Job:
+def warm(local: LocalExecutor, what: str, mark: Path, limits: Limits | None = None) -> Job:
     files = {
         "harness/server.py": local.blobs.put(SERVER.replace("MARK", repr(str(mark)))),
         "harness/other.py": local.blobs.put("other"),
@@ -67,21 +67,21 @@ def warm(local: Local, what: str, mark: Path, limits: Limits | None = None) -> J
     )
 
 
-def test_a_job_leaves_its_results_and_nothing_else(local: Local) -> None:
+def test_a_job_leaves_its_results_and_nothing_else(local: LocalExecutor) -> None:
     finished = local.run(shell(local, "head -c 5000 /dev/zero > big; echo $?", limits=Limits(file_bytes=1000)))
     assert local.blobs.text(finished.files["stdout.txt"]) != "0\n", "a file beyond its limit"
     assert finished.usage.peak_memory > 0 and list(local.scratch.iterdir()) == []
 
 
-def test_a_background_process_does_not_outlive_its_job(local: Local) -> None:
+def test_a_background_process_does_not_outlive_its_job(local: LocalExecutor) -> None:
     local.run(shell(local, f"sleep {own(301)} & exit 0"))
     wait_for(lambda: not alive(f"sleep {own(301)}"))
 
 
-def test_jobs_run_side_by_side(local: Local, tmp_path: Path) -> None:
+def test_jobs_run_side_by_side(local: LocalExecutor, tmp_path: Path) -> None:
     meeting = tmp_path / "meeting"
     meeting.mkdir()
-    finished: list[Finished] = []
+    finished: list[FinishedJob] = []
 
     def attend(name: int) -> None:
         command = f"touch {meeting}/{name}; while [ $(ls {meeting} | wc -l) -lt 4 ]; do sleep 0.02; done"
@@ -95,7 +95,7 @@ def test_jobs_run_side_by_side(local: Local, tmp_path: Path) -> None:
     assert [one.exit_code for one in finished] == [0] * 4, "one waited for another to end"
 
 
-def test_one_server_serves_many_jobs_and_is_started_again(local: Local, tmp_path: Path) -> None:
+def test_one_server_serves_many_jobs_and_is_started_again(local: LocalExecutor, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     pids = [
         local.blobs.text(local.run(warm(local, what, mark)).files["result.json"])
@@ -106,13 +106,13 @@ def test_one_server_serves_many_jobs_and_is_started_again(local: Local, tmp_path
         local.run(warm(local, "die", mark))
 
 
-def test_a_server_over_its_time_is_ended(local: Local, tmp_path: Path) -> None:
+def test_a_server_over_its_time_is_ended(local: LocalExecutor, tmp_path: Path) -> None:
     finished = local.run(warm(local, "sleep", tmp_path / "mark", Limits(wall_s=0.5)))
     assert finished.timed_out and "result.json" not in finished.files
     assert local.run(warm(local, "a", tmp_path / "mark")).exit_code == 0
 
 
-def test_a_harness_that_was_changed_counts_for_nothing(local: Local, tmp_path: Path) -> None:
+def test_a_harness_that_was_changed_counts_for_nothing(local: LocalExecutor, tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match=r"other\.py was changed"):
         local.run(warm(local, "spoil", tmp_path / "mark"))
     job = Job(files={"harness/a.py": local.blobs.put("x")}, argv=("sh", "-c", "echo y > harness/a.py"))
@@ -120,8 +120,8 @@ def test_a_harness_that_was_changed_counts_for_nothing(local: Local, tmp_path: P
         local.run(job)
 
 
-def test_two_exclusive_jobs_never_share_a_device(local: Local, tmp_path: Path) -> None:
-    hurried = Local(local.blobs, tmp_path / "other", lock_wait_s=0.2)
+def test_two_exclusive_jobs_never_share_a_device(local: LocalExecutor, tmp_path: Path) -> None:
+    hurried = LocalExecutor(local.blobs, tmp_path / "other", lock_wait_s=0.2)
     job = Job(files={}, argv=("true",), needs=Needs(exclusive=True))
     with device_lock("cpu", 0, 600.0), pytest.raises(DeviceBusyError, match=f"process {os.getpid()}"):
         hurried.run(job)
@@ -129,7 +129,7 @@ def test_two_exclusive_jobs_never_share_a_device(local: Local, tmp_path: Path) -
     hurried.close()
 
 
-def test_closing_ends_the_servers(local: Local, tmp_path: Path) -> None:
+def test_closing_ends_the_servers(local: LocalExecutor, tmp_path: Path) -> None:
     pid = int(local.blobs.text(local.run(warm(local, "a", tmp_path / "mark")).files["result.json"]))
     local.close()
     local.close()
@@ -140,12 +140,12 @@ ORPHANED = """
 import json, sys, threading, time
 from pathlib import Path
 from tools.executors.base import Job
-from tools.executors.local import Local
+from tools.executors.local import LocalExecutor
 from tools.executors.harness_job import harness_job
 from tools.executors.protocol import ProbeRequest
 from tools.store.records import Blobs
 folder = Path(sys.argv[1])
-local = Local(Blobs(folder / "blobs"), folder / "scratch")
+local = LocalExecutor(Blobs(folder / "blobs"), folder / "scratch")
 reference = "import time\\ndef reference(x, N):\\n    open('/proc/self/stat').read()\\n    time.sleep(300)\\n"
 parameters = [{"name": "x", "dtype": "float32", "pointer": True}, {"name": "N", "dtype": "int32", "pointer": False}]
 request = ProbeRequest.model_validate({"reference": reference, "dims": [{"N": 16}], "parameters": parameters})
@@ -168,7 +168,7 @@ def test_nothing_outlives_a_killed_run(tmp_path: Path) -> None:
     wait_for(lambda: not alive(f"sleep {own(300)}") and not beside(tmp_path))
 
 
-def test_an_interrupt_at_the_terminal_leaves_servers_alone(local: Local, tmp_path: Path) -> None:
+def test_an_interrupt_at_the_terminal_leaves_servers_alone(local: LocalExecutor, tmp_path: Path) -> None:
     pid = int(local.blobs.text(local.run(warm(local, "a", tmp_path / "mark")).files["result.json"]))
     assert os.getpgid(pid) != os.getpgid(0)
     assert json.loads(local.blobs.text(local.run(warm(local, "b", tmp_path / "mark")).files["result.json"])) == pid

@@ -15,11 +15,11 @@ import pytest
 
 from tests.tools.drivers import CUDA, NVML, compiled, needs_compiler
 from tools.errors import DeviceBusyError, InfrastructureError, SettingsError
-from tools.executors.base import Device, Job, Needs, pick
+from tools.executors.base import Device, Job, Needs, pick_device
 from tools.executors.cpu import describe_cpu
-from tools.executors.local import Local
-from tools.executors.nvidia import Driver, Occupant, visible
-from tools.harness.device.nvml import descends
+from tools.executors.local import LocalExecutor
+from tools.executors.nvidia import NvidiaDriver, Occupant, visible_devices
+from tools.harness.device.nvml import is_descendant
 from tools.store.records import Blobs
 
 pytestmark = needs_compiler
@@ -39,8 +39,10 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
-def local(libraries: Libraries, folder: Path, gpu: int | None = None) -> Local:
-    return Local(Blobs(folder / "blobs"), folder / "scratch", gpu=gpu, driver=Driver(*libraries), lock_wait_s=300.0)
+def local(libraries: Libraries, folder: Path, gpu: int | None = None) -> LocalExecutor:
+    return LocalExecutor(
+        Blobs(folder / "blobs"), folder / "scratch", gpu=gpu, driver=NvidiaDriver(*libraries), lock_wait_s=300.0
+    )
 
 
 def test_gpus_follow_the_cpu(libraries: Libraries, tmp_path: Path) -> None:
@@ -53,11 +55,11 @@ def test_gpus_follow_the_cpu(libraries: Libraries, tmp_path: Path) -> None:
         first.details["driver"] == "1.2.3" and first.details["ecc"] == "on" and first.details["mig"] == "not reported"
     )
     assert (second.index, second.details["uuid"][:8]) == (1, "GPU-0101")
-    assert pick((cpu, first, second), "cuda") is first
+    assert pick_device((cpu, first, second), "cuda") is first
 
 
 def test_a_job_sees_the_gpu_it_needs_and_no_other(libraries: Libraries, tmp_path: Path) -> None:
-    def seen(executor: Local, needs: Needs, name: str = "CUDA_VISIBLE_DEVICES") -> str:
+    def seen(executor: LocalExecutor, needs: Needs, name: str = "CUDA_VISIBLE_DEVICES") -> str:
         finished = executor.run(
             Job(files={}, argv=("{python}", "-c", f"import os; print(os.environ['{name}'])"), needs=needs)
         )
@@ -80,7 +82,7 @@ def test_a_foreign_process_is_named_and_refused(
             executor.run(TIMED)
         assert executor.run(SHARED).exit_code == 0, "what is not timed may share"
     with local(libraries, tmp_path / "b") as executor:
-        assert pick(executor.devices(), "cuda").index == 1, "the first that nobody uses"
+        assert pick_device(executor.devices(), "cuda").index == 1, "the first that nobody uses"
         assert executor.run(TIMED).exit_code == 0
 
 
@@ -90,13 +92,13 @@ def test_what_a_killed_job_left_on_the_gpu_is_waited_for(
 ) -> None:
     asked = itertools.count()
 
-    def occupants(driver: Driver, device: Device) -> tuple[Occupant, ...]:
+    def occupants(driver: NvidiaDriver, device: Device) -> tuple[Occupant, ...]:
         return (Occupant(pid=1, name="left"),) if stays or next(asked) < 5 else ()
 
     with local(libraries, tmp_path, gpu=0) as executor:
         executor.run(TIMED)
-        monkeypatch.setattr(Driver, "occupants", occupants)
-        monkeypatch.setattr("tools.executors.device_lock.LINGER_S", 0.3 if stays else 300.0)
+        monkeypatch.setattr(NvidiaDriver, "occupants", occupants)
+        monkeypatch.setattr("tools.executors.device_lock.PROCESS_EXIT_WAIT_S", 0.3 if stays else 300.0)
         with pytest.raises(DeviceBusyError, match=r"process 1 \(left\)") if stays else contextlib.nullcontext():
             assert executor.run(TIMED).exit_code == 0
 
@@ -108,7 +110,7 @@ def test_our_own_processes_do_not_count_as_others(
         monkeypatch.setenv("STUB_PROCESSES", str(child.pid))
         with local(libraries, tmp_path, gpu=0) as executor:
             assert executor.run(TIMED).exit_code == 0
-        assert descends(child.pid, os.getpid()) and not descends(os.getpid(), child.pid)
+        assert is_descendant(child.pid, os.getpid()) and not is_descendant(os.getpid(), child.pid)
         child.communicate(b"\n")
 
 
@@ -130,7 +132,7 @@ def test_a_process_that_was_on_the_gpu_first_counts_as_another_even_without_an_e
 def test_a_gpu_at_work_that_lists_nobody_is_busy(
     libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tools.executors.device_lock.QUIET_S", 0.2)
+    monkeypatch.setattr("tools.executors.device_lock.UTILISATION_DECAY_WAIT_S", 0.2)
     monkeypatch.setenv("STUB_SHARE", "87")
     with local(libraries, tmp_path, gpu=0) as executor:
         with pytest.raises(DeviceBusyError, match=r"does not name \(kernels ran 87% of the time, none of them ours\)"):
@@ -155,10 +157,10 @@ def test_a_driver_that_does_not_answer_is_no_gpu(
 
 
 def test_without_a_driver_there_is_no_gpu() -> None:
-    driver = Driver("libno-such-library.so.1")
+    driver = NvidiaDriver("libno-such-library.so.1")
     assert driver.devices() == () and "libno-such-library" in driver.problem
     with pytest.raises(SettingsError, match=r"no CUDA device here.*checked.*not measured"):
-        pick((describe_cpu(),), "cuda")
+        pick_device((describe_cpu(),), "cuda")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +175,7 @@ def test_cuda_visible_devices_limits_the_gpus_that_are_used(
     devices = [
         Device(kind="cuda", name="x", index=i, details={"uuid": f"GPU-{letter}"}) for i, letter in enumerate("abc")
     ]
-    assert [device.index for device in visible(devices)] == expected
+    assert [device.index for device in visible_devices(devices)] == expected
 
 
 ENDS = {
@@ -194,13 +196,13 @@ def test_locked_clocks_are_given_back_however_a_run_ends(
     program = f"""
 import os, signal, sys, time
 from pathlib import Path
-from tools.executors.local import Local
-from tools.executors.nvidia import Driver
+from tools.executors.local import LocalExecutor
+from tools.executors.nvidia import NvidiaDriver
 from tools.store.records import Blobs
 
-with Local(Blobs(Path("blobs")), Path("scratch"), clocks="lock", gpu=1, driver=Driver(*sys.argv[1:])) as executor:
+with LocalExecutor(Blobs(Path("blobs")), Path("scratch"), clocks="lock", gpu=1, driver=NvidiaDriver(*sys.argv[1:])) as executor:
     _, gpu, other = executor.devices()
-    assert gpu.label == "cuda:1 NVIDIA Stub, clocks locked" and not other.locked, gpu
+    assert gpu.label == "cuda:1 NVIDIA Stub, clocks locked" and not other.has_locked_clocks, gpu
     assert gpu.details["clocks"] == "locked to what the power limit sustains"
     {ENDS[end]}
 """
@@ -231,7 +233,9 @@ def test_clocks_that_may_not_be_locked_are_watched_and_it_is_said_why(
     with local(libraries, tmp_path) as executor:
         assert "clocks" not in executor.devices()[1].details, "they are not touched unless it is asked for"
     monkeypatch.setenv("STUB_FORBIDDEN", error)
-    with Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch", clocks="lock", driver=Driver(*libraries)) as executor:
+    with LocalExecutor(
+        Blobs(tmp_path / "blobs"), tmp_path / "scratch", clocks="lock", driver=NvidiaDriver(*libraries)
+    ) as executor:
         gpu = executor.devices()[1]
         assert gpu.details["clocks"] == f"as found: {why}" and gpu.label == "cuda:0 NVIDIA Stub"
     assert not log.exists(), "what was not locked is not reset"

@@ -10,7 +10,7 @@ from tests.tools.judge.test_judge import POLICY, softmax
 from tools.artifacts import Candidate, Passed, Record
 from tools.errors import BudgetError
 from tools.executors.protocol import Case, TimedPair, TimingOfWorkload
-from tools.gate.judge_settings import possible_regression, regression, with_margins
+from tools.gate.judge_settings import first_possible_regression, first_regression, with_margins
 from tools.judge.evidence import Build
 from tools.judge.judge import Judge
 
@@ -47,23 +47,23 @@ class Told(Judge):
         self.task, self.policy = task, POLICY.model_copy(update={"batches": count})
         self.emit = lambda kind, details: None
         self.told, self.paid = iter(batches), None
-        self.builds = self  # type: ignore[assignment]
+        self.builder = self  # type: ignore[assignment]
 
-    def build(self, candidate: Candidate) -> Record:
+    def read_or_build(self, candidate: Candidate) -> Record:
         return record(
             "build",
             Build(candidate="c", ok=True, library=None, log="", log_blob="", argv=(), compiler="g++", seconds=1.0),
         )
 
-    def screened(self, candidate: Candidate) -> None:
+    def screen_failure(self, candidate: Candidate) -> None:
         return None
 
-    def correctness(self, *asked: object, **more: object) -> Record:
+    def read_or_check_correctness(self, *asked: object, **more: object) -> Record:
         return correctness(
             result(Case(workload="small", dims={}, seed=1)), result(Case(workload="large", dims={}, seed=1))
         )
 
-    def timing(self, *asked: object, **more: object) -> Record:
+    def read_or_measure_timing(self, *asked: object, **more: object) -> Record:
         if self.paid is not None:
             self.paid -= 1
             if self.paid < 0:
@@ -117,7 +117,7 @@ def test_a_workload_is_broken_only_surely_and_unsettled_only_while_unsure() -> N
     trial = build.judge(kernel, kernel, kernel, siblings=1, iteration=1)
     assert isinstance(trial, Passed)
     limited = with_margins(trial.measurements, {}, 0.05)
-    broken = regression(limited)
-    assert broken is not None and broken[0].workload == "small" and possible_regression(limited) is None
+    broken = first_regression(limited)
+    assert broken is not None and broken[0].workload == "small" and first_possible_regression(limited) is None
     generous = with_margins(trial.measurements, {"small": 1.5}, 0.05)
-    assert regression(generous) is None and possible_regression(generous) is None
+    assert first_regression(generous) is None and first_possible_regression(generous) is None

@@ -9,7 +9,7 @@ import pytest
 from tools.artifacts import Interval, Record
 from tools.executors.protocol import ContestOfWorkload, ContestResult, Telemetry
 from tools.gate import confirmation
-from tools.gate.ranking import framework_times, rank
+from tools.gate.ranking import framework_times, rank_contestants
 from tools.gate.statistics import Objective
 
 CALM = Telemetry(load_before=0.0, load_after=0.0, foreign_cpu_fraction=0.0, seconds=1.0)
@@ -37,7 +37,7 @@ def benchmark(*names: str) -> Record:
 @pytest.mark.parametrize("objective", ["total_time", "geomean"])
 def test_each_quotient_of_times_is_the_ratio(objective: Objective):
     record = benchmark("liger", "baseline", "best", "eager")
-    ranked = rank(record, objective, anchor="baseline", best="best")
+    ranked = rank_contestants(record, objective, anchor="baseline", best="best")
     for placed in (*ranked.workloads.values(), ranked.overall):
         assert list(placed) == ["baseline", "best", "eager", "liger"]
         assert placed["best"].against_best is None
@@ -46,7 +46,7 @@ def test_each_quotient_of_times_is_the_ratio(objective: Objective):
             assert ratio is not None
             assert placed[name].seconds / placed["best"].seconds == pytest.approx(ratio.estimate, rel=1e-9)
             assert ratio.low < ratio.estimate < ratio.high
-    medians = confirmation.seconds(record)
+    medians = confirmation.median_seconds(record)
     for workload, placed in ranked.workloads.items():
         assert placed["baseline"].seconds == pytest.approx(medians[workload]["baseline"])
 

@@ -23,13 +23,13 @@ HARNESS = Path(__file__).parents[3] / "tools" / "harness"
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
 
 
-def seen(**tools: str) -> sanitizers.Sanitized:
+def seen(**tools: str) -> sanitizers.SanitizerReport:
     """What is read from these logs."""
     answer = {
         tool: {"text": text, "exit": 0, "said": "the kernel's process raised RuntimeError"}
         for tool, text in tools.items()
     }
-    return sanitizers.read({"version": "2025.3.1.0", "seconds": 9.0, "tools": answer}, "cand", "small")
+    return sanitizers.parse_answer({"version": "2025.3.1.0", "seconds": 9.0, "tools": answer}, "cand", "small")
 
 
 def recorded(name: str) -> str:
@@ -75,7 +75,7 @@ def test_a_finding_is_told_once_with_kernel_and_source_line(name: str, finding: 
 def test_memcheck_refuses_and_the_others_remark() -> None:
     policy = JudgeSettings()
 
-    def verdict(found: sanitizers.Sanitized, policy: JudgeSettings = policy):
+    def verdict(found: sanitizers.SanitizerReport, policy: JudgeSettings = policy):
         record = Record(kind="sanitizers", key="k", environment="", protocol=2, payload=found.model_dump(mode="json"))
         return decide_verdict(with_sanitizers(GOOD, lambda: record, policy), policy), record.id
 
@@ -92,7 +92,7 @@ def test_memcheck_refuses_and_the_others_remark() -> None:
     ):
         assert piece in told
     missing, _ = verdict(
-        sanitizers.read({"missing": "compute-sanitizer was not found", "seconds": 0.0}, "cand", "small")
+        sanitizers.parse_answer({"missing": "compute-sanitizer was not found", "seconds": 0.0}, "cand", "small")
     )
     assert missing.outcome == "accept" and any(
         "were not looked for: compute-sanitizer was not found" in r for r in missing.reasons
@@ -157,7 +157,7 @@ def test_all_four_tools_are_run_and_their_words_come_back(tmp_path: Path) -> Non
     fake = tmp_path / "bin" / "compute-sanitizer"
     fake.write_text(FAKE.format(python=sys.executable, fixtures=FIXTURES, clean=tmp_path / "clean.log"))
     fake.chmod(0o755)
-    found = sanitizers.read(beside(tmp_path / "job", str(fake.parent)), "cand", "small")
+    found = sanitizers.parse_answer(beside(tmp_path / "job", str(fake.parent)), "cand", "small")
     assert list(found.found) == ["memcheck", "racecheck", "initcheck", "synccheck"] and found.version == "2025.3.1.0"
     assert found.refusal() and not any(found.found[tool] for tool in list(found.found)[1:])
 

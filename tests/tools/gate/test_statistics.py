@@ -11,13 +11,13 @@ from tools.artifacts import Interval
 from tools.gate.statistics import (
     Decision,
     Objective,
-    Paired,
+    PairedTimes,
+    bonferroni_confidence,
     compare_samples,
-    corrected,
+    is_surely_slower,
     least_pairs,
     noise_floor,
-    pool,
-    slower_than,
+    pool_by_workload,
     speedup_interval,
 )
 
@@ -40,19 +40,23 @@ def bursty(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
     return sides[0], sides[1]
 
 
-def sample(noise, rng: np.random.Generator, n: int, gain: float = 1.0, name: str = "w", scale: float = 1e-3) -> Paired:
+def sample(
+    noise, rng: np.random.Generator, n: int, gain: float = 1.0, name: str = "w", scale: float = 1e-3
+) -> PairedTimes:
     incumbent, candidate = noise(rng, n)
-    return Paired(name, 1.0, tuple(incumbent * scale), tuple(candidate * scale / gain))
+    return PairedTimes(name, 1.0, tuple(incumbent * scale), tuple(candidate * scale / gain))
 
 
 def run(
     noise, rng: np.random.Generator, gain: float, k: int, threshold: float, pairs: int = 20, max_looks: int = 3
 ) -> Decision:
     """What the judge does for one candidate of k: look, decide, look again."""
-    seen: list[Paired] = []
+    seen: list[PairedTimes] = []
     for look in range(1, max_looks + 1):
         seen += [sample(noise, rng, pairs, gain, "small", 1e-3), sample(noise, rng, pairs, gain, "large", 4e-3)]
-        interval = speedup_interval(pool(seen), "total_time", corrected(0.95, max_looks, k), seed=look)
+        interval = speedup_interval(
+            pool_by_workload(seen), "total_time", bonferroni_confidence(0.95, max_looks, k), seed=look
+        )
         answer = compare_samples(interval, threshold, look, max_looks, k)
         if answer != "more":
             return answer
@@ -94,34 +98,34 @@ def test_drift_common_to_both_cancels():
     drift = np.linspace(1.0, 4.0, 30)
     incumbent = drift * lognormal(rng, 30, 0.005) * 1e-3
     candidate = drift * lognormal(rng, 30, 0.005) * 1e-3 / 1.1
-    interval = speedup_interval([Paired("w", 1.0, tuple(incumbent), tuple(candidate))])
+    interval = speedup_interval([PairedTimes("w", 1.0, tuple(incumbent), tuple(candidate))])
     assert 1.09 < interval.low < interval.high < 1.11
 
 
 def test_total_time_weighs_by_share_of_time_and_geomean_does_not():
     """Workload a takes 9 s and gets twice as fast, b takes 1 s and half as fast: 10 s become 6.5 s."""
-    samples = [Paired("a", 1.0, (9.0,) * 10, (4.5,) * 10), Paired("b", 1.0, (1.0,) * 10, (2.0,) * 10)]
+    samples = [PairedTimes("a", 1.0, (9.0,) * 10, (4.5,) * 10), PairedTimes("b", 1.0, (1.0,) * 10, (2.0,) * 10)]
     assert speedup_interval(samples, "total_time").estimate == pytest.approx(10 / 6.5)
     assert speedup_interval(samples, "geomean").estimate == pytest.approx(1.0)
-    heavier = [samples[0], Paired("b", 9.0, (1.0,) * 10, (2.0,) * 10)]
+    heavier = [samples[0], PairedTimes("b", 9.0, (1.0,) * 10, (2.0,) * 10)]
     assert speedup_interval(heavier, "total_time").estimate == pytest.approx(18 / 22.5)
 
 
 def test_one_workload_gets_the_sign_tests_interval():
     """With 20 pairs the 95.9 % sign-test interval runs from the 6th to the 15th pair."""
     ratios = tuple(1.0 + i / 100 for i in range(1, 21))
-    interval = speedup_interval([Paired("w", 1.0, ratios, (1.0,) * 20)], confidence=0.95)
+    interval = speedup_interval([PairedTimes("w", 1.0, ratios, (1.0,) * 20)], confidence=0.95)
     assert (interval.low, interval.high) == pytest.approx((1.06, 1.15))
 
 
 def test_too_few_pairs_for_the_confidence_leave_the_interval_wide_open():
-    interval = speedup_interval([Paired("w", 1.0, (5000.0,) * 3, (1.0,) * 3)], confidence=0.95)
+    interval = speedup_interval([PairedTimes("w", 1.0, (5000.0,) * 3, (1.0,) * 3)], confidence=0.95)
     assert not interval.bounded
     assert interval.low < 1e-9 and interval.high > 1e9
     assert compare_samples(interval, 0.02, 1, 2, 1, confidence=0.9) == "more"
     assert compare_samples(interval, 0.02, 1, 1, 1) == "inconclusive"
     with pytest.raises(ValueError, match="needs 6 pairs"):
-        noise_floor([Paired("w", 1.0, (1.0,) * 5, (1.0,) * 5)])
+        noise_floor([PairedTimes("w", 1.0, (1.0,) * 5, (1.0,) * 5)])
 
 
 @pytest.mark.parametrize("objective", ["total_time", "geomean"])
@@ -132,7 +136,7 @@ def test_least_pairs_is_where_the_interval_gets_two_ends(objective: Objective, c
     least = least_pairs(confidence, workloads)
 
     def bounded(pairs: int, seed: int = 0) -> bool:
-        samples = [Paired(str(i), 1.0, (2.0,) * pairs, (1.0,) * pairs) for i in range(workloads)]
+        samples = [PairedTimes(str(i), 1.0, (2.0,) * pairs, (1.0,) * pairs) for i in range(workloads)]
         return speedup_interval(samples, objective, confidence, seed).bounded
 
     assert all(bounded(least, seed) for seed in range(3))
@@ -146,11 +150,11 @@ times = st.lists(st.tuples(st.floats(1e-7, 10.0), st.floats(1e-7, 10.0)), min_si
 @settings(max_examples=60)
 def test_interval_is_ordered_deterministic_and_mirrors_when_sides_are_swapped(pairs, seed, objective, confidence):
     left, right = zip(*pairs, strict=True)
-    interval = speedup_interval([Paired("w", 1.0, left, right)], objective, confidence, seed)
+    interval = speedup_interval([PairedTimes("w", 1.0, left, right)], objective, confidence, seed)
     assert 0.0 < interval.low <= interval.estimate * (1 + 1e-9)
     assert interval.estimate <= interval.high * (1 + 1e-9)
-    assert interval == speedup_interval([Paired("w", 1.0, left, right)], objective, confidence, seed)
-    mirrored = speedup_interval([Paired("w", 1.0, right, left)], objective, confidence, seed)
+    assert interval == speedup_interval([PairedTimes("w", 1.0, left, right)], objective, confidence, seed)
+    mirrored = speedup_interval([PairedTimes("w", 1.0, right, left)], objective, confidence, seed)
     assert mirrored.estimate == pytest.approx(1 / interval.estimate)
 
 
@@ -159,7 +163,7 @@ def test_noise_floor_grows_with_the_noise_and_covers_a_systematic_bias():
     calm = noise_floor([sample(quiet, rng, 40)])
     assert 0.0 < calm < 0.02
     assert noise_floor([sample(bursty, rng, 40)]) > calm
-    assert noise_floor([Paired("w", 1.0, (1.04e-3,) * 40, (1e-3,) * 40)]) >= 0.04 - 1e-9
+    assert noise_floor([PairedTimes("w", 1.0, (1.04e-3,) * 40, (1e-3,) * 40)]) >= 0.04 - 1e-9
 
 
 def test_decide_refuses_an_interval_that_was_not_corrected():
@@ -172,12 +176,12 @@ def test_decide_refuses_an_interval_that_was_not_corrected():
 
 
 def test_slower_than_needs_certainty_and_size():
-    assert slower_than(Interval(estimate=0.8, low=0.7, high=0.9), 0.05)
-    assert not slower_than(Interval(estimate=0.97, low=0.96, high=0.98), 0.05)
-    assert not slower_than(Interval(estimate=0.8, low=0.5, high=1.1), 0.05)
+    assert is_surely_slower(Interval(estimate=0.8, low=0.7, high=0.9), 0.05)
+    assert not is_surely_slower(Interval(estimate=0.97, low=0.96, high=0.98), 0.05)
+    assert not is_surely_slower(Interval(estimate=0.8, low=0.5, high=1.1), 0.05)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
 def test_times_that_cannot_be_are_refused(bad):
     with pytest.raises(ValueError, match="positive"):
-        Paired("w", 1.0, (1.0,), (bad,))
+        PairedTimes("w", 1.0, (1.0,), (bad,))

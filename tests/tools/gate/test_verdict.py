@@ -9,9 +9,9 @@ import pytest
 from tools.artifacts import Claim, Clock, Failed, Interval, Measurement, Outcome, Passed, Record, Unmeasured
 from tools.executors.protocol import Case, CaseResult, NeededResult
 from tools.gate.judge_settings import JudgeSettings
-from tools.gate.statistics import corrected
-from tools.gate.verdict import Evidence, Veto, decide_verdict
-from tools.judge.evidence import recomputed
+from tools.gate.statistics import bonferroni_confidence
+from tools.gate.verdict import GateEvidence, Veto, decide_verdict
+from tools.judge.evidence import recompute_trial
 from tools.roofline.hardware import Roof
 from tools.roofline.lower_bounds import (
     MAX_ROOF_REMEASUREMENTS,
@@ -23,7 +23,7 @@ from tools.roofline.lower_bounds import (
 from tools.roofline.roofline import compute_headroom
 
 POLICY = JudgeSettings()
-CONFIDENCE = corrected(POLICY.confidence, POLICY.batches, 4)
+CONFIDENCE = bonferroni_confidence(POLICY.confidence, POLICY.batches, 4)
 
 
 def interval(estimate: float, half: float = 0.03, confidence: float = CONFIDENCE) -> Interval:
@@ -60,7 +60,7 @@ def case(workload: str, status: str = "passed", **more) -> CaseResult:
     return CaseResult(case=Case(workload=workload, dims={"N": 8}, seed=1, **more), status=status, **result)
 
 
-GOOD = Evidence(
+GOOD = GateEvidence(
     incumbent="inc",
     trial=trial(),
     siblings=4,
@@ -98,7 +98,7 @@ def test_accept_says_why_with_numbers_and_records():
     assert all(reason.endswith(".") and "\n" not in reason for reason in answer.reasons)
     published = decide_verdict(GOOD, POLICY.model_copy(update={"inputs": "as_published"}))
     assert "the task's own draws alone" in "\n".join(published.reasons) and "own draws" not in text
-    assert "Candidate x was refused." in verdict(refused="Candidate x was refused.").reasons
+    assert "Candidate x was refused." in verdict(earlier_refusal="Candidate x was refused.").reasons
     absent = verdict(mechanisms={"simd": True, "parallel": False})
     assert (absent.outcome, absent.explained) == ("accept", False) and "unexplained: parallel" in absent.reasons[-1]
     idle = verdict(mechanisms={"simd": True, "parallel": False}, idle=("parallel",))
@@ -125,7 +125,7 @@ def test_accept_says_why_with_numbers_and_records():
 # Launches make both kernels' wall time alike.
 DILUTED = {"confirmation": interval(1.01, 0.005, 0.95), "confirmation_on_device": interval(1.9, 0.2, 0.95)}
 OPEN = trial().model_copy(update={"speedup": Interval(estimate=2.0, low=1e-12, high=1e12, confidence=CONFIDENCE)})
-FORGED = recomputed(trial(), {}, "total_time")
+FORGED = recompute_trial(trial(), {}, "total_time")
 FAILED = Failed(candidate="cand", stage="correctness", reason="On small: error.", records=("c1",))
 
 

@@ -17,7 +17,7 @@ import torch
 
 from tests.tools.builders import softmax
 from tools.executors.protocol import (
-    RESULT,
+    RESULT_ADAPTER,
     Contestant,
     ContestRequest,
     ContestResult,
@@ -47,7 +47,7 @@ def module(name: str) -> ModuleType:
 
 
 def recorded(name: str) -> object:
-    return RESULT.validate_json((RECORDED / f"harness_{name}.json").read_text())
+    return RESULT_ADAPTER.validate_json((RECORDED / f"harness_{name}.json").read_text())
 
 
 def workload(pairs: int, warm: int = 0) -> TimedWorkload:
@@ -93,7 +93,7 @@ def test_recorded_contest_names_what_was_executed() -> None:
 
 
 def scheduled(telemetry: ModuleType, count: int, ran: float, waited: float) -> object:
-    seen = telemetry.Threads(0)
+    seen = telemetry.ThreadTimes(0)
     seen.count, seen.ran, seen.waited = count, ran, waited
     return seen
 
@@ -114,7 +114,10 @@ CORES = len(os.sched_getaffinity(0))
 def test_threads_that_wait_for_a_core_are_disturbed(count: int, busy: float, waited: float, disturbed: bool) -> None:
     place, telemetry = module("measurement.backend"), module("device.telemetry")
     before, after = scheduled(telemetry, count, 1.0, 2.0), scheduled(telemetry, count, 1.0 + busy, 2.0 + waited)
-    assert place.Host.disturbed(object.__new__(place.Host), [before], [after], 1.0, [], 1e-4) is disturbed
+    assert (
+        place.TimingBackend.disturbed(object.__new__(place.TimingBackend), [before], [after], 1.0, [], 1e-4)
+        is disturbed
+    )
 
 
 def counts(path: Path, *cores: tuple[int, int, int]) -> Path:
@@ -140,14 +143,14 @@ def test_a_batch_says_who_else_had_the_cores(
     pairs = module("measurement.paired_samples")
     cores, time, used = {0, 1}, [0.0], [0.0]
     monkeypatch.setattr(pairs.telemetry.os, "sched_getaffinity", lambda _: cores)
-    monkeypatch.setattr(pairs.telemetry, "TICK", 10)
-    monkeypatch.setattr(pairs.telemetry, "STAT", counts(tmp_path / "stat", (10, 90, 0), (10, 90, 0), (0, 0, 0)))
+    monkeypatch.setattr(pairs.telemetry, "CLOCK_TICKS_PER_S", 10)
+    monkeypatch.setattr(pairs.telemetry, "STAT_FILE", counts(tmp_path / "stat", (10, 90, 0), (10, 90, 0), (0, 0, 0)))
     supervisor = SimpleNamespace(own_cpu=lambda: used[0])
-    meter = pairs.Meter(SimpleNamespace(supervisor=supervisor, telemetry=dict), lambda: time[0])
+    meter = pairs.TelemetryMeter(SimpleNamespace(supervisor=supervisor, telemetry=dict), lambda: time[0])
     time[0], used[0] = 1.0, own
     counts(tmp_path / "stat", *later, (5000, 0, 0))
     cores.add(2)  # What a core was at before it was ours is no neighbour's doing.
-    found = pairs.Meter.read(meter)
+    found = pairs.TelemetryMeter.read(meter)
     assert (found["foreign_cpu_fraction"], found["stolen_fraction"]) == (pytest.approx(others), pytest.approx(stolen))
     assert found["cores"] == 2
 
@@ -168,8 +171,8 @@ def test_outputs_are_aligned_and_guarded_on_both_sides(sizes: list[int]) -> None
 
 
 def test_slots_are_poisoned_in_runs() -> None:
-    assert module("memory.gpu_arena").runs([4, 0, 1, 2, 4, 7]) == [(0, 3), (4, 5), (7, 8)]
-    assert module("memory.gpu_arena").runs([]) == []
+    assert module("memory.gpu_arena").contiguous_runs([4, 0, 1, 2, 4, 7]) == [(0, 3), (4, 5), (7, 8)]
+    assert module("memory.gpu_arena").contiguous_runs([]) == []
 
 
 # ---------------------------------------------------------------- executed kernels
@@ -216,7 +219,7 @@ def softmax(x): ...
     ],
 )
 def test_what_is_not_the_candidates_own_is_named(kernels: list[str], streams: list[int], words: str | None) -> None:
-    assert module("measurement.kernel_trace").jitted(SOURCE) == {"one", "two", "three"}
+    assert module("measurement.kernel_trace").jitted_functions(SOURCE) == {"one", "two", "three"}
     said = module("measurement.kernel_trace").complaint({"kernels": kernels, "streams": streams, "stream": 7}, SOURCE)
     assert said is None if words is None else words in str(said)
 
@@ -258,7 +261,7 @@ def test_operators_that_torch_dispatches_within_one_are_known_by_its_span() -> N
     operators = [(e.correlation_id(), e.name(), e.start_ns(), e.start_ns() + e.duration_ns()) for e in events]
     inner = {name: number for number, name, *_ in operators}
     launched = [inner["aten::addmm"], inner["aten::relu"], 0]
-    told = module("measurement.kernel_trace").callers(
+    told = module("measurement.kernel_trace").calling_operators(
         {"kernels": ["a", "b", "c"], "operators": operators, "launched": launched}, ["aten.linear"]
     )
     assert told == ["aten.linear", "", ""]
@@ -268,15 +271,19 @@ def test_a_profiler_that_does_not_work_is_told_from_a_candidate_that_hides() -> 
     executed = module("measurement.kernel_trace")
     works, broken = {"kernels": ["touch"], "streams": [7], "stream": 7}, {"unavailable": "no CUPTI"}
     hidden = {"unavailable": "RuntimeError: not with me"}
-    assert executed.look({"kernels": ["one", "one"], "streams": [7, 7], "stream": 7}, SOURCE, lambda: broken) == (
+    assert executed.executed_names_and_complaint(
+        {"kernels": ["one", "one"], "streams": [7, 7], "stream": 7}, SOURCE, lambda: broken
+    ) == (
         ["one"],
         None,
     )
-    names, said = executed.look(hidden, SOURCE, lambda: broken)
+    names, said = executed.executed_names_and_complaint(hidden, SOURCE, lambda: broken)
     assert (
-        names == ["not known: RuntimeError: not with me"] and said is None and names[0].startswith(confirmation.UNSEEN)
+        names == ["not known: RuntimeError: not with me"]
+        and said is None
+        and names[0].startswith(confirmation.UNPROFILED_PREFIX)
     )
-    names, said = executed.look(hidden, SOURCE, lambda: works)
+    names, said = executed.executed_names_and_complaint(hidden, SOURCE, lambda: works)
     assert names == [] and "hid what it executes from the profiler" in str(said)
 
 
@@ -323,7 +330,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_what_is_changed_in_the_harness_is_named(what: str) -> None:
-    held, watched = module("isolation.integrity").Held(), _watched()
+    held, watched = module("isolation.integrity").HeldReferences(), _watched()
     held.module("ours", watched, classes=("ctypes",))
     assert held.changed() == ""
     watched.__dict__["__warningregistry__"] = {}
@@ -375,7 +382,7 @@ def test_an_incumbent_that_is_sabotaged_is_named(tmp_path: Path, what: str) -> N
     assert specification and specification.loader
     incumbent = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(incumbent)
-    held = integrity.Held()
+    held = integrity.HeldReferences()
     integrity.hold_kernel(held, "incumbent", incumbent)
     incumbent.run_kernel(3)
     assert held.changed() == "", "what it does to itself is its own affair"
@@ -387,9 +394,9 @@ def test_an_incumbent_that_is_sabotaged_is_named(tmp_path: Path, what: str) -> N
 def test_the_harness_itself_passes_and_its_driver_is_held() -> None:
     """All of our modules that a kernel's process has, and a driver whose functions are those of the C library."""
     integrity, cuda = module("isolation.integrity"), module("memory.cuda_driver")
-    held = integrity.Held()
+    held = integrity.HeldReferences()
     held.module("the harness's cuda_driver", cuda, classes=integrity.FOREIGN_CLASSES)
-    driver = object.__new__(cuda.Driver)
+    driver = object.__new__(cuda.CudaDriver)
     function = ctypes.CDLL(None).labs
     function.argtypes, function.restype = [ctypes.c_long], ctypes.c_long
     driver._bound = {"labs": function}
@@ -411,5 +418,5 @@ def test_the_harness_itself_passes_and_its_driver_is_held() -> None:
     vars(driver)["elapsed"] = _lie
     assert snapshot.changed() == "added the harness's driver.elapsed"
     del vars(driver)["elapsed"]
-    cuda.Driver.elapsed = _lie
-    assert snapshot.changed() == "replaced the harness's cuda_driver.Driver.elapsed"
+    cuda.CudaDriver.elapsed = _lie
+    assert snapshot.changed() == "replaced the harness's cuda_driver.CudaDriver.elapsed"

@@ -15,8 +15,8 @@ from tests.tools.builders import REFERENCE, softmax
 from tools.artifacts import DEFAULT_CAPS, Dims, DType, NumericPolicy, Record, Rivals, Task
 from tools.errors import HarnessError
 from tools.executors.base import Needs
-from tools.executors.harness_job import Answer, answer, harness_job
-from tools.executors.local import Local
+from tools.executors.harness_job import Answer, harness_job, read_answer
+from tools.executors.local import LocalExecutor
 from tools.executors.protocol import (
     PROTOCOL,
     Case,
@@ -26,7 +26,7 @@ from tools.executors.protocol import (
     ContestResult,
     CorrectnessRequest,
     CorrectnessResult,
-    Question,
+    HarnessRequest,
     TimedWorkload,
     TimingOfWorkload,
     TimingRequest,
@@ -53,7 +53,7 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.blobs = Blobs(folder / "blobs")
-        self.executor = Local(self.blobs, folder / "scratch")
+        self.executor = LocalExecutor(self.blobs, folder / "scratch")
         self.libraries: dict[str, str] = {}
 
     def library(self, body: str, before: str = "", tag: str = "") -> str:
@@ -66,11 +66,11 @@ class Bench:
             self.libraries[text] = self.blobs.put(made.read_bytes())
         return self.libraries[text]
 
-    def ask(self, request: Question, files: dict[str, str], expected: type[Answer]) -> Answer:
+    def ask(self, request: HarnessRequest, files: dict[str, str], expected: type[Answer]) -> Answer:
         job = harness_job(
             request, files, self.blobs, needs=Needs(exclusive=not isinstance(request, CorrectnessRequest))
         )
-        return answer(self.executor.run(job), self.blobs, expected)
+        return read_answer(self.executor.run(job), self.blobs, expected)
 
     def check(
         self, candidate: str, *cases: Case, baseline: str | None = None, limit_s: float = 20.0, task: Task = TASK
@@ -151,14 +151,16 @@ def test_each_fault_has_its_sentence(bench: Bench, body: str, words: list[str]) 
 @pytest.mark.parametrize("edge", ["", host_buffers.FRONT, host_buffers.BEHIND])
 def test_buffers_keep_the_promised_alignment_and_touch_the_page_that_is_not_mapped(edge: str) -> None:
     sizes, page = [4, 9028, 4096, 0], host_buffers.PAGE
-    plans = [host_buffers.Inputs(sizes, 2, edge), host_buffers.Outputs(sizes, 2, random.Random(3), edge)]
+    plans = [host_buffers.InputLayout(sizes, 2, edge), host_buffers.OutputLayout(sizes, 2, random.Random(3), edge)]
     for plan in plans:
         starts = {start for start, _ in plan.gaps}
         for row in plan.offsets:
             assert all(offset % host_buffers.ALIGN == 0 for offset in row)
             for offset, size in zip(row, sizes, strict=True):
                 touched = (
-                    offset - page if edge == host_buffers.FRONT else offset + host_buffers.up(size, host_buffers.ALIGN)
+                    offset - page
+                    if edge == host_buffers.FRONT
+                    else offset + host_buffers.round_up(size, host_buffers.ALIGN)
                 )
                 assert touched in starts or not edge or not size, (plan, offset)
         mapped = [(at, at + size) for row in plan.offsets for at, size in zip(row, sizes, strict=True)]
@@ -581,6 +583,6 @@ def test_a_busy_neighbour_makes_rounds_dirty(tmp_path: Path) -> None:
     assert found.problem is None, found.problem
     assert found.workloads[0].repeated > 0 and found.workloads[0].dirty > 4
     payload = confirmation.Contest(candidates={}, attempt=0, weights={"w": 1.0}, result=found).model_dump(mode="json")
-    assert confirmation.disturbed(
+    assert confirmation.any_disturbed(
         (Record(kind="confirmation", key="k", environment="", protocol=PROTOCOL, payload=payload),)
     )

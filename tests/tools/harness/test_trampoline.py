@@ -17,7 +17,7 @@ SIZE = 1 << 20
 def test_flushed_memory_is_out_of_the_caches_and_unharmed(tmp_path: Path) -> None:
     """A copy from memory takes several times as long as one from a cache. The least of 100 tries each is compared: load makes
     single tries longer, and of a hundred that take 50 us each it leaves some alone."""
-    flush = trampoline.flusher(tmp_path)
+    flush = trampoline.load_flush_function(tmp_path)
     source, target = ctypes.create_string_buffer(b"\x5a" * SIZE, SIZE), ctypes.create_string_buffer(SIZE)
     took: dict[bool, list[float]] = {True: [], False: []}
     for cold in [True, False] * 100:

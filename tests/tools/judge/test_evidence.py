@@ -51,7 +51,7 @@ def correctness(*results: CaseResult) -> Record:
         baseline="b",
         purpose="judge",
         attempt=0,
-        cases=evidence.blanked(results),
+        cases=evidence.redact_hidden_cases(results),
         hidden={"hidden-1": "0f"},
     )
     return record("correctness", checked)
@@ -141,7 +141,7 @@ def test_passed_pools_the_batches_and_keeps_every_record():
     once = of("w", 4e-3, 2e-3, warm_pairs=pairs(3e-3, 1e-3, 6), max_error=1e-6)
     first = timing(once, of("v", 1e-3, 1e-3), weights=weights)
     second = timing(of("w", 4e-3, 2e-3), of("v", 1e-3, 1e-3, max_error=5e-8), batch=1, weights=weights)
-    trial = evidence.passed(build, checked, (first, second), "total_time", 0.99)
+    trial = evidence.passed_trial(build, checked, (first, second), "total_time", 0.99)
     assert trial.records == (build.id, checked.id, first.id, second.id)
     assert trial.speedup.estimate == pytest.approx(13 / 7, rel=1e-4)
     assert trial.speedup.confidence == 0.99
@@ -163,7 +163,7 @@ def good() -> tuple[Passed, dict[str, Record]]:
     """A trial of two batches and the records that it cites."""
     batches = [timing(of("w", 4e-3, 2e-3 + n * 1e-5), batch=n) for n in range(2)]
     cited = (built(), correctness(*(result(c) for c in CASES)), *batches)
-    return evidence.passed(cited[0], cited[1], batches, "total_time", 0.99), {r.id: r for r in cited}
+    return evidence.passed_trial(cited[0], cited[1], batches, "total_time", 0.99), {r.id: r for r in cited}
 
 
 def with_speedup(trial: Passed, **ends: float) -> Passed:
@@ -173,42 +173,45 @@ def with_speedup(trial: Passed, **ends: float) -> Passed:
 def test_a_trial_follows_from_its_records():
     trial, records = good()
     stored = Passed.model_validate_json(trial.model_dump_json())
-    assert evidence.recomputed(stored, records, "total_time", "i") == trial
+    assert evidence.recompute_trial(stored, records, "total_time", "i") == trial
     # What another machine's logarithm does to the last digit is no contradiction, and what counts is what is computed
     # here.
     elsewhere = with_speedup(trial, estimate=trial.speedup.estimate * (1 + 1e-14))
-    assert evidence.recomputed(elsewhere, records, "total_time") == trial
+    assert evidence.recompute_trial(elsewhere, records, "total_time") == trial
 
 
 @pytest.mark.parametrize(
     ("forge", "said"),
     [
-        (lambda t: with_speedup(t, estimate=3.0, low=2.9, high=3.1), "it says 3x for c, they say 1.995x for c"),
-        (lambda t: with_speedup(t, confidence=0.9999), "it says"),
-        (lambda t: t.model_copy(update={"candidate": "d"}), "for d, they say"),
+        (
+            lambda t: with_speedup(t, estimate=3.0, low=2.9, high=3.1),
+            "the trial says 3x for c, the records say 1.995x for c",
+        ),
+        (lambda t: with_speedup(t, confidence=0.9999), "the trial says"),
+        (lambda t: t.model_copy(update={"candidate": "d"}), "for d, the records say"),
         (lambda t: t.model_copy(update={"records": t.records[1:]}), "no build record"),
         (lambda t: t.model_copy(update={"records": t.records[:2]}), "no timing record"),
         (lambda t: t.model_copy(update={"records": (*t.records[:2], t.records[3])}), "not all batches"),
         (lambda t: t.model_copy(update={"records": (*t.records, "gone")}), "record gone is missing"),
         (
             lambda t: Failed(candidate="c", stage="timing", reason="crashed", records=t.records),
-            "it says failed at timing",
+            "the trial says failed at timing",
         ),
     ],
 )
 def test_a_trial_that_does_not_follow_from_its_records_is_a_machines_failure(forge, said: str):
     trial, records = good()
-    answer = evidence.recomputed(forge(trial), records, "total_time", "i")
+    answer = evidence.recompute_trial(forge(trial), records, "total_time", "i")
     assert isinstance(answer, Unmeasured) and said in answer.reason
 
 
 def test_timings_against_another_incumbent_or_of_another_kernel_prove_nothing():
     trial, records = good()
-    assert "another incumbent" in getattr(evidence.recomputed(trial, records, "total_time", "other"), "reason", "")
+    assert "another incumbent" in getattr(evidence.recompute_trial(trial, records, "total_time", "other"), "reason", "")
     other = built("d")
     mixed = trial.model_copy(update={"records": (other.id, *trial.records[1:])})
     assert "several candidates" in getattr(
-        evidence.recomputed(mixed, records | {other.id: other}, "total_time"), "reason", ""
+        evidence.recompute_trial(mixed, records | {other.id: other}, "total_time"), "reason", ""
     )
 
 
@@ -227,10 +230,10 @@ def test_failures_follow_from_their_records_too():
     ]
     for trial in stored:
         assert trial is not None
-        assert evidence.recomputed(trial, records, "total_time", "i") == trial
+        assert evidence.recompute_trial(trial, records, "total_time", "i") == trial
     passing, cited = good()
     hidden = Failed(candidate="c", stage="correctness", reason="wrong", records=passing.records)
-    assert isinstance(evidence.recomputed(hidden, cited, "total_time", "i"), Unmeasured)
+    assert isinstance(evidence.recompute_trial(hidden, cited, "total_time", "i"), Unmeasured)
 
 
 KERNELS = (
@@ -276,16 +279,16 @@ CALMER = [1.51, 1.52, 1.53, 1.54, 1.55, 1.56, 1.57, 1.58]
 
 
 def test_confirmations_are_pooled_and_pay_for_the_second_look():
-    first = contests.confirmation([contest(0, NOISY)], "total_time", 0.95)
+    first = contests.confirmed_speedup([contest(0, NOISY)], "total_time", 0.95)
     assert first.confidence == pytest.approx(0.975)
-    assert first.low == pytest.approx(0.7) and contests.unsettled(first, 0.02, company=False)
-    both = contests.confirmation([contest(0, NOISY), contest(1, CALMER)], "total_time", 0.95)
+    assert first.low == pytest.approx(0.7) and contests.needs_another_contest(first, 0.02, disturbed=False)
+    both = contests.confirmed_speedup([contest(0, NOISY), contest(1, CALMER)], "total_time", 0.95)
     assert both.confidence == first.confidence
-    assert 1.5 < both.low < both.estimate and not contests.unsettled(both, 0.02, company=False)
+    assert 1.5 < both.low < both.estimate and not contests.needs_another_contest(both, 0.02, disturbed=False)
     # Hopeless, and settled either way: nothing more is asked.
     for ratios in ([0.8, 0.9, 1.0, 1.0, 1.0, 1.1, 1.1, 1.2], [0.5] * 8, CALMER):
-        assert not contests.unsettled(
-            contests.confirmation([contest(0, ratios)], "total_time", 0.95), 0.02, company=False
+        assert not contests.needs_another_contest(
+            contests.confirmed_speedup([contest(0, ratios)], "total_time", 0.95), 0.02, disturbed=False
         )
 
 
@@ -301,18 +304,20 @@ def test_confirmations_are_pooled_and_pay_for_the_second_look():
 )
 def test_confirmations_that_are_not_one_series_prove_nothing(series: tuple[Record, ...]):
     with pytest.raises(StorageError):
-        contests.confirmation(series, "total_time", 0.95)
+        contests.confirmed_speedup(series, "total_time", 0.95)
 
 
 def test_beside_others_a_gain_that_they_could_bring_about_is_looked_at_again():
     def found(low: float) -> Interval:
         return Interval(estimate=1.4, low=low, high=1.5, confidence=0.95)
 
-    assert contests.unsettled(found(1.2), 0.02, company=True) and not contests.unsettled(
-        found(1.2), 0.02, company=False
+    assert contests.needs_another_contest(found(1.2), 0.02, disturbed=True) and not contests.needs_another_contest(
+        found(1.2), 0.02, disturbed=False
     )
-    assert not contests.unsettled(found(1.26), 0.02, company=True), "no busy neighbour does that"
-    assert not contests.unsettled(Interval(estimate=1.01, low=0.9, high=1.1, confidence=0.95), 0.02, company=True)
+    assert not contests.needs_another_contest(found(1.26), 0.02, disturbed=True), "no busy neighbour does that"
+    assert not contests.needs_another_contest(
+        Interval(estimate=1.01, low=0.9, high=1.1, confidence=0.95), 0.02, disturbed=True
+    )
 
 
 def test_contest_is_disturbed_when_more_than_half_of_its_rounds_are_dirty():
@@ -320,15 +325,15 @@ def test_contest_is_disturbed_when_more_than_half_of_its_rounds_are_dirty():
         found = rounds(incumbent=2e-3, candidate=1e-3).model_copy(update={"dirty": dirty})
         return confirmation(found, foreign_cpu_fraction=taken, stolen_fraction=stolen, cores=2)
 
-    assert not contests.disturbed(())
-    assert not contests.disturbed((kept(10),))
-    assert contests.disturbed((kept(11),))
-    assert not contests.disturbed((kept(20), kept(1))), "the repeat alone counts"
-    assert contests.disturbed((kept(20), kept(11))) and contests.disturbed((kept(0), kept(20)))
-    assert not contests.disturbed((kept(20, taken=0.01),)), "its own threads were in each other's way"
-    assert contests.disturbed((kept(20, taken=None),)), "nobody knows whose doing that was"
-    assert not contests.disturbed((kept(0, taken=None),))
-    assert contests.disturbed((kept(0, stolen=0.2),)) and not contests.disturbed((kept(0, stolen=0.05),))
+    assert not contests.any_disturbed(())
+    assert not contests.any_disturbed((kept(10),))
+    assert contests.any_disturbed((kept(11),))
+    assert not contests.any_disturbed((kept(20), kept(1))), "the repeat alone counts"
+    assert contests.any_disturbed((kept(20), kept(11))) and contests.any_disturbed((kept(0), kept(20)))
+    assert not contests.any_disturbed((kept(20, taken=0.01),)), "its own threads were in each other's way"
+    assert contests.any_disturbed((kept(20, taken=None),)), "nobody knows whose doing that was"
+    assert not contests.any_disturbed((kept(0, taken=None),))
+    assert contests.any_disturbed((kept(0, stolen=0.2),)) and not contests.any_disturbed((kept(0, stolen=0.05),))
 
 
 def test_after_a_disturbed_confirmation_the_repeat_alone_counts():
@@ -337,7 +342,7 @@ def test_after_a_disturbed_confirmation_the_repeat_alone_counts():
         return confirmation(found, attempt=attempt, foreign_cpu_fraction=0.3, cores=2)
 
     def estimate(*series: Record) -> float:
-        return contests.confirmation(series, "total_time", 0.95).estimate
+        return contests.confirmed_speedup(series, "total_time", 0.95).estimate
 
     repeat = kept(1, 1.9e-3, 0)
     assert estimate(kept(0, 1e-3, 20), repeat) == pytest.approx(2.0 / 1.9), "what others did to the first is no noise"
@@ -371,26 +376,29 @@ def launched(wall: dict[str, float], device: dict[str, float], executed: tuple[s
 
 def test_the_device_confirms_only_what_launches_make_look_small():
     hidden = launched({"incumbent": 306e-6, "candidate": 303e-6}, {"incumbent": 6e-6, "candidate": 3e-6})
-    on_device = contests.confirmed_on_device((hidden,), "total_time", 0.95, 0.02)
+    on_device = contests.speedup_on_device((hidden,), "total_time", 0.95, 0.02)
     assert on_device is not None and on_device.low == pytest.approx(2.0)
-    assert contests.confirmation((hidden,), "total_time", 0.95).estimate == pytest.approx(1.0, abs=0.02)
-    assert contests.device_s(hidden) == pytest.approx({"incumbent": 12e-6, "candidate": 6e-6})
+    assert contests.confirmed_speedup((hidden,), "total_time", 0.95).estimate == pytest.approx(1.0, abs=0.02)
+    assert contests.device_seconds(hidden) == pytest.approx({"incumbent": 12e-6, "candidate": 6e-6})
     # Where all launches waited behind a spin, the times without the host's gaps are the device's.
     gapless = {"kernel_rounds": [{"incumbent": 5e-6, "candidate": 2e-6}] * 20, "host_bound": {"candidate": 3}}
     result = hidden.payload["result"]
     found = {**result, "workloads": [w | gapless for w in result["workloads"]]}
     spun = hidden.model_copy(update={"payload": {**hidden.payload, "result": found}})
-    assert contests.device_s(spun) == pytest.approx({"incumbent": 10e-6, "candidate": 4e-6}) and contests.host_bound(
-        spun
-    ) == {"candidate": 3}
+    assert contests.device_seconds(spun) == pytest.approx(
+        {"incumbent": 10e-6, "candidate": 4e-6}
+    ) and contests.host_bound_rounds(spun) == {"candidate": 3}
     # So it is for what is claimed, while the clock outside is held against the events of the same calls.
-    beyond = contests.confirmed_on_device((spun,), "total_time", 0.95, 0.02)
+    beyond = contests.speedup_on_device((spun,), "total_time", 0.95, 0.02)
     assert beyond is not None and beyond.low == pytest.approx(2.5)
     # A long kernel's launches are no excuse for a wall clock that sees no gain.
     seen = launched({"incumbent": 3e-3, "candidate": 3e-3}, {"incumbent": 6e-3, "candidate": 2.99e-3})
-    assert contests.confirmed_on_device((seen,), "total_time", 0.95, 0.02) is None
+    assert contests.speedup_on_device((seen,), "total_time", 0.95, 0.02) is None
     on_cpu = launched({"incumbent": 2e-3, "candidate": 1e-3}, {})
-    assert contests.confirmed_on_device((on_cpu,), "total_time", 0.95, 0.02) is None and contests.device_s(on_cpu) == {}
+    assert (
+        contests.speedup_on_device((on_cpu,), "total_time", 0.95, 0.02) is None
+        and contests.device_seconds(on_cpu) == {}
+    )
 
 
 def noisy(candidate_wall: float, candidate_device: float, noise: float) -> Record:
@@ -418,8 +426,8 @@ def test_seconds_that_its_own_clock_saves_must_be_seen_from_outside(
 ):
     series = (noisy(wall, device, noise),)
     for objective in ("total_time", "geomean"):
-        assert (contests.confirmed_on_device(series, objective, 0.95, 0.02) is not None) is confirmed
-        assert contests.contradicted(series, objective, 0.95) is contradicted
+        assert (contests.speedup_on_device(series, objective, 0.95, 0.02) is not None) is confirmed
+        assert contests.is_contradicted_by_wall_clock(series, objective, 0.95) is contradicted
 
 
 @pytest.mark.parametrize(
@@ -430,13 +438,13 @@ def test_a_gpu_is_disturbed_by_who_computes_there_and_not_by_the_cpus_load(
 ):
     gpu = GpuTelemetry(source="nvml", foreign_busy=busy, idle_share=idle, slowed_by=("power cap",))
     found = rounds(incumbent=2e-3, candidate=1e-3).model_copy(update={"dirty": 11})
-    assert contests.disturbed((confirmation(found, foreign_cpu_fraction=0.9, cores=16, gpu=gpu),)) is expected
+    assert contests.any_disturbed((confirmation(found, foreign_cpu_fraction=0.9, cores=16, gpu=gpu),)) is expected
 
 
 def test_what_was_not_looked_at_is_known():
     times = {"incumbent": 2e-3, "candidate": 1e-3}
-    assert contests.unseen((launched(times, times),)) is None
-    assert contests.unseen((launched(times, times, ("not known: no profiler",)),)) == "no profiler"
+    assert contests.reason_unprofiled((launched(times, times),)) is None
+    assert contests.reason_unprofiled((launched(times, times, ("not known: no profiler",)),)) == "no profiler"
 
 
 def test_times_with_launches_stand_beside_the_devices_own():

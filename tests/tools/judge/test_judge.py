@@ -14,14 +14,14 @@ from pydantic import ValidationError
 from tests.tools import builders
 from tools.artifacts import Candidate, Failed, Passed, Task, Unmeasured, Workload
 from tools.errors import DeviceBusyError, HarnessError, InfrastructureError, SettingsError
-from tools.executors.base import Finished, Job, Usage
-from tools.executors.harness_job import answer
-from tools.executors.local import Local
+from tools.executors.base import FinishedJob, Job, JobUsage
+from tools.executors.harness_job import read_answer
+from tools.executors.local import LocalExecutor
 from tools.executors.protocol import TimingResult
 from tools.gate import confirmation
 from tools.gate.judge_settings import JudgeSettings
 from tools.judge import evidence
-from tools.judge.build import compiled
+from tools.judge.build import compile_baseline
 from tools.judge.judge import Judge
 from tools.languages.cpp import Cpp
 from tools.store.records import Blobs, Records
@@ -57,12 +57,12 @@ POLICY = JudgeSettings(
 )
 
 
-class Counting(Local):
+class Counting(LocalExecutor):
     """The real executor, and which kinds of request it ran."""
 
     kinds: tuple[str, ...] = ()
 
-    def run(self, job: Job) -> Finished:
+    def run(self, job: Job) -> FinishedJob:
         request = job.files.get("request.json")
         kind = json.loads(self.blobs.text(request))["kind"] if request else "build"
         self.kinds += (kind,)
@@ -123,11 +123,11 @@ def test_a_faster_kernel_passes_and_is_never_measured_twice(judge: Judge, place:
 
 def test_a_new_attempt_measures_afresh(judge: Judge, place: tuple[Path, Counting]):
     executor = place[1]
-    first = judge.timing(kernel(FASTER), kernel(NAIVE), None, 0, 1)
+    first = judge.read_or_measure_timing(kernel(FASTER), kernel(NAIVE), None, 0, 1)
     count = len(executor.kinds)
-    assert judge.timing(kernel(FASTER), kernel(NAIVE), None, 0, 1) == first
+    assert judge.read_or_measure_timing(kernel(FASTER), kernel(NAIVE), None, 0, 1) == first
     assert len(executor.kinds) == count
-    assert judge.timing(kernel(FASTER), kernel(NAIVE), None, 0, 2).id != first.id
+    assert judge.read_or_measure_timing(kernel(FASTER), kernel(NAIVE), None, 0, 2).id != first.id
     assert executor.kinds[count:] == ("timing",)
 
 
@@ -159,7 +159,7 @@ def test_unsupported_types_end_unmeasured(judge: Judge):
 
 
 def test_hidden_sizes_stand_in_no_record(judge: Judge):
-    record = judge.correctness(kernel(FASTER), kernel(NAIVE), "judge")
+    record = judge.read_or_check_correctness(kernel(FASTER), kernel(NAIVE), "judge")
     hidden = [c for c in record.payload["cases"] if c["case"]["hidden"]]
     assert [c["case"]["dims"] for c in hidden] == [{}]
     assert set(record.payload["hidden"]) == {"hidden-1"}
@@ -169,7 +169,9 @@ def test_hidden_sizes_stand_in_no_record(judge: Judge):
 
 def test_as_published_checks_on_what_the_task_draws_and_hardened_on_more(judge: Judge, place: tuple[Path, Counting]):
     published = open_judge(place, secret=b"p" * 32, inputs="as_published")
-    drawn, more = (j.correctness(kernel(FASTER), kernel(NAIVE), "judge").payload["cases"] for j in (published, judge))
+    drawn, more = (
+        j.read_or_check_correctness(kernel(FASTER), kernel(NAIVE), "judge").payload["cases"] for j in (published, judge)
+    )
     assert [(c["case"]["workload"], c["case"]["distribution"]) for c in drawn] == [
         (w.name, "as_given") for w in judge.task.workloads
     ]
@@ -177,19 +179,21 @@ def test_as_published_checks_on_what_the_task_draws_and_hardened_on_more(judge: 
 
 
 def test_calibration_loads_two_copies_and_gives_a_floor(judge: Judge):
-    record = judge.calibrate(kernel(NAIVE))
+    record = judge.read_or_measure_calibration(kernel(NAIVE))
     assert record.kind == "calibration" and evidence.noise_floor(record, "total_time") > 0.0
-    assert set(evidence.seconds(record)) == {"small", "large"}
+    assert set(evidence.incumbent_seconds(record)) == {"small", "large"}
 
 
 @pytest.mark.slow
 def test_the_contest_confirms_and_the_benchmark_compares_with_torch(judge: Judge):
-    judge.prepare(("eager",), ())  # it rests during the confirmation, and takes part in the benchmark
-    confirmed = judge.confirm(kernel(FASTER), kernel(NAIVE))
-    assert confirmation.problem(confirmed) is None
-    shown = confirmation.confirmation([confirmed], "total_time", 0.95)
+    judge.start_torch_contestants(("eager",), ())  # it rests during the confirmation, and takes part in the benchmark
+    confirmed = judge.read_or_measure_confirmation(kernel(FASTER), kernel(NAIVE))
+    assert confirmation.contest_problem(confirmed) is None
+    shown = confirmation.confirmed_speedup([confirmed], "total_time", 0.95)
     assert shown.estimate > 2.0 and shown.bounded
-    table = confirmation.seconds(judge.benchmark({"baseline": kernel(NAIVE), "best": kernel(FASTER)}, ("eager",)))
+    table = confirmation.median_seconds(
+        judge.read_or_measure_benchmark({"baseline": kernel(NAIVE), "best": kernel(FASTER)}, ("eager",))
+    )
     assert set(table) == {"small", "large"}
     assert all(set(row) == {"baseline", "best", "eager"} and min(row.values()) > 0 for row in table.values())
 
@@ -203,7 +207,7 @@ class Disturbed(Counting):
 
     times, crowded = 1, False
 
-    def run(self, job: Job) -> Finished:
+    def run(self, job: Job) -> FinishedJob:
         finished = super().run(job)
         if self.kinds[-1] != "contest" or self.kinds.count("contest") > self.times:
             return finished
@@ -226,40 +230,40 @@ def test_a_disturbed_confirmation_is_asked_once_more(tmp_path: Path, disturbed: 
     with Disturbed(Records(tmp_path).blobs, tmp_path / "scratch") as executor:
         executor.times = disturbed
         judge = open_judge((tmp_path, executor))
-        made = judge.confirmations(kernel(FASTER), kernel(NAIVE))
-        found = confirmation.confirmation(made, "total_time", 0.95)
+        made = judge.confirm_until_settled(kernel(FASTER), kernel(NAIVE))
+        found = confirmation.confirmed_speedup(made, "total_time", 0.95)
         assert [record.payload["attempt"] for record in made] == list(range(looks))
         assert found.estimate > 2.0 and (found.low > 1.0) == shown
         ran = executor.kinds
-        assert judge.confirmations(kernel(FASTER), kernel(NAIVE)) == made and executor.kinds == ran
+        assert judge.confirm_until_settled(kernel(FASTER), kernel(NAIVE)) == made and executor.kinds == ran
 
 
 @pytest.mark.slow
 def test_a_confirmation_beside_others_is_made_once_more_and_the_repeat_counts(tmp_path: Path):
     with Disturbed(Records(tmp_path).blobs, tmp_path / "scratch") as executor:
         executor.crowded = True
-        made = open_judge((tmp_path, executor)).confirmations(kernel(FASTER), kernel(NAIVE))
-    first, found = (confirmation.confirmation(made[:count], "total_time", 0.95) for count in (1, 2))
-    assert 1.0 < first.low < first.high < 1.25 and confirmation.disturbed(made[:1]) and len(made) == 2
+        made = open_judge((tmp_path, executor)).confirm_until_settled(kernel(FASTER), kernel(NAIVE))
+    first, found = (confirmation.confirmed_speedup(made[:count], "total_time", 0.95) for count in (1, 2))
+    assert 1.0 < first.low < first.high < 1.25 and confirmation.any_disturbed(made[:1]) and len(made) == 2
     assert found.estimate > 2.0
 
 
 def test_a_library_lost_with_a_clone_is_built_again(judge: Judge):
-    sha = judge.builds.library(kernel(FASTER))
+    sha = judge.builder.shared_object_of(kernel(FASTER))
     assert sha is not None
     (judge.records.blobs.folder / sha).unlink()
-    assert judge.builds.library(kernel(FASTER)) == sha
+    assert judge.builder.shared_object_of(kernel(FASTER)) == sha
     assert judge.records.blobs.path(sha).is_file()
-    assert judge.builds.library(kernel(BROKEN)) is None
+    assert judge.builder.shared_object_of(kernel(BROKEN)) is None
 
 
 def test_later_builds_refuse_a_compiler_with_other_flags(
     judge: Judge, place: tuple[Path, Counting], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The same compiler without its OpenMP runtime, as after an upgrade half done, must not build what is compared."""
-    judge.builds.build(kernel(FASTER))
+    judge.builder.read_or_build(kernel(FASTER))
     pinned = next(record for record in judge.records if record.kind == "toolchain")
-    assert tuple(pinned.payload["flags"]) == judge.builds.frozen_flags()
+    assert tuple(pinned.payload["flags"]) == judge.builder.frozen_flags()
     real = shutil.which("g++") or shutil.which("clang++")
     wrapper = tmp_path / Path(real or "").name
     wrapper.write_text(f'#!/bin/sh\nfor a in "$@"; do [ "$a" = -fopenmp ] && exit 1; done\nexec {real} "$@"\n')
@@ -267,9 +271,9 @@ def test_later_builds_refuse_a_compiler_with_other_flags(
     monkeypatch.setenv("CXX", str(wrapper))
     other = open_judge(place)
     with pytest.raises(
-        InfrastructureError, match=r"built by .* -fopenmp, but what is found here is .* -fopenmp-simd; bring"
+        InfrastructureError, match=r"built by .* -fopenmp, but this machine has .* -fopenmp-simd; restore"
     ):
-        other.builds.build(kernel(FASTER))
+        other.builder.read_or_build(kernel(FASTER))
     assert len([record for record in judge.records if record.kind == "toolchain"]) == 1
 
 
@@ -278,12 +282,12 @@ def test_rounds_that_cannot_bound_an_interval_are_refused():
         JudgeSettings(confidence=0.999, confirm_rounds=10)
 
 
-class Busy(Local):
+class Busy(LocalExecutor):
     """The real executor on a device that cannot be had: it builds, and keeps the files of what it was asked to run."""
 
     asked: tuple[dict[str, str], ...] = ()
 
-    def run(self, job: Job) -> Finished:
+    def run(self, job: Job) -> FinishedJob:
         if "request.json" not in job.files:
             return super().run(job)
         self.asked += (job.files,)
@@ -303,9 +307,9 @@ def test_many_workloads_are_asked_the_rounds_that_bound_their_interval(tmp_path:
         contestants = {"baseline": kernel(NAIVE), "best": kernel(FASTER)}
         confirm = (kernel(FASTER), kernel(NAIVE))
         for ask, arguments in (
-            (judge.calibrate, confirm[1:]),
-            (judge.confirm, confirm),
-            (judge.benchmark, (contestants,)),
+            (judge.read_or_measure_calibration, confirm[1:]),
+            (judge.read_or_measure_confirmation, confirm),
+            (judge.read_or_measure_benchmark, (contestants,)),
         ):
             with pytest.raises(DeviceBusyError):
                 ask(*arguments)
@@ -314,10 +318,10 @@ def test_many_workloads_are_asked_the_rounds_that_bound_their_interval(tmp_path:
 
 
 def test_the_users_own_kernel_must_compile(judge: Judge):
-    assert compiled(softmax(), judge.language, judge.executor, judge.records.blobs)
+    assert compile_baseline(softmax(), judge.language, judge.executor, judge.records.blobs)
     broken = softmax().model_copy(update={"baseline": BROKEN})
     with pytest.raises(SettingsError, match=r"kernel\.cpp does not compile.*(?s:.*)nothing"):
-        compiled(broken, judge.language, judge.executor, judge.records.blobs)
+        compile_baseline(broken, judge.language, judge.executor, judge.records.blobs)
 
 
 @pytest.mark.parametrize(
@@ -335,6 +339,6 @@ def test_an_unreadable_answer_is_blamed_on_the_harness(
 ):
     blobs = Blobs(tmp_path)
     files = {name: blobs.put(text) for name, text in {**left, "stderr.txt": "boom"}.items()}
-    finished = Finished(**{"exit_code": 0, "files": files, "usage": Usage(wall_s=0.1), **changes})
+    finished = FinishedJob(**{"exit_code": 0, "files": files, "usage": JobUsage(wall_s=0.1), **changes})
     with pytest.raises(HarnessError, match=piece):
-        answer(finished, blobs, TimingResult)
+        read_answer(finished, blobs, TimingResult)

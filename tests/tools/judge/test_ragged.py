@@ -13,8 +13,8 @@ import torch
 from tests.tools.builders import open_judge
 from tools.artifacts import Candidate, Interval, Passed, Task
 from tools.contracts.checked_cases import draw
-from tools.executors.base import pick
-from tools.executors.local import Local
+from tools.executors.base import pick_device
+from tools.executors.local import LocalExecutor
 from tools.gate.judge_settings import JudgeSettings
 from tools.judge.judge import Judge
 from tools.languages.cpp import Cpp
@@ -26,13 +26,13 @@ from tools.tasks.loader import Loaded, load_files
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 SECRET = b"s" * 32
-Place = tuple[Records, Local]
+Place = tuple[Records, LocalExecutor]
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     root = tmp_path_factory.mktemp("ragged")
-    with Local(Records(root).blobs, root / "scratch") as executor:
+    with LocalExecutor(Records(root).blobs, root / "scratch") as executor:
         yield Records(root), executor
 
 
@@ -58,12 +58,15 @@ def test_kernels_that_skip_unneeded_bytes_pass_and_those_that_cheat_do_not(place
     judge, plain = judge_of(place, found.task), kernel("plain", name)
     trial = judge.judge(kernel(form, name), plain, plain, siblings=1, iteration=1)
     attempts = count(1)
-    needs, cache = {w.name: w.unique_bytes for w in found.workloads}, pick(place[1].devices(), "cpu").last_level_cache
+    needs, cache = (
+        {w.name: w.unique_bytes for w in found.workloads},
+        pick_device(place[1].devices(), "cpu").last_level_cache,
+    )
 
     def roofs() -> tuple[Roof, ...]:
         return microbenchmarks.read_or_measure_roofs(Cpp(), place[1], place[0], attempt=next(attempts))
 
-    possible = limits_for_trial(trial, needs, cache, roofs(), roofs, judge.needed)
+    possible = limits_for_trial(trial, needs, cache, roofs(), roofs, judge.read_or_count_needed_bytes)
     passed = isinstance(trial, Passed) and not possible.impossible_measurements(trial.measurements)
     assert passed == (form == "honest"), (trial, possible)
     if isinstance(trial, Passed):
@@ -73,7 +76,7 @@ def test_kernels_that_skip_unneeded_bytes_pass_and_those_that_cheat_do_not(place
 
 def test_what_is_needed_is_counted_for_the_inputs_that_were_timed(place: Place) -> None:
     judge, plain = judge_of(place, loaded(place, "masked_mean", "R=64 C=500").task), kernel("plain", "masked_mean")
-    timed = tuple(judge.timing(plain, plain, None, batch).id for batch in range(2))
+    timed = tuple(judge.read_or_measure_timing(plain, plain, None, batch).id for batch in range(2))
     trial = Passed(
         candidate=plain.id, measurements=(), speedup=Interval(estimate=1.0, low=1.0, high=1.0), records=timed
     )
@@ -83,4 +86,6 @@ def test_what_is_needed_is_counted_for_the_inputs_that_were_timed(place: Place) 
         g = torch.Generator().manual_seed(draw(SECRET, "timing", plain.id, plain.id, batch, 0, name))
         torch.randn(64, 500, generator=g)
         lengths.append(int(torch.randint(1, 62, (64,), generator=g, dtype=torch.int32).sum()))
-    assert judge.needed(trial, (name,)).payload["unique_bytes"] == {name: 4 * (min(lengths) + 64 + 64)}
+    assert judge.read_or_count_needed_bytes(trial, (name,)).payload["unique_bytes"] == {
+        name: 4 * (min(lengths) + 64 + 64)
+    }

@@ -11,7 +11,7 @@ import pytest
 
 from tools.artifacts import Argument, Candidate, Task, Workload
 from tools.errors import InfrastructureError, SettingsError
-from tools.executors.base import Finished, Job, Usage
+from tools.executors.base import FinishedJob, Job, JobUsage
 from tools.languages import cpp
 from tools.languages.cpp import Cpp
 from tools.store.records import Blobs
@@ -113,7 +113,7 @@ def test_signatures_outside_the_contract_are_refused(source: str, words: list[st
     assert "\n" not in str(caught.value)
 
 
-def run(job: Job, blobs: Blobs, folder: Path) -> Finished:
+def run(job: Job, blobs: Blobs, folder: Path) -> FinishedJob:
     """Run a job's command by hand: what an executor does, without its walls."""
     folder.mkdir()
     for name, sha in job.files.items():
@@ -121,7 +121,7 @@ def run(job: Job, blobs: Blobs, folder: Path) -> Finished:
     done = subprocess.run(job.argv, cwd=folder, capture_output=True, text=True, check=False)
     files = {name: blobs.put((folder / name).read_bytes()) for name in job.results if (folder / name).exists()}
     files["stderr.txt"] = blobs.put(done.stderr)
-    return Finished(exit_code=done.returncode, files=files, usage=Usage(wall_s=0.0))
+    return FinishedJob(exit_code=done.returncode, files=files, usage=JobUsage(wall_s=0.0))
 
 
 KERNEL = """#include "part.h"

@@ -10,12 +10,12 @@ import pytest
 
 from tools.artifacts import Candidate, Task
 from tools.errors import SettingsError
-from tools.executors.base import Device, Finished, Job
-from tools.executors.local import Local
+from tools.executors.base import Device, FinishedJob, Job
+from tools.executors.local import LocalExecutor
 from tools.harness.compilation import cuda_compile
 from tools.harness.isolation import native
 from tools.harness.measurement import kernel_trace
-from tools.judge.build import Builds
+from tools.judge.build import KernelBuilder
 from tools.languages.cuda import Cuda, used
 from tools.screen.screen import screen
 from tools.store.records import Blobs, Records
@@ -200,7 +200,7 @@ def test_what_ptxas_says_is_kept_for_each_kernel() -> None:
     ],
 )
 def test_a_kernels_name_is_found_in_its_symbol(symbol: str, name: str) -> None:
-    assert cuda_compile.named(symbol) == name
+    assert cuda_compile.demangled_name(symbol) == name
 
 
 def test_hopper_is_compiled_with_its_own_instructions_and_ampere_without() -> None:
@@ -210,12 +210,12 @@ def test_hopper_is_compiled_with_its_own_instructions_and_ampere_without() -> No
 
 def test_code_is_made_for_the_chosen_gpu_not_for_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = [{"uuid": "GPU-0", "major": 9, "minor": 0}, {"uuid": "GPU-1", "major": 8, "minor": 0}]
-    monkeypatch.setattr(cuda_compile.cuda_attributes, "reported", lambda: listed)
+    monkeypatch.setattr(cuda_compile.cuda_attributes, "read_attributes_in_child", lambda: listed)
     monkeypatch.setenv("HARNESS_GPU", "GPU-1")
-    assert cuda_compile.here() == "sm_80"
+    assert cuda_compile.local_architecture() == "sm_80"
 
 
-class OnAnother(Local):
+class OnAnother(LocalExecutor):
     """This machine with a GPU of another architecture."""
 
     architecture = "sm_90"
@@ -233,10 +233,10 @@ def test_a_library_for_one_architecture_is_no_answer_for_another(task_of_rows: T
     (tmp_path / "scratch").mkdir()
     records, kernel = Records(tmp_path / "records"), Candidate(language="cuda", files={"kernel.cu": NAIVE})
     with OnAnother(records.blobs, tmp_path / "scratch") as executor:
-        hopper = Builds(task_of_rows, Cuda(), executor, records, "").build(kernel)
-        assert Builds(task_of_rows, Cuda(), executor, records, "").build(kernel).id == hopper.id
+        hopper = KernelBuilder(task_of_rows, Cuda(), executor, records, "").read_or_build(kernel)
+        assert KernelBuilder(task_of_rows, Cuda(), executor, records, "").read_or_build(kernel).id == hopper.id
         executor.architecture = "sm_80"
-        assert Builds(task_of_rows, Cuda(), executor, records, "").build(kernel).id != hopper.id
+        assert KernelBuilder(task_of_rows, Cuda(), executor, records, "").read_or_build(kernel).id != hopper.id
 
 
 class Waits(OnAnother):
@@ -246,7 +246,7 @@ class Waits(OnAnother):
         super().__init__(blobs, scratch)
         self.beside = threading.Barrier(2, timeout=20)
 
-    def run(self, job: Job) -> Finished:
+    def run(self, job: Job) -> FinishedJob:
         self.beside.wait()
         return super().run(job)
 
@@ -258,10 +258,10 @@ def test_what_compiles_for_long_is_compiled_side_by_side_and_once(task_of_rows: 
     records = Records(tmp_path / "records")
     both = [Candidate(language="cuda", files={"kernel.cu": source}) for source in (NAIVE, NAIVE + "//\n")]
     with Waits(records.blobs, tmp_path / "scratch") as executor:
-        builds = Builds(task_of_rows, Cuda(), executor, records, "")
-        builds.build_all(both)
+        builds = KernelBuilder(task_of_rows, Cuda(), executor, records, "")
+        builds.build_in_parallel(both)
         executor.beside.abort()
-        assert {builds.build(one).payload["candidate"] for one in both} == {one.id for one in both}
+        assert {builds.read_or_build(one).payload["candidate"] for one in both} == {one.id for one in both}
 
 
 def test_without_nvcc_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,10 +272,10 @@ def test_without_nvcc_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch
 
 def test_code_that_is_written_over_is_seen() -> None:
     code = ctypes.create_string_buffer(b"\x90" * native.HEAD)
-    known = native.code_of({"cuEventElapsedTime": code})
-    assert not native.rewritten(known)
+    known = native.machine_code_of({"cuEventElapsedTime": code})
+    assert not native.first_rewritten_function(known)
     code[3] = b"\xc3"
-    assert "cuEventElapsedTime" in native.rewritten(known)
+    assert "cuEventElapsedTime" in native.first_rewritten_function(known)
 
 
 def test_executed_kernels_are_known_by_what_the_library_registers() -> None:
@@ -304,7 +304,7 @@ class TestCompiled:
     def build(self, task: Task, source: str, folder: Path) -> tuple[str | None, str, Blobs]:
         blobs, cuda = Blobs(folder / "blobs"), Cuda()
         (folder / "scratch").mkdir()
-        with Local(blobs, folder / "scratch") as executor:
+        with LocalExecutor(blobs, folder / "scratch") as executor:
             done = executor.run(cuda.build(task, Candidate(language="cuda", files={"kernel.cu": source}), blobs))
         return cuda.built(done), cuda.trim(blobs.text(done.files["stderr.txt"])), blobs
 

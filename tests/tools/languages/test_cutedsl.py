@@ -11,7 +11,7 @@ import pytest
 from tools.artifacts import Candidate
 from tools.errors import SettingsError
 from tools.harness.measurement import kernel_trace
-from tools.judge.build import Builds
+from tools.judge.build import KernelBuilder
 from tools.languages.cutedsl import CuteDsl
 from tools.profilers import sass
 from tools.screen.screen import screen
@@ -158,17 +158,17 @@ def test_the_wheel_compiles_each_signature_without_a_gpu_and_names_the_line_of_a
     with machine(None) as (executor, records):
         blobs, language = records.blobs, CuteDsl()
         task = loader.load_folder(tmp_path, executor, blobs).task
-        builds = Builds(task, language, executor, records, "")
-        built = builds.build(Candidate(language="cutedsl", files={"kernel.py": KERNEL}))
+        builds = KernelBuilder(task, language, executor, records, "")
+        built = builds.read_or_build(Candidate(language="cutedsl", files={"kernel.py": KERNEL}))
         assert built.payload["ok"], built.payload["log"]
         assert "compiled 2 signatures for sm_90a" in blobs.text(built.payload["log_blob"])
         wrong = Candidate(
             language="cutedsl", files={"kernel.py": KERNEL.replace("cute.math.exp(-g)", "cute.math.exp(g, g, g, g)")}
         )
-        log = builds.build(wrong).payload["log"]
+        log = builds.read_or_build(wrong).payload["log"]
         at = KERNEL[: KERNEL.index("cute.math.exp")].count("\n") + 1
         assert f"kernel.py:{at}: error" in log and "\x1b" not in log
-        crashed = builds.build(
+        crashed = builds.read_or_build(
             Candidate(language="cutedsl", files={"kernel.py": f"import ctypes\nctypes.string_at(0)\n{KERNEL}"})
         )
         assert crashed.payload["ok"], "the wheel's own crash refuses no kernel"

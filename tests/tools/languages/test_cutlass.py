@@ -11,7 +11,7 @@ import pytest
 
 from tools.artifacts import Candidate, Task
 from tools.errors import SettingsError
-from tools.executors.local import Local
+from tools.executors.local import LocalExecutor
 from tools.harness.compilation import cuda_compile
 from tools.languages.cutlass import Cutlass
 from tools.screen.screen import screen
@@ -86,7 +86,7 @@ def test_a_gemm_that_is_kept_across_calls_is_refused() -> None:
 def test_the_prompts_skeleton_compiles_and_its_products_are_not_serialised(tmp_path: Path) -> None:
     blobs, cutlass = Blobs(tmp_path / "blobs"), Cutlass()
     (tmp_path / "scratch").mkdir()
-    with Local(blobs, tmp_path / "scratch") as executor:
+    with LocalExecutor(blobs, tmp_path / "scratch") as executor:
         done = executor.run(cutlass.build(TASK, Candidate(language="cutlass", files={"kernel.cu": KERNEL}), blobs))
         log = blobs.text(done.files["stderr.txt"])
         assert cutlass.built(done) is not None, cutlass.trim(log)

@@ -13,8 +13,8 @@ from tools.artifacts import Candidate, Task, Workload
 from tools.contracts.inference import Sources, arguments
 from tools.environment import inspect
 from tools.errors import SettingsError
-from tools.executors.local import Local
-from tools.executors.protocol import EVERYTHING, ProbeResult, SeenArgument, SeenWorkload
+from tools.executors.local import LocalExecutor
+from tools.executors.protocol import KWARGS_PARAMETER, ProbedArgument, ProbedWorkload, ProbeResult
 from tools.languages.triton import Triton
 from tools.languages.triton_source import autotune_configs, configs, pin_autotune, read
 from tools.profilers import sass
@@ -27,12 +27,12 @@ pytestmark = pytest.mark.slow
 pytest.importorskip("triton")
 TASKS = Path(__file__).parents[3] / "configs" / "tasks"
 FILES = Sources("kernel.py", "reference.py")
-X = SeenArgument(name="x", role="input", dtype="float16", shape=(4,))
-Y = SeenArgument(name="y", role="output", dtype="float32", shape=(4,))
-N = SeenArgument(name="n", role="scalar", dtype="int32", shape=())
+X = ProbedArgument(name="x", role="input", dtype="float16", shape=(4,))
+Y = ProbedArgument(name="y", role="output", dtype="float32", shape=(4,))
+N = ProbedArgument(name="n", role="scalar", dtype="int32", shape=())
 SEEN = ProbeResult(
     has_make_inputs=True,
-    workloads=(SeenWorkload(name="w", dims={"n": 4}, weight=1.0, arguments=(X, Y, N), flops=None, unique_bytes=8),),
+    workloads=(ProbedWorkload(name="w", dims={"n": 4}, weight=1.0, arguments=(X, Y, N), flops=None, unique_bytes=8),),
 )
 AUTOTUNED = """import torch
 import triton
@@ -68,9 +68,9 @@ def seen(head: str) -> tuple[str, ...]:
 
 
 def test_parameters_have_names_only() -> None:
-    assert seen("x, y, *, n=3, **rest") == ("x", "y", "n", EVERYTHING)
+    assert seen("x, y, *, n=3, **rest") == ("x", "y", "n", KWARGS_PARAMETER)
     found = Triton().parameters("def run_kernel(x, y=None, *, n=3, m, **rest):\n    pass\n")
-    assert [p.name for p in found if p.optional] == ["y", "n", EVERYTHING]
+    assert [p.name for p in found if p.optional] == ["y", "n", KWARGS_PARAMETER]
     with pytest.raises(SettingsError, match="by position"):
         seen("*args")
 
@@ -130,7 +130,9 @@ COMPUTED = (
 )
 
 
-def test_computed_configs_are_variants_until_a_build_says_that_there_are_no_more(beside: tuple[Local, Blobs]) -> None:
+def test_computed_configs_are_variants_until_a_build_says_that_there_are_no_more(
+    beside: tuple[LocalExecutor, Blobs],
+) -> None:
     executor, blobs = beside
     source = KERNEL.replace("@triton.jit", COMPUTED).replace(", BLOCK=256", "")
     pinned = Triton().pinned_kernels(source)
@@ -149,7 +151,7 @@ def test_computed_configs_are_variants_until_a_build_says_that_there_are_no_more
     assert logs[0] == "" and pinned[3].ends and pinned[3].ends in logs[1]
 
 
-def test_setup_is_frozen_into_the_reference(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
+def test_setup_is_frozen_into_the_reference(beside: tuple[LocalExecutor, Blobs], tmp_path: Path) -> None:
     (tmp_path / "kernel.py").write_text(AUTOTUNED)
     (tmp_path / "reference.py").write_text("def reference(x, y, n, **_):\n    y.copy_(2 * x)\n")
     loaded = load_files(tmp_path / "kernel.py", tmp_path / "reference.py", "n=64", *beside)
@@ -191,7 +193,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("what", sorted(FAULTS))
-def test_what_does_not_compile_is_said_with_its_line(what: str, beside: tuple[Local, Blobs]) -> None:
+def test_what_does_not_compile_is_said_with_its_line(what: str, beside: tuple[LocalExecutor, Blobs]) -> None:
     executor, blobs = beside
     source = KERNEL.replace(*FAULTS[what], 1)
     assert source != KERNEL
@@ -227,7 +229,7 @@ TUNED = (
     ids=["an assertion", "a value", "a function that is called", "a pinned kernel"],
 )
 def test_a_complaint_of_the_compiler_quotes_the_lines_of_the_users_own_file(
-    edits: list[tuple[str, str]], quoted: list[str], beside: tuple[Local, Blobs]
+    edits: list[tuple[str, str]], quoted: list[str], beside: tuple[LocalExecutor, Blobs]
 ) -> None:
     source = KERNEL
     for old, new in edits:
@@ -241,7 +243,7 @@ def test_a_complaint_of_the_compiler_quotes_the_lines_of_the_users_own_file(
     assert [source.splitlines()[number - 1].strip() for number, _ in named] == quoted, log
 
 
-def test_a_kernel_that_ends_the_process_is_only_a_failed_build(beside: tuple[Local, Blobs]) -> None:
+def test_a_kernel_that_ends_the_process_is_only_a_failed_build(beside: tuple[LocalExecutor, Blobs]) -> None:
     code, said, _ = outcome("import os\nos._exit(0)\n" + KERNEL, SOFTMAX, *beside)
     assert code != 0 or "compiled" not in said
     assert outcome(KERNEL, SOFTMAX, *beside)[0] == 0
@@ -256,7 +258,7 @@ def test_only_a_target_is_a_flag() -> None:
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
-def test_a_listing_shows_registers_and_tensor_instructions(target: str, beside: tuple[Local, Blobs]) -> None:
+def test_a_listing_shows_registers_and_tensor_instructions(target: str, beside: tuple[LocalExecutor, Blobs]) -> None:
     executor, blobs = beside
     product = task("triton-matmul", {"M": 256, "N": 256, "K": 256}).model_copy(
         update={"build_flags": (f"--target={target}",)}
@@ -275,13 +277,13 @@ def test_a_listing_shows_registers_and_tensor_instructions(target: str, beside: 
 
 
 @pytest.mark.parametrize("name", ["triton-softmax", "triton-rmsnorm"])
-def test_the_shipped_tasks_are_understood(name: str, beside: tuple[Local, Blobs]) -> None:
+def test_the_shipped_tasks_are_understood(name: str, beside: tuple[LocalExecutor, Blobs]) -> None:
     loaded = load_folder(TASKS / name, *beside)
     assert loaded.task.language == "triton" and loaded.task.dims_range and len(loaded.task.workloads) == 3
     assert all(w.flops for w in loaded.workloads)
 
 
-def outcome(source: str, what: Task, executor: Local, blobs: Blobs) -> tuple[int, str, str]:
+def outcome(source: str, what: Task, executor: LocalExecutor, blobs: Blobs) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a build."""
     finished = executor.run(Triton().build(what, Candidate(language="triton", files={"kernel.py": source}), blobs))
     return finished.exit_code, blobs.text(finished.files["stdout.txt"]), blobs.text(finished.files["stderr.txt"])
@@ -306,7 +308,7 @@ except OSError:
 """
 
 
-def test_a_build_reaches_nothing_but_its_own_folder(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
+def test_a_build_reaches_nothing_but_its_own_folder(beside: tuple[LocalExecutor, Blobs], tmp_path: Path) -> None:
     executor, blobs = beside
     if not inspect(executor, (Triton(),), blobs).sandbox.get("landlock", "").startswith("abi"):
         pytest.skip("this kernel has no Landlock")
@@ -321,7 +323,7 @@ def test_a_build_reaches_nothing_but_its_own_folder(beside: tuple[Local, Blobs],
     assert blobs.text(finished.files["kernel.py"]) == source
 
 
-def test_a_link_that_a_build_leaves_is_not_written_through(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
+def test_a_link_that_a_build_leaves_is_not_written_through(beside: tuple[LocalExecutor, Blobs], tmp_path: Path) -> None:
     executor, blobs = beside
     target = tmp_path / "target"
     body = f"""
@@ -384,7 +386,7 @@ LAUNCHED = {
 
 
 @pytest.mark.parametrize("what", sorted(LAUNCHED))
-def test_what_a_launch_takes_is_compiled_and_the_rest_is_said(what: str, beside: tuple[Local, Blobs]) -> None:
+def test_what_a_launch_takes_is_compiled_and_the_rest_is_said(what: str, beside: tuple[LocalExecutor, Blobs]) -> None:
     source, expected = LAUNCHED[what]
     code, said, wrong = outcome(source, task("triton-softmax", {"M": 64, "N": 64}), *beside)
     assert source != KERNEL and code == 0 and expected in said, said + wrong
@@ -393,7 +395,7 @@ def test_what_a_launch_takes_is_compiled_and_the_rest_is_said(what: str, beside:
         assert Triton().interpret(SOFTMAX, source, *beside).status == "passed"
 
 
-def test_inputs_drawn_by_a_value_are_followed(beside: tuple[Local, Blobs]) -> None:
+def test_inputs_drawn_by_a_value_are_followed(beside: tuple[LocalExecutor, Blobs]) -> None:
     softmax = task("triton-softmax", {"M": 64, "N": 64})
     drawn = (
         softmax.reference

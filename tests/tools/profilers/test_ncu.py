@@ -13,7 +13,7 @@ import pytest
 
 from tools.analysis import rules
 from tools.artifacts import Profile
-from tools.executors.harness_job import HARNESS
+from tools.executors.harness_job import HARNESS_FOLDER
 from tools.profilers import ncu
 
 REPORTS = Path(__file__).parents[1] / "fixtures" / "ncu"
@@ -92,7 +92,7 @@ print(json.dumps(opened))
 
 
 def test_a_kernel_under_ncu_has_its_folder_to_read_and_two_to_write(tmp_path: Path) -> None:
-    shutil.copytree(HARNESS, tmp_path / "harness")
+    shutil.copytree(HARNESS_FOLDER, tmp_path / "harness")
     (tmp_path / "kernel.py").touch()
     for name in ("scratch", "compiled"):
         (tmp_path / name).mkdir()

@@ -8,18 +8,18 @@ import pytest
 
 from tools.artifacts import Record
 from tools.errors import DiskFullError, StorageError, WorkspaceError
-from tools.store.records import Blobs, Records, key, write_atomically
+from tools.store.records import Blobs, Records, record_key, write_atomically
 
 
 def record(question: str, answer: object = 1) -> Record:
-    return Record(kind="test", key=key("test", question=question), payload={"answer": answer})
+    return Record(kind="test", key=record_key("test", question=question), payload={"answer": answer})
 
 
 def test_a_record_is_found_by_its_question_also_by_another_process(tmp_path: Path) -> None:
     made = Records(tmp_path).add(record("how fast?", {"ünïcode": [1e-300, 0.1 + 0.2, 2**70, None]}))
     again = Records(tmp_path)
-    assert again.find(key("test", question="how fast?")) == again.get(made.id) == made and list(again) == [made]
-    assert again.find(key("test", question="how slow?")) is None
+    assert again.find(record_key("test", question="how fast?")) == again.get(made.id) == made and list(again) == [made]
+    assert again.find(record_key("test", question="how slow?")) is None
 
 
 def test_the_first_answer_stays(tmp_path: Path) -> None:
@@ -48,7 +48,8 @@ LATER = '{"kind": "test", "key": "k", "payload": {}, "later": 1}'
 
 
 @pytest.mark.parametrize(
-    ("content", "says"), [('{"kind": "test", "ke', "cut short or damaged"), (LATER, "not as this version writes it")]
+    ("content", "says"),
+    [('{"kind": "test", "ke', "cut short or damaged"), (LATER, "not have the form that this version writes")],
 )
 def test_a_record_that_is_none_is_one_sentence(tmp_path: Path, content: str, says: str) -> None:
     (tmp_path / "records").mkdir()
@@ -86,4 +87,4 @@ def test_writing_leaves_the_old_file_when_it_fails(tmp_path: Path, monkeypatch: 
 
 
 def test_keys_do_not_depend_on_order() -> None:
-    assert key("k", a=1, b=2) == key("k", b=2, a=1) != key("k", a=1, b=3)
+    assert record_key("k", a=1, b=2) == record_key("k", b=2, a=1) != record_key("k", a=1, b=3)

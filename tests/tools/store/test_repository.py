@@ -15,8 +15,8 @@ import pytest
 
 from tools.artifacts import Record
 from tools.errors import SettingsError, WorkspaceError
-from tools.store.records import LARGE_BLOB, Records
-from tools.store.repository import Repository, foreign
+from tools.store.records import LARGE_BLOB_BYTES, Records
+from tools.store.repository import Repository, unrelated_commits
 
 SECRET = bytes(range(32))
 
@@ -63,11 +63,11 @@ def test_commit_holds_the_paths_and_trailers(repository: Repository):
     assert repository.drift() == ()
     listed = git(repository.root, "-c", "core.quotePath=false", "ls-tree", "-r", "--name-only", made)
     assert listed.splitlines() == [".gitignore", "kernel.cpp", "versions/v1/ünïcode name.md"]
-    assert repository.show(made, "kernel.cpp") == b"void solve() { /* faster */ }\n"
-    assert repository.show(str(start), "kernel.cpp") == b"void solve() {}\n"
+    assert repository.read_file_at(made, "kernel.cpp") == b"void solve() { /* faster */ }\n"
+    assert repository.read_file_at(str(start), "kernel.cpp") == b"void solve() {}\n"
     assert (
-        repository.changed(str(start), made, ["kernel.cpp"]) == ("kernel.cpp",)
-        and len(repository.changed(str(start), made)) == 2
+        repository.changed_paths(str(start), made, ["kernel.cpp"]) == ("kernel.cpp",)
+        and len(repository.changed_paths(str(start), made)) == 2
     )
     assert [(c.subject, c.parent) for c in repository.log()] == [("accept v1", start), ("start v0", None)]
 
@@ -132,15 +132,15 @@ def test_altered_evidence_is_drift_even_where_evidence_is_expected(repository: R
 
 
 def test_foreign_commits_are_told_from_ours(repository: Repository, tmp_path: Path):
-    assert foreign(repository.log()) == (repository.head(),), "a history that never was ours"
+    assert unrelated_commits(repository.log()) == (repository.head(),), "a history that never was ours"
     repository = Repository(tmp_path / "w")
     repository.init()
-    assert foreign(repository.log()) == ()
+    assert unrelated_commits(repository.log()) == ()
     head = repository.commit([".gitignore"], "baseline v0", {"Version": "v0"}, None)
     head = repository.commit([], "accept v1", {"Version": "v1", "Verdict": "accept"}, head)
     head = repository.commit([], "mask v1", {"Masked": "true"}, head)
     head = repository.commit([], "report", {"Report": "r"}, head)
-    assert foreign(repository.log()) == ()
+    assert unrelated_commits(repository.log()) == ()
     git(
         repository.root,
         "-c",
@@ -155,12 +155,12 @@ def test_foreign_commits_are_told_from_ours(repository: Repository, tmp_path: Pa
     )
     by_hand = repository.head()
     repository.commit([], "close v2", {"Version": "v2"}, by_hand)
-    assert foreign(repository.log()) == (by_hand,)
+    assert unrelated_commits(repository.log()) == (by_hand,)
 
 
 def test_large_blobs_stay_out(repository: Repository):
     records = Records(repository.root)
-    sha = records.blobs.put(b"\1" * (LARGE_BLOB + 1))
+    sha = records.blobs.put(b"\1" * (LARGE_BLOB_BYTES + 1))
     record = records.add(Record(kind="profile", key="k", payload={}, blobs={"raw": sha}))
     repository.commit(stored_paths(record), "close v1", {}, repository.head())
     listed = git(repository.root, "ls-files")
@@ -205,7 +205,7 @@ def test_recovers_from_a_kill_between_add_and_commit(repository: Repository):
 def test_a_lock_that_another_git_may_hold_now_is_waited_for_and_never_removed(repository: Repository):
     lock = write(repository, ".git/index.lock")
     head = repository.head()
-    with pytest.raises(WorkspaceError, match=r"index\.lock: another git is at work"):
+    with pytest.raises(WorkspaceError, match=r"index\.lock: another git process is running"):
         repository.commit([], "close v1", {}, head)
     assert lock.exists() and repository.head() == head
     os.utime(lock)
@@ -239,7 +239,7 @@ def test_foreign_and_missing_repositories_are_refused(repository: Repository, tm
     write(foreign, ".gitignore", "*.o\n")
     git(foreign.root, "init", "--quiet")
     for use in (foreign.init, lambda: foreign.commit([], "close v1", {}, None)):
-        with pytest.raises(WorkspaceError, match="somebody else's"):
+        with pytest.raises(WorkspaceError, match="another git repository"):
             use()
 
 
@@ -263,7 +263,7 @@ def test_clone_is_a_workspace_at_that_commit(repository: Repository, tmp_path: P
     write(repository, "kernel.cpp", "second\n")
     second = repository.commit(["kernel.cpp"], "accept v1", {}, first)
     copy = repository.clone_to(tmp_path / "copies" / "a", first)
-    copy.check()
+    copy.require_workspace()
     assert (
         copy.head() == first
         and (copy.root / "kernel.cpp").read_text() == "void solve() {}\n"
@@ -274,7 +274,7 @@ def test_clone_is_a_workspace_at_that_commit(repository: Repository, tmp_path: P
     with pytest.raises(WorkspaceError, match="not a commit"):
         repository.clone_to(tmp_path / "b", "--upload-pack=evil")
     with pytest.raises(WorkspaceError, match="not in commit"):
-        repository.show(first, "absent.md")
+        repository.read_file_at(first, "absent.md")
 
 
 def test_a_machine_without_git_is_told_the_package(

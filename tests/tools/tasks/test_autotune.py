@@ -10,8 +10,8 @@ import pytest
 from tests.contracts.conftest import task
 from tests.tools.builders import open_judge
 from tools.artifacts import Candidate, Workload
-from tools.executors.local import Local
-from tools.executors.protocol import ContestOfWorkload, ContestResult, SeenWorkload, Telemetry
+from tools.executors.local import LocalExecutor
+from tools.executors.protocol import ContestOfWorkload, ContestResult, ProbedWorkload, Telemetry
 from tools.gate import confirmation
 from tools.gate.judge_settings import JudgeSettings
 from tools.judge.judge import Judge
@@ -40,14 +40,14 @@ CHANGES = {
     "inferred": (f"`solve` is pinned to the first {UNTUNED}.", "Something else was inferred."),
 }
 TASK = task(Cpp()).model_copy(update=CHANGES)
-SEEN = SeenWorkload(name="w", dims={"n": 20000}, weight=1.0, arguments=(), flops=None, unique_bytes=160000)
+SEEN = ProbedWorkload(name="w", dims={"n": 20000}, weight=1.0, arguments=(), flops=None, unique_bytes=160000)
 
 
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     root = tmp_path_factory.mktemp("tuning")
     records = Records(root)
-    with Local(records.blobs, root / "scratch") as executor:
+    with LocalExecutor(records.blobs, root / "scratch") as executor:
         yield open_judge(TASK, Cpp(), executor, records, JudgeSettings(hidden_workloads=0))
 
 

@@ -13,7 +13,7 @@ from tools.contracts.dims import parse_dims, parse_workloads
 from tools.contracts.inference import Sources, as_stated
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor
-from tools.executors.protocol import ProbeResult, SeenArgument, SeenWorkload
+from tools.executors.protocol import ProbedArgument, ProbedWorkload, ProbeResult
 from tools.languages.cpp import Cpp
 from tools.store.records import Blobs
 from tools.tasks import loader as tasks
@@ -24,21 +24,21 @@ SEED = Path(__file__).parents[1] / "fixtures" / "seed"
 KERNEL = 'extern "C" void solve(const float* x, float* out, int M, int N) {}'
 
 
-def tensor(name: str, *shape: int, role: Role = "input", dtype: DType = "float32") -> SeenArgument:
-    return SeenArgument(name=name, role=role, dtype=dtype, shape=shape)
+def tensor(name: str, *shape: int, role: Role = "input", dtype: DType = "float32") -> ProbedArgument:
+    return ProbedArgument(name=name, role=role, dtype=dtype, shape=shape)
 
 
-def scalar(name: str, dtype: DType = "int32") -> SeenArgument:
-    return SeenArgument(name=name, role="scalar", dtype=dtype, shape=())
+def scalar(name: str, dtype: DType = "int32") -> ProbedArgument:
+    return ProbedArgument(name=name, role="scalar", dtype=dtype, shape=())
 
 
 def workload(
-    m: int, n: int, *arguments: SeenArgument, weight: float = 1.0, margin: float | None = None
-) -> SeenWorkload:
+    m: int, n: int, *arguments: ProbedArgument, weight: float = 1.0, margin: float | None = None
+) -> ProbedWorkload:
     seen = arguments or (tensor("x", m, n), tensor("out", m, n, role="output"), scalar("M"), scalar("N"))
     dims: Dims = {"M": m, "N": n}
     figures = {"flops": 5.0 * m * n, "unique_bytes": 8 * m * n}
-    return SeenWorkload(name=f"{m}x{n}", dims=dims, weight=weight, margin=margin, arguments=seen, **figures)
+    return ProbedWorkload(name=f"{m}x{n}", dims=dims, weight=weight, margin=margin, arguments=seen, **figures)
 
 
 def infer(probe: ProbeResult, kernel: str = KERNEL, declared: Declared | None = None) -> Loaded:
@@ -47,7 +47,7 @@ def infer(probe: ProbeResult, kernel: str = KERNEL, declared: Declared | None = 
 
 
 def probed(
-    *workloads: SeenWorkload, rtol: float | None = None, ranges: dict[str, tuple[int, int]] | None = None
+    *workloads: ProbedWorkload, rtol: float | None = None, ranges: dict[str, tuple[int, int]] | None = None
 ) -> ProbeResult:
     return ProbeResult(has_make_inputs=True, workloads=workloads, rtol=rtol, dims_range=ranges or {})
 
@@ -91,7 +91,7 @@ def test_equal_dims_are_told_apart_by_order_and_said() -> None:
 
 
 def test_extents_that_follow_no_dim_are_numbers_and_flat_ones_still_vary() -> None:
-    def flat(m: int, n: int) -> SeenWorkload:
+    def flat(m: int, n: int) -> ProbedWorkload:
         return workload(m, n, tensor("x", m * n), tensor("out", 3, role="output"), scalar("M"), scalar("N"))
 
     task = infer(probed(flat(4, 8), flat(16, 8))).task

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tools.errors import SettingsError
-from tools.executors.local import Local
+from tools.executors.local import LocalExecutor
 from tools.store.records import Blobs
 from tools.tasks.loader import load_folder
 from tools.tasks.suites import write_task_folder
@@ -115,7 +115,7 @@ def gpu_mode(tmp_path: Path) -> Path:
 
 
 def test_a_definition_becomes_a_task_of_its_inputs_outputs_and_variable_axes(
-    tmp_path: Path, beside: tuple[Local, Blobs]
+    tmp_path: Path, beside: tuple[LocalExecutor, Blobs]
 ) -> None:
     folder, told = write_task_folder(sol(tmp_path / "p", DEFINITION, line(4), line(9)), tmp_path / "task", "")
     task = load_folder(folder, *beside).task
@@ -194,7 +194,7 @@ def test_where_a_gpu_is_the_problem_of_any_suite_is_for_it(
 
 
 def test_a_gpu_mode_problem_becomes_a_task_of_what_its_data_holds(
-    gpu_mode: Path, tmp_path: Path, beside: tuple[Local, Blobs]
+    gpu_mode: Path, tmp_path: Path, beside: tuple[LocalExecutor, Blobs]
 ) -> None:
     folder, told = write_task_folder(gpu_mode, tmp_path / "task", "")
     task = load_folder(folder, *beside).task

@@ -5,7 +5,7 @@ Whoever filled such a folder may be a hostile candidate, and we who read it are 
 taken, two levels deep, of names such as Triton gives, no more and no larger than a kernel could need. What they hold is
 not trusted, and a forged one gives no new power: it is loaded where the candidate's own module is, which can launch
 what it likes, and what runs there is judged whatever it is, by its outputs and by the names of the kernels that the
-device executed. It is kept from being taken for another's by `gpu_kernel.Caches`.
+device executed. It is kept from being taken for another's by `gpu_kernel.CompileCaches`.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class TooMuchError(Exception):
     """More than a folder of compiled code may hold."""
 
 
-class Bounded:
+class ByteBudget:
     """Counts what is taken."""
 
     def __init__(self):
@@ -58,18 +58,18 @@ class Bounded:
 def contents(folder: Path):
     """(key, name, content) of the files in a cache folder. No link is followed, and no other change of its owner's
     makes a difference."""
-    bound = Bounded()
-    with contextlib.suppress(OSError, TooMuchError), opened(folder) as outer:
-        for key in listed(outer, KEY.fullmatch):
-            with contextlib.suppress(OSError), opened(key, outer) as inside:
-                for name in listed(inside, wanted):
-                    data = plain(name, inside, bound.room())
+    bound = ByteBudget()
+    with contextlib.suppress(OSError, TooMuchError), open_folder(folder) as outer:
+        for key in list_folder(outer, KEY.fullmatch):
+            with contextlib.suppress(OSError), open_folder(key, outer) as inside:
+                for name in list_folder(inside, is_cache_file):
+                    data = read_regular_file(name, inside, bound.room())
                     if data is not None:
                         yield key, name, bound.take(data)
 
 
 @contextlib.contextmanager
-def opened(folder, inside: int | None = None):
+def open_folder(folder, inside: int | None = None):
     """A descriptor of a folder; OSError where it is none, or a link to one."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=inside)
     try:
@@ -78,7 +78,7 @@ def opened(folder, inside: int | None = None):
         os.close(handle)
 
 
-def listed(folder: int, of_use) -> list[str]:
+def list_folder(folder: int, of_use) -> list[str]:
     """Names in an open folder, sorted; TooMuchError where there are more, of whatever kind, than a compiler makes."""
     with os.scandir(folder) as entries:
         names = [entry.name for entry in itertools.islice(entries, MOST_NAMES + 1)]
@@ -87,11 +87,11 @@ def listed(folder: int, of_use) -> list[str]:
     return sorted(filter(of_use, names))
 
 
-def wanted(name: str) -> bool:
+def is_cache_file(name: str) -> bool:
     return bool(NAME.fullmatch(name)) and name.endswith(READ)
 
 
-def plain(name: str, inside: int, most: int) -> bytes | None:
+def read_regular_file(name: str, inside: int, most: int) -> bytes | None:
     """The content of a plain file in the open folder `inside`, as far as one byte more than `most`; None where it is
     none."""
     try:
@@ -102,9 +102,9 @@ def plain(name: str, inside: int, most: int) -> bytes | None:
         return file.read(most + 1) if stat.S_ISREG(os.fstat(handle).st_mode) else None
 
 
-def packed(path: Path):
+def read_archive(path: Path):
     """The same of a tar file, as `pack` writes it; nothing of a file that is none."""
-    bound = Bounded()
+    bound = ByteBudget()
     with contextlib.suppress(OSError, TooMuchError, tarfile.TarError, ValueError, RecursionError):
         if path.stat().st_size > MOST_BYTES + MOST_FILES * HEADERS + tarfile.RECORDSIZE:
             return
@@ -114,7 +114,7 @@ def packed(path: Path):
                 if (
                     member.type == tarfile.REGTYPE
                     and KEY.fullmatch(key)
-                    and wanted(name)
+                    and is_cache_file(name)
                     and member.size <= bound.room()
                 ):
                     yield key, name, bound.take(tar.extractfile(member).read())
@@ -132,7 +132,7 @@ def pack(folder: Path, path: Path) -> None:
             tar.addfile(member, BytesIO(data))
 
 
-def lay(found, folder: Path) -> None:
+def write_entries(found, folder: Path) -> None:
     """Write (key, name, content) into a cache folder of ours: what it held under such a key is gone, so that no two
     owners' files are mixed. A group names its files as they lie there, and is left out where one is missing: Triton
     then compiles anew."""

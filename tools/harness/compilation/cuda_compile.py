@@ -54,9 +54,9 @@ def includes(folder: Path) -> "list[Path]":
     return [folder / "include", folder / "tools" / "util" / "include"]
 
 
-def here() -> str:
+def local_architecture() -> str:
     """sm_90 of the GPU that jobs run on, else the default."""
-    gpu = cuda_attributes.chosen()
+    gpu = cuda_attributes.attributes_of_job_gpu()
     return f"sm_{gpu['major']}{gpu['minor']}" if gpu else DEFAULT
 
 
@@ -80,7 +80,7 @@ def build(request: dict) -> int:
     argv = [
         nvcc,
         *request["flags"],
-        *generated(request["target"] or here()),
+        *generated(request["target"] or local_architecture()),
         *beside,
         *request["sources"],
         ERRORS,
@@ -94,7 +94,7 @@ def build(request: dict) -> int:
     return subprocess.run(argv, check=False, env={**os.environ, "PWD": "/proc/self/cwd"}).returncode
 
 
-def named(symbol: str) -> str:
+def demangled_name(symbol: str) -> str:
     """The function's name in a mangled symbol: the last of the names that stand with their lengths before its
     parameters."""
     rest, name = re.sub(r"^_ZN?", "", symbol), symbol
@@ -108,14 +108,14 @@ def listing() -> int:
     if cuobjdump is None:
         print("cuobjdump was not found; install the wheel nvidia-cuda-cuobjdump or the CUDA toolkit", file=sys.stderr)
         return 2
-    text, facts = listed(cuobjdump, [Path(LIBRARY)], "solve", named)
+    text, facts = disassemble_files(cuobjdump, [Path(LIBRARY)], "solve", demangled_name)
     target = re.search(r"arch = (\w+)", dumped(cuobjdump, "-sass", Path(LIBRARY)))
     Path("assembly.txt").write_text(text)
     Path("facts.json").write_text(json.dumps({"target": target[1] if target else "", "kernels": facts}))
     return 0
 
 
-def listed(cuobjdump: str, files: "list[Path]", entry: str, named) -> "tuple[str, list[dict]]":
+def disassemble_files(cuobjdump: str, files: "list[Path]", entry: str, named) -> "tuple[str, list[dict]]":
     """Disassembly in objdump's layout under a table of kernels, and each kernel's registers, stack and shared bytes."""
     usage, parts = {}, []
     for file in files:

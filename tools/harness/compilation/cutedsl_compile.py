@@ -77,7 +77,7 @@ def follow(module, reference, dims: dict, path: Path) -> str:
         except (NameError, BuildError) as error:
             raise error if isinstance(error, BuildError) else BuildError(located(error, path)) from error
         except BaseException as error:
-            said, line, code = confinement.told(error, path)
+            said, line, code = confinement.error_location(error, path)
             return f"not followed at {dims}: {said}" + (f" ({path.name}:{line}: {code})" if line else "")
     return ""
 
@@ -106,7 +106,9 @@ def answer(folder: Path, target: str, gpu: dict) -> int:
         if request["listing"]:
             lister = cuda_compile.program("cuobjdump")
             text, facts = (
-                cuda_compile.listed(lister, sorted(made_in.glob("*.cubin")), "run_kernel", named_in(folder / KERNEL))
+                cuda_compile.disassemble_files(
+                    lister, sorted(made_in.glob("*.cubin")), "run_kernel", named_in(folder / KERNEL)
+                )
                 if lister
                 else ("", [])
             )
@@ -125,11 +127,11 @@ def answer(folder: Path, target: str, gpu: dict) -> int:
 
 
 def main() -> int:
-    folder, gpu = Path.cwd(), cuda_attributes.chosen()
+    folder, gpu = Path.cwd(), cuda_attributes.attributes_of_job_gpu()
     made = folder / MADE
     made.mkdir()
     asked = json.loads((folder / "build.json").read_text())["target"]
-    target = asked or cuda_compile.generated(cuda_compile.here())[0].rpartition("=")[2]
+    target = asked or cuda_compile.generated(cuda_compile.local_architecture())[0].rpartition("=")[2]
     os.environ |= {
         "CUTE_DSL_ARCH": target,
         "CUTE_DSL_KEEP_CUBIN": "1",

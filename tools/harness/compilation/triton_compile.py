@@ -77,7 +77,7 @@ def target_of(name: str):
 @functools.cache
 def gpu() -> dict:
     """What the driver reports of the GPU that jobs run on; asked once, before any fork."""
-    return cuda_attributes.chosen()
+    return cuda_attributes.attributes_of_job_gpu()
 
 
 def compiled(recorder: Recorder, target, aside: "Aside") -> tuple[list[dict], list[str]]:

@@ -66,7 +66,7 @@ class Child:
             self._call()
             answer = {"problem": "", "kind": ""}
         except BaseException as error:
-            problem, line, text = confinement.told(error, self.path)
+            problem, line, text = confinement.error_location(error, self.path)
             known = "interpreter" if problem.startswith("NotImplementedError") else "raised"
             kind = (
                 "broken"
@@ -126,7 +126,7 @@ def case(contract, dims: dict, request: dict, folder: Path) -> dict:
     import torch
 
     from harness.memory.input_ring import tolerance
-    from harness.reference.comparison import expect, native
+    from harness.reference.comparison import expected_outputs, native_outputs
     from harness.reference.contract import ContractError
 
     try:
@@ -136,7 +136,7 @@ def case(contract, dims: dict, request: dict, folder: Path) -> dict:
             if arg.role == "output":
                 # As on a device: what the kernel does not write is seen.
                 arg.value.fill_(float("nan") if arg.value.dtype.is_floating_point else 77)
-        expected, natives = expect(contract, args)[0], native(contract, args)
+        expected, natives = expected_outputs(contract, args)[0], native_outputs(contract, args)
     except ContractError as error:
         return {"dims": dims, "problem": str(error), "kind": "reference"}
     given = [

@@ -126,7 +126,7 @@ class Recorder:
             except (NameError, BuildError) as error:
                 raise error if isinstance(error, BuildError) else BuildError(located(error, self.path)) from error
             except BaseException as error:
-                said, line, code = confinement.told(error, self.path)
+                said, line, code = confinement.error_location(error, self.path)
                 first = said.splitlines()[0] if said else type(error).__name__
                 self._note(f"not followed at {dims}: {first}" + (f" ({self.path.name}:{line}: {code})" if line else ""))
 
@@ -175,5 +175,5 @@ def tuned(self, *args, **kwargs):
 
 def located(error: BaseException, path: Path) -> str:
     """An error with the line of the kernel that it comes from."""
-    said, line, code = confinement.told(error, path)
+    said, line, code = confinement.error_location(error, path)
     return f"{path.name}:{line or 1}: error: {said}" + (f"\n    {code}" if code else "")

@@ -13,7 +13,7 @@ import sys
 import uuid
 
 LIBRARY = "libcuda.so.1"
-CODES = {
+ATTRIBUTE_CODES = {
     "multi_processor_count": 16,
     "warp_size": 10,
     "max_threads_per_block": 1,
@@ -32,7 +32,7 @@ CODES = {
 PATIENCE_S = 60.0
 
 
-def reported(library: str = LIBRARY) -> "list[dict[str, object]]":
+def read_attributes_in_child(library: str = LIBRARY) -> "list[dict[str, object]]":
     """What this program prints, run in a process of its own that sees every GPU; OSError, in one clause, where there
     is no answer."""
     seen = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
@@ -51,10 +51,10 @@ def reported(library: str = LIBRARY) -> "list[dict[str, object]]":
     return found
 
 
-def chosen() -> "dict[str, object]":
+def attributes_of_job_gpu() -> "dict[str, object]":
     """Of the GPU that jobs run on (HARNESS_GPU names it, else the first); empty where none answers."""
     with contextlib.suppress(OSError):
-        found, wanted = reported(), os.environ.get("HARNESS_GPU")
+        found, wanted = read_attributes_in_child(), os.environ.get("HARNESS_GPU")
         return next((gpu for gpu in found if gpu["uuid"] == wanted), found[0] if found else {})
     return {}
 
@@ -75,7 +75,7 @@ def attributes(library: str) -> "list[dict[str, object]]":
         cuda.cuDeviceTotalMem_v2(ctypes.byref(total), device)
         facts: dict[str, object] = {"uuid": f"GPU-{uuid.UUID(bytes=bytes(raw))}", "total_memory": total.value}
         facts["name"] = name.value.decode(errors="replace")
-        for key, code in CODES.items():
+        for key, code in ATTRIBUTE_CODES.items():
             if cuda.cuDeviceGetAttribute(ctypes.byref(value), code, device):
                 raise OSError(f"it does not know attribute {code}")
             facts[key] = value.value

@@ -34,7 +34,7 @@ SECTIONS = (
     "LaunchStats",
     "SourceCounters",
 )
-MOST = 8
+MAX_PROFILED_KERNELS = 8
 """Kernels of the one call that are looked at."""
 EXPORT_S = 60
 CPU_S = 600
@@ -65,7 +65,7 @@ def prepared(program):
     shut_in(program)
     if not Path("kernel.so").exists():
         return load("kernel").run_kernel, inputs, tensors
-    given = {a["name"]: native.given(a["dtype"], inputs[a["name"]]) for a in asked["arguments"]}
+    given = {a["name"]: native.to_c_argument(a["dtype"], inputs[a["name"]]) for a in asked["arguments"]}
     return native.Native(str(Path("kernel.so").resolve())), given, tensors
 
 
@@ -98,7 +98,7 @@ def count():
     asked = json.loads(Path("launch.json").read_text())
     ncu = [asked["ncu"]]
     # The clocks are left alone: they belong to whoever runs the machine.
-    ncu += ["--clock-control", "none", "--profile-from-start", "off", "--launch-count", str(MOST)]
+    ncu += ["--clock-control", "none", "--profile-from-start", "off", "--launch-count", str(MAX_PROFILED_KERNELS)]
     ncu += ["--export", "report", "--force-overwrite", "--metrics", ",".join(asked["metrics"])]
     ncu += [word for section in SECTIONS for word in ("--section", section)]
     target = [sys.executable, "-I", __file__, "launch"]

@@ -17,13 +17,19 @@ import time
 from pathlib import Path
 
 LIBRARY = "libnvidia-ml.so.1"
-SLOWED = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "thermal", 0x40: "hardware thermal", 0x80: "power brake"}
+SLOWDOWN_REASONS = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x20: "thermal",
+    0x40: "hardware thermal",
+    0x80: "power brake",
+}
 """Reasons for lower clocks, by NVML's bit."""
 FIELDS = "clocks.sm,clocks.mem,temperature.gpu,power.draw"
 OF_UNITS, OF_MEMORY = 1, 2
 CLOCKS = {"sm_mhz": OF_UNITS, "memory_mhz": OF_MEMORY}
 """What a clock is called in telemetry -> NVML's number of it."""
-MOST = 256
+MAX_LISTED_PROCESSES = 256
 NAME_BYTES = 96
 NOT_FOUND = 6
 """NVML has no sample since then."""
@@ -32,7 +38,7 @@ BY_POWER = 0xFFFFFF01
 QUIET_S, STEP_S = 1.2, 0.1
 """The share of time in use is over a window of up to a second, in which work of our own may lie that has ended."""
 
-LINGER_S = 3.0
+PROCESS_LISTING_DELAY_S = 3.0
 """An ended process is listed for less than this."""
 
 
@@ -55,14 +61,14 @@ class _Used(ctypes.Structure):
     ]
 
 
-def count(library: ctypes.CDLL) -> int:
+def count_gpus(library: ctypes.CDLL) -> int:
     """GPUs of this machine."""
     found = ctypes.c_uint()
     library.nvmlDeviceGetCount_v2(ctypes.byref(found))
     return found.value
 
 
-def opened(library: str = LIBRARY) -> ctypes.CDLL:
+def load_library(library: str = LIBRARY) -> ctypes.CDLL:
     """The library, ready to be asked. OSError when it cannot be had, in words."""
     found = ctypes.CDLL(library)
     if status := found.nvmlInit_v2():
@@ -74,7 +80,7 @@ class Nvml:
     """The library with one GPU's handle. OSError when either cannot be had, in words."""
 
     def __init__(self, name: str, library: str = LIBRARY) -> None:
-        self.library = opened(library)
+        self.library = load_library(library)
         self.handle = ctypes.c_void_p()
         self._find(name)
 
@@ -86,7 +92,7 @@ class Nvml:
                 return
         elif call.nvmlDeviceGetHandleByUUID(name.encode(), handle) == 0:
             return
-        for index in range(0 if name.isdigit() else count(call)):
+        for index in range(0 if name.isdigit() else count_gpus(call)):
             if not call.nvmlDeviceGetHandleByIndex_v2(index, handle) and self.text(
                 "nvmlDeviceGetUUID", self.handle
             ).startswith(name):
@@ -126,14 +132,14 @@ class Nvml:
     def running(self) -> "list[int] | None":
         """Processes with a compute context, under the numbers that the library gives them; None where it does not
         tell."""
-        found, count = (_Process * MOST)(), ctypes.c_uint(MOST)
+        found, count = (_Process * MAX_LISTED_PROCESSES)(), ctypes.c_uint(MAX_LISTED_PROCESSES)
         try:
             refused = self.library.nvmlDeviceGetComputeRunningProcesses_v3(self.handle, ctypes.byref(count), found)
         except AttributeError:
             return None
         return None if refused else [process.pid for process in found[: count.value]]
 
-    def share(self) -> "int | None":
+    def busy_percent(self) -> "int | None":
         """Per cent of the last window in which a kernel ran, anybody's; None where the library does not tell."""
         found = _Share()
         try:
@@ -158,7 +164,7 @@ class Nvml:
         return None if status else [(sample.pid, sample.stamp, sample.sm) for sample in found[: count.value]]
 
 
-class Watch:
+class GpuWatch:
     """One GPU, named as in CUDA_VISIBLE_DEVICES (an index or a UUID); made before our first process is on it."""
 
     def __init__(self, name: str, library: str = LIBRARY):
@@ -185,10 +191,10 @@ class Watch:
         """The least share seen until the window has passed in which work of ours may still lie."""
         if self.nvml is None:
             return None
-        least, end = self.nvml.share(), time.monotonic() + QUIET_S
+        least, end = self.nvml.busy_percent(), time.monotonic() + QUIET_S
         while least and time.monotonic() < end:
             time.sleep(STEP_S)
-            least = min(least, self.nvml.share() or 0)
+            least = min(least, self.nvml.busy_percent() or 0)
         return least
 
     def foreign(self) -> "set[int] | None":
@@ -197,7 +203,7 @@ class Watch:
         if running is None:
             return None
         here, now = os.getpid(), time.monotonic()
-        ours = {pid for pid in running if pid not in self.before and descends(pid, here)}
+        ours = {pid for pid in running if pid not in self.before and is_descendant(pid, here)}
         self.ours |= ours
         self.telling |= bool(ours)
         rest = set(running) - self.ours
@@ -207,7 +213,9 @@ class Watch:
         # One of ours that has just ended is listed a little longer, and /proc no longer says whose it was.
         self.since = {pid: self.since.get(pid, now) for pid in rest - known}
         return known | {
-            pid for pid, seen in self.since.items() if Path(f"/proc/{pid}").exists() or now - seen > LINGER_S
+            pid
+            for pid, seen in self.since.items()
+            if Path(f"/proc/{pid}").exists() or now - seen > PROCESS_LISTING_DELAY_S
         }
 
     def state(self) -> int:
@@ -223,7 +231,7 @@ class Watch:
         if self.nvml is None:
             return 0
         names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
-        return (self.nvml.number(*names, kind=ctypes.c_ulonglong) or 0) & sum(SLOWED)
+        return (self.nvml.number(*names, kind=ctypes.c_ulonglong) or 0) & sum(SLOWDOWN_REASONS)
 
     def _used(self, others: set[int]) -> int:
         samples = self.nvml.used(self.stamp)
@@ -262,7 +270,7 @@ class Watch:
         found["foreign_busy"] = None if others is None else busy - self.first_busy
         for name in ("sm_mhz", "memory_mhz", "celsius", "watts"):
             found |= {f"{name}_before": self.first[name], f"{name}_after": last[name]}
-        return found | {"slowed_by": [text for bit, text in SLOWED.items() if self.bits & bit]}
+        return found | {"slowed_by": [text for bit, text in SLOWDOWN_REASONS.items() if self.bits & bit]}
 
     def _smi(self) -> dict:
         try:
@@ -274,7 +282,7 @@ class Watch:
         return {"sm_mhz": sm, "memory_mhz": memory, "celsius": celsius, "watts": watts}
 
 
-def descends(pid: int, ancestor: int) -> bool:
+def is_descendant(pid: int, ancestor: int) -> bool:
     while pid > 1:
         if pid == ancestor:
             return True
@@ -285,7 +293,7 @@ def descends(pid: int, ancestor: int) -> bool:
     return False
 
 
-def hold(name: str, library: str = LIBRARY) -> None:
+def hold_clocks(name: str, library: str = LIBRARY) -> None:
     """Lock a GPU's clocks, print NVML's status (0: they are), and give them back when standard input ends: when
     whoever asked is done, or gone, however that came about. What somebody had locked before cannot be asked for, and
     is not given back."""
@@ -303,4 +311,4 @@ def hold(name: str, library: str = LIBRARY) -> None:
 
 
 if __name__ == "__main__":
-    hold(*sys.argv[1:])
+    hold_clocks(*sys.argv[1:])

@@ -35,11 +35,11 @@ def read(source, target, size, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def nothing(source):
+def empty_kernel(source):
     pass
 
 
-def clocked(call, tries=TRIES):
+def call_seconds(call, tries=TRIES):
     """Seconds of each of `tries` calls, after three that do not count."""
     for _ in range(3):
         call()
@@ -65,7 +65,7 @@ def bandwidth(cache):
         "read": (1, lambda: read[grid](source, target, words, BLOCK=BLOCK, num_warps=8)),
     }
     return 4 * words, {
-        name: [4 * words * passes / s for s in clocked(call)] for name, (passes, call) in patterns.items()
+        name: [4 * words * passes / s for s in call_seconds(call)] for name, (passes, call) in patterns.items()
     }
 
 
@@ -89,7 +89,7 @@ def products():
         a, b = (torch.empty(size, size, dtype=torch.float32, device="cuda").normal_().to(kind) for _ in range(2))
         c = torch.empty(size, size, dtype=kind, device="cuda")
         try:
-            found[name] = [2 * size**3 / s for s in clocked(lambda a=a, b=b, c=c: torch.mm(a, b, out=c), 10)]
+            found[name] = [2 * size**3 / s for s in call_seconds(lambda a=a, b=b, c=c: torch.mm(a, b, out=c), 10)]
         except RuntimeError as error:
             print(f"{name}: {error}", file=sys.stderr)
     return found
@@ -102,15 +102,15 @@ def launch():
 
     def train():
         for _ in range(TRAIN):
-            nothing[(1,)](word)
+            empty_kernel[(1,)](word)
 
     train()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         train()
-    device = [s / TRAIN for s in clocked(graph.replay)]
-    event = [s / TRAIN for s in clocked(train)]
+    device = [s / TRAIN for s in call_seconds(graph.replay)]
+    event = [s / TRAIN for s in call_seconds(train)]
     host = []
     for _ in range(TRIES):
         torch.cuda.synchronize()

@@ -25,7 +25,7 @@ from harness.device import ncu_target
 
 NAME = "compute-sanitizer"
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-MOST = 64 << 10
+MAX_LOG_BYTES = 64 << 10
 """Characters of a tool's words that are kept."""
 
 
@@ -37,7 +37,7 @@ def launch(program):
     torch.cuda.synchronize()
 
 
-def look(program, tool, limit_s):
+def run_tool(program, tool, limit_s):
     """What one tool wrote, with its exit status: {text, exit, said}; exit None: it took too long."""
     log = Path(f"{tool}.log")
     # A launch that is wrong by its arguments is told by the judge; here it would be counted as a fault of memory.
@@ -49,7 +49,11 @@ def look(program, tool, limit_s):
         ended, said = done.returncode, (done.stdout + done.stderr)[-600:]
     except subprocess.TimeoutExpired:
         ended, said = None, f"it did not end within {limit_s:g} s"
-    return {"text": log.read_text(errors="replace")[:MOST] if log.is_file() else "", "exit": ended, "said": said}
+    return {
+        "text": log.read_text(errors="replace")[:MAX_LOG_BYTES] if log.is_file() else "",
+        "exit": ended,
+        "said": said,
+    }
 
 
 def main():
@@ -69,7 +73,7 @@ def main():
         told = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
         with ThreadPoolExecutor() as side_by_side:
             # Most of a look is the import of torch, and on a small workload the device has room for all four.
-            seen = list(side_by_side.map(lambda tool: look(program, tool, asked["limit_s"]), TOOLS))
+            seen = list(side_by_side.map(lambda tool: run_tool(program, tool, asked["limit_s"]), TOOLS))
         version = re.search(r"Version ([\d.]+)", told)
         answer = {"version": version[1] if version else "", "tools": dict(zip(TOOLS, seen, strict=True))}
     Path("sanitizers.json").write_text(json.dumps(answer | {"seconds": time.perf_counter() - begun}))

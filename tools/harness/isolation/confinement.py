@@ -19,7 +19,7 @@ from pathlib import Path
 
 from harness.isolation import sandbox
 
-SYSTEM = (
+SYSTEM_FOLDERS = (
     "/usr/lib",
     "/usr/lib64",
     "/usr/bin",
@@ -32,7 +32,7 @@ SYSTEM = (
 )
 HEADERS = ("/usr/include", "/usr/local/include")
 """Triton may compile C around a kernel's launch."""
-SINGLE = ("/etc/ld.so.cache", "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system")
+SINGLE_FILES = ("/etc/ld.so.cache", "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system")
 PARTS = ("bin", "lib", "lib64", "libexec", "include", "x86_64-linux-gnu", "aarch64-linux-gnu")
 """Folders of a compiler's installation."""
 TOOLKITS = ("CUDA_HOME", "CUDA_PATH", "TRITON_PTXAS_PATH")
@@ -46,7 +46,7 @@ def run(work, wall_s: int, readable, writable: Path | None = None) -> int:
     """Wait status of a child that ran `work` and exited with what it returned, 2 when it raised. Whatever it started
     ends with it."""
     sandbox.become_subreaper()
-    before = sandbox.children()
+    before = sandbox.child_pids()
     parent, child = os.getpid(), os.fork()
     if child == 0:
         code = 2
@@ -67,7 +67,7 @@ def run(work, wall_s: int, readable, writable: Path | None = None) -> int:
         os.killpg(child, signal.SIGKILL)
     # A process with a session of its own outlives the group: it would go on writing what is read next, and disturb what
     # is timed next.
-    while strays := sandbox.children() - before:
+    while strays := sandbox.child_pids() - before:
         for stray in strays:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(stray, signal.SIGKILL)
@@ -79,11 +79,11 @@ def shut_in(wall_s: int, readable, writable: Path | None) -> None:
     """Bound the calling process's time and file sizes, and take network, privileges and foreign files from it."""
     libc = ctypes.CDLL(None, use_errno=True)
     sandbox.limit(0, wall_s, FILE_BYTES)
-    sandbox.no_network(libc)
+    sandbox.drop_network(libc)
     libc.prctl(sandbox.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     look = sandbox.FS_READ_FILE | sandbox.FS_EXECUTE
-    allowed = dict.fromkeys((*SYSTEM, *HEADERS, *toolkits(), *python()), look)
-    allowed |= dict.fromkeys((*SINGLE, *map(str, readable)), sandbox.FS_READ_FILE)
+    allowed = dict.fromkeys((*SYSTEM_FOLDERS, *HEADERS, *toolkits(), *python_folders()), look)
+    allowed |= dict.fromkeys((*SINGLE_FILES, *map(str, readable)), sandbox.FS_READ_FILE)
     if writable is not None:
         allowed[str(writable)] = sandbox.FS_FILES
         # Compilers put what lies between their steps where Python puts its temporary files.
@@ -108,7 +108,7 @@ def compilers() -> list[str]:
     return [str(prefix / part) for prefix in prefixes for part in PARTS]
 
 
-def python() -> set[str]:
+def python_folders() -> set[str]:
     """Where Python keeps its modules, and where those lie that are loaded: an environment may link to them.
 
     Not `sys.path`, which in an editable installation holds folders of the user's own.
@@ -136,7 +136,7 @@ def hand_over(source: Path, target: Path, names) -> None:
                 (source / name).replace(target / name)
 
 
-def told(error: BaseException, path: Path) -> tuple[str, int, str]:
+def error_location(error: BaseException, path: Path) -> tuple[str, int, str]:
     """(what was raised, line, its text) of the innermost error of a chain that passes through the file; line 0 where
     none does."""
     import traceback

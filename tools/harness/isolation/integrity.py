@@ -2,7 +2,7 @@
 kernels loaded before.
 
 It raises the price and is no proof: whoever shares a process with us can reach this code as well. What decides is the
-supervisor's clock, which is in another process (`tools.gate.confirmation.confirmed_on_device`).
+supervisor's clock, which is in another process (`tools.gate.confirmation.speedup_on_device`).
 """
 
 import ast
@@ -16,7 +16,7 @@ import types
 
 from harness.isolation import native
 
-OURS = (
+GUARDED_MODULES = (
     "harness.memory.cuda_driver",
     "harness.workers.gpu_worker",
     "harness.workers.gpu_warmup",
@@ -41,7 +41,7 @@ LARGE, TURNS = 100, 4
 """Namespaces of more names than this are looked at in turns."""
 
 
-class Held:
+class HeldReferences:
     """Names with the objects that they stood for, and functions with their code; compared by identity."""
 
     def __init__(self):
@@ -153,7 +153,7 @@ class Snapshot:
         from triton.runtime.jit import JITFunction
 
         self.torch = torch
-        self.held = Held()
+        self.held = HeldReferences()
         holders = {
             "builtins": builtins,
             "time": time,
@@ -175,7 +175,7 @@ class Snapshot:
         for name, holder in holders.items():
             if holder is not None:
                 self.held.namespace(name, vars(holder), [key for key, value in vars(holder).items() if callable(value)])
-        for name in OURS:
+        for name in GUARDED_MODULES:
             if name in sys.modules:
                 self.held.module(f"the harness's {name.rpartition('.')[2]}", sys.modules[name], classes=FOREIGN_CLASSES)
         cublas, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
@@ -200,12 +200,12 @@ class Snapshot:
         self.held.namespace("the harness's driver", host.driver._bound, closed=True)
         self.bound = [(name, call, call.argtypes, call.restype) for name, call in host.driver._bound.items()]
         self.code: list[tuple] = []
-        """Of the driver's functions, as `native.code_of` gives it."""
+        """Of the driver's functions, as `native.machine_code_of` gives it."""
 
     def machine_code(self) -> None:
         """Of the driver's functions and the clock, before native code is loaded: it could write over them."""
         functions = {name: call for name, call, *_ in self.bound} | {"clock_gettime": ctypes.CDLL(None).clock_gettime}
-        self.code = self.code or native.code_of(functions)
+        self.code = self.code or native.machine_code_of(functions)
 
     def kernel(self, name: str, module, functions: dict) -> None:
         """A kernel's module (None: a library) and its entry in `functions`, before another one is imported."""
@@ -226,7 +226,7 @@ class Snapshot:
             # ctypes gives None for an errcheck that was never set.
             if call.argtypes is not types_ or call.restype is not result or call.errcheck is not None:
                 return f"replaced what becomes of the driver's {name}"
-        said = native.rewritten(self.code)
+        said = native.first_rewritten_function(self.code)
         if said:
             return said
         for name, value in self._flags().items():
@@ -235,7 +235,7 @@ class Snapshot:
         return ""
 
 
-def hold_kernel(held: Held, name: str, module) -> None:
+def hold_kernel(held: HeldReferences, name: str, module) -> None:
     """A kernel's module: all names that it does not itself rebind, and of its jitted functions what they run."""
     tree = ast.parse(module.__loader__.get_source(module.__name__) or "")
     rebound = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}

@@ -17,7 +17,7 @@ import threading
 import time
 
 HEADER = struct.Struct(">IB")
-LARGEST = 256 << 20
+MAX_MESSAGE_BYTES = 256 << 20
 
 
 class ClosedError(Exception):
@@ -65,7 +65,7 @@ class Channel:
         fds: list[int] = []
         header = self._read(HEADER.size, deadline, fds)
         length, _ = HEADER.unpack(header)
-        if length > LARGEST:
+        if length > MAX_MESSAGE_BYTES:
             raise ForgedError("a message of impossible length")
         tag = self._read(32, deadline) if self.key else b""
         body = self._read(length, deadline)
@@ -116,12 +116,12 @@ class Channel:
         return b"".join(parts)
 
 
-def pair() -> tuple[socket.socket, socket.socket]:
+def socket_pair() -> tuple[socket.socket, socket.socket]:
     """Two connected ends."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
 
 
-def taken_over(sock: socket.socket) -> tuple[Channel, dict, list[int]]:
+def receive_channel(sock: socket.socket) -> tuple[Channel, dict, list[int]]:
     """In a kernel's process: its channel, under a number that foreign code would have to guess, with the first
     message and its descriptors, which brings the key."""
     hello, fds = Channel(sock).recv()

@@ -20,15 +20,15 @@ class LaunchError(Exception):
 
 
 class Native:
-    """A loaded library; called with what `given` has made, on the default stream."""
+    """A loaded library; called with what `to_c_argument` has made, on the default stream."""
 
     def __init__(self, path: str):
         library = ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
         self.solve, self.error = library.solve, library.kernelwright_error
         self.solve.restype, self.error.restype = None, ctypes.c_char_p
 
-    def __call__(self, **given) -> None:
-        self.solve(*given.values())
+    def __call__(self, **arguments) -> None:
+        self.solve(*arguments.values())
 
     def complaint(self) -> None:
         """Raise LaunchError where a launch since the last look failed."""
@@ -37,12 +37,12 @@ class Native:
             raise LaunchError(said.decode(errors="replace"))
 
 
-def given(dtype: str, value):
+def to_c_argument(dtype: str, value):
     """A scalar, or a tensor's address, as C takes it."""
     return ctypes.c_void_p(value.data_ptr()) if hasattr(value, "data_ptr") else SCALARS[dtype](value)
 
 
-def code_of(functions: dict) -> list[tuple[str, int, bytes]]:
+def machine_code_of(functions: dict) -> list[tuple[str, int, bytes]]:
     """(name, address, first bytes) of C functions that have been resolved: whoever shares the process could write
     over them."""
     found = []
@@ -52,7 +52,7 @@ def code_of(functions: dict) -> list[tuple[str, int, bytes]]:
     return found
 
 
-def rewritten(known: list[tuple[str, int, bytes]]) -> str:
+def first_rewritten_function(known: list[tuple[str, int, bytes]]) -> str:
     """Completes "the candidate …" where code is no longer what it was."""
     return next(
         (f"wrote over the driver's {name}" for name, at, code in known if ctypes.string_at(at, HEAD) != code), ""

@@ -35,7 +35,15 @@ READABLE = (
 PSEUDO = ("/proc/self", "/proc/driver", "/proc/meminfo", "/proc/modules", "/proc/devices", "/proc/version", "/sys")
 """Read by CUDA's driver and by CUPTI."""
 GPU_FILE_BYTES = 1 << 30
-PASSED_ON = ("PATH", "LANG", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY")
+PASSED_ENVIRONMENT_VARIABLES = (
+    "PATH",
+    "LANG",
+    "LD_LIBRARY_PATH",
+    "OMP_NUM_THREADS",
+    "OMP_PROC_BIND",
+    "OMP_PLACES",
+    "GOMP_CPU_AFFINITY",
+)
 
 
 def die_with_parent(parent: int) -> None:
@@ -50,7 +58,7 @@ def become_subreaper() -> None:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def children() -> set[int]:
+def child_pids() -> set[int]:
     """Processes whose parent this one is, by now; none where the kernel lists none."""
     found: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
@@ -61,10 +69,12 @@ def children() -> set[int]:
 
 def environment() -> dict[str, str]:
     """What a kernel's process may see of ours: no secrets; waiting OpenMP threads sleep."""
-    return {name: os.environ[name] for name in PASSED_ON if name in os.environ} | {"OMP_WAIT_POLICY": "passive"}
+    return {name: os.environ[name] for name in PASSED_ENVIRONMENT_VARIABLES if name in os.environ} | {
+        "OMP_WAIT_POLICY": "passive"
+    }
 
 
-def threads() -> int:
+def torch_thread_count() -> int:
     """Threads that torch uses: as many as OpenMP kernels get."""
     given = os.environ.get("OMP_NUM_THREADS", "")
     return int(given) if given.isdigit() and int(given) else len(os.sched_getaffinity(0))
@@ -94,7 +104,7 @@ def _limit_one(which: int, value: int) -> None:
     resource.setrlimit(which, (bounded, bounded))
 
 
-def no_network(libc) -> str:
+def drop_network(libc) -> str:
     """A network namespace with nothing in it. Returns how it was had, or why not."""
     if libc.unshare(CLONE_NEWNET | CLONE_NEWIPC) == 0:
         return "namespace"
@@ -143,7 +153,7 @@ def shut_in(readable, address_space: int, cpu_s: int, parent: int) -> dict[str, 
     """Everything above for the calling process; returns what was applied."""
     libc = ctypes.CDLL(None, use_errno=True)
     report: dict[str, object] = {"limits": limit(address_space, cpu_s)}
-    report["network"] = no_network(libc)
+    report["network"] = drop_network(libc)
     report["no_new_privileges"] = libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
     report["landlock"] = landlock(
         libc, (*READABLE, *(p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p), *readable)

@@ -1,32 +1,31 @@
-"""Where kernels run and their buffers lie: what differs between a CPU and a GPU, behind one face for timing, contest
-and correctness."""
+"""Backends for timing, contests and correctness, which hide how a CPU and a GPU differ in processes and buffers."""
 
 import os
 
 from harness.device import telemetry
-from harness.measurement.paired_samples import COLD, ring_size
+from harness.measurement.paired_samples import COLD_CACHE_FACTOR, ring_size
 from harness.memory import gpu_layout
-from harness.memory.host_buffers import BEHIND, HostInputs, Inputs, Slots
-from harness.memory.input_ring import InfraError, WorkloadError, kinds
+from harness.memory.host_buffers import BEHIND, HostInputs, HostSlots, InputLayout
+from harness.memory.input_ring import InfraError, WorkloadError, parameter_kinds
 from harness.workers import cpu_kernel, gpu_kernel
 
 CHUNK_BYTES = 128 << 20
 RING_BYTES = 64 << 20
-MOST_SLOTS = 4 << 30
-"""Bytes of output slots on a GPU at most."""
+MAX_SLOT_BYTES = 4 << 30
+"""Maximum bytes of output slots on a GPU."""
 
 
-class Host:
-    """This machine's cores and memory."""
+class TimingBackend:
+    """Runs kernels on this machine's cores, with buffers in host memory."""
 
     short_s, sample_s, longest = 50e-6, 120e-6, 1000
     """Kernels below `short_s` run as trains of at least `sample_s` and at most `longest` calls."""
     go_s = 5e-3
-    """One go of a contest takes at least this long, so that the message there and back does not count."""
+    """Minimum seconds of one train in a contest, so that the time of the messages to the process is negligible."""
     sitting: int | None = 1
     """Rounds of a contest for which the kernels' processes are kept; None: all of them."""
     launched = False
-    """Calls only launch the work."""
+    """True where a call only launches the work."""
 
     def __init__(self, supervisor, request: dict):
         self.supervisor, self.request = supervisor, request
@@ -41,8 +40,8 @@ class Host:
         """Bytes that buffers may take."""
         return min(self.supervisor.memory, telemetry.available_memory())
 
-    def room(self, wanted: int) -> None:
-        """Refuse what cannot be had, in words."""
+    def require_memory(self, wanted: int) -> None:
+        """WorkloadError where buffers of `wanted` bytes do not fit into the available memory."""
         there = self.memory()
         if wanted > there:
             raise WorkloadError(
@@ -50,9 +49,11 @@ class Host:
             )
 
     def ring(self, set_bytes: int, calls: int) -> tuple[int, int, int]:
-        """`ring_size` here. What a call finds is flushed before it, so that a ring need not be larger than caches of
-        hundreds of MiB."""
-        distinct, addresses, _ = ring_size(set_bytes, min(self.cache(), RING_BYTES // COLD), calls, self.memory())
+        """(distinct value sets, addresses, bytes to flush) of the ring, as `ring_size` gives them. On a CPU buffers are
+        flushed before each call, so that the ring need not exceed a cache of hundreds of MiB."""
+        distinct, addresses, _ = ring_size(
+            set_bytes, min(self.cache(), RING_BYTES // COLD_CACHE_FACTOR), calls, self.memory()
+        )
         return distinct, addresses, 0
 
     def slot_budget(self) -> int:
@@ -63,36 +64,36 @@ class Host:
         return max(min(addresses, (256 << 20) // slot_bytes), 1)
 
     def slot_bytes(self, sizes: list[int]) -> int:
-        return Slots.bytes_each(sizes)
+        return HostSlots.bytes_each(sizes)
 
     def inputs(self, sizes: list[int], sets: int, edge: str = "") -> HostInputs:
-        return HostInputs(self.oracle, Inputs(sizes, sets, edge or BEHIND))
+        return HostInputs(self.oracle, InputLayout(sizes, sets, edge or BEHIND))
 
-    def slots(self, lane: int, sizes: list[int], floating: list[bool], count: int, edge: str = "") -> Slots:
-        made = Slots(sizes, floating, count, edge)
+    def slots(self, lane: int, sizes: list[int], floating: list[bool], count: int, edge: str = "") -> HostSlots:
+        made = HostSlots(sizes, floating, count, edge)
         self.oracle.call("attach", size=made.shared.size, lane=lane, fds=[made.shared.fd])
         return made
 
-    def kernel(self, libraries: dict[str, str]) -> cpu_kernel.Kernel:
+    def kernel(self, libraries: dict[str, str]) -> cpu_kernel.KernelProcess:
         """A process for these libraries (name -> path in the job), none loaded yet."""
         paths = {name: self.supervisor.library(path) for name, path in libraries.items()}
-        return self.supervisor.kernel(kinds(self.request["task"]), paths, self.request["call_limit_s"])
+        return self.supervisor.kernel(parameter_kinds(self.request["task"]), paths, self.request["call_limit_s"])
 
-    def flush(self, rows: list[tuple[HostInputs | Slots, list[int]]]) -> None:
-        """Put these rows of buffers out of all caches: (the file, which sets or slots of it)."""
+    def flush(self, rows: list[tuple[HostInputs | HostSlots, list[int]]]) -> None:
+        """Flush buffers from all caches; `rows` holds (buffers, the indices of their sets or slots)."""
         for buffers, which in rows:
             for offsets in (buffers.plan.offsets[row] for row in which):
                 for offset, size in zip(offsets, buffers.plan.sizes, strict=True):
                     self.supervisor.flush(buffers.shared.address + offset, size)
 
-    def disturbance(self, pids: list[int]) -> list[telemetry.Threads]:
-        """What `disturbed` compares with: what the processes' threads have had of the cores so far."""
-        return [telemetry.Threads(pid) for pid in pids]
+    def disturbance(self, pids: list[int]) -> list[telemetry.ThreadTimes]:
+        """The scheduler's counts of the processes' threads so far, which `disturbed` compares."""
+        return [telemetry.ThreadTimes(pid) for pid in pids]
 
     def disturbed(self, before: list, after: list, seconds: float, samples: list, slack_s: float) -> bool:
-        """Was a pair or round that took `seconds` spoilt by others? Then its threads had to wait for a core.
+        """Whether other processes disturbed a pair or round that took `seconds`: its threads had to wait for a core.
 
-        More threads than cores also wait for each other: of theirs, at most that counts in which the cores did
+        More threads than cores also wait for each other: of their waiting, only the time counts in which the cores ran
         something else.
         """
         waited, cores = 0.0, len(os.sched_getaffinity(0))
@@ -101,15 +102,15 @@ class Host:
             waited += min(wait, max(cores * seconds - (new.ran - old.ran), 0.0)) if new.count > cores else wait
         return waited > 0.10 * seconds + slack_s
 
-    def settled(self) -> None:
-        """Nothing of ours may still be starting while kernels are timed."""
+    def wait_until_settled(self) -> None:
+        """Wait until no process of the harness is starting; on a CPU there is nothing to wait for."""
 
     def telemetry(self) -> dict:
         return {}
 
 
-class Device(Host):
-    """One GPU; the oracle alone among the trusted processes touches it."""
+class GpuTimingBackend(TimingBackend):
+    """Runs kernels on one GPU; of the trusted processes only the oracle uses it."""
 
     sample_s, longest = 200e-6, 200
     go_s = 20e-3
@@ -134,10 +135,10 @@ class Device(Host):
         return ring_size(set_bytes, self.cache(), calls, self.memory())
 
     def slot_budget(self) -> int:
-        return min(MOST_SLOTS, self.memory() // 4)
+        return min(MAX_SLOT_BYTES, self.memory() // 4)
 
     def contest_slots(self, addresses: int, slot_bytes: int) -> int:
-        return max(min(512, MOST_SLOTS // slot_bytes, self.memory() // 16 // slot_bytes), 1)
+        return max(min(512, MAX_SLOT_BYTES // slot_bytes, self.memory() // 16 // slot_bytes), 1)
 
     def slot_bytes(self, sizes: list[int]) -> int:
         return gpu_layout.DeviceOutputs(sizes, 1).stride
@@ -154,29 +155,30 @@ class Device(Host):
         paths = {name: self.supervisor.library(path) for name, path in libraries.items()}
         fork_server = self.supervisor.device_fork_server(self.facts["capability"])
         precision = self.request["task"]["numeric"]["precision"]
-        return gpu_kernel.DeviceKernel(
+        return gpu_kernel.GpuKernelProcess(
             fork_server, self.supervisor.caches(), paths, self.request["call_limit_s"], precision
         )
 
     def flush(self, rows: list) -> None:
-        """The slots that are poisoned before a go and the ring are larger than the cache."""
+        """Do nothing: on a GPU the ring and the slots that are poisoned before a train exceed the cache."""
 
     def disturbance(self, pids: list[int]):
         return self.watch.state()
 
     def disturbed(self, before, after, seconds: float, samples: list, slack_s: float) -> bool:
-        """Did others compute on the GPU meanwhile, or did it run dry? Lower clocks are noted apart: a kernel can
-        bring them about."""
+        """Whether other processes computed on the GPU meanwhile, or it ran out of queued work. Lower clocks do not
+        count, since a kernel can cause them."""
         return before != after or any(sample.starved for sample in samples)
 
-    def settled(self) -> None:
-        self.supervisor.device_fork_server(self.facts["capability"]).settled()
+    def wait_until_settled(self) -> None:
+        self.supervisor.device_fork_server(self.facts["capability"]).wait_until_settled()
 
     def telemetry(self) -> dict:
         return {"gpu": self.watch.summary()}
 
     def profiler(self) -> dict:
-        """What the profiler sees of a kernel of ours, in a process with no other: tried once, when it first matters."""
+        """What the profiler sees of the harness's own kernel, in a process without others; measured at the first call
+        only."""
         if self.supervisor.profiled is None:
             kernel = self.kernel({})
             try:
@@ -186,11 +188,11 @@ class Device(Host):
         return self.supervisor.profiled
 
 
-def of(supervisor, request: dict) -> Host:
-    """The place that a request names."""
+def backend_for(supervisor, request: dict) -> TimingBackend:
+    """The backend for the device that a request names; InfraError where the harness does not know its kind."""
     kind = request.get("device", "cpu")
     if kind == "cpu":
-        return Host(supervisor, request)
+        return TimingBackend(supervisor, request)
     if kind == "cuda":
-        return Device(supervisor, request)
+        return GpuTimingBackend(supervisor, request)
     raise InfraError(f"this harness does not know devices of kind {kind!r}")

@@ -1,59 +1,58 @@
-"""Who takes part in a contest: a kernel library in a child of the fork server, or the reference under torch."""
+"""Contestants: a kernel in a child of the fork server, the reference under torch, or another library's function."""
 
 import contextlib
 import time
 
 from harness.measurement import backend
-from harness.measurement.paired_samples import BrokenRuleError, Calm, Session
+from harness.measurement.paired_samples import BrokenRuleError, ProcessStateCheck, TimingSession
 from harness.memory.input_ring import InfraError, Ring, WorkloadError
-from harness.workers.cpu_kernel import Kernel, KernelError
-from harness.workers.gpu_kernel import WATCHED_S
+from harness.workers.cpu_kernel import KernelError, KernelProcess
+from harness.workers.gpu_kernel import BUSY_WAIT_S
 
-LONGEST_TRAIN = 5000
-RIVAL_S = 150.0
-"""For another library to be imported, to compile what it does at its first call, and to be compared with the
-reference."""
-PIECES = 8
-"""A kernel's train is told in at most this many pieces of as many calls as there are slots."""
+MAX_TRAIN_CALLS = 5000
+RIVAL_START_LIMIT_S = 150.0
+"""Seconds in which another library must be imported, compile its first call, and be compared with the reference."""
+MAX_TRAIN_PIECES = 8
+"""Maximum number of pieces of a kernel's train; each piece has at most as many calls as there are slots."""
 
 
-class Library:
-    """A kernel library in a child of the fork server; its outputs are checked after each round."""
+class KernelContestant:
+    """A kernel in a child of the fork server; its outputs are checked after each round."""
 
-    def __init__(self, where: backend.Host, request: dict, contestant: dict, lane: int):
-        self.name, self.lane, self.request, self.place = contestant["name"], lane, request, where
+    def __init__(self, where: backend.TimingBackend, request: dict, contestant: dict, lane: int):
+        self.name, self.lane, self.request, self.backend = contestant["name"], lane, request, where
         self.operators = request["task"].get("library", ())
-        """Of torch, that it may call."""
+        """Names of torch's operators that the kernel may call."""
         self.library = contestant["library"]
-        self.kernel: Kernel | None = None
-        self.session: Session | None = None
+        self.kernel: KernelProcess | None = None
+        self.session: TimingSession | None = None
         self.order_s = 0.0
-        """What an order without calls takes on a GPU: no part of a train."""
+        """Seconds of an order without calls, which are subtracted from a train."""
         self.device_s = 0.0
-        """Of the last go, by the device's own events."""
+        """Seconds of the last train by the device's own events."""
 
     def open(self) -> None:
-        """Another process, with the library loaded."""
+        """Start a new process and load the kernel; BrokenRuleError where that fails."""
         self.close()
-        self.kernel = self.place.kernel({self.name: self.library})
+        self.kernel = self.backend.kernel({self.name: self.library})
         self.kernel.spin = False
         try:
             loaded = self.kernel.load(self.name)
         except KernelError as error:
             raise BrokenRuleError(self.name, str(error)) from error
-        self.calm = Calm(self.kernel, loaded["flags"], loaded["omp"])
+        self.calm = ProcessStateCheck(self.kernel, loaded["flags"], loaded["omp"])
 
     def prepare(self, ring: Ring, widen: list | None, calls: int | None = None) -> None:
-        """Fresh output slots for a train of `calls`; without them as many as there may be."""
+        """Make new output slots for a train of `calls`, or as many as fit where `calls` is None."""
         self.finish()
-        slots = self.place.contest_slots(ring.addresses, self.place.slot_bytes(Ring.output_bytes(ring.made[0])))
+        slots = self.backend.contest_slots(ring.addresses, self.backend.slot_bytes(Ring.output_bytes(ring.made[0])))
         self.slots = min(slots, calls or slots)
-        own = ring.beside(self.lane, self.slots)
-        self.session = Session(self.kernel, own, self.request["task"]["numeric"], widen, flush=0, calm=None)
+        own = ring.with_own_slots(self.lane, self.slots)
+        self.session = TimingSession(self.kernel, own, self.request["task"]["numeric"], widen, flush=0, calm=None)
 
-    def renew(self, ring: Ring, widen: list | None, calls: int, at: int) -> None:
-        """For the next sitting: another process, other slots, and a train from address `at` on, of which nothing is
-        kept, to warm up."""
+    def restart(self, ring: Ring, widen: list | None, calls: int, at: int) -> None:
+        """Start a new process with new slots for the next sitting, and warm it up with a train from address `at` on,
+        whose outputs are not checked."""
         exchange = self.session.exchange
         self.open()
         self.prepare(ring, widen, calls)
@@ -62,27 +61,27 @@ class Library:
         self.session.sample(self.name, train, list(range(self.slots)), keep=False)
         self.settle()
 
-    def ready(self) -> None:
+    def clear_slots(self) -> None:
         self.session.clear(self.slots)
 
-    def go(self, train: list[int]) -> float:
-        """Seconds by the supervisor's clock. No call finds its slot already holding an output: between pieces all
-        are poisoned."""
+    def time_train(self, train: list[int]) -> float:
+        """Run a train and return its seconds by the supervisor's clock. The slots are poisoned between pieces, so that
+        no call finds an output in its slot."""
         wall = self.device_s = 0.0
         for start in range(0, len(train), self.slots):
             piece = train[start : start + self.slots]
             if start:
-                self.ready()
+                self.clear_slots()
             sample = self.session.sample(self.name, piece, list(range(len(piece))))
             wall += max(sample.wall - self.order_s, sample.wall / 2)
             self.device_s += sample.seconds
         return wall
 
-    def behind(self, train: list[int]) -> tuple[float, bool]:
-        """Seconds a call of the device alone, with the launches queued behind a spin, and whether launching
-        outlasted that; outputs are checked."""
+    def time_device_only(self, train: list[int]) -> tuple[float, bool]:
+        """(device seconds per call, with the launches queued behind a spin; whether launching outlasted the spin). The
+        outputs are checked."""
         piece = train[: self.slots]
-        self.ready()
+        self.clear_slots()
         self.kernel.spin = True
         try:
             sample = self.session.sample(self.name, piece, list(range(len(piece))))
@@ -92,20 +91,20 @@ class Library:
         return sample.seconds / len(piece), sample.starved
 
     def longest(self) -> int:
-        return min(PIECES * self.slots, LONGEST_TRAIN)
+        return min(MAX_TRAIN_PIECES * self.slots, MAX_TRAIN_CALLS)
 
     def settle(self) -> None:
-        """After the first call its pool of threads is there; from now on the process may not change."""
+        """Record the process's state after the first call, when its thread pool exists; later calls must keep it."""
         self.calm.settle()
         self.session.calm = self.calm
-        self.order_s = min(self.session.order(self.name, [], []).wall for _ in range(9))
+        self.order_s = min(self.session.run_unchecked(self.name, [], []).wall for _ in range(9))
 
     def verify(self) -> None:
         self.session.verify()
 
     def try_exchange(self) -> bool:
-        """Does the frozen kernel pass with exchanged elements? Where inputs must stay in order (sorted, say) it does
-        not."""
+        """Whether the frozen kernel passes with exchanged elements; it does not where inputs must be in order (for
+        example sorted)."""
         try:
             self.session.verify()
         except BrokenRuleError as error:
@@ -119,10 +118,10 @@ class Library:
         return self.kernel.pid
 
     def executed(self) -> dict:
-        """What the device ran in one call, under the profiler; {} where kernels are not launched."""
+        """The profiler's report of what the device ran in one call; {} on a CPU."""
         if not self.kernel.launches:
             return {}
-        self.ready()
+        self.clear_slots()
         try:
             return self.kernel.profile(self.name, self.kernel.train(self.session.ring, [0], [0]), bool(self.operators))
         except KernelError as error:
@@ -140,23 +139,23 @@ class Library:
             self.kernel = None
 
 
-class LeftError(Exception):
-    """A contestant that is no kernel cannot go on; the others can."""
+class ContestantLostError(Exception):
+    """A contestant that is not a kernel failed; the contest goes on without it."""
 
     def __init__(self, name: str, reason: str):
         super().__init__(reason)
         self.name = name
 
 
-class Torch:
-    """The reference under eager or compile, or another library's function for it."""
+class TorchContestant:
+    """The reference under torch eager or torch.compile, or another library's function for it."""
 
     opened = False
 
-    def __init__(self, where: backend.Host, request: dict, contestant: dict, lane: int):
-        self.name, self.limit_s, self.place = contestant["name"], request["call_limit_s"], where
+    def __init__(self, where: backend.TimingBackend, request: dict, contestant: dict, lane: int):
+        self.name, self.limit_s, self.backend = contestant["name"], request["call_limit_s"], where
         self.request = request
-        self.start = {"limit_s": RIVAL_S} if contestant["kind"] == "rival" else {}
+        self.start = {"limit_s": RIVAL_START_LIMIT_S} if contestant["kind"] == "rival" else {}
         self.process = where.supervisor.torch_host(self.name)
         self.order_s = self.device_s = 0.0
         task = request["task"]
@@ -168,8 +167,8 @@ class Torch:
         )
 
     def open(self) -> None:
-        """Wait for the process, which takes seconds to import torch and the compiler; it was given the reference
-        when it was made."""
+        """Wait until the process has imported torch and the compiler, which takes seconds; `__init__` sent it the
+        reference."""
         if self.process.ahead:
             self.process.answer("ahead")
             self.process.ahead = False
@@ -184,43 +183,45 @@ class Torch:
             "attach", arguments=arguments, offsets=inputs.offsets, size=inputs.size, fds=[inputs.fd], **self.start
         )
         self.order_s = 0.0
-        self.order_s = min(self.go([]) for _ in range(9))
+        self.order_s = min(self.time_train([]) for _ in range(9))
 
-    def ready(self) -> None:
+    def clear_slots(self) -> None:
         pass
 
-    def go(self, train: list[int]) -> float:
-        """As of a kernel library: on a CPU no piece comes to an address again."""
+    def time_train(self, train: list[int]) -> float:
+        """Run a train and return its seconds by the supervisor's clock; on a CPU no piece uses an address twice."""
         wall = self.device_s = 0.0
-        size = max(len(train), 1) if self.place.launched else self.ring.addresses
+        size = max(len(train), 1) if self.backend.launched else self.ring.addresses
         for piece in [train[start : start + size] for start in range(0, len(train), size)] or [[]]:
             self.ring.flush(piece, [])
             start = time.perf_counter()
-            answer = self._asked("run", watched_s=WATCHED_S if self.place.launched else 0.0, train=piece)
+            answer = self._call_or_lose("run", watched_s=BUSY_WAIT_S if self.backend.launched else 0.0, train=piece)
             took = time.perf_counter() - start
             self.device_s += answer.get("seconds", 0.0)
             wall += max(took - self.order_s, took / 2)
         return wall
 
-    def behind(self, train: list[int]) -> tuple[float, bool]:
-        """As of a kernel library; nobody checks torch's outputs."""
-        answer = self._asked("behind", train=train)
+    def time_device_only(self, train: list[int]) -> tuple[float, bool]:
+        """(device seconds per call, whether launching outlasted the spin); torch's outputs are not checked."""
+        answer = self._call_or_lose("behind", train=train)
         return answer["seconds"], answer["starved"]
 
-    def _asked(self, verb: str, **message) -> dict:
+    def _call_or_lose(self, verb: str, **message) -> dict:
         try:
             return self.process.call(verb, limit_s=self.limit_s, **message)
         except (WorkloadError, InfraError) as error:
-            raise LeftError(self.name, str(error)) from error
+            raise ContestantLostError(self.name, str(error)) from error
 
     def verify(self) -> None:
         pass
 
     def longest(self) -> int:
-        return LONGEST_TRAIN if self.place.launched else min(PIECES * self.ring.addresses, LONGEST_TRAIN)
+        return (
+            MAX_TRAIN_CALLS if self.backend.launched else min(MAX_TRAIN_PIECES * self.ring.addresses, MAX_TRAIN_CALLS)
+        )
 
-    def renew(self, ring: Ring, widen: list | None, calls: int, at: int) -> None:
-        """It keeps its process."""
+    def restart(self, ring: Ring, widen: list | None, calls: int, at: int) -> None:
+        """Do nothing: torch's processes are kept for the whole contest."""
 
     def pid(self) -> int:
         return self.process.process.pid
@@ -229,10 +230,10 @@ class Torch:
         pass
 
     def close(self) -> None:
-        """On a CPU its process rests until the next contest; on a GPU it would hold a context."""
-        if self.opened and self.process.alive and not self.place.launched:
+        """Keep the process for the next contest on a CPU; end it on a GPU, where it would hold a context."""
+        if self.opened and self.process.alive and not self.backend.launched:
             with contextlib.suppress(InfraError, WorkloadError):
                 self.process.call("rest", limit_s=self.limit_s)
-                self.place.supervisor.keep(self.name, self.process)
+                self.backend.supervisor.keep(self.name, self.process)
                 return
         self.process.close()

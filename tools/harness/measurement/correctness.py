@@ -1,26 +1,25 @@
-"""Answers a correctness request: baseline and candidate, each in a process of its own, on inputs that the oracle
-made."""
+"""Answers a correctness request: runs baseline and candidate, each in a process of its own, on the oracle's inputs."""
 
 from harness.measurement import backend, kernel_trace
 from harness.memory import host_buffers
-from harness.memory.input_ring import InfraError, Ring, Verdict, WorkloadError, spoken
-from harness.workers.cpu_kernel import Kernel, KernelError
+from harness.memory.input_ring import InfraError, OutputVerdict, Ring, WorkloadError, format_dims
+from harness.workers.cpu_kernel import KernelError, KernelProcess
 
 
-class Runner:
-    """Keeps one process per library over the cases and starts a new one after a death."""
+class CaseRunner:
+    """Runs cases with one process for each kernel, and starts a new process after one has died."""
 
-    def __init__(self, where: backend.Host, request: dict):
-        self.place = where
+    def __init__(self, where: backend.TimingBackend, request: dict):
+        self.backend = where
         self.request = request
-        self.running: dict[str, Kernel] = {}
+        self.running: dict[str, KernelProcess] = {}
 
     def run(self, name: str, ring: Ring) -> None:
-        """One call on set 0 and slot 0; KernelError when the kernel or its manners fail."""
+        """Run one call on set 0 and slot 0; KernelError when the kernel fails or writes outside its output."""
         ring.slots.poison([0])
         kernel = self.running.pop(name, None)
         if kernel is None:
-            kernel = self.place.kernel({name: self.request["libraries"][name]})
+            kernel = self.backend.kernel({name: self.request["libraries"][name]})
             kernel.load(name)
         kernel.map(ring)
         kernel.run(name, kernel.train(ring, [0], [0]), 1)
@@ -30,13 +29,16 @@ class Runner:
         if not ring.inputs_intact():
             raise KernelError("changed its inputs")
 
-    def look(self, ring: Ring) -> str | None:
-        """Completes "the kernel …" where the device executed something else than the candidate's own kernels."""
+    def executed_complaint(self, ring: Ring) -> str | None:
+        """A clause that completes "the kernel …" where the device executed kernels that are not the candidate's own;
+        else None."""
         kernel = self.running["candidate"]
         ring.slots.poison([0])
         library = self.request["task"].get("library", ())
         seen = kernel.profile("candidate", kernel.train(ring, [0], [0]), bool(library))
-        return kernel_trace.look(seen, kernel.source("candidate"), self.place.profiler, library)[1]
+        return kernel_trace.executed_names_and_complaint(
+            seen, kernel.source("candidate"), self.backend.profiler, library
+        )[1]
 
     def close(self) -> None:
         for kernel in self.running.values():
@@ -44,11 +46,11 @@ class Runner:
 
 
 def answer(supervisor, request: dict) -> dict:
-    runner = Runner(backend.of(supervisor, request), request)
+    runner = CaseRunner(backend.backend_for(supervisor, request), request)
     cases = []
     try:
         for case in request["cases"]:
-            cases.append(one(runner, request, case))
+            cases.append(check_case(runner, request, case))
             if cases[-1]["status"] == "failed":
                 break
     finally:
@@ -56,77 +58,79 @@ def answer(supervisor, request: dict) -> dict:
     return {"kind": "correctness", "cases": cases}
 
 
-def one(runner: Runner, request: dict, case: dict) -> dict:
-    where, visible, refused = runner.place, case["required"] and not case["hidden"], []
+def check_case(runner: CaseRunner, request: dict, case: dict) -> dict:
+    where, visible, refused = runner.backend, case["required"] and not case["hidden"], []
     for dims in (case["dims"], *case["spares"]):
         try:
             # What the reference refuses is found before a kernel is asked: of any but the user's own workloads that is
             # no fault.
             asked = {"dims": dims, "seed": case["seed"], "distribution": case["distribution"], "answered": not visible}
             made = where.oracle.call("make", id=0, **asked)["args"]
-            where.room(2 * Ring.set_bytes(made))
+            where.require_memory(2 * Ring.set_bytes(made))
             ring = Ring(where, [made], 1, 1, host_buffers.BEHIND)
         except WorkloadError as error:
             if visible:
                 raise InfraError(f"workload {case['workload']}: {error}") from None
             why = str(error).removesuffix("; mend it there and run again")
-            refused.append(f"the reference refuses {'drawn sizes' if case['hidden'] else f'{spoken(dims)} ({why})'}")
+            refused.append(
+                f"the reference refuses {'drawn sizes' if case['hidden'] else f'{format_dims(dims)} ({why})'}"
+            )
             continue
         try:
-            found = judged(runner, request, case | {"dims": dims}, ring)
+            found = check_case_on_ring(runner, request, case | {"dims": dims}, ring)
         finally:
             ring.close()
-        instead = "others were asked" if case["hidden"] else f"asked was {spoken(dims)}"
+        instead = "others were asked" if case["hidden"] else f"asked was {format_dims(dims)}"
         said = found["reason"] or (f"{'; '.join(dict.fromkeys(refused))}; {instead}" if refused else "")
         return found | {"case": case, "reason": said}
-    return result(case, "dropped", "; ".join(dict.fromkeys(refused)))
+    return case_result(case, "dropped", "; ".join(dict.fromkeys(refused)))
 
 
-def judged(runner: Runner, request: dict, case: dict, ring: Ring) -> dict:
+def check_case_on_ring(runner: CaseRunner, request: dict, case: dict, ring: Ring) -> dict:
     numeric, hidden = request["task"]["numeric"], case["hidden"]
     baseline = None
     if "baseline" in request["libraries"]:
         dropped = ""
         try:
             runner.run("baseline", ring)
-            baseline = Verdict(ring.check([{"at": 0, "slot": 0}])[0]["outputs"], numeric)
+            baseline = OutputVerdict(ring.check([{"at": 0, "slot": 0}])[0]["outputs"], numeric)
             dropped = "" if baseline.ok else f"the baseline: {baseline.reason}"
         except KernelError as error:
             dropped = f"the baseline {error}"
         if dropped and not case["required"]:
-            return result(case, "dropped", "hidden workload" if hidden else dropped, baseline)
-    where = "hidden workload" if hidden else f"workload {case['workload']} ({spoken(case['dims'])})"
+            return case_result(case, "dropped", "hidden workload" if hidden else dropped, baseline)
+    where = "hidden workload" if hidden else f"workload {case['workload']} ({format_dims(case['dims'])})"
     where += f", inputs {case['distribution']}"
     try:
         runner.run("candidate", ring)
     except KernelError as error:
         said = str(error).split(" (")[0].split(": ")[0] if hidden else str(error)
-        return result(case, "failed", f"{where}: the kernel {said}", baseline)
+        return case_result(case, "failed", f"{where}: the kernel {said}", baseline)
     widen = baseline.errors if baseline else None
-    verdict = Verdict(ring.check([{"at": 0, "slot": 0}])[0]["outputs"], numeric, widen, secret=hidden)
-    if verdict.ok and case["required"] and not hidden and not runner.place.launched:
+    verdict = OutputVerdict(ring.check([{"at": 0, "slot": 0}])[0]["outputs"], numeric, widen, secret=hidden)
+    if verdict.ok and case["required"] and not hidden and not runner.backend.launched:
         ring.move(host_buffers.FRONT)
         try:
             runner.run("candidate", ring)
         except KernelError as error:
-            return result(case, "failed", f"{where}: the kernel {error}", baseline)
-        verdict = Verdict(ring.check([{"at": 0, "slot": 0}])[0]["outputs"], numeric, widen)
+            return case_result(case, "failed", f"{where}: the kernel {error}", baseline)
+        verdict = OutputVerdict(ring.check([{"at": 0, "slot": 0}])[0]["outputs"], numeric, widen)
     status = "passed" if verdict.ok else "failed" if case["required"] or baseline else "dropped"
     # All candidates inherit from the user's own kernel, the one that comes without a baseline: what it may not launch
     # is said at once.
     alone = "baseline" not in request["libraries"] and not hidden and case["distribution"] == "as_given"
-    if verdict.ok and runner.place.launched and alone:
+    if verdict.ok and runner.backend.launched and alone:
         try:
-            said = runner.look(ring)
+            said = runner.executed_complaint(ring)
         except KernelError as error:
-            return result(case, "failed", f"{where}: the kernel {error}", None)
+            return case_result(case, "failed", f"{where}: the kernel {error}", None)
         if said:
-            return result(case, "failed", said, None) | {"policy": True}
-    return result(case, status, "" if verdict.ok else f"{where}: {verdict.reason}", baseline, verdict)
+            return case_result(case, "failed", said, None) | {"policy": True}
+    return case_result(case, status, "" if verdict.ok else f"{where}: {verdict.reason}", baseline, verdict)
 
 
-def result(
-    case: dict, status: str, reason: str, baseline: Verdict | None = None, verdict: Verdict | None = None
+def case_result(
+    case: dict, status: str, reason: str, baseline: OutputVerdict | None = None, verdict: OutputVerdict | None = None
 ) -> dict:
     return {
         "case": case,

@@ -1,5 +1,4 @@
-"""Answers a contest: each contestant in a process of its own, all held ready, one at a time told to go, clocked from
-outside.
+"""Answers a contest request: each contestant runs in a process of its own, one at a time, clocked from outside.
 
 Where its threads and its pages come to lie is a process's luck, good or bad for as long as it lives. So a kernel
 library's process takes part in one sitting only, on a CPU a single round: the rounds then differ by that luck too, and
@@ -15,38 +14,38 @@ from collections import Counter
 from collections.abc import Iterable
 
 from harness.measurement import backend, kernel_trace
-from harness.measurement.contestants import LeftError, Library, Torch
-from harness.measurement.paired_samples import BrokenRuleError, Meter, baseline_errors, make_sets
-from harness.memory.input_ring import SWAPS, TRIAL_SWAPS, InfraError, Ring, WorkloadError
+from harness.measurement.contestants import ContestantLostError, KernelContestant, TorchContestant
+from harness.measurement.paired_samples import BrokenRuleError, TelemetryMeter, baseline_errors, make_sets
+from harness.memory.input_ring import SWAPS_PER_CALL, TRIAL_SWAPS, InfraError, Ring, WorkloadError
 
-DIRTY_S = 200e-6
-SLOT_ROOM = 256 << 20
-ROUNDS = ("rounds", "device_rounds", "kernel_rounds")
+DIRTY_ROUND_WAIT_S = 200e-6
+SLOT_BYTES_PER_CONTESTANT = 256 << 20
+ROUND_FIELDS = ("rounds", "device_rounds", "kernel_rounds")
 
 
 def answer(supervisor, request: dict) -> dict:
-    where = backend.of(supervisor, request)
-    meter = Meter(where, time.perf_counter)
+    where = backend.backend_for(supervisor, request)
+    meter = TelemetryMeter(where, time.perf_counter)
     unavailable: dict[str, str] = {}
-    field: dict[str, Library | Torch] = {}
+    field: dict[str, KernelContestant | TorchContestant] = {}
     found, ran, problem, culprit, policy = [], {}, None, None, False
     order = random.Random(request["order_seed"])
     try:
         for lane, contestant in enumerate(request["contestants"], start=1):
-            kind = Library if contestant["kind"] == "library" else Torch
+            kind = KernelContestant if contestant["kind"] == "library" else TorchContestant
             field[contestant["name"]] = kind(where, request, contestant, lane)
         # All have been created before one is waited for: torch's processes import it side by side.
         for name, contestant in list(field.items()):
             try:
                 contestant.open()
             except (WorkloadError, InfraError) as error:
-                if isinstance(contestant, Library):
+                if isinstance(contestant, KernelContestant):
                     raise
                 unavailable[name] = str(error)
                 field.pop(name).close()
-        where.settled()
+        where.wait_until_settled()
         for workload in request["workloads"]:
-            one(where, request, workload, field, unavailable, order, found, ran)
+            run_workload(where, request, workload, field, unavailable, order, found, ran)
     except BrokenRuleError as error:
         problem, culprit, policy = f"the {error.culprit} {error}", error.culprit, error.policy
     except WorkloadError as error:
@@ -55,7 +54,7 @@ def answer(supervisor, request: dict) -> dict:
         for contestant in field.values():
             contestant.close()
     for workload in found:
-        without(workload, unavailable)
+        remove_contestants(workload, unavailable)
     return {
         "kind": "contest",
         "workloads": found,
@@ -69,8 +68,8 @@ def answer(supervisor, request: dict) -> dict:
     }
 
 
-def one(
-    where: backend.Host,
+def run_workload(
+    where: backend.TimingBackend,
     request: dict,
     workload: dict,
     field: dict,
@@ -79,52 +78,56 @@ def one(
     found: list,
     ran: dict,
 ) -> None:
-    """One workload's rounds to `found`; on a GPU, what each kernel but the first (unless it is alone and may call
-    torch) executed to `ran`: names, and seconds in the task's library and outside of it."""
+    """Append one workload's rounds to `found`. On a GPU, add to `ran` what each kernel executed (names, and seconds in
+    and outside of the task's library); the first kernel is left out unless it is alone and may call torch."""
     oracle = where.oracle
     oracle.call("drop")
     first = oracle.call("make", id=0, dims=workload["dims"], seed=workload["seed"], distribution="as_given")["args"]
     size, slot_bytes = Ring.set_bytes(first), where.slot_bytes(Ring.output_bytes(first))
     distinct, addresses, _ = where.ring(size, 1)
-    where.room(
-        addresses * size + len(field) * (max(SLOT_ROOM, where.contest_slots(addresses, slot_bytes) * slot_bytes) + size)
+    where.require_memory(
+        addresses * size
+        + len(field) * (max(SLOT_BYTES_PER_CONTESTANT, where.contest_slots(addresses, slot_bytes) * slot_bytes) + size)
     )
     ring = Ring(where, make_sets(oracle, workload["dims"], workload["seed"], distinct, first), addresses, 1)
     try:
         widen = baseline_errors({"libraries": {}, **request}, ring)
         calls = warm_up(field, unavailable, ring, widen)
-        played = play(field, calls, ring, widen, workload["pairs"], order, unavailable)
+        played = run_rounds(field, calls, ring, widen, workload["pairs"], order, unavailable)
         if not ring.inputs_intact():
             raise InfraError("the inputs changed during a contest")
         found.append({"workload": workload["name"], "calls_per_sample": calls, **played})
-        kernels = [c for c in field.values() if isinstance(c, Library)]
+        kernels = [c for c in field.values() if isinstance(c, KernelContestant)]
         for contestant in kernels[1:] or [c for c in kernels if c.operators]:
-            look_at(contestant, where, ran)
+            check_executed_kernels(contestant, where, ran)
     finally:
         for contestant in field.values():
             contestant.finish()
         ring.close()
 
 
-def without(workload: dict, names: Iterable[str]) -> None:
-    """A workload's rounds as if these had not taken part."""
+def remove_contestants(workload: dict, names: Iterable[str]) -> None:
+    """Remove the contestants `names` from a workload's rounds."""
     for name in names:
-        for kept in (workload["calls_per_sample"], *(one for rounds in ROUNDS for one in workload.get(rounds, ()))):
+        for kept in (
+            workload["calls_per_sample"],
+            *(one for rounds in ROUND_FIELDS for one in workload.get(rounds, ())),
+        ):
             kept.pop(name, None)
 
 
-def look_at(contestant: Library, where: backend.Host, ran: dict) -> None:
-    """Note what a kernel executed on the device; BrokenRuleError unless that was its own."""
+def check_executed_kernels(contestant: KernelContestant, where: backend.TimingBackend, ran: dict) -> None:
+    """Add to `ran` what a kernel executed on the device; BrokenRuleError where that was not its own."""
     seen = contestant.executed()
     if not seen:
         return
-    names, said = kernel_trace.look(
+    names, said = kernel_trace.executed_names_and_complaint(
         seen, contestant.kernel.source(contestant.name), where.profiler, contestant.operators
     )
     known, spent = ran.setdefault(contestant.name, ([], [0.0, 0.0]))
     known += [name for name in names if name not in known]
     for seconds, operator in zip(
-        seen.get("seconds", ()), kernel_trace.callers(seen, contestant.operators), strict=False
+        seen.get("seconds", ()), kernel_trace.calling_operators(seen, contestant.operators), strict=False
     ):
         spent[not operator] += seconds
     if said:
@@ -132,46 +135,46 @@ def look_at(contestant: Library, where: backend.Host, ran: dict) -> None:
 
 
 def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None) -> dict[str, int]:
-    """Map, warm up and size the train of each contestant; those that cannot run leave the field.
+    """Map buffers, warm up, and return the calls of each contestant's train; those that cannot run leave the field.
 
     The first library is the one that was accepted before: it alone says whether inputs may be exchanged, for all.
     """
-    calls, exchange, go_s = {}, None, ring.place.go_s
+    calls, exchange, go_s = {}, None, ring.backend.go_s
     for name, contestant in list(field.items()):
         try:
             contestant.prepare(ring, widen)
-            contestant.ready()
-            if isinstance(contestant, Library):
+            contestant.clear_slots()
+            if isinstance(contestant, KernelContestant):
                 if exchange is None:
                     contestant.session.swaps = TRIAL_SWAPS
                 else:
                     contestant.session.exchange = exchange
-                contestant.go([0])
+                contestant.time_train([0])
                 contestant.settle()
                 if exchange is None:
                     exchange = contestant.try_exchange()
                     for _ in range(1, ring.trials()):
                         if exchange:
-                            contestant.ready()
-                            contestant.go([0])
+                            contestant.clear_slots()
+                            contestant.time_train([0])
                             exchange = contestant.try_exchange()
                     contestant.session.exchange = exchange
-                    contestant.session.swaps = SWAPS
-                    contestant.ready()
-                    contestant.go([0])
+                    contestant.session.swaps = SWAPS_PER_CALL
+                    contestant.clear_slots()
+                    contestant.time_train([0])
             else:
-                contestant.go([0])
+                contestant.time_train([0])
             contestant.verify()
-            contestant.ready()
-            seconds = [contestant.go([at % ring.addresses]) for at in range(3)]
+            contestant.clear_slots()
+            seconds = [contestant.time_train([at % ring.addresses]) for at in range(3)]
             contestant.verify()
             guess = max(min(seconds), 1e-6)
             train = [at % ring.addresses for at in range(min(math.ceil(go_s / guess), contestant.longest()))]
-            contestant.ready()
-            guess = contestant.go(train) / len(train)
+            contestant.clear_slots()
+            guess = contestant.time_train(train) / len(train)
             contestant.verify()
-        except (LeftError, WorkloadError, InfraError) as error:
-            if isinstance(contestant, Library):
+        except (ContestantLostError, WorkloadError, InfraError) as error:
+            if isinstance(contestant, KernelContestant):
                 raise
             unavailable[name] = str(error)
             field.pop(name).close()
@@ -180,7 +183,7 @@ def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None) -> d
     return calls
 
 
-def play(
+def run_rounds(
     field: dict,
     calls: dict[str, int],
     ring: Ring,
@@ -189,9 +192,8 @@ def play(
     order: random.Random,
     unavailable: dict[str, str],
 ) -> dict:
-    """Rounds until `wanted` are clean, or no repeat is left; without those that cannot go on, who come to
-    `unavailable`."""
-    where, rounds, on_device, alone, bound = ring.place, [], [], [], Counter()
+    """Run rounds until `wanted` are clean or no repeat is left; contestants that fail move to `unavailable`."""
+    where, rounds, on_device, alone, bound = ring.backend, [], [], [], Counter()
     spare, repeated, dirty, sittings = max(wanted // 2, 2), 0, 0, 0
     while len(rounds) < wanted:
         names = list(calls)
@@ -199,19 +201,19 @@ def play(
         if where.sitting and (len(rounds) + repeated) % where.sitting == 0:
             sittings += 1
             for name in names:
-                field[name].renew(ring, widen, calls[name], order.randrange(ring.addresses))
+                field[name].restart(ring, widen, calls[name], order.randrange(ring.addresses))
             order.shuffle(names)
         try:
-            seconds, device, disturbed = a_round(field, calls, names, ring, order)
+            seconds, device, disturbed = run_round(field, calls, names, ring, order)
             if disturbed and repeated < spare:
                 repeated += 1
                 continue
             found = (
-                {name: field[name].behind(train_of(calls[name], ring, order)) for name in names}
+                {name: field[name].time_device_only(random_train(calls[name], ring, order)) for name in names}
                 if where.launched
                 else {}
             )
-        except LeftError as left:
+        except ContestantLostError as left:
             unavailable[left.name] = str(left)
             field.pop(left.name).close()
             calls.pop(left.name)
@@ -228,25 +230,25 @@ def play(
     )
 
 
-def train_of(calls: int, ring: Ring, order: random.Random) -> list[int]:
-    """Addresses, one after another from a random one on."""
+def random_train(calls: int, ring: Ring, order: random.Random) -> list[int]:
+    """`calls` consecutive addresses of the ring, from a random one on."""
     start = order.randrange(ring.addresses)
     return [(start + i) % ring.addresses for i in range(calls)]
 
 
-def a_round(
+def run_round(
     field: dict, calls: dict[str, int], names: list[str], ring: Ring, order: random.Random
 ) -> tuple[dict[str, float], dict[str, float], bool]:
-    """One go each in the order of `names`, all outputs checked: seconds a call, those by the device, and whether
-    others disturbed it."""
-    where, seconds, device, disturbed = ring.place, {}, {}, False
+    """Run one train of each contestant in the order of `names` and check all outputs. Returns seconds per call by the
+    supervisor's clock, the same by the device's events, and whether other processes disturbed the round."""
+    where, seconds, device, disturbed = ring.backend, {}, {}, False
     for name in names:
-        field[name].ready()
+        field[name].clear_slots()
     for name in names:
-        train = train_of(calls[name], ring, order)
+        train = random_train(calls[name], ring, order)
         before = where.disturbance([field[name].pid()])
-        wall = field[name].go(train)
-        disturbed |= where.disturbed(before, where.disturbance([field[name].pid()]), wall, [], DIRTY_S)
+        wall = field[name].time_train(train)
+        disturbed |= where.disturbed(before, where.disturbance([field[name].pid()]), wall, [], DIRTY_ROUND_WAIT_S)
         seconds[name] = wall / calls[name]
         device[name] = field[name].device_s / calls[name]
     for name in names:

@@ -1,13 +1,13 @@
-"""Were the kernels that the device executed in one call the candidate's own? (pure)"""
+"""Checks that the kernels which the device executed in one call are the candidate's own (pure)."""
 
 import ast
 import re
 
-PLAIN = re.compile(r"^(Memset|Memcpy|memset|memcpy)|FillFunctor|direct_copy_kernel|copy_device_to_device")
-"""What torch runs to fill or copy memory: no computation."""
+FILL_OR_COPY = re.compile(r"^(Memset|Memcpy|memset|memcpy)|FillFunctor|direct_copy_kernel|copy_device_to_device")
+"""Names of the kernels with which torch fills or copies memory; they compute nothing."""
 
 
-def jitted(source: str) -> set[str]:
+def jitted_functions(source: str) -> set[str]:
     """Names of the functions that the source decorates with Triton's `jit`, or with `jit` and `kernel` of CuTe DSL."""
     found = set()
     for node in ast.walk(ast.parse(source)):
@@ -17,20 +17,19 @@ def jitted(source: str) -> set[str]:
     return found
 
 
-def compiled(names: list[str], source: str) -> set[str]:
-    """Those of the executed kernels' names that are functions of the source; CuTe DSL writes types and sizes behind
-    them."""
-    functions = jitted(source)
+def names_from_source(names: list[str], source: str) -> set[str]:
+    """The executed kernels' names that are functions of the source; CuTe DSL appends types and sizes to them."""
+    functions = jitted_functions(source)
     return {
         name for name in names if name in functions or any(name.startswith(f"kernel_cutlass_{f}_") for f in functions)
     }
 
 
-UNSEEN = "not known: "
+UNPROFILED_PREFIX = "not known: "
 """How a note begins where the machine's profiler cannot say what a kernel executed; `tools.judge.evidence` reads it."""
 
 
-def look(seen: dict, source: str, machine, library=()) -> tuple[list[str], str | None]:
+def executed_names_and_complaint(seen: dict, source: str, machine, library=()) -> tuple[list[str], str | None]:
     """(names of what was executed, or a note why they are not known; complaint or None) of `seen`, as
     `DeviceKernel.profile` gives it.
 
@@ -40,7 +39,7 @@ def look(seen: dict, source: str, machine, library=()) -> tuple[list[str], str |
     if "unavailable" not in seen:
         return list(dict.fromkeys(seen["kernels"])), complaint(seen, source, library)
     if "unavailable" in machine():
-        return [f"{UNSEEN}{seen['unavailable']}"], None
+        return [f"{UNPROFILED_PREFIX}{seen['unavailable']}"], None
     return (
         [],
         (
@@ -50,9 +49,9 @@ def look(seen: dict, source: str, machine, library=()) -> tuple[list[str], str |
     )
 
 
-def linked(names: list[str], library: str) -> set[str]:
-    """Those of the executed kernels' names that a library registers: mangled with its length, or as `extern "C"`
-    between zeros."""
+def names_from_shared_object(names: list[str], library: str) -> set[str]:
+    """The executed kernels' names that a shared object registers: mangled with their length, or as `extern "C"` between
+    zero bytes."""
     found = set()
     for name in names:
         plain = name.replace("(anonymous namespace)::", "").removeprefix("void ")
@@ -71,10 +70,10 @@ def complaint(seen: dict, source: str, library=()) -> str | None:
     before the stream given comes to it nor after it has ended.
     """
     native = source.startswith("\x7fELF")
-    own = linked(seen["kernels"], source) if native else compiled(seen["kernels"], source)
-    called = callers(seen, library)
+    own = names_from_shared_object(seen["kernels"], source) if native else names_from_source(seen["kernels"], source)
+    called = calling_operators(seen, library)
     for name, stream, operator in zip(seen["kernels"], seen["streams"], called, strict=True):
-        if name not in own and not operator and not PLAIN.search(name):
+        if name not in own and not operator and not FILL_OR_COPY.search(name):
             return f"ran {name[:160]}, a kernel that is not its own"
         if stream != seen["stream"] and not native:
             return f"ran {name[:160]} on another stream than the one given"
@@ -84,8 +83,8 @@ def complaint(seen: dict, source: str, library=()) -> str | None:
     return None
 
 
-def callers(seen: dict, library) -> list[str]:
-    """For each executed kernel the operator of `library` in which it was launched, "" where in none.
+def calling_operators(seen: dict, library) -> list[str]:
+    """For each executed kernel the operator of `library` that launched it, or "" where none did.
 
     `seen` has for each the number of the operator that launched it (0: none did), and of all operators that torch
     dispatched, each nested in its caller, (number, name, start, end).

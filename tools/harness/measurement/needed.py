@@ -1,18 +1,18 @@
-"""Answers what the outputs depend on with the very inputs that kernels were timed on."""
+"""Counts the bytes that the outputs depend on, for exactly the inputs that kernels were timed on."""
 
 from harness.measurement import backend
 
-WITHIN_S = 240.0
+TIME_LIMIT_S = 240.0
 """Seconds for all that is asked."""
 
 
 def answer(supervisor, request: dict) -> dict:
-    """The least of the sets that are asked of a workload."""
-    oracle = backend.of(supervisor, request).oracle
+    """Answer a request: for each workload the fewest bytes over its input sets."""
+    oracle = backend.backend_for(supervisor, request).oracle
     found: dict[str, int] = {}
     for timed in request["workloads"]:
         oracle.call("make", id=0, dims=timed["dims"], seed=timed["seed"], distribution="as_given")
-        seen = oracle.call("needed", id=0, seconds=WITHIN_S / len(request["workloads"]))["bytes"]
+        seen = oracle.call("needed", id=0, seconds=TIME_LIMIT_S / len(request["workloads"]))["bytes"]
         found[timed["name"]] = min(seen, found.get(timed["name"], seen))
     oracle.call("drop")
     return {"kind": "needed", "unique_bytes": found}

@@ -1,4 +1,4 @@
-"""Samples of kernels over a ring: exchange elements, flush, call, look at the process, fingerprint; later verify."""
+"""Timed samples of kernels over a ring of inputs: exchange elements, flush, call, check the process, verify later."""
 
 import os
 import random
@@ -6,24 +6,24 @@ import statistics
 import time
 
 from harness.device import telemetry
-from harness.memory.input_ring import CHANCE, SWAPS, Ring, Verdict
-from harness.workers.cpu_kernel import Kernel, KernelError, Sample
+from harness.memory.input_ring import SECRET_RANDOM, SWAPS_PER_CALL, OutputVerdict, Ring
+from harness.workers.cpu_kernel import KernelError, KernelProcess, TrainSample
 
-PLACES = 256
+FINGERPRINT_POSITIONS = 256
 """Secret places of each output that are read right after a call and again at the end."""
-SAMPLED = 0.15
+FULL_CHECK_SHARE = 0.15
 """Share of the calls whose outputs are compared with a reference of exactly their inputs, whatever the rest looks
 like."""
-SLACK_S, SLACK_SHARE = 3e-4, 0.25
+CLOCK_SLACK_S, CLOCK_SLACK_SHARE = 3e-4, 0.25
 """How much more the supervisor's clock may show beyond the kernel's own for the candidate than for the incumbent, in
 the median."""
-BRIEFLY = 20
+THREAD_EXIT_WAIT_MS = 20
 """Milliseconds for which a thread may be listed after the call, whatever it does."""
-ENDING_S = 1e-3
+THREAD_EXIT_CPU_S = 1e-3
 """What it may run for beyond them, on its way out."""
-LEFT_S, LEFT_SHARE = 3e-5, 0.05
+TRAILING_WORK_S, TRAILING_WORK_SHARE = 3e-5, 0.05
 """How long a device may go on after the last event of a train, in the median."""
-COLD = 2
+COLD_CACHE_FACTOR = 2
 """The ring and what lies between two uses of a buffer exceed this many times the last-level cache."""
 
 
@@ -43,25 +43,26 @@ class ClockError(BrokenRuleError):
     """The kernel's own clock and the supervisor's do not agree."""
 
 
-class Call:
-    """One call made: where, with which exchanges, and what its output looked like right afterwards."""
+class RecordedCall:
+    """A call that was made: its address, slot and exchanged elements, and its output's fingerprint right afterwards."""
 
     def __init__(self, name: str, at: int, slot: int, swaps: list, seen):
         self.name, self.at, self.slot, self.swaps, self.seen = name, at, slot, swaps, seen
 
 
-class Calm:
-    """The process as it was after the warm-up: flags, OpenMP threads, affinity, number of threads."""
+class ProcessStateCheck:
+    """State of a process after the warm-up (floating-point flags, OpenMP threads, affinity, number of threads), and the
+    check that each call keeps it."""
 
-    def __init__(self, kernel: Kernel, flags: int, omp: int):
+    def __init__(self, kernel: KernelProcess, flags: int, omp: int):
         self.kernel, self.flags, self.omp = kernel, flags, omp
         self.threads = 0
 
     def settle(self) -> None:
-        """Call after each workload's warm-up: the pools of threads are now there."""
+        """Record the number of threads; called after each workload's warm-up, when the thread pools exist."""
         self.threads = self.kernel.threads()
 
-    def check(self, name: str, sample: Sample) -> None:
+    def check(self, name: str, sample: TrainSample) -> None:
         if sample.flags != (self.flags, self.flags):
             raise BrokenRuleError(name, "changed the floating-point mode of the process (rounding, flush-to-zero)")
         if self.omp and sample.omp and sample.omp != self.omp:
@@ -72,16 +73,16 @@ class Calm:
             raise BrokenRuleError(name, "left a thread running after the call")
 
     def _stray_threads(self) -> bool:
-        """A joined thread may still be listed for a moment; while others keep the cores busy for longer, but then
-        nothing of ours runs."""
+        """Whether a thread is left running. A joined thread may be listed for a moment, and for longer on busy cores,
+        but then it does not run."""
         ran = 0.0
-        for turn in range(100 * BRIEFLY):
+        for turn in range(100 * THREAD_EXIT_WAIT_MS):
             if self.kernel.threads() <= self.threads:
                 return False
-            if turn >= BRIEFLY:
-                now = telemetry.Threads(self.kernel.pid).ran
+            if turn >= THREAD_EXIT_WAIT_MS:
+                now = telemetry.ThreadTimes(self.kernel.pid).ran
                 ran = ran or now
-                if now > ran + ENDING_S:
+                if now > ran + THREAD_EXIT_CPU_S:
                     return True
             time.sleep(0.001)
         return True
@@ -90,24 +91,35 @@ class Calm:
         return os.sched_getaffinity(self.kernel.pid) if self.kernel.pid else set()
 
 
-class Session:
-    """Samples on one workload's ring in one process."""
+class TimingSession:
+    """Timed samples on one workload's ring in one process."""
 
-    def __init__(self, kernel: Kernel, ring: Ring, numeric: dict, widen: list | None, *, flush: int, calm: Calm | None):
+    def __init__(
+        self,
+        kernel: KernelProcess,
+        ring: Ring,
+        numeric: dict,
+        widen: list | None,
+        *,
+        flush: int,
+        calm: ProcessStateCheck | None,
+    ):
         self.kernel, self.ring, self.numeric, self.widen = kernel, ring, numeric, widen
         self.flush, self.calm = flush, calm
-        self.places = [CHANCE.random() for _ in range(PLACES)]
-        self.calls: list[Call] = []
+        self.places = [SECRET_RANDOM.random() for _ in range(FINGERPRINT_POSITIONS)]
+        self.calls: list[RecordedCall] = []
         self.clocks: dict[str, list[tuple[float, float]]] = {}
-        self.left: dict[str, list[float]] = {}
+        self.trailing_s: dict[str, list[float]] = {}
         self.max_error = 0.0
         self.tolerance: float | None = None
         self.exchange = True
-        self.swaps = SWAPS
+        self.swaps = SWAPS_PER_CALL
         kernel.map(ring)
 
-    def sample(self, name: str, at: list[int], slots: list[int], *, flush: bool = True, keep: bool = True) -> Sample:
-        """A train of calls over `at` addresses, each writing to its own of `slots`."""
+    def sample(
+        self, name: str, at: list[int], slots: list[int], *, flush: bool = True, keep: bool = True
+    ) -> TrainSample:
+        """Run a train of calls over the addresses `at`, each of which writes to its slot of `slots`."""
         ring, swaps = self.ring, {}
         if keep and self.exchange:
             swaps = ring.swap(sorted(set(at)), self.swaps)
@@ -124,19 +136,20 @@ class Session:
             ring.unswap(swaps)
         if keep:
             written = dict(zip(slots, at, strict=True))  # a slot used twice holds the last call
-            self.clocks.setdefault(name, []).append((result.wall, result.told))
+            self.clocks.setdefault(name, []).append((result.wall, result.accounted_s))
             self.calls = [call for call in self.calls if call.slot not in written]
-            self.left.setdefault(name, []).append(result.left)
+            self.trailing_s.setdefault(name, []).append(result.trailing_s)
             seen = ring.slots.fingerprints(list(written), self.places)
             self.calls += [
-                Call(name, a, s, swaps.get(a, []), print_) for (s, a), print_ in zip(written.items(), seen, strict=True)
+                RecordedCall(name, a, s, swaps.get(a, []), print_)
+                for (s, a), print_ in zip(written.items(), seen, strict=True)
             ]
         if self.calm:
             self.calm.check(name, result)
         return result
 
-    def order(self, name: str, at: list[int], slots: list[int]) -> Sample:
-        """A train with its launches in sight, whose outputs are not looked at; an empty one shows what the order
+    def run_unchecked(self, name: str, at: list[int], slots: list[int]) -> TrainSample:
+        """Run a train without a spin before it and without a check of its outputs; an empty train shows what the order
         itself costs."""
         before, self.kernel.spin = self.kernel.spin, False
         try:
@@ -147,7 +160,7 @@ class Session:
             self.kernel.spin = before
 
     def verify(self) -> None:
-        """Check every call made since the last time; BrokenRuleError names the one to blame."""
+        """Check every call since the last `verify`; BrokenRuleError names the kernel at fault."""
         ring, calls = self.ring, self.calls
         self.calls = []
         slots = [call.slot for call in calls]
@@ -163,51 +176,53 @@ class Session:
                 "slot": c.slot,
                 "swaps": c.swaps,
                 "tag": f"{c.name}/{ring.value(c.at)}",
-                "full": c.name != "incumbent" and CHANCE.random() < SAMPLED,
+                "full": c.name != "incumbent" and SECRET_RANDOM.random() < FULL_CHECK_SHARE,
             }
             for c in calls
         ]
         for call, answer in zip(calls, ring.check(entries), strict=True):
             if not answer["full"]:
                 continue
-            verdict = Verdict(answer["outputs"], self.numeric, self.widen)
+            verdict = OutputVerdict(answer["outputs"], self.numeric, self.widen)
             self.max_error = max(self.max_error, verdict.max_error or 0.0)
             self.tolerance = verdict.tolerance
             if not verdict.ok:
                 raise BrokenRuleError(call.name, f"is wrong on a timed call: {verdict.reason}", wrong=True)
 
-    def nothing_left(self) -> None:
-        """No work may go on behind the last event."""
-        left = statistics.median(self.left.get("candidate", [0.0]))
-        if left > LEFT_S + LEFT_SHARE * statistics.median(own for _, own in self.clocks.get("candidate", [(0.0, 0.0)])):
+    def check_no_trailing_work(self) -> None:
+        """BrokenRuleError where the candidate's work goes on after the train's last event."""
+        left = statistics.median(self.trailing_s.get("candidate", [0.0]))
+        if left > TRAILING_WORK_S + TRAILING_WORK_SHARE * statistics.median(
+            own for _, own in self.clocks.get("candidate", [(0.0, 0.0)])
+        ):
             raise BrokenRuleError(
                 "candidate", f"left work running on another stream for {left:.2g} s after the one given was done"
             )
 
-    def clocks_agree(self) -> None:
-        """The process's own times against the supervisor's clock: what lies between must be alike for both kernels;
-        else a ClockError."""
+    def check_clocks_agree(self) -> None:
+        """ClockError where the supervisor's clock exceeds the process's own times by more for the candidate than for
+        the incumbent."""
         beyond = {name: statistics.median(wall - own for wall, own in seen) for name, seen in self.clocks.items()}
         if set(beyond) < {"incumbent", "candidate"}:
             return
         wall = statistics.median(wall for wall, _ in self.clocks["candidate"])
-        if beyond["candidate"] - beyond["incumbent"] > SLACK_S + SLACK_SHARE * wall:
+        if beyond["candidate"] - beyond["incumbent"] > CLOCK_SLACK_S + CLOCK_SLACK_SHARE * wall:
             raise ClockError("candidate", f"took {wall:.2g} s by the supervisor's clock, much longer than by its own")
 
-    def inputs_intact(self, name: str) -> None:
-        """Once a workload: the kernels' process cannot map the inputs for writing, so this only guards against the
-        unforeseen."""
+    def check_inputs_intact(self, name: str) -> None:
+        """BrokenRuleError where the inputs have changed. Called once for each workload as a second line of defence: the
+        kernels' process cannot map the inputs for writing."""
         if not self.ring.inputs_intact():
             raise BrokenRuleError(name, "changed its inputs")
 
     def clear(self, slots: int) -> None:
-        """Poison the first `slots`; what was noted about them is void."""
+        """Poison the first `slots` output slots and forget the calls that wrote to them."""
         self.calls = [call for call in self.calls if call.slot >= slots]
         self.ring.slots.poison(list(range(slots)))
 
 
 def make_sets(oracle, dims: dict, seed: int, distinct: int, first: list[dict]) -> list[list[dict]]:
-    """`distinct` value sets with ids 0..; set 0 is there already."""
+    """Arguments of `distinct` value sets with ids from 0 on; `first` is set 0, which exists already."""
     return [first] + [
         oracle.call("make", id=i, dims=dims, seed=seed + i, distribution="as_given")["args"] for i in range(1, distinct)
     ]
@@ -216,16 +231,16 @@ def make_sets(oracle, dims: dict, seed: int, distinct: int, first: list[dict]) -
 def ring_size(set_bytes: int, cache: int, calls: int, memory: int) -> tuple[int, int, int]:
     """(distinct value sets, addresses, bytes to flush before each sample) so that no call finds its buffers in the
     cache."""
-    wanted = COLD * cache // max(set_bytes, 1) + 1
+    wanted = COLD_CACHE_FACTOR * cache // max(set_bytes, 1) + 1
     fits = max(memory // 4 // max(set_bytes, 1), 3)
     addresses = min(max(3, wanted, 2 * calls), 128, fits)
-    flush = 0 if addresses * set_bytes > COLD * cache else COLD * cache
+    flush = 0 if addresses * set_bytes > COLD_CACHE_FACTOR * cache else COLD_CACHE_FACTOR * cache
     distinct = 2 if set_bytes > 8 << 20 else 3 if set_bytes > 1 << 20 else 6
     return min(addresses, distinct), addresses, flush
 
 
-def pick(order: random.Random, addresses: int, calls: int) -> tuple[list[int], list[int]]:
-    """Addresses for the two samples of a pair: different ones, each in a random run through the ring."""
+def pick_addresses(order: random.Random, addresses: int, calls: int) -> tuple[list[int], list[int]]:
+    """Random addresses for the two samples of a pair, different ones for each sample where the ring is large enough."""
     first = order.sample(range(addresses), min(2 * calls, addresses))
     half = max(len(first) // 2, 1)
     a, b = first[:half], first[half:] or first[:half]
@@ -237,7 +252,7 @@ def baseline_errors(request: dict, ring: Ring) -> list | None:
     if "baseline" not in request["libraries"]:
         return None
     try:
-        kernel = ring.place.kernel({"baseline": request["libraries"]["baseline"]})
+        kernel = ring.backend.kernel({"baseline": request["libraries"]["baseline"]})
         try:
             kernel.load("baseline")
             kernel.map(ring)
@@ -247,36 +262,36 @@ def baseline_errors(request: dict, ring: Ring) -> list | None:
             kernel.close()
     except KernelError:
         return None
-    verdict = Verdict(ring.check([{"at": 0, "slot": 0}])[0]["outputs"], request["task"]["numeric"])
+    verdict = OutputVerdict(ring.check([{"at": 0, "slot": 0}])[0]["outputs"], request["task"]["numeric"])
     return verdict.errors if verdict.ok else None
 
 
-class Meter:
-    """Telemetry of a batch: load, and the CPU time that others took."""
+class TelemetryMeter:
+    """Measures the machine's state during a batch: load, and the CPU time that other processes took."""
 
     def __init__(self, where, clock):
-        self.place, self.supervisor, self.clock = where, where.supervisor, clock
-        self.load = telemetry.load()
+        self.backend, self.supervisor, self.clock = where, where.supervisor, clock
+        self.load = telemetry.load_average()
         self.start, self.counted, self.own = (
             clock(),
-            telemetry.counted(),
+            telemetry.busy_and_stolen_by_core(),
             self.supervisor.own_cpu(),
         )
 
     def read(self) -> dict:
-        """Call when the kernels' processes have ended, so that their time is counted as ours."""
+        """The batch's telemetry; called when the kernels' processes have ended, so that their time counts as ours."""
         seconds = self.clock() - self.start
-        cores = telemetry.since(self.counted)
+        cores = telemetry.busy_and_stolen_since(self.counted)
         taken = sum(busy for busy, _ in cores) - (self.supervisor.own_cpu() - self.own)
         available = max(seconds * len(cores), 1e-9)
         # What was counted is less than we took ourselves: a sandbox that does not count.
         told = bool(cores) and taken > -0.05 * available
         return {
             "load_before": self.load,
-            "load_after": telemetry.load(),
+            "load_after": telemetry.load_average(),
             "foreign_cpu_fraction": min(max(taken / available, 0.0), 1.0) if told else None,
             "stolen_fraction": min(max(stolen for _, stolen in cores) / max(seconds, 1e-9), 1.0) if told else None,
             "cores": len(cores) or len(os.sched_getaffinity(0)),
             "seconds": seconds,
-            **self.place.telemetry(),
+            **self.backend.telemetry(),
         }

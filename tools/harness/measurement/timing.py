@@ -9,40 +9,40 @@ import time
 from harness.measurement import backend
 from harness.measurement.paired_samples import (
     BrokenRuleError,
-    Calm,
     ClockError,
-    Meter,
-    Session,
+    ProcessStateCheck,
+    TelemetryMeter,
+    TimingSession,
     baseline_errors,
     make_sets,
-    pick,
+    pick_addresses,
 )
-from harness.memory.input_ring import SWAPS, TRIAL_SWAPS, InfraError, Ring, WorkloadError
-from harness.workers.cpu_kernel import Kernel, KernelError
+from harness.memory.input_ring import SWAPS_PER_CALL, TRIAL_SWAPS, InfraError, Ring, WorkloadError
+from harness.workers.cpu_kernel import KernelError, KernelProcess
 
-DIRTY_S = 100e-6
+DIRTY_PAIR_WAIT_S = 100e-6
 """A pair is dirty when its threads had to wait for a core for longer than a share of it plus these seconds."""
-LOOKS = 3
+MAX_CLOCK_RETRIES = 3
 """Times that a workload's pairs are made before clocks that disagree are the candidate's doing: neighbours hold up a
 few pairs too."""
-LAUNCHED_S = 2e-3
+LAUNCHED_TRAIN_S = 2e-3
 """A train that is timed with its launches included takes about this long."""
-BOTH = ("incumbent", "candidate")
+KERNEL_NAMES = ("incumbent", "candidate")
 
 
 def answer(supervisor, request: dict) -> dict:
-    where = backend.of(supervisor, request)
-    meter = Meter(where, time.perf_counter)
+    where = backend.backend_for(supervisor, request)
+    meter = TelemetryMeter(where, time.perf_counter)
     order = random.Random(request["order_seed"])
     found, kernel = [], None
     try:
-        kernel, calm = load(where, request)
+        kernel, calm = load_kernels(where, request)
         for workload in request["workloads"]:
-            found.append(one(where, request, workload, kernel, calm, order))
+            found.append(time_workload(where, request, workload, kernel, calm, order))
             if found[-1]["problem"]:
                 break
     except BrokenRuleError as error:
-        found.append(failed(request["workloads"][0]["name"], error))
+        found.append(workload_failure(request["workloads"][0]["name"], error))
     except WorkloadError as error:
         raise InfraError(f"a workload cannot be timed: {error}") from error
     finally:
@@ -51,10 +51,10 @@ def answer(supervisor, request: dict) -> dict:
     return {"kind": "timing", "workloads": found, "telemetry": meter.read()}
 
 
-def load(where: backend.Host, request: dict) -> tuple[Kernel, Calm]:
-    """Both libraries in one process, with what each may not change noted."""
+def load_kernels(where: backend.TimingBackend, request: dict) -> tuple[KernelProcess, ProcessStateCheck]:
+    """Load both kernels in one process; returns it with the check of the state that neither may change."""
     culprit = "incumbent"
-    kernel = where.kernel({name: request["libraries"][name] for name in BOTH})
+    kernel = where.kernel({name: request["libraries"][name] for name in KERNEL_NAMES})
     try:
         first = kernel.load("incumbent")
         culprit = "candidate"
@@ -65,37 +65,44 @@ def load(where: backend.Host, request: dict) -> tuple[Kernel, Calm]:
     if first["flags"] != second["flags"]:
         kernel.close()
         raise BrokenRuleError("candidate", "changed the floating-point mode of the process while being loaded")
-    return kernel, Calm(kernel, first["flags"], first["omp"] or second["omp"])
+    return kernel, ProcessStateCheck(kernel, first["flags"], first["omp"] or second["omp"])
 
 
-def one(where: backend.Host, request: dict, workload: dict, kernel: Kernel, calm: Calm, order: random.Random) -> dict:
-    """One workload: warm up, size the trains, then the pairs in chunks."""
+def time_workload(
+    where: backend.TimingBackend,
+    request: dict,
+    workload: dict,
+    kernel: KernelProcess,
+    calm: ProcessStateCheck,
+    order: random.Random,
+) -> dict:
+    """Measure one workload: warm up, choose the length of the trains, then time pairs in chunks."""
     oracle = where.oracle
     oracle.call("drop")
     made = oracle.call("make", id=0, dims=workload["dims"], seed=workload["seed"], distribution="as_given")["args"]
-    timed = Timed(where, request, workload, kernel, calm, order, made)
+    timed = WorkloadTiming(where, request, workload, kernel, calm, order, made)
     try:
         timed.prepare()
-        timed.cold_pairs()
-        timed.warm()
-        timed.launches()
-        timed.session.inputs_intact("candidate")
+        timed.measure_cold_pairs()
+        timed.measure_warm_pairs()
+        timed.measure_launches()
+        timed.session.check_inputs_intact("candidate")
         return timed.result()
     except BrokenRuleError as error:
-        return timed.result() | failed(workload["name"], error)
+        return timed.result() | workload_failure(workload["name"], error)
     finally:
         timed.close()
 
 
-def failed(name: str, error: BrokenRuleError) -> dict:
+def workload_failure(name: str, error: BrokenRuleError) -> dict:
     return {"workload": name, "pairs": [], "problem": f"the {error.culprit} {error}", "culprit": error.culprit}
 
 
-class Timed:
+class WorkloadTiming:
     """The measurement of one workload."""
 
     def __init__(self, where, request, workload, kernel, calm, order, made):
-        self.place, self.request, self.workload = where, request, workload
+        self.backend, self.request, self.workload = where, request, workload
         self.kernel, self.calm, self.order, self.made = kernel, calm, order, made
         self.calls = 1
         self.repeated = self.dirty = self.discarded = 0
@@ -103,26 +110,26 @@ class Timed:
         self.warm_pairs: list[dict] = []
         self.launched: dict[str, float] = {}
         self.ring: Ring | None = None
-        self.session: Session | None = None
+        self.session: TimingSession | None = None
         self.slots = 0
 
     def prepare(self) -> None:
-        """Lay out the ring; warm both kernels up; where they are short, lay it out again for trains."""
+        """Lay out the ring and warm up both kernels; where they are short, lay it out again for trains of calls."""
         self.lay_out()
         per_call = self.warm_up()
-        if min(per_call) < self.place.short_s:
-            self.calls = min(math.ceil(self.place.sample_s / max(min(per_call), 1e-8)), self.place.longest)
+        if min(per_call) < self.backend.short_s:
+            self.calls = min(math.ceil(self.backend.sample_s / max(min(per_call), 1e-8)), self.backend.longest)
             self.lay_out()
             self.warm_up()
 
     def lay_out(self) -> None:
-        where = self.place
+        where = self.backend
         set_bytes, slot_bytes = Ring.set_bytes(self.made), where.slot_bytes(Ring.output_bytes(self.made))
         distinct, addresses, flush = where.ring(set_bytes, self.calls)
         pairs = max(self.workload["pairs"], self.workload["warm_pairs"], 1)
         # At least one pair's slots; a train whose slots do not fit uses them again.
         self.slots = max(min(2 * self.calls * pairs, where.slot_budget() // slot_bytes), 2)
-        where.room(addresses * set_bytes + self.slots * slot_bytes)
+        where.require_memory(addresses * set_bytes + self.slots * slot_bytes)
         if self.ring:
             self.ring.close()
             first = where.oracle.call(
@@ -132,22 +139,24 @@ class Timed:
         made = make_sets(where.oracle, self.workload["dims"], self.workload["seed"], distinct, self.made)
         self.ring = Ring(where, made, addresses, self.slots)
         widen = self.session.widen if self.session else baseline_errors(self.request, self.ring)
-        where.settled()
-        self.session = Session(self.kernel, self.ring, self.request["task"]["numeric"], widen, flush=flush, calm=None)
+        where.wait_until_settled()
+        self.session = TimingSession(
+            self.kernel, self.ring, self.request["task"]["numeric"], widen, flush=flush, calm=None
+        )
 
     def warm_up(self) -> list[float]:
         """Seconds a call of each kernel, the second of two samples; their outputs are checked too."""
         session, seconds = self.session, []
         session.calm, self.calm.threads = self.calm, 0
         session.clear(2)
-        for slot, name in enumerate(BOTH):
+        for slot, name in enumerate(KERNEL_NAMES):
             train = [0] * self.calls
             slots = [slot] * self.calls
             seen = [session.sample(name, train, slots, keep=False).seconds]
-            if seen[0] < 10 * self.place.short_s:
+            if seen[0] < 10 * self.backend.short_s:
                 seen += [session.sample(name, train, slots, flush=False, keep=False).seconds for _ in range(3)]
             session.clear(2)
-            session.swaps = TRIAL_SWAPS if name == "incumbent" else SWAPS
+            session.swaps = TRIAL_SWAPS if name == "incumbent" else SWAPS_PER_CALL
             seen.append(session.sample(name, train, slots).seconds)
             seconds.append(min(seen) / self.calls)
             self.check_exchange(name)
@@ -169,22 +178,21 @@ class Timed:
             if name != "incumbent" or not session.exchange or not error.wrong:
                 raise
             session.exchange = False
-            self.place.oracle.call("forget")
+            self.backend.oracle.call("forget")
             session.clear(2)
             session.sample(name, [0], [0])
             session.verify()
 
-    def cold_pairs(self) -> None:
-        """Pairs in which the clocks agree. Those in which they do not are thrown away: to cheat in the first ones
-        alone gains nothing."""
-        for look in range(1, LOOKS + 1):
+    def measure_cold_pairs(self) -> None:
+        """Time pairs until the clocks agree; pairs in which they do not are discarded and timed again."""
+        for look in range(1, MAX_CLOCK_RETRIES + 1):
             self.make_pairs()
-            self.session.nothing_left()
+            self.session.check_no_trailing_work()
             try:
-                self.session.clocks_agree()
+                self.session.check_clocks_agree()
                 break
             except ClockError:
-                if look == LOOKS:
+                if look == MAX_CLOCK_RETRIES:
                     raise
             self.discarded += len(self.pairs)
             self.pairs, self.dirty = [], 0
@@ -197,7 +205,7 @@ class Timed:
         while len(self.pairs) < wanted:
             batch = min(per_chunk, wanted - len(self.pairs))
             self.session.clear(min(2 * self.calls * batch, self.slots))
-            measured = [self.pair(at) for at in range(batch)]
+            measured = [self.measure_pair(at) for at in range(batch)]
             self.session.verify()
             for pair, dirty in measured:
                 if dirty and self.repeated < spare:
@@ -206,48 +214,48 @@ class Timed:
                     self.dirty += dirty
                     self.pairs.append(pair)
 
-    def pair(self, at: int) -> tuple[dict, bool]:
+    def measure_pair(self, at: int) -> tuple[dict, bool]:
         first = self.order.random() < 0.5
-        names = BOTH[::-1] if first else BOTH
-        places = pick(self.order, self.ring.addresses, self.calls)
-        samples, before = {}, self.place.disturbance([self.kernel.pid])
+        names = KERNEL_NAMES[::-1] if first else KERNEL_NAMES
+        places = pick_addresses(self.order, self.ring.addresses, self.calls)
+        samples, before = {}, self.backend.disturbance([self.kernel.pid])
         for turn, (name, addresses) in enumerate(zip(names, places, strict=True)):
             base = (2 * at + turn) * self.calls
             slots = [(base + i) % self.slots for i in range(self.calls)]
             samples[name] = self.session.sample(name, addresses, slots)
         seconds = {name: sample.seconds for name, sample in samples.items()}
-        after = self.place.disturbance([self.kernel.pid])
-        dirty = self.place.disturbed(before, after, sum(seconds.values()), list(samples.values()), DIRTY_S)
-        return pair_of(seconds, self.calls, first), dirty
+        after = self.backend.disturbance([self.kernel.pid])
+        dirty = self.backend.disturbed(before, after, sum(seconds.values()), list(samples.values()), DIRTY_PAIR_WAIT_S)
+        return pair_record(seconds, self.calls, first), dirty
 
-    def warm(self) -> None:
+    def measure_warm_pairs(self) -> None:
         """Each timed call follows an untimed one on the same set and slot, poisoned in between."""
         for _ in range(self.workload["warm_pairs"]):
             first = self.order.random() < 0.5
             seconds = {}
-            for slot, name in enumerate(BOTH[::-1] if first else BOTH):
+            for slot, name in enumerate(KERNEL_NAMES[::-1] if first else KERNEL_NAMES):
                 train, slots = [0] * self.calls, [slot] * self.calls
                 self.session.clear(2)
                 self.session.sample(name, train, slots, flush=False, keep=False)
                 self.session.ring.slots.poison([slot])
                 seconds[name] = self.session.sample(name, train, slots, flush=False).seconds
                 self.session.verify()
-            self.warm_pairs.append(pair_of(seconds, self.calls, first))
+            self.warm_pairs.append(pair_record(seconds, self.calls, first))
 
-    def launches(self) -> None:
-        """Where calls are launched: seconds a call by the supervisor's clock with the launches included, which must
-        agree with the rest."""
+    def measure_launches(self) -> None:
+        """On a GPU, measure seconds per call by the supervisor's clock with the launches included; BrokenRuleError
+        where they disagree with the device's events."""
         if not self.kernel.launches:
             return
-        for name, which in zip(BOTH, ("incumbent_s", "candidate_s"), strict=True):
+        for name, which in zip(KERNEL_NAMES, ("incumbent_s", "candidate_s"), strict=True):
             alone = statistics.median(pair[which] for pair in self.pairs)
-            calls = min(math.ceil(LAUNCHED_S / alone), self.place.longest)
+            calls = min(math.ceil(LAUNCHED_TRAIN_S / alone), self.backend.longest)
             train = [i % self.ring.addresses for i in range(calls)]
             slots = [i % self.slots for i in range(calls)]
             empty, walls, told = [], [], []
             for _ in range(5):
-                empty.append(self.session.order(name, [], []).wall)
-                sample = self.session.order(name, train, slots)
+                empty.append(self.session.run_unchecked(name, [], []).wall)
+                sample = self.session.run_unchecked(name, train, slots)
                 walls.append((sample.wall - min(empty)) / calls)
                 told.append(max(alone, sample.enqueue / calls))
             self.session.clear(self.slots)
@@ -281,7 +289,7 @@ class Timed:
             self.ring.close()
 
 
-def pair_of(seconds: dict, calls: int, candidate_first: bool) -> dict:
+def pair_record(seconds: dict, calls: int, candidate_first: bool) -> dict:
     return {
         "incumbent_s": seconds["incumbent"] / calls,
         "candidate_s": seconds["candidate"] / calls,

@@ -57,7 +57,7 @@ _CALLS = {
 }
 
 
-class Driver:
+class CudaDriver:
     """libcuda with its functions bound, so that nothing that is changed later changes them."""
 
     def __init__(self, device: int = 0):
@@ -170,7 +170,7 @@ class Window:
         }
 
 
-def tensor(torch, address: int, size: int):
+def byte_tensor_at(torch, address: int, size: int):
     """A uint8 tensor over memory that torch does not own."""
     if size == 0:
         return torch.empty(0, dtype=torch.uint8, device="cuda")

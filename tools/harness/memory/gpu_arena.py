@@ -8,19 +8,19 @@ import secrets
 
 from harness.memory import cuda_driver
 
-WORDS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
+WORD_DTYPES = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 
 
 class Arena:
     """Device memory under an exportable handle, mapped here for reading and writing."""
 
-    def __init__(self, driver: cuda_driver.Driver, torch, size: int):
+    def __init__(self, driver: cuda_driver.CudaDriver, torch, size: int):
         self.driver = driver
         unit = driver.granularity()
         self.size = max((size + unit - 1) // unit, 1) * unit
         self.handle = driver.create(self.size)
         self.address = driver.map(self.handle, self.size, cuda_driver.READ_WRITE)
-        self.bytes = cuda_driver.tensor(torch, self.address, self.size)
+        self.bytes = cuda_driver.byte_tensor_at(torch, self.address, self.size)
 
     def close(self) -> None:
         self.bytes = None
@@ -45,7 +45,7 @@ class Lane:
 
     def poison(self, slots: list[int]) -> None:
         """Fill the slots' outputs with their byte (0xFF makes a NaN of any floating type)."""
-        for first, last in runs(slots):
+        for first, last in contiguous_runs(slots):
             for start, size, byte in self.outputs:
                 self.rows[first:last, start : start + size] = byte
 
@@ -74,7 +74,7 @@ class Lane:
         return self.torch.tensor(at, device="cuda").unsqueeze(0)
 
 
-def runs(slots: list[int]) -> list[tuple[int, int]]:
+def contiguous_runs(slots: list[int]) -> list[tuple[int, int]]:
     """Consecutive slots as [first, last)."""
     found: list[list[int]] = []
     for slot in sorted(set(slots)):
@@ -92,7 +92,7 @@ class DeviceMemory:
         self.torch = torch
         torch.cuda.init()
         torch.zeros(1, device="cuda")
-        self.driver = cuda_driver.Driver()
+        self.driver = cuda_driver.CudaDriver()
         self.arenas: dict[int | None, Arena] = {}
         self.lanes: dict[int, Lane] = {}
 
@@ -126,7 +126,7 @@ class DeviceMemory:
         """Exchange disjoint pairs of elements (offset, other offset, bytes each); True where their bits differ."""
         torch, arena = self.torch, self.arenas[None].bytes
         differ = [False] * len(entries)
-        for size, word in WORDS.items():
+        for size, word in WORD_DTYPES.items():
             chosen = [at for at, entry in enumerate(entries) if entry[2] == size]
             if not chosen:
                 continue

@@ -10,7 +10,7 @@ GUARD = 16384
 """Bytes of a secret pattern on both sides of every output."""
 
 
-def up(size: int, unit: int) -> int:
+def round_up(size: int, unit: int) -> int:
     return (size + unit - 1) // unit * unit
 
 
@@ -26,7 +26,7 @@ class DeviceInputs:
             row = []
             for size in sizes:
                 row.append(position)
-                position += up(size, ALIGN) + GAP
+                position += round_up(size, ALIGN) + GAP
             self.offsets.append(row)
         answer = oracle.call("arena", lane=None, bytes=position)
         self.size, (self.fd,) = answer["size"], answer["fds"]
@@ -52,7 +52,7 @@ class DeviceOutputs:
         position = 0
         for size in sizes:
             start = position + GUARD + ALIGN * chance.randrange(16)
-            end = up(start + size, ALIGN) + GUARD
+            end = round_up(start + size, ALIGN) + GUARD
             self.starts.append(start)
             self.guards += [(position, start), (start + size, end)]
             position = end

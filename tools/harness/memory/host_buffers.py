@@ -25,11 +25,11 @@ def item_bytes(dtype: str) -> int:
     return 1 if dtype == "bool" else int("".join(filter(str.isdigit, dtype))) // 8
 
 
-def up(size: int, unit: int) -> int:
+def round_up(size: int, unit: int) -> int:
     return (size + unit - 1) // unit * unit
 
 
-class Inputs:
+class InputLayout:
     """Where each input of each set lies, and the gaps between them."""
 
     def __init__(self, sizes: list[int], sets: int, edge: str = BEHIND):
@@ -40,8 +40,8 @@ class Inputs:
         for _ in range(sets):
             row = []
             for size in sizes:
-                region = up(max(size, 1), PAGE)
-                row.append(position if edge == FRONT else position + region - up(max(size, 1), ALIGN))
+                region = round_up(max(size, 1), PAGE)
+                row.append(position if edge == FRONT else position + region - round_up(max(size, 1), ALIGN))
                 self.gaps.append((position + region, PAGE))
                 position += region + PAGE
             self.offsets.append(row)
@@ -53,10 +53,10 @@ class Inputs:
             for name, start, size in zip(names, row, self.sizes, strict=True):
                 if start <= offset < start + size:
                     return f"inside the read-only input {name}"
-        return beside(self, offset, [f"input {name}" for name in names])
+        return describe_missed_buffer(self, offset, [f"input {name}" for name in names])
 
 
-class Outputs:
+class OutputLayout:
     """Where each output of each slot lies, the guard bands around it, and with an `edge` the gaps."""
 
     def __init__(self, sizes: list[int], slots: int, chance: random.Random, edge: str = ""):
@@ -71,14 +71,14 @@ class Outputs:
                 if edge == FRONT:
                     self.gaps.append((position, PAGE))
                     position += PAGE
-                    start, end = position, up(position + size, PAGE)
+                    start, end = position, round_up(position + size, PAGE)
                 elif edge == BEHIND:
-                    end = position + PAGE + up(size, PAGE)
-                    start = end - up(size, ALIGN)
+                    end = position + PAGE + round_up(size, PAGE)
+                    start = end - round_up(size, ALIGN)
                     self.gaps.append((end, PAGE))
                 else:
                     start = position + PAGE + ALIGN * chance.randrange(PAGE // ALIGN)
-                    end = up(start + size, PAGE) + PAGE
+                    end = round_up(start + size, PAGE) + PAGE
                 row.append(start)
                 guards += [(position, start), (start + size, end)]
                 position = end + PAGE * (edge == BEHIND)
@@ -88,25 +88,25 @@ class Outputs:
 
     def describe(self, offset: int, names: list[str]) -> str:
         """What lies at `offset` of the file, in words."""
-        return beside(self, offset, [f"output {name}" for name in names])
+        return describe_missed_buffer(self, offset, [f"output {name}" for name in names])
 
 
-def beside(plan: Inputs | Outputs, offset: int, names: list[str]) -> str:
+def describe_missed_buffer(plan: InputLayout | OutputLayout, offset: int, names: list[str]) -> str:
     """Which buffer was missed by an access to a page that is not mapped."""
     for row in plan.offsets:
         for name, start, size in zip(names, row, plan.sizes, strict=True):
             if plan.edge == FRONT and start - PAGE <= offset < start:
                 return f"in front of {name}"
-            if plan.edge == BEHIND and start + size <= offset < up(start + size, PAGE) + PAGE:
+            if plan.edge == BEHIND and start + size <= offset < round_up(start + size, PAGE) + PAGE:
                 return f"past the end of {name}"
     return f"outside {', '.join(names)}"
 
 
-class Shared:
+class SharedMemory:
     """An anonymous file and this process's mapping of it."""
 
     def __init__(self, size: int):
-        self.size = up(max(size, PAGE), PAGE)
+        self.size = round_up(max(size, PAGE), PAGE)
         self.fd = os.memfd_create("buffers", os.MFD_CLOEXEC)
         os.ftruncate(self.fd, self.size)
         self.memory = mmap.mmap(self.fd, self.size)
@@ -129,10 +129,10 @@ class Shared:
 class HostInputs:
     """The inputs' file, which the oracle has mapped too."""
 
-    def __init__(self, oracle, plan: Inputs):
+    def __init__(self, oracle, plan: InputLayout):
         self.plan = plan
         self.offsets = plan.offsets
-        self.shared = Shared(plan.total)
+        self.shared = SharedMemory(plan.total)
         self.size, self.fd = self.shared.size, self.shared.fd
         oracle.call("attach", size=self.size, lane=None, fds=[self.fd])
 
@@ -150,13 +150,13 @@ class HostInputs:
         self.shared.close()
 
 
-class Slots:
+class HostSlots:
     """The outputs' file with its poison and guard pattern."""
 
     def __init__(self, sizes: list[int], floating: list[bool], slots: int, edge: str = ""):
         chance = random.SystemRandom()
-        self.plan = Outputs(sizes, slots, chance, edge)
-        self.shared = Shared(self.plan.total)
+        self.plan = OutputLayout(sizes, slots, chance, edge)
+        self.shared = SharedMemory(self.plan.total)
         self.pattern = os.urandom(4 * PAGE)
         # Every 0xFF byte makes a NaN; integers get a secret byte, bool one that is neither 0 nor 1.
         self.bytes = [0xFF if f else chance.randrange(0x41, 0x7F) for f in floating]

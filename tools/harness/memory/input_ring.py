@@ -6,13 +6,13 @@ import random
 
 from harness.memory import host_buffers
 
-SWAPS = 4
+SWAPS_PER_CALL = 4
 """Pairs of elements exchanged in each floating input before a timed call, at secret places."""
 TRIAL_SWAPS = 64
 """Pairs exchanged when the frozen kernel is asked whether it bears that at all: so many that none gets through by
 luck. Inputs with fewer elements are exchanged as often as it takes (`Ring.trials`)."""
-CHANCE = random.SystemRandom()
-LIFTED = "`tolerance: as_stated` in the config takes the reference's rtol and atol beyond it"
+SECRET_RANDOM = random.SystemRandom()
+TOLERANCE_HINT = "`tolerance: as_stated` in the config takes the reference's rtol and atol beyond it"
 FLOATING = ("float64", "float32", "float16", "bfloat16")
 
 
@@ -26,7 +26,7 @@ class InfraError(Exception):
     """The machine or the harness failed; the text is a sentence."""
 
 
-def count(shape: list[int]) -> int:
+def element_count(shape: list[int]) -> int:
     total = 1
     for extent in shape:
         total *= extent
@@ -37,7 +37,7 @@ class Ring:
     """`values` input sets (ids known to the oracle) laid out at `addresses` places, and `slots` output slots."""
 
     def __init__(self, place, made: list[list[dict]], addresses: int, slots: int, edge: str = ""):
-        self.place = place
+        self.backend = place
         self.oracle = place.oracle
         self.lane = 0
         self.made = made
@@ -52,14 +52,14 @@ class Ring:
         self._lay(addresses, slots, edge)
 
     def _lay(self, addresses: int, slots: int, edge: str) -> None:
-        self.inputs = self.place.inputs([self._bytes(a) for a in self.ins], addresses, edge)
+        self.inputs = self.backend.inputs([self._bytes(a) for a in self.ins], addresses, edge)
         self._open(slots, edge)
         for at, offsets in enumerate(self.inputs.offsets):
             self.oracle.call("place", id=self.value(at), offsets=offsets)
 
     def _open(self, slots: int, edge: str = "") -> None:
         floating = [a["dtype"] in FLOATING for a in self.outs]
-        self.slots = self.place.slots(self.lane, [self._bytes(a) for a in self.outs], floating, slots, edge)
+        self.slots = self.backend.slots(self.lane, [self._bytes(a) for a in self.outs], floating, slots, edge)
 
     def move(self, edge: str) -> None:
         """Lay the same values of one set and one slot against pages that are not mapped at the other edge."""
@@ -67,7 +67,7 @@ class Ring:
         self.slots.close()
         self._lay(1, 1, edge)
 
-    def beside(self, lane: int, slots: int) -> "Ring":
+    def with_own_slots(self, lane: int, slots: int) -> "Ring":
         """The same inputs with output slots of its own (lane 1, 2 ...), for a process that must not see the others'
         outputs."""
         other = copy.copy(self)
@@ -85,7 +85,7 @@ class Ring:
 
     @staticmethod
     def _bytes(argument: dict) -> int:
-        return count(argument["shape"]) * host_buffers.item_bytes(argument["dtype"])
+        return element_count(argument["shape"]) * host_buffers.item_bytes(argument["dtype"])
 
     @property
     def addresses(self) -> int:
@@ -115,7 +115,7 @@ class Ring:
     def trials(self) -> int:
         """How often the frozen kernel is asked: once, or more often where the floating inputs are so small that one
         permutation of theirs may do no harm by luck."""
-        elements = max((count(a["shape"]) for a in self.ins if a["dtype"] in FLOATING), default=0)
+        elements = max((element_count(a["shape"]) for a in self.ins if a["dtype"] in FLOATING), default=0)
         return math.ceil(2 * TRIAL_SWAPS / elements) if elements > 1 else 1
 
     def unswap(self, done: dict[int, list[tuple[int, int, int]]]) -> None:
@@ -125,10 +125,10 @@ class Ring:
         """Disjoint pairs of elements, so that their order does not matter."""
         found = []
         for which, argument in enumerate(self.ins):
-            elements = count(argument["shape"])
+            elements = element_count(argument["shape"])
             if argument["dtype"] not in FLOATING or elements < 2:
                 continue
-            picked = CHANCE.sample(range(elements), 2 * min(pairs, elements // 2))
+            picked = SECRET_RANDOM.sample(range(elements), 2 * min(pairs, elements // 2))
             found += [(which, i, j) for i, j in zip(picked[::2], picked[1::2], strict=True)]
         return found
 
@@ -160,7 +160,7 @@ class Ring:
 
     def flush(self, at: list[int], slots: list[int]) -> None:
         """Put the inputs at these addresses and these slots out of the caches, where that can be done."""
-        self.place.flush([(self.inputs, sorted(set(at))), (self.slots, sorted(set(slots)))])
+        self.backend.flush([(self.inputs, sorted(set(at))), (self.slots, sorted(set(slots)))])
 
     def close(self) -> None:
         if self.lane == 0:
@@ -169,7 +169,7 @@ class Ring:
         self.slots.close()
 
 
-class Verdict:
+class OutputVerdict:
     """What the tolerance rule says of one call's outputs."""
 
     def __init__(
@@ -192,10 +192,10 @@ class Verdict:
                 ratio, self.max_error, self.tolerance, self.torch_error = share, error, limit, torch_error
             if not ok and self.ok:
                 self.ok = False
-                self.reason = describe(answer, limit, secret=secret)
+                self.reason = describe_failure(answer, limit, secret=secret)
                 floor, cap = (numeric[name].get(answer["dtype"]) for name in ("floor", "cap"))
                 if not secret and cap and (numeric.get("atol") or floor == cap) and (error or 0.0) > cap:
-                    self.reason += f"; the cap for {answer['dtype']} is {cap:g}, and {LIFTED}"
+                    self.reason += f"; the cap for {answer['dtype']} is {cap:g}, and {TOLERANCE_HINT}"
 
 
 def tolerance(numeric: dict, dtype: str, torch_error: float | None, baseline_error: float | None) -> float:
@@ -206,7 +206,7 @@ def tolerance(numeric: dict, dtype: str, torch_error: float | None, baseline_err
     return min(cap, max(floor, 2 * (torch_error or 0.0), 2 * (baseline_error or 0.0)))
 
 
-def describe(answer: dict, limit: float, *, secret: bool) -> str:
+def describe_failure(answer: dict, limit: float, *, secret: bool) -> str:
     what = answer["problem"] or f"relative error {answer['error']:.3g} exceeds the tolerance {limit:.3g}"
     if secret:
         return f"output {answer['name']}: {'wrong values' if answer['problem'] else 'the error exceeds the tolerance'}"
@@ -214,10 +214,10 @@ def describe(answer: dict, limit: float, *, secret: bool) -> str:
     return f"{what}; {place} is {answer['got']}, expected {answer['expected']}"
 
 
-def kinds(task: dict) -> tuple[str, ...]:
+def parameter_kinds(task: dict) -> tuple[str, ...]:
     """The signature as the trampoline wants it."""
     return tuple(a["dtype"] if a["role"] == "scalar" else "pointer" for a in task["arguments"])
 
 
-def spoken(dims: dict) -> str:
+def format_dims(dims: dict) -> str:
     return " ".join(f"{name}={value}" for name, value in dims.items())

@@ -12,14 +12,14 @@ BLOCK = 1 << 18
 """Elements worked on at a time, so that temporaries stay in the cache."""
 DEVICE_BLOCK = 1 << 25
 """The same on a GPU: enough to fill it, and temporaries of a few hundred megabytes."""
-NOTHING = 1e-12
+ZERO_ROW_SIZE = 1e-12
 """What counts as the size of a row whose reference is all zero: float64 rounds away what a kernel by a better
 formula still gives, as in 1 + tanh(x) far below zero."""
 SENTINEL = 0x7FF8_5EED_0BAD_F00D
 """A float64 NaN with this payload marks elements that the reference does not write."""
 
 
-class Expected:
+class ExpectedOutput:
     """What one output must be: rows x columns of float64 (or integers)."""
 
     def __init__(self, name: str, values: torch.Tensor, dtype: str, written: torch.Tensor | None):
@@ -87,7 +87,7 @@ class Expected:
             base = ref.abs().view(-1, self.columns).add_(rms.unsqueeze(1)).view(-1)
             error = (got - ref).abs_()
             near = error <= atol + rtol * ref.abs() if atol else None
-            error.div_(base.masked_fill_(base == 0, NOTHING))
+            error.div_(base.masked_fill_(base == 0, ZERO_ROW_SIZE))
             if near is not None:
                 error.masked_fill_(near & (error <= cap), 0.0)
             if self.written is not None:
@@ -125,7 +125,7 @@ class Expected:
         return {"index": index[::-1], "got": repr(out[where].item()), "expected": repr(self.values[where].item())}
 
 
-def widened(args: list[Arg], *, outputs: bool = True) -> list[Arg]:
+def float64_copies(args: list[Arg], *, outputs: bool = True) -> list[Arg]:
     """Copies of the arguments, floating tensors in float64; without `outputs` those are left as they are."""
     wide = []
     for a in args:
@@ -136,7 +136,7 @@ def widened(args: list[Arg], *, outputs: bool = True) -> list[Arg]:
     return wide
 
 
-def copied(args: list[Arg]) -> list[Arg]:
+def copy_arguments(args: list[Arg]) -> list[Arg]:
     return [Arg(a.name, a.value.clone() if a.is_tensor else a.value, a.dtype, a.role) for a in args]
 
 
@@ -180,11 +180,11 @@ def results(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
     return [t.contiguous() for t in returned]
 
 
-def expect(contract: Contract, args: list[Arg]) -> tuple[list[Expected], str]:
+def expected_outputs(contract: Contract, args: list[Arg]) -> tuple[list[ExpectedOutput], str]:
     """The outputs in float64 (native precision where the reference cannot), and a note when it is native."""
     outputs = [a for a in args if a.role == "output"]
     note = ""
-    wide = widened(args, outputs=not contract.returns)
+    wide = float64_copies(args, outputs=not contract.returns)
     if not contract.returns:
         mark(wide)
     try:
@@ -197,7 +197,7 @@ def expect(contract: Contract, args: list[Arg]) -> tuple[list[Expected], str]:
         note = f"the reference computes {', '.join(hard)} in {found[0].dtype} whatever its inputs are" if hard else ""
     except ContractError as error:
         note = f"the reference cannot run in float64 ({error})"
-        wide = copied(args)
+        wide = copy_arguments(args)
         mark(wide)
         found = results(contract, wide)
     expected = []
@@ -212,19 +212,21 @@ def expect(contract: Contract, args: list[Arg]) -> tuple[list[Expected], str]:
         else:
             values = tensor.to(a.value.dtype) if in_place else tensor.to(a.value.dtype, copy=True)
             if in_place and bool((tensor == (0 if tensor.dtype is torch.bool else 0x5A)).any()):
-                written = tensor == _again(contract, args, a.name)
-        expected.append(Expected(a.name, values, a.dtype, None if written is None or bool(written.all()) else written))
+                written = tensor == _call_again(contract, args, a.name)
+        expected.append(
+            ExpectedOutput(a.name, values, a.dtype, None if written is None or bool(written.all()) else written)
+        )
     return expected, note
 
 
-def _again(contract: Contract, args: list[Arg], name: str) -> torch.Tensor:
+def _call_again(contract: Contract, args: list[Arg], name: str) -> torch.Tensor:
     """The integer output `name` when the outputs held something else before the call."""
-    own = copied(args)
+    own = copy_arguments(args)
     mark(own, 0x25)
     results(contract, own)
     return next(a.value for a in own if a.name == name)
 
 
-def native(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
+def native_outputs(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
     """The reference's outputs in the task's own dtypes: how exact torch itself is."""
-    return results(contract, args if contract.returns else copied(args))
+    return results(contract, args if contract.returns else copy_arguments(args))

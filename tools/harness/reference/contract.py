@@ -16,11 +16,11 @@ DTYPES = {
     name: getattr(torch, name)
     for name in ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
 }
-NAMES = {dtype: name for name, dtype in DTYPES.items()}
-FILE = "reference.py"
+DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+REFERENCE_FILE = "reference.py"
 NO_GPU = "not compiled with CUDA|No CUDA GPUs are available|no NVIDIA driver|Cannot get CUDA generator|CUDA driver"
 """In torch's words for a GPU that this process does not have."""
-MEND = "; mend it there and run again"
+CORRECTION_HINT = "; mend it there and run again"
 """Ends a sentence about the reference where it is at fault: not at sizes that are not the user's own."""
 
 
@@ -51,11 +51,11 @@ class Arg:
         return {"name": self.name, "role": "scalar", "dtype": self.dtype, "shape": [], "value": self.value}
 
 
-def size_of(args: list[Arg]) -> int:
+def total_bytes(args: list[Arg]) -> int:
     return sum(a.value.numel() * a.value.element_size() for a in args if a.is_tensor)
 
 
-def spoken(dims: dict) -> str:
+def format_dims(dims: dict) -> str:
     return " ".join(
         f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in dims.items()
     )
@@ -66,7 +66,7 @@ def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[0] if text else ''}".rstrip(": ")[:300]
 
 
-def guarded(what: str, function, *args, **kwargs):
+def call_or_contract_error(what: str, function, *args, **kwargs):
     """Call the user's code; anything it raises becomes a sentence that begins with `what`."""
     try:
         with warnings.catch_warnings():
@@ -89,18 +89,18 @@ def guarded(what: str, function, *args, **kwargs):
                 f"{what} asks for a GPU, which is not there{_line(error)}; {remedy}", traceback.format_exc()
             ) from error
         # What else is guarded is no file that a person could mend.
-        remedy = MEND if FILE in what else ""
+        remedy = CORRECTION_HINT if REFERENCE_FILE in what else ""
         raise ContractError(
             f"{what} raised {first_line(error)}{_line(error)}{remedy}", traceback.format_exc()
         ) from error
 
 
 def _line(error: BaseException) -> str:
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == FILE]
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == REFERENCE_FILE]
     return f" (line {lines[-1]})" if lines else ""
 
 
-def noting(name: str, *, whole: bool):
+def recording_method(name: str, *, whole: bool):
     """dict's method `name`, which notes the key that it looks at, or all of them."""
     method = getattr(dict, name)
 
@@ -111,7 +111,7 @@ def noting(name: str, *, whole: bool):
     return noted
 
 
-class Asked(dict):
+class RecordingDims(dict):
     """Dims that know which of them were looked at."""
 
     def __init__(self, dims: dict):
@@ -119,15 +119,16 @@ class Asked(dict):
         self.seen: set[str] = set()
 
     __getitem__, __contains__, get, pop, setdefault = (
-        noting(name, whole=False) for name in ("__getitem__", "__contains__", "get", "pop", "setdefault")
+        recording_method(name, whole=False) for name in ("__getitem__", "__contains__", "get", "pop", "setdefault")
     )
     # An __iter__ of its own keeps `**dims` and dict(dims) from going past these.
     __iter__, keys, items, values, copy, __or__, __ror__ = (
-        noting(name, whole=True) for name in ("__iter__", "keys", "items", "values", "copy", "__or__", "__ror__")
+        recording_method(name, whole=True)
+        for name in ("__iter__", "keys", "items", "values", "copy", "__or__", "__ror__")
     )
 
 
-def itself(one: torch.Tensor, other: torch.Tensor) -> bool:
+def is_same_view(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether the two are the same place in memory, seen in the same way."""
     return one.data_ptr() == other.data_ptr() and (one.shape, one.stride(), one.dtype) == (
         other.shape,
@@ -136,7 +137,7 @@ def itself(one: torch.Tensor, other: torch.Tensor) -> bool:
     )
 
 
-def imported(text: str, file: str) -> types.ModuleType:
+def import_source(text: str, file: str) -> types.ModuleType:
     """The module that `text` is; lines are told as those of `file`."""
     # torch.compile looks modules up by name and keeps what it found, in a process that may serve several references.
     module = types.ModuleType(f"{file.removesuffix('.py')}_{hashlib.sha256(text.encode()).hexdigest()[:16]}")
@@ -150,7 +151,7 @@ def imported(text: str, file: str) -> types.ModuleType:
         raise ContractError(
             f"{file} does not parse (line {line}: {getattr(error, 'msg', error)})", traceback.format_exc()
         ) from error
-    guarded(f"importing {file}", exec, code, module.__dict__)
+    call_or_contract_error(f"importing {file}", exec, code, module.__dict__)
     return module
 
 
@@ -158,7 +159,7 @@ class Contract:
     """A loaded reference."""
 
     def __init__(self, text: str):
-        self.module = imported(text, FILE)
+        self.module = import_source(text, REFERENCE_FILE)
         self.function = getattr(self.module, "reference", None)
         if not callable(self.function):
             raise ContractError(
@@ -190,7 +191,7 @@ class Contract:
         given = {a.name: a.value for a in args}
         if self.takes is not None:
             given = {name: value for name, value in given.items() if name in self.takes}
-        returned = guarded("reference.py: reference(...)", self.function, **given)
+        returned = call_or_contract_error("reference.py: reference(...)", self.function, **given)
         self.returns = returned is not None
         if returned is None:
             return None
@@ -207,7 +208,9 @@ class Contract:
                 what = "a tensor without values" if value.device.type == "meta" else f"a {kind} tensor of {value.dtype}"
                 raise ContractError(f"reference.py: reference(...) returned {what}; return dense ones of real numbers")
         outputs = [a.value for a in args if a.role == "output"]
-        if len(found) == len(outputs) and all(itself(one, other) for one, other in zip(found, outputs, strict=True)):
+        if len(found) == len(outputs) and all(
+            is_same_view(one, other) for one, other in zip(found, outputs, strict=True)
+        ):
             # It wrote them and hands them on: what it left alone there is no answer.
             self.returns = False
             return None
@@ -252,9 +255,11 @@ class Contract:
 
     def _made(self, dims: dict, seed: int) -> list[Arg]:
         there = {"device": self.device} if self.device != "cpu" and self._takes_device() else {}
-        asked = Asked(dims)
+        asked = RecordingDims(dims)
         try:
-            made = guarded(f"reference.py: make_inputs({spoken(dims)})", self.module.make_inputs, asked, seed, **there)
+            made = call_or_contract_error(
+                f"reference.py: make_inputs({format_dims(dims)})", self.module.make_inputs, asked, seed, **there
+            )
         finally:
             # Also of one that fails: `probe` tells a dim that nobody gave from any other key.
             self.sizes |= asked.seen
@@ -265,12 +270,12 @@ class Contract:
         args = []
         for name, value in made.items():
             if isinstance(value, torch.Tensor):
-                if value.dtype not in NAMES:
+                if value.dtype not in DTYPE_NAMES:
                     raise ContractError(
                         f"reference.py: make_inputs gave {name!r} the dtype {value.dtype}; use one of "
                         f"{', '.join(DTYPES)}"
                     )
-                args.append(Arg(name, value.detach().to(self.device).contiguous(), NAMES[value.dtype]))
+                args.append(Arg(name, value.detach().to(self.device).contiguous(), DTYPE_NAMES[value.dtype]))
             elif isinstance(value, (bool, int, float)):
                 kind = "bool" if isinstance(value, bool) else "float32" if isinstance(value, float) else "int32"
                 args.append(Arg(name, value, "int64" if kind == "int32" and not -(2**31) <= value < 2**31 else kind))
@@ -292,7 +297,9 @@ class Contract:
         args = []
         for p in parameters:
             if p["pointer"]:
-                buffer = guarded(f"the buffer {p['name']}", filled, count, DTYPES[p["dtype"]], generator)
+                buffer = call_or_contract_error(
+                    f"the buffer {p['name']}", random_tensor, count, DTYPES[p["dtype"]], generator
+                )
                 args.append(Arg(p["name"], buffer.to(self.device), p["dtype"]))
             else:
                 value = dims[p["name"]]
@@ -300,7 +307,7 @@ class Contract:
         return args
 
 
-def filled(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+def random_tensor(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     if dtype.is_floating_point:
         wide = torch.float64 if dtype is torch.float64 else torch.float32
         return torch.randn(count, generator=generator, dtype=wide).to(dtype)

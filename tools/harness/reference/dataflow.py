@@ -31,16 +31,16 @@ SHAPING = {
     "swapdims_",
 }
 """Operations in place on shapes and strides alone."""
-PLAIN = ("new_", "sym_", "is_")
+METADATA_PREFIXES = ("new_", "sym_", "is_")
 """How the names of operations begin that ask a tensor for its shape and kind alone."""
 
 
-class Watch(TorchDispatchMode):
+class DataflowWatch(TorchDispatchMode):
     """Context in which the operations on these arguments are noted."""
 
     def __init__(self, args: list[Arg]):
         super().__init__()
-        self.owners = {at: a.name for a in args if a.is_tensor and (at := place(a.value))}
+        self.owners = {at: a.name for a in args if a.is_tensor and (at := storage_address(a.value))}
         self.read: set[str] = set()
         """Those from which values were taken before anything had been written there."""
         self.updated: set[str] = set()
@@ -50,7 +50,7 @@ class Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         name = getattr(getattr(func, "_overloadpacket", None), "__name__", "")
-        shaped = name in SHAPING or name.endswith("_like") or name.startswith(PLAIN)
+        shaped = name in SHAPING or name.endswith("_like") or name.startswith(METADATA_PREFIXES)
         if not shaped and not getattr(func, "is_view", False):
             self._note(func, name, args, kwargs)
         return func(*args, **kwargs)
@@ -78,12 +78,12 @@ class Watch(TorchDispatchMode):
 
     def _owned(self, value) -> list[str]:
         if isinstance(value, torch.Tensor):
-            at = place(value)
+            at = storage_address(value)
             return [self.owners[at]] if at in self.owners else []
         return [owner for part in value for owner in self._owned(part)] if isinstance(value, (list, tuple)) else []
 
 
-def place(tensor: torch.Tensor) -> int:
+def storage_address(tensor: torch.Tensor) -> int:
     """Where a tensor's storage begins, which its views share; 0 where it has none."""
     try:
         return tensor.untyped_storage().data_ptr()

@@ -4,26 +4,26 @@ from collections.abc import Callable
 
 import torch
 
-from harness.reference.comparison import Expected, copied, expect
+from harness.reference.comparison import ExpectedOutput, copy_arguments, expected_outputs
 from harness.reference.contract import Arg, Contract, ContractError
-from harness.reference.determinism import same
+from harness.reference.determinism import is_equal
 
 COARSE = {"bfloat16": 8, "tf32": 11}
 """Type -> bits of its numbers, which have the exponents of float32."""
 
 
-def coarse_errors(contract: Contract, args: list[Arg], expected: list[Expected]) -> dict[str, float]:
+def coarse_errors(contract: Contract, args: list[Arg], expected: list[ExpectedOutput]) -> dict[str, float]:
     """Of each coarser type the largest error of the float32 outputs, computed exactly of inputs that were rounded to
     it."""
     found = {}
     for name, bits in COARSE.items():
-        rounded = copied(args)
+        rounded = copy_arguments(args)
         for a in rounded:
             if a.is_tensor and a.role == "input" and a.value.dtype is torch.float32:
                 whole = a.value.view(torch.int32)
                 a.value = ((whole + (1 << (23 - bits))) & -(1 << (24 - bits))).view(torch.float32)
         try:
-            now = {one.name: one.values for one in expect(contract, rounded)[0]}
+            now = {one.name: one.values for one in expected_outputs(contract, rounded)[0]}
         except ContractError:
             return {}
         like = [one for one in expected if one.dtype == "float32" and now[one.name].shape == one.values.shape]
@@ -34,7 +34,11 @@ def coarse_errors(contract: Contract, args: list[Arg], expected: list[Expected])
 
 
 def look_for_degenerate(
-    contract: Contract, args: list[Arg], expected: list[Expected], other: Callable[[], list[Arg]], inferred: list[str]
+    contract: Contract,
+    args: list[Arg],
+    expected: list[ExpectedOutput],
+    other: Callable[[], list[Arg]],
+    inferred: list[str],
 ) -> None:
     """Say of each output what a kernel could leave out and still be right; `other` makes the arguments of another seed.
 
@@ -53,14 +57,14 @@ def look_for_degenerate(
     try:
         others = other()
         inputs = [(a.value, b.value) for a, b in zip(args, others, strict=True) if a.is_tensor and a.role == "input"]
-        if inputs and all(same(one, two) for one, two in inputs):
+        if inputs and all(is_equal(one, two) for one, two in inputs):
             inferred.append(
                 "Degenerate: make_inputs gives the same inputs for another seed, and a kernel is checked on "
                 "these alone."
             )
-        if not inputs or all(same(one, two) for one, two in inputs):
+        if not inputs or all(is_equal(one, two) for one, two in inputs):
             return
-        changed = {now.name: now for now in expect(contract, others)[0]}
+        changed = {now.name: now for now in expected_outputs(contract, others)[0]}
     except ContractError:
         return
     for found in varied:

@@ -6,7 +6,7 @@ import sys
 
 import torch
 
-from harness.reference.comparison import copied, mark, results, widened
+from harness.reference.comparison import copy_arguments, float64_copies, mark, results
 from harness.reference.contract import Arg, Contract, ContractError
 
 UNITS = 128
@@ -25,11 +25,11 @@ def look_for_chance(
     """
     # A reference may return the same buffer each time.
     first = None if returned is None else [tensor.clone() for tensor in returned]
-    again = copied(args)
+    again = copy_arguments(args)
     before = generators()
     second = contract.call(again)
     moved = generators() != before
-    equal = same if moved else alike
+    equal = is_equal if moved else is_equal_up_to_summation_order
     names = [a.name for a in args if a.role == "output"]
     if first is None or second is None:
         pairs = [(a.name, a.value, b.value) for a, b in zip(own, again, strict=True) if a.role == "output"]
@@ -38,8 +38,10 @@ def look_for_chance(
     for name, one, other in pairs:
         if equal(one, other):
             continue
-        found = f"gives another {name!r} when it is called again with the same arguments, {apart(one, other)}"
-        if not moved and steady(contract, args, *zip(*(answers for _, *answers in pairs), strict=True)):
+        found = (
+            f"gives another {name!r} when it is called again with the same arguments, {describe_difference(one, other)}"
+        )
+        if not moved and is_reproducible(contract, args, *zip(*(answers for _, *answers in pairs), strict=True)):
             inferred.append(
                 f"reference.py: reference(...) {found}; in float64, which kernels are held against, it does not."
             )
@@ -51,13 +53,13 @@ def look_for_chance(
         )
 
 
-def steady(contract: Contract, args: list[Arg], *natives: tuple[torch.Tensor, ...]) -> bool:
+def is_reproducible(contract: Contract, args: list[Arg], *natives: tuple[torch.Tensor, ...]) -> bool:
     """Whether the reference is the same twice in float64, to the precision of the task, and all its answers
     `natives` in its own dtypes are about that; False where it cannot be told."""
     calls = []
     try:
         for _ in range(2):
-            wide = widened(args, outputs=not contract.returns)
+            wide = float64_copies(args, outputs=not contract.returns)
             if not contract.returns:
                 mark(wide)
             calls.append([tensor.clone() for tensor in results(contract, wide)])
@@ -68,21 +70,21 @@ def steady(contract: Contract, args: list[Arg], *natives: tuple[torch.Tensor, ..
         if any(answer.shape != one.shape for answer in (other, *own)):
             return False
         if not dtype.is_floating_point:
-            if not all(same(one, answer) for answer in (other, *own)):
+            if not all(is_equal(one, answer) for answer in (other, *own)):
                 return False
             continue
         close = torch.finfo(dtype).eps ** 0.5
         precise = one.dtype is torch.float64 and dtype is not torch.float64
         if (
             not precise
-            or not alike(one, other, dtype)
+            or not is_equal_up_to_summation_order(one, other, dtype)
             or any(bool((strayed(one, answer) > close).any()) for answer in own)
         ):
             return False
     return True
 
 
-def apart(one: torch.Tensor, other: torch.Tensor) -> str:
+def describe_difference(one: torch.Tensor, other: torch.Tensor) -> str:
     """How two results differ, in words."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return f"once {tuple(one.shape)} of {one.dtype}, once {tuple(other.shape)} of {other.dtype}"
@@ -98,7 +100,7 @@ def generators() -> list:
     return [torch.get_rng_state().tolist(), random.getstate(), repr(numpy.get_state(legacy=False)) if numpy else None]
 
 
-def alike(one: torch.Tensor, other: torch.Tensor, dtype: torch.dtype | None = None) -> bool:
+def is_equal_up_to_summation_order(one: torch.Tensor, other: torch.Tensor, dtype: torch.dtype | None = None) -> bool:
     """Equal but for what the order of parallel sums may move: some units in the last place (of `dtype`, or their own).
 
     Of torch's operations on a CPU `index_put_(accumulate=True)` was found to sum in another order each time: a million
@@ -106,8 +108,8 @@ def alike(one: torch.Tensor, other: torch.Tensor, dtype: torch.dtype | None = No
     """
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
-    if not one.dtype.is_floating_point or same(one, other):
-        return same(one, other)
+    if not one.dtype.is_floating_point or is_equal(one, other):
+        return is_equal(one, other)
     eps = torch.finfo(dtype or one.dtype).eps
     return bool((strayed(one, other) <= min(UNITS * eps, eps**0.5)).all())
 
@@ -125,5 +127,5 @@ def strayed(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return torch.where((one == other) | ((one != one) & (other != other)), 0.0, far)
 
 
-def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+def is_equal(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())

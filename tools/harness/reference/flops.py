@@ -14,16 +14,16 @@ PER_ELEMENT = {
     "_fused_rms_norm": 5,
 }
 """Composite operations: operations an input element."""
-MADE = {
+CREATING_OPERATORS = {
     "clone", "copy_", "_to_copy", "empty", "empty_like", "empty_strided", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like",
     "fill_", "zero_", "arange", "contiguous", "detach", "lift_fresh", "_local_scalar_dense", "resize_", "set_",
 }  # fmt: skip
 """Operations that only make data or copy it as it is."""
-FREE = MADE | {
+FREE_OPERATORS = CREATING_OPERATORS | {
     "cat", "stack", "index", "index_select", "gather", "scatter_", "embedding", "flip", "roll", "constant_pad_nd"
 }  # fmt: skip
 """Those, and what only moves data."""
-MOST = 100
+MAX_LISTED_OPERATIONS = 100
 
 
 def products(names) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ def _tensors(tree) -> list[torch.Tensor]:
     return []
 
 
-class Counter(TorchDispatchMode):
+class FlopCounter(TorchDispatchMode):
     """Context in which the calls are counted."""
 
     def __init__(self):
@@ -64,11 +64,15 @@ class Counter(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         name = func._overloadpacket.__name__
         packet = getattr(torch.ops.aten, name.removesuffix("_for_cpu"), func._overloadpacket)
-        if name not in MADE and not getattr(func, "is_view", False) and len(self.names) < MOST:
+        if (
+            name not in CREATING_OPERATORS
+            and not getattr(func, "is_view", False)
+            and len(self.names) < MAX_LISTED_OPERATIONS
+        ):
             self.names.append(name)
         if packet in flop_registry:
             self.total += float(flop_registry[packet](*args, **(kwargs or {}), out_val=out))
-        elif name not in FREE and not getattr(func, "is_view", False):
+        elif name not in FREE_OPERATORS and not getattr(func, "is_view", False):
             inputs = [t.numel() for t in _tensors(list(args))]
             outputs = [t.numel() for t in _tensors(out)]
             self.total += PER_ELEMENT.get(name, 1) * max([0, *inputs, *outputs])

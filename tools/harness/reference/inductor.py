@@ -30,8 +30,8 @@ OFFSETS = 9
 """A size may differ from a multiple of what scalars say by less than this."""
 
 
-PLAIN = {"fx_graph_cache": False}
-APART = {**PLAIN, "inplace_buffers": False}
+BASE_SETTINGS = {"fx_graph_cache": False}
+SEPARATE_BUFFER_SETTINGS = {**BASE_SETTINGS, "inplace_buffers": False}
 """Where an operator of torch returns a buffer: that is no output of ours, and would be copied to one if it were
 changed in place."""
 QUEUED_CYCLES = 2_000_000
@@ -65,11 +65,11 @@ class SeparatePasses(InductorChoices):
         return not node1.is_reduction() or node2.is_reduction()
 
 
-class Done(BaseException):
+class RecordingDone(BaseException):
     """The code is there; nobody needs it run. Not an Exception, or torch would explain it."""
 
 
-class Recorder:
+class InductorRecorder:
     """Listens while torch compiles. Inductor's C++ compiler, which is not needed to read what it would be given, is
     passed over."""
 
@@ -97,7 +97,7 @@ class Recorder:
         return self.stop if self.device == "cpu" else made
 
     def stop(self, *_):
-        raise Done
+        raise RecordingDone
 
     @contextlib.contextmanager
     def listening(self, settings: dict):
@@ -116,7 +116,7 @@ class Recorder:
                 torch._functorch.config.patch(enable_autograd_cache=False),
             ):
                 yield self
-        except Done:
+        except RecordingDone:
             pass
         finally:
             graph.GraphLowering.save_output_code, async_compile.AsyncCompile.cpp_pybinding, config.cpp.vec_isa_ok = kept
@@ -152,9 +152,9 @@ def inductor(
     `seconds`. `library`: operators of torch that the code may call."""
     begun = time.monotonic()
     # Half of the time is for the sizes behind the first.
-    wanted = Wanted(begun + seconds, tuple(library), begun + seconds / 2)
-    samples = [Sample(dims, build(dims)) for dims in visible]
-    samples += [found for found in (taken(contract, build, choices) for choices in others) if found]
+    wanted = GenerationRequest(begun + seconds, tuple(library), begun + seconds / 2)
+    samples = [SizeSample(dims, build(dims)) for dims in visible]
+    samples += [found for found in (first_accepted_arguments(contract, build, choices) for choices in others) if found]
     scalars = [sample.scalars for sample in samples]
     formulas = {
         name: [
@@ -162,18 +162,18 @@ def inductor(
         ]
         for name, shape in samples[0].shapes.items()
     }
-    variants = [generated(contract, build(dims), None, formulas, wanted) for dims in visible[:MOST_STATIC]]
+    variants = [generate_code(contract, build(dims), None, formulas, wanted) for dims in visible[:MOST_STATIC]]
     if any(other != scalars[0] for other in scalars):
         varying = {name: [at for at, size in enumerate(sizes) if size.free_symbols] for name, sizes in formulas.items()}
         for sample in sorted(samples, key=lambda s: -s.elements):
             if not any(v["sizes"] is not None and covers(v, sample.scalars) for v in variants):
-                variants.append(generated(contract, build(sample.dims), varying, formulas, wanted))
+                variants.append(generate_code(contract, build(sample.dims), varying, formulas, wanted))
     several = [fixed(variant["sizes"], scalars) for variant in variants if variant["sizes"] is not None]
     for name in sorted(set.intersection(*several) if several else ()):
         raise ContractError(f"torch.compile makes other code for each value of {name}; hold it fixed by dims_range")
     return {
         "kind": "inductor",
-        "shapes": {name: [printed(f) for f in found] for name, found in formulas.items()},
+        "shapes": {name: [python_text(f) for f in found] for name, found in formulas.items()},
         "variants": [{k: v for k, v in variant.items() if k != "sizes"} for variant in variants],
         "vector_bytes": cpu_vec_isa.pick_vec_isa().bit_width() // 8 if contract.device == "cpu" else 0,
     }
@@ -193,7 +193,7 @@ def fixed(sizes: list, scalars: list[dict]) -> set[str]:
     return {name for name in found if len({values[name] for values in scalars}) > 1}
 
 
-class Sample:
+class SizeSample:
     """What is known of the arguments at one set of sizes, without the arguments."""
 
     def __init__(self, dims: dict, args: list[Arg]):
@@ -203,14 +203,14 @@ class Sample:
         self.elements = sum(a.value.numel() for a in args if a.is_tensor)
 
 
-def taken(contract: Contract, build, choices: list[dict]):
+def first_accepted_arguments(contract: Contract, build, choices: list[dict]):
     for dims in choices:
         try:
             args = build(dims)
             results(contract, args)
         except ContractError:
             continue
-        return Sample(dims, args)
+        return SizeSample(dims, args)
     return None
 
 
@@ -236,7 +236,7 @@ def formula(scalars: list[dict], values: list[int], name: str) -> sympy.Expr:
 
 
 @dataclass
-class Wanted:
+class GenerationRequest:
     """Until when a search may begin, which operators of torch the code may call, and until when more than the first
     is searched for."""
 
@@ -258,31 +258,35 @@ def operators(code: str) -> list[tuple[str, str]]:
     return re.findall(r"(= )?(?:extern_kernels|torch\.ops\.aten)\.(\w+)[.\w]*\(", code.partition("def call")[2])
 
 
-def generated(
-    contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, formulas: dict, wanted: Wanted
+def generate_code(
+    contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, formulas: dict, wanted: GenerationRequest
 ) -> dict:
     """A Generated (tools/executors/protocol.py) for the sizes of `args`; with `varying`, which names what varies,
     for others as well."""
     values = {a.name: a.value for a in args if not a.is_tensor}
-    recorders, settings = [compiled(contract, args, varying, PLAIN)], PLAIN
+    recorders, settings = [compiled(contract, args, varying, BASE_SETTINGS)], BASE_SETTINGS
     if wanted.library and any(returns for returns, _ in operators(recorders[0].code[-1])):
-        recorders, settings = [compiled(contract, args, varying, APART)], APART
+        recorders, settings = [compiled(contract, args, varying, SEPARATE_BUFFER_SETTINGS)], SEPARATE_BUFFER_SETTINGS
     if contract.device != "cpu":
-        recorders += searched(contract, args, varying, wanted, settings)
+        recorders += generate_with_search(contract, args, varying, wanted, settings)
         if varying is None and "triton_heuristics.reduction(" in recorders[0].code[-1]:
             for choices in (WholeRows(), SeparatePasses()):
                 with V.set_choices_handler(choices):
                     recorders += (
-                        searched(contract, args, varying, wanted, settings) if time.monotonic() < wanted.spare else []
+                        generate_with_search(contract, args, varying, wanted, settings)
+                        if time.monotonic() < wanted.spare
+                        else []
                     )
         if wanted.library and not any(recorder.has_kernels for recorder in recorders):
             # All is left to the library: a template of Triton's may do it as well, if more slowly.
-            recorders += searched(contract, args, varying, replace(wanted, library=()), PLAIN)
+            recorders += generate_with_search(contract, args, varying, replace(wanted, library=()), BASE_SETTINGS)
     # What is not lifted comes last.
     recorder = min(recorders, key=lambda r: (wanted.alien(r.code[-1]), not r.has_kernels, r.seconds))
     sizes = guards(recorder, formulas, values) if varying is not None else None
     conditions = (
-        [printed(c) for c in sizes] if sizes is not None else [near(name, value) for name, value in values.items()]
+        [python_text(c) for c in sizes]
+        if sizes is not None
+        else [value_condition(name, value) for name, value in values.items()]
     )
     launches = {name: launch for name, launch in recorder.launches.items() if name in recorder.code[-1]}
     return {
@@ -291,15 +295,15 @@ def generated(
         "conditions": conditions,
         "scalars": values,
         "launches": launches,
-        "helpers": helpers(recorder.code[-1]),
+        "helpers": helper_functions(recorder.code[-1]),
         "sizes": sizes,
         "unsearched": contract.device != "cpu" and len(recorders) == 1,
     }
 
 
-def searched(
-    contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, wanted: Wanted, plain: dict
-) -> list[Recorder]:
+def generate_with_search(
+    contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, wanted: GenerationRequest, plain: dict
+) -> list[InductorRecorder]:
     """What a search comes to beside `plain` settings; nothing where there is no time, or where it ended without
     code."""
     left = wanted.end - time.monotonic()
@@ -320,7 +324,9 @@ def searched(
         return []
 
 
-def compiled(contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, settings: dict) -> Recorder:
+def compiled(
+    contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, settings: dict
+) -> InductorRecorder:
     takes = contract.takes
     kinds = [a.value.dtype for a in args if a.role == "output"]
     given = {a.name: a.value for a in args if takes is None or a.name in takes}
@@ -335,7 +341,7 @@ def compiled(contract: Contract, args: list[Arg], varying: dict[str, list[int]] 
         for name, value in given.items():
             for at in range(value.dim() if isinstance(value, torch.Tensor) else 0):
                 (torch._dynamo.maybe_mark_dynamic if at in varying[name] else torch._dynamo.mark_static)(value, at)
-    recorder = Recorder(contract.device)
+    recorder = InductorRecorder(contract.device)
     # What the reference prints is no part of a kernel; its own fractions are constants where no argument is one.
     fractions = any(isinstance(value, float) for value in given.values())
     tracing = {"ignore_logger_methods": {print, warnings.warn}, "specialize_float": not fractions}
@@ -343,9 +349,9 @@ def compiled(contract: Contract, args: list[Arg], varying: dict[str, list[int]] 
         with recorder.listening(settings), torch._dynamo.config.patch(tracing):
             function = torch.compile(called, dynamic=varying is not None, fullgraph=True, backend=recorder.backend)
             function(given)
-            recorder.seconds = timed(lambda: function(given))
+            recorder.seconds = best_gpu_call_s(lambda: function(given))
     except Exception as error:
-        raise ContractError(said(getattr(error, "inner_exception", error))) from error
+        raise ContractError(error_message(getattr(error, "inner_exception", error))) from error
     if not recorder.code:
         raise ContractError("torch.compile finds nothing to compute")
     for what in recorder.inputs:
@@ -356,7 +362,7 @@ def compiled(contract: Contract, args: list[Arg], varying: dict[str, list[int]] 
     return recorder
 
 
-def timed(call) -> float:
+def best_gpu_call_s(call) -> float:
     """Seconds of a call on the GPU, the least of a few; which of two codes is faster, nothing else."""
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     others = torch.empty(2 * torch.cuda.get_device_properties().L2_cache_size, dtype=torch.uint8, device="cuda")
@@ -390,7 +396,7 @@ def launched(tuner) -> dict:
     }
 
 
-def helpers(source: str) -> dict[str, str]:
+def helper_functions(source: str) -> dict[str, str]:
     """Inductor's own Triton functions that the kernels use, and those that they use, each behind what it needs."""
     found: dict[str, str] = {}
     for name in dict.fromkeys(re.findall(r"triton_helpers\.(\w+)", source)):
@@ -409,7 +415,7 @@ def add(name: str, found: dict[str, str]) -> None:
     found[name] = text
 
 
-def guards(recorder: Recorder, formulas: dict, values: dict) -> list:
+def guards(recorder: InductorRecorder, formulas: dict, values: dict) -> list:
     """What Inductor took for granted of the sizes, in the task's scalars; what they say of themselves is left out."""
     known = {}
     for symbol, what in recorder.symbols.items():
@@ -439,19 +445,19 @@ def covers(variant: dict, values: dict) -> bool:
     return all(bool(guard.xreplace({k: sympy.sympify(v) for k, v in told.items()})) for guard in variant["sizes"])
 
 
-def near(name: str, value) -> str:
+def value_condition(name: str, value) -> str:
     """A scalar's value as a condition; a number with a fraction is stored with fewer digits in a kernel's argument."""
     return f"abs({name} - {value!r}) <= {abs(value) * 1e-6!r}" if isinstance(value, float) else f"{name} == {value!r}"
 
 
-def printed(expression) -> str:
+def python_text(expression) -> str:
     """In Python's words."""
     if isinstance(expression, sympy.Eq) and expression.lhs.is_Symbol and expression.rhs.is_Float:
-        return near(expression.lhs.name, float(expression.rhs))
+        return value_condition(expression.lhs.name, float(expression.rhs))
     return PythonPrinter().doprint(expression)
 
 
-def said(error: Exception) -> str:
+def error_message(error: Exception) -> str:
     """Why torch.compile gives up, to stand behind "reference.py cannot be lifted: "."""
     text = str(error)
     if re.search("data-dependent|Data-dependent|data dependent|_local_scalar_dense|Tensor.item", text):

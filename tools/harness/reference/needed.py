@@ -18,10 +18,10 @@ from itertools import takewhile
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.reference.comparison import copied, mark, results
-from harness.reference.contract import Arg, Contract, ContractError, guarded, size_of
+from harness.reference.comparison import copy_arguments, mark, results
+from harness.reference.contract import Arg, Contract, ContractError, call_or_contract_error, total_bytes
 
-HARDLY = 16
+ROW_PARTS = 16
 """Where nearly every row needs the first and the last of so many parts, rows are not looked at more closely."""
 
 
@@ -31,14 +31,14 @@ def needed_bytes(contract: Contract, args: list[Arg], seconds: float) -> int:
 
     What cannot be told, or not in about `seconds`, counts.
     """
-    found = Values(contract, args, seconds)
+    found = DependencyProbe(contract, args, seconds)
     with contextlib.suppress(ContractError):
-        guarded("counting what must be read", found.look)
+        call_or_contract_error("counting what must be read", found.look)
     spared = sum(int(found.spared[a.name].sum()) * a.value.element_size() for a in args if a.name in found.spared)
-    return size_of(args) - found.undefined - spared
+    return total_bytes(args) - found.undefined - spared
 
 
-class Values(TorchDispatchMode):
+class DependencyProbe(TorchDispatchMode):
     """The arguments of one call, in float32 at least, and what comes of others; as a context, operations end when half
     of the time has.
 
@@ -63,7 +63,7 @@ class Values(TorchDispatchMode):
         return self.end - time.monotonic()
 
     def look(self) -> None:
-        self.wide = copied(self.args)
+        self.wide = copy_arguments(self.args)
         for a in self.wide:
             if a.is_tensor and a.value.is_floating_point() and a.value.element_size() < 4:
                 a.value = a.value.to(torch.float32)
@@ -165,7 +165,7 @@ class Values(TorchDispatchMode):
 
         for order in (at, at.flip(0)):
             before = self.left()
-            if moves(flat & (order >= columns - max(columns // HARDLY, 1))).double().mean() > 0.9:
+            if moves(flat & (order >= columns - max(columns // ROW_PARTS, 1))).double().mean() > 0.9:
                 continue
             look = before - self.left()
             low = torch.zeros(len(flat), 1, dtype=torch.int64, device=mask.device)

@@ -24,7 +24,7 @@ sys.path.pop(0)
 from harness.device.precision import set_precision
 from harness.isolation import ipc, sandbox
 
-MUCH = 0.05
+MAX_BITWISE_DIFFERENCE_SHARE = 0.05
 """Outputs of two calls that differ in more than this share of their elements are not compared bit by bit but by the
 reference."""
 
@@ -50,7 +50,7 @@ class Oracle:
         from harness.reference import comparison, contract, needed, probe
 
         self.torch, self.compare, self.contract, self.prober, self.needs = torch, comparison, contract, probe, needed
-        torch.set_num_threads(sandbox.threads())
+        torch.set_num_threads(sandbox.torch_thread_count())
         torch.set_grad_enabled(False)
         warnings.filterwarnings("ignore")
         self.loaded = None
@@ -228,14 +228,18 @@ class Oracle:
         if count == 0:
             return True
         # Integers and what is no number (poison that was never written over, too) always go to the reference.
-        return count <= MUCH * a.numel() and a.is_floating_point() and bool(self.torch.isfinite(a[differing]).all())
+        return (
+            count <= MAX_BITWISE_DIFFERENCE_SHARE * a.numel()
+            and a.is_floating_point()
+            and bool(self.torch.isfinite(a[differing]).all())
+        )
 
     def _set(self, identity: int) -> InputSet:
         made = self.sets[identity]
         if made.expected is None:
             contract = self.loaded[1]
-            made.expected, made.note = self.compare.expect(contract, made.args)
-            outs = self.compare.native(contract, made.args)
+            made.expected, made.note = self.compare.expected_outputs(contract, made.args)
+            outs = self.compare.native_outputs(contract, made.args)
             made.torch_errors = [e.error(out)["error"] for e, out in zip(made.expected, outs, strict=True)]
         return made
 
@@ -244,7 +248,7 @@ class Oracle:
         for which, i, j in swaps:
             exchange(inputs[which], i, j)
         try:
-            return self.compare.expect(self.loaded[1], base.args)[0]
+            return self.compare.expected_outputs(self.loaded[1], base.args)[0]
         finally:
             for which, i, j in reversed(swaps):
                 exchange(inputs[which], i, j)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import torch
 
-from harness.reference.comparison import copied, mark
-from harness.reference.contract import Arg, Contract, ContractError, itself
-from harness.reference.dataflow import Watch
-from harness.reference.determinism import alike, same
+from harness.reference.comparison import copy_arguments, mark
+from harness.reference.contract import Arg, Contract, ContractError, is_same_view
+from harness.reference.dataflow import DataflowWatch
+from harness.reference.determinism import is_equal, is_equal_up_to_summation_order
 
 SEED = 0x6B65726E656C
 """Of made-up values: none that a make_inputs is likely to have used for its own."""
@@ -36,17 +36,17 @@ def infer_roles(contract: Contract, args: list[Arg], inferred: list[str]) -> dic
 
 
 def seen_outputs(contract: Contract, args: list[Arg], tensors: list[str], inferred: list[str]) -> list[str]:
-    own = copied(args)
+    own = copy_arguments(args)
     returned = contract.call(own)
-    flow = watched(contract, copied(args))
+    flow = watch_call(contract, copy_arguments(args))
     written = flow.written if flow else set()
     if returned is not None:
         # What is written beside an answer counts where it shows; the answer itself may hold what was there before.
-        written = {a.name for a in own if a.name in written and any(itself(one, a.value) for one in returned)}
+        written = {a.name for a in own if a.name in written and any(is_same_view(one, a.value) for one in returned)}
     changed = [
         a.name
         for a, b in zip(args, own, strict=True)
-        if a.is_tensor and (a.name in written or not same(a.value, b.value))
+        if a.is_tensor and (a.name in written or not is_equal(a.value, b.value))
     ]
     if changed:
         inferred.append(f"{', '.join(changed)}: output, because reference() changes it.")
@@ -62,7 +62,7 @@ def seen_outputs(contract: Contract, args: list[Arg], tensors: list[str], inferr
 
 
 def returned_to(
-    contract: Contract, args: list[Arg], flow: Watch | None, returned: list[torch.Tensor]
+    contract: Contract, args: list[Arg], flow: DataflowWatch | None, returned: list[torch.Tensor]
 ) -> tuple[list[str], str]:
     """The tensors in which a kernel writes what the reference returns, and why these. `flow`: of a call with `args`.
 
@@ -76,7 +76,9 @@ def returned_to(
     )
     names = [a.name for a in last]
     # What differs without any change shows nothing of what is read; chance has a sentence of its own.
-    if not contract.has_make_inputs or not agree(returned, asked(contract, copied(args))):
+    if not contract.has_make_inputs or not outputs_agree(
+        returned, call_without_return_check(contract, copy_arguments(args))
+    ):
         return names, why
     read = next((a.name for a in last if reads(contract, args, a.name, flow, returned)), None)
     if read is None and [a.value.shape for a in last] == [one.shape for one in returned]:
@@ -113,7 +115,9 @@ def fits(a: Arg, returned: torch.Tensor) -> bool:
     return a.value.shape == returned.shape and a.value.is_floating_point() == returned.is_floating_point()
 
 
-def reads(contract: Contract, args: list[Arg], name: str, flow: Watch | None, returned: Sequence[torch.Tensor]) -> bool:
+def reads(
+    contract: Contract, args: list[Arg], name: str, flow: DataflowWatch | None, returned: Sequence[torch.Tensor]
+) -> bool:
     """Whether this tensor has a say in what is returned: an operation takes its values, or other values show.
 
     The second is for what operations do not tell, such as a reference in NumPy. It allows for sums in another order
@@ -128,31 +132,35 @@ def reads(contract: Contract, args: list[Arg], name: str, flow: Watch | None, re
     else:
         others = (value == 0, torch.zeros(value.shape))
     for other in others:
-        own = copied(args)
+        own = copy_arguments(args)
         next(a.value for a in own if a.name == name).copy_(other)
         try:
-            if not agree(returned, asked(contract, own)):
+            if not outputs_agree(returned, call_without_return_check(contract, own)):
                 return True
         except ContractError:
             return True
     return False
 
 
-def agree(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor] | None) -> bool:
-    return other is not None and len(one) == len(other) and all(alike(a, b) for a, b in zip(one, other, strict=True))
+def outputs_agree(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor] | None) -> bool:
+    return (
+        other is not None
+        and len(one) == len(other)
+        and all(is_equal_up_to_summation_order(a, b) for a, b in zip(one, other, strict=True))
+    )
 
 
-def watched(contract: Contract, args: list[Arg]) -> Watch | None:
+def watch_call(contract: Contract, args: list[Arg]) -> DataflowWatch | None:
     """What a call does with these arguments; None where the reference cannot run while it is watched."""
     try:
-        with Watch(args) as flow:
-            asked(contract, args)
+        with DataflowWatch(args) as flow:
+            call_without_return_check(contract, args)
     except ContractError:
         return None
     return flow
 
 
-def asked(contract: Contract, args: list[Arg]) -> tuple | None:
+def call_without_return_check(contract: Contract, args: list[Arg]) -> tuple | None:
     """What the reference returns; how it answers made-up values does not say whether it returns at all."""
     before = contract.returns
     try:
@@ -179,17 +187,21 @@ def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg])
             where = ~((before.value == after.value) | ((before.value != before.value) & (after.value != after.value)))
             if bool(where.any()):
                 written[after.name] = where
-    flow = watched(contract, copied(args))
+    flow = watch_call(contract, copy_arguments(args))
     name = next((a.name for a in args if a.role == "output" and flow and a.name in flow.updated), None)
     if name is None and contract.returns and flow:
         # Declared to be outputs: then only what comes of it counts, not a copy of one that is overwritten.
         taken = [a.name for a in args if a.role == "output" and a.name in flow.read]
-        returned = [tensor.clone() for tensor in asked(contract, copied(args)) or ()] if taken else []
+        returned = (
+            [tensor.clone() for tensor in call_without_return_check(contract, copy_arguments(args)) or ()]
+            if taken
+            else []
+        )
         name = next((one for one in taken if reads(contract, args, one, None, returned)), None)
     if name is None and written:
-        name = moved(contract, args, plain, written, marked=True)
+        name = changed_outputs(contract, args, plain, written, marked=True)
         # Sums in another order move what is written as well.
-        name = None if name is None or moved(contract, args, plain, written, marked=False) else name
+        name = None if name is None or changed_outputs(contract, args, plain, written, marked=False) else name
     if name is not None:
         raise ContractError(
             f"reference.py: reference(...) reads its output {name!r} before writing it, where a kernel finds "
@@ -199,16 +211,16 @@ def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg])
         )
 
 
-def moved(
+def changed_outputs(
     contract: Contract, args: list[Arg], plain: list[Arg], written: dict[str, torch.Tensor], *, marked: bool
 ) -> str | None:
     """The first output in which another call writes something else, with the outputs `marked` before it or as they
     were."""
-    own = copied(args)
+    own = copy_arguments(args)
     if marked:
         mark(own)
     try:
-        asked(contract, own)
+        call_without_return_check(contract, own)
     except ContractError:
         return next(iter(written))
     first = {a.name: a.value for a in plain}
@@ -216,7 +228,8 @@ def moved(
         (
             a.name
             for a in own
-            if a.name in written and not alike(a.value[written[a.name]], first[a.name][written[a.name]])
+            if a.name in written
+            and not is_equal_up_to_summation_order(a.value[written[a.name]], first[a.name][written[a.name]])
         ),
         None,
     )

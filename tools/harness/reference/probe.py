@@ -5,14 +5,14 @@ from functools import partial
 
 import torch
 
-from harness.reference.comparison import Expected, copied, expect, results
-from harness.reference.contract import MEND, Arg, Contract, ContractError, size_of, spoken
+from harness.reference.comparison import ExpectedOutput, copy_arguments, expected_outputs, results
+from harness.reference.contract import CORRECTION_HINT, Arg, Contract, ContractError, format_dims, total_bytes
 from harness.reference.degenerate import coarse_errors, look_for_degenerate
-from harness.reference.determinism import look_for_chance, same
-from harness.reference.flops import Counter, products
+from harness.reference.determinism import is_equal, look_for_chance
+from harness.reference.flops import FlopCounter, products
 from harness.reference.needed import needed_bytes
 from harness.reference.outputs import infer_roles, look_for_read_outputs
-from harness.reference.workloads import built, check_dims, dims_range, wanted
+from harness.reference.workloads import build_arguments, check_dims, dims_range, requested_workloads
 
 NEEDED_S = 8.0
 """Seconds that it may take, at each size, to tell what the outputs depend on."""
@@ -23,8 +23,8 @@ def probe(request: dict) -> dict:
     contract = Contract(request["reference"])
     look_for_operators(request["library"])
     if request["tentative"]:
-        return {"kind": "probe", "has_make_inputs": contract.has_make_inputs} | attempted(contract, request)
-    workloads = wanted(contract, request)
+        return {"kind": "probe", "has_make_inputs": contract.has_make_inputs} | try_tentative_sizes(contract, request)
+    workloads = requested_workloads(contract, request)
     answer = {
         "kind": "probe",
         "has_make_inputs": contract.has_make_inputs,
@@ -38,10 +38,10 @@ def probe(request: dict) -> dict:
     if request["dims"] and contract.get("workloads"):
         inferred.append("The sizes that were given are timed; the reference's own `workloads` are not.")
     for at, (name, dims, weight, margin, declared) in enumerate(workloads):
-        args = built(contract, name, dims, request)
+        args = build_arguments(contract, name, dims, request)
         check_dims(contract, dims, request["reference"], given=bool(request["dims"]))
         contract.check_call(args)
-        room(args, dims, request["memory_bytes"])
+        require_memory(args, dims, request["memory_bytes"])
         if at == 0:
             inferred += said_of_buffers(contract, request, args)
             roles = infer_roles(contract, args, inferred)
@@ -58,7 +58,7 @@ def probe(request: dict) -> dict:
             else said_of_bytes(name, declared, args, inferred)
         )
         figures = {"weight": weight, "margin": margin, "flops": flops, "unique_bytes": size}
-        answer["workloads"].append(described(name, dims, args, compared) | figures)
+        answer["workloads"].append(describe_workload(name, dims, args, compared) | figures)
     return answer | {"inferred": inferred}
 
 
@@ -72,33 +72,34 @@ def look_for_operators(library: list[str]) -> None:
             )
 
 
-def attempted(contract: Contract, request: dict) -> dict:
+def try_tentative_sizes(contract: Contract, request: dict) -> dict:
     """Of each choice of sizes the first that the reference takes, and what it said to those before."""
     tried, refused = [], []
     for choices in request["tentative"]:
         for dims in choices:
             try:
                 args = contract.build(dims, 1, request["parameters"], request["pointer_elements"])
-                room(args, dims, request["memory_bytes"])
+                require_memory(args, dims, request["memory_bytes"])
                 set_roles(args, request["roles"])
                 results(contract, args)
             except ContractError as error:
-                refused.append(f"{spoken(dims)} ({str(error).removesuffix(MEND)})")
+                refused.append(f"{format_dims(dims)} ({str(error).removesuffix(CORRECTION_HINT)})")
                 continue
             tried.append(
-                described(spoken(dims), dims, args, {}) | {"weight": 1.0, "flops": None, "unique_bytes": size_of(args)}
+                describe_workload(format_dims(dims), dims, args, {})
+                | {"weight": 1.0, "flops": None, "unique_bytes": total_bytes(args)}
             )
             break
     return {"tried": tried, "refused": refused}
 
 
-def described(name: str, dims: dict, args: list[Arg], compared: dict[str, int]) -> dict:
+def describe_workload(name: str, dims: dict, args: list[Arg], compared: dict[str, int]) -> dict:
     """What a SeenWorkload says of the arguments."""
-    arguments = [seen(a, compared.get(a.name)) for a in args]
+    arguments = [describe_argument(a, compared.get(a.name)) for a in args]
     return {"name": name, "dims": dims, "arguments": arguments}
 
 
-def seen(a: Arg, compared: int | None) -> dict:
+def describe_argument(a: Arg, compared: int | None) -> dict:
     """A SeenArgument; a scalar that is infinite or NaN has no JSON."""
     told = a.json() | {"compared": compared}
     return told | {
@@ -115,12 +116,12 @@ def number(contract: Contract, name: str) -> float | None:
     return None if value is None else float(value)
 
 
-def room(args: list[Arg], dims: dict, memory: int) -> None:
+def require_memory(args: list[Arg], dims: dict, memory: int) -> None:
     """Inputs and outputs, a native copy, and float64 copies must fit."""
     need = sum(a.value.numel() * (2 * a.value.element_size() + 16) for a in args if a.is_tensor)
     if need > memory:
         raise ContractError(
-            f"the workload {spoken(dims)} needs about {need:,} bytes with its float64 copies, and {memory:,} are "
+            f"the workload {format_dims(dims)} needs about {need:,} bytes with its float64 copies, and {memory:,} are "
             f"allowed; use smaller dims"
         )
 
@@ -135,9 +136,9 @@ def said_of_buffers(contract: Contract, request: dict, args: list[Arg]) -> list[
 
 def said_of_bytes(name: str, declared: int, args: list[Arg], inferred: list[str]) -> int:
     """The bytes that a call must move, as its workload declares them."""
-    if not 0 < declared <= size_of(args):
+    if not 0 < declared <= total_bytes(args):
         raise ContractError(
-            f"reference.py: workload {name}: its bytes are {declared}; its tensors have {size_of(args)}, give 1 "
+            f"reference.py: workload {name}: its bytes are {declared}; its tensors have {total_bytes(args)}, give 1 "
             f"to these"
         )
     inferred.append(
@@ -168,21 +169,21 @@ def run_once(
     The first dims stand for all where the reference makes its own inputs; there read-write outputs are looked for as
     well.
     """
-    counter = Counter()
-    own = copied(args)
+    counter = FlopCounter()
+    own = copy_arguments(args)
     try:
         with counter:
             returned = contract.call(own)
     except ContractError as error:
         # A reference that cannot run under the counter may still run without it.
-        own = copied(args)
+        own = copy_arguments(args)
         try:
             returned = contract.call(own)
         except ContractError:
             raise error from None
         counter.total, counter.names = 0.0, []
     for a, b in zip(args, own, strict=True):
-        if a.role == "input" and a.is_tensor and not same(a.value, b.value):
+        if a.role == "input" and a.is_tensor and not is_equal(a.value, b.value):
             raise ContractError(
                 f"reference.py: reference(...) changes its input {a.name!r}; name it in `outputs`, or work on a copy"
             )
@@ -191,7 +192,7 @@ def run_once(
         look_for_read_outputs(contract, args, own)
     if not first and contract.has_make_inputs:
         return counter.total or None, {}, [], {}
-    expected, note = expect(contract, args)
+    expected, note = expected_outputs(contract, args)
     if first and note:
         inferred.append(f"The oracle computes in the task's own precision, not float64: {note}.")
     if first:
@@ -205,12 +206,12 @@ def run_once(
 def another(contract: Contract, dims: dict, request: dict, roles: dict[str, str]) -> list[Arg]:
     """Arguments of the same dims from another seed; ContractError where both could not be held."""
     args = contract.build(dims, 2, request["parameters"], request["pointer_elements"])
-    room(args, dims, request["memory_bytes"] // 2)
+    require_memory(args, dims, request["memory_bytes"] // 2)
     set_roles(args, roles)
     return args
 
 
-def check_count(contract: Contract, found: Expected, allocated: int, dims: dict) -> None:
+def check_count(contract: Contract, found: ExpectedOutput, allocated: int, dims: dict) -> None:
     """Seed style: a reference that returns less than the buffer holds must return as much as some of the sizes make."""
     count = found.count
     if contract.has_make_inputs or not contract.returns or count == allocated:
@@ -223,6 +224,6 @@ def check_count(contract: Contract, found: Expected, allocated: int, dims: dict)
         raise ContractError(
             f"reference.py: reference(...) returned {count:,} of the {allocated:,} elements of output {found.name!r}, "
             f"which is no "
-            f"product of the dims {spoken(dims)}; return the whole output, name its sizes in --dims, or define "
+            f"product of the dims {format_dims(dims)}; return the whole output, name its sizes in --dims, or define "
             f"make_inputs(dims, seed)"
         )

@@ -11,7 +11,7 @@ KEYS = frozenset({"name", "dims", "weight", "margin", "bytes"})
 """Of a workload."""
 
 
-def wanted(contract: Contract, request: dict) -> list[tuple[str, dict, float, float | None, int | None]]:
+def requested_workloads(contract: Contract, request: dict) -> list[tuple[str, dict, float, float | None, int | None]]:
     """Name, dims, weight, margin and declared bytes of each workload."""
     if request["dims"]:
         return [(label(dims), dims, 1.0, None, None) for dims in request["dims"]]
@@ -71,7 +71,7 @@ def amount(workload: str, key: str, value: object) -> float:
     return float(value)
 
 
-def built(contract: Contract, name: str, dims: dict, request: dict) -> list[Arg]:
+def build_arguments(contract: Contract, name: str, dims: dict, request: dict) -> list[Arg]:
     """The arguments at `dims`; a dim that make_inputs reads and nobody gave is named, with whoever should have given
     it."""
     try:
@@ -107,7 +107,7 @@ def check_dims(contract: Contract, dims: dict, text: str, *, given: bool) -> Non
         given
         and contract.sizes
         and unknown
-        and (unknown := [name for name in unknown if name not in named(contract, text)])
+        and (unknown := [name for name in unknown if name not in mentioned_sizes(contract, text)])
     ):
         known = ", ".join(sorted(contract.sizes))
         raise ContractError(
@@ -116,7 +116,7 @@ def check_dims(contract: Contract, dims: dict, text: str, *, given: bool) -> Non
         )
 
 
-def named(contract: Contract, text: str) -> set[str]:
+def mentioned_sizes(contract: Contract, text: str) -> set[str]:
     """Dims of the reference's own workloads and dims_range, and whatever its text looks up by name."""
     listed = contract.get("workloads") or []
     found = {

@@ -18,8 +18,8 @@ from harness.memory import host_buffers
 from harness.memory.input_ring import InfraError
 from harness.workers import trampoline
 
-HERE = Path(__file__).resolve().parent
-FORMATS = {"int32": "<i4x", "int64": "<q", "float32": "<f4x", "float64": "<d", "bool": "<?7x"}
+WORKERS_FOLDER = Path(__file__).resolve().parent
+SCALAR_FORMATS = {"int32": "<i4x", "int64": "<q", "float32": "<f4x", "float64": "<d", "bool": "<?7x"}
 
 
 class KernelError(Exception):
@@ -30,10 +30,17 @@ class ForkServer:
     """Handle of the fork server, started when first needed."""
 
     def __init__(self, folder: Path, environment: dict[str, str] | None = None, arguments: tuple[str, ...] = ()):
-        ours, theirs = ipc.pair()
+        ours, theirs = ipc.socket_pair()
         self.log = folder / f"forkserver{'.'.join(('', *arguments))}.log"
         self.process = subprocess.Popen(
-            [sys.executable, "-I", str(HERE / "forkserver.py"), str(theirs.fileno()), str(os.getpid()), *arguments],
+            [
+                sys.executable,
+                "-I",
+                str(WORKERS_FOLDER / "forkserver.py"),
+                str(theirs.fileno()),
+                str(os.getpid()),
+                *arguments,
+            ],
             pass_fds=[theirs.fileno()],
             env=environment or sandbox.environment(),
             cwd="/",
@@ -62,7 +69,7 @@ class ForkServer:
         self.process.wait()
 
 
-class Sample:
+class TrainSample:
     """One train of calls."""
 
     def __init__(self, answer: dict, wall: float, calls: int):
@@ -73,23 +80,23 @@ class Sample:
         self.calls = calls
         self.flags = (answer["before"], answer["after"])
         self.omp = answer["omp"]
-        self.told = self.seconds
+        self.accounted_s = self.seconds
         """How much of `wall` the process's own clocks account for."""
         self.starved = False
         """A device ran dry before the train was launched, so that `seconds` holds launches too."""
-        self.left = 0.0
+        self.trailing_s = 0.0
         """Seconds for which a device went on after the train's last event."""
         self.enqueue = 0.0
         """Seconds that launching took, as the kernel's process says."""
 
 
-class Kernel:
+class KernelProcess:
     """One process with one or two libraries in it."""
 
     launches = False
     """A call only launches the work; how long that takes is measured for itself."""
-    plan: host_buffers.Inputs | None = None
-    slots: host_buffers.Slots | None = None
+    plan: host_buffers.InputLayout | None = None
+    slots: host_buffers.HostSlots | None = None
 
     def __init__(
         self,
@@ -103,13 +110,13 @@ class Kernel:
         self.fork_server = fork_server
         self.libraries = libraries
         self.limit_s = limit_s
-        stub = trampoline.build(trampoline.source(kinds), folder)
-        readable = [str(stub), *libraries.values(), *trampoline.library_folders()]
+        stub = trampoline.compile_cached(trampoline.stub_source(kinds), folder)
+        readable = [str(stub), *libraries.values(), *trampoline.runtime_library_folders()]
         self._start(folder, {"stub": str(stub), "readable": readable, "address_space": address_space}, 30)
 
     def _start(self, folder: Path, hello: dict, limit_s: float) -> None:
         """A process of the fork server's, told `hello`; what it prints goes to a file in `folder`."""
-        ours, theirs = ipc.pair()
+        ours, theirs = ipc.socket_pair()
         self.log = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         self.pid = self.fork_server.spawn(theirs)
         theirs.close()
@@ -149,19 +156,19 @@ class Kernel:
         parts, inputs, outputs = [], iter(self.plan.offsets[set_index]), iter(self.slots.plan.offsets[slot])
         for argument in arguments:
             if argument["role"] == "scalar":
-                parts.append(struct.pack(FORMATS[argument["dtype"]], argument["value"]))
+                parts.append(struct.pack(SCALAR_FORMATS[argument["dtype"]], argument["value"]))
             elif argument["role"] == "input":
                 parts.append(struct.pack("<Q", self.inputs + next(inputs)))
             else:
                 parts.append(struct.pack("<Q", self.outputs + next(outputs)))
         return b"".join(parts)
 
-    def run(self, name: str, packed: bytes, calls: int) -> Sample:
+    def run(self, name: str, packed: bytes, calls: int) -> TrainSample:
         """A train of `calls`; KernelError when it does not come back."""
         self._ask({"op": "prepare", "args": base64.b64encode(packed).decode()}, "between calls")
         start = time.perf_counter()
         answer = self._ask({"op": "run", "fn": name, "calls": calls}, "", self.limit_s)
-        return Sample(answer, time.perf_counter() - start, calls)
+        return TrainSample(answer, time.perf_counter() - start, calls)
 
     def threads(self) -> int:
         """Threads alive in the process, as the operating system counts them."""
@@ -177,19 +184,19 @@ class Kernel:
             self.channel.close()
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
-            self._bury(pid)
+            self._reap(pid)
         self.log.close()
 
-    def _bury(self, pid: int) -> None:
+    def _reap(self, pid: int) -> None:
         self.fork_server.reap(pid, 0.0)
 
     def _ask(self, message: dict, moment: str, limit_s: float = 60, *, fds=(), blamed: str = "") -> dict:
         """One verb; KernelError for what the answer complains of, `blamed` on a moment, and for an end at this
         `moment`."""
         self.channel.send(message, fds)
-        return self._fair(self._answer(moment, limit_s), blamed)
+        return self._raise_on_error(self._answer(moment, limit_s), blamed)
 
-    def _fair(self, answer: dict, blamed: str = "") -> dict:
+    def _raise_on_error(self, answer: dict, blamed: str = "") -> dict:
         if "error" in answer:
             self.close()
             raise KernelError(f"{answer['error']} {blamed}".strip())
@@ -208,13 +215,13 @@ class Kernel:
             self.close()
             raise KernelError(f"wrote to the harness's private channel ({error})") from None
         except (ipc.ClosedError, ValueError):
-            raise KernelError(self._death(moment)) from None
+            raise KernelError(self._death_reason(moment)) from None
 
-    def _death(self, moment: str) -> str:
+    def _death_reason(self, moment: str) -> str:
         pid, self.pid = self.pid, 0
         self.channel.close()
         ended = self.fork_server.reap(pid, 2.0)
-        said = self._last_words()
+        said = self._last_log_line()
         self.log.close()
         if ended["killed"]:
             return f"closed the harness's private channel {moment}".strip()
@@ -225,11 +232,11 @@ class Kernel:
             return f"was killed (SIGKILL), probably for want of memory {moment}".strip()
         return (
             f"crashed with {name} {moment}".strip()
-            + self._where()
+            + self._fault_location()
             + (f": {said}" if name == "SIGABRT" and said else "")
         )
 
-    def _where(self) -> str:
+    def _fault_location(self) -> str:
         if not self.slots or not self.plan:
             return ""
         address, kind = self.slots.fault()
@@ -243,7 +250,7 @@ class Kernel:
                 return f" ({act} {plan.describe(address - base, names)})"
         return f" ({act} through a null pointer)" if address < 4096 else f" ({act} outside its buffers)"
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         size = self.log.seek(0, 2)
         self.log.seek(max(size - 300, 0))
         lines = self.log.read().decode(errors="replace").strip().splitlines()

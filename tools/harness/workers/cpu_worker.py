@@ -12,7 +12,7 @@ import socket
 
 from harness.isolation import ipc, sandbox
 
-OPENMP = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
+OPENMP_LIBRARIES = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.mmap.restype = ctypes.c_void_p
 LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
@@ -21,7 +21,7 @@ LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 MAP_SHARED, MAP_POPULATE = 0x1, 0x8000
 
 
-class Host:
+class CpuBackend:
     """The libraries and mappings of this process."""
 
     def __init__(self, stub: str):
@@ -81,7 +81,7 @@ class Host:
         return self.openmp() if self.openmp else 0
 
     def _openmp(self):
-        for name in OPENMP:
+        for name in OPENMP_LIBRARIES:
             try:
                 return ctypes.CDLL(name, mode=os.RTLD_NOLOAD | os.RTLD_NOW).omp_get_max_threads
             except (OSError, AttributeError):
@@ -97,16 +97,16 @@ class Host:
 
 def serve(sock: socket.socket, parent: int) -> None:
     """The life of a kernel's process."""
-    channel, hello, fds = ipc.taken_over(sock)
+    channel, hello, fds = ipc.receive_channel(sock)
     null = os.open("/dev/null", os.O_RDONLY)
     for source, target in ((null, 0), (fds[0], 1), (fds[0], 2)):
         os.dup2(source, target)
     os.closerange(3, channel.fileno())
     os.closerange(channel.fileno() + 1, 4096)
     for name in list(os.environ):
-        if name not in sandbox.PASSED_ON and name != "OMP_WAIT_POLICY":
+        if name not in sandbox.PASSED_ENVIRONMENT_VARIABLES and name != "OMP_WAIT_POLICY":
             del os.environ[name]
     report = sandbox.shut_in(hello["readable"], hello["address_space"], hello["cpu_s"], parent)
-    host = Host(hello["stub"])
+    host = CpuBackend(hello["stub"])
     channel.send({"sandbox": report})
     ipc.serve_verbs(channel, {"map": host.map, "load": host.load, "prepare": host.prepare, "run": host.run})

@@ -22,7 +22,7 @@ sys.path.pop(0)
 from harness.isolation import ipc, sandbox
 
 
-class Cpu:
+class CpuSpawner:
     """Children that start when they are wanted."""
 
     def __init__(self):
@@ -37,7 +37,7 @@ class Cpu:
         return {"pid": pid}
 
 
-class Device:
+class GpuSpawner:
     """Children that make their context first and wait until they are wanted."""
 
     def __init__(self, capability: int):
@@ -49,7 +49,7 @@ class Device:
 
     def warm(self, channel: ipc.Channel, count: int) -> None:
         while len(self.spares) < count:
-            ours, theirs = ipc.pair()
+            ours, theirs = ipc.socket_pair()
 
             def live(parent: int, ours=ours, theirs=theirs) -> None:
                 ours.close()
@@ -61,7 +61,7 @@ class Device:
             theirs.close()
             self.spares.append((pid, ipc.Channel(ours), {}))
 
-    def settled(self) -> dict:
+    def wait_until_settled(self) -> dict:
         """Wait for all that are starting; what one said when it could not."""
         self.clear()
         for pid, outlet, state in self.spares:
@@ -72,7 +72,7 @@ class Device:
 
     def clear(self) -> None:
         """Wait for all that were killed."""
-        for pid in ENDING.copy():
+        for pid in ENDING_PIDS.copy():
             reap(pid, 30.0)
 
     @staticmethod
@@ -103,7 +103,7 @@ def fork(channel: ipc.Channel, live) -> int:
     parent = os.getpid()
     child = os.fork()
     if child:
-        LIVE.add(child)
+        LIVE_PIDS.add(child)
         return child
     code = 1
     try:
@@ -134,7 +134,7 @@ def reap(pid: int, patience: float) -> dict:
             killed = True
         time.sleep(0.0005)
     orphans = 0
-    while strays := sandbox.children() - LIVE:
+    while strays := sandbox.child_pids() - LIVE_PIDS:
         orphans += len(strays)
         for stray in strays:
             try:
@@ -142,8 +142,8 @@ def reap(pid: int, patience: float) -> dict:
                 os.waitpid(stray, 0)
             except OSError:
                 continue
-    LIVE.discard(pid)
-    ENDING.discard(pid)
+    LIVE_PIDS.discard(pid)
+    ENDING_PIDS.discard(pid)
     return {
         "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
         "exit": os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1,
@@ -152,9 +152,9 @@ def reap(pid: int, patience: float) -> dict:
     }
 
 
-LIVE: set[int] = set()
+LIVE_PIDS: set[int] = set()
 """Children that were spawned and not yet reaped; the strays are all the others."""
-ENDING: set[int] = set()
+ENDING_PIDS: set[int] = set()
 """Those among them that were killed and need not be waited for at once: a context takes a while to go."""
 
 
@@ -163,7 +163,7 @@ def main() -> None:
     sandbox.become_subreaper()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = ipc.Channel(socket.socket(fileno=int(sys.argv[1])))
-    parent = Device(int(sys.argv[4])) if sys.argv[3:4] == ["device"] else Cpu()
+    parent = GpuSpawner(int(sys.argv[4])) if sys.argv[3:4] == ["device"] else CpuSpawner()
     while True:
         try:
             message, fds = channel.recv()
@@ -176,10 +176,10 @@ def main() -> None:
             channel.send({})
             parent.clear()
         elif message["op"] == "bury":
-            ENDING.add(message["pid"])
+            ENDING_PIDS.add(message["pid"])
             channel.send({})
         elif message["op"] == "settled":
-            channel.send(parent.settled())
+            channel.send(parent.wait_until_settled())
         else:
             channel.send(reap(message["pid"], message["patience"]))
 

@@ -22,16 +22,16 @@ from harness.device import precision
 from harness.isolation import integrity, ipc, native, sandbox
 from harness.memory import cuda_driver
 
-SLACK_S = 150e-6
+SPIN_SLACK_S = 150e-6
 """The spin before a train lasts this much longer than launching the train took before, and half as long again."""
-LONGEST_SPIN_S = 20e-3
-PEEK = 64
+MAX_SPIN_S = 20e-3
+PEEK_BYTES = 64
 """Bytes of an output that are looked at while nothing may have been written yet."""
 VERBS = ("load", "map", "prepare", "run", "inspect", "flush", "profile", "profile_own")
-MISSES = 3
+MAX_SPIN_MISSES = 3
 """After so many trains that a spin could not cover, a kernel (one that waits for the device itself) is timed
 without."""
-FIXED = (
+FIXED_ATTRIBUTES = (
     "torch",
     "marker",
     "driver",
@@ -47,10 +47,18 @@ FIXED = (
     "snapshot",
 )
 """Attributes of the host that no kernel changes."""
-PASSED_ON = (*sandbox.PASSED_ON, "CC", "CXX", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+PASSED_ENVIRONMENT_VARIABLES = (
+    *sandbox.PASSED_ENVIRONMENT_VARIABLES,
+    "CC",
+    "CXX",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+)
 
 
-class Host:
+class GpuBackend:
     """The context, modules and mappings of this process."""
 
     def __init__(self):
@@ -60,9 +68,9 @@ class Host:
         self.torch = torch
         torch.cuda.init()
         self.marker = torch.zeros(64, device="cuda")
-        self.driver = cuda_driver.Driver()
+        self.driver = cuda_driver.CudaDriver()
         self.start, self.end = self.driver.event(), self.driver.event()
-        self.aside, self.peeked = self.driver.stream(), torch.zeros(PEEK, dtype=torch.uint8, pin_memory=True)
+        self.aside, self.peeked = self.driver.stream(), torch.zeros(PEEK_BYTES, dtype=torch.uint8, pin_memory=True)
         self.sleep, self.profiler, self.clock = torch.cuda._sleep, torch.profiler, time.perf_counter
         self.cycles = self.driver.spin_rate(self.sleep, self.start, self.end)
         warm_launch(self.marker)
@@ -83,7 +91,7 @@ class Host:
         if self.snapshot is None:
             import_cute(message["path"])
             self.snapshot = integrity.Snapshot(self.torch, self.triton)
-            self.snapshot.host(self, FIXED)
+            self.snapshot.host(self, FIXED_ATTRIBUTES)
         for name in self.functions:
             self.snapshot.kernel(name, sys.modules.get(f"kernel_{name}"), self.functions)
         path = message["path"]
@@ -95,7 +103,7 @@ class Host:
             sys.modules[specification.name] = module
             specification.loader.exec_module(module)
         except BaseException as error:
-            return {"error": f"cannot be imported: {said(error, path)}"}
+            return {"error": f"cannot be imported: {describe_error(error, path)}"}
         function = getattr(module, "run_kernel", None)
         if not callable(function):
             return {"error": "has no function `run_kernel`; define run_kernel(**kwargs)"}
@@ -145,8 +153,8 @@ class Host:
             at, slot = message["calls"][0]
             written = next(a["name"] for a in self.sets[at % len(self.sets)] if a["role"] == "output")
             size = self.outputs[slot][written].nbytes
-            self.peek_at = self.outputs[slot][written].data_ptr() + random.randrange(max(size - PEEK, 0) + 1)
-            self.peek_size = min(PEEK, size)
+            self.peek_at = self.outputs[slot][written].data_ptr() + random.randrange(max(size - PEEK_BYTES, 0) + 1)
+            self.peek_size = min(PEEK_BYTES, size)
             self.before = self._peek()
         return {}
 
@@ -175,9 +183,13 @@ class Host:
             if isinstance(function, native.Native):
                 function.complaint()
         except cuda_driver.CudaError as error:
-            return {"error": device_fault(str(error))}
+            return {"error": describe_device_fault(str(error))}
         except BaseException as error:
-            return {"error": f"raised {said(error, path)}" if not is_device(error) else device_fault(str(error))}
+            return {
+                "error": f"raised {describe_error(error, path)}"
+                if not is_device_error(error)
+                else describe_device_fault(str(error))
+            }
         enqueue = launched - begun
         seen = self.enqueued.setdefault((name, len(self.calls)), [])
         seen[:] = [*seen[-2:], enqueue]
@@ -198,10 +210,10 @@ class Host:
         return ctypes.string_at(self.peeked.data_ptr(), self.peek_size)
 
     def _spin(self) -> float:
-        if self.misses.get(self.name, 0) >= MISSES:
+        if self.misses.get(self.name, 0) >= MAX_SPIN_MISSES:
             return 0.0
         seen = self.enqueued.get((self.name, len(self.calls)), [50e-6 * len(self.calls)])
-        return min(1.5 * max(seen) + SLACK_S, LONGEST_SPIN_S)
+        return min(1.5 * max(seen) + SPIN_SLACK_S, MAX_SPIN_S)
 
     def inspect(self, message: dict, fds: list[int]) -> dict:
         changed = self.snapshot.changed()
@@ -215,7 +227,7 @@ class Host:
             self.eviction.add_(1)
             self.driver.check(self.driver.wait_for_all(), "cuCtxSynchronize")
         except Exception as error:
-            return {"error": device_fault(str(error))}
+            return {"error": describe_device_fault(str(error))}
         return {}
 
     def profile(self, message: dict, fds: list[int]) -> dict:
@@ -235,7 +247,9 @@ class Host:
         seen = self._profiled(train, message["library"])
         if raised:
             return {
-                "error": device_fault(str(raised[0])) if is_device(raised[0]) else f"raised {said(raised[0], path)}"
+                "error": describe_device_fault(str(raised[0]))
+                if is_device_error(raised[0])
+                else f"raised {describe_error(raised[0], path)}"
             }
         return seen
 
@@ -294,7 +308,7 @@ class Host:
         tensors = self.inputs[at] | self.outputs[slot]
         values = {a["name"]: a["value"] if a["role"] == "scalar" else tensors[a["name"]] for a in arguments}
         if isinstance(self.functions.get(self.name, (None,))[0], native.Native):
-            return {a["name"]: native.given(a["dtype"], values[a["name"]]) for a in arguments}
+            return {a["name"]: native.to_c_argument(a["dtype"], values[a["name"]]) for a in arguments}
         return values
 
     def _tensors(self, arguments: list[dict], role: str, base: int, offsets: list[int]) -> dict:
@@ -304,12 +318,12 @@ class Host:
             dtype, elements = getattr(torch, a["dtype"]), 1
             for extent in a["shape"]:
                 elements *= extent
-            flat = cuda_driver.tensor(torch, base + offset, elements * dtype.itemsize)
+            flat = cuda_driver.byte_tensor_at(torch, base + offset, elements * dtype.itemsize)
             made[a["name"]] = flat.view(dtype).view(a["shape"])
         return made
 
 
-def said(error: BaseException, path: str) -> str:
+def describe_error(error: BaseException, path: str) -> str:
     """An error in a line, with the line of the kernel's file that it comes from."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     at = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else (lines[-1] if lines else None)
@@ -317,14 +331,14 @@ def said(error: BaseException, path: str) -> str:
     return f"{type(error).__name__}: {text[:300]}".rstrip(": ") + (f" (line {at})" if at else "")
 
 
-def is_device(error: BaseException) -> bool:
+def is_device_error(error: BaseException) -> bool:
     return any(
         word in str(error)
         for word in ("illegal memory access", "CUDA error", "misaligned address", "unspecified launch failure")
     )
 
 
-def device_fault(text: str) -> str:
+def describe_device_fault(text: str) -> str:
     if "ILLEGAL_ADDRESS" in text or "illegal memory access" in text:
         return (
             "made an illegal memory access on the device (wrote to an input, which is read-only, or went outside "
@@ -370,13 +384,13 @@ def serve(control: socket.socket, parent: int) -> None:
         os.dup2(null, target)
     os.close(null)
     for name in list(os.environ):
-        if name not in PASSED_ON and not name.startswith("TRITON_") and name != "TMPDIR":
+        if name not in PASSED_ENVIRONMENT_VARIABLES and not name.startswith("TRITON_") and name != "TMPDIR":
             del os.environ[name]
     libc = ctypes.CDLL(None, use_errno=True)
-    network = sandbox.no_network(libc)
+    network = sandbox.drop_network(libc)
     outlet = ipc.Channel(control)
     try:
-        host = Host()
+        host = GpuBackend()
     except BaseException:
         outlet.send({"said": traceback.format_exc()[-1500:]})
         os._exit(1)
@@ -386,7 +400,7 @@ def serve(control: socket.socket, parent: int) -> None:
     except ipc.ClosedError:
         return
     control.close()
-    channel, hello, fds = ipc.taken_over(socket.socket(fileno=taken))
+    channel, hello, fds = ipc.receive_channel(socket.socket(fileno=taken))
     for target in (1, 2):
         os.dup2(fds[0], target)
     os.close(fds[0])

@@ -20,22 +20,22 @@ sys.path.pop(0)
 from harness.device.precision import set_precision
 from harness.isolation import ipc, sandbox
 
-MODES = {"compile": None, "max_autotune": "max-autotune-no-cudagraphs"}
+COMPILE_MODES = {"compile": None, "max_autotune": "max-autotune-no-cudagraphs"}
 """Of torch.compile. CUDA graphs would record addresses, and each call has its own."""
-SLACK_S, LONGEST_SPIN_S = 150e-6, 20e-3
+SPIN_SLACK_S, MAX_SPIN_S = 150e-6, 20e-3
 """Of the spin before a train: so much longer than launching takes, and never longer."""
-MOST_QUEUED = 64
+MAX_QUEUED_CALLS = 64
 """Calls behind a spin: a device's queue holds about a thousand launches, and the host waits for room in it."""
 
 
-class Host:
+class TorchBackend:
     def __init__(self):
         import torch
 
         from harness.reference import contract, rival
 
         self.torch, self.contract, self.rivals = torch, contract, rival
-        torch.set_num_threads(sandbox.threads())
+        torch.set_num_threads(sandbox.torch_thread_count())
         torch.set_grad_enabled(False)
         warnings.filterwarnings("ignore")
         self.calls: list[dict] = []
@@ -45,9 +45,9 @@ class Host:
         stays in Inductor's cache. What fails here fails again, and is told, when it is wanted.
         """
         self.mode, self.device = message["mode"], message["device"]
-        if self.mode in MODES:
+        if self.mode in COMPILE_MODES:
             self._compiler()
-        if self.mode in MODES and self.device == "cpu":
+        if self.mode in COMPILE_MODES and self.device == "cpu":
             with contextlib.suppress(Exception):
                 self._compile_at(message["task"], message["dims"])
         return {}
@@ -75,13 +75,13 @@ class Host:
 
             self.torch.cuda.init()
             self.torch.zeros(1, device="cuda")
-            self.driver, self.cuda = cuda_driver.Driver(), cuda_driver
+            self.driver, self.cuda = cuda_driver.CudaDriver(), cuda_driver
             self.events = self.driver.event(), self.driver.event()
             self.cycles = self.driver.spin_rate(self.torch.cuda._sleep, *self.events)
-            self.launch_s = SLACK_S
+            self.launch_s = SPIN_SLACK_S
         self.reference = self.contract.Contract(self.task["reference"])
         self.function = self.reference.function
-        if self.mode in MODES:
+        if self.mode in COMPILE_MODES:
             self._compiler()
         elif self.mode != "eager":
             self.rival = self.rivals.Rival(self.task["rivals"]["source"], self.mode, self.reference)
@@ -108,7 +108,7 @@ class Host:
         fails."""
         torch = self.torch
         torch._dynamo.reset()
-        self.function = torch.compile(self.reference.function, dynamic=False, mode=MODES[self.mode])
+        self.function = torch.compile(self.reference.function, dynamic=False, mode=COMPILE_MODES[self.mode])
         try:
             self.function(**self.calls[0])
         except Exception:
@@ -140,7 +140,7 @@ class Host:
             places = iter(offsets)
             sets.append([self.contract.Arg(a["name"], given(a, places), a["dtype"], a["role"]) for a in arguments])
         self.calls = [self._taken({a.name: a.value for a in args}) for args in sets]
-        if self.mode in MODES:
+        if self.mode in COMPILE_MODES:
             self.compiled()
         elif self.rival:
             # Two sets of inputs: what it keeps of the one must not answer for the other.
@@ -169,9 +169,9 @@ class Host:
         address = self.driver.map(handle, size, self.cuda.READ)
         self.driver.release(handle)
         self.arena = address, size
-        return lambda dtype, count, offset: self.cuda.tensor(torch, address + offset, count * dtype.itemsize).view(
-            dtype
-        )
+        return lambda dtype, count, offset: self.cuda.byte_tensor_at(
+            torch, address + offset, count * dtype.itemsize
+        ).view(dtype)
 
     def rest(self, message: dict, fds) -> dict:
         """Let go of the inputs, which stay mapped as long as a tensor lies over them."""
@@ -193,10 +193,10 @@ class Host:
     def behind(self, message: dict, fds) -> dict:
         """Seconds a call of the device alone: all launches wait behind a spin. `starved`: they outlasted it, even
         with few calls."""
-        driver, wanted = self.driver, message["train"][:MOST_QUEUED]
+        driver, wanted = self.driver, message["train"][:MAX_QUEUED_CALLS]
         for fewer in (1, 4):
-            train = wanted[: max(min(len(wanted) // fewer, int(LONGEST_SPIN_S / (2 * self.launch_s))), 1)]
-            self.torch.cuda._sleep(int(min(1.5 * self.launch_s * len(train) + SLACK_S, LONGEST_SPIN_S) * self.cycles))
+            train = wanted[: max(min(len(wanted) // fewer, int(MAX_SPIN_S / (2 * self.launch_s))), 1)]
+            self.torch.cuda._sleep(int(min(1.5 * self.launch_s * len(train) + SPIN_SLACK_S, MAX_SPIN_S) * self.cycles))
             driver.record(self.events[0], None)
             begun = time.perf_counter()
             for at in train:
@@ -210,7 +210,7 @@ class Host:
         return {"seconds": driver.elapsed(*self.events) / len(train), "starved": starved}
 
 
-def failed(error: Exception) -> dict:
+def error_answer(error: Exception) -> dict:
     said = str(error).strip().splitlines()
     if type(error).__name__ == "ContractError":
         return {"error": said[0], "log": traceback.format_exc()[-4000:]}
@@ -221,9 +221,9 @@ def main() -> None:
     sandbox.die_with_parent(int(sys.argv[2]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = ipc.Channel(socket.socket(fileno=int(sys.argv[1])))
-    host = Host()
+    host = TorchBackend()
     verbs = (host.ahead, host.begin, host.attach, host.run, host.behind, host.rest)
-    ipc.serve_verbs(channel, {verb.__name__: verb for verb in verbs}, failed)
+    ipc.serve_verbs(channel, {verb.__name__: verb for verb in verbs}, error_answer)
 
 
 if __name__ == "__main__":

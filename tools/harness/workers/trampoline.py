@@ -14,7 +14,7 @@ from pathlib import Path
 
 C_TYPES = {"int32": "int", "int64": "long long", "float32": "float", "float64": "double", "bool": "_Bool"}
 
-TEXT = r"""
+STUB_TEMPLATE = r"""
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stddef.h>
@@ -83,7 +83,7 @@ EXPORT void kw_train(void *function, unsigned char *arguments, long long calls, 
   out[0] = (end.tv_sec - start.tv_sec) * 1000000000LL + (end.tv_nsec - start.tv_nsec);
 }
 """
-FLUSH = r"""
+FLUSH_SOURCE = r"""
 #if defined(__x86_64__) || defined(__i386__)
 /* clflushopt, which does not wait for the line before; processors without it ignore the prefix. */
 #define PUT_OUT(line) __asm__ volatile(".byte 0x66; clflush %0" : : "m"(*(line)) : "memory")
@@ -111,44 +111,46 @@ class NoCompilerError(Exception):
     """Nothing here compiles C."""
 
 
-def source(kinds: tuple[str, ...]) -> str:
+def stub_source(kinds: tuple[str, ...]) -> str:
     """C text for a signature: "pointer" or a scalar's dtype per parameter; each argument takes 8 bytes."""
     types = ["void *" if kind == "pointer" else C_TYPES[kind] for kind in kinds]
     values = [f"*({t} *)(a + {8 * i})" for i, t in enumerate(types)]
-    text = TEXT.replace("@TYPES@", ", ".join(types) or "void").replace("@VALUES@", ", ".join(values))
+    text = STUB_TEMPLATE.replace("@TYPES@", ", ".join(types) or "void").replace("@VALUES@", ", ".join(values))
     return text.replace("@STRIDE@", str(8 * len(kinds)))
 
 
-def compilers() -> list[list[str]]:
+def compiler_commands() -> list[list[str]]:
     """Commands worth trying, the user's own first."""
     found = [shlex.split(os.environ[name]) for name in ("CC", "CXX") if os.environ.get(name)]
     found += [[path] for name in ("gcc", "cc", "clang", "g++", "c++", "clang++") if (path := shutil.which(name))]
     return [*found, [sys.executable, "-m", "ziglang", "cc"]]
 
 
-def library_folders() -> list[str]:
+def runtime_library_folders() -> list[str]:
     """Where compilers outside the system's folders (conda, a module system) keep the run-time libraries that kernels
     link to."""
-    homes = {Path(path).resolve().parent.parent for command in compilers() if (path := shutil.which(command[0]))}
+    homes = {
+        Path(path).resolve().parent.parent for command in compiler_commands() if (path := shutil.which(command[0]))
+    }
     return sorted(str(folder) for home in homes for name in ("lib", "lib64") if (folder := home / name).is_dir())
 
 
-def flusher(folder: Path):
+def load_flush_function(folder: Path):
     """The function (address, bytes) that puts memory out of the caches."""
-    function = ctypes.CDLL(str(build(FLUSH, folder))).flush
+    function = ctypes.CDLL(str(compile_cached(FLUSH_SOURCE, folder))).flush
     function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_longlong], None
     return function
 
 
-def build(text: str, folder: Path) -> Path:
-    """The shared library of `text`, which `source` gives, in `folder`, compiled unless it is there."""
+def compile_cached(text: str, folder: Path) -> Path:
+    """The shared library of `text`, which `stub_source` gives, in `folder`, compiled unless it is there."""
     library = folder / f"trampoline-{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
     if library.exists():
         return library
     path = library.with_suffix(".c")
     path.write_text(text)
     log = ""
-    for compiler in compilers():
+    for compiler in compiler_commands():
         try:
             done = subprocess.run(
                 [*compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(path)],

@@ -24,8 +24,8 @@ from tests.tools.judge.test_judge import Busy
 from tools.artifacts import Candidate, Workload
 from tools.contracts import checked_cases
 from tools.errors import DeviceBusyError
-from tools.executors.base import Finished, Job
-from tools.executors.local import Local
+from tools.executors.base import FinishedJob, Job
+from tools.executors.local import LocalExecutor
 from tools.gate.judge_settings import JudgeSettings
 from tools.languages.triton import Triton
 from tools.store.records import Blobs, Records
@@ -68,7 +68,7 @@ def test_what_is_packed_is_found_again_in_another_place(code: ModuleType, tmp_pa
     shutil.rmtree(tmp_path / "here")
     there = tmp_path / "there"
     there.mkdir()
-    code.lay(code.packed(tmp_path / "compiled.tar"), there)
+    code.write_entries(code.read_archive(tmp_path / "compiled.tar"), there)
     children = json.loads((there / KEY / "__grp__softmax.json").read_text())["child_paths"]
     assert {name: Path(path).read_bytes() for name, path in children.items()} == read
     assert [path.name for path in there.iterdir()] == [KEY] and len(list((there / KEY).iterdir())) == len(read) + 1
@@ -98,7 +98,7 @@ def test_no_more_is_taken_than_a_kernel_could_need(
     compilation(tmp_path / "cache", OTHER, **{"softmax.cubin": bytes(5000)})
     monkeypatch.setattr(code, "MOST_BYTES", 4000)
     (tmp_path / "laid").mkdir()
-    code.lay(code.contents(tmp_path / "cache"), tmp_path / "laid")
+    code.write_entries(code.contents(tmp_path / "cache"), tmp_path / "laid")
     # A group without one of its files would be taken for a kernel without code.
     assert (tmp_path / "laid" / KEY / "__grp__softmax.json").exists()
     assert not (tmp_path / "laid" / OTHER / "__grp__softmax.json").exists()
@@ -106,7 +106,7 @@ def test_no_more_is_taken_than_a_kernel_could_need(
     assert len(list(code.contents(tmp_path / "cache"))) == 2
     code.pack(tmp_path / "cache", tmp_path / "small.tar")
     monkeypatch.setattr(code, "MOST_FILES", 1)
-    assert len(list(code.packed(tmp_path / "small.tar"))) == 1
+    assert len(list(code.read_archive(tmp_path / "small.tar"))) == 1
 
 
 @pytest.mark.parametrize("made", ["fifo", "link", "too many names", "too many within"])
@@ -156,7 +156,7 @@ def test_a_hostile_file_lays_nothing(code: ModuleType, tmp_path: Path) -> None:
         for one, data in members:
             tar.addfile(one, io.BytesIO(data))
     (tmp_path / "laid").mkdir()
-    code.lay(code.packed(tmp_path / "hostile.tar"), tmp_path / "laid")
+    code.write_entries(code.read_archive(tmp_path / "hostile.tar"), tmp_path / "laid")
     assert list((tmp_path / "laid").rglob("*")) == []
 
 
@@ -166,15 +166,15 @@ ENDLESS = (member("././@LongLink", type=tarfile.GNUTYPE_LONGNAME)[0].tobuf(tarfi
 @pytest.mark.parametrize("content", [b"", b"no tar", ENDLESS], ids=["empty", "text", "a name without end"])
 def test_what_is_no_file_of_ours_is_nothing(content: bytes, code: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "compiled.tar").write_bytes(content)
-    assert list(code.packed(tmp_path / "compiled.tar")) == []
-    assert list(code.packed(tmp_path / "not there.tar")) == []
+    assert list(code.read_archive(tmp_path / "compiled.tar")) == []
+    assert list(code.read_archive(tmp_path / "not there.tar")) == []
 
 
 @pytest.mark.parametrize(
     "group", [b"", b"[]", b'{"child_paths": 3}', b'{"child_paths": {"/etc/passwd": "/etc/passwd", "a.cubin": ""}}']
 )
 def test_a_group_names_only_files_that_lie_beside_it(group: bytes, code: ModuleType, tmp_path: Path) -> None:
-    code.lay([(KEY, "__grp__a.json", group), (KEY, "a.json", b"{}")], tmp_path)
+    code.write_entries([(KEY, "__grp__a.json", group), (KEY, "a.json", b"{}")], tmp_path)
     path = tmp_path / KEY / "__grp__a.json"
     assert not path.exists() or json.loads(path.read_text()) == {"child_paths": {}}
 
@@ -192,7 +192,7 @@ class ForkServer:
 @pytest.fixture
 def caches(code: ModuleType, tmp_path: Path) -> tuple[Any, ForkServer, Callable[[str, bytes, dict[str, bytes]], None]]:
     """Empty caches, a fork server, and a way to put beside a source what its build left: key -> machine code."""
-    made = module("workers.gpu_kernel").Caches(tmp_path)
+    made = module("workers.gpu_kernel").CompileCaches(tmp_path)
     base = tmp_path / "base"
     compilation(base, "N" * 52)
 
@@ -289,12 +289,12 @@ def test_an_incumbent_is_not_taken_for_known_by_what_holds_nothing(end: str, cac
 
 def test_files_of_two_owners_are_never_mixed_under_one_key(code: ModuleType, tmp_path: Path) -> None:
     group = json.dumps({"child_paths": {"softmax.json": "", "softmax.cubin": ""}}).encode()
-    code.lay(
+    code.write_entries(
         [(KEY, "softmax.cubin", b"slow"), (KEY, "__triton_launcher.so", b"hostile"), (KEY, "__grp__other.json", group)],
         tmp_path,
     )
     # Of the incumbent's own the machine code was lost: it compiles anew rather than take the candidate's.
-    code.lay([(KEY, "softmax.json", b"{}"), (KEY, "__grp__softmax.json", group)], tmp_path)
+    code.write_entries([(KEY, "softmax.json", b"{}"), (KEY, "__grp__softmax.json", group)], tmp_path)
     assert [path.name for path in (tmp_path / KEY).iterdir()] == ["softmax.json"]
 
 
@@ -352,19 +352,19 @@ KERNEL = (
 
 
 @pytest.fixture(scope="module")
-def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Local, Blobs]]:
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalExecutor, Blobs]]:
     """An executor whose compiler is told of a GPU by a small C library under the driver's name."""
     if drivers.COMPILER is None:
         pytest.skip("no C compiler here")
     folder = tmp_path_factory.mktemp("driver")
     drivers.compiled(drivers.CUDA, folder / "libcuda.so.1")
     blobs = Blobs(folder / "blobs")
-    with pytest.MonkeyPatch.context() as patch, Local(blobs, folder / "scratch") as executor:
+    with pytest.MonkeyPatch.context() as patch, LocalExecutor(blobs, folder / "scratch") as executor:
         patch.setenv("LD_LIBRARY_PATH", str(folder))
         yield executor, blobs
 
 
-def built(source: str, beside: tuple[Local, Blobs], **changed: Any) -> tuple[Finished, str]:
+def built(source: str, beside: tuple[LocalExecutor, Blobs], **changed: Any) -> tuple[FinishedJob, str]:
     """The build job's end, and what it said."""
     executor, blobs = beside
     task = TASK.model_copy(update=changed)
@@ -378,7 +378,7 @@ def missed(source: str, workloads: list[Any], compiled: Path | None, folder: Pat
     (folder / "cache").mkdir()
     if compiled is not None:
         code = module("compilation.cache")
-        code.lay(code.packed(compiled), folder / "cache")
+        code.write_entries(code.read_archive(compiled), folder / "cache")
     argv = [str(ROOT / "tools"), str(folder / "candidate.py"), str(folder / "cache"), json.dumps(workloads)]
     done = subprocess.run(
         [sys.executable, "-c", LAUNCH, *argv], capture_output=True, text=True, timeout=300, check=False
@@ -390,7 +390,7 @@ def missed(source: str, workloads: list[Any], compiled: Path | None, folder: Pat
 
 @pytest.mark.slow
 def test_launches_find_what_was_built_at_the_dims_that_everybody_knows(
-    beside: tuple[Local, Blobs], tmp_path: Path
+    beside: tuple[LocalExecutor, Blobs], tmp_path: Path
 ) -> None:
     finished, said = built(KERNEL, beside)
     left = Triton().compiled(finished)
@@ -409,7 +409,7 @@ def hostile(what: str) -> str:
     return f"import os\nfrom pathlib import Path\nmade = Path(os.environ['TRITON_CACHE_DIR']).parent\n{what}\n{KERNEL}"
 
 
-def test_a_build_replaces_nothing_but_what_it_says(beside: tuple[Local, Blobs]) -> None:
+def test_a_build_replaces_nothing_but_what_it_says(beside: tuple[LocalExecutor, Blobs]) -> None:
     """Its kernel was screened: another must not come out of the build; nor may a request that nobody can read end
     the harness."""
     names = ("kernel.py", "build.json", "compiled.tar", "other.txt")
@@ -421,7 +421,7 @@ def test_a_build_replaces_nothing_but_what_it_says(beside: tuple[Local, Blobs]) 
     assert left is not None and tarfile.is_tarfile(beside[1].path(left)) and "other.txt" not in finished.files
 
 
-def test_nothing_of_a_build_outlives_it(beside: tuple[Local, Blobs]) -> None:
+def test_nothing_of_a_build_outlives_it(beside: tuple[LocalExecutor, Blobs]) -> None:
     strays = """
 import time
 reader, writer = os.pipe()
@@ -442,7 +442,7 @@ os._exit(0)"""
     assert len(pids) == 6 and not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
-def test_a_build_that_does_not_know_all_that_is_launched_leaves_nothing(beside: tuple[Local, Blobs]) -> None:
+def test_a_build_that_does_not_know_all_that_is_launched_leaves_nothing(beside: tuple[LocalExecutor, Blobs]) -> None:
     """Else a candidate's code would be let into a process where the kernel, by then the incumbent, looks for what
     its build lacks."""
     unsure = KERNEL.replace(
@@ -454,7 +454,7 @@ def test_a_build_that_does_not_know_all_that_is_launched_leaves_nothing(beside: 
     )
 
 
-def test_a_build_for_another_gpu_or_for_reading_leaves_nothing(beside: tuple[Local, Blobs]) -> None:
+def test_a_build_for_another_gpu_or_for_reading_leaves_nothing(beside: tuple[LocalExecutor, Blobs]) -> None:
     executor, blobs = beside
     finished, said = built(KERNEL, beside, build_flags=("--target=sm_80",))
     assert finished.exit_code == 0 and "for sm_80" in said and Triton().compiled(finished) is None
@@ -463,7 +463,7 @@ def test_a_build_for_another_gpu_or_for_reading_leaves_nothing(beside: tuple[Loc
     assert Triton().compiled(built(KERNEL.replace("tl.exp(", "tl.expo("), beside)[0]) is None
 
 
-def test_a_build_is_told_no_hidden_dims(beside: tuple[Local, Blobs]) -> None:
+def test_a_build_is_told_no_hidden_dims(beside: tuple[LocalExecutor, Blobs]) -> None:
     job: Job = Triton().build(TASK, Candidate(language="triton", files={"kernel.py": KERNEL}), beside[1])
     request = json.loads(beside[1].text(job.files["build.json"]))
     assert request["workloads"] == [w.dims for w in TASK.workloads]
@@ -473,7 +473,7 @@ def test_a_build_is_told_no_hidden_dims(beside: tuple[Local, Blobs]) -> None:
 # ---------------------------------------------------------------- from the build to the harness
 
 
-def test_the_judge_puts_it_beside_the_library(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
+def test_the_judge_puts_it_beside_the_library(beside: tuple[LocalExecutor, Blobs], tmp_path: Path) -> None:
     records = Records(tmp_path)
     sources = {"candidate": KERNEL, "baseline": f"{KERNEL}# The parent.\n"}
     contestants = {name: Candidate(language="triton", files={"kernel.py": source}) for name, source in sources.items()}
@@ -482,12 +482,12 @@ def test_the_judge_puts_it_beside_the_library(beside: tuple[Local, Blobs], tmp_p
 
         def asked() -> dict[str, str]:
             with pytest.raises(DeviceBusyError):
-                judge.correctness(contestants["candidate"], contestants["baseline"], "judge")
+                judge.read_or_check_correctness(contestants["candidate"], contestants["baseline"], "judge")
             return executor.asked[-1]
 
         files, builds = (
             asked(),
-            {name: judge.builds.build(candidate).payload for name, candidate in contestants.items()},
+            {name: judge.builder.read_or_build(candidate).payload for name, candidate in contestants.items()},
         )
         for name, source in sources.items():
             assert records.blobs.text(files[f"{name}.py"]) == source
@@ -496,7 +496,9 @@ def test_the_judge_puts_it_beside_the_library(beside: tuple[Local, Blobs], tmp_p
             name: f"{name}.py" for name in sources
         }
         # It is no part of the record: a clone has none of it, and measures as well.
-        assert builds["candidate"]["compiled"] not in judge.builds.build(contestants["candidate"]).blobs.values()
+        assert (
+            builds["candidate"]["compiled"] not in judge.builder.read_or_build(contestants["candidate"]).blobs.values()
+        )
         records.blobs.path(builds["candidate"]["compiled"]).unlink()
         assert {name for name in asked() if name.endswith(".compiled")} == {"baseline.compiled"}
 

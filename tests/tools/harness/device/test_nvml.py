@@ -41,7 +41,7 @@ def told(watch: object) -> GpuTelemetry:
 
 @pytest.mark.parametrize("name", ["0", UUIDS[1], UUIDS[1][:9]])
 def test_a_gpu_is_found_by_index_uuid_and_beginning_of_one(nvml: ModuleType, library: str, name: str) -> None:
-    watch = nvml.Watch(name, library)
+    watch = nvml.GpuWatch(name, library)
     watch.begin()
     found = told(watch)
     assert found.source == "nvml"
@@ -57,7 +57,7 @@ def test_a_gpu_is_found_by_index_uuid_and_beginning_of_one(nvml: ModuleType, lib
 def test_a_gpu_that_the_library_does_not_know_is_not_taken_for_another(
     nvml: ModuleType, library: str, name: str
 ) -> None:
-    watch = nvml.Watch(name, library)
+    watch = nvml.GpuWatch(name, library)
     assert watch.nvml is None and name in watch.missing
 
 
@@ -65,7 +65,7 @@ def test_without_the_library_nothing_is_claimed(
     nvml: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    watch = nvml.Watch("0", "libno-such-library.so.1")
+    watch = nvml.GpuWatch("0", "libno-such-library.so.1")
     watch.begin()
     assert watch.foreign() is None and watch.state() == 0 and watch.idle_share is None
     assert told(watch) == GpuTelemetry(source="absent") and told(watch).foreign_processes is None
@@ -74,7 +74,7 @@ def test_without_the_library_nothing_is_claimed(
 def test_other_processes_are_counted_only_where_the_driver_lists_ours(
     nvml: ModuleType, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = nvml.Watch("0", library)
+    watch = nvml.GpuWatch("0", library)
     watch.begin()
     assert told(watch).foreign_processes is None, "nobody is listed, not even ours: that says nothing"
     monkeypatch.setenv("STUB_PROCESSES", str(os.getpid()))
@@ -93,10 +93,10 @@ def test_a_child_that_has_just_ended_does_not_count_as_another_process(
 ) -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
-    watch = nvml.Watch("0", library)
+    watch = nvml.GpuWatch("0", library)
     monkeypatch.setenv("STUB_PROCESSES", f"{os.getpid()},{child.pid}")
     assert watch.foreign() == set()
-    watch.since = {child.pid: watch.since[child.pid] - 2 * nvml.LINGER_S}
+    watch.since = {child.pid: watch.since[child.pid] - 2 * nvml.PROCESS_LISTING_DELAY_S}
     assert watch.foreign() == {child.pid}, "listed for so long, it is somebody whom /proc does not show"
 
 
@@ -105,7 +105,7 @@ def test_processes_on_the_gpu_before_ours_count_as_others(
 ) -> None:
     elsewhere = "4194300"
     monkeypatch.setenv("STUB_PROCESSES", elsewhere)
-    watch = nvml.Watch("0", library)
+    watch = nvml.GpuWatch("0", library)
     assert watch.foreign() == {int(elsewhere)}
     # In a container ours may be listed under numbers that we do not know: then others cannot be told from them.
     monkeypatch.setenv("STUB_PROCESSES", "4194301,4194302")
@@ -121,15 +121,15 @@ def test_a_gpu_at_work_before_ours_ran_is_noted(
 ) -> None:
     monkeypatch.setattr(nvml, "QUIET_S", 0.2)
     monkeypatch.setenv("STUB_SHARE", "87")
-    assert nvml.Watch("0", library).idle_share == 87
+    assert nvml.GpuWatch("0", library).idle_share == 87
     monkeypatch.setenv("STUB_SHARE", "0")
-    assert nvml.Watch("0", library).idle_share == 0
+    assert nvml.GpuWatch("0", library).idle_share == 0
 
 
 def test_lower_clocks_are_told_and_disturb_nothing(
     nvml: ModuleType, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = nvml.Watch("0", library)
+    watch = nvml.GpuWatch("0", library)
     watch.begin()
     before = watch.state()
     monkeypatch.setenv("STUB_REASONS", str(0x4 | 0x20 | 0x1))

@@ -14,7 +14,9 @@ from tests.tools.harness.test_gpu_judging import module
     ids=["what float64 rounds away", "below the tolerance", "a number"],
 )
 def test_beside_a_row_of_zeros_only_what_float64_rounds_away_is_right(number: float, wrong: bool) -> None:
-    expected = module("reference.comparison").Expected("out", torch.zeros(2, 3, dtype=torch.float64), "float32", None)
+    expected = module("reference.comparison").ExpectedOutput(
+        "out", torch.zeros(2, 3, dtype=torch.float64), "float32", None
+    )
     out = torch.zeros(2, 3)
     out[1, 2] = number
     assert (expected.error(out)["error"] > 0.05) is wrong

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from tools.artifacts import Argument, Dims, Task
-from tools.executors.harness_job import answer, harness_job
-from tools.executors.local import Local
+from tools.executors.harness_job import harness_job, read_answer
+from tools.executors.local import LocalExecutor
 from tools.executors.protocol import Case, CorrectnessRequest, CorrectnessResult, Parameter, ProbeRequest, ProbeResult
 from tools.store.records import Blobs
 
@@ -32,7 +32,7 @@ def reference(a, b, c, alpha, **kwargs):
 
 
 class Asker:
-    def __init__(self, executor: Local, blobs: Blobs) -> None:
+    def __init__(self, executor: LocalExecutor, blobs: Blobs) -> None:
         self.executor, self.blobs = executor, blobs
 
     def probe(
@@ -46,11 +46,11 @@ class Asker:
         request = ProbeRequest(
             reference=reference, dims=dims, parameters=parameters, pointer_elements=elements, memory_bytes=memory
         )
-        return answer(self.executor.run(harness_job(request, {}, self.blobs)), self.blobs, ProbeResult)
+        return read_answer(self.executor.run(harness_job(request, {}, self.blobs)), self.blobs, ProbeResult)
 
 
 @pytest.fixture(scope="module")
-def asker(beside: tuple[Local, Blobs]) -> Asker:
+def asker(beside: tuple[LocalExecutor, Blobs]) -> Asker:
     return Asker(*beside)
 
 
@@ -434,7 +434,7 @@ def test_integers_and_unwritten_elements(asker: Asker, tmp_path_factory: pytest.
             task=task, libraries={"candidate": "candidate.so"}, cases=(Case(workload="w", dims={"N": 100}, seed=1),)
         )
         job = harness_job(request, {"candidate.so": asker.blobs.put((folder / "k.so").read_bytes())}, asker.blobs)
-        result = answer(asker.executor.run(job), asker.blobs, CorrectnessResult).cases[0]
+        result = read_answer(asker.executor.run(job), asker.blobs, CorrectnessResult).cases[0]
         assert result.status == status, result.reason
 
 
