@@ -214,13 +214,13 @@ class Utilisation(Verb):
         from tools.analysis.diagnosis import utilisation_text
         from tools.roofline.roofline import PUBLISHED, published
         from tools.tasks import loader
-        from tools.tasks.opened import Opened, machine
+        from tools.tasks.task_handle import TaskHandle, open_local_machine
 
         wiki = base.open("hardware", "meta")
         found = [lookup.resolve(wiki, self.product, metric, self.variant) for metric in PUBLISHED]
-        with machine(None) as (executor, records):
-            loaded = loader.load_folder(self.task, executor, records.blobs)
-            placed = Opened(loaded, executor, records, lambda *_: None).placed()
+        with open_local_machine(None) as (executor, records):
+            loaded = loader.load_task_folder(self.task, executor, records.blobs)
+            placed = TaskHandle(loaded, executor, records, lambda *_: None).placed()
         text = utilisation_text(loaded.task, placed, published([spec for spec in found if isinstance(spec, Spec)]))
         gaps = [lookup.gap(unknown) for unknown in found if isinstance(unknown, UnknownSpec)]
         return Answer(None, [*text.splitlines(), *gaps])

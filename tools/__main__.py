@@ -22,8 +22,8 @@ from tools.errors import SettingsError
 if TYPE_CHECKING:
     from tools.executors.base import Executor
     from tools.store.records import Records
-    from tools.tasks.loader import Loaded
-    from tools.tasks.opened import Opened
+    from tools.tasks.loader import LoadedTask
+    from tools.tasks.task_handle import TaskHandle
 
 Verb = Callable[[argparse.Namespace], int | None]
 
@@ -32,14 +32,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, run one verb, and return the exit code."""
 
     def run() -> int:
-        options = _parser().parse_args(arguments)
+        options = _build_parser().parse_args(arguments)
         verb: Verb = options.run
         return verb(options) or 0
 
     return answered(run, arguments)
 
 
-def _parser() -> Parser:
+def _build_parser() -> Parser:
     described, _, exits = (__doc__ or "").strip().partition("\n\n")
     parser = Parser(prog="python -m tools", description=described, epilog=exits)
     parser.add_argument(
@@ -51,11 +51,11 @@ def _parser() -> Parser:
 
     env = verbs.add_parser("env", help="what this machine has, what it lacks, and how to mend that")
     env.add_argument("--json", action="store_true", help="the whole environment as JSON instead of a table")
-    env.set_defaults(run=_env)
+    env.set_defaults(run=_print_environment)
 
     ceilings = verbs.add_parser("ceilings", help="measure the roofs of this machine (about five seconds)")
     ceilings.add_argument("--language", default="cpp", help="whose compiler builds the program (default: cpp)")
-    ceilings.set_defaults(run=_ceilings)
+    ceilings.set_defaults(run=_print_ceilings)
 
     bandwidth = verbs.add_parser(
         "bandwidth", help="what each way to go through memory reaches here: every try of the ceiling's measurement"
@@ -63,7 +63,7 @@ def _parser() -> Parser:
     bandwidth.add_argument(
         "--language", default="cpp", help="cpp: this machine's own memory; triton or cuda: the GPU's (default: cpp)"
     )
-    bandwidth.set_defaults(run=_bandwidth)
+    bandwidth.set_defaults(run=_print_bandwidth)
 
     def verb(name: str, run: Verb, text: str, as_json: str = "") -> Parser:
         """A verb about a task; `as_json`: help of its option."""
@@ -87,41 +87,53 @@ def _parser() -> Parser:
 
     verb(
         "check",
-        _check,
+        _check_task,
         "does the kernel compile, agree with its reference, and run? prints the contract that was inferred",
     )
-    profile = verb("profile", _profile, "compiler remarks, instruction mix and the findings of the rules, as JSON")
+    profile = verb(
+        "profile", _print_profile, "compiler remarks, instruction mix and the findings of the rules, as JSON"
+    )
     profile.add_argument(
         "--profiler", help="name or package.module:Class (default: the first that fits the kernel's device)"
     )
     under = "time the kernel and place each workload under the measured roofs"
-    verb("roofline", _roofline, under, "one JSON object instead of a table")
-    verb("time", _time, "seconds of one call of the kernel on each workload, and the noise that they were measured in")
+    verb("roofline", _print_roofline, under, "one JSON object instead of a table")
+    verb(
+        "time",
+        _print_times,
+        "seconds of one call of the kernel on each workload, and the noise that they were measured in",
+    )
     reached = (
         "what the kernel reaches of the measured roofs; `python -m knowledge_base utilisation PRODUCT TASK`: of "
         "the cited ones, too"
     )
-    verb("utilisation", _utilisation, reached)
+    verb("utilisation", _print_utilisation, reached)
     slow = "why is the kernel slow? of a task, or of reports of Nsight Compute; changes nothing"
-    diagnose = verb("diagnose", _diagnose, slow, "one JSON object instead of text")
+    diagnose = verb("diagnose", _print_diagnosis, slow, "one JSON object instead of text")
     reports = (
         "instead of a task: .ncu-rep, the raw or details page as CSV, the details page as text; --kernel NAME chooses"
     )
     diagnose.add_argument("reports", nargs="*", type=Path, metavar="REPORT", help=reports)
     drawn = "of reports: also write charts and findings, each linked to its metrics, to one file"
     diagnose.add_argument("--html", type=Path, metavar="FILE", help=drawn)
-    screen = verb("screen", _screen, "what the screen refuses in a kernel, before anything is built (exit code 1)")
+    screen = verb(
+        "screen", _screen_kernel, "what the screen refuses in a kernel, before anything is built (exit code 1)"
+    )
     screen.add_argument("--candidate", type=Path, metavar="FILE", help="another kernel file than the task's own")
     noise = "time the kernel against a copy of itself (A/A): its times, and the noise floor under which no gain counts"
-    verb("calibrate", _calibrate, noise)
-    judge = verb("judge", _judge, "judge one candidate file against the task's kernel; prints the trial as JSON")
+    verb("calibrate", _print_calibration, noise)
+    judge = verb(
+        "judge", _judge_candidate, "judge one candidate file against the task's kernel; prints the trial as JSON"
+    )
     judge.add_argument("--candidate", type=Path, required=True, metavar="FILE", help="the candidate kernel")
-    bench = verb("bench", _bench, "time the kernel against torch eager and torch.compile in separate processes")
+    bench = verb(
+        "bench", _print_benchmark, "time the kernel against torch eager and torch.compile in separate processes"
+    )
     bench.add_argument("--against", type=Path, metavar="FILE", help="another kernel file to race")
     bench.add_argument("--rounds", type=int, help="rounds a workload (default: the judge's)")
     sass = verb(
         "sass",
-        _sass,
+        _print_assembly,
         "machine code of the kernel (SASS on an NVIDIA GPU, else the CPU's own), or whether a pattern is in it",
     )
     sass.add_argument(
@@ -130,7 +142,7 @@ def _parser() -> Parser:
     return parser
 
 
-def _loaded(options: argparse.Namespace, executor: Executor, records: Records) -> Loaded:
+def _load_task(options: argparse.Namespace, executor: Executor, records: Records) -> LoadedTask:
     from tools.tasks import loader
 
     if options.task is not None and options.folder is not None:
@@ -145,53 +157,53 @@ def _loaded(options: argparse.Namespace, executor: Executor, records: Records) -
                 f"{given} goes with --kernel and --ref; the sizes of a task folder stand in its reference.py, as "
                 f"`workloads`"
             )
-        return loader.load_folder(folder, executor, records.blobs)
+        return loader.load_task_folder(folder, executor, records.blobs)
     if options.kernel is None or options.ref is None:
         raise SettingsError("no task is given; name its folder, or use --kernel FILE with --ref FILE and --dims")
-    return loader.load_files(
+    return loader.load_task_files(
         options.kernel, options.ref, " ".join(options.dims), executor, records.blobs, pointer_elements=options.ptr_size
     )
 
 
 @contextmanager
-def _task(options: argparse.Namespace) -> Iterator[Opened]:
-    from tools.tasks.opened import Opened, machine
+def _open_task(options: argparse.Namespace) -> Iterator[TaskHandle]:
+    from tools.tasks.task_handle import TaskHandle, open_local_machine
 
-    with machine(options.store, options.clocks) as (executor, records):
+    with open_local_machine(options.store, options.clocks) as (executor, records):
         emit = lambda event, fields: print(f"{event}: {' '.join(fields.values())}", file=sys.stderr)  # noqa: E731
-        yield Opened(_loaded(options, executor, records), executor, records, emit)
+        yield TaskHandle(_load_task(options, executor, records), executor, records, emit)
 
 
 # ---------------------------------------------------------------- verbs
 
 
-def _env(options: argparse.Namespace) -> None:
-    from tools.environment import inspect
+def _print_environment(options: argparse.Namespace) -> None:
+    from tools.environment import inspect_environment
     from tools.languages.base import LANGUAGES, open_language
-    from tools.tasks.opened import machine
+    from tools.tasks.task_handle import open_local_machine
 
-    with machine(options.store, options.clocks) as (executor, records):
-        found = inspect(executor, map(open_language, LANGUAGES), records.blobs)
+    with open_local_machine(options.store, options.clocks) as (executor, records):
+        found = inspect_environment(executor, map(open_language, LANGUAGES), records.blobs)
     print(found.model_dump_json(indent=1) if options.json else found.to_markdown())
 
 
-def _ceilings(options: argparse.Namespace) -> None:
+def _print_ceilings(options: argparse.Namespace) -> None:
     from tools.languages.base import open_language
     from tools.roofline.microbenchmarks import measure
-    from tools.tasks.opened import machine
+    from tools.tasks.task_handle import open_local_machine
 
-    with machine(options.store, options.clocks) as (executor, records):
+    with open_local_machine(options.store, options.clocks) as (executor, records):
         for roof in measure(open_language(options.language), executor, records):
             doubt = f" ({roof.doubt})" if roof.doubt else ""
             print(f"{roof.metric:<18} {roof.value:.4g} {roof.unit}  {roof.origin}, record {roof.source}{doubt}")
 
 
-def _bandwidth(options: argparse.Namespace) -> None:
+def _print_bandwidth(options: argparse.Namespace) -> None:
     from tools.languages.base import open_language
     from tools.roofline.microbenchmarks import measure
-    from tools.tasks.opened import machine
+    from tools.tasks.task_handle import open_local_machine
 
-    with machine(options.store, options.clocks) as (executor, records):
+    with open_local_machine(options.store, options.clocks) as (executor, records):
         roofs = measure(open_language(options.language), executor, records)
         for roof in (roof for roof in roofs if roof.metric == "memory_bandwidth"):
             for pattern, tries in records.get(roof.source).payload["bandwidth"].items():
@@ -202,11 +214,11 @@ def _bandwidth(options: argparse.Namespace) -> None:
                 )
 
 
-def _time(options: argparse.Namespace) -> None:
+def _print_times(options: argparse.Namespace) -> None:
     from tools.cli.formatting import percent, seconds
     from tools.judge import evidence
 
-    with _task(options) as opened:
+    with _open_task(options) as opened:
         record = opened.timed
         for workload, taken in evidence.seconds(record).items():
             print(f"{workload}: {seconds(taken)}")
@@ -215,17 +227,17 @@ def _time(options: argparse.Namespace) -> None:
         )
 
 
-def _utilisation(options: argparse.Namespace) -> None:
+def _print_utilisation(options: argparse.Namespace) -> None:
     from tools.analysis.diagnosis import utilisation_text
 
-    with _task(options) as opened:
+    with _open_task(options) as opened:
         print(utilisation_text(opened.task, opened.placed(), ()))
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check_task(options: argparse.Namespace) -> None:
     from tools.judge import evidence
 
-    with _task(options) as opened:
+    with _open_task(options) as opened:
         kernel, task, language = opened.kernel, opened.task, opened.language
         print(f"task {task.name} ({task.identity()[:12]}), language {language.name}, {language.toolchain().version}")
         for argument in task.arguments:
@@ -245,11 +257,11 @@ def _check(options: argparse.Namespace) -> None:
         print("the kernel compiles, agrees with the reference and is timed")
 
 
-def _profile(options: argparse.Namespace) -> None:
+def _print_profile(options: argparse.Namespace) -> None:
     from tools.analysis import rules
     from tools.artifacts import Quantity
 
-    with _task(options) as opened:
+    with _open_task(options) as opened:
         seen = opened.profile(options.profiler or "", "--profiler")
         if isinstance(seen, str):
             raise SettingsError(seen)
@@ -259,19 +271,19 @@ def _profile(options: argparse.Namespace) -> None:
     print(json.dumps({"profile": seen[0].model_dump(mode="json"), "findings": findings}, indent=1))
 
 
-def _roofline(options: argparse.Namespace) -> None:
+def _print_roofline(options: argparse.Namespace) -> None:
     from tools.analysis.diagnosis import roofline_text
 
-    with _task(options) as opened:
+    with _open_task(options) as opened:
         placed = opened.placed()
     print(placed.model_dump_json(indent=1) if options.json else roofline_text(placed))
 
 
-def _diagnose(options: argparse.Namespace) -> None:
+def _print_diagnosis(options: argparse.Namespace) -> None:
     from tools.analysis.diagnosis import text
 
     if options.reports or (options.folder is not None and options.folder.suffix and not options.folder.is_dir()):
-        _diagnose_reports(
+        _print_report_diagnosis(
             [options.folder, *options.reports], str(options.kernel or ""), options.html, as_json=options.json
         )
         return
@@ -280,7 +292,7 @@ def _diagnose(options: argparse.Namespace) -> None:
             "--html goes with reports of Nsight Compute; of a task give --json, or name a report: diagnose "
             "report.ncu-rep --html FILE"
         )
-    with _task(options) as opened:
+    with _open_task(options) as opened:
         found = opened.diagnosed()
     print(
         found.model_dump_json(indent=1)
@@ -289,7 +301,7 @@ def _diagnose(options: argparse.Namespace) -> None:
     )
 
 
-def _diagnose_reports(paths: Sequence[Path], kernel: str, html: Path | None, *, as_json: bool) -> None:
+def _print_report_diagnosis(paths: Sequence[Path], kernel: str, html: Path | None, *, as_json: bool) -> None:
     from tools.profilers import counted, ncu, page, reports
 
     found = reports.merged(launch for path in paths for launch in reports.read(path, ncu.program()))
@@ -305,20 +317,20 @@ def _diagnose_reports(paths: Sequence[Path], kernel: str, html: Path | None, *, 
     print(report.model_dump_json(indent=1) if as_json else counted.text(report))
 
 
-def _screen(options: argparse.Namespace) -> int:
+def _screen_kernel(options: argparse.Namespace) -> int:
     from tools.screen.screen import screen
 
-    with _task(options) as opened:
+    with _open_task(options) as opened:
         kernel = opened.file(options.candidate) if options.candidate else opened.kernel
     refused = screen(kernel.source, kernel.language, tensors=opened.task.tensors, library=opened.task.library or ())
     print("\n".join(refused) or "nothing is refused")
     return 1 if refused else 0
 
 
-def _calibrate(options: argparse.Namespace) -> None:
+def _print_calibration(options: argparse.Namespace) -> None:
     from tools.judge import evidence
 
-    with _task(options) as opened:
+    with _open_task(options) as opened:
         calibration = opened.timed
     floor = evidence.noise_floor(calibration, opened.judge.policy.objective)
     print(
@@ -326,8 +338,8 @@ def _calibrate(options: argparse.Namespace) -> None:
     )
 
 
-def _judge(options: argparse.Namespace) -> None:
-    with _task(options) as opened:
+def _judge_candidate(options: argparse.Namespace) -> None:
+    with _open_task(options) as opened:
         opened.library()
         trial = opened.judge.judge(
             opened.file(options.candidate), opened.kernel, opened.kernel, siblings=1, iteration=0
@@ -335,10 +347,10 @@ def _judge(options: argparse.Namespace) -> None:
     print(trial.model_dump_json(indent=1))
 
 
-def _bench(options: argparse.Namespace) -> None:
+def _print_benchmark(options: argparse.Namespace) -> None:
     from tools.gate import confirmation
 
-    with _task(options) as opened:
+    with _open_task(options) as opened:
         racers = {"kernel": opened.kernel} | ({"against": opened.file(options.against)} if options.against else {})
         for kernel in racers.values():
             opened.library(kernel)
@@ -352,10 +364,10 @@ def _bench(options: argparse.Namespace) -> None:
         print(f"{name}: N/A, {reason}")
 
 
-def _sass(options: argparse.Namespace) -> None:
+def _print_assembly(options: argparse.Namespace) -> None:
     from tools.analysis import signatures
 
-    with _task(options) as opened:
+    with _open_task(options) as opened:
         text, architecture = opened.listed()
     if options.pattern:
         print(signatures.check(text, architecture, {architecture: options.pattern}).model_dump_json(indent=1))

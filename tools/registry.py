@@ -18,7 +18,7 @@ from tools.cli.suggestions import offered
 from tools.errors import KernelwrightError, SettingsError
 
 T = TypeVar("T")
-BROKEN = (
+THIRD_PARTY_ERRORS = (
     ArithmeticError,
     AssertionError,
     AttributeError,
@@ -35,7 +35,7 @@ BROKEN = (
 """What a stranger's code raises when something is wrong with it; our own errors are not among them."""
 
 
-def load(table: Mapping[str, str], name: str, base: Callable[..., T], *, key: str) -> Callable[..., T]:
+def load_class(table: Mapping[str, str], name: str, base: Callable[..., T], *, key: str) -> Callable[..., T]:
     """Return the class that `name` stands for.
 
     `base` is the abstract class that it must extend; it is typed as a callable because mypy accepts no abstract class
@@ -49,7 +49,7 @@ def load(table: Mapping[str, str], name: str, base: Callable[..., T], *, key: st
         raise SettingsError(
             f"{key}: {name!r} is not known; {offered(name, sorted(table))}, or package.module:Class for your own"
         )
-    with guarded(
+    with third_party_errors_as_settings_errors(
         lambda said: f"{key}: {name!r} cannot be imported ({said}); install its package, or mend the path or the module"
     ):
         found: Any = getattr(importlib.import_module(module_name), attribute)
@@ -64,7 +64,7 @@ def load(table: Mapping[str, str], name: str, base: Callable[..., T], *, key: st
     return cast(Callable[..., T], found)
 
 
-class guarded(AbstractContextManager[None]):
+class third_party_errors_as_settings_errors(AbstractContextManager[None]):
     """A stranger's code runs inside: whatever it raises, classes of its own and its exit included, is one
     SettingsError. Our own errors and Ctrl-C pass."""
 
@@ -76,9 +76,9 @@ class guarded(AbstractContextManager[None]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, Exception | SystemExit) and not isinstance(error, KernelwrightError):
-            raise SettingsError(self.sentence(wrong(error))) from error
+            raise SettingsError(self.sentence(describe_error(error))) from error
 
 
-def wrong(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What a stranger's code raised, in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")

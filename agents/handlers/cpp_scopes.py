@@ -10,7 +10,7 @@ from agents.handlers.base import Handler
 from agents.handlers.definitions import Definition, definitions
 from agents.text.source import blanked, is_python
 from tools.languages.base import open_language
-from tools.languages.cpp_source import CppSource, Edit
+from tools.languages.cpp_source import CppEdit, CppSource
 
 
 class Namespaces(Handler):
@@ -35,7 +35,7 @@ class Namespaces(Handler):
             last = home[-1]
             opened = re.search(rf"\bnamespace\s+(?:\w+\s*::\s*)*{re.escape(last)}\b", code)
             if not opened and re.search(rf"\b{re.escape(last)}\s*::\s*{re.escape(one.name)}\b", code):
-                edits.append(Edit(one.start, one.end, _inside(one.text, home)))
+                edits.append(CppEdit(one.start, one.end, _inside(one.text, home)))
         return CppSource(draft).apply(edits) if edits else draft
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from agents.text.source import is_python
-from tools.languages.cpp_source import CUDA, CppSource, walk
+from tools.languages.cpp_source import CUDA_GRAMMAR_LANGUAGES, CppSource, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -37,7 +37,7 @@ def definitions(source: str, language: str) -> tuple[Definition, ...]:
     """In the order of the text; empty where Python does not parse."""
     if is_python(language):
         return tuple(_python(source))
-    unit = CppSource(source, "cuda" if language in CUDA else "cpp")
+    unit = CppSource(source, "cuda" if language in CUDA_GRAMMAR_LANGUAGES else "cpp")
     return tuple(_defined(unit.root, (), unit))
 
 

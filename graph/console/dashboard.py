@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from graph.workspace.events import Event
-from tools.artifacts import UNBOUNDED, Interval
+from tools.artifacts import UNBOUNDED_RATIO, Interval
 from tools.cli.formatting import percent, ratio
 
 
@@ -198,5 +198,7 @@ def interval(told: dict[str, str]) -> Interval | None:
     if estimate is None:
         return None
     return Interval(
-        estimate=estimate, low=float(told.get("low", 1 / UNBOUNDED)), high=float(told.get("high", UNBOUNDED))
+        estimate=estimate,
+        low=float(told.get("low", 1 / UNBOUNDED_RATIO)),
+        high=float(told.get("high", UNBOUNDED_RATIO)),
     )

@@ -19,7 +19,7 @@ from graph.export.bindings import C
 from graph.export.place import Place, far
 from tools.artifacts import Argument
 from tools.errors import SettingsError
-from tools.languages.cpp_source import ENTRY, CppSource, Edit, walk
+from tools.languages.cpp_source import ENTRY, CppEdit, CppSource, walk
 from tools.tasks.launches import CudaFile
 
 HEADER = """\
@@ -134,7 +134,7 @@ def _renamed(kernel: Accepted) -> str:
     theirs = {f.name for f in CudaFile(kernel.own_whole).functions}
     both = ({f.name for f in CudaFile(kernel.source).functions} & theirs) - {ENTRY}
     found = [n for n in walk(source.root) if n.type == "identifier" and source.text(n) in both]
-    return source.apply(Edit(n.end_byte, n.end_byte, "_judged") for n in found)
+    return source.apply(CppEdit(n.end_byte, n.end_byte, "_judged") for n in found)
 
 
 def _sizes(scalars: list[Argument], contract: dict[str, Any]) -> str:
@@ -174,16 +174,16 @@ def _guarded(kernel: Accepted, own: str, space: str, header: str) -> str:
     )
     node, source = place.node, CppSource(own, "cuda")
     if node.type == "compound_statement":
-        edits = [Edit(node.start_byte + 1, node.start_byte + 1, f"\n  {guard} {{\n    {call}\n    return;\n  }}")]
+        edits = [CppEdit(node.start_byte + 1, node.start_byte + 1, f"\n  {guard} {{\n    {call}\n    return;\n  }}")]
     else:
         pad = source.indent(node)
         edits = [
-            Edit(node.start_byte, node.start_byte, f"{{\n{pad}  {guard} {call}\n{pad}  else "),
-            Edit(node.end_byte, node.end_byte, f"\n{pad}}}"),
+            CppEdit(node.start_byte, node.start_byte, f"{{\n{pad}  {guard} {call}\n{pad}  else "),
+            CppEdit(node.end_byte, node.end_byte, f"\n{pad}}}"),
         ]
     above = [n.end_byte for n in source.root.children if n.type == "preproc_include" and n.end_byte <= node.start_byte]
     at = max(above, default=0)
-    return source.apply([Edit(at, at, f'#include "{header}"\n'), *edits])
+    return source.apply([CppEdit(at, at, f'#include "{header}"\n'), *edits])
 
 
 # ------------------------------------------------------------ Python

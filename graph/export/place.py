@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from graph.export.accepted import Accepted
 from tools.errors import SettingsError
-from tools.languages.cpp_source import ENTRY, CppSource, text
+from tools.languages.cpp_source import ENTRY, CppSource, node_text
 from tools.tasks.launches import SIZE, THREADS, CudaFile, Function
 
 if TYPE_CHECKING:
@@ -71,15 +71,17 @@ class Place:
     def _unchanged(self, host: Function) -> None:
         """Neither the host function nor device code has become another since the run began; what was cut is looked
         at by `_launching`."""
-        before = {f.name: " ".join(text(f.node).split()) for f in self.begun.functions}
+        before = {f.name: " ".join(node_text(f.node).split()) for f in self.begun.functions}
         for function in self.own.functions:
             compared = (
-                function.kernel or function.name == host.name or "__device__" in text(function.node).partition("{")[0]
+                function.kernel
+                or function.name == host.name
+                or "__device__" in node_text(function.node).partition("{")[0]
             )
             if (
                 compared
                 and function.name in before
-                and before[function.name] != " ".join(_joined(text(function.node)).split())
+                and before[function.name] != " ".join(_joined(node_text(function.node)).split())
             ):
                 raise far(
                     self.kernel, f"{function.name} has changed since the run began with it; put it back or run again"
@@ -91,7 +93,7 @@ class Place:
         if len(host.launches) == 1:
             node: Node | None = host.launches[0]
             self.conditions += [f"static_cast<cudaStream_t>({s}) == nullptr" for s in _streams(host)]
-            changed = {*CppSource(self.own.source, "cuda").assigned(host.node)} & {p.name for p in host.parameters}
+            changed = {*CppSource(self.own.source, "cuda").written_names(host.node)} & {p.name for p in host.parameters}
             if host.plain and changed:
                 raise far(self.kernel, f"{host.name} changes {min(changed)!r} before it launches")
             parent = node.parent if node is not None else None
@@ -103,7 +105,13 @@ class Place:
                 raise far(self.kernel, f"{host.name} launches within an expression")
             return parent
         body, kind = host.node.child_by_field_name("body"), host.node.child_by_field_name("type")
-        if body is None or kind is None or text(kind) != "void" or "Synchronize" in text(body) or _streams(host):
+        if (
+            body is None
+            or kind is None
+            or node_text(kind) != "void"
+            or "Synchronize" in node_text(body)
+            or _streams(host)
+        ):
             raise far(self.kernel, f"{host.name} returns something, waits for the device, or launches on a stream")
         return body
 
@@ -122,7 +130,7 @@ class Place:
             dict(self.own.declared(host)),
             dict(self.begun.declared(self.solve)),
         )
-        changed = {*CppSource(self.own.source, "cuda").assigned(host.node)}
+        changed = {*CppSource(self.own.source, "cuda").written_names(host.node)}
         self.names = {
             inner: outer for inner, outer in zip(_arguments(launch), _arguments(node), strict=False) if inner in asked
         }
@@ -148,17 +156,17 @@ class Place:
 
 
 def _called(call: Node) -> str:
-    return re.sub(r"<.*", "", text(call.child_by_field_name("function") or call), flags=re.DOTALL)
+    return re.sub(r"<.*", "", node_text(call.child_by_field_name("function") or call), flags=re.DOTALL)
 
 
 def _arguments(call: Node) -> list[str]:
     listed = call.child_by_field_name("arguments")
-    return [text(c) for c in listed.named_children if c.type != "comment"] if listed is not None else []
+    return [node_text(c) for c in listed.named_children if c.type != "comment"] if listed is not None else []
 
 
 def _grid(launch: Node) -> list[str]:
     """Between the angles of a launch: blocks, threads, shared memory, stream."""
-    syntax = next(text(c) for c in launch.children if c.type == "kernel_call_syntax")
+    syntax = next(node_text(c) for c in launch.children if c.type == "kernel_call_syntax")
     return [part.strip() for part in re.split(r",(?![^(<]*[)>])", syntax.removeprefix("<<<").removesuffix(">>>"))]
 
 

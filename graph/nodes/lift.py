@@ -11,7 +11,7 @@ from graph.state import State
 from knowledge_base.artifacts import Page
 from tools.errors import BudgetError, HarnessError, SettingsError
 from tools.store.records import key
-from tools.tasks.generated import generated
+from tools.tasks.inductor_code import generate_inductor_code
 
 
 def page(state: State, services: Services) -> Page | None:
@@ -31,7 +31,10 @@ def source(services: Services) -> str:
         try:
             jobs = services.capped_executor(tell=lambda _: None)
             found = Lifted(
-                source=lifted(task, generated(task, jobs, services.records.blobs, services.settings.judge.job_limit_s))
+                source=lifted(
+                    task,
+                    generate_inductor_code(task, jobs, services.records.blobs, services.settings.judge.job_limit_s),
+                )
             )
         except SettingsError as error:
             found = Lifted(refused=str(error))

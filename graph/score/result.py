@@ -16,7 +16,7 @@ from tools.artifacts import Artifact, Failed, Interval, Task, Verdict
 from tools.gate import confirmation, ranking
 from tools.gate.ranking import FRAMEWORKS
 from tools.store.records import Records, key
-from tools.tasks.loader import thaw
+from tools.tasks.loader import read_frozen_task
 
 SHORT_S = 50e-6
 """A call below it is mostly launch and clock: such problems are listed apart."""
@@ -131,7 +131,7 @@ def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
         return begun
     kept = records.get(state["report"])
     final, contest = FinalBenchmark.model_validate(kept.payload), records.get(kept.parents[0])
-    task = thaw(workspace.task_folder)
+    task = read_frozen_task(workspace.task_folder)
     policy = workspace.settings().judge
     alone = confirmation.behind_spin(contest) if final.device_s else None
     placed = ranking.rank(alone, policy.objective, anchor="baseline", best=final.best).overall if alone else {}

@@ -214,7 +214,7 @@ def _advice(found: list[Weighed], wiki: Wiki) -> Advice:
     timed = [
         (one.attempt.effect, one.weight)
         for one in decided
-        if one.attempt.effect is not None and one.attempt.effect.bounded
+        if one.attempt.effect is not None and one.attempt.effect.is_bounded
     ]
     effect = pooled(timed)
     results: dict[str, int] = {}

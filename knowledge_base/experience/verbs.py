@@ -21,7 +21,7 @@ from knowledge_base.experience.recommend import Recommendation, conditions, reco
 from knowledge_base.experience.similarity import family
 from knowledge_base.experience.status import RESULTS, compacted
 from knowledge_base.pages.wiki import Wiki
-from tools.artifacts import UNBOUNDED, Artifact, Interval, digest
+from tools.artifacts import UNBOUNDED_RATIO, Artifact, Interval, digest
 from tools.cli.suggestions import meant, offered
 from tools.errors import SettingsError
 
@@ -265,7 +265,7 @@ class Add(Described):
         architecture = self._checked(wiki)
         names = ("operator", "language", "dtype", "result", "shape_class", "bottleneck", "evidence", "commit", "note")
         stated = {name: value for name in names if (value := getattr(self, name))}
-        ends = self.effect[1:] or (1 / UNBOUNDED, UNBOUNDED)
+        ends = self.effect[1:] or (1 / UNBOUNDED_RATIO, UNBOUNDED_RATIO)
         data = {
             "shape_class": "",
             "bottleneck": "unknown",

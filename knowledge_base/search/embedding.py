@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from knowledge_base.search.lexical import STOP, WORD
 from knowledge_base.search.synonyms import BUNDLED, Glossary, stem
 from tools.errors import InfrastructureError, SettingsError
-from tools.registry import load
+from tools.registry import load_class
 
 if TYPE_CHECKING:
     import numpy as np
@@ -227,4 +227,4 @@ def opened(name: str | None = None) -> Embedder:
     """The embedder of that name or import path; None: what $KERNELWRIGHT_EMBEDDER says, else MiniLM where it is
     installed, else hashed."""
     name = name or os.environ.get(VARIABLE) or ("minilm" if MODEL.found() and TOKENIZER.found() else "hashed")
-    return load(EMBEDDERS, name, Embedder, key="embedder")()
+    return load_class(EMBEDDERS, name, Embedder, key="embedder")()

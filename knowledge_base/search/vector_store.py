@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
 from knowledge_base.search.documents import Entry
-from tools.registry import BROKEN, wrong
+from tools.registry import THIRD_PARTY_ERRORS, describe_error
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
@@ -137,8 +137,8 @@ class Chroma(Store):
 
         try:
             yield
-        except (ChromaError, HTTPError, *BROKEN) as error:
-            raise Unavailable(f"the Chroma server at {self._url} failed ({wrong(error)})") from error
+        except (ChromaError, HTTPError, *THIRD_PARTY_ERRORS) as error:
+            raise Unavailable(f"the Chroma server at {self._url} failed ({describe_error(error)})") from error
 
 
 def _chromadb() -> Any:
@@ -146,7 +146,7 @@ def _chromadb() -> Any:
         import chromadb.config
     except ModuleNotFoundError as error:
         raise Unavailable("chromadb is not installed; pip install 'chromadb>=1.5,<2'") from error
-    except BROKEN as error:
+    except THIRD_PARTY_ERRORS as error:
         # It reads a `.env` of the current folder, for one thing, and may not like what it says.
-        raise Unavailable(f"chromadb cannot be imported ({wrong(error)})") from error
+        raise Unavailable(f"chromadb cannot be imported ({describe_error(error)})") from error
     return chromadb

@@ -20,7 +20,7 @@ from knowledge_base.search.documents import Entry
 from knowledge_base.search.embedding import Embedder
 from knowledge_base.search.vector_store import Chroma, Content, Matrix, Store, Unavailable
 from tools.errors import SettingsError
-from tools.registry import BROKEN, wrong
+from tools.registry import THIRD_PARTY_ERRORS, describe_error
 
 if TYPE_CHECKING:
     from knowledge_base.search.embedding import Vectors as Rows
@@ -95,8 +95,8 @@ class Vectors:
             self._store = None
             self._failed = Failure(content, str(error), time.monotonic() + AGAIN_S)
             raise
-        except BROKEN as error:
-            raise Unavailable(f"the embedder {self.embedder.id} failed ({wrong(error)})") from error
+        except THIRD_PARTY_ERRORS as error:
+            raise Unavailable(f"the embedder {self.embedder.id} failed ({describe_error(error)})") from error
         return [Near(content.rows[place], similarity) for place, similarity in found]
 
     def _opened(self, content: Content) -> Store:

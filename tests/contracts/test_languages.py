@@ -29,7 +29,7 @@ def test_it_says_who_it_is_or_what_to_install(name: str) -> None:
 
 def test_parameters_come_in_order(language: Language) -> None:
     found = language.parameters(kernel(language, "good").source)
-    assert [parameter.name for parameter in found] == ["x", "y", "n"] and language.unsupported("float32") is None
+    assert [parameter.name for parameter in found] == ["x", "y", "n"] and language.reason_unsupported("float32") is None
 
 
 def test_a_source_without_entry_is_refused_in_one_sentence(language: Language) -> None:
@@ -44,18 +44,18 @@ def build(language: Language, name: str, executor: Executor, blobs: Blobs) -> Fi
 
 def test_a_good_kernel_builds_alike_each_time(language: Language, beside: Executor, blobs: Blobs) -> None:
     first, second = (build(language, "good", beside, blobs) for _ in range(2))
-    library = language.built(first)
+    library = language.build_output_digest(first)
     assert library is not None and blobs.get(library)
-    assert language.built(second) == library, "equal sources and flags must give equal bytes"
+    assert language.build_output_digest(second) == library, "equal sources and flags must give equal bytes"
 
 
 def test_a_bad_kernel_fails_with_a_short_log(language: Language, beside: Executor, blobs: Blobs) -> None:
     finished = build(language, "bad", beside, blobs)
-    assert finished.exit_code != 0 and not finished.timed_out and language.built(finished) is None
-    log = language.trim(blobs.text(finished.files["stderr.txt"]) + blobs.text(finished.files["stdout.txt"]))
+    assert finished.exit_code != 0 and not finished.timed_out and language.build_output_digest(finished) is None
+    log = language.trim_log(blobs.text(finished.files["stderr.txt"]) + blobs.text(finished.files["stdout.txt"]))
     assert "nowhere_declared" in log
     assert len(log.splitlines()) <= 40 and "/tmp/" not in log
-    assert len(language.trim(log * 100).splitlines()) <= 41
+    assert len(language.trim_log(log * 100).splitlines()) <= 41
 
 
 def test_a_job_names_no_place(language: Language, blobs: Blobs) -> None:
@@ -73,9 +73,9 @@ def test_a_file_name_that_leaves_the_folder_is_refused(language: Language, blobs
 
 
 def test_machine_code_is_shown(language: Language, beside: Executor, blobs: Blobs) -> None:
-    library = language.built(build(language, "good", beside, blobs))
+    library = language.build_output_digest(build(language, "good", beside, blobs))
     assert library is not None
-    finished = beside.run(language.disassemble(library, blobs, task(language)))
+    finished = beside.run(language.disassembly_job(library, blobs, task(language)))
     assert finished.exit_code == 0
     listing = blobs.text(finished.files["assembly.txt"])
     assert "solve" in listing and len(listing.splitlines()) > 10

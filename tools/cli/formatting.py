@@ -22,7 +22,7 @@ def ratio(value: Interval | None) -> str:
     an end."""
     if value is None:
         return "N/A"
-    if not value.bounded:
+    if not value.is_bounded:
         return f"{value.estimate:.3g}× [N/A]"
     return f"{value.estimate:.3g}× [{value.low:.3g}, {value.high:.3g}]"
 

@@ -315,7 +315,7 @@ def _faster(evidence: Evidence, trial: Passed, settings: JudgeSettings) -> Check
             "inconclusive",
             f"Given up as futile after {spent}, the estimate not half the way to the threshold: {shown}{cited}.",
         )
-    if not trial.speedup.bounded:
+    if not trial.speedup.is_bounded:
         return (
             "inconclusive",
             (
@@ -431,7 +431,7 @@ def _verdict(evidence: Evidence, outcome: Outcome, reasons: tuple[str, ...], *, 
 
 
 def _interval(interval: Interval) -> str:
-    ends = f"[{interval.low:.3f}, {interval.high:.3f}]" if interval.bounded else "[N/A]"
+    ends = f"[{interval.low:.3f}, {interval.high:.3f}]" if interval.is_bounded else "[N/A]"
     return f"{interval.estimate:.3f}x {ends} at {interval.confidence:.2%} confidence"
 
 

@@ -26,7 +26,7 @@ def compile_kernel(
     """Compile once, keep nothing but blobs. HarnessError when the compiler says it succeeded but left no library."""
     job = language.build(task, candidate, blobs)
     finished = executor.run(job)
-    library = language.built(finished)
+    library = language.build_output_digest(finished)
     if finished.exit_code == 0 and not finished.timed_out and library is None:
         raise HarnessError(f"{job.argv[0]} ended well but left no library; run `python -m tools env` and try again")
     log = "\n".join(filter(None, (blobs.text(finished.files[name]) for name in ("stderr.txt", "stdout.txt"))))
@@ -37,8 +37,8 @@ def compile_kernel(
         candidate=candidate.id,
         ok=library is not None,
         library=library,
-        compiled=language.compiled(finished),
-        log=language.trim(log) or log[-2000:].strip(),
+        compiled=language.compiled_cache_digest(finished),
+        log=language.trim_log(log) or log[-2000:].strip(),
         log_blob=blobs.put(log),
         argv=job.argv,
         compiler=f"{toolchain.name} {toolchain.version}",
@@ -140,7 +140,7 @@ class Builds:
         library = self.library(candidate)
         if library is None:
             return ""
-        finished = self.executor.run(self.language.disassemble(library, self.records.blobs, self.task))
+        finished = self.executor.run(self.language.disassembly_job(library, self.records.blobs, self.task))
         listing = finished.files.get("assembly.txt")
         return self.records.blobs.text(listing) if listing else ""
 
@@ -160,7 +160,7 @@ class Builds:
                 # The loader gives one handle for one file: a byte behind the end makes a copy that is loaded for
                 # itself.
                 library = self.records.blobs.put(self.records.blobs.get(library) + b"\n" * len(files))
-            paths[contestant] = self.language.library.replace("kernel", contestant)
+            paths[contestant] = self.language.build_output.replace("kernel", contestant)
             files[paths[contestant]] = library
             left = evidence.Build.model_validate(self.build(candidate).payload).compiled
             if left is not None and self.records.blobs.has(left):

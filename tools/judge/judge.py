@@ -73,7 +73,7 @@ class Judge:
 
     def __post_init__(self) -> None:
         hidden = self.policy.hidden_workloads if self.policy.inputs == "hardened" else 0
-        self.hidden = checked_cases.hidden_workloads(self.task, self.secret, hidden)
+        self.hidden = checked_cases.draw_hidden_workloads(self.task, self.secret, hidden)
         self.builds = Builds(self.task, self.language, self.executor, self.records, self.environment)
         self.unanswered: dict[str, str] = {}
         """Candidates that the machine failed to measure for good in this process, and how."""
@@ -145,7 +145,7 @@ class Judge:
     def build_ahead(self, candidates: Collection[Candidate], iteration: int) -> None:
         """Compile side by side those that pass the screen, where one takes long to compile; what a compiler says is
         met in `judge`."""
-        if not self.language.compiles_long or len(candidates) < 2:
+        if not self.language.has_slow_builds or len(candidates) < 2:
             return
         fit = [candidate for candidate in candidates if self.screened(candidate) is None]
         for candidate in fit:
@@ -177,7 +177,7 @@ class Judge:
     def screened(self, candidate: Candidate) -> Failed | Unmeasured | None:
         """Why `candidate` is not built at all; None where nothing stands against it."""
         for argument in self.task.arguments:
-            unsupported = self.language.unsupported(argument.dtype)
+            unsupported = self.language.reason_unsupported(argument.dtype)
             if unsupported:
                 return Unmeasured(
                     candidate=candidate.id, reason=f"`{argument.name}` is {argument.dtype}, but {unsupported}."
@@ -211,11 +211,13 @@ class Judge:
 
         def request(libraries: Mapping[str, str]) -> CorrectnessRequest:
             def seed(case: str) -> int:
-                return checked_cases.draw(self.secret, "correctness", candidate.id, purpose, attempt, case)
+                return checked_cases.draw_seed(self.secret, "correctness", candidate.id, purpose, attempt, case)
 
-            rounds = 1 if self._rehearsed else checked_cases.ROUNDS
+            rounds = 1 if self._rehearsed else checked_cases.DISTRIBUTION_REPEATS
             hardened = baseline is not None and self.policy.inputs == "hardened"
-            chosen = checked_cases.cases(self.task, self.hidden, seed, against_baseline=hardened, rounds=rounds)
+            chosen = checked_cases.cases_to_check(
+                self.task, self.hidden, seed, against_baseline=hardened, repeats=rounds
+            )
             return CorrectnessRequest(
                 task=self.task,
                 libraries=dict(libraries),  # type: ignore[arg-type]
@@ -305,14 +307,18 @@ class Judge:
         found = self.records.find(name)
         if found is not None:
             return found
-        blobs, workload, built = self.records.blobs, checked_cases.smallest(self.task), self.builds.build(candidate)
+        blobs, workload, built = (
+            self.records.blobs,
+            checked_cases.smallest_workload(self.task),
+            self.builds.build(candidate),
+        )
         arguments = [a.model_dump(mode="json", include={"name", "dtype"}) for a in self.task.arguments]
         limit = self.policy.job_limit_s
         launch = {"dims": workload.dims, "seed": 0, "arguments": arguments, "limit_s": min(SANITIZER_S, limit / 2)}
         launch["precision"] = self.task.numeric.precision
         files = {"reference.py": blobs.put(self.task.reference), "launch.json": blobs.put(json.dumps(launch))}
         job = Job(
-            files={**harness_files(blobs), **files, self.language.library: self.builds.library(candidate) or ""},
+            files={**harness_files(blobs), **files, self.language.build_output: self.builds.library(candidate) or ""},
             argv=("{python}", "harness/device/sanitizer_target.py"),
             limits=Limits(wall_s=limit),
             needs=Needs(device=self.language.device),
@@ -408,7 +414,7 @@ class Judge:
                 task=self.task,
                 libraries=dict(libraries),  # type: ignore[arg-type]
                 workloads=self._timed(named, pairs, warm_pairs),
-                order_seed=checked_cases.draw(self.secret, *named, "order"),
+                order_seed=checked_cases.draw_seed(self.secret, *named, "order"),
                 **self.policy.fields_of(TimingRequest),
                 device=self.language.device,
             )
@@ -439,7 +445,7 @@ class Judge:
                 task=self.task,
                 contestants=tuple(contestants),
                 workloads=self._timed(named, rounds, 0),
-                order_seed=checked_cases.draw(self.secret, *named, "order"),
+                order_seed=checked_cases.draw_seed(self.secret, *named, "order"),
                 device=self.language.device,
             )
 
@@ -491,7 +497,7 @@ class Judge:
                 name=w.name,
                 dims=w.dims,
                 weight=w.weight,
-                seed=checked_cases.draw(self.secret, *named, w.name),
+                seed=checked_cases.draw_seed(self.secret, *named, w.name),
                 pairs=pairs,
                 warm_pairs=warm_pairs,
             )

@@ -1,4 +1,4 @@
-"""Several kernels in Python as one, which calls each at the sizes where it was the fastest (pure)."""
+"""Compose several Python kernels into one that calls each kernel at the sizes where it is the fastest (pure)."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ from tools.artifacts import Dims, Task
 ENTRY = "run_kernel"
 
 
-def dispatched(task: Task, usual: str, special: Mapping[str, str]) -> str | None:
-    """`usual` at all sizes but those of the workloads in `special` (name -> source); None where the arguments do not
-    tell these apart."""
-    sizes = {workload.name: _condition(task, workload.dims) for workload in task.workloads}
+def compose_dispatcher(task: Task, usual: str, special: Mapping[str, str]) -> str | None:
+    """Return the source of a kernel that runs `usual`, except at the workloads in `special` (workload -> source).
+
+    The result is None if the arguments do not distinguish the workloads, or if a special kernel defines a name that is
+    also an argument.
+    """
+    sizes = {workload.name: _size_condition(task, workload.dims) for workload in task.workloads}
     if not all(sizes.values()) or len({*sizes.values()}) < len(sizes):
         return None
-    if {argument.name for argument in task.arguments} & set[str]().union(*map(_own, special.values())):
+    if {argument.name for argument in task.arguments} & set[str]().union(*map(_top_level_names, special.values())):
         return None
     known = {ast.unparse(node) for node in ast.parse(usual).body if isinstance(node, ast.Import | ast.ImportFrom)}
     taken, parts, entries = set(re.findall(r"\w+", " ".join([usual, *special.values()]))), list[str](), dict[str, str]()
     for source in (usual, *dict.fromkeys(special.values())):
-        names = {ENTRY} if source is usual else _own(source)
-        # What was composed before has such names already.
+        names = {ENTRY} if source is usual else _top_level_names(source)
+        # A kernel that was composed before already has names with a suffix.
         suffix = next(f"_{n}" for n in count() if not {f"{name}_{n}" for name in names} & taken)
         taken |= {f"{name}{suffix}" for name in names}
-        parts.append(_renamed(source if source is usual else _without(source, known), names, suffix))
+        parts.append(_append_suffix(source if source is usual else _blank_imports(source, known), names, suffix))
         entries[source] = f"{ENTRY}{suffix}"
     given = ", ".join(f"{argument.name}={argument.name}" for argument in task.arguments)
     entry = f"def {ENTRY}({', '.join(argument.name for argument in task.arguments)}):\n"
@@ -39,8 +42,8 @@ def dispatched(task: Task, usual: str, special: Mapping[str, str]) -> str | None
     return "\n\n\n".join(part.strip("\n") for part in [*parts, entry]) + "\n"
 
 
-def _condition(task: Task, dims: Dims) -> str:
-    """What the arguments are at these sizes; "" where one of them that may vary is told by none."""
+def _size_condition(task: Task, dims: Dims) -> str:
+    """Return a Python condition that holds at `dims`, or "" if no argument shows a dim that may vary."""
     words = []
     for name, value in dims.items():
         axes = ((a.name, axis) for a in task.arguments for axis, extent in enumerate(a.shape) if extent == name)
@@ -52,8 +55,8 @@ def _condition(task: Task, dims: Dims) -> str:
     return " and ".join(words)
 
 
-def _own(source: str) -> set[str]:
-    """Names that the module's top level defines."""
+def _top_level_names(source: str) -> set[str]:
+    """Return the names that the top level of a module defines."""
     found: set[str] = set()
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -64,9 +67,8 @@ def _own(source: str) -> set[str]:
     return found
 
 
-def _without(source: str, imports: Collection[str]) -> str:
-    """The module without its docstring, what only a file's first lines may be, and imports that stand before it
-    already."""
+def _blank_imports(source: str, imports: Collection[str]) -> str:
+    """Return the module with its docstring, `__future__` imports and the given imports replaced by blank lines."""
     lines = source.splitlines()
     for at, node in enumerate(ast.parse(source).body):
         words = at == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -76,9 +78,11 @@ def _without(source: str, imports: Collection[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _renamed(source: str, names: Collection[str], suffix: str) -> str:
-    """The text with `suffix` behind each of `names`; attributes, and keywords that no function of the module takes,
-    keep theirs."""
+def _append_suffix(source: str, names: Collection[str], suffix: str) -> str:
+    """Return the source with `suffix` appended to each of `names`.
+
+    Attributes keep their names, and so do keywords that no function of the module takes.
+    """
     taken = {
         a.arg
         for node in ast.walk(ast.parse(source))

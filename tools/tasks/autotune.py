@@ -13,48 +13,52 @@ from tools.gate import confirmation
 from tools.gate.statistics import Objective
 from tools.judge import evidence
 from tools.judge.judge import Judge
-from tools.languages.base import MOST_PINNED, UNTUNED, PinnedKernel
-from tools.tasks.loader import Loaded
+from tools.languages.base import MAX_PINNED_KERNELS, UNTUNED_PHRASE, PinnedKernel
+from tools.tasks.loader import LoadedTask
 
-ROUNDS = 8
+CONTEST_ROUNDS = 8
 """Enough for medians; no interval is claimed."""
 
 
-def tuned(loaded: Loaded, judge: Judge) -> Loaded:
+def pin_fastest_config(loaded: LoadedTask, judge: Judge) -> LoadedTask:
     """`loaded` with the fastest of its pinned kernels as the kernel, and a sentence that names the record.
 
     Variants that do not compile or are wrong drop out. Where no comparison can be made the first stays, and the
     sentence says why. InfrastructureError when the machine failed.
     """
-    looked, total, fit = _looked(loaded, judge)
+    looked, total, fit = _find_correct_kernels(loaded, judge)
     note = f"the kernel is autotuned over {total or 'computed'} configs"
     if not fit:
         said = (
             f"{note}; none of the {looked} looked at compiles and is right here, so that it is pinned to the first "
-            f"{UNTUNED}."
+            f"{UNTUNED_PHRASE}."
         )
-        return _frozen(loaded, "config 0", said)
+        return _with_pinned_kernel(loaded, "config 0", said)
     if len(fit) == 1:
         (chosen,) = fit
         said = f"{chosen} is the only one of the {looked} looked at that compiles and is right here, and it is pinned."
-        return _frozen(loaded, chosen, f"{note}; {said}")
+        return _with_pinned_kernel(loaded, chosen, f"{note}; {said}")
     try:
-        record = judge.benchmark({_name(name): _candidate(v, judge) for name, v in fit.items()}, (), ROUNDS)
-    except HarnessError as error:
-        return _frozen(
-            loaded, next(iter(fit)), f"{note}; it is pinned to the first {UNTUNED}: {str(error).rstrip('.')}."
+        record = judge.benchmark(
+            {_contestant_name(name): _make_candidate(v, judge) for name, v in fit.items()}, (), CONTEST_ROUNDS
         )
-    costs = objective_s(confirmation.Contest.model_validate(record.payload), judge.policy.objective)
-    chosen = min(fit, key=lambda name: costs[_name(name)])
+    except HarnessError as error:
+        return _with_pinned_kernel(
+            loaded, next(iter(fit)), f"{note}; it is pinned to the first {UNTUNED_PHRASE}: {str(error).rstrip('.')}."
+        )
+    costs = objective_seconds(confirmation.Contest.model_validate(record.payload), judge.policy.objective)
+    chosen = min(fit, key=lambda name: costs[_contestant_name(name)])
     compared = "all" if len(fit) == total else f"{len(fit)} of {total or f'the first {looked}'}"
     said = (
         f"{chosen}, {' '.join(fit[chosen].label.split())}, was the fastest of {compared} over the visible "
         f"workloads (record {record.id})"
     )
-    return _frozen(loaded, chosen, f"{note}; {said}, and it is pinned for baseline and candidates at all sizes.")
+    return _with_pinned_kernel(
+        loaded, chosen, f"{note}; {said}, and it is pinned for baseline and candidates at all sizes."
+    )
 
 
-def objective_s(contest: confirmation.Contest, objective: Objective) -> Mapping[str, float]:
+def objective_seconds(contest: confirmation.Contest, objective: Objective) -> Mapping[str, float]:
     """Contestant -> its objective time from medians of rounds: by the device's own events where there are any. Pure."""
     rounds = {w.workload: w.device_rounds or w.rounds for w in contest.result.workloads}
     times = {
@@ -68,25 +72,25 @@ def objective_s(contest: confirmation.Contest, objective: Objective) -> Mapping[
     return {name: sum(w * t for w, t in row) for name, row in times.items()}
 
 
-def _looked(loaded: Loaded, judge: Judge) -> tuple[int, int | None, dict[str, PinnedKernel]]:
+def _find_correct_kernels(loaded: LoadedTask, judge: Judge) -> tuple[int, int | None, dict[str, PinnedKernel]]:
     """How many pinned kernels were looked at, how many there are as far as is known, and by name those that compile
     and are right."""
     fit: dict[str, PinnedKernel] = {}
-    for at, kernel in enumerate(loaded.pinned[:MOST_PINNED]):
-        candidate = _candidate(kernel, judge)
+    for at, kernel in enumerate(loaded.pinned[:MAX_PINNED_KERNELS]):
+        candidate = _make_candidate(kernel, judge)
         if (
             at
-            and kernel.ends
-            and kernel.ends in evidence.Build.model_validate(judge.builds.build(candidate).payload).log
+            and kernel.past_end_error
+            and kernel.past_end_error in evidence.Build.model_validate(judge.builds.build(candidate).payload).log
         ):
             return at, at, fit
-        if _sound(candidate, judge):
+        if _compiles_and_is_correct(candidate, judge):
             fit[f"config {at}"] = kernel
-    total = None if loaded.pinned[0].ends else len(loaded.pinned)
-    return min(len(loaded.pinned), MOST_PINNED), total, fit
+    total = None if loaded.pinned[0].past_end_error else len(loaded.pinned)
+    return min(len(loaded.pinned), MAX_PINNED_KERNELS), total, fit
 
 
-def _sound(candidate: Candidate, judge: Judge) -> bool:
+def _compiles_and_is_correct(candidate: Candidate, judge: Judge) -> bool:
     """Whether it compiles and passes at every case: what fails only when it is launched is found here and not in the
     contest."""
     if evidence.build_failure(judge.builds.build(candidate)) is not None:
@@ -94,17 +98,17 @@ def _sound(candidate: Candidate, judge: Judge) -> bool:
     return evidence.correctness_failure(judge.correctness(candidate, None, "autotune")) is None
 
 
-def _candidate(kernel: PinnedKernel, judge: Judge) -> Candidate:
+def _make_candidate(kernel: PinnedKernel, judge: Judge) -> Candidate:
     return Candidate(language=judge.task.language, files={f"kernel{judge.language.suffix}": kernel.source})
 
 
-def _name(label: str) -> str:
+def _contestant_name(label: str) -> str:
     """As a contestant is called: part of a file's name."""
     return label.replace(" ", "_")
 
 
-def _frozen(loaded: Loaded, chosen: str, sentence: str) -> Loaded:
+def _with_pinned_kernel(loaded: LoadedTask, chosen: str, sentence: str) -> LoadedTask:
     at = int(chosen.split()[1])
-    kept = tuple(s for s in loaded.task.inferred if UNTUNED not in s)
+    kept = tuple(s for s in loaded.task.inferred if UNTUNED_PHRASE not in s)
     update = {"baseline": loaded.pinned[at].source, "inferred": (sentence[0].upper() + sentence[1:], *kept)}
     return loaded.model_copy(update={"task": loaded.task.model_copy(update=update), "pinned": ()})

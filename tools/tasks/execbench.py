@@ -20,12 +20,12 @@ from tools.cli.suggestions import offered
 from tools.cli.validation import sentences
 from tools.contracts.dims import parse_workloads
 from tools.errors import SettingsError
-from tools.tasks.loader import declaration, language_here, read_source
+from tools.tasks.loader import default_suite_language, read_source, task_yaml_text
 from tools.tasks.suites import SuiteFormat
 
-STATED = 1e-2
+DEFAULT_TOLERANCE = 1e-2
 """atol and rtol of both suites where a workload states none."""
-CONTRACT = """
+CONTRACT_TEMPLATE = """
 
 # ---- what follows makes a task of the definition above: inputs in its order, then outputs, then its variable axes
 import torch
@@ -89,16 +89,16 @@ def reference(**arguments):
 """
 
 
-class Foreign(BaseModel):
+class SuiteModel(BaseModel):
     """What is read of a suite's file; the rest of it does not matter here."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-Read = TypeVar("Read", bound=Foreign)
+ModelType = TypeVar("ModelType", bound=SuiteModel)
 
 
-class Axis(Foreign):
+class AxisDefinition(SuiteModel):
     """A size: fixed, given by each workload, or computed of others."""
 
     type: Literal["const", "var", "expr"]
@@ -106,49 +106,49 @@ class Axis(Foreign):
     expression: str = ""
 
 
-class Tensor(Foreign):
+class TensorDefinition(SuiteModel):
     """An input or output; without a shape a number."""
 
     shape: tuple[str | int, ...] | None
     dtype: str
 
 
-class Definition(Foreign):
+class ProblemDefinition(SuiteModel):
     """What is to be computed."""
 
     name: str
-    axes: dict[str, Axis]
-    inputs: dict[str, Tensor]
-    outputs: dict[str, Tensor]
+    axes: dict[str, AxisDefinition]
+    inputs: dict[str, TensorDefinition]
+    outputs: dict[str, TensorDefinition]
     reference: str
     custom_inputs_entrypoint: str | None = None
 
 
-class Tolerance(Foreign):
+class WorkloadTolerance(SuiteModel):
     """How far an element may be off."""
 
-    max_atol: float = STATED
-    max_rtol: float = STATED
+    max_atol: float = DEFAULT_TOLERANCE
+    max_rtol: float = DEFAULT_TOLERANCE
 
 
-class Source(Foreign):
+class InputSource(SuiteModel):
     """Where an input of a workload comes from."""
 
     type: Literal["random", "scalar", "safetensors", "custom"]
     value: bool | int | float | None = None
 
 
-class Workload(Foreign):
+class SuiteWorkload(SuiteModel):
     """Sizes, and where each input comes from; FlashInfer-Bench wraps it in a trace without a solution."""
 
     uuid: str
     axes: dict[str, int]
-    inputs: dict[str, Source]
-    tolerance: Tolerance = Tolerance()
+    inputs: dict[str, InputSource]
+    tolerance: WorkloadTolerance = WorkloadTolerance()
 
     @model_validator(mode="before")
     @classmethod
-    def _of_a_trace(cls, data: object) -> object:
+    def _unwrap_trace(cls, data: object) -> object:
         return data.get("workload") or data if isinstance(data, dict) else data
 
 
@@ -162,11 +162,11 @@ class ExecBench(SuiteFormat):
 
     def task_files(self, problem: Path, sizes: str) -> tuple[dict[str, str], str]:
         file = problem / "definition.json" if problem.is_dir() else problem
-        said = _read(file, read_source(file), Definition)
-        lines = _workload_lines(file, said.name)
-        given = [_read(file, line, Workload) for line in lines]
+        said = _parse_model(file, read_source(file), ProblemDefinition)
+        lines = _read_workload_lines(file, said.name)
+        given = [_parse_model(file, line, SuiteWorkload) for line in lines]
         variable = [name for name, axis in said.axes.items() if axis.type == "var"]
-        _refuse(said, file)
+        _refuse_unsupported(said, file)
         usable = [w for w in given if all(source.type != "safetensors" for source in w.inputs.values())]
         if given and not usable:
             raise SettingsError(
@@ -204,27 +204,31 @@ class ExecBench(SuiteFormat):
             n: (v, v) for n, v in fixed.items()
         }
         computed = [
-            f"    {n} = {_expression(axis.expression, file)}" for n, axis in said.axes.items() if axis.type == "expr"
+            f"    {n} = {_check_axis_expression(axis.expression, file)}"
+            for n, axis in said.axes.items()
+            if axis.type == "expr"
         ]
-        text = _runnable(said.reference, file) + CONTRACT.format(
+        text = _define_run(said.reference, file) + CONTRACT_TEMPLATE.format(
             name=said.name,
             outputs=[*said.outputs],
             workloads=shown,
             ranges=ranges,
-            rtol=min((w.tolerance.max_rtol for w in usable), default=STATED),
-            atol=min((w.tolerance.max_atol for w in usable), default=STATED),
-            inputs={name: (one.shape and [*map(_extent, one.shape)], one.dtype) for name, one in said.inputs.items()},
-            results={name: ([*map(_extent, one.shape or ())], one.dtype) for name, one in said.outputs.items()},
+            rtol=min((w.tolerance.max_rtol for w in usable), default=DEFAULT_TOLERANCE),
+            atol=min((w.tolerance.max_atol for w in usable), default=DEFAULT_TOLERANCE),
+            inputs={
+                name: (one.shape and [*map(_parse_extent, one.shape)], one.dtype) for name, one in said.inputs.items()
+            },
+            results={name: ([*map(_parse_extent, one.shape or ())], one.dtype) for name, one in said.outputs.items()},
             custom=repr(said.custom_inputs_entrypoint),
             axes="\n".join([*(f'    {n} = dims["{n}"]' for n in (*variable, *fixed)), *computed]) or "    pass",
             variable=variable,
         )
-        declared = declaration(said.name, _language(said))
+        declared = task_yaml_text(said.name, _choose_language(said))
         left = f", {len(given) - len(usable)} left out that read safetensors" if len(usable) < len(given) else ""
         return {"reference.py": text, "task.yaml": declared}, f"{said.name}: {len(dims)} workloads{left}"
 
 
-def _read(file: Path, text: str, kind: type[Read]) -> Read:
+def _parse_model(file: Path, text: str, kind: type[ModelType]) -> ModelType:
     try:
         return kind.model_validate(json.loads(text))
     except json.JSONDecodeError as error:
@@ -233,7 +237,7 @@ def _read(file: Path, text: str, kind: type[Read]) -> Read:
         raise SettingsError(sentences(error, kind, f"{file}: ")) from None
 
 
-def _workload_lines(file: Path, name: str) -> list[str]:
+def _read_workload_lines(file: Path, name: str) -> list[str]:
     """Of `workload.jsonl` beside the definition, else of the file in `workloads/` of its trace set that is called as
     it is."""
     beside = [
@@ -244,7 +248,7 @@ def _workload_lines(file: Path, name: str) -> list[str]:
     return [line for line in read_source(found).splitlines() if line.strip()] if found else []
 
 
-def _runnable(reference: str, file: Path) -> str:
+def _define_run(reference: str, file: Path) -> str:
     """`reference` with its `run`. What FlashInfer itself dumps has one function by another name, and none of its
     imports."""
     try:
@@ -264,7 +268,7 @@ def _runnable(reference: str, file: Path) -> str:
     )
 
 
-def _refuse(said: Definition, file: Path) -> None:
+def _refuse_unsupported(said: ProblemDefinition, file: Path) -> None:
     if both := [name for name in said.outputs if name in said.inputs]:
         raise SettingsError(
             f"{file}: `{both[0]}` is input and output at once, and inputs are read-only here; give the output "
@@ -281,7 +285,7 @@ def _refuse(said: Definition, file: Path) -> None:
             raise SettingsError(f"{file}: {name!r} cannot be a name in Python; rename it in the definition")
 
 
-def _expression(text: str, file: Path) -> str:
+def _check_axis_expression(text: str, file: Path) -> str:
     """The axis' expression, which is arithmetic over axes and nothing else."""
     plain = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Name, ast.Load, ast.Constant)
     try:
@@ -296,11 +300,11 @@ def _expression(text: str, file: Path) -> str:
     return text
 
 
-def _extent(axis: str | int) -> str | int:
+def _parse_extent(axis: str | int) -> str | int:
     return int(axis) if str(axis).isdigit() else axis
 
 
-def _language(said: Definition) -> str:
+def _choose_language(said: ProblemDefinition) -> str:
     """C++ on a CPU has no bfloat16."""
     half = any(one.dtype == "bfloat16" for one in (*said.inputs.values(), *said.outputs.values()))
-    return "triton" if half else language_here()
+    return "triton" if half else default_suite_language()

@@ -20,12 +20,12 @@ from tools.cli.suggestions import offered
 from tools.cli.validation import no_yaml, read_yaml, sentences
 from tools.contracts.dims import parse_workloads
 from tools.errors import SettingsError
-from tools.tasks.loader import declaration, language_here, read_source
+from tools.tasks.loader import default_suite_language, read_source, task_yaml_text
 from tools.tasks.suites import SuiteFormat
 
-STATED = (1e-5, 1e-8)
+DEFAULT_TOLERANCES = (1e-5, 1e-8)
 """rtol and atol of the suite's own comparison where its call states none."""
-CONTRACT = '''"""The problem {name} of GPU MODE: its own files, and then what makes a task of them."""
+CONTRACT_TEMPLATE = '''"""The problem {name} of GPU MODE: its own files, and then what makes a task of them."""
 
 import functools
 import inspect
@@ -105,7 +105,7 @@ outputs = list(_named(_first, _answered(_first, _spec)))
 '''
 
 
-class Problem(BaseModel):
+class GpuModeProblem(BaseModel):
     """What is read of task.yml; the rest of it does not matter here."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -116,7 +116,7 @@ class Problem(BaseModel):
     multi_gpu: bool = False
 
 
-class Placed(ast.NodeTransformer):
+class DeviceRewriter(ast.NodeTransformer):
     """The suite's code with its data on `_device`, the CPU or the GPU of the task's inputs, and every buffer of known
     content.
 
@@ -157,7 +157,7 @@ class GpuMode(SuiteFormat):
 
     def task_files(self, problem: Path, sizes: str) -> tuple[dict[str, str], str]:
         home = problem if problem.is_dir() else problem.parent
-        said = _read(home / "task.yml")
+        said = _read_problem(home / "task.yml")
         if said.multi_gpu:
             raise SettingsError(f"{home}: needs several GPUs, and a task has one; choose another problem")
         listed = {one.get("name", ""): home / one.get("source", "") for one in said.files}
@@ -171,7 +171,7 @@ class GpuMode(SuiteFormat):
             name.removesuffix(".py"): read_source(path)
             for name, path in sorted(paths.items(), key=lambda one: (one[0] == "reference.py", one[0] != "task.py"))
         }
-        texts = {name: _placed(text, paths[f"{name}.py"]) for name, text in texts.items()}
+        texts = {name: _rewrite_devices(text, paths[f"{name}.py"]) for name, text in texts.items()}
         there = {getattr(node, "name", "") for node in ast.parse(texts["reference"]).body}
         if lacking := sorted({"generate_input", "ref_kernel"} - there):
             raise SettingsError(
@@ -198,54 +198,54 @@ class GpuMode(SuiteFormat):
         # What is only tested must be right, and may be slower.
         workloads = [w if w["dims"] in points[:timed] else {**w, "weight": 1e-3, "margin": 1.0} for w in workloads]
         free = [n for n in points[0] if n not in words and all(isinstance(p.get(n), int) for p in points)]
-        text = CONTRACT.format(
+        text = CONTRACT_TEMPLATE.format(
             name=home.name,
-            files="{" + "".join(f"\n    {name!r}: {_literal(text)}," for name, text in texts.items()) + "\n}",
+            files="{" + "".join(f"\n    {name!r}: {_string_literal(text)}," for name, text in texts.items()) + "\n}",
             choices=choices,
             workloads=workloads,
             ranges={name: (min(p[name] for p in points), max(p[name] for p in points)) for name in free},
-            tolerance=_tolerance(texts["reference"]),
+            tolerance=_stated_tolerance(texts["reference"]),
             smallest=points[0] if sizes else points[-1],
         )
-        declared = declaration(home.name, language_here())
+        declared = task_yaml_text(home.name, default_suite_language())
         return {"reference.py": text, "task.yaml": declared}, f"{home.name}: {len(workloads)} workloads"
 
 
-def _read(file: Path) -> Problem:
+def _read_problem(file: Path) -> GpuModeProblem:
     try:
-        return Problem.model_validate(read_yaml(read_source(file)))
+        return GpuModeProblem.model_validate(read_yaml(read_source(file)))
     except YAMLError as error:
         raise SettingsError(no_yaml(file, error)) from None
     except ValidationError as error:
-        raise SettingsError(sentences(error, Problem, f"{file}: ")) from None
+        raise SettingsError(sentences(error, GpuModeProblem, f"{file}: ")) from None
 
 
-def _placed(text: str, file: Path) -> str:
+def _rewrite_devices(text: str, file: Path) -> str:
     try:
-        return ast.unparse(Placed().visit(ast.parse(text)))
+        return ast.unparse(DeviceRewriter().visit(ast.parse(text)))
     except SyntaxError as error:
         raise SettingsError(f"{file}: is no Python ({error.msg}, line {error.lineno}); mend it") from None
 
 
-def _literal(text: str) -> str:
+def _string_literal(text: str) -> str:
     plain = "'''" not in text and not text.endswith(("'", "\\"))
     return f"r'''{text}'''" if plain else repr(text)
 
 
-def _tolerance(text: str) -> str:
-    """The tightest rtol and atol that the reference's comparisons state; nothing where one is computed."""
-    said = [
-        k
+def _stated_tolerance(text: str) -> str:
+    """Return an assignment of the smallest rtol and atol that comparisons in the reference state, or "" if one of them
+    is computed."""
+    keywords = [
+        keyword
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call)
-        for k in node.keywords
-        if k.arg in ("rtol", "atol")
+        for keyword in node.keywords
+        if keyword.arg in ("rtol", "atol")
     ]
-    if not all(isinstance(k.value, ast.Constant) for k in said):
+    if not all(isinstance(keyword.value, ast.Constant) for keyword in keywords):
         return ""
-    found = {
-        name: [k.value.value for k in said if k.arg == name and isinstance(k.value, ast.Constant)]
-        for name in ("rtol", "atol")
-    }
-    rtol, atol = (min(values, default=default) for values, default in zip(found.values(), STATED, strict=True))  # type: ignore[type-var]
-    return f"rtol, atol = {rtol!r}, {atol!r}\n"
+    smallest = []
+    for name, default in zip(("rtol", "atol"), DEFAULT_TOLERANCES, strict=True):
+        values = [k.value.value for k in keywords if k.arg == name and isinstance(k.value, ast.Constant)]
+        smallest.append(min(values, default=default))  # type: ignore[type-var]
+    return f"rtol, atol = {smallest[0]!r}, {smallest[1]!r}\n"

@@ -17,17 +17,17 @@ from pathlib import Path
 from tools.cli.suggestions import offered
 from tools.contracts.dims import parse_dims
 from tools.errors import SettingsError
-from tools.tasks.loader import REFERENCE, declaration, language_here, read_source
+from tools.tasks.loader import REFERENCE_FILE, default_suite_language, read_source, task_yaml_text
 from tools.tasks.suites import SuiteFormat
 
-_ARITHMETIC: dict[type, Callable[..., int | float]] = {
+_FUNCTION_BY_OPERATOR: dict[type, Callable[..., int | float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.LShift: operator.lshift,
 }
-MEANT = ("Model", "get_inputs", "get_init_inputs")
-CONTRACT = """
+REQUIRED_DEFINITIONS = ("Model", "get_inputs", "get_init_inputs")
+CONTRACT_TEMPLATE = """
 
 # ---- what follows makes a task of the problem above: what forward takes and what its modules hold are inputs
 import inspect as _inspect
@@ -89,13 +89,13 @@ def reference(**arguments):
 """
 
 
-def _is_problem(source: str) -> bool:
+def _defines_problem(source: str) -> bool:
     """Whether a Python file defines what a KernelBench problem does."""
     try:
         body = ast.parse(source).body
     except SyntaxError:
         return False
-    return {*MEANT} <= {node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    return {*REQUIRED_DEFINITIONS} <= {node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
 
 
 class KernelBench(SuiteFormat):
@@ -109,12 +109,13 @@ class KernelBench(SuiteFormat):
     def task_files(self, problem: Path, sizes: str) -> tuple[dict[str, str], str]:
         """As the base says; `sizes`, e.g. "batch_size=4 dim=64", replaces numbers at the file's module level."""
         source = read_source(problem)
-        if not _is_problem(source):
+        if not _defines_problem(source):
             raise SettingsError(
-                f"{problem}: is no KernelBench problem; it must define {', '.join(MEANT)} at the top of the file"
+                f"{problem}: is not a KernelBench problem; it must define "
+                f"{', '.join(REQUIRED_DEFINITIONS)} at the top level of the file"
             )
         asked = parse_dims(sizes) if sizes else {}
-        constants = _constants(source)
+        constants = _module_numbers(source)
         lines = source.splitlines()
         for name in asked:
             if name not in constants:
@@ -137,19 +138,21 @@ class KernelBench(SuiteFormat):
         numbers = {name: changed.get(id(at), own) for name, (at, own) in constants.items()}
         told = [f"{name} {own!r} -> {numbers[name]!r}" for name, (at, own) in constants.items() if id(at) in changed]
         sized = {name: number for name, number in numbers.items() if isinstance(number, int) and number >= 1}
-        text = "\n".join(lines) + CONTRACT.format(dims=json.dumps(sized or {"problem": 1}))
-        files = {REFERENCE: text, "task.yaml": declaration(problem.stem, language_here())}
+        text = "\n".join(lines) + CONTRACT_TEMPLATE.format(dims=json.dumps(sized or {"problem": 1}))
+        files = {REFERENCE_FILE: text, "task.yaml": task_yaml_text(problem.stem, default_suite_language())}
         return files, f"{problem.name}: changed {', '.join(told)}" if told else f"{problem.name}: at its own sizes"
 
 
-def sizes(problem: Path) -> dict[str, int]:
+def problem_sizes(problem: Path) -> dict[str, int]:
     """The whole numbers at a problem's module level of 1 and more, as its file has them."""
     return {
-        name: own for name, (_, own) in _constants(read_source(problem)).items() if isinstance(own, int) and own >= 1
+        name: own
+        for name, (_, own) in _module_numbers(read_source(problem)).items()
+        if isinstance(own, int) and own >= 1
     }
 
 
-def _constants(source: str) -> dict[str, tuple[ast.expr, int | float]]:
+def _module_numbers(source: str) -> dict[str, tuple[ast.expr, int | float]]:
     """Number at module level -> where it stands and what it is; `2 * 1024` is a number, `height, width = 256, 256`
     are two, `height = width = 256` one with two names, and `shape = (256, 128)` are `shape_0` and `shape_1`."""
     found: dict[str, tuple[ast.expr, int | float]] = {}
@@ -166,21 +169,21 @@ def _constants(source: str) -> dict[str, tuple[ast.expr, int | float]]:
                 case _:
                     continue
             for name, number in zip(named, numbers, strict=False):
-                value = number_of(number) if number.lineno == number.end_lineno else None
+                value = evaluate_number(number) if number.lineno == number.end_lineno else None
                 if value is not None:
                     found[name] = number, value
     return found
 
 
-def number_of(node: ast.expr) -> int | float | None:
+def evaluate_number(node: ast.expr) -> int | float | None:
     """What sums, differences, products and shifts of plain numbers come to; None for all else."""
     match node:
         case ast.Constant(value) if type(value) in (int, float):
             return value  # type: ignore[return-value]
         case ast.UnaryOp(ast.USub(), inner):
-            value = number_of(inner)
+            value = evaluate_number(inner)
             return None if value is None else -value
-        case ast.BinOp(left, sign, right) if type(sign) in _ARITHMETIC:
-            one, other = number_of(left), number_of(right)
-            return None if one is None or other is None else _ARITHMETIC[type(sign)](one, other)
+        case ast.BinOp(left, sign, right) if type(sign) in _FUNCTION_BY_OPERATOR:
+            one, other = evaluate_number(left), evaluate_number(right)
+            return None if one is None or other is None else _FUNCTION_BY_OPERATOR[type(sign)](one, other)
     return None

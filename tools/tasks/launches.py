@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from tools.cli.suggestions import offered
 from tools.errors import SettingsError
-from tools.languages.cpp_source import ENTRY, function_declarator, text, walk
-from tools.tasks.kernelbench import number_of
+from tools.languages.cpp_source import ENTRY, function_declarator, walk
+from tools.languages.cpp_source import node_text as text
+from tools.tasks.kernelbench import evaluate_number as number_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node

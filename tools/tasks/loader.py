@@ -17,14 +17,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from tools.artifacts import Artifact, Dims, NumericPolicy, Task, Workload
+from tools.artifacts import Artifact, Dims, NumericTolerance, Task, Workload
 from tools.cli.suggestions import meant, offered
 from tools.cli.validation import no_yaml, read_yaml, sentences
 from tools.contracts import inference
-from tools.contracts.checked_cases import hidden_workloads
+from tools.contracts.checked_cases import draw_hidden_workloads
 from tools.contracts.dims import check_seed_dims, parse_workloads
-from tools.contracts.inference import Sources, named
-from tools.contracts.operators import operator
+from tools.contracts.inference import SourceNames, default_task_name
+from tools.contracts.operators import operator_family
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, Limits
 from tools.executors.harness_job import answer, available_memory, harness_job
@@ -32,15 +32,15 @@ from tools.executors.protocol import Parameter, ProbeRequest, ProbeResult, SeenW
 from tools.languages.base import LANGUAGES, Language, PinnedKernel, open_language
 from tools.store.records import Blobs, write_atomically
 
-DRIVER = Path("/dev/nvidiactl")
-REFERENCE = "reference.py"
+NVIDIA_DRIVER = Path("/dev/nvidiactl")
+REFERENCE_FILE = "reference.py"
 PROBE_LIMIT_S = 300.0
 """For importing torch and calling the reference once in float64 on each workload."""
-_SIZE_LIMIT = 4 << 20
+_MAX_SOURCE_BYTES = 4 << 20
 """Bytes of a source file; more is not a source file."""
 
 
-class Loaded(Artifact):
+class LoadedTask(Artifact):
     """A task and what the probe saw of its visible workloads."""
 
     task: Task
@@ -55,7 +55,7 @@ class Loaded(Artifact):
     """Source of the kernel that the first of several linked runs began with; empty: the task's own."""
 
 
-class Declared(Artifact):
+class TaskSettings(Artifact):
     """task.yaml: what a folder says beside its two sources; every key is optional."""
 
     name: str | None = None
@@ -73,29 +73,33 @@ class Declared(Artifact):
     """Workload -> how much slower it may become, relative, instead of the reference's own."""
 
 
-class Frozen(Artifact):
+class FrozenTask(Artifact):
     """task.json of a workspace."""
 
     identity: str
     task: Task
 
 
-def load_folder(path: Path, executor: Executor, blobs: Blobs, dims: tuple[Dims, ...] = ()) -> Loaded:
+def load_task_folder(path: Path, executor: Executor, blobs: Blobs, dims: tuple[Dims, ...] = ()) -> LoadedTask:
     """Read and probe a task folder, at `dims` in place of its own workloads. Raises SettingsError with one sentence
     for anything a user can mend."""
     if not path.is_dir():
-        raise SettingsError(f"task: {path} is not a folder; name one that holds {REFERENCE} and a kernel")
-    declared = _declared(path / "task.yaml")
+        raise SettingsError(f"task: {path} is not a folder; name one that holds {REFERENCE_FILE} and a kernel")
+    declared = _read_task_yaml(path / "task.yaml")
     declared = declared.model_copy(update={"weights": {}, "margins": {}}) if dims else declared
-    language = language_of(path)
-    kernel, reference = path / f"kernel{language.suffix}", path / REFERENCE
+    language = detect_language(path)
+    kernel, reference = path / f"kernel{language.suffix}", path / REFERENCE_FILE
     if not kernel.exists() and reference.exists():
-        _none_meant(path, kernel.name, language)
-        return _load_logic(declared.name or path.resolve().name, reference, language, dims, declared, executor, blobs)
-    return _load(declared.name or path.resolve().name, kernel, reference, language, dims, 0, declared, executor, blobs)
+        _refuse_misnamed_kernel(path, kernel.name, language)
+        return _load_reference_task(
+            declared.name or path.resolve().name, reference, language, dims, declared, executor, blobs
+        )
+    return _load_kernel_task(
+        declared.name or path.resolve().name, kernel, reference, language, dims, 0, declared, executor, blobs
+    )
 
 
-def load_files(
+def load_task_files(
     kernel: Path,
     reference: Path,
     dims: str | tuple[Dims, ...],
@@ -104,55 +108,57 @@ def load_files(
     *,
     pointer_elements: int = 0,
     like: Task | None = None,
-) -> Loaded:
+) -> LoadedTask:
     """Read and probe a kernel file with its reference, in the seed style or with make_inputs.
 
     `dims`: "M=512 N=1000 eps=1e-5", several workloads apart by `;`; empty: the reference's own `workloads`. `like`: a
     task whose name, flags and precision it has, and whose weights and margins where the workloads are the reference's
     own.
     """
-    language = language_of(kernel)
-    name, declared = named(kernel), Declared()
+    language = detect_language(kernel)
+    name, declared = default_task_name(kernel), TaskSettings()
     if like is not None:
         name, shares = like.name, {w.name: w.weight for w in like.workloads}
-        declared = Declared(precision=like.numeric.precision, build_flags=like.build_flags, library=like.library or ())
+        declared = TaskSettings(
+            precision=like.numeric.precision, build_flags=like.build_flags, library=like.library or ()
+        )
         declared = declared if dims else declared.model_copy(update={"weights": shares, "margins": like.margins})
     sizes = parse_workloads(dims) if isinstance(dims, str) else dims
-    return _load(name, kernel, reference, language, sizes, pointer_elements, declared, executor, blobs)
+    return _load_kernel_task(name, kernel, reference, language, sizes, pointer_elements, declared, executor, blobs)
 
 
-def _load(
+def _load_kernel_task(
     name: str,
     kernel: Path,
     reference: Path,
     language: Language,
     dims: tuple[Dims, ...],
     elements: int,
-    declared: Declared,
+    declared: TaskSettings,
     executor: Executor,
     blobs: Blobs,
-) -> Loaded:
-    files = Sources(kernel.name, reference.name)
+) -> LoadedTask:
+    files = SourceNames(kernel.name, reference.name)
     given = read_source(kernel)
-    source, logic, frozen = language.frozen(given, read_source(reference))
-    parameters = _parameters(language, source, files)
+    source, logic, frozen = language.freeze_sources(given, read_source(reference))
+    parameters = _read_kernel_parameters(language, source, files)
     memory = available_memory()
-    if not _makes_inputs(logic):
+    if not _defines_make_inputs(logic):
         check_seed_dims(dims, parameters, elements, memory, files.kernel)
-        _all_meant(dims, source, logic, files)
+        _refuse_unused_dims(dims, source, logic, files)
     # With make_inputs the reference is asked alone: `contract` compares it with the kernel and can name both files.
-    asked = () if _makes_inputs(logic) else parameters
+    asked = () if _defines_make_inputs(logic) else parameters
     asking = ProbeRequest(reference=logic, dims=dims, parameters=asked, pointer_elements=elements, memory_bytes=memory)
-    request = asking.model_copy(update={"library": _callable(declared, language)})
-    seen = probe(executor, blobs, request, files)
+    request = asking.model_copy(update={"library": _allowed_operators(declared, language)})
+    seen = probe_reference(executor, blobs, request, files)
     seen = seen.model_copy(update={"inferred": (*frozen, *seen.inferred)})
-    made = partial(infer, name, source, logic, language, parameters, elements, declared, files=files)
-    return _at_other_sizes(made, seen, files, executor, blobs).model_copy(
+    made = partial(infer_task, name, source, logic, language, parameters, elements, declared, files=files)
+    return _infer_with_other_sizes(made, seen, files, executor, blobs).model_copy(
         update={"pinned": language.pinned_kernels(given)}
     )
 
 
-def weighted(loaded: Loaded, weights: Sequence[float]) -> Loaded:
+def with_workload_weights(loaded: LoadedTask, weights: Sequence[float]) -> LoadedTask:
     """With these weights of its workloads, in their order."""
     task, seen = loaded.task, loaded.workloads
     shared = tuple(
@@ -162,13 +168,13 @@ def weighted(loaded: Loaded, weights: Sequence[float]) -> Loaded:
     return loaded.model_copy(update={"task": task.model_copy(update={"workloads": shared}), "workloads": probed})
 
 
-def _none_meant(folder: Path, kernel: str, language: Language) -> None:
+def _refuse_misnamed_kernel(folder: Path, kernel: str, language: Language) -> None:
     """Refuse a folder whose kernel has another name: without it one would be written, and the user's never looked
     at."""
     alike = [
         p.name
         for p in sorted(folder.iterdir())
-        if p.name != REFERENCE and (p.stem == "kernel" or p.suffix == language.suffix)
+        if p.name != REFERENCE_FILE and (p.stem == "kernel" or p.suffix == language.suffix)
     ]
     if alike:
         raise SettingsError(
@@ -177,40 +183,40 @@ def _none_meant(folder: Path, kernel: str, language: Language) -> None:
         )
 
 
-def _load_logic(
+def _load_reference_task(
     name: str,
     reference: Path,
     language: Language,
     dims: tuple[Dims, ...],
-    declared: Declared,
+    declared: TaskSettings,
     executor: Executor,
     blobs: Blobs,
-) -> Loaded:
+) -> LoadedTask:
     """A task of which only the reference is there."""
-    files = Sources(f"kernel{language.suffix}", reference.name)
+    files = SourceNames(f"kernel{language.suffix}", reference.name)
     logic = read_source(reference)
-    if not _makes_inputs(logic):
+    if not _defines_make_inputs(logic):
         raise SettingsError(
             f"{reference}: without {files.kernel} beside it the reference must say the whole contract; define "
             f"make_inputs(dims, seed) "
             f"in it, or add {files.kernel}"
         )
     request = ProbeRequest(
-        reference=logic, dims=dims, memory_bytes=available_memory(), library=_callable(declared, language)
+        reference=logic, dims=dims, memory_bytes=available_memory(), library=_allowed_operators(declared, language)
     )
-    seen = probe(executor, blobs, request, files)
+    seen = probe_reference(executor, blobs, request, files)
     parameters = tuple(
         Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar")
         for w in seen.workloads[:1]
         for a in w.arguments
     )
-    made = partial(infer, name, None, logic, language, parameters, 0, declared, files=files)
-    return _at_other_sizes(made, seen, files, executor, blobs)
+    made = partial(infer_task, name, None, logic, language, parameters, 0, declared, files=files)
+    return _infer_with_other_sizes(made, seen, files, executor, blobs)
 
 
-def _at_other_sizes(
-    made: Callable[..., Loaded], seen: ProbeResult, files: Sources, executor: Executor, blobs: Blobs
-) -> Loaded:
+def _infer_with_other_sizes(
+    made: Callable[..., LoadedTask], seen: ProbeResult, files: SourceNames, executor: Executor, blobs: Blobs
+) -> LoadedTask:
     """The task that is `made` of what the probe has seen and of what the reference says to sizes such as the hidden
     ones: which dims sizes follow that the workloads have alike, and which it refuses. SettingsError where it takes
     none."""
@@ -220,14 +226,14 @@ def _at_other_sizes(
         parameters=tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for a in task.arguments),
         pointer_elements=task.pointer_elements,
         memory_bytes=available_memory(),
-        tentative=tuple(choices for _, choices in hidden_workloads(task, b"known to everybody", 2)),
+        tentative=tuple(choices for _, choices in draw_hidden_workloads(task, b"known to everybody", 2)),
         roles={a.name: a.role for a in task.arguments},
     )
-    told = probe(executor, blobs, request, files) if request.tentative else seen
+    told = probe_reference(executor, blobs, request, files) if request.tentative else seen
     return made(seen=seen.model_copy(update={"tried": told.tried, "refused": told.refused}))
 
 
-def _all_meant(dims: Sequence[Dims], source: str, logic: str, files: Sources) -> None:
+def _refuse_unused_dims(dims: Sequence[Dims], source: str, logic: str, files: SourceNames) -> None:
     """Refuse a name that stands nowhere in kernel or reference: it would still set the size of every buffer."""
     words = set(re.findall(r"\w+", f"{source} {logic}"))
     for name in (name for point in dims for name in point if name not in words):
@@ -235,7 +241,7 @@ def _all_meant(dims: Sequence[Dims], source: str, logic: str, files: Sources) ->
         raise SettingsError(f"dims: {name!r} is named by neither {files.kernel} nor {files.reference}; {hint}")
 
 
-def probe(executor: Executor, blobs: Blobs, request: ProbeRequest, files: Sources) -> ProbeResult:
+def probe_reference(executor: Executor, blobs: Blobs, request: ProbeRequest, files: SourceNames) -> ProbeResult:
     """Ask the harness what the reference says and needs; a user's mistake is a SettingsError that calls the file as the
     user does.
 
@@ -244,34 +250,34 @@ def probe(executor: Executor, blobs: Blobs, request: ProbeRequest, files: Source
     limits = Limits(wall_s=PROBE_LIMIT_S)
     seen = answer(executor.run(harness_job(request, {}, blobs, limits=limits)), blobs, ProbeResult)
     if seen.error is not None:
-        named = seen.error.replace(REFERENCE, files.reference)
+        named = seen.error.replace(REFERENCE_FILE, files.reference)
         known = files.reference in named or named.startswith(("--dims", "task.yaml"))
         raise SettingsError(named if known else f"{files.reference}: {named}")
     return seen
 
 
-def infer(
+def infer_task(
     name: str,
     source: str | None,
     logic: str,
     language: Language,
     parameters: tuple[Parameter, ...],
     elements: int,
-    declared: Declared,
+    declared: TaskSettings,
     seen: ProbeResult,
-    files: Sources,
-) -> Loaded:
+    files: SourceNames,
+) -> LoadedTask:
     """The task that kernel (`source`), reference and probe amount to. SettingsError where they do not fit."""
     if not seen.workloads:
         raise SettingsError(f"{files.reference}: there are no workloads; set `workloads` in it or give --dims")
-    arguments, about_arguments = inference.arguments(parameters, seen, files)
+    arguments, about_arguments = inference.infer_arguments(parameters, seen, files)
     for argument in arguments:
-        unsupported = language.unsupported(argument.dtype)
+        unsupported = language.reason_unsupported(argument.dtype)
         if unsupported:
             raise SettingsError(f"{files.kernel}: `{argument.name}` is {argument.dtype}, but {unsupported}")
-    ranges, about_ranges = inference.dims_range(seen, files)
-    policy, about_numbers = inference.numeric(seen, arguments, NumericPolicy(precision=declared.precision))
-    workloads = _weighted(declared, seen)
+    ranges, about_ranges = inference.infer_dims_range(seen, files)
+    policy, about_numbers = inference.infer_tolerance(seen, arguments, NumericTolerance(precision=declared.precision))
+    workloads = _apply_task_settings(declared, seen)
     task = Task(
         name=name,
         language=language.name,
@@ -285,23 +291,27 @@ def infer(
         seed_style=not seen.has_make_inputs,
         pointer_elements=0 if seen.has_make_inputs else elements,
         inferred=(*seen.inferred, *about_arguments, *about_ranges, *about_numbers),
-        library=_callable(declared, language, seen.products) or None,
+        library=_allowed_operators(declared, language, seen.products) or None,
     )
-    return Loaded(task=task, workloads=workloads, operator=operator(seen.operations))
+    return LoadedTask(task=task, workloads=workloads, operator=operator_family(seen.operations))
 
 
-def _callable(declared: Declared, language: Language, own: tuple[str, ...] = ()) -> tuple[str, ...]:
+def _allowed_operators(declared: TaskSettings, language: Language, own: tuple[str, ...] = ()) -> tuple[str, ...]:
     """The operators of `library`, where `own` are the reference's; SettingsError where kernels cannot call any."""
     named = tuple(name for name in declared.library if name != "reference")
-    if named and not language.beside_torch:
-        able = ", ".join(name for name in LANGUAGES if open_language(name).beside_torch)
+    if named and not language.host_code_has_torch:
+        able = ", ".join(name for name in LANGUAGES if open_language(name).host_code_has_torch)
         raise SettingsError(
             f"task.yaml: library: kernels in {language.name} call nothing of torch; leave it out (allowed with {able})"
         )
-    return tuple(dict.fromkeys((*named, *own))) if language.beside_torch and "reference" in declared.library else named
+    return (
+        tuple(dict.fromkeys((*named, *own)))
+        if language.host_code_has_torch and "reference" in declared.library
+        else named
+    )
 
 
-def _weighted(declared: Declared, seen: ProbeResult) -> tuple[SeenWorkload, ...]:
+def _apply_task_settings(declared: TaskSettings, seen: ProbeResult) -> tuple[SeenWorkload, ...]:
     """The probed workloads with the weights and margins that task.yaml gives some of them."""
     for key, said, least in (
         ("weights", declared.weights, "above 0"),
@@ -323,14 +333,14 @@ def _weighted(declared: Declared, seen: ProbeResult) -> tuple[SeenWorkload, ...]
     )
 
 
-def _parameters(language: Language, source: str, files: Sources) -> tuple[Parameter, ...]:
+def _read_kernel_parameters(language: Language, source: str, files: SourceNames) -> tuple[Parameter, ...]:
     try:
         return language.parameters(source)
     except SettingsError as error:
         raise SettingsError(str(error).replace(f"kernel{language.suffix}", files.kernel, 1)) from None
 
 
-def _makes_inputs(reference: str) -> bool:
+def _defines_make_inputs(reference: str) -> bool:
     try:
         body = ast.parse(reference).body
     except SyntaxError:
@@ -338,38 +348,38 @@ def _makes_inputs(reference: str) -> bool:
     return any(isinstance(node, ast.FunctionDef) and node.name == "make_inputs" for node in body)
 
 
-def language_here() -> str:
+def default_suite_language() -> str:
     """What a suite's problem is written in: Triton where a driver of NVIDIA's is loaded, else C++."""
-    return "triton" if DRIVER.exists() else "cpp"
+    return "triton" if NVIDIA_DRIVER.exists() else "cpp"
 
 
-def declaration(name: str, language: str) -> str:
+def task_yaml_text(name: str, language: str) -> str:
     """task.yaml of a suite's problem."""
     return f"name: {name}\nlanguage: {language}\nlibrary: [reference]\n"
 
 
-def language_of(path: Path) -> Language:
+def detect_language(path: Path) -> Language:
     """The language of a task folder; of a kernel's file by its suffix, and among those that share it by what stands in
     the file.
 
     SettingsError where there is none such.
     """
     if path.is_dir():
-        return open_language(_declared(path / "task.yaml").language, f"{path / 'task.yaml'}: language")
+        return open_language(_read_task_yaml(path / "task.yaml").language, f"{path / 'task.yaml'}: language")
     known = [open_language(name) for name in LANGUAGES]
     alike = [kind for kind in known if kind.suffix == path.suffix]
     if not alike:
         suffixes = ", ".join(dict.fromkeys(kind.suffix for kind in known))
         raise SettingsError(f"kernel: {path} is in no known language; its name must end in one of {suffixes}")
-    text = read_source(path) if any(kind.marks for kind in alike) else ""
-    return next((kind for kind in alike if kind.marks and kind.marks.search(text)), alike[0])
+    text = read_source(path) if any(kind.source_pattern for kind in alike) else ""
+    return next((kind for kind in alike if kind.source_pattern and kind.source_pattern.search(text)), alike[0])
 
 
 def read_source(path: Path) -> str:
     """A source file's text; SettingsError when it is missing, empty, huge or not UTF-8."""
     try:
-        if path.stat().st_size > _SIZE_LIMIT:
-            raise SettingsError(f"{path}: larger than {_SIZE_LIMIT >> 20} MiB; give a source file")
+        if path.stat().st_size > _MAX_SOURCE_BYTES:
+            raise SettingsError(f"{path}: larger than {_MAX_SOURCE_BYTES >> 20} MiB; give a source file")
         content = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise SettingsError(f"{path}: no such file; put the source there or name another") from None
@@ -382,9 +392,9 @@ def read_source(path: Path) -> str:
     return content
 
 
-def _declared(path: Path) -> Declared:
+def _read_task_yaml(path: Path) -> TaskSettings:
     if not path.exists():
-        return Declared()
+        return TaskSettings()
     import yaml
 
     text = read_source(path)
@@ -393,29 +403,31 @@ def _declared(path: Path) -> Declared:
     except yaml.YAMLError as error:
         raise SettingsError(no_yaml(path, error)) from None
     try:
-        return Declared.model_validate(data)
+        return TaskSettings.model_validate(data)
     except ValidationError as error:
-        raise SettingsError(sentences(error, Declared, f"{path}: ")) from None
+        raise SettingsError(sentences(error, TaskSettings, f"{path}: ")) from None
 
 
 # ---------------------------------------------------------------- the workspace's copy
 
 
-def freeze(task: Task, folder: Path) -> None:
+def write_frozen_task(task: Task, folder: Path) -> None:
     """Write task.json, reference.py and the kernel's source to a workspace's `task/`."""
-    frozen = Frozen(identity=task.identity(), task=task)
-    for name, text in _sources(task).items():
+    frozen = FrozenTask(identity=task.identity(), task=task)
+    for name, text in _frozen_source_files(task).items():
         write_atomically(folder / name, text.encode())
     write_atomically(folder / "task.json", frozen.model_dump_json(indent=1).encode() + b"\n")
 
 
-def thaw(folder: Path) -> Task:
+def read_frozen_task(folder: Path) -> Task:
     """Read a frozen task back; WorkspaceError when any of its files was changed since."""
     remedy = "restore it from the workspace's git, or start a new run"
     try:
-        frozen = Frozen.model_validate_json((folder / "task.json").read_bytes())
+        frozen = FrozenTask.model_validate_json((folder / "task.json").read_bytes())
         changed = [
-            name for name, text in _sources(frozen.task).items() if (folder / name).read_bytes() != text.encode()
+            name
+            for name, text in _frozen_source_files(frozen.task).items()
+            if (folder / name).read_bytes() != text.encode()
         ]
     except (OSError, ValidationError, json.JSONDecodeError) as error:
         raise WorkspaceError(f"{folder}: the frozen task cannot be read ({type(error).__name__}); {remedy}") from error
@@ -426,8 +438,8 @@ def thaw(folder: Path) -> Task:
     return frozen.task
 
 
-def _sources(task: Task) -> dict[str, str]:
-    files = {REFERENCE: task.reference}
+def _frozen_source_files(task: Task) -> dict[str, str]:
+    files = {REFERENCE_FILE: task.reference}
     if task.baseline is not None:
         suffix = open_language(task.language).suffix
         files[f"kernel{suffix}"] = task.baseline

@@ -10,11 +10,11 @@ from tools.errors import SettingsError
 from tools.gate.ranking import FRAMEWORKS
 from tools.tasks.loader import read_source
 
-TAKEN = ("baseline", "best", "original", "incumbent", "candidate", *FRAMEWORKS)
+RESERVED_NAMES = ("baseline", "best", "original", "incumbent", "candidate", *FRAMEWORKS)
 """What other contestants of a benchmark are called."""
 
 
-def read(path: Path) -> Rivals:
+def read_rivals(path: Path) -> Rivals:
     """Each top-level function is a rival, but for those whose name begins with `_`. SettingsError for a file that
     defines none."""
     source = read_source(path)
@@ -31,7 +31,7 @@ def read(path: Path) -> Rivals:
             f"{path}: defines no rival; add a function such as liger() that returns one of the reference's arguments"
         )
     for node in defined:
-        if node.name in TAKEN:
+        if node.name in RESERVED_NAMES:
             raise SettingsError(
                 f"{path}: a rival is called {node.name}, which is another contestant's name; call it as its library is"
             )

@@ -11,9 +11,9 @@ from pathlib import Path
 from tools.artifacts import Artifact
 from tools.errors import SettingsError
 from tools.languages.cpp_source import ENTRY
-from tools.languages.triton_source import read
+from tools.languages.triton_source import parse_module
 from tools.tasks.launches import FILL, CudaFile, Shim, Value
-from tools.tasks.loader import language_of, read_source
+from tools.tasks.loader import detect_language, read_source
 
 CPP = (".cpp", ".cc", ".cxx", ".c")
 CUDA = (".cu", ".cuh")
@@ -90,7 +90,7 @@ def scaffold(file: Path, folder: Path, entry: str | None = None) -> Scaffold:
         kernel = _ENDS.sub(rf"\g<0>  // {FILL} a kernel may not end the process: take that out", kernel)
         kernel += "" if chosen == ENTRY else _solve(shim)
     elif file.suffix == ".py":
-        language = language_of(file).name
+        language = detect_language(file).name
         kernel, shim, kernels, launchers, chosen = _python(source, entry)
     else:
         raise SettingsError(
@@ -147,7 +147,7 @@ def _solve(shim: Shim) -> str:
 
 def _python(source: str, entry: str | None) -> tuple[str, Shim, tuple[str, ...], tuple[str, ...], str]:
     """A file in Triton or CuTe DSL with `run_kernel`: its own, or one around the function that launches."""
-    module = read(source)
+    module = parse_module(source)
     if module is None or not module.kernels:
         raise SettingsError(
             "no function under @triton.jit or @cute.jit was found; for PyTorch logic without a kernel a reference.py "

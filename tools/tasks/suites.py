@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 
 from tools.errors import SettingsError
-from tools.registry import load
+from tools.registry import load_class
 
 SUITES = {
     "execbench": "tools.tasks.execbench:ExecBench",
@@ -36,9 +36,9 @@ class SuiteFormat(ABC):
         """
 
 
-def suite_of(path: Path) -> SuiteFormat | None:
+def recognise_suite(path: Path) -> SuiteFormat | None:
     """Return the suite that a path looks like a problem of, or None."""
-    return next((suite for suite in _suites() if suite.recognises(path)), None)
+    return next((suite for suite in _all_suites() if suite.recognises(path)), None)
 
 
 def write_task_folder(problem: Path, folder: Path, sizes: str) -> tuple[Path, str]:
@@ -46,9 +46,9 @@ def write_task_folder(problem: Path, folder: Path, sizes: str) -> tuple[Path, st
 
     SettingsError for a path that is of no suite, and for a `folder` whose files differ: nothing is overwritten.
     """
-    suite = suite_of(problem)
+    suite = recognise_suite(problem)
     if suite is None:
-        known = ", ".join(suite.problems for suite in _suites())
+        known = ", ".join(suite.problems for suite in _all_suites())
         raise SettingsError(f"{problem}: is no problem of a suite; give one of these: {known}")
     files, sentence = suite.task_files(problem, sizes)
     for name, content in files.items():
@@ -63,5 +63,5 @@ def write_task_folder(problem: Path, folder: Path, sizes: str) -> tuple[Path, st
     return folder, sentence
 
 
-def _suites() -> list[SuiteFormat]:
-    return [load(SUITES, name, SuiteFormat, key="suite")() for name in SUITES]
+def _all_suites() -> list[SuiteFormat]:
+    return [load_class(SUITES, name, SuiteFormat, key="suite")() for name in SUITES]

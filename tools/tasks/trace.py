@@ -16,13 +16,13 @@ from tools.artifacts import Artifact, Dims, Task
 from tools.contracts.dims import parse_dims
 from tools.errors import SettingsError
 
-COVERED = 0.9
+MIN_COVERED_SHARE = 0.9
 """Share of the time that the workloads which are kept must make up."""
-SPLIT, FEWEST = 2.5, 8
+MIN_SPLIT_SPREAD, MIN_SPLIT_LAUNCHES = 2.5, 8
 """p95 / p25 from which on launches of one size are split into fast and slow, and how many there must be to tell."""
 
 
-class Launch(Artifact):
+class TracedLaunch(Artifact):
     """One line of a trace."""
 
     line: int
@@ -35,7 +35,7 @@ class Launch(Artifact):
     """In the trace's own unit."""
 
 
-class Part(Artifact):
+class LaunchGroup(Artifact):
     """Launches of one size; where their times lie far apart, the fast or the slow ones of them."""
 
     dims: Dims
@@ -51,7 +51,7 @@ class Part(Artifact):
     """Among the largest that make up `COVERED` of the time."""
 
 
-def read(path: Path) -> tuple[Launch, ...]:
+def read_trace(path: Path) -> tuple[TracedLaunch, ...]:
     """The launches of a file of JSON lines or CSV with the keys kernel, duration and, as far as known, scalars, shapes;
     others are ignored.
 
@@ -62,7 +62,7 @@ def read(path: Path) -> tuple[Launch, ...]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"trace: {path} cannot be read ({error}); give a UTF-8 file of JSON lines or CSV") from None
-    found = tuple(_launches(text, path))
+    found = tuple(_parse_launches(text, path))
     if not found:
         raise SettingsError(
             f"trace: {path} holds no launch; give JSON lines or CSV with kernel, scalars, shapes and duration"
@@ -70,11 +70,11 @@ def read(path: Path) -> tuple[Launch, ...]:
     return found
 
 
-def _launches(text: str, path: Path) -> Iterator[Launch]:
+def _parse_launches(text: str, path: Path) -> Iterator[TracedLaunch]:
     lines = text.splitlines()
     rows: Iterable[tuple[int, object]]
     if text.lstrip().startswith("{"):
-        rows = ((at, _parsed(line, f"{path}:{at}")) for at, line in enumerate(lines, 1) if line.strip())
+        rows = ((at, _parse_json(line, f"{path}:{at}")) for at, line in enumerate(lines, 1) if line.strip())
     else:
         rows = enumerate(csv.DictReader(lines), 2)
     for at, row in rows:
@@ -83,11 +83,11 @@ def _launches(text: str, path: Path) -> Iterator[Launch]:
         key = next((name for name in given if name.startswith("duration")), "duration")
         try:
             duration = float(given[key])
-            launch = Launch(
+            launch = TracedLaunch(
                 line=at,
                 kernel=str(given["kernel"]),
-                scalars=_scalars(given.get("scalars") or {}),
-                shapes=_shapes(given.get("shapes") or {}),
+                scalars=_parse_scalars(given.get("scalars") or {}),
+                shapes=_parse_shapes(given.get("shapes") or {}),
                 duration=duration,
             )
         except (KeyError, TypeError, ValueError, SettingsError) as error:
@@ -100,18 +100,18 @@ def _launches(text: str, path: Path) -> Iterator[Launch]:
         yield launch
 
 
-def _parsed(line: str, where: str) -> object:
+def _parse_json(line: str, where: str) -> object:
     try:
         return json.loads(line)
     except ValueError as error:
         raise SettingsError(f"{where}: no JSON ({error}); write one object a line") from None
 
 
-def _scalars(said: object) -> Dims:
+def _parse_scalars(said: object) -> Dims:
     return parse_dims(said) if isinstance(said, str) else dict(said)  # type: ignore[call-overload]
 
 
-def _shapes(said: object) -> dict[str, tuple[int, ...]]:
+def _parse_shapes(said: object) -> dict[str, tuple[int, ...]]:
     if isinstance(said, str):
         return {
             name: tuple(map(int, extents.split("x"))) for name, extents in re.findall(r"(\w+)=(\d+(?:x\d+)*)", said)
@@ -119,21 +119,23 @@ def _shapes(said: object) -> dict[str, tuple[int, ...]]:
     return {name: tuple(extents) for name, extents in dict(said).items()}  # type: ignore[call-overload]
 
 
-def parts(launches: Sequence[Launch], task: Task, origin: Path) -> tuple[Part, ...]:
+def group_launches(launches: Sequence[TracedLaunch], task: Task, origin: Path) -> tuple[LaunchGroup, ...]:
     """The launches of the task's kernel by size, the largest share of the time first. SettingsError where a size is
     not said."""
     groups: defaultdict[tuple[tuple[str, int | float], ...], list[float]] = defaultdict(list)
-    for launch in _of_kernel(launches, task, origin):
-        groups[tuple(_dims(launch, task, origin).items())].append(launch.duration)
-    split = [(dict(dims), speed, times) for dims, all_ in groups.items() for speed, times in _split(sorted(all_))]
+    for launch in _launches_of_task_kernel(launches, task, origin):
+        groups[tuple(_launch_dims(launch, task, origin).items())].append(launch.duration)
+    split = [
+        (dict(dims), speed, times) for dims, all_ in groups.items() for speed, times in _split_by_speed(sorted(all_))
+    ]
     split.sort(key=lambda one: -sum(one[2]))
     whole, before, found = sum(sum(times) for _, _, times in split), 0.0, []
     for dims, speed, times in split:
         share = sum(times) / whole
         spread = _quantile(times, 0.95) / _quantile(times, 0.25)
-        kept = before < COVERED
+        kept = before < MIN_COVERED_SHARE
         found.append(
-            Part(
+            LaunchGroup(
                 dims=dims,
                 speed=speed,
                 launches=len(times),
@@ -147,7 +149,7 @@ def parts(launches: Sequence[Launch], task: Task, origin: Path) -> tuple[Part, .
     return tuple(found)
 
 
-def weights(found: Iterable[Part]) -> tuple[tuple[Dims, float], ...]:
+def workload_weights(found: Iterable[LaunchGroup]) -> tuple[tuple[Dims, float], ...]:
     """The sizes that are kept, with how often each is launched: the objective multiplies by its time."""
     found = tuple(found)
     kept = dict.fromkeys(tuple(part.dims.items()) for part in found if part.kept)
@@ -156,15 +158,15 @@ def weights(found: Iterable[Part]) -> tuple[tuple[Dims, float], ...]:
     )
 
 
-def _of_kernel(launches: Sequence[Launch], task: Task, origin: Path) -> list[Launch]:
+def _launches_of_task_kernel(launches: Sequence[TracedLaunch], task: Task, origin: Path) -> list[TracedLaunch]:
     """Those of a kernel that the task's source names; all, where the trace is of one kernel alone."""
     words = set(re.findall(r"\w+", task.baseline or ""))
     names = {launch.kernel for launch in launches}
-    named = [launch for launch in launches if _identifier(launch.kernel) in words]
+    named = [launch for launch in launches if _function_name(launch.kernel) in words]
     if not named and len(names) > 1:
         times = defaultdict[str, float](float)
         for launch in launches:
-            times[_identifier(launch.kernel)] += launch.duration
+            times[_function_name(launch.kernel)] += launch.duration
         most = ", ".join(sorted(times, key=lambda name: -times[name])[:5])
         raise SettingsError(
             f"trace: {origin} holds no launch of a kernel that {task.name} names, only {most}; keep one kernel's lines"
@@ -172,12 +174,12 @@ def _of_kernel(launches: Sequence[Launch], task: Task, origin: Path) -> list[Lau
     return named or list(launches)
 
 
-def _identifier(kernel: str) -> str:
+def _function_name(kernel: str) -> str:
     """`softmax` of `void ns::softmax<float>(float const*)`."""
     return re.split(r"[<(]", kernel.strip())[0].split("::")[-1].split(" ")[-1]
 
 
-def _dims(launch: Launch, task: Task, origin: Path) -> Dims:
+def _launch_dims(launch: TracedLaunch, task: Task, origin: Path) -> Dims:
     """The task's dims as a launch says them: by a scalar's name or by an argument's extents; one that never varies
     may be left out."""
     said: dict[str, set[int | float]] = defaultdict(set)
@@ -198,9 +200,9 @@ def _dims(launch: Launch, task: Task, origin: Path) -> Dims:
     return found
 
 
-def _split(times: list[float]) -> Iterator[tuple[Literal["all", "fast", "slow"], list[float]]]:
+def _split_by_speed(times: list[float]) -> Iterator[tuple[Literal["all", "fast", "slow"], list[float]]]:
     """Ascending times as they are, or cut at their widest gap on a logarithmic scale."""
-    if len(times) < FEWEST or _quantile(times, 0.95) <= SPLIT * _quantile(times, 0.25):
+    if len(times) < MIN_SPLIT_LAUNCHES or _quantile(times, 0.95) <= MIN_SPLIT_SPREAD * _quantile(times, 0.25):
         yield "all", times
         return
     at = max(range(1, len(times)), key=lambda at: times[at] / times[at - 1])

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
-from tools.languages.cpp_source import Edit
+from tools.languages.cpp_source import CppEdit
 
 METHOD = "inductor-lift"
 """Id of its page."""
@@ -28,5 +28,5 @@ class InductorLift(Recipe):
     def edit(self, source: str, knobs: Mapping[str, str]) -> str:
         return self.lifted or source
 
-    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
         return iter(())

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.analysis.unit import Unit, parsed
-from tools.languages.cpp_source import Edit, walk
+from tools.languages.cpp_source import CppEdit, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -34,7 +34,7 @@ def versioned(source: str) -> str:
     """`source` with every loop that threads run where there is work for them in two versions, as far as it may stand
     twice."""
     unit = parsed(source)
-    edits: list[Edit] = []
+    edits: list[CppEdit] = []
     for pragma in walk(unit.root):
         found = SHORT.fullmatch(unit.text(pragma)) if pragma.type == "preproc_call" else None
         loop = pragma.next_named_sibling
@@ -44,9 +44,9 @@ def versioned(source: str) -> str:
         alone = f"#pragma omp simd{OF_THREADS.sub('', found['clauses'])}\n{indent}{body}" if found["simd"] else body
         blocks = [textwrap.indent(f"{indent}{text}", "  ") for text in (f"{found['threads']}\n{indent}{body}", alone)]
         text = f"if ({found['enough']}) {{\n{blocks[0]}\n{indent}}} else {{\n{blocks[1]}\n{indent}}}"
-        edits.append(Edit(pragma.start_byte, loop.end_byte, text))
+        edits.append(CppEdit(pragma.start_byte, loop.end_byte, text))
     changed = unit.apply(edits)
-    return source if parsed(changed).broken else changed
+    return source if parsed(changed).has_syntax_errors else changed
 
 
 @lru_cache(maxsize=16)
@@ -59,7 +59,7 @@ def single(source: str) -> str:
     return unit.apply(edits) if edits else source
 
 
-def _merged(unit: Unit, node: Node) -> Edit | None:
+def _merged(unit: Unit, node: Node) -> CppEdit | None:
     condition, then, other = (node.child_by_field_name(f) for f in ("condition", "consequence", "alternative"))
     enough = ENOUGH.fullmatch(unit.text(condition)) if condition is not None else None
     if (
@@ -76,13 +76,13 @@ def _merged(unit: Unit, node: Node) -> Edit | None:
     clause = f"if({'parallel: ' if ' simd' in unit.text(pragma) else ''}{enough[1]})"
     indent = unit.indent(node)
     body = textwrap.indent(textwrap.dedent(f"{unit.indent(loop)}{unit.text(loop)}"), indent).lstrip()
-    return Edit(node.start_byte, node.end_byte, f"{unit.text(pragma).rstrip()} {clause}\n{indent}{body}")
+    return CppEdit(node.start_byte, node.end_byte, f"{unit.text(pragma).rstrip()} {clause}\n{indent}{body}")
 
 
 def _repeatable(unit: Unit, loop: Node) -> bool:
     """Short, in a block, of whole lines, and calling no function of the file: one that is called twice is not put in
     by itself."""
-    called = {unit.callee(n) for n in walk(loop) if n.type == "call_expression"}
+    called = {unit.called_function(n) for n in walk(loop) if n.type == "call_expression"}
     own = {name for name in called & set(unit.functions) if name is not None and not name.startswith("kw_")}
     block = loop.parent is not None and loop.parent.type == "compound_statement"
     text = unit.text(loop)

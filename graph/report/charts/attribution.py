@@ -45,7 +45,7 @@ def attribution(view: View, links: Links) -> Chart:
             seen[word] = mark
             said = f"v{n} {outcome.method}, {word}: {ratio(outcome.ratio)}{', ' + outcome.note if outcome.note else ''}"
             linked(mark, links.href(record), said)
-            if outcome.ratio and outcome.ratio.bounded:
+            if outcome.ratio and outcome.ratio.is_bounded:
                 axes.plot([outcome.ratio.low, outcome.ratio.high], [at, at], color=marked["color"], marker="|")
         figure.legend(list(seen.values()), list(seen), loc="outside lower left", ncols=2)
         told = "; ".join(

@@ -183,7 +183,7 @@ def look(shape: str, *, accepted: bool) -> dict[str, Any]:
 
 def ends(interval: Interval) -> tuple[float, ...]:
     """The figures of an interval: both ends and the estimate, or the estimate alone where an end is unknown."""
-    return (interval.low, interval.estimate, interval.high) if interval.bounded else (interval.estimate,)
+    return (interval.low, interval.estimate, interval.high) if interval.is_bounded else (interval.estimate,)
 
 
 def logarithmic(

@@ -90,7 +90,7 @@ def timeline(view: View, links: Links) -> Chart:
 
 
 def _interval(axes: Axes, interval: Interval, at: float, ink: str, *, named: bool) -> None:
-    if interval.bounded:
+    if interval.is_bounded:
         axes.plot([at, at], [interval.low, interval.high], color=ink, marker="_")
     if named:
         axes.annotate(f"{interval.estimate:.3g}×", (at, interval.estimate), xytext=(8, -4), textcoords="offset points")

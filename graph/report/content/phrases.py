@@ -66,7 +66,7 @@ def worth(verdict: Verdict, *, both: bool = False) -> str:
     clock says, too."""
     claim = verdict.claim
     if claim is None or claim.clock == "wall":
-        return ratio(verdict.worth)
+        return ratio(verdict.reported_speedup)
     other = "launch-included" if claim.clock == "device-only" else "device-only"
     return f"{ratio(claim.speedup)} {claim.clock}" + (
         f" ({ratio(claim.other)} {other})" if both and claim.other else ""

@@ -22,7 +22,7 @@ from tools.executors.protocol import SeenArgument, SeenWorkload
 from tools.harness.compilation.cuda_compile import program
 from tools.languages.cpp import Cpp
 from tools.store.records import Blobs
-from tools.tasks.loader import load_folder
+from tools.tasks.loader import load_task_folder
 from tools.tasks.scaffold import scaffold
 
 OWN = """#include <cstdio>
@@ -76,7 +76,7 @@ def test_a_patched_file_calls_the_kernel_where_it_was_judged_and_itself_elsewher
 ) -> None:
     (tmp_path / "reference.py").write_text(REFERENCE)
     (tmp_path / "kernel.cpp").write_text(OWN)
-    loaded, cpp = load_folder(tmp_path, *beside), Cpp()
+    loaded, cpp = load_task_folder(tmp_path, *beside), Cpp()
     kernel = made(loaded, FASTER, cpp, cpp.flags(loaded.task)).model_copy(update={"own": OWN, "own_name": "mine.cpp"})
     applied(tmp_path, kernel)
     (tmp_path / "main.cpp").write_text(f'#include "mine.cpp"\n{PROGRAM_OF_OWN}')

@@ -15,7 +15,7 @@ from knowledge_base.experience.status import RESULTS, compacted, status
 from knowledge_base.pages.wiki import Wiki, section
 from tests.knowledge_base.experience.test_log import attempt
 from tools.analysis import rules
-from tools.artifacts import UNBOUNDED, Interval
+from tools.artifacts import UNBOUNDED_RATIO, Interval
 
 WIKI = Wiki.open()
 HERE = Conditions(
@@ -281,7 +281,11 @@ def test_outcomes_that_agree_narrow_and_those_that_disagree_widen():
 
 def test_an_effect_without_an_interval_is_counted_and_not_pooled():
     noted = outcome(
-        "a", "accept", "vector-exp", effect=Interval(estimate=9.0, low=1 / UNBOUNDED, high=UNBOUNDED), origin="stated"
+        "a",
+        "accept",
+        "vector-exp",
+        effect=Interval(estimate=9.0, low=1 / UNBOUNDED_RATIO, high=UNBOUNDED_RATIO),
+        origin="stated",
     )
     found = asked(noted, outcome("b", "accept", "vector-exp", estimate=2.0))
     assert found.proposed[0].n == 2 and found.proposed[0].effect == gain(2.0)

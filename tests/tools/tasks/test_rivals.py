@@ -13,7 +13,7 @@ def test_each_function_is_a_rival_but_for_helpers(tmp_path: Path) -> None:
     file.write_text(
         "import math\n\ndef liger():\n    pass\n\ndef _helper(x):\n    pass\n\ndef quack(tuned=True):\n    pass\n"
     )
-    assert rivals.read(file).names == ("liger", "quack")
+    assert rivals.read_rivals(file).names == ("liger", "quack")
 
 
 @pytest.mark.parametrize(
@@ -29,5 +29,5 @@ def test_a_file_that_names_none_is_one_sentence(tmp_path: Path, text: str, says:
     file = tmp_path / "rivals.py"
     file.write_text(text)
     with pytest.raises(SettingsError) as refused:
-        rivals.read(file)
+        rivals.read_rivals(file)
     assert says in str(refused.value)

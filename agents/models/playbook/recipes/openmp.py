@@ -17,7 +17,7 @@ from agents.models.playbook.recipe import FULL, Recipe
 from agents.models.playbook.recipes.edits import insert_pragma, nested
 from agents.models.playbook.recipes.tile import stores_along
 from agents.models.playbook.recipes.work import heavy, work
-from tools.languages.cpp_source import Edit, pragma_before, walk
+from tools.languages.cpp_source import CppEdit, pragma_before, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -38,7 +38,7 @@ class ParallelOuter(Recipe):
     knobs = {"SCHEDULE": ("static", "dynamic")}
     written = r"\w+"
 
-    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
         schedule = self.value(knobs, "SCHEDULE")
         waiting = outermost(unit)
         while waiting:
@@ -60,7 +60,7 @@ class ParallelOuter(Recipe):
                     if _depth(one.node) == _depth(loop.node) + 1 and _holds_loops(one)
                 )
 
-    def _edit(self, unit: Unit, loop: Loop, found: Independence, previous: Node | None, schedule: str) -> list[Edit]:
+    def _edit(self, unit: Unit, loop: Loop, found: Independence, previous: Node | None, schedule: str) -> list[CppEdit]:
         simd, uneven = previous is not None, _uneven(unit, loop)
         clauses = ["#pragma omp parallel for" + (" simd" if simd else "")]
         if not simd and not uneven and _pairs(unit, loop, found):
@@ -105,7 +105,7 @@ def _always_short(unit: Unit, loop: Loop) -> bool:
     if unit.text(loop.lower).startswith(FULL) and not inner:
         return True
     lengths = [unit.text(one.upper) for one in (loop, *unit.loops(loop.body))]
-    calls = any(unit.callee(n) in unit.functions for n in walk(loop.body) if n.type == "call_expression")
+    calls = any(unit.called_function(n) in unit.functions for n in walk(loop.body) if n.type == "call_expression")
     known = all(length.isdigit() for length in lengths) and len(lengths) == len(inner) + 1 and not calls
     return known and prod(map(int, lengths)) < MIN_WORK_HEAVY
 

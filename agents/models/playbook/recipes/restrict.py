@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
-from tools.languages.cpp_source import ENTRY, Edit, walk
+from tools.languages.cpp_source import ENTRY, CppEdit, walk
 
 
 class RestrictPointers(Recipe):
@@ -14,7 +14,7 @@ class RestrictPointers(Recipe):
 
     name = "restrict_pointers"
 
-    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
         function = unit.functions.get(ENTRY)
         declarator = function.child_by_field_name("declarator") if function is not None else None
         edits = []
@@ -28,6 +28,6 @@ class RestrictPointers(Recipe):
                 else None
             )
             if name is not None and name.type == "identifier" and "restrict" not in unit.text(node):
-                edits.append(Edit(name.start_byte, name.start_byte, "__restrict__ "))
+                edits.append(CppEdit(name.start_byte, name.start_byte, "__restrict__ "))
         if edits:
             yield edits

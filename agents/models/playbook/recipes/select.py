@@ -9,7 +9,7 @@ from agents.models.playbook.analysis.reductions import as_reduction, assignment,
 from agents.models.playbook.analysis.types import floating
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
-from tools.languages.cpp_source import Edit, call_name, strip, walk
+from tools.languages.cpp_source import CppEdit, library_function_name, strip_parentheses, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -24,8 +24,8 @@ class BranchToSelect(Recipe):
 
     name = "branch_to_select"
 
-    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
-        for function in unit.reachable:
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
+        for function in unit.reachable_functions:
             body = function.child_by_field_name("body")
             for node in walk(body):
                 text = None
@@ -34,7 +34,7 @@ class BranchToSelect(Recipe):
                 elif node.type == "call_expression":
                     text = _from_call(unit, node)
                 if text is not None:
-                    yield [Edit(node.start_byte, node.end_byte, text)]
+                    yield [CppEdit(node.start_byte, node.end_byte, text)]
 
 
 def _repeatable(unit: Unit, node: Node) -> bool:
@@ -47,7 +47,7 @@ def _from_call(unit: Unit, node: Node) -> str | None:
         return None
     sign = ">" if pair.operator == "max" else "<"
     first, second = pair.first, pair.second
-    if call_name(unit, node) in ("max", "min"):
+    if library_function_name(unit, node) in ("max", "min"):
         # std::max(a, b) is (a < b) ? b : a, and min likewise.
         first, second = second, first
     elif not _settled(unit, node, second):
@@ -60,7 +60,7 @@ def _from_call(unit: Unit, node: Node) -> str | None:
 
 def _settled(unit: Unit, call: Node, operand: Node) -> bool:
     """The accumulator that the call is assigned to, or a literal."""
-    operand = strip(operand)
+    operand = strip_parentheses(operand)
     if operand.type == "number_literal":
         return True
     target = (
@@ -72,7 +72,7 @@ def _settled(unit: Unit, call: Node, operand: Node) -> bool:
 
 
 def _operand(unit: Unit, node: Node) -> str:
-    node = strip(node)
+    node = strip_parentheses(node)
     text = unit.text(node)
     return text if node.type in ("identifier", "number_literal", "subscript_expression") else f"({text})"
 
@@ -106,7 +106,7 @@ def _from_else(unit: Unit, node: Node, condition: Node) -> str | None:
     for value in (yes[1], no[1], condition):
         if any(n.type in IMPURE for n in walk(value)):
             return None
-    return f"{unit.text(yes[0])} = ({unit.text(strip(condition))}) ? ({unit.text(yes[1])}) : ({unit.text(no[1])});"
+    return f"{unit.text(yes[0])} = ({unit.text(strip_parentheses(condition))}) ? ({unit.text(yes[1])}) : ({unit.text(no[1])});"
 
 
 def _stored_back(unit: Unit, then: Node, condition: Node) -> str | None:
@@ -116,4 +116,8 @@ def _stored_back(unit: Unit, then: Node, condition: Node) -> str | None:
         return None
     element = unit.text(made[0])
     read = any(n.type == "subscript_expression" and unit.text(n) == element for n in walk(condition))
-    return f"{element} = ({unit.text(strip(condition))}) ? ({unit.text(made[1])}) : {element};" if read else None
+    return (
+        f"{element} = ({unit.text(strip_parentheses(condition))}) ? ({unit.text(made[1])}) : {element};"
+        if read
+        else None
+    )

@@ -11,7 +11,7 @@ from agents.models.playbook.analysis.nests import is_innermost
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
 from agents.models.playbook.recipes.edits import counter_type, nested, placed
-from tools.languages.cpp_source import Edit
+from tools.languages.cpp_source import CppEdit
 
 
 class Tile(Recipe):
@@ -21,7 +21,7 @@ class Tile(Recipe):
     name = "tile"
     knobs = {"TILE": ("32", "16", "64")}
 
-    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
         for outer in unit.reached:
             inner = nested(unit, outer)
             if any(f"_{word}" in unit.text(outer.node) for word in ("block", "end")):
@@ -34,7 +34,7 @@ class Tile(Recipe):
             ):
                 yield self._edits(unit, outer, inner, self.value(knobs, "TILE"), stores_along(outer, both[1].accesses))
 
-    def _edits(self, unit: Unit, outer: Loop, inner: Loop, size: str, swap: bool) -> list[Edit]:
+    def _edits(self, unit: Unit, outer: Loop, inner: Loop, size: str, swap: bool) -> list[CppEdit]:
         constant = self.constant(unit, "TILE")
         i, j = outer.variable, inner.variable
         ti, tj = counter_type(outer), counter_type(inner)

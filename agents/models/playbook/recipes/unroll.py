@@ -13,7 +13,7 @@ from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import FULL, Recipe
 from agents.models.playbook.recipes.edits import counter_type, renamed
 from agents.models.playbook.recipes.simd import near
-from tools.languages.cpp_source import Edit, fresh, pragma_before, statements, walk
+from tools.languages.cpp_source import CppEdit, pragma_before, statements, unused_name, walk
 
 COMBINE = {
     "+": "{s} += {p};",
@@ -32,7 +32,7 @@ class UnrollAccumulators(Recipe):
     name = "unroll_accumulators"
     knobs = {"LANES": ("32", "64", "16", "8")}
 
-    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
         for loop in unit.reached:
             if (
                 not is_innermost(loop)
@@ -56,13 +56,13 @@ class UnrollAccumulators(Recipe):
             ):
                 yield self._edits(unit, loop, reduction, self.value(knobs, "LANES"))
 
-    def _edits(self, unit: Unit, loop: Loop, reduction: Reduction, lanes: str) -> list[Edit]:
+    def _edits(self, unit: Unit, loop: Loop, reduction: Reduction, lanes: str) -> list[CppEdit]:
         name = next(n for n in walk(loop.body) if n.type == "identifier" and unit.text(n) == reduction.name)
         kind = floating(unit, name)
         if kind not in ("float", "double"):
             return []
         indent = unit.indent(loop.node)
-        size, part, full = self.constant(unit, "LANES"), fresh(unit, "kw_partial"), fresh(unit, FULL)
+        size, part, full = self.constant(unit, "LANES"), unused_name(unit, "kw_partial"), unused_name(unit, FULL)
         j, counter = loop.variable, counter_type(loop)
         statement = renamed(unit, reduction.statement, {j: f"({j} + kw_lane)", reduction.name: f"{part}[kw_lane]"})
         start = START.get(reduction.operator, reduction.name)
@@ -87,4 +87,4 @@ class UnrollAccumulators(Recipe):
         ]
         pragma = pragma_before(loop.node)
         first = pragma.start_byte if pragma is not None else loop.node.start_byte
-        return [Edit(first, loop.node.end_byte, f"\n{indent}".join(lines))]
+        return [CppEdit(first, loop.node.end_byte, f"\n{indent}".join(lines))]

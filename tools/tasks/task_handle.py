@@ -22,29 +22,29 @@ from tools.judge.build import Builds
 from tools.judge.judge import Emit, Judge
 from tools.languages.base import open_language
 from tools.profilers.base import DEFAULTS, PROFILERS, Profiler
-from tools.registry import load
+from tools.registry import load_class
 from tools.roofline import microbenchmarks
 from tools.store.records import Records, key
-from tools.tasks.loader import Loaded, read_source
+from tools.tasks.loader import LoadedTask, read_source
 
 
 @contextmanager
-def machine(store: Path | None, clocks: str = "observe") -> Iterator[tuple[Executor, Records]]:
+def open_local_machine(store: Path | None, clocks: str = "observe") -> Iterator[tuple[Executor, Records]]:
     """This machine, with records kept in `store`, else gone afterwards; `clocks`: "lock" holds those of its GPU
     meanwhile."""
     with TemporaryDirectory(prefix="kernelwright-") as folder:
         records = Records(store or Path(folder))
         scratch = Path(folder) / "scratch"
         scratch.mkdir()
-        kind = load(EXECUTORS, "local", Executor, key="executor")
+        kind = load_class(EXECUTORS, "local", Executor, key="executor")
         with kind(records.blobs, scratch, clocks=clocks) as executor:
             yield executor, records
 
 
-class Opened:
+class TaskHandle:
     """A task with its language, on the machine of `executor`. Each raises SettingsError for what a user can mend."""
 
-    def __init__(self, loaded: Loaded, executor: Executor, records: Records, emit: Emit) -> None:
+    def __init__(self, loaded: LoadedTask, executor: Executor, records: Records, emit: Emit) -> None:
         self.loaded, self.executor, self.records, self.emit = loaded, executor, records, emit
         self.task = loaded.task
         self.language = open_language(loaded.task.language)
@@ -103,7 +103,7 @@ class Opened:
     def profile(self, name: str = "", setting: str = "profilers") -> tuple[Profile, dict[str, str]] | str:
         """What a profiler (by default the first for this device) sees of the kernel, with its raw outputs; or why it
         sees nothing."""
-        profiler = load(PROFILERS, name or DEFAULTS[self.language.device][0], Profiler, key=setting)()
+        profiler = load_class(PROFILERS, name or DEFAULTS[self.language.device][0], Profiler, key=setting)()
         if lacking := profiler.missing(self.language):
             return lacking
         library, first = self.library(), self.task.workloads[0]
@@ -134,7 +134,7 @@ class Opened:
 
     def listed(self) -> tuple[str, str]:
         """The kernel's machine code, and the architecture that it is for."""
-        listed = self.executor.run(self.language.disassemble(self.library(), self.records.blobs, self.task)).files
+        listed = self.executor.run(self.language.disassembly_job(self.library(), self.records.blobs, self.task)).files
         # A kernel compiled without a GPU is machine code of the target that its listing names.
         facts = json.loads(self.records.blobs.text(listed["facts.json"])) if "facts.json" in listed else {}
         return self.records.blobs.text(listed["assembly.txt"]), str(facts.get("target", "") or self.device.architecture)
