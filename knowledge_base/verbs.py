@@ -220,7 +220,7 @@ class Utilisation(Verb):
         found = [lookup.resolve(wiki, self.product, metric, self.variant) for metric in PUBLISHED]
         with open_local_machine(None) as (executor, records):
             loaded = loader.load_task_folder(self.task, executor, records.blobs)
-            placed = TaskHandle(loaded, executor, records, lambda *_: None).placed()
+            placed = TaskHandle(loaded, executor, records, lambda *_: None).compute_roofline()
         text = utilisation_text(loaded.task, placed, published([spec for spec in found if isinstance(spec, Spec)]))
         gaps = [lookup.gap(unknown) for unknown in found if isinstance(unknown, UnknownSpec)]
         return Answer(None, [*text.splitlines(), *gaps])

@@ -44,12 +44,12 @@ class Artifact(BaseModel):
         The source is read when a schema is requested. Pydantic's own `use_attribute_docstrings` reads it for every
         class at import, which took a fifth of the time to import `graph.lifecycle.run`.
         """
-        found = handler(core_schema)
-        properties = handler.resolve_ref_schema(found).get("properties", {})
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
         for name, text in field_docstrings(cls).items():
             if name in properties:
                 properties[name].setdefault("description", text)
-        return found
+        return schema
 
 
 @cache
@@ -58,16 +58,16 @@ def field_docstrings(kind: type[BaseModel]) -> dict[str, str]:
 
     A class whose source cannot be read contributes no docstrings.
     """
-    found: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for base in reversed([base for base in kind.__mro__ if issubclass(base, BaseModel) and base is not BaseModel]):
         with suppress(OSError, TypeError):
             (node,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
             assert isinstance(node, ast.ClassDef), "the source of a class"
-            for field, below in pairwise(node.body):
-                match field, below:
+            for field, following in pairwise(node.body):
+                match field, following:
                     case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                        found[name] = inspect.cleandoc(text)
-    return found
+                        docstrings[name] = inspect.cleandoc(text)
+    return docstrings
 
 
 def digest(text: str | bytes) -> str:

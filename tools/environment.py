@@ -1,5 +1,4 @@
-"""What this machine has, what it lacks, and how to mend that (A2). Reports and never insists: versions are evidence,
-not demands."""
+"""Report what this machine has, what it lacks, and how to fix that (A2). No version is required; all are recorded."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ _FIX_BY_PACKAGE = {
 }
 _FIX_BY_PROGRAM = {
     "git": "install git; every version is a commit",
-    "objdump": "install binutils; without it machine code is not looked at and mechanisms stay unverified",
+    "objdump": "install binutils; without it machine code is not inspected and mechanisms stay unverified",
     "valgrind": "install valgrind for cache simulation; everything else works without",
     "perf": "install linux-perf (Debian) or linux-tools (Ubuntu) for hardware counters; everything else works without",
 }
@@ -43,28 +42,28 @@ _OPENMP_PROGRAM = (
 
 
 class EnvironmentItem(Artifact):
-    """One thing that was looked for."""
+    """One property of the machine that was checked."""
 
     name: str
     status: Literal["ok", "missing", "degraded"]
     value: str
-    """What was found, in its own words; empty when nothing was."""
+    """What was found, e.g. a version; empty: nothing."""
     fix: str = ""
-    """One sentence on what to do; empty when all is well."""
+    """One sentence on what to do; empty: nothing to do."""
     optional: bool = False
-    """True: the main job does without."""
+    """True: a run works without it."""
 
 
 class Environment(Artifact):
-    """The machine as it was found; the payload of an environment record."""
+    """The state of the machine; the payload of an environment record."""
 
     items: tuple[EnvironmentItem, ...]
     devices: tuple[Device, ...]
     sandbox: dict[str, str]
-    """Feature -> how it is had on this host, or why it is not."""
+    """Feature of the sandbox -> how this host provides it, or why it does not."""
 
     def to_markdown(self) -> str:
-        """The text of env_check.md."""
+        """Return the text of env_check.md, a table with one row for each item."""
         rows = [
             (item.name, f"{item.status}{' (optional)' if item.optional else ''}", item.value, item.fix)
             for item in self.items
@@ -75,9 +74,9 @@ class Environment(Artifact):
 
 
 def inspect_environment(executor: Executor, languages: Iterable[Language], blobs: Blobs) -> Environment:
-    """Look at the host of `executor`'s devices, the compilers of `languages`, and the tools and packages beside us.
+    """Inspect the devices of `executor`, the compilers of `languages`, and the programs and packages of this machine.
 
-    Nothing heavy is imported. Raises InfrastructureError when the executor itself fails.
+    No large package is imported. Raises InfrastructureError if the executor itself fails.
     """
     languages = tuple(languages)
     names, kinds = {language.name for language in languages}, {language.device for language in languages}
@@ -107,11 +106,11 @@ def _environment_item(
     fix: str = "",
     *,
     optional: bool = False,
-    otherwise: Literal["missing", "degraded"] = "missing",
+    status_if_missing: Literal["missing", "degraded"] = "missing",
 ) -> EnvironmentItem:
-    """`value` as it was found; where it is empty, the status `otherwise` and what to do."""
+    """Return an item with status "ok" and no fix if there is a value, else with `status_if_missing` and `fix`."""
     return EnvironmentItem(
-        name=name, status="ok" if value else otherwise, value=value, fix="" if value else fix, optional=optional
+        name=name, status="ok" if value else status_if_missing, value=value, fix="" if value else fix, optional=optional
     )
 
 
@@ -124,7 +123,7 @@ def _device_items(device: Device) -> list[EnvironmentItem]:
     ]
     if not device.last_level_cache:
         fix = "the OS does not report the cache; cold timings use a ring of the default size"
-        items.append(_environment_item("last-level cache", "", fix, optional=True, otherwise="degraded"))
+        items.append(_environment_item("last-level cache", "", fix, optional=True, status_if_missing="degraded"))
     governor = device.details.get("governor", "not reported")
     if governor not in ("performance", "not reported"):
         fix = "for steadier clocks: sudo cpupower frequency-set -g performance"
@@ -147,19 +146,19 @@ def _compiler_items(language: Language, executor: Executor, blobs: Blobs) -> lis
 
 def _openmp_item(toolchain: Toolchain, executor: Executor, blobs: Blobs) -> EnvironmentItem:
     argv = (*toolchain.argv, "-fopenmp", "trial.cpp", "-o", "trial")
-    built = executor.run(
+    build = executor.run(
         Job(files={"trial.cpp": blobs.put(_OPENMP_PROGRAM)}, argv=argv, limits=Limits(wall_s=60.0), results=("trial",))
     )
     threads = ""
-    if built.exit_code == 0 and "trial" in built.files:
+    if build.exit_code == 0 and "trial" in build.files:
         argv = ("sh", "-c", "chmod +x trial && ./trial")
-        ran = executor.run(Job(files={"trial": built.files["trial"]}, argv=argv, limits=Limits(wall_s=20.0)))
-        threads = blobs.text(ran.files["stdout.txt"]) if ran.exit_code == 0 else ""
+        run = executor.run(Job(files={"trial": build.files["trial"]}, argv=argv, limits=Limits(wall_s=20.0)))
+        threads = blobs.text(run.files["stdout.txt"]) if run.exit_code == 0 else ""
     fix = (
-        "install libgomp (with gcc) or libomp (with clang: package libomp-dev); without it kernels stay on one "
-        "core unless they use threads"
+        "install libgomp (with gcc) or libomp (with clang: package libomp-dev); without it kernels use one core "
+        "unless they start threads themselves"
     )
-    return _environment_item("OpenMP", threads and f"{threads} threads", fix, otherwise="degraded")
+    return _environment_item("OpenMP", threads and f"{threads} threads", fix, status_if_missing="degraded")
 
 
 def _try_sandbox(executor: Executor, blobs: Blobs) -> dict[str, str]:
@@ -177,52 +176,55 @@ def _try_sandbox(executor: Executor, blobs: Blobs) -> dict[str, str]:
 
 
 def _sandbox_item(features: dict[str, str]) -> EnvironmentItem:
-    wanted = ("network", "landlock", "no_new_privileges")
+    required = ("network", "landlock", "no_new_privileges")
     if not features:
         fix = (
-            "the sandbox could not be tried; candidates run with resource limits only, so judge no kernel that you "
-            "do not trust"
+            "the sandbox could not be tested; candidates run with resource limits only, so judge only kernels that "
+            "you trust"
         )
-        return _environment_item("sandbox", "", fix, otherwise="degraded")
-    value = ", ".join(f"{name}: {features[name]}" for name in wanted if name in features)
-    lacking = [name for name in wanted if _is_feature_missing(features.get(name, "false"))]
-    if lacking:
+        return _environment_item("sandbox", "", fix, status_if_missing="degraded")
+    value = ", ".join(f"{name}: {features[name]}" for name in required if name in features)
+    missing = [name for name in required if _is_feature_missing(features.get(name, "false"))]
+    if missing:
         fix = (
-            f"this host does not give {' and '.join(lacking)} (a recent Linux kernel does); judge no kernel here "
-            f"that you do not trust"
+            f"this host does not provide {' and '.join(missing)} (a recent Linux kernel does); judge only kernels "
+            f"that you trust here"
         )
         return EnvironmentItem(name="sandbox", status="degraded", value=value, fix=fix)
     return _environment_item("sandbox", value)
 
 
 def _is_feature_missing(feature: str) -> bool:
-    """Whether the harness' own words say that a feature was not had."""
+    """Return whether the harness' report of a feature says that the host does not provide it."""
     return feature.startswith(("not ", "refused", "false"))
 
 
-def _program_item(name: str, fix: str, word: str = "", *, optional: bool = True) -> EnvironmentItem:
-    """A program by the first line of its own words on its version, of those that hold `word`."""
-    said = _program_output((name, "--version")).splitlines() if shutil.which(name) else []
-    return _environment_item(name, next((line for line in said if word in line), ""), fix, optional=optional)
+def _program_item(name: str, fix: str, pattern: str = "", *, optional: bool = True) -> EnvironmentItem:
+    """Return the item of a program, with the first line of `--version` that contains `word`."""
+    output_lines = _program_output((name, "--version")).splitlines() if shutil.which(name) else []
+    return _environment_item(name, next((line for line in output_lines if pattern in line), ""), fix, optional=optional)
 
 
 def _gpu_items(
     devices: Sequence[Device], features: dict[str, str], *, needed: bool, executor: Executor, blobs: Blobs
 ) -> list[EnvironmentItem]:
-    """The GPUs with what goes with them; without any, one line. `needed`: a language of this run runs there."""
+    """Return the items of all GPUs, of torch for CUDA and of the CUDA programs, or without a GPU one item.
+
+    `needed`: a language of this run needs a GPU.
+    """
     gpus = [device for device in devices if device.kind == "cuda"]
     if not gpus:
-        shown = (
-            "nvidia-smi sees one, and the driver's libraries do not: "
+        finding = (
+            "nvidia-smi finds a GPU, but the driver's libraries do not: "
             if shutil.which("nvidia-smi")
-            else "none was found; "
+            else "no GPU was found; "
         )
-        where = (
-            "install the driver, or run this on a machine with one: without, its kernels are checked and not measured"
+        remedy = (
+            "install the driver, or use a machine with a GPU; without one, kernels for it are checked and not measured"
         )
-        fix = shown + (where if needed else "kernels for the CPU are measured all the same")
+        fix = finding + (remedy if needed else "kernels for the CPU are measured anyway")
         return [_environment_item("NVIDIA GPU", "", fix, optional=not needed)]
-    found = [
+    gpu_items = [
         _environment_item(
             f"NVIDIA GPU {gpu.index}",
             f"{gpu.name}, {gpu.architecture}, {int(gpu.details['memory_bytes']) >> 30} GiB, driver "
@@ -234,33 +236,35 @@ def _gpu_items(
         for gpu in gpus
     ]
     programs = [_program_item(name, fix, "release") for name, fix in _FIX_BY_CUDA_PROGRAM.items()]
-    return [*found, _torch_cuda_item(executor, blobs, needed=needed), _ncu_item(features), *programs]
+    return [*gpu_items, _torch_cuda_item(executor, blobs, needed=needed), _ncu_item(features), *programs]
 
 
 def _torch_cuda_item(executor: Executor, blobs: Blobs, *, needed: bool) -> EnvironmentItem:
-    """Whether torch was built for GPUs: read from its version file, since importing it takes seconds."""
+    """Return the item of torch for CUDA, from torch's version file, because importing torch takes seconds."""
     program = (
         "import importlib.util as u, pathlib, runpy; s = u.find_spec('torch'); "
         "print(runpy.run_path(str(pathlib.Path(s.origin).with_name('version.py'))).get('cuda') or '' if s else '')"
     )
     finished = executor.run(Job(files={}, argv=("{python}", "-c", program), limits=Limits(wall_s=30.0)))
     version = blobs.text(finished.files["stdout.txt"]).strip()
-    fix = "the torch here was built for the CPU; install one for CUDA, as https://pytorch.org/get-started/locally says"
+    fix = "this torch was built for the CPU; install one for CUDA, as https://pytorch.org/get-started/locally describes"
     return _environment_item("torch for CUDA", version and f"built for CUDA {version}", fix, optional=not needed)
 
 
 def _ncu_item(features: dict[str, str]) -> EnvironmentItem:
-    """Nsight Compute, whether it may read counters, and how a kernel is shut in that runs under it."""
-    program, refused = ncu.program(), ncu.refused()
+    """Return the item of Nsight Compute: whether it may read counters, and how kernels under it are sandboxed."""
+    program, refusal = ncu.program(), ncu.refused()
     if program is None:
         fix = "install Nsight Compute (it comes with the CUDA toolkit); without it conclusions rest on static evidence"
         return _environment_item("ncu", "", fix, optional=True)
-    said = _program_output((program, "--version")).splitlines()
-    version = next((line.strip() for line in said if line.startswith("Version")), program)
-    if refused:
-        return EnvironmentItem(name="ncu", status="degraded", value=version, fix=refused, optional=True)
-    shut = f"landlock: {features.get('landlock', 'not tried')}, network and capabilities as ours"
-    return _environment_item("ncu", f"{version}; may read counters; a kernel runs under it with {shut}", optional=True)
+    output_lines = _program_output((program, "--version")).splitlines()
+    version = next((line.strip() for line in output_lines if line.startswith("Version")), program)
+    if refusal:
+        return EnvironmentItem(name="ncu", status="degraded", value=version, fix=refusal, optional=True)
+    restrictions = f"landlock: {features.get('landlock', 'not tried')}, network and capabilities as ours"
+    return _environment_item(
+        "ncu", f"{version}; may read counters; a kernel runs under it with {restrictions}", optional=True
+    )
 
 
 def _package_item(name: str, fix: str, *, optional: bool) -> EnvironmentItem:
@@ -272,12 +276,12 @@ def _package_item(name: str, fix: str, *, optional: bool) -> EnvironmentItem:
 
 
 def _program_output(argv: tuple[str, ...]) -> str:
-    """First words of a program, or nothing when it fails."""
+    """Return the standard output of a program, or "" if it fails or takes 20 s."""
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+        finished = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return finished.stdout.strip() if finished.returncode == 0 else ""
 
 
 def _escape_table_cell(text: str) -> str:

@@ -72,13 +72,13 @@ def draw_hidden_workloads(task: Task, secret: bytes, count: int) -> tuple[Hidden
         forms: tuple[SizeForm, ...] = ("related", "aligned") if index % 2 else ("ragged", "aligned", "related")
         attempts = [(form, names) for form in (*forms, *forms, "powers")] + [("related", (name,)) for name in names]
         choices: list[Dims] = []
-        for index_of_form, (form, changed) in enumerate(attempts):
+        for index_of_form, (form, changed_names) in enumerate(attempts):
             for attempt in range(MAX_DIM_DRAWS):
-                wanted = {
+                drawn_sizes = {
                     name: _log_uniform(draw_seed(*question, index_of_form, attempt, name), *task.dims_range[name])
-                    for name in changed
+                    for name in changed_names
                 }
-                dims = _dims_in_form(task, base, form, wanted)
+                dims = _dims_in_form(task, base, form, drawn_sizes)
                 if _product_of_ranged_dims(task, dims) <= limit:
                     choices += [dims] if dims not in choices else []
                     break
@@ -158,14 +158,14 @@ def derive_sizes(task: Task) -> dict[str, tuple[Dims, ...]]:
     ]
     if not names:
         return {}
-    wanted: dict[str, dict[str, int]] = {
+    changes_by_label: dict[str, dict[str, int]] = {
         "half": {name: int(base[name]) // 2 for name in names},
         "one-less": {name: int(base[name]) - 1 for name in names},
         "prime": {name: _largest_prime_below(int(base[name])) for name in names},
         **{f"{name}-is-1": {name: 1} for name in names},
     }
     variants: dict[str, tuple[Dims, ...]] = {}
-    for label, changes in wanted.items():
+    for label, changes in changes_by_label.items():
         clamped = {
             name: _clamp(value, *task.dims_range.get(name, (1, int(base[name])))) for name, value in changes.items()
         }
@@ -173,13 +173,13 @@ def derive_sizes(task: Task) -> dict[str, tuple[Dims, ...]]:
         subsets = [{n: v for n, v in clamped.items() if n != name} for name in clamped] + [
             {name: clamped[name]} for name in clamped
         ]
-        variants_of_label = [_dims_in_form(task, base, form, some) for some in (clamped, *subsets)]
-        first, *others = [
+        variants_of_label = [_dims_in_form(task, base, form, sizes) for sizes in (clamped, *subsets)]
+        first, *further_choices = [
             dims for at, dims in enumerate(variants_of_label) if dims != base and dims not in variants_of_label[:at]
         ] or [base]
         if first != base and first not in (choices[0] for choices in variants.values()):
             changed_labels = [f"{name}-is-{value}" for name, value in clamped.items() if value != base[name]]
-            variants[label if clamped == changes else "-".join(changed_labels)] = (first, *others)
+            variants[label if clamped == changes else "-".join(changed_labels)] = (first, *further_choices)
     return variants
 
 

@@ -48,66 +48,75 @@ def infer_arguments(
     _refuse_disagreement(parameters, first.arguments, files)
     for workload in probe.workloads:
         _refuse_scalars_out_of_range(parameters, workload, files)
-    found, notes, known = [], _partial_output_notes(probe.workloads), _workloads_of_equal_rank(probe)
-    for position, (parameter, seen) in enumerate(zip(parameters, first.arguments, strict=True)):
-        name = f"`{seen.name}`"
-        if parameter.name != seen.name:
+    inferred, notes, workloads = [], _partial_output_notes(probe.workloads), _workloads_of_equal_rank(probe)
+    for position, (parameter, argument) in enumerate(zip(parameters, first.arguments, strict=True)):
+        name = f"`{argument.name}`"
+        if parameter.name != argument.name:
             notes.append(f"The kernel's `{parameter.name}` is the reference's {name}, by position {position + 1}.")
-        if parameter.const and seen.role == "output":
+        if parameter.const and argument.role == "output":
             notes.append(f"{name} is an output although the kernel declares it const.")
-        shape, guesses = _infer_shape(position, known)
+        shape, guesses = _infer_shape(position, workloads)
         notes.extend(f"{name}: {guess}" for guess in guesses)
-        dtype = seen.dtype if parameter.pointer or parameter.dtype is None else parameter.dtype
-        found.append(Argument(name=seen.name, role=seen.role, dtype=dtype, shape=shape))
-    notes.extend(_equal_dims_notes(known, found))
-    if not any(argument.role == "output" for argument in found):
+        dtype = argument.dtype if parameter.pointer or parameter.dtype is None else parameter.dtype
+        inferred.append(Argument(name=argument.name, role=argument.role, dtype=dtype, shape=shape))
+    notes.extend(_equal_dims_notes(workloads, inferred))
+    if not any(argument.role == "output" for argument in inferred):
         raise SettingsError(
             f'{files.reference}: no argument is an output; set outputs = ("out",) beside make_inputs, or let '
             f"reference write into one"
         )
-    return tuple(found), tuple(notes)
+    return tuple(inferred), tuple(notes)
 
 
 def _match_by_name(
-    parameters: Sequence[Parameter], seen: Sequence[SeenArgument], files: SourceNames
+    parameters: Sequence[Parameter], reference_arguments: Sequence[SeenArgument], files: SourceNames
 ) -> tuple[Parameter, ...]:
     """Return the kernel's parameters in the order and with the types of the reference.
 
     Raises SettingsError for a name that only one of the two has.
     """
-    named = {parameter.name: parameter for parameter in parameters}
-    given = {argument.name for argument in seen}
-    lists = f"{files.kernel} takes ({', '.join(named)}), {files.reference} gives ({', '.join(a.name for a in seen)})"
-    unknown = [a.name for a in seen if a.name not in named] if EVERYTHING not in named else []
-    if unknown:
+    parameter_by_name = {parameter.name: parameter for parameter in parameters}
+    reference_names = {argument.name for argument in reference_arguments}
+    lists = (
+        f"{files.kernel} takes ({', '.join(parameter_by_name)}), "
+        f"{files.reference} gives ({', '.join(argument.name for argument in reference_arguments)})"
+    )
+    not_taken = (
+        [a.name for a in reference_arguments if a.name not in parameter_by_name]
+        if EVERYTHING not in parameter_by_name
+        else []
+    )
+    if not_taken:
         raise SettingsError(
-            f"the kernel does not take `{unknown[0]}`: {lists}; add it to run_kernel, or take {EVERYTHING}"
+            f"the kernel does not take `{not_taken[0]}`: {lists}; add it to run_kernel, or take {EVERYTHING}"
         )
-    missing = [p.name for p in parameters if p.name not in given and not p.optional]
+    missing = [p.name for p in parameters if p.name not in reference_names and not p.optional]
     if missing:
         raise SettingsError(
             f"nothing gives the kernel its `{missing[0]}`: {lists}; add it to make_inputs, or rename one of the two"
         )
-    return tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for a in seen)
+    return tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for a in reference_arguments)
 
 
-def _refuse_disagreement(parameters: Sequence[Parameter], seen: Sequence[SeenArgument], files: SourceNames) -> None:
+def _refuse_disagreement(
+    parameters: Sequence[Parameter], reference_arguments: Sequence[SeenArgument], files: SourceNames
+) -> None:
     lists = (
         f"{files.kernel} takes ({', '.join(map(_format_parameter, parameters))}), {files.reference} gives "
-        f"({', '.join(map(_format_argument, seen))})"
+        f"({', '.join(map(_format_argument, reference_arguments))})"
     )
-    if len(parameters) != len(seen):
+    if len(parameters) != len(reference_arguments):
         raise SettingsError(
             f"the kernel and its reference differ in the number of arguments: {lists}; correct make_inputs in "
             f"{files.reference} so that it lists every parameter of the kernel in order"
         )
-    declared, given = [p.name for p in parameters], [s.name for s in seen]
-    if declared != given and set(declared) == set(given):
+    kernel_names, reference_names = [p.name for p in parameters], [s.name for s in reference_arguments]
+    if kernel_names != reference_names and set(kernel_names) == set(reference_names):
         raise SettingsError(
             f"the kernel and its reference name the same arguments in another order: {lists}; correct make_inputs in "
-            f"{files.reference}: the order of its dict must be {', '.join(declared)}"
+            f"{files.reference}: the order of its dict must be {', '.join(kernel_names)}"
         )
-    for position, (parameter, argument) in enumerate(zip(parameters, seen, strict=True), start=1):
+    for position, (parameter, argument) in enumerate(zip(parameters, reference_arguments, strict=True), start=1):
         problem = _mismatch_reason(parameter, argument)
         if problem:
             raise SettingsError(
@@ -116,34 +125,34 @@ def _refuse_disagreement(parameters: Sequence[Parameter], seen: Sequence[SeenArg
             )
 
 
-def _mismatch_reason(parameter: Parameter, seen: SeenArgument) -> str:
-    tensor = seen.role != "scalar"
+def _mismatch_reason(parameter: Parameter, argument: SeenArgument) -> str:
+    tensor = argument.role != "scalar"
     if parameter.pointer != tensor:
         kind = "a tensor" if tensor else "a scalar"
         return (
-            f"`{seen.name}` is {kind} in the reference and {'a pointer' if parameter.pointer else 'a scalar'} in "
+            f"`{argument.name}` is {kind} in the reference and {'a pointer' if parameter.pointer else 'a scalar'} in "
             f"the kernel"
         )
     if tensor:
         return (
             ""
-            if parameter.dtype == seen.dtype
-            else f"`{seen.name}` holds {seen.dtype} in the reference and {parameter.dtype} in the kernel"
+            if parameter.dtype == argument.dtype
+            else f"`{argument.name}` holds {argument.dtype} in the reference and {parameter.dtype} in the kernel"
         )
-    if seen.dtype in _FLOATS and parameter.dtype not in _FLOATS:
-        return f"`{seen.name}` is a floating-point number in the reference and {parameter.dtype} in the kernel"
+    if argument.dtype in _FLOATS and parameter.dtype not in _FLOATS:
+        return f"`{argument.name}` is a floating-point number in the reference and {parameter.dtype} in the kernel"
     return ""
 
 
 def _refuse_scalars_out_of_range(parameters: Sequence[Parameter], workload: SeenWorkload, files: SourceNames) -> None:
     """Raise SettingsError for a scalar that its C type cannot hold: the kernel would receive another value."""
-    for parameter, seen in zip(parameters, workload.arguments, strict=True):
-        dtype = parameter.dtype or seen.dtype
-        outside = "" if parameter.pointer or seen.value is None else reason_out_of_range(seen.value, dtype)
+    for parameter, argument in zip(parameters, workload.arguments, strict=True):
+        dtype = parameter.dtype or argument.dtype
+        outside = "" if parameter.pointer or argument.value is None else reason_out_of_range(argument.value, dtype)
         if outside:
             raise SettingsError(
-                f"workload {workload.name}: {seen.name}={outside}, the type that {files.kernel} declares; give another "
-                f"value or declare a wider type"
+                f"workload {workload.name}: {argument.name}={outside}, the type that {files.kernel} declares; give "
+                f"another value or declare a wider type"
             )
 
 
@@ -151,11 +160,11 @@ def _partial_output_notes(workloads: Sequence[SeenWorkload]) -> list[str]:
     """Return a sentence for each output that the reference defines only in part; the rest of its buffer is not
     compared."""
     return [
-        f"`{seen.name}`: {seen.compared:,} of {prod(seen.shape):,} elements are compared ({workload.name}): those "
-        f"that reference() defines."
+        f"`{argument.name}`: {argument.compared:,} of {prod(argument.shape):,} elements are compared in {workload.name}: "
+        f"those that reference() defines."
         for workload in workloads
-        for seen in workload.arguments
-        if seen.compared is not None and seen.compared < prod(seen.shape)
+        for argument in workload.arguments
+        if argument.compared is not None and argument.compared < prod(argument.shape)
     ]
 
 
@@ -163,9 +172,9 @@ def _format_parameter(parameter: Parameter) -> str:
     return f"{'const ' if parameter.const else ''}{parameter.dtype}{'*' if parameter.pointer else ''} {parameter.name}"
 
 
-def _format_argument(seen: SeenArgument) -> str:
-    kind = "scalar" if seen.role == "scalar" else f"{seen.role} tensor of {seen.dtype}"
-    return f"{seen.name}: {kind}"
+def _format_argument(argument: SeenArgument) -> str:
+    kind = "scalar" if argument.role == "scalar" else f"{argument.role} tensor of {argument.dtype}"
+    return f"{argument.name}: {kind}"
 
 
 # ---------------------------------------------------------------- shapes and dims
@@ -174,8 +183,8 @@ def _format_argument(seen: SeenArgument) -> str:
 def _workloads_of_equal_rank(probe: ProbeResult) -> tuple[SeenWorkload, ...]:
     """Return the visible workloads, and those at other sizes whose arguments have the same numbers of axes."""
     ranks = [len(a.shape) for a in probe.workloads[0].arguments]
-    others = probe.tried if probe.has_make_inputs else ()
-    return (*probe.workloads, *(w for w in others if [len(a.shape) for a in w.arguments] == ranks))
+    other_sizes = probe.tried if probe.has_make_inputs else ()
+    return (*probe.workloads, *(w for w in other_sizes if [len(a.shape) for a in w.arguments] == ranks))
 
 
 def _infer_shape(position: int, workloads: Sequence[SeenWorkload]) -> tuple[tuple[str, ...], list[str]]:
@@ -189,26 +198,26 @@ def _infer_shape(position: int, workloads: Sequence[SeenWorkload]) -> tuple[tupl
             f"argument `{workloads[0].arguments[position].name}` has a different number of axes in different workloads"
         )
     names: list[str] = []
-    guesses: list[str] = []
+    notes: list[str] = []
     for axis in range(len(shapes[0])):
         extents = [shape[axis] for shape in shapes]
         matches = [
             d for d in _integer_dims(workloads) if all(w.dims[d] == e for w, e in zip(workloads, extents, strict=True))
         ]
-        fresh = [d for d in matches if d not in names]
+        unused = [d for d in matches if d not in names]
         if matches:
-            names.append((fresh or matches)[0])
+            names.append((unused or matches)[0])
         elif len(set(extents)) == 1:
             names.append(str(extents[0]))
         else:
             names.append(str(extents[0]))
-            guesses.append(f"axis {axis} equals no single dim; its extent is that of workload {workloads[0].name}.")
-    return tuple(names), guesses
+            notes.append(f"axis {axis} equals no single dim; its extent is that of workload {workloads[0].name}.")
+    return tuple(names), notes
 
 
-def _equal_dims_notes(workloads: Sequence[SeenWorkload], found: Sequence[Argument]) -> list[str]:
+def _equal_dims_notes(workloads: Sequence[SeenWorkload], arguments: Sequence[Argument]) -> list[str]:
     """Return a sentence for each group of dims with equal sizes in every workload: no shape tells them apart."""
-    named = {axis for argument in found for axis in argument.shape}
+    dims_in_shapes = {axis for argument in arguments for axis in argument.shape}
     sizes: dict[tuple[int | float, ...], list[str]] = {}
     for dim in _integer_dims(workloads):
         sizes.setdefault(tuple(w.dims[dim] for w in workloads), []).append(dim)
@@ -216,7 +225,7 @@ def _equal_dims_notes(workloads: Sequence[SeenWorkload], found: Sequence[Argumen
         f"{' and '.join(dims)} have the same size in every workload, so a shape may name one instead of the "
         f"other; give them different sizes in at least one workload."
         for dims in sizes.values()
-        if len(dims) > 1 and named & set(dims)
+        if len(dims) > 1 and dims_in_shapes & set(dims)
     ]
 
 
@@ -249,24 +258,24 @@ def infer_dims_range(probe: ProbeResult, files: SourceNames) -> tuple[dict[str, 
                     f"{files.reference}: dims_range of `{name}` is ({low}, {high}); it must be 1 <= low <= high"
                 )
         return dict(probe.dims_range), _refused_sizes_notes(probe, integers, files)
-    found = {}
-    varied = (
+    ranges = {}
+    range_dims = (
         _dims_that_shapes_follow(_workloads_of_equal_rank(probe), integers)
         if probe.has_make_inputs
         else _two_largest_dims(probe.workloads[0], integers)
     )
-    for name in varied:
-        least = min(int(w.dims[name]) for w in probe.workloads)
-        if least < 1:
-            raise SettingsError(f"dims: {name}={least} sizes an argument; give 1 or more")
-        found[name] = default_range([int(w.dims[name]) for w in probe.workloads])
-    if not found:
+    for name in range_dims:
+        smallest = min(int(w.dims[name]) for w in probe.workloads)
+        if smallest < 1:
+            raise SettingsError(f"dims: {name}={smallest} sizes an argument; give 1 or more")
+        ranges[name] = default_range([int(w.dims[name]) for w in probe.workloads])
+    if not ranges:
         return {}, ("No shape depends on an integer dim, so no hidden sizes are drawn.",)
-    listed = ", ".join(f"{name} in {low}…{high}" for name, (low, high) in found.items())
-    return found, (
+    ranges_text = ", ".join(f"{name} in {low}…{high}" for name, (low, high) in ranges.items())
+    return ranges, (
         (
-            f"Hidden sizes are drawn from {listed} (a quarter of the smallest visible to the largest); set dims_range "
-            f"to change that."
+            f"Hidden sizes are drawn from {ranges_text} (a quarter of the smallest visible size to the largest); set "
+            f"dims_range to change that."
         ),
         *_refused_sizes_notes(probe, integers, files),
     )
@@ -278,12 +287,12 @@ def _refused_sizes_notes(probe: ProbeResult, integers: list[str], files: SourceN
     Raises SettingsError if it accepted no size except those of the workloads.
     """
     if probe.refused and not probe.tried:
-        own = ", ".join(
+        example = ", ".join(
             f'"{name}": ({probe.workloads[0].dims[name]}, {probe.workloads[0].dims[name]})' for name in integers
         )
         raise SettingsError(
             f"{files.reference}: the reference refuses every size that was tried except those of the workloads, first "
-            f"{probe.refused[0]}; set dims_range there to sizes that it accepts, such as dims_range = {{{own}}}"
+            f"{probe.refused[0]}; set dims_range there to sizes that it accepts, such as dims_range = {{{example}}}"
         )
     return tuple(
         f"The reference refuses {sizes}; if such sizes are drawn, others replace them." for sizes in probe.refused
@@ -296,8 +305,8 @@ def default_range(values: Sequence[int]) -> tuple[int, int]:
 
 
 def _two_largest_dims(workload: SeenWorkload, integers: list[str]) -> list[str]:
-    chosen = sorted(integers, key=lambda d: -workload.dims[d])[:2]
-    return [d for d in integers if d in chosen and workload.dims[d] > 1]
+    largest = sorted(integers, key=lambda d: -workload.dims[d])[:2]
+    return [d for d in integers if d in largest and workload.dims[d] > 1]
 
 
 def _dims_that_shapes_follow(workloads: Sequence[SeenWorkload], integers: list[str]) -> list[str]:
@@ -336,15 +345,15 @@ def infer_tolerance(
     """
     notes = []
     floor, cap = dict(policy.floor), dict(policy.cap)
-    written = sorted({a.dtype for a in arguments if a.role == "output" and a.dtype in floor})
-    read = {a.dtype for a in arguments if a.role == "input" and a.dtype in floor}
-    if "float64" in written and read and "float64" not in read:
+    output_dtypes = sorted({a.dtype for a in arguments if a.role == "output" and a.dtype in floor})
+    input_dtypes = {a.dtype for a in arguments if a.role == "input" and a.dtype in floor}
+    if "float64" in output_dtypes and input_dtypes and "float64" not in input_dtypes:
         floor["float64"], cap["float64"] = floor["float32"], cap["float32"]
         notes.append(
             "No input is float64, so a float64 output has the error limits of float32; a smaller rtol makes them "
             "stricter."
         )
-    for dtype in written if probe.rtol is not None else ():
+    for dtype in output_dtypes if probe.rtol is not None else ():
         floor[dtype] = min(probe.rtol or 0.0, cap[dtype])
         capped = (
             f", {CUT_TO_CAP} {cap[dtype]:g}, which `tolerance: as_stated` in the config lifts"
@@ -354,11 +363,13 @@ def infer_tolerance(
         notes.append(
             f"The reference's rtol {probe.rtol:g} becomes the relative error that always passes in {dtype}{capped}."
         )
-    passing = [kind for kind, error in probe.coarse.items() if "float32" in written and error <= floor["float32"]]
-    if passing and policy.precision == "ieee":
+    coarse_kinds = [
+        kind for kind, error in probe.coarse.items() if "float32" in output_dtypes and error <= floor["float32"]
+    ]
+    if coarse_kinds and policy.precision == "ieee":
         notes.append(
-            f"This rtol is coarse: inputs rounded to {passing[0]} pass it, so a kernel that computes in {passing[0]} "
-            f"may pass too."
+            f"This rtol is coarse: inputs rounded to {coarse_kinds[0]} pass it, so a kernel that computes in "
+            f"{coarse_kinds[0]} may pass too."
         )
     if probe.atol:
         notes.append(
@@ -372,19 +383,19 @@ def infer_tolerance(
 
 def lift_error_caps(task: Task) -> Task:
     """Return the task with the rtol and atol of its reference and without caps on the errors of its outputs."""
-    policy, written = task.numeric, {a.dtype for a in task.outputs}
+    policy, output_dtypes = task.numeric, {a.dtype for a in task.outputs}
     if policy.rtol is None and policy.atol is None:
         return task
     floor = {
-        dtype: value if policy.rtol is None or dtype not in written else policy.rtol
+        dtype: value if policy.rtol is None or dtype not in output_dtypes else policy.rtol
         for dtype, value in policy.floor.items()
     }
-    cap = {dtype: value for dtype, value in policy.cap.items() if dtype not in written}
+    cap = {dtype: value for dtype, value in policy.cap.items() if dtype not in output_dtypes}
     stated = " and ".join(
         f"{name} {value:g}" for name, value in (("rtol", policy.rtol), ("atol", policy.atol)) if value is not None
     )
     notes = (
-        *(said for said in task.inferred if CUT_TO_CAP not in said),
+        *(note for note in task.inferred if CUT_TO_CAP not in note),
         f"Tolerance as stated: {stated} apply to the outputs without a cap.",
     )
     return task.model_copy(

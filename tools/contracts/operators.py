@@ -29,17 +29,19 @@ def operator_family(operations: Iterable[str]) -> str:
 
     A reference of unknown family is named by its first operations, joined by `_`.
     """
-    plain = [name.strip("_") for name in operations]
-    steps = [CANONICAL_NAMES.get(name, name) for name in plain]
-    products = [at for at, name in enumerate(steps) if name == "product"]
-    between = set(steps[products[0] : products[-1]]) if products else set()
+    operations_without_underscores = [name.strip("_") for name in operations]
+    steps = [CANONICAL_NAMES.get(name, name) for name in operations_without_underscores]
+    products = [index for index, name in enumerate(steps) if name == "product"]
+    operations_between_products = set(steps[products[0] : products[-1]]) if products else set()
     if (
-        between & {"softmax"}
-        or between >= {"exp", "sum"}
+        operations_between_products & {"softmax"}
+        or operations_between_products >= {"exp", "sum"}
         or any(name.startswith("scaled_dot_product") for name in steps)
     ):
         return "attention"
     families = (
-        family for family, known in OPERATIONS_BY_FAMILY if any(set(steps) >= set(needed.split()) for needed in known)
+        family
+        for family, patterns in OPERATIONS_BY_FAMILY
+        if any(set(steps) >= set(pattern.split()) for pattern in patterns)
     )
-    return next(families, "_".join(list(dict.fromkeys(plain))[:MAX_NAMED_OPERATIONS]))
+    return next(families, "_".join(list(dict.fromkeys(operations_without_underscores))[:MAX_NAMED_OPERATIONS]))

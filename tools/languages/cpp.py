@@ -157,15 +157,15 @@ class Cpp(Language):
             if re.match(r"\S+?:(\d+:)*|\S*ld(\.\w+)?: |collect2:", line) and not re.match(r"\S+:\d+:\d+: note:", line):
                 blocks.append([])
             blocks[-1].append(line)
-        wrong = [
+        error_blocks = [
             block
             for block in blocks
             if block and re.search(r"error:|undefined reference|cannot find|ld(\.\w+)?: ", block[0])
         ]
-        kept = [line for block in (wrong or blocks) for line in block[:8] if line]
-        if len(kept) > 40:
-            kept = [*kept[:39], f"… {len(kept) - 39} more lines"]
-        return "\n".join(kept)
+        shown = [line for block in (error_blocks or blocks) for line in block[:8] if line]
+        if len(shown) > 40:
+            shown = [*shown[:39], f"… {len(shown) - 39} more lines"]
+        return "\n".join(shown)
 
     def disassembly_job(self, library: str, blobs: Blobs, task: Task | None = None) -> Job:
         """Return the job that prints a shared object's machine code (AT&T syntax on x86, demangled, without raw
@@ -210,13 +210,13 @@ def _linker_libraries(task: Task) -> tuple[str, ...]:
 
 
 def _find_compiler() -> Toolchain:
-    wanted = os.environ.get("CXX", "").strip()
-    if wanted:
-        argv = tuple(shlex.split(wanted))
+    configured = os.environ.get("CXX", "").strip()
+    if configured:
+        argv = tuple(shlex.split(configured))
         version = _compiler_version(argv)
         if version is None:
             raise SettingsError(
-                f"CXX: {wanted!r} cannot be run; set it to a C++ compiler such as g++ or clang++, or unset it"
+                f"CXX: {configured!r} cannot be run; set it to a C++ compiler such as g++ or clang++, or unset it"
             )
         return _describe_toolchain(argv, version)
     for name in ("g++", "clang++"):
@@ -238,10 +238,10 @@ def _describe_toolchain(argv: tuple[str, ...], version: str) -> Toolchain:
 
 def _compiler_version(argv: tuple[str, ...]) -> str | None:
     try:
-        done = _run_trial_step([*argv, "--version"], None, "version")
+        finished = _run_trial_step([*argv, "--version"], None, "version")
     except OSError:
         return None
-    return done.stdout if done.returncode == 0 and done.stdout.strip() else None
+    return finished.stdout if finished.returncode == 0 and finished.stdout.strip() else None
 
 
 def _builds_and_runs(argv: tuple[str, ...], flags: tuple[str, ...], program: str = _OPENMP_TRIAL_PROGRAM) -> bool:
@@ -259,12 +259,12 @@ def _builds_and_runs(argv: tuple[str, ...], flags: tuple[str, ...], program: str
             return False
 
 
-def _run_trial_step(command: list[str], folder: str | None, what: str) -> subprocess.CompletedProcess[str]:
+def _run_trial_step(command: list[str], folder: str | None, step: str) -> subprocess.CompletedProcess[str]:
     """Run one step of a trial and return its process.
 
     Raises InfrastructureError if it takes too long, so a busy machine is not mistaken for a poor compiler.
     """
-    limit = _TRIAL_LIMITS_S[what]
+    limit = _TRIAL_LIMITS_S[step]
     try:
         return subprocess.run(
             command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=limit, check=False

@@ -80,37 +80,37 @@ def read_solve_parameters(source: str, file: str, grammar: str = "cpp") -> tuple
     Raises SettingsError if there is no such function, if it is not extern "C" or does not return void, if two
     definitions differ in their parameters, or if a parameter has an unknown type.
     """
-    parsed = CppSource(expand_macros(source), grammar)
-    found = [
+    unit = CppSource(expand_macros(source), grammar)
+    entries = [
         node
-        for node in walk(parsed.root, skip=_NODE_TYPES_WITHOUT_ENTRY)
+        for node in walk(unit.root, skip=_NODE_TYPES_WITHOUT_ENTRY)
         if node.type in ("function_definition", "declaration") and (declarator := function_declarator(node)) is not None
         if node_text(declarator.child_by_field_name("declarator") or declarator) == ENTRY
     ]
-    if not found:
-        broken = next(_syntax_error_nodes(parsed.root), None)
-        if broken is not None:
-            line = broken.start_point.row + 1
+    if not entries:
+        error_node = next(_syntax_error_nodes(unit.root), None)
+        if error_node is not None:
+            line = error_node.start_point.row + 1
             raise SettingsError(
                 f"{file}:{line}: a syntax error there hides `{ENTRY}`: "
                 f"{source.splitlines()[line - 1].strip()!r}; correct it"
             )
         raise SettingsError(f"{file}: there is no function `{ENTRY}`; the kernel's entry must be {ENTRY_SIGNATURE}")
-    if not any(_is_extern_c(node) for node in found):
+    if not any(_is_extern_c(node) for node in entries):
         raise SettingsError(f'{file}: `{ENTRY}` is not extern "C"; write {ENTRY_SIGNATURE}')
     aliases = {
         name: [t for t in re.findall(r"\w+|::|[^\w\s]", meaning) if t not in _IGNORED_TOKENS]
-        for name, meaning in parsed.aliases.items()
+        for name, meaning in unit.aliases.items()
     }
-    chosen = [node for node in found if node.type == "function_definition"] or found
-    for node in chosen:
+    definitions = [node for node in entries if node.type == "function_definition"] or entries
+    for node in definitions:
         result = node_text(node.child_by_field_name("type") or node)
         pointer = (node.child_by_field_name("declarator") or node).type == "pointer_declarator"
         if pointer or aliases.get(result, [result]) != ["void"]:
             raise SettingsError(
                 f"{file}: `{ENTRY}` returns {result}{'*' * pointer}; it must return void and write into its outputs"
             )
-    signatures = {_read_parameters(node, aliases, file) for node in chosen}
+    signatures = {_read_parameters(node, aliases, file) for node in definitions}
     if len(signatures) > 1:
         raise SettingsError(f"{file}: `{ENTRY}` is defined more than once with different parameters; keep one")
     return signatures.pop()
@@ -120,7 +120,7 @@ def _syntax_error_nodes(node: Node) -> Iterator[Node]:
     """Yield the innermost nodes below `node` that do not parse, in document order."""
     if not node.has_error:
         return
-    inner = [found for child in node.children for found in _syntax_error_nodes(child)]
+    inner = [error for child in node.children for error in _syntax_error_nodes(child)]
     if inner:
         yield from inner
     elif node.is_error or node.is_missing:
@@ -144,10 +144,10 @@ def expand_macros(source: str) -> str:
     body = "\n".join(lines)
     # A value such as `128` or an expression is harmless; five passes cover macros that name macros.
     for _ in range(5):
-        before = body
+        unexpanded = body
         for name, value in macros.items():
             body = re.sub(rf"\b{name}\b", lambda _match, value=value: value, body)  # type: ignore[misc]
-        if body == before:
+        if body == unexpanded:
             break
     return body
 
@@ -165,53 +165,61 @@ def _is_extern_c(node: Node | None) -> bool:
 
 def _read_parameters(node: Node, aliases: dict[str, list[str]], file: str) -> tuple[Parameter, ...]:
     declarator = function_declarator(node)
-    listed = declarator.child_by_field_name("parameters") if declarator is not None else None
-    assert listed is not None, "a function declarator has a parameter list, and only nodes with one were collected"
-    broken = next(_syntax_error_nodes(listed), None)
-    if broken is not None:
-        near = " ".join(node_text(broken).split())[:60]
-        lacking = "a parameter" if broken.type.isidentifier() else f"`{broken.type}`"
-        what = f"at `{near}`" if near else f"where {lacking} is missing"
+    parameter_list = declarator.child_by_field_name("parameters") if declarator is not None else None
+    assert parameter_list is not None, (
+        "a function declarator has a parameter list, and only nodes with one were collected"
+    )
+    error_node = next(_syntax_error_nodes(parameter_list), None)
+    if error_node is not None:
+        error_text = " ".join(node_text(error_node).split())[:60]
+        missing = "a parameter" if error_node.type.isidentifier() else f"`{error_node.type}`"
+        problem = f"at `{error_text}`" if error_text else f"where {missing} is missing"
         raise SettingsError(
-            f"{file}:{broken.start_point[0] + 1} does not parse {what}, in the parameters of `{ENTRY}`; write them as "
-            f"in {ENTRY_SIGNATURE}"
+            f"{file}:{error_node.start_point[0] + 1} does not parse {problem}, in the parameters of `{ENTRY}`; write "
+            f"them as in {ENTRY_SIGNATURE}"
         )
-    written = [list(tokens(child)) for child in listed.named_children if child.type != "comment"]
-    if written in ([], [["void"]]):
+    token_lists = [list(tokens(child)) for child in parameter_list.named_children if child.type != "comment"]
+    if token_lists in ([], [["void"]]):
         raise SettingsError(
             f"{file}: `{ENTRY}` has no parameters; it must take its inputs, outputs and sizes: {ENTRY_SIGNATURE}"
         )
-    return tuple(_read_parameter(words, position, aliases, file) for position, words in enumerate(written))
+    return tuple(_read_parameter(words, position, aliases, file) for position, words in enumerate(token_lists))
 
 
 def _read_parameter(written: Sequence[str], position: int, aliases: dict[str, list[str]], file: str) -> Parameter:
-    known = [token for token in written if token not in _IGNORED_TOKENS]
-    spelled = known[: known.index("[")] if "[" in known else known
-    words = [token for token in spelled if token not in ("const", "*")]
+    meaningful = [token for token in written if token not in _IGNORED_TOKENS]
+    type_tokens = meaningful[: meaningful.index("[")] if "[" in meaningful else meaningful
+    words = [token for token in type_tokens if token not in ("const", "*")]
     # The name comes last, after a type; a type may occur alone.
-    named = len(words) > 1 and spelled[-1] == words[-1] and words[-1].isidentifier() and words[-1] not in _TYPE_WORDS
-    name = words[-1] if named else f"arg{position}"
-    spelled = spelled[:-1] if named else spelled
+    is_named = (
+        len(words) > 1 and type_tokens[-1] == words[-1] and words[-1].isidentifier() and words[-1] not in _TYPE_WORDS
+    )
+    name = words[-1] if is_named else f"arg{position}"
+    type_tokens = type_tokens[:-1] if is_named else type_tokens
     resolved: set[str] = set()
-    while (alias := next((token for token in spelled if token in aliases.keys() - resolved), None)) is not None:
+    while (alias := next((token for token in type_tokens if token in aliases.keys() - resolved), None)) is not None:
         resolved.add(alias)
-        at = spelled.index(alias)
-        spelled = [*spelled[:at], *aliases[alias], *spelled[at + 1 :]]
-    stars = spelled.count("*") + known.count("[")
+        index = type_tokens.index(alias)
+        type_tokens = [*type_tokens[:index], *aliases[alias], *type_tokens[index + 1 :]]
+    pointer_depth = type_tokens.count("*") + meaningful.count("[")
     dtype = (
-        _dtype_of_type_words([token for token in spelled if token not in ("const", "*")], pointer=stars == 1)
-        if stars < 2
+        _dtype_of_type_words(
+            [token for token in type_tokens if token not in ("const", "*")], pointer=pointer_depth == 1
+        )
+        if pointer_depth < 2
         else None
     )
     if dtype is None:
-        shown = re.sub(r" (?=[*&>,\[\]])|(?<=[<\[]) | ?(::) ?", r"\1", " ".join(written))
+        declaration = re.sub(r" (?=[*&>,\[\]])|(?<=[<\[]) | ?(::) ?", r"\1", " ".join(written))
         raise SettingsError(
-            f"{file}: parameter `{name}` of `{ENTRY}` is declared `{shown}`, which the contract does not know; "
+            f"{file}: parameter `{name}` of `{ENTRY}` is declared `{declaration}`, which the contract does not know; "
             f"use a pointer ({ALLOWED_POINTERS}) or a scalar ({ALLOWED_SCALARS})"
         )
     # Only `const float*` declares that the kernel does not write; `float* const` is a constant pointer.
-    pointee = spelled[: spelled.index("*")] if "*" in spelled else spelled
-    return Parameter(name=name, dtype=dtype, pointer=stars == 1, const="const" in pointee and stars == 1)
+    pointee = type_tokens[: type_tokens.index("*")] if "*" in type_tokens else type_tokens
+    return Parameter(
+        name=name, dtype=dtype, pointer=pointer_depth == 1, const="const" in pointee and pointer_depth == 1
+    )
 
 
 def _dtype_of_type_words(words: Sequence[str], *, pointer: bool) -> DType | None:

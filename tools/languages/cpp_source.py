@@ -44,8 +44,10 @@ class CppSource:
 
         self.source = source
         self.code = source.encode()
-        read = self.code if grammar == "cpp" else _KERNEL_ATTRIBUTE.sub(lambda found: b" " * len(found[0]), self.code)
-        self.root = tree_sitter.Parser(_load_grammar(grammar)).parse(read).root_node
+        parsed_code = (
+            self.code if grammar == "cpp" else _KERNEL_ATTRIBUTE.sub(lambda match: b" " * len(match[0]), self.code)
+        )
+        self.root = tree_sitter.Parser(_load_grammar(grammar)).parse(parsed_code).root_node
         # The tree never changes, and callers ask for the written names of the same nodes repeatedly.
         self._assigned: dict[int, tuple[str, ...]] = {}
 
@@ -74,11 +76,11 @@ class CppSource:
     @cached_property
     def functions(self) -> dict[str, Node]:
         """Free functions with a body by name, without templates, members and overloaded functions."""
-        found: dict[str, list[Node]] = {}
+        nodes_by_name: dict[str, list[Node]] = {}
         for node in walk(self.root, skip=OPAQUE_NODE_TYPES):
             if node.type == "function_definition" and (name := self.function_name(node)):
-                found.setdefault(name, []).append(node)
-        return {name: nodes[0] for name, nodes in found.items() if len(nodes) == 1}
+                nodes_by_name.setdefault(name, []).append(node)
+        return {name: nodes[0] for name, nodes in nodes_by_name.items() if len(nodes) == 1}
 
     @cached_property
     def declared_names(self) -> frozenset[str]:
@@ -106,8 +108,8 @@ class CppSource:
     def aliases(self) -> dict[str, str]:
         """Alias -> type, from `typedef float real;`, `using real = float;` and `#define REAL float`; an alias with two
         meanings is left out."""
-        found: dict[str, str] = {}
-        twice: set[str] = set()
+        type_by_alias: dict[str, str] = {}
+        ambiguous: set[str] = set()
         for node in walk(self.root):
             if node.type == "type_definition":
                 pair = node.child_by_field_name("declarator"), node.child_by_field_name("type")
@@ -119,8 +121,8 @@ class CppSource:
                 continue
             if pair[0] is not None and pair[1] is not None and pair[0].type in ("type_identifier", "identifier"):
                 name, text = self.text(pair[0]), self.text(pair[1]).strip()
-                twice |= {name} if found.setdefault(name, text) != text else set()
-        return {name: text for name, text in found.items() if name not in twice}
+                ambiguous |= {name} if type_by_alias.setdefault(name, text) != text else set()
+        return {name: text for name, text in type_by_alias.items() if name not in ambiguous}
 
     def function_name(self, node: Node) -> str | None:
         """Return the name of a function definition, or None if it is not a plain name."""
@@ -137,19 +139,19 @@ class CppSource:
     @cached_property
     def reachable_functions(self) -> tuple[Node, ...]:
         """`solve` and the functions of this file that it calls directly or indirectly; empty without a `solve`."""
-        seen: dict[str, Node] = {}
-        waiting = [ENTRY]
-        while waiting:
-            name = waiting.pop()
-            if name in seen or name not in self.functions:
+        reached: dict[str, Node] = {}
+        pending = [ENTRY]
+        while pending:
+            name = pending.pop()
+            if name in reached or name not in self.functions:
                 continue
-            seen[name] = self.functions[name]
-            waiting.extend(
+            reached[name] = self.functions[name]
+            pending.extend(
                 callee
-                for call in walk(seen[name])
+                for call in walk(reached[name])
                 if call.type == "call_expression" and (callee := self.called_function(call))
             )
-        return tuple(seen.values())
+        return tuple(reached.values())
 
     def called_function(self, call: Node) -> str | None:
         """Return the name of the called function without `std::` and `::`; None if it is not a plain name."""
@@ -180,19 +182,19 @@ class CppSource:
         return self._assigned[node.id]
 
     def _find_written_names(self, node: Node) -> Iterator[str]:
-        for inner in walk(node):
+        for descendant in walk(node):
             target: Node | None = None
-            if inner.type == "assignment_expression":
-                target = inner.child_by_field_name("left")
-            elif inner.type == "update_expression" or (
-                inner.type == "pointer_expression" and self.text(inner).startswith("&")
+            if descendant.type == "assignment_expression":
+                target = descendant.child_by_field_name("left")
+            elif descendant.type == "update_expression" or (
+                descendant.type == "pointer_expression" and self.text(descendant).startswith("&")
             ):
-                target = inner.child_by_field_name("argument")
-            elif inner.type == "call_expression":
-                callee = (self.called_function(inner) or "").rpartition("::")[2]
-                changed = self._mutable_reference_positions.get(callee, frozenset())
-                for place, argument in enumerate(self.arguments(inner)):
-                    if argument.type == "identifier" and (callee in MUTATING_FUNCTIONS or place in changed):
+                target = descendant.child_by_field_name("argument")
+            elif descendant.type == "call_expression":
+                callee = (self.called_function(descendant) or "").rpartition("::")[2]
+                mutated = self._mutable_reference_positions.get(callee, frozenset())
+                for position, argument in enumerate(self.arguments(descendant)):
+                    if argument.type == "identifier" and (callee in MUTATING_FUNCTIONS or position in mutated):
                         yield self.text(argument)
                         yield from self._reference_targets.get(self.text(argument), ())
             if target is not None and (target := strip_parentheses(target)).type == "identifier":
@@ -202,7 +204,7 @@ class CppSource:
     @cached_property
     def _mutable_reference_positions(self) -> dict[str, frozenset[int]]:
         """Function, template or named lambda of the file -> positions of its parameters that are mutable references."""
-        found: dict[str, set[int]] = {}
+        positions_by_name: dict[str, set[int]] = {}
         for node in walk(self.root):
             if node.type == "function_definition":
                 declarator = function_declarator(node)
@@ -215,20 +217,20 @@ class CppSource:
                 name, declarator = node.child_by_field_name("declarator"), value.child_by_field_name("declarator")
             else:
                 continue
-            listed = declarator.child_by_field_name("parameters") if declarator is not None else None
-            if name is None or listed is None:
+            parameter_list = declarator.child_by_field_name("parameters") if declarator is not None else None
+            if name is None or parameter_list is None:
                 continue
-            taken = [n for n in listed.named_children if n.type.endswith("parameter_declaration")]
-            places = {
-                i for i, n in enumerate(taken) if "&" in self.text(n) and not re.search(r"\bconst\b", self.text(n))
+            parameters = [n for n in parameter_list.named_children if n.type.endswith("parameter_declaration")]
+            positions = {
+                i for i, n in enumerate(parameters) if "&" in self.text(n) and not re.search(r"\bconst\b", self.text(n))
             }
-            found.setdefault(self.text(name).rpartition("::")[2], set()).update(places)
-        return {name: frozenset(places) for name, places in found.items()}
+            positions_by_name.setdefault(self.text(name).rpartition("::")[2], set()).update(positions)
+        return {name: frozenset(positions) for name, positions in positions_by_name.items()}
 
     @cached_property
     def _reference_targets(self) -> dict[str, tuple[str, ...]]:
         """C++ reference that the file declares -> the plain names that it refers to."""
-        found: dict[str, tuple[str, ...]] = {}
+        targets: dict[str, tuple[str, ...]] = {}
         for node in walk(self.root):
             if node.type != "init_declarator":
                 continue
@@ -239,9 +241,9 @@ class CppSource:
                 and name.type == "reference_declarator"
                 and value.type == "identifier"
             ):
-                inner = name.named_children[0] if name.named_children else name
-                found[self.text(inner)] = (*found.get(self.text(inner), ()), self.text(value))
-        return found
+                reference_name = name.named_children[0] if name.named_children else name
+                targets[self.text(reference_name)] = (*targets.get(self.text(reference_name), ()), self.text(value))
+        return targets
 
     def enclosing_function(self, node: Node) -> Node:
         """Return the function definition around `node`, or the root if there is none."""
@@ -278,13 +280,13 @@ def _without_types(nodes: tuple[Node, ...], skip: frozenset[str]) -> Iterator[No
 @lru_cache(maxsize=4096)
 def _descendants(node: Node) -> tuple[Node, ...]:
     """Return `node` and all named nodes below it; cached, because creating a node's Python object is the main cost."""
-    found: list[Node] = []
+    nodes: list[Node] = []
     stack = [node]
     while stack:
         current = stack.pop()
-        found.append(current)
+        nodes.append(current)
         stack.extend(reversed(current.named_children))
-    return tuple(found)
+    return tuple(nodes)
 
 
 def node_text(node: Node) -> str:

@@ -66,9 +66,9 @@ class Cuda(Language):
         path = cuda_compile.program("nvcc")
         if path is None:
             raise SettingsError(_NOT_FOUND_MESSAGE)
-        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
-        version = re.search(r"V(\d+\.\d+\.\d+)", done.stdout)
-        if done.returncode or version is None:
+        finished = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
+        version = re.search(r"V(\d+\.\d+\.\d+)", finished.stdout)
+        if finished.returncode or version is None:
             raise SettingsError(
                 f"{path} does not print its version; repair the CUDA toolkit, or put another nvcc on PATH"
             )
@@ -80,15 +80,15 @@ class Cuda(Language):
 
     def flags(self, task: Task) -> tuple[str, ...]:
         """Return the required flags and the user's flags, or -O3 without any; --target is passed to nvcc separately."""
-        own = tuple(flag for flag in task.build_flags if not _TARGET_FLAG.fullmatch(flag))
-        for flag in own:
+        user_flags = tuple(flag for flag in task.build_flags if not _TARGET_FLAG.fullmatch(flag))
+        for flag in user_flags:
             if not _ALLOWED_FLAG.fullmatch(flag):
                 raise SettingsError(
                     f"build_flags: {flag!r} cannot be used with CUDA; allowed are -O*, -D*, -U*, -I*, -std=*, "
                     f"-lineinfo, -maxrregcount=N, -ftz=, -fmad=, -prec-div=, -prec-sqrt=, -Xptxas=-…, "
                     "--expt-…, --extended-lambda and --target=sm_NN, one item each"
                 )
-        return (*REQUIRED_FLAGS, *(own or DEFAULT_FLAGS))
+        return (*REQUIRED_FLAGS, *(user_flags or DEFAULT_FLAGS))
 
     def build(self, task: Task, candidate: Candidate, blobs: Blobs, *, extra_flags: tuple[str, ...] = ()) -> Job:
         """Return the job that compiles `candidate` to `kernel.so` for the GPU of the machine that runs the job."""
@@ -108,14 +108,21 @@ class Cuda(Language):
             for line in log.splitlines()
             if line.strip()
         ]
-        starts = [
-            at for at, line in enumerate(lines) if _DIAGNOSTIC_LINE.search(line) and not line.startswith("ptxas info")
+        diagnostic_lines = [
+            index
+            for index, line in enumerate(lines)
+            if _DIAGNOSTIC_LINE.search(line) and not line.startswith("ptxas info")
         ]
-        kept = [lines[at] for at in sorted({at + step for at in starts for step in range(4) if at + step < len(lines)})]
-        kept = [line for line in kept if not line.startswith("ptxas info")] or list(resource_usage("\n".join(lines)))
-        if len(kept) > 40:
-            kept = [*kept[:39], f"… {len(kept) - 39} more lines"]
-        return "\n".join(kept)
+        shown = [
+            lines[index]
+            for index in sorted(
+                {index + step for index in diagnostic_lines for step in range(4) if index + step < len(lines)}
+            )
+        ]
+        shown = [line for line in shown if not line.startswith("ptxas info")] or list(resource_usage("\n".join(lines)))
+        if len(shown) > 40:
+            shown = [*shown[:39], f"… {len(shown) - 39} more lines"]
+        return "\n".join(shown)
 
     def disassembly_job(self, library: str, blobs: Blobs, task: Task | None = None) -> Job:
         """Return the job that writes `assembly.txt` (SASS) and `facts.json` (registers, stack, shared memory) of the
@@ -123,9 +130,9 @@ class Cuda(Language):
         blobs.path(library)
         return self._job(task, {"kernel.so": library}, blobs, listing=True)
 
-    def _job(self, task: Task | None, files: dict[str, str], blobs: Blobs, **asked: object) -> Job:
+    def _job(self, task: Task | None, files: dict[str, str], blobs: Blobs, **request_fields: object) -> Job:
         target = next((m[1] for flag in (task.build_flags if task else ()) if (m := _TARGET_FLAG.fullmatch(flag))), "")
-        request = blobs.put(json.dumps({"target": target, **asked}, sort_keys=True))
+        request = blobs.put(json.dumps({"target": target, **request_fields}, sort_keys=True))
         return Job(
             files={**harness_files(blobs), **files, "build.json": request},
             argv=("{python}", "-I", _COMPILE_SCRIPT),
@@ -136,16 +143,16 @@ class Cuda(Language):
 
 def resource_usage(log: str) -> tuple[str, ...]:
     """Return a sentence for each kernel from the output of `ptxas -v`: registers, spills, shared memory."""
-    found = []
+    sentences = []
     for part in re.split(r"(?=ptxas info\s*: Compiling entry function)", log):
         entry = _PTXAS_ENTRY.search(part)
         if entry is None:
             continue
         spills = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", part)
         registers, shared = re.search(r"Used (\d+) registers", part), re.search(r"(\d+) bytes smem", part)
-        found.append(
+        sentences.append(
             f"{cuda_compile.named(entry[1])} for {entry[2]}: {registers[1] if registers else '?'} registers, "
             f"{spills[1] if spills else '?'} bytes of stack, spills {spills[2] if spills else '?'} bytes stored and "
             f"{spills[3] if spills else '?'} loaded, {shared[1] if shared else 0} bytes of static shared memory"
         )
-    return tuple(found)
+    return tuple(sentences)

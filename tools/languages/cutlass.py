@@ -45,8 +45,12 @@ class Cutlass(Cuda):
         instructions."""
         return (*super().flags(task), "-DNDEBUG")
 
-    def _job(self, task: Task | None, files: dict[str, str], blobs: Blobs, **asked: object) -> Job:
-        return super()._job(task, files, blobs, cutlass=True, **asked).model_copy(update={"limits": _BUILD_LIMITS})
+    def _job(self, task: Task | None, files: dict[str, str], blobs: Blobs, **request_fields: object) -> Job:
+        return (
+            super()
+            ._job(task, files, blobs, cutlass=True, **request_fields)
+            .model_copy(update={"limits": _BUILD_LIMITS})
+        )
 
 
 @cache
@@ -54,9 +58,9 @@ def _header_version(folder: Path) -> str:
     """Return the version of the headers with a hash of their contents, so a patched copy counts as another version."""
     version = (folder / "include" / "cutlass" / "version.h").read_text(encoding="utf-8")
     numbers = [
-        found[1]
+        match[1]
         for part in ("MAJOR", "MINOR", "PATCH")
-        if (found := re.search(rf"define CUTLASS_{part}\s+(\d+)", version))
+        if (match := re.search(rf"define CUTLASS_{part}\s+(\d+)", version))
     ]
     content = hashlib.sha256()
     for root in cuda_compile.includes(folder):

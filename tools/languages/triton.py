@@ -70,15 +70,17 @@ class Triton(Language):
         arguments = function.args
         if arguments.posonlyargs or arguments.vararg:
             raise SettingsError(f"{KERNEL_FILE}: `{ENTRY}` takes positional arguments; write {ENTRY_SIGNATURE}")
-        named = [*arguments.args, *arguments.kwonlyargs]
-        spare = len(arguments.args) - len(arguments.defaults)
-        optional = {a.arg for a in arguments.args[spare:]}
+        parameters_by_name = [*arguments.args, *arguments.kwonlyargs]
+        required_count = len(arguments.args) - len(arguments.defaults)
+        optional = {a.arg for a in arguments.args[required_count:]}
         optional |= {
             a.arg for a, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if default is not None
         }
-        found = [Parameter(name=a.arg, dtype=None, pointer=None, optional=a.arg in optional) for a in named]
+        parameters = [
+            Parameter(name=a.arg, dtype=None, pointer=None, optional=a.arg in optional) for a in parameters_by_name
+        ]
         return (
-            *found,
+            *parameters,
             *((Parameter(name=EVERYTHING, dtype=None, pointer=None, optional=True),) if arguments.kwarg else ()),
         )
 
@@ -92,13 +94,13 @@ class Triton(Language):
                     f"`{kernel}` is autotuned over {count or 'computed'} configs; it is pinned to the first, for "
                     f"baseline and candidates, {UNTUNED_PHRASE}."
                 )
-        logic = triton_setup.add_make_inputs(source, reference)
-        if logic != reference:
+        frozen_reference = triton_setup.add_make_inputs(source, reference)
+        if frozen_reference != reference:
             notes.append(
                 "The inputs come from setup() in the kernel's file, which is frozen with the task; a candidate's own "
                 "setup() is not called."
             )
-        return pin_autotune(source), logic, tuple(notes)
+        return pin_autotune(source), frozen_reference, tuple(notes)
 
     def flags(self, task: Task) -> tuple[str, ...]:
         """Return the --target flag of the task, if it has one; SettingsError for any other flag."""
@@ -136,10 +138,10 @@ class Triton(Language):
     def trim_log(self, log: str) -> str:
         """Return the log without repeated lines, success messages and paths of the job; 40 lines at most."""
         lines = [re.sub(r"/\S*/(?=kernel\.py)", "", line.rstrip()) for line in log.splitlines()]
-        kept = [line for line in dict.fromkeys(lines) if line and not line.startswith("compiled ")]
-        if len(kept) > 40:
-            kept = [*kept[:39], f"… {len(kept) - 39} more lines"]
-        return "\n".join(kept)
+        shown = [line for line in dict.fromkeys(lines) if line and not line.startswith("compiled ")]
+        if len(shown) > 40:
+            shown = [*shown[:39], f"… {len(shown) - 39} more lines"]
+        return "\n".join(shown)
 
     def disassembly_job(self, library: str, blobs: Blobs, task: Task | None = None) -> Job:
         """Return the job that compiles `library` for its target and writes `assembly.txt` (SASS) and `facts.json`
@@ -161,20 +163,22 @@ class Triton(Language):
         """
         module = parse_module(source)
         counts = count_autotune_configs(source)
-        listed = {name: written_configs(module, module.kernels[name]) for name in counts} if module else {}
-        chosen = {name: found for name, found in listed.items() if counts[name] is None or len(found) > 1}
-        computed = any(counts[name] is None for name in chosen)
-        count = MAX_PINNED_KERNELS if computed else max(map(len, chosen.values()), default=0)
+        configs_by_kernel = {name: written_configs(module, module.kernels[name]) for name in counts} if module else {}
+        choices = {
+            name: configs for name, configs in configs_by_kernel.items() if counts[name] is None or len(configs) > 1
+        }
+        has_computed_configs = any(counts[name] is None for name in choices)
+        count = MAX_PINNED_KERNELS if has_computed_configs else max(map(len, choices.values()), default=0)
         return tuple(
             PinnedKernel(
                 label="; ".join(
-                    f"{name}: {found[min(at, len(found) - 1)].text if found else f'computed config {at}'}"
-                    for name, found in chosen.items()
+                    f"{name}: {configs[min(index, len(configs) - 1)].text if configs else f'computed config {index}'}"
+                    for name, configs in choices.items()
                 ),
-                source=pin_autotune(source, at),
-                past_end_error=_PAST_END_ERROR if computed else "",
+                source=pin_autotune(source, index),
+                past_end_error=_PAST_END_ERROR if has_computed_configs else "",
             )
-            for at in range(count)
+            for index in range(count)
         )
 
     def _job(self, task: Task, kernel: str, blobs: Blobs, *, listing: bool) -> Job:

@@ -102,34 +102,36 @@ def run_interpreter(task: Task, source: str, executor: Executor, blobs: Blobs) -
     if any(argument.dtype == "bfloat16" for argument in task.arguments):
         return InterpreterResult(status="unmeasured", reason=REASON_NO_BFLOAT16)
     ragged = ragged_dims(task)
-    tried = _run_until_problem(task, source, ragged, executor, blobs)
-    refused = tuple(case for case in tried if case.kind == "reference")
-    if tried == refused:
-        tried = _run_until_problem(
-            task, source, tuple(nearest_related_dims(task, case.dims) for case in refused), executor, blobs
+    cases = _run_until_problem(task, source, ragged, executor, blobs)
+    refused_cases = tuple(case for case in cases if case.kind == "reference")
+    if cases == refused_cases:
+        cases = _run_until_problem(
+            task, source, tuple(nearest_related_dims(task, case.dims) for case in refused_cases), executor, blobs
         )
-    found = tuple(case for case in tried if case.kind != "reference") or tried
-    wrong = found[-1]
-    if not wrong.problem:
-        return InterpreterResult(status="passed", cases=found, dropped=refused)
-    if wrong.kind not in _SIZE_DEPENDENT_KINDS or all(_has_user_range(task, name) for name in _resizable_dims(task)):
-        return _result_of_problem(wrong, found[:-1], refused)
-    dropped = [*refused, wrong]
+    counted = tuple(case for case in cases if case.kind != "reference") or cases
+    problem_case = counted[-1]
+    if not problem_case.problem:
+        return InterpreterResult(status="passed", cases=counted, dropped=refused_cases)
+    if problem_case.kind not in _SIZE_DEPENDENT_KINDS or all(
+        _has_user_range(task, name) for name in _resizable_dims(task)
+    ):
+        return _result_of_problem(problem_case, counted[:-1], refused_cases)
+    dropped = [*refused_cases, problem_case]
     smaller, larger, largest = _ROUND_SIZES
     for order in (smaller, larger if len(_resizable_dims(task)) > 1 else largest):
-        rows = round_dims(task, order)
-        found = _run_until_problem(task, source, rows if order == smaller else rows[:1], executor, blobs)
-        if not found[-1].problem:
-            return InterpreterResult(status="passed", cases=found, dropped=tuple(dropped))
-        if found[-1].kind not in _SIZE_DEPENDENT_KINDS:
-            return _result_of_problem(found[-1], found[:-1], tuple(dropped))
-        wrong = found[-1]
-        dropped.append(wrong)
-    return _interpret_visible_workload(task, source, wrong, tuple(dropped), executor, blobs)
+        sizes = round_dims(task, order)
+        counted = _run_until_problem(task, source, sizes if order == smaller else sizes[:1], executor, blobs)
+        if not counted[-1].problem:
+            return InterpreterResult(status="passed", cases=counted, dropped=tuple(dropped))
+        if counted[-1].kind not in _SIZE_DEPENDENT_KINDS:
+            return _result_of_problem(counted[-1], counted[:-1], tuple(dropped))
+        problem_case = counted[-1]
+        dropped.append(problem_case)
+    return _interpret_visible_workload(task, source, problem_case, tuple(dropped), executor, blobs)
 
 
 def _interpret_visible_workload(
-    task: Task, source: str, wrong: SmallCase, dropped: tuple[SmallCase, ...], executor: Executor, blobs: Blobs
+    task: Task, source: str, problem_case: SmallCase, dropped: tuple[SmallCase, ...], executor: Executor, blobs: Blobs
 ) -> InterpreterResult:
     """Return the result for a kernel that fails at every made-up size, from a visible workload if it is small enough.
 
@@ -137,17 +139,17 @@ def _interpret_visible_workload(
     exception does not, since the kernel may refuse those sizes with it.
     """
     visible = smallest_workload(task).dims
-    raised = wrong.kind != "wrong"
-    if _count_elements(task, visible) <= (_MAX_ELEMENTS_TO_RAISE if raised else _MAX_ELEMENTS_TO_FINISH):
-        (last,) = _run_until_problem(task, source, (visible,), executor, blobs)
-        if not last.problem:
-            return InterpreterResult(status="passed", cases=(last,), dropped=dropped)
-        if last.kind != "late":
-            return _result_of_problem(last, (), dropped)
-    if not raised:
-        return _result_of_problem(wrong, (), dropped)
+    is_exception = problem_case.kind != "wrong"
+    if _count_elements(task, visible) <= (_MAX_ELEMENTS_TO_RAISE if is_exception else _MAX_ELEMENTS_TO_FINISH):
+        (result,) = _run_until_problem(task, source, (visible,), executor, blobs)
+        if not result.problem:
+            return InterpreterResult(status="passed", cases=(result,), dropped=dropped)
+        if result.kind != "late":
+            return _result_of_problem(result, (), dropped)
+    if not is_exception:
+        return _result_of_problem(problem_case, (), dropped)
     reason = (
-        f"{_describe_problem(wrong)}; this size is made up and the visible workloads are too large for Triton's "
+        f"{_describe_problem(problem_case)}; this size is made up and the visible workloads are too large for Triton's "
         "interpreter, so set dims_range in the reference to the sizes that the kernel must support"
     )
     return InterpreterResult(status="unmeasured", reason=reason, dropped=dropped)
@@ -172,13 +174,15 @@ def _run_until_problem(
     )
     finished = executor.run(job)
     try:
-        found = TypeAdapter(tuple[SmallCase, ...]).validate_json(blobs.get(finished.files["interpreted.json"]))
+        results = TypeAdapter(tuple[SmallCase, ...]).validate_json(blobs.get(finished.files["interpreted.json"]))
     except (KeyError, ValidationError) as error:
-        said = blobs.text(finished.files["stderr.txt"])[-400:] if "stderr.txt" in finished.files else ""
-        raise HarnessError(f"the interpreter left no answer (exit {finished.exit_code}): {said.strip()}") from error
-    if not found:
+        stderr_text = blobs.text(finished.files["stderr.txt"])[-400:] if "stderr.txt" in finished.files else ""
+        raise HarnessError(
+            f"the interpreter left no answer (exit {finished.exit_code}): {stderr_text.strip()}"
+        ) from error
+    if not results:
         raise HarnessError("the interpreter left an empty answer")
-    return found
+    return results
 
 
 def _result_of_problem(
@@ -209,10 +213,10 @@ def _resizable_dims(task: Task) -> list[str]:
 
 def _distinct_dims(task: Task, size: Callable[[str, int, int], int]) -> tuple[Dims, ...]:
     rows = []
-    for at, row in enumerate(_RAGGED_SIZES):
+    for row_index, row in enumerate(_RAGGED_SIZES):
         dims = {
             **task.workloads[0].dims,
-            **{name: size(name, row[i % len(row)], at) for i, name in enumerate(_resizable_dims(task))},
+            **{name: size(name, row[i % len(row)], row_index) for i, name in enumerate(_resizable_dims(task))},
         }
         if dims not in rows:
             rows.append(dims)
@@ -228,10 +232,10 @@ def _has_user_range(task: Task, name: str) -> bool:
     return name in task.dims_range and task.dims_range[name] != default_range(_visible_sizes(task, name))
 
 
-def _fit_range(task: Task, name: str, wanted: int, at: int) -> int:
+def _fit_range(task: Task, name: str, wanted: int, row_index: int) -> int:
     """Return `wanted` clamped to the dim's range; a size below the range becomes `at` above the range's lower end."""
     low, high = task.dims_range[name] if _has_user_range(task, name) else (1, min(_visible_sizes(task, name)))
-    return min(high, wanted if wanted >= low else low + at)
+    return min(high, wanted if wanted >= low else low + row_index)
 
 
 def _round_size(values: list[int], wanted: int, order: int) -> int:

@@ -42,22 +42,22 @@ def add_make_inputs(source: str, reference: str) -> str:
 
     Raises SettingsError if neither file makes inputs.
     """
-    logic, module = parse_module(reference), parse_module(source)
-    if logic is None or module is None or "make_inputs" in logic.functions:
+    reference_module, module = parse_module(reference), parse_module(source)
+    if reference_module is None or module is None or "make_inputs" in reference_module.functions:
         return reference
     if SETUP_FUNCTION not in module.functions:
         raise SettingsError(
             "reference.py: there is no make_inputs(dims, seed) and the kernel's file has no setup(**kwargs); "
             "define one of them to make the kernel's arguments"
         )
-    taken = {name for statement in logic.tree.body for name in _names_defined_by(statement)}
-    copied = [
+    defined_names = {name for statement in reference_module.tree.body for name in _names_defined_by(statement)}
+    statements = [
         ast.unparse(_CudaToCpu().visit(statement))
         for statement in _statements_needed_by(module.tree, SETUP_FUNCTION)
-        if not taken & set(_names_defined_by(statement))
+        if not defined_names & set(_names_defined_by(statement))
     ]
     return (
-        "\n".join([reference.rstrip(), "", "", "# setup() of the kernel's file, read once and frozen.", *copied])
+        "\n".join([reference.rstrip(), "", "", "# setup() of the kernel's file, read once and frozen.", *statements])
         + _MAKE_INPUTS_SOURCE
     )
 
@@ -65,15 +65,15 @@ def add_make_inputs(source: str, reference: str) -> str:
 def _statements_needed_by(tree: ast.Module, name: str) -> list[ast.stmt]:
     """Return the statements of the module that `name` depends on, in source order and without those of Triton."""
     by_name = {defined: statement for statement in tree.body for defined in _names_defined_by(statement)}
-    wanted: list[ast.stmt] = []
+    needed: list[ast.stmt] = []
     pending = [name]
     while pending:
         statement = by_name.get(pending.pop())
-        if statement is None or statement in wanted or _depends_on_triton(statement):
+        if statement is None or statement in needed or _depends_on_triton(statement):
             continue
-        wanted.append(statement)
+        needed.append(statement)
         pending += [n.id for n in ast.walk(statement) if isinstance(n, ast.Name)]
-    return [statement for statement in tree.body if statement in wanted]
+    return [statement for statement in tree.body if statement in needed]
 
 
 def _names_defined_by(statement: ast.stmt) -> tuple[str, ...]:

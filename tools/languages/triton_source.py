@@ -96,23 +96,23 @@ class PythonModule:
 
     def apply(self, edits: Iterable[PythonEdit]) -> str:
         """Return the source with `edits` applied, which must not overlap."""
-        changed = self._bytes
+        content = self._bytes
         for edit in sorted(edits, reverse=True):
-            changed = changed[: edit.start] + edit.text.encode() + changed[edit.end :]
-        return changed.decode()
+            content = content[: edit.start] + edit.text.encode() + content[edit.end :]
+        return content.decode()
 
     @cached_property
     def import_names(self) -> dict[str, str]:
         """Imported name in this file -> its full dotted name; the last import of a name counts."""
-        found: dict[str, str] = {}
+        full_name_by_name: dict[str, str] = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
-                found |= {
+                full_name_by_name |= {
                     a.asname or a.name.split(".")[0]: a.name if a.asname else a.name.split(".")[0] for a in node.names
                 }
             elif isinstance(node, ast.ImportFrom):
-                found |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
-        return found
+                full_name_by_name |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+        return full_name_by_name
 
     def full_name(self, node: ast.AST | None) -> str:
         """Return the full dotted name of a name, an attribute or a called function, with imports resolved.
@@ -141,15 +141,15 @@ class PythonModule:
     @cached_property
     def launches(self) -> tuple[LaunchCall, ...]:
         """All launches `kernel[grid](...)` in source order."""
-        found = [launch for top in self.tree.body for launch in self._launches(top)]
-        return tuple(sorted(found, key=lambda launch: (launch.node.lineno, launch.node.col_offset)))
+        launches = [launch for top in self.tree.body for launch in self._launches(top)]
+        return tuple(sorted(launches, key=lambda launch: (launch.node.lineno, launch.node.col_offset)))
 
     @cached_property
     def identifiers(self) -> frozenset[str]:
         """All names that occur in the source."""
-        found = {n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name)}
-        found |= {n.arg for n in ast.walk(self.tree) if isinstance(n, ast.arg)}
-        return frozenset(found | {n.name for n in ast.walk(self.tree) if isinstance(n, ast.FunctionDef)})
+        names = {n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name)}
+        names |= {n.arg for n in ast.walk(self.tree) if isinstance(n, ast.arg)}
+        return frozenset(names | {n.name for n in ast.walk(self.tree) if isinstance(n, ast.FunctionDef)})
 
     def _launches(self, top: ast.stmt) -> Iterator[LaunchCall]:
         function = top if isinstance(top, ast.FunctionDef) else None
@@ -195,12 +195,12 @@ def count_autotune_configs(source: str) -> dict[str, int | None]:
     module = parse_module(source)
     if module is None:
         return {}
-    found: dict[str, int | None] = {}
+    counts: dict[str, int | None] = {}
     for kernel in module.kernels.values():
         if kernel.autotune is not None:
-            listed = _written_config_nodes(module, kernel.autotune)
-            found[kernel.name] = None if listed is None else len(listed)
-    return found
+            config_nodes = _written_config_nodes(module, kernel.autotune)
+            counts[kernel.name] = None if config_nodes is None else len(config_nodes)
+    return counts
 
 
 def pin_autotune(source: str, index: int = 0) -> str:
@@ -217,13 +217,13 @@ def pin_autotune(source: str, index: int = 0) -> str:
         expression = _configs_expression(kernel.autotune) if kernel.autotune is not None else None
         if expression is None or kernel.autotune is None:
             continue
-        listed = _written_config_nodes(module, kernel.autotune)
-        if listed is None:
+        config_nodes = _written_config_nodes(module, kernel.autotune)
+        if config_nodes is None:
             text = f"[list({module.text(expression)})[{index}]]"
-        elif len(listed) > 1:
+        elif len(config_nodes) > 1:
             # The line count stays the same, so a compiler's message names the line of the user's file.
             blank_lines = chr(10) * module.text(expression).count(chr(10))
-            text = f"[{ast.unparse(listed[min(index, len(listed) - 1)])}{blank_lines}]"
+            text = f"[{ast.unparse(config_nodes[min(index, len(config_nodes) - 1)])}{blank_lines}]"
         else:
             continue
         edits.append(PythonEdit(*module.byte_span(expression), text))
@@ -232,8 +232,8 @@ def pin_autotune(source: str, index: int = 0) -> str:
 
 def written_configs(module: PythonModule, kernel: PythonKernel) -> tuple[AutotuneConfig, ...]:
     """Return the configs that are written out for an autotuned kernel; empty if there are none or they are computed."""
-    listed = _written_config_nodes(module, kernel.autotune) if kernel.autotune is not None else None
-    return tuple(_read_config(module, node) for node in listed or () if isinstance(node, ast.Call))
+    config_nodes = _written_config_nodes(module, kernel.autotune) if kernel.autotune is not None else None
+    return tuple(_read_config(module, node) for node in config_nodes or () if isinstance(node, ast.Call))
 
 
 def _read_kernel(module: PythonModule, node: ast.FunctionDef) -> PythonKernel | None:
@@ -245,7 +245,7 @@ def _read_kernel(module: PythonModule, node: ast.FunctionDef) -> PythonKernel | 
     )
     if not any(module.full_name(d) in (*names, *CUTE_DECORATORS) for d in node.decorator_list):
         return None
-    tuned = next(
+    autotune = next(
         (
             d
             for d in node.decorator_list
@@ -255,7 +255,7 @@ def _read_kernel(module: PythonModule, node: ast.FunctionDef) -> PythonKernel | 
     )
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     constexprs = {a.arg for a in arguments if "constexpr" in (dotted_name(a.annotation) or _string_value(a.annotation))}
-    return PythonKernel(node.name, node, tuple(a.arg for a in arguments), frozenset(constexprs), tuned)
+    return PythonKernel(node.name, node, tuple(a.arg for a in arguments), frozenset(constexprs), autotune)
 
 
 def _string_value(node: ast.expr | None) -> str:
@@ -284,12 +284,12 @@ def _written_config_nodes(module: PythonModule, decorator: ast.Call) -> list[ast
     if node is None:
         return []
     if isinstance(node, ast.Name):
-        given = [
+        assigned_values = [
             s.value
             for s in module.tree.body
             if isinstance(s, ast.Assign) and any(dotted_name(t) == node.id for t in s.targets)
         ]
-        node = given[0] if len(given) == 1 else None
+        node = assigned_values[0] if len(assigned_values) == 1 else None
     if isinstance(node, ast.List | ast.Tuple) and not any(isinstance(e, ast.Starred) for e in node.elts):
         return list(node.elts)
     return None
@@ -297,9 +297,9 @@ def _written_config_nodes(module: PythonModule, decorator: ast.Call) -> list[ast
 
 def _read_config(module: PythonModule, node: ast.Call) -> AutotuneConfig:
     values: dict[str, str] = {}
-    given = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "kwargs"), None)
-    if isinstance(given, ast.Dict):
-        pairs = zip(given.keys, given.values, strict=True)
+    constexpr_dict = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "kwargs"), None)
+    if isinstance(constexpr_dict, ast.Dict):
+        pairs = zip(constexpr_dict.keys, constexpr_dict.values, strict=True)
         values |= {str(k.value): module.text(v) for k, v in pairs if isinstance(k, ast.Constant)}
     values |= {k.arg: module.text(k.value) for k in node.keywords if k.arg in LAUNCH_OPTIONS}
     return AutotuneConfig(module.text(node), values)

@@ -1,4 +1,4 @@
-"""What torch.compile makes of a task's reference, on the device that the task's language is for."""
+"""Generate the code of torch.compile (Inductor) for a task's reference, on the device of the task's language."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from tools.languages.base import open_language
 from tools.store.records import Blobs
 
 SEARCH_SHARE = 0.5
-"""Share of the limit after which no other search on a GPU begins: one that has begun takes tens of seconds."""
+"""Share of the limit after which no further search on a GPU starts, because a search takes tens of seconds."""
 
 
 def generate_inductor_code(task: Task, executor: Executor, blobs: Blobs, limit_s: float) -> InductorResult:
-    """Code for the visible sizes and others such as the hidden ones, or why there is none; `limit_s` as
-    `judge.job_limit_s`.
+    """Return Inductor's code for the visible sizes and for drawn ones like the hidden sizes, or why there is none.
 
-    InfrastructureError when the machine failed.
+    `limit_s` is the time limit in seconds (`judge.job_limit_s`). Raises InfrastructureError if the machine failed.
     """
     language = open_language(task.language)
-    others = tuple(choices for _, choices in draw_hidden_workloads(task, b"known to everybody", 2))
-    request = InductorRequest(task=task, others=others, device=language.device, search_s=SEARCH_SHARE * limit_s)
+    other_sizes = tuple(choices for _, choices in draw_hidden_workloads(task, b"known to everybody", 2))
+    request = InductorRequest(task=task, others=other_sizes, device=language.device, search_s=SEARCH_SHARE * limit_s)
     job = harness_job(request, {}, blobs, needs=Needs(device=language.device), limits=Limits(wall_s=limit_s))
     return answer(executor.run(job), blobs, InductorResult)

@@ -1,5 +1,4 @@
-"""One task opened on this machine, for whoever asks single questions about its kernel: what is asked for is made
-once, when it is."""
+"""Access to one task on this machine, for commands that examine its kernel; each result is computed on first use."""
 
 from __future__ import annotations
 
@@ -30,19 +29,21 @@ from tools.tasks.loader import LoadedTask, read_source
 
 @contextmanager
 def open_local_machine(store: Path | None, clocks: str = "observe") -> Iterator[tuple[Executor, Records]]:
-    """This machine, with records kept in `store`, else gone afterwards; `clocks`: "lock" holds those of its GPU
-    meanwhile."""
+    """Open the local executor with records in `store`, or in a temporary folder.
+
+    `clocks`: "observe" the clocks of the GPU, or "lock" them while the executor is open.
+    """
     with TemporaryDirectory(prefix="kernelwright-") as folder:
         records = Records(store or Path(folder))
         scratch = Path(folder) / "scratch"
         scratch.mkdir()
-        kind = load_class(EXECUTORS, "local", Executor, key="executor")
-        with kind(records.blobs, scratch, clocks=clocks) as executor:
+        executor_class = load_class(EXECUTORS, "local", Executor, key="executor")
+        with executor_class(records.blobs, scratch, clocks=clocks) as executor:
             yield executor, records
 
 
 class TaskHandle:
-    """A task with its language, on the machine of `executor`. Each raises SettingsError for what a user can mend."""
+    """A task with its language on the machine of `executor`; methods raise SettingsError for mistakes of the user."""
 
     def __init__(self, loaded: LoadedTask, executor: Executor, records: Records, emit: Emit) -> None:
         self.loaded, self.executor, self.records, self.emit = loaded, executor, records, emit
@@ -51,90 +52,91 @@ class TaskHandle:
 
     @cached_property
     def kernel(self) -> Candidate:
-        """The user's own."""
+        """The user's kernel; SettingsError if the task has none."""
         if self.task.baseline is None:
             raise SettingsError(
-                f"{self.task.name}: there is no kernel to look at; add kernel{self.language.suffix} beside "
-                f"reference.py, or have one "
-                "written: `python -m graph run` with that folder as its task"
+                f"{self.task.name}: the task has no kernel; add kernel{self.language.suffix} beside reference.py, or "
+                "have one written: `python -m graph run` with that folder as its task"
             )
         return Candidate(language=self.language.name, files={f"kernel{self.language.suffix}": self.task.baseline})
 
-    def file(self, path: Path) -> Candidate:
-        """Another kernel of the task."""
+    def read_candidate(self, path: Path) -> Candidate:
+        """Return the kernel in another file as a candidate of the task."""
         return Candidate(language=self.language.name, files={f"kernel{self.language.suffix}": read_source(path)})
 
     @cached_property
     def device(self) -> Device:
-        """Where the kernel runs."""
+        """The device on which the kernel runs."""
         return pick(self.executor.devices(), self.language.device)
 
     @cached_property
     def judge(self) -> Judge:
-        """Measures on the device."""
+        """The judge of the task on the device, with default settings and a random secret."""
         device, secret = self.device.label, secrets.token_bytes(32)
         parts = (self.task, self.language, self.executor, self.records)
         return Judge(*parts, environment="", device=device, secret=secret, policy=JudgeSettings(), emit=self.emit)
 
-    def library(self, kernel: Candidate | None = None) -> str:
-        """sha256 of a kernel's library, by default the user's own; that needs no device."""
+    def build(self, kernel: Candidate | None = None) -> str:
+        """Build a kernel (default: the user's) without a device and return the sha256 of its shared object."""
         builds, kernel = Builds(self.task, self.language, self.executor, self.records, ""), kernel or self.kernel
         library = builds.library(kernel)
         if library is None:
-            raise SettingsError(f"the kernel does not compile; mend it:\n{builds.build(kernel).payload['log']}")
+            raise SettingsError(f"the kernel does not compile; correct it:\n{builds.build(kernel).payload['log']}")
         return library
 
     @cached_property
-    def timed(self) -> Record:
-        """The kernel's own times (A/A)."""
-        self.library()
+    def calibration(self) -> Record:
+        """The times of the kernel against a copy of itself (A/A)."""
+        self.build()
         calibration = self.judge.calibrate(self.kernel)
-        failed = evidence.timing_failure(calibration)
-        if failed is not None:
-            raise SettingsError(f"{self.task.name}: {failed.reason.rstrip('.')}; mend the kernel or the reference")
+        failure = evidence.timing_failure(calibration)
+        if failure is not None:
+            raise SettingsError(f"{self.task.name}: {failure.reason.rstrip('.')}; correct the kernel or the reference")
         return calibration
 
-    def placed(self) -> Roofline:
-        """The task's workloads under the roofs measured here; timed where there is a kernel."""
-        times: Mapping[str, float] = evidence.seconds(self.timed) if self.task.baseline is not None else {}
-        found = microbenchmarks.measure(self.language, self.executor, self.records)
-        return diagnosis.place(self.task, self.loaded.workloads, times, found, self.device)
+    def compute_roofline(self) -> Roofline:
+        """Return the task's workloads under the measured roofs of this machine, with times if the task has a kernel."""
+        times: Mapping[str, float] = evidence.seconds(self.calibration) if self.task.baseline is not None else {}
+        roofs = microbenchmarks.measure(self.language, self.executor, self.records)
+        return diagnosis.place(self.task, self.loaded.workloads, times, roofs, self.device)
 
     def profile(self, name: str = "", setting: str = "profilers") -> tuple[Profile, dict[str, str]] | str:
-        """What a profiler (by default the first for this device) sees of the kernel, with its raw outputs; or why it
-        sees nothing."""
+        """Profile the kernel and return the profile with the blobs of its raw outputs, or why it cannot be profiled.
+
+        The default profiler is the first for the kernel's device; an error names `setting`.
+        """
         profiler = load_class(PROFILERS, name or DEFAULTS[self.language.device][0], Profiler, key=setting)()
-        if lacking := profiler.missing(self.language):
-            return lacking
-        library, first = self.library(), self.task.workloads[0]
+        if reason := profiler.missing(self.language):
+            return reason
+        library, first = self.build(), self.task.workloads[0]
         return profiler.profile(
             self.task, self.kernel, library, first, self.language, self.executor, self.records.blobs
         )
 
-    def diagnosed(self) -> Diagnosis:
-        """Why the kernel is slow: times, roofline, and all profilers of its device."""
-        placed = self.placed()
+    def diagnose(self) -> Diagnosis:
+        """Return why the kernel is slow, from its times, its roofline and all profilers of its device."""
+        roofline = self.compute_roofline()
         profiles: list[tuple[Profile, str]] = []
         missing: dict[str, str] = {}
         for name in DEFAULTS[self.language.device]:
-            seen = self.profile(name)
-            if isinstance(seen, str):
-                missing[name] = seen
+            profiled = self.profile(name)
+            if isinstance(profiled, str):
+                missing[name] = profiled
             else:
-                profiles.append((seen[0], self._kept(*seen)))
-        return diagnosis.diagnose(placed, profiles, missing, self.device)
+                profiles.append((profiled[0], self._store_profile(*profiled)))
+        return diagnosis.diagnose(roofline, profiles, missing, self.device)
 
-    def _kept(self, seen: Profile, blobs: dict[str, str]) -> str:
-        """The id of a profile's record."""
-        asked = key("profile", tool=seen.tool, candidate=self.kernel.id)
-        record = self.records.find(asked) or Record(
-            kind="profile", key=asked, payload=seen.model_dump(mode="json"), blobs=blobs
+    def _store_profile(self, profile: Profile, blobs: dict[str, str]) -> str:
+        """Store a profile's record and return its id."""
+        record_key = key("profile", tool=profile.tool, candidate=self.kernel.id)
+        record = self.records.find(record_key) or Record(
+            kind="profile", key=record_key, payload=profile.model_dump(mode="json"), blobs=blobs
         )
         return self.records.add(record).id
 
-    def listed(self) -> tuple[str, str]:
-        """The kernel's machine code, and the architecture that it is for."""
-        listed = self.executor.run(self.language.disassembly_job(self.library(), self.records.blobs, self.task)).files
-        # A kernel compiled without a GPU is machine code of the target that its listing names.
-        facts = json.loads(self.records.blobs.text(listed["facts.json"])) if "facts.json" in listed else {}
-        return self.records.blobs.text(listed["assembly.txt"]), str(facts.get("target", "") or self.device.architecture)
+    def disassemble(self) -> tuple[str, str]:
+        """Return the kernel's machine code as text, and the architecture for which it was compiled."""
+        files = self.executor.run(self.language.disassembly_job(self.build(), self.records.blobs, self.task)).files
+        # Without a GPU, the kernel was compiled for the target that the listing names.
+        facts = json.loads(self.records.blobs.text(files["facts.json"])) if "facts.json" in files else {}
+        return self.records.blobs.text(files["assembly.txt"]), str(facts.get("target", "") or self.device.architecture)

@@ -67,7 +67,7 @@ def test_launches_become_weighted_sizes(
     tmp_path: Path, launches: list[dict[str, object]], kept: list[tuple[int, str, int]], weights: list[tuple[int, int]]
 ) -> None:
     found = parts(tmp_path, *launches)
-    assert [(part.dims["rows"], part.speed, part.launches) for part in found if part.kept] == kept
+    assert [(part.dims["rows"], part.speed, part.launches) for part in found if part.selected] == kept
     assert trace.workload_weights(found) == tuple(
         ({"rows": rows, "columns": 4, "eps": 1e-5}, count) for rows, count in weights
     )
