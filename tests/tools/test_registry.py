@@ -21,7 +21,7 @@ def test_a_name_and_an_import_path_find_the_same_class() -> None:
         ("fortran", ["language", "'fortran'", "cpp", "package.module:Class"]),
         ("nowhere.at.all:Language", ["cannot be imported"]),
         ("tools.errors:Nothing", ["cannot be imported"]),
-        ("tools.languages.base:Language", ["has no ", "of its own; add"]),
+        ("tools.languages.base:Language", ["does not define ", "; add it to the class"]),
         ("tools.errors:SettingsError", ["not a Language"]),
     ],
 )

@@ -160,8 +160,8 @@ def _partial_output_notes(workloads: Sequence[SeenWorkload]) -> list[str]:
     """Return a sentence for each output that the reference defines only in part; the rest of its buffer is not
     compared."""
     return [
-        f"`{argument.name}`: {argument.compared:,} of {prod(argument.shape):,} elements are compared in {workload.name}: "
-        f"those that reference() defines."
+        f"`{argument.name}`: {argument.compared:,} of {prod(argument.shape):,} elements are compared in "
+        f"{workload.name}, those that reference() defines."
         for workload in workloads
         for argument in workload.arguments
         if argument.compared is not None and argument.compared < prod(argument.shape)

@@ -54,7 +54,7 @@ def test_without_headers_it_is_said_how_to_name_them(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("CUTLASS_PATH", str(tmp_path))
     with pytest.raises(
         SettingsError,
-        match=f"{tmp_path} holds no include/cutlass/version.h; .*--cutlass DIR.*pip install nvidia-cutlass",
+        match=f"{tmp_path} contains no include/cutlass/version.h; .*--cutlass DIR.*pip install nvidia-cutlass",
     ):
         Cutlass().toolchain()
 

@@ -319,4 +319,4 @@ def test_a_page_that_cannot_be_written_is_refused_in_one_sentence(
     report = [str(page("membar"))] if arguments else [str(tmp_path)]
     assert main(["diagnose", *report, "--html", *(arguments or ["a.html"])]) == 2
     error = capsys.readouterr().err
-    assert (said or "--html goes with reports of Nsight Compute") in error and error.count("\n") == 1
+    assert (said or "--html needs reports of Nsight Compute") in error and error.count("\n") == 1

@@ -77,20 +77,22 @@ def test_the_fastest_variant_that_is_right_is_frozen_with_its_record(judge: Judg
 def test_the_only_variant_that_works_needs_no_contest(judge: Judge) -> None:
     before = sum(1 for r in judge.records if r.kind == "benchmark")
     found = pin_fastest_config(loaded(WRONG, FAST), judge)
-    assert found.task.baseline == FAST and "config 1 is the only one" in found.task.inferred[0]
+    assert found.task.baseline == FAST and "config 1 is the only correct one" in found.task.inferred[0]
     assert sum(1 for r in judge.records if r.kind == "benchmark") == before
     # None works: the first stays, and the run's own checks name what is wrong with it.
     none = pin_fastest_config(loaded(WRONG, BROKEN), judge).task
     assert none.baseline == WRONG and UNTUNED_PHRASE in none.inferred[0]
     assert (
-        "none of the 2 looked at compiles and is right here" in none.inferred[0] and "only one" not in none.inferred[0]
+        "none of the 2 checked configs compiles and is correct here" in none.inferred[0]
+        and "only correct one" not in none.inferred[0]
     )
 
 
 def test_variants_of_unknown_number_end_where_a_build_says_so(judge: Judge) -> None:
     def open_ended(*sources: str) -> LoadedTask:
         pinned = tuple(
-            PinnedKernel(label=f"c{at}", source=s, ends="there is no such config") for at, s in enumerate(sources)
+            PinnedKernel(label=f"c{at}", source=s, past_end_error="there is no such config")
+            for at, s in enumerate(sources)
         )
         return loaded().model_copy(update={"pinned": pinned})
 
@@ -101,7 +103,7 @@ def test_variants_of_unknown_number_end_where_a_build_says_so(judge: Judge) -> N
     behind = Candidate(language="cpp", files={"kernel.cpp": FAST + "// behind the end\n"}).id
     assert not any(r.payload.get("candidate") == behind for r in judge.records), "nothing behind the end is built"
     # Nothing at all is in the list.
-    assert "none of the 1 looked at" in pin_fastest_config(open_ended(end, end), judge).task.inferred[0]
+    assert "none of the 1 checked configs" in pin_fastest_config(open_ended(end, end), judge).task.inferred[0]
 
 
 def test_the_objective_is_the_devices_own_where_it_says_it() -> None:

@@ -99,7 +99,7 @@ def test_extents_that_follow_no_dim_are_numbers_and_flat_ones_still_vary() -> No
     task = infer(probed(flat(4, 8), flat(16, 8))).task
     assert task.arguments[1].shape == ("3",)
     assert task.dims_range == {"M": (1, 16), "N": (2, 8)}
-    assert any("follows no single dim" in sentence for sentence in task.inferred)
+    assert any("equals no single dim" in sentence for sentence in task.inferred)
 
 
 def test_scalars_take_the_kernels_type_and_names_may_differ() -> None:
@@ -119,12 +119,15 @@ def test_scalars_take_the_kernels_type_and_names_may_differ() -> None:
 @pytest.mark.parametrize(
     ("kernel", "words"),
     [
-        ("const float* x, float* out, int M", ["number of arguments", "mend make_inputs in ref.py"]),
-        ("float* out, const float* x, int M, int N", ["another order", "mend make_inputs in ref.py", "out, x, M, N"]),
-        ("const double* x, float* out, int M, int N", ["argument 1", "float64", "mend mine.cpp"]),
+        ("const float* x, float* out, int M", ["number of arguments", "correct make_inputs in ref.py"]),
+        (
+            "float* out, const float* x, int M, int N",
+            ["another order", "correct make_inputs in ref.py", "out, x, M, N"],
+        ),
+        ("const double* x, float* out, int M, int N", ["argument 1", "float64", "change mine.cpp"]),
         (
             "const float* x, float* out, int M, const int* N",
-            ["argument 4", "a scalar in the reference and a pointer", "mend mine.cpp"],
+            ["argument 4", "a scalar in the reference and a pointer", "change mine.cpp"],
         ),
     ],
 )
@@ -156,7 +159,7 @@ def test_rtol_becomes_the_floor_and_never_passes_the_cap() -> None:
     assert capped.numeric.floor["float64"] == DEFAULT_ERROR_FLOORS["float64"]
     stated = lift_error_caps(capped)
     assert stated.numeric.floor["float32"] == 0.5 and "float32" not in stated.numeric.cap
-    assert "Tolerance as stated: rtol 0.5 hold" in stated.inferred[-1] and not [
+    assert "Tolerance as stated: rtol 0.5 apply" in stated.inferred[-1] and not [
         s for s in stated.inferred if "cut to" in s
     ]
     # A task that was frozen before atol counted has none written down.
@@ -223,8 +226,6 @@ def test_a_margin_is_part_of_the_tasks_identity_and_its_absence_is_not(tmp_path:
         != infer(probed(workload(8, 4, margin=0.06))).task.identity()
         != own.identity()
     )
-    # A task that was frozen before there were margins has none written down.
-    assert "margin" not in task.model_dump_json()
     tasks.write_frozen_task(own, tmp_path)
     assert tasks.read_frozen_task(tmp_path).margins == {"8x4": 0.05}
 
@@ -361,7 +362,7 @@ REFERENCE = (ROOT / "configs" / "tasks" / "softmax" / "reference.py").read_text(
         ({"reference": REFERENCE, "kernel": "void run() {}"}, ["kernel.cpp", "no function `solve`"]),
         (
             {"reference": REFERENCE, "declared": "library: [aten.mm]\n"},
-            ["library", "kernels in cpp call nothing of torch", "triton"],
+            ["library", "kernels in cpp cannot call torch", "triton"],
         ),
         ({"reference": REFERENCE, "declared": "library: [mm]\n"}, ["task.yaml", "library", "mm"]),
         (
@@ -394,7 +395,7 @@ def test_the_library_is_frozen_with_the_task_and_none_leaves_older_identities(be
         ).task
 
     none, mm = loaded("none", ""), loaded("mm", "library: [aten.mm]\n")
-    assert "library" not in none.model_dump_json() and mm.library == ("aten.mm",) and mm.identity() != none.identity()
+    assert none.library is None and mm.library == ("aten.mm",) and mm.identity() != none.identity()
     tasks.write_frozen_task(mm, tmp_path / "frozen")
     assert tasks.read_frozen_task(tmp_path / "frozen") == mm
 
@@ -429,7 +430,7 @@ SQUARE = logic(
 ROTARY = logic(
     '{"S": 32, "d": 64}',
     '{"x": drawn("S", "d"), "w": drawn("S", 1), "out": drawn("S", "d"), **dims}',
-    "a, c = x.chunk(2, -1)\n    return torch.cat((a * w.cos() - c * w.sin(), c * w.cos() + a * w.sin()), -1)",
+    "a, c = x.unflatten(-1, (2, 8, -1)).flatten(2).unbind(1)\n    return torch.cat((a * w.cos() - c * w.sin(), c * w.cos() + a * w.sin()), -1)",
 )
 GROUPED = logic(
     '{"n": 2, "C": 48, "HW": 25, "groups": 12}',
@@ -484,7 +485,7 @@ def test_dims_that_are_equal_in_every_workload_are_told_apart_at_other_sizes(bes
         ("torch.softmax(x @ w, -1)", "matmul"),
         ("torch.softmax(x @ w, -1) @ w", "attention"),
         ("torch.nn.functional.scaled_dot_product_attention(x[None], w[None], w[None])[0]", "attention"),
-        ("x[torch.arange(7, -1, -1)]", "index"),
+        ("x[torch.arange(len(x) - 1, -1, -1)]", "index"),
     ],
 )
 def test_the_operator_is_told_from_the_references_operations_and_not_from_a_name(
@@ -510,7 +511,9 @@ def test_sizes_that_the_reference_refuses_are_listed(beside: Stage, tmp_path: Pa
 
 
 def test_a_reference_that_takes_no_other_size_is_told_a_dims_range_that_works(beside: Stage, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"reference\.py: refuses every size .* such as dims_range = ") as caught:
+    with pytest.raises(
+        SettingsError, match=r"reference\.py: the reference refuses every size .* such as dims_range = "
+    ) as caught:
         tasks.load_task_folder(folder(tmp_path / "t", FIXED, None), *beside)
     suggested = str(caught.value).partition(" such as ")[2]
     assert tasks.load_task_folder(folder(tmp_path / "t", f"{FIXED}\n{suggested}\n", None), *beside).task.dims_range == {

@@ -19,10 +19,10 @@ def test_each_function_is_a_rival_but_for_helpers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("def liger(:\n", "rivals.py: it is no Python (invalid syntax, line 1)"),
+        ("def liger(:\n", "rivals.py: not valid Python (invalid syntax, line 1)"),
         ("import liger_kernel\n", "defines no rival; add a function such as liger()"),
-        ("def best():\n    pass\n", "a rival is called best, which is another contestant's name"),
-        ("def liger(x):\n    pass\n", "liger(x) takes arguments; let liger() import its library and return"),
+        ("def best():\n    pass\n", "a rival has the name best of another contestant"),
+        ("def liger(x):\n    pass\n", "liger(x) takes arguments; let liger() import its package and return"),
     ],
 )
 def test_a_file_that_names_none_is_one_sentence(tmp_path: Path, text: str, says: str) -> None:

@@ -226,7 +226,7 @@ def test_a_gpu_mode_problem_becomes_a_task_of_what_its_data_holds(
             {"axes": {**DEFINITION["axes"], "pairs": {"type": "expr", "expression": "open('x')"}}},
             [line(4)],
             "",
-            "more than arithmetic",
+            "not arithmetic over axes",
         ),
         (
             {"outputs": {"sums": {"shape": ["rows"], "dtype": "float8_e4m3fn"}}},
@@ -238,7 +238,7 @@ def test_a_gpu_mode_problem_becomes_a_task_of_what_its_data_holds(
         ({}, [], "", "no workloads were found"),
         ({}, [line(4)], "row=3", "'row'"),
         ({"axes": 3}, [line(4)], "", "axes"),
-        ({"outputs": {"x": {"shape": ["rows"], "dtype": "float32"}}}, [line(4)], "", "`x` is input and output at once"),
+        ({"outputs": {"x": {"shape": ["rows"], "dtype": "float32"}}}, [line(4)], "", "`x` is both input and output"),
         ({"reference": "answer = 3"}, [line(4)], "", "defines 0 functions and no `run`"),
     ],
     ids=["expression", "dtype", "safetensors", "none", "sizes", "shape-of-the-file", "in-place", "no-function"],
@@ -267,5 +267,5 @@ def test_what_a_gpu_mode_problem_asks_that_no_task_can_be_is_refused(
 
 
 def test_a_folder_that_is_of_no_suite_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"is no problem of a suite; give one of these: a definition\.json"):
+    with pytest.raises(SettingsError, match=r"not a problem of a suite; give one of these: a definition\.json"):
         write_task_folder(tmp_path, tmp_path / "task", "")

@@ -86,12 +86,12 @@ def test_a_csv_says_the_same_as_json_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("launches", "told"),
     [
-        ([launch(8, 5.0, shapes={})], ":1: columns is not said"),
+        ([launch(8, 5.0, shapes={})], ":1: columns is missing"),
         ([launch(8, 5.0), launch(8, 5.0, shapes={"x": [9, 4]})], ":2: rows is 8 and 9"),
         ([launch(8, 0.0)], ":1: its duration is 0.0; it must be above 0"),
         ([{"kernel": "softmax_kernel"}], ":1: has no 'duration'"),
         ([launch(8, 5.0, kernel="one"), launch(8, 9.0, kernel="two")], "only two, one"),
-        ([], "holds no launch"),
+        ([], "contains no launch"),
     ],
 )
 def test_what_a_trace_does_not_say_is_one_sentence_that_names_the_line(
