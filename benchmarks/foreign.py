@@ -39,7 +39,7 @@ from tools.judge import evidence
 from tools.judge.judge import Judge
 from tools.languages.base import open_language
 from tools.store.records import Records, record_key
-from tools.tasks.loader import Loaded
+from tools.tasks.loader import LoadedTask
 
 ROOT = Path(__file__).parent.parent
 KERNELS = Path(__file__).parent / "foreign"
@@ -128,7 +128,7 @@ def workspace_of(name: str, runs: Path) -> Path | None:
     record = workspace.records.find(record_key("task"))
     if record is None:
         return None
-    task = Loaded.model_validate(record.payload).task
+    task = LoadedTask.model_validate(record.payload).task
     same = (task.baseline, task.reference) == tuple(
         (KERNELS / name / file).read_text() for file in ("kernel.cpp", "reference.py")
     )
@@ -227,7 +227,7 @@ def audit(workspace: Path, store: Path) -> str | None:
     opened = peek(workspace)
     record = opened.records.find(record_key("task"))
     assert record is not None
-    task = Loaded.model_validate(record.payload).task
+    task = LoadedTask.model_validate(record.payload).task
     language = open_language(task.language)
     file = f"kernel{language.suffix}"
     best = Candidate(language=task.language, files={file: (workspace / file).read_text()})

@@ -35,7 +35,7 @@ from tools.judge import evidence  # noqa: E402
 from tools.judge.judge import Judge  # noqa: E402
 from tools.languages.base import open_language  # noqa: E402
 from tools.store.records import Records  # noqa: E402
-from tools.tasks.loader import language_of, load_folder  # noqa: E402
+from tools.tasks.loader import detect_language, load_task_folder  # noqa: E402
 
 POLICY = JudgeSettings(min_effect=0.01, hidden_workloads=0)
 WIDE: Dims = {"M": 4096, "N": 4096}
@@ -155,8 +155,8 @@ def compare(judge: Judge, name: str, rounds: int, which: int, times: int, noise:
 
 def copies(folder: Path, times: int, executor: Executor, records: Records) -> None:
     """`times` copies of a task folder's kernel against it, each judged and confirmed."""
-    judged = load_folder(folder, executor, records.blobs).task
-    judge, name = open_judge(judged, executor, records), f"kernel{language_of(folder).suffix}"
+    judged = load_task_folder(folder, executor, records.blobs).task
+    judge, name = open_judge(judged, executor, records), f"kernel{detect_language(folder).suffix}"
     mark = "#" if name.endswith(".py") else "//"
     incumbent = Candidate(language=judged.language, files={name: judged.baseline or ""})
     noise, seen, begun = (

@@ -23,10 +23,10 @@ from tools.executors.base import Executor
 from tools.gate.judge_settings import JudgeSettings
 from tools.judge import evidence
 from tools.store.records import Records, write_atomically
-from tools.tasks.kernelbench import sizes
-from tools.tasks.loader import load_folder
-from tools.tasks.opened import Opened, machine
+from tools.tasks.kernelbench import problem_sizes
+from tools.tasks.loader import load_task_folder
 from tools.tasks.suites import write_task_folder
+from tools.tasks.task_handle import TaskHandle, open_local_machine
 
 RUNS = Path("workspaces/kernelbench")
 TABLE = Path(__file__).parent / "results" / "kernelbench.md"
@@ -52,7 +52,7 @@ model. "Correct": the judge finds v0 right, as it does a first version of a run,
 
 def reductions(problem: Path) -> Iterator[dict[str, int]]:
     """Sizes to try one after the other, until the problem takes some."""
-    large = {name: own for name, own in sizes(problem).items() if own > LARGEST}
+    large = {name: own for name, own in problem_sizes(problem).items() if own > LARGEST}
     least = {name: _least(own) for name, own in large.items()}
     yield least
     divisor = -(-max(large.values(), default=1) // LARGEST)
@@ -81,12 +81,12 @@ def _asked(problem: Path, folder: Path, dims: dict[str, int], executor: Executor
     found = {"dims": " ".join(f"{name}={value}" for name, value in dims.items())}
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        loaded = load_folder(write_task_folder(problem, folder, found["dims"])[0], executor, records.blobs)
+        loaded = load_task_folder(write_task_folder(problem, folder, found["dims"])[0], executor, records.blobs)
         found["contract"] = ""
         made = initial_kernel.lift(loaded.task, executor, records.blobs, JudgeSettings().job_limit_s)
         (folder / "v0.cpp").write_text(made.source)
         found["lifted"] = ""
-        found["correct"] = wrong(Opened(loaded, executor, records, lambda kind, details: None), made)
+        found["correct"] = wrong(TaskHandle(loaded, executor, records, lambda kind, details: None), made)
     except SettingsError as error:
         found["lifted" if "contract" in found else "contract"] = str(error)
     except InfrastructureError as error:
@@ -94,7 +94,7 @@ def _asked(problem: Path, folder: Path, dims: dict[str, int], executor: Executor
     return found
 
 
-def wrong(opened: Opened, made: Candidate) -> str:
+def wrong(opened: TaskHandle, made: Candidate) -> str:
     """Why v0 is refused before it would be timed; empty: it is not."""
     judge = opened.judge
     fault = judge.screen_failure(made) or evidence.build_failure(judge.builder.read_or_build(made))
@@ -153,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not files:
         parser.error(f"{options.path} holds no level1/*.py; name the folder KernelBench/ of that project's repository")
     answers: dict[str, dict[str, str]] = {}
-    with machine(options.runs / "records") as (executor, records):
+    with open_local_machine(options.runs / "records") as (executor, records):
         for number, file in enumerate(files, start=1):
             folder = options.runs / file.parent.name / file.stem[:64]
             kept, begun = folder.with_name(f"{folder.name}.json"), time.monotonic()

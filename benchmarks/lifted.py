@@ -34,7 +34,7 @@ from tools.languages.base import open_language
 from tools.roofline import microbenchmarks
 from tools.store.records import Records
 from tools.tasks import loader
-from tools.tasks.generated import generated
+from tools.tasks.inductor_code import generate_inductor_code
 
 TASKS = Path(__file__).parent / "lifted"
 TABLE = Path(__file__).parent / "results" / "lifted.md"
@@ -69,11 +69,11 @@ def folder(name: str, language: str, root: Path) -> Path:
 
 def measured(task: Path, executor: Executor, records: Records) -> Iterator[str]:
     """The lines of one task."""
-    loaded = loader.load_folder(task, executor, records.blobs)
+    loaded = loader.load_task_folder(task, executor, records.blobs)
     begun = time.monotonic()
     language, found = (
         open_language(loaded.task.language),
-        generated(loaded.task, executor, records.blobs, JudgeSettings().job_limit_s),
+        generate_inductor_code(loaded.task, executor, records.blobs, JudgeSettings().job_limit_s),
     )
     kernel = Candidate(language=language.name, files={f"kernel{language.suffix}": lift_reference(loaded.task, found)})
     done = time.monotonic()

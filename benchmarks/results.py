@@ -18,7 +18,7 @@ from tools.artifacts import Interval, Record
 from tools.cli.formatting import format_seconds, format_speedup
 from tools.judge import evidence
 from tools.store.records import Records, record_key
-from tools.tasks.loader import Loaded
+from tools.tasks.loader import LoadedTask
 
 WHOLE = "all, weighted"
 
@@ -30,7 +30,7 @@ def rows(workspace: Path) -> list[str]:
     best = _best_seconds(records, str(read_state(peek(workspace))["incumbent"]))
     loaded = records.find(record_key("task"))
     assert loaded is not None
-    bytes_of = {w.name: w.unique_bytes for w in Loaded.model_validate(loaded.payload).workloads}
+    bytes_of = {w.name: w.unique_bytes for w in LoadedTask.model_validate(loaded.payload).workloads}
     copy = copy_bandwidth(records)
     standings: dict[str, dict[str, tuple[str, float]]] = {}
     for one in final.payload["standings"]:

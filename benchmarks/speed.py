@@ -119,7 +119,7 @@ def judged_candidates(count: int = 5) -> list[Row]:
         (root / "reference.py").write_text(REFERENCE)
         records = Records(root / "store")
         with open_executor(ExecutorChoice(), records.blobs, root / "scratch") as executor:
-            task = tasks.load_folder(root, executor, records.blobs).task
+            task = tasks.load_task_folder(root, executor, records.blobs).task
             language = open_language("cpp")
             nowhere = "benchmark"
             judge = Judge(

@@ -9,7 +9,7 @@ from knowledge_base.artifacts import Attempt
 from tools.analysis.signatures import MechanismCheck
 from tools.artifacts import Artifact, Bound, Finding, Interval, Profile, Quantity, Trial
 from tools.cli.formatting import describe_bottleneck
-from tools.languages.triton_interpreter import Interpreted
+from tools.languages.triton_interpreter import InterpreterResult
 from tools.roofline.hardware import Headroom, Roof, Spec, Target, UnknownSpec
 
 PROTOCOL = 1
@@ -323,7 +323,7 @@ class NotMeasured(Artifact):
     """Such a run leaves none: nothing was measured that could be resumed, committed or verified."""
     task: str
     identity: str
-    interpreted: Interpreted | None
+    interpreted: InterpreterResult | None
     """Correctness at small sizes; None: the language has no way to tell without its device."""
     profiles: tuple[Profile, ...]
     """What the kernel compiles to."""

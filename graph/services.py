@@ -37,7 +37,7 @@ from tools.executors.protocol import ProbedWorkload
 from tools.judge.judge import Judge
 from tools.languages.base import Language
 from tools.profilers.base import DEFAULTS, PROFILERS, Profiler
-from tools.registry import load
+from tools.registry import load_class
 from tools.roofline import microbenchmarks
 from tools.roofline.hardware import Roof
 from tools.store.records import Blobs, Records, record_key
@@ -259,7 +259,7 @@ def open_executor(
     `gpu`, where given, is the index of the GPU to use; `clocks`: "lock" where it must hold that GPU's clocks.
     """
     scratch.mkdir(parents=True, exist_ok=True)
-    kind = cast(type[Executor], load(EXECUTORS, choice.kind, Executor, key="executor.kind"))
+    kind = cast(type[Executor], load_class(EXECUTORS, choice.kind, Executor, key="executor.kind"))
     try:
         options = kind.options.model_validate(choice.model_extra)
     except ValidationError as error:
@@ -273,7 +273,7 @@ def open_executor(
 def open_profilers(names: tuple[str, ...] | None, language: Language) -> dict[str, Profiler]:
     """The profilers that names or import paths stand for; None: those that fit the language's device."""
     names = DEFAULTS[language.device] if names is None else names
-    return {name: load(PROFILERS, name, Profiler, key="profilers")() for name in names}
+    return {name: load_class(PROFILERS, name, Profiler, key="profilers")() for name in names}
 
 
 def open_index(settings: Settings, guide: Wiki, language: str) -> Index:

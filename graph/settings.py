@@ -11,7 +11,7 @@ from agents.artifacts import RoleName
 from agents.models.ledger import Caps, seconds
 from agents.models.prices import Price
 from tools.cli.validation import read_yaml, validation_sentences, yaml_fault
-from tools.contracts.inference import Sources, named
+from tools.contracts.inference import SourceNames, default_task_name
 from tools.errors import SettingsError
 from tools.gate.judge_settings import JudgeSettings
 
@@ -255,7 +255,7 @@ class Settings(Section):
     @property
     def run(self) -> str:
         """What names of its workspaces begin with."""
-        return self.name or (Path(self.task).stem if self.task else named(Path(self.kernel or "run")))
+        return self.name or (Path(self.task).stem if self.task else default_task_name(Path(self.kernel or "run")))
 
     def model_for(self, role: RoleName) -> dict[str, Any]:
         """The config entry of a role, or the default one."""
@@ -268,9 +268,9 @@ class Settings(Section):
         choice = self.model_for("planner")
         return str(choice.get("model") or choice["provider"])
 
-    def sources(self, suffix: str) -> Sources:
+    def sources(self, suffix: str) -> SourceNames:
         """How the user calls the kernel (in a task folder `kernel<suffix>`) and its reference."""
-        return Sources(Path(self.kernel or f"kernel{suffix}").name, Path(self.reference or "reference.py").name)
+        return SourceNames(Path(self.kernel or f"kernel{suffix}").name, Path(self.reference or "reference.py").name)
 
 
 def load(path: Path) -> Settings:

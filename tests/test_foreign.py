@@ -35,7 +35,9 @@ def test_a_foreign_kernel_fits_its_reference(name: str, beside: tuple[Executor, 
         assert workload["name"] == "x".join(str(value) for value in workload["dims"].values())
         assert all(low <= workload["dims"][dim] <= high for dim, (low, high) in ranges.items()), workload["name"]
     smallest = visible[-1]["dims"] | {dim: low for dim, (low, _) in ranges.items()}
-    loaded = tasks.load_files(kernel, reference, " ".join(f"{dim}={value}" for dim, value in smallest.items()), *beside)
+    loaded = tasks.load_task_files(
+        kernel, reference, " ".join(f"{dim}={value}" for dim, value in smallest.items()), *beside
+    )
     assert any(argument.role == "output" for argument in loaded.task.arguments)
     assert loaded.task.dims_range == ranges
     assert screen(kernel.read_text(), "cpp") == ()

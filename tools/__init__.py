@@ -1,1 +1,1 @@
-"""Kernels, compilers, devices, measurement and git; this layer knows no language model."""
+"""Kernels, compilers, devices, measurement and git; nothing here uses a language model."""

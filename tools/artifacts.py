@@ -1,8 +1,7 @@
-"""What the tools make and exchange: frozen pydantic models, one docstring under each field.
+"""The data that the tools exchange: frozen pydantic models with a docstring under each field.
 
-Jobs and devices are declared at the seam that they cross (`tools.executors.base`), figures of the hardware in
-`tools.roofline.hardware`. Times are seconds, sizes bytes, rates per second, unless a field says otherwise. Nothing here
-computes.
+Jobs and devices are declared in `tools.executors.base`, figures of the hardware in `tools.roofline.hardware`. Times are
+in seconds, sizes in bytes and rates per second, unless a field says otherwise.
 """
 
 from __future__ import annotations
@@ -40,37 +39,39 @@ class Artifact(BaseModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """The schema with each field's docstring as its description.
+        """Return the JSON schema with each field's docstring as its description.
 
-        Read from the source when a schema is asked for: pydantic's own `use_attribute_docstrings` does so for every
-        class at import, which was a fifth of what it took to import `graph.lifecycle.run`.
+        The source is read when a schema is requested. Pydantic's own `use_attribute_docstrings` reads it for every
+        class at import, which took a fifth of the time to import `graph.lifecycle.run`.
         """
-        found = handler(core_schema)
-        properties = handler.resolve_ref_schema(found).get("properties", {})
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
         for name, text in field_docstrings(cls).items():
             if name in properties:
                 properties[name].setdefault("description", text)
-        return found
+        return schema
 
 
 @cache
 def field_docstrings(kind: type[BaseModel]) -> dict[str, str]:
-    """Field -> the docstring below it, those of base classes included; a class whose source cannot be had has its
-    bases' only."""
-    found: dict[str, str] = {}
+    """Return field name -> docstring below the field, including fields of base classes.
+
+    A class whose source cannot be read contributes no docstrings.
+    """
+    docstrings: dict[str, str] = {}
     for base in reversed([base for base in kind.__mro__ if issubclass(base, BaseModel) and base is not BaseModel]):
         with suppress(OSError, TypeError):
             (node,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
             assert isinstance(node, ast.ClassDef), "the source of a class"
-            for field, below in pairwise(node.body):
-                match field, below:
+            for field, following in pairwise(node.body):
+                match field, following:
                     case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                        found[name] = inspect.cleandoc(text)
-    return found
+                        docstrings[name] = inspect.cleandoc(text)
+    return docstrings
 
 
 def digest(text: str | bytes) -> str:
-    """sha256 of text (UTF-8) or bytes, in hex."""
+    """Return the sha256 of text (as UTF-8) or bytes, in hex."""
     return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
 
 
@@ -85,116 +86,117 @@ class Argument(Artifact):
     dtype: DType
     """Element type of a tensor; a scalar's C type (int32, int64, float32, float64, bool)."""
     shape: tuple[str, ...] = ()
-    """Extent of each axis: a dim's name where it follows that dim over the visible workloads, else a number. Empty
-    for scalars."""
+    """Extent of each axis: the name of the dim that it equals in all visible workloads, else a number. Scalars have
+    no axes."""
 
 
 class Workload(Artifact):
-    """One point at which the kernel must be right and is timed."""
+    """One set of dims at which the kernel must be correct and is timed."""
 
     name: str
     dims: Dims
     weight: float = 1.0
-    """Its share in the objective (relative call count)."""
+    """Weight of the workload in the objective (relative call count)."""
     hidden: bool = False
-    """Drawn by the judge from the run's secret; never in a file that a prompt can contain."""
+    """True: the judge drew the workload from the run's secret, and no prompt contains it."""
     margin: float | None = None
-    """How much longer a call may take than the incumbent's before the gate refuses, relative; None:
+    """Relative slowdown against the incumbent above which the gate rejects a candidate; None:
     `judge.workload_margin`."""
 
 
-class NumericPolicy(Artifact):
-    """How exact an output must be; see `tools.judge.judge` for the rule these feed."""
+class NumericTolerance(Artifact):
+    """Error limits of the outputs; `tools.judge.judge` states the rule that uses them."""
 
     precision: Literal["ieee", "tf32", "bf16"] = "ieee"
-    floor: dict[DType, float] = Field(default_factory=lambda: dict(DEFAULT_FLOORS))
-    """Relative error per dtype that always passes."""
-    cap: dict[DType, float] = Field(default_factory=lambda: dict(DEFAULT_CAPS))
-    """Relative error per dtype that never passes, however bad torch and the baseline are; no entry: the user lifted
-    it."""
+    floor: dict[DType, float] = Field(default_factory=lambda: dict(DEFAULT_ERROR_FLOORS))
+    """Relative error per dtype up to which an output always passes."""
+    cap: dict[DType, float] = Field(default_factory=lambda: dict(DEFAULT_ERROR_CAPS))
+    """Relative error per dtype above which an output never passes, even if torch and the baseline are worse. A dtype
+    without an entry has no cap."""
     rtol: float | None = None
-    """As the user stated it; `floor` has what counts."""
+    """Relative tolerance as the user stated it; `floor` holds the value that is used."""
     atol: float | None = None
-    """Stated by the user: an element within atol + floor · |reference| passes up to the cap."""
+    """Absolute tolerance that the user stated: an element within atol + floor · |reference| passes, up to the cap."""
 
 
-DEFAULT_FLOORS: dict[DType, float] = {"float64": 1e-12, "float32": 4e-5, "float16": 4e-3, "bfloat16": 3e-2}
-DEFAULT_CAPS: dict[DType, float] = {"float64": 1e-9, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
+DEFAULT_ERROR_FLOORS: dict[DType, float] = {"float64": 1e-12, "float32": 4e-5, "float16": 4e-3, "bfloat16": 3e-2}
+DEFAULT_ERROR_CAPS: dict[DType, float] = {"float64": 1e-9, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
 
 
 class Rivals(Artifact):
-    """Functions of other libraries that a benchmark times beside the reference; each takes what the reference takes."""
+    """Functions of other packages that a benchmark times beside the reference; each takes the reference's arguments."""
 
     source: str
-    """Text of the Python file that defines them."""
+    """Text of the Python file that defines the functions."""
     names: tuple[str, ...]
-    """Of its functions, in order."""
+    """Names of the functions, in the order of the file."""
 
 
 class Task(Artifact):
-    """What must be computed, frozen for a whole run. `identity()` changes when any constraint does."""
+    """What a kernel must compute, frozen for a whole run. `identity()` changes when any field changes."""
 
     name: str
     language: str
     arguments: tuple[Argument, ...]
-    """In ABI order."""
+    """Parameters of the kernel in ABI order."""
     reference: str
     """Source text of reference.py."""
     baseline: str | None = None
-    """Source text of the user's kernel; None where only PyTorch logic is given."""
+    """Source text of the user's kernel; None: the user gave a reference only."""
     workloads: tuple[Workload, ...]
-    """The visible ones."""
+    """The visible workloads."""
     dims_range: dict[str, tuple[int, int]] = Field(default_factory=dict)
     """Inclusive range of each integer dim from which hidden workloads are drawn; empty: none are drawn."""
-    numeric: NumericPolicy = NumericPolicy()
+    numeric: NumericTolerance = NumericTolerance()
     build_flags: tuple[str, ...] = ()
-    """The user's own compiler flags, for baseline and candidates alike; empty: the language's defaults."""
+    """The user's compiler flags, for the baseline and all candidates; empty: the language's defaults."""
     seed_style: bool = False
-    """The reference has no make_inputs: pointers are flat buffers filled by the harness (see `pointer_elements`)."""
+    """True: the reference has no make_inputs, so pointers are flat buffers that the harness fills (see
+    `pointer_elements`)."""
     pointer_elements: int = 0
-    """Seed style only: elements of every pointer buffer; 0: the product of the two largest dims of the workload."""
+    """Elements of every pointer buffer in the seed style; 0: the product of the two largest dims of the workload."""
     inferred: tuple[str, ...] = ()
-    """One sentence for each thing that was inferred rather than declared; `check` prints them."""
+    """One sentence for each property that was inferred and not declared; `check` prints them."""
     library: tuple[str, ...] | None = None
-    """Operators of torch (`aten.mm`) that host code may call, on the arguments and its own scratch; None: none."""
+    """Operators of torch (`aten.mm`) that host code may call on the arguments and its own buffers; None: none."""
     rivals: Rivals | None = None
-    """What other libraries compute the same with; None: nothing was named."""
+    """Functions of other packages that compute the same; None: the user named none."""
 
     def identity(self) -> str:
-        """sha256 over the canonical JSON of the task."""
+        """Return the sha256 of the canonical JSON of the task, in hex."""
         return digest(self.model_dump_json())
 
     @property
     def margins(self) -> dict[str, float]:
-        """Of the visible workloads that have one of their own."""
+        """Relative slowdown that the gate allows, by workload, for the visible workloads with a margin of their own."""
         return {w.name: w.margin for w in self.workloads if w.margin is not None}
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """Names of the arguments that are no scalars, in ABI order."""
+        """Names of the tensor arguments, in ABI order."""
         return tuple(a.name for a in self.arguments if a.role != "scalar")
 
     @property
     def outputs(self) -> tuple[Argument, ...]:
-        """The arguments that the kernel writes, in order."""
+        """The arguments that the kernel writes, in ABI order."""
         return tuple(a for a in self.arguments if a.role == "output")
 
 
 class Candidate(Artifact):
-    """A kernel to be judged: knobs are already rendered into its files."""
+    """A kernel to be judged; the values of its knobs are already written into its files."""
 
     language: str
     files: dict[str, str]
-    """File name -> source text. The entry is `kernel.<ext>`."""
+    """File name -> source text. The entry file is `kernel.<ext>`."""
     parent: str | None = None
-    """Id of the candidate that it was made from."""
+    """Id of the candidate that this one was made from."""
     methods: tuple[str, ...] = ()
-    """Ids of the methods applied (wiki page ids)."""
+    """Ids of the applied methods (wiki page ids)."""
     knobs: dict[str, str] = Field(default_factory=dict)
 
     @property
     def id(self) -> str:
-        """First 12 hex digits of sha256 over language and files: equal code is the same candidate."""
+        """First 12 hex digits of the sha256 of language and files: candidates with equal code have equal ids."""
         body = self.language + "".join(f"\0{name}\0{text}" for name, text in sorted(self.files.items()))
         return digest(body)[:12]
 
@@ -208,15 +210,15 @@ class Candidate(Artifact):
 
 
 class Quantity(Artifact):
-    """A number with its unit, in the measuring tool's own words."""
+    """A number with its unit as the measuring tool writes it."""
 
     value: float
     unit: str = ""
 
 
-UNBOUNDED = 1e12
-"""Stands for infinity where a ratio's interval has no upper end, and its inverse where it has no lower one; never a
-figure to print."""
+UNBOUNDED_RATIO = 1e12
+"""Stands for infinity as the upper end of a ratio's interval, its inverse for zero as the lower end; it is not
+printed."""
 
 
 class Interval(Artifact):
@@ -228,101 +230,106 @@ class Interval(Artifact):
     confidence: float = 0.95
 
     @property
-    def bounded(self) -> bool:
-        """Whether both ends are figures: too few samples for the confidence leave an end open."""
-        # Half, for an interval may have been turned over (1 / end).
-        return self.low > 2 / UNBOUNDED and self.high < UNBOUNDED / 2
+    def is_bounded(self) -> bool:
+        """Whether both ends are finite: with too few samples for the confidence, an end stays open."""
+        # The factor 2 tolerates rounding of an interval that was inverted (1 / end).
+        return self.low > 2 / UNBOUNDED_RATIO and self.high < UNBOUNDED_RATIO / 2
 
 
 class Measurement(Artifact):
-    """Paired timing of one workload: incumbent against candidate."""
+    """Paired timing of one workload: the incumbent against the candidate."""
 
     workload: str
     weight: float
     incumbent_s: float
-    """Median seconds a call."""
+    """Median seconds of one call of the incumbent."""
     candidate_s: float
+    """Median seconds of one call of the candidate."""
     pairs: int
+    """How many pairs of blocks were timed."""
     speedup: Interval
-    """incumbent / candidate, from paired blocks."""
+    """Time of the incumbent / time of the candidate, from paired blocks."""
     warm_candidate_s: float | None = None
-    """Median with inputs and outputs in cache, where measured."""
+    """Median seconds with inputs and outputs in cache; None: not measured."""
     warm_incumbent_s: float | None = None
+    """Median seconds of the incumbent with inputs and outputs in cache; None: not measured."""
     max_error: float | None = None
-    """Largest relative error seen on this workload's checked calls."""
+    """Largest relative error in the checked calls of this workload."""
     launched_incumbent_s: float | None = None
-    """On a device to which calls only launch their work: seconds with the launches. All other times here are then
-    the device's own."""
+    """Seconds of a call including its launches, on a device that runs asynchronously. If set, all other times of
+    this measurement are the device's own. None: the device is synchronous."""
     launched_candidate_s: float | None = None
+    """Seconds of the candidate's call including its launches; None: the device is synchronous."""
 
     @property
     def paired_candidate_s(self) -> float:
-        """The candidate's seconds a call that agree with `speedup`, the estimate; the two medians alone do not share
-        its noise."""
+        """The incumbent's median divided by the estimated speed-up: the candidate's seconds that agree with
+        `speedup`. The ratio of the two medians differs from the paired estimate by noise."""
         return self.incumbent_s / self.speedup.estimate
 
 
 class Passed(Artifact):
-    """Correct and timed."""
+    """The trial of a candidate that is correct and timed."""
 
     kind: Literal["passed"] = "passed"
     candidate: str
     measurements: tuple[Measurement, ...]
     speedup: Interval
-    """Of the task's objective, incumbent / candidate."""
+    """Speed-up of the task's objective: time of the incumbent / time of the candidate."""
     records: tuple[str, ...]
-    """Ids of build, correctness and timing records."""
+    """Ids of the build, correctness and timing records."""
 
 
 class Failed(Artifact):
-    """The kernel's own fault: data, not an exception."""
+    """The trial of a candidate that failed by a fault of the kernel."""
 
     kind: Literal["failed"] = "failed"
     candidate: str
     stage: Stage
     reason: str
-    """One sentence."""
+    """Why the candidate failed, in one sentence."""
     log: str = ""
-    """Trimmed compiler log or mismatch report."""
+    """Shortened compiler log, or the report of the mismatch."""
     records: tuple[str, ...] = ()
 
 
 class Unmeasured(Artifact):
-    """Could not be measured here (no device, machine failure); never committed."""
+    """The trial of a candidate that could not be measured (no device, or the machine failed); it is never committed."""
 
     kind: Literal["unmeasured"] = "unmeasured"
     candidate: str
     reason: str
     records: tuple[str, ...] = ()
     capped: bool = False
-    """A cap left no time for it, or it is masked: neither kernel nor machine is to blame."""
+    """True: a cap left no time for the trial, or the candidate is masked; neither kernel nor machine failed."""
 
 
 Trial = Annotated[Passed | Failed | Unmeasured, Field(discriminator="kind")]
 
 
 class Record(Artifact):
-    """One piece of evidence. Its id is the hash of its content, its key the hash of what was asked."""
+    """One piece of evidence. Its id is the hash of its content, its key the hash of the question that it answers."""
 
     kind: str
-    """build, correctness, timing, confirmation, calibration, profile, roof, environment, probe, benchmark, verdict,
-    exchange …"""
+    """Kind of evidence: build, correctness, timing, confirmation, calibration, profile, roof, environment, probe,
+    benchmark, verdict, exchange …"""
     key: str
+    """Hash of the question that the record answers."""
     parents: tuple[str, ...] = ()
-    """Ids of the records that it rests on."""
+    """Ids of the records that this one depends on."""
     environment: str = ""
-    """Id of the environment record, empty for the environment itself."""
+    """Id of the environment record; empty for the environment record itself."""
     device: str = ""
     protocol: int = 1
-    """Version of the measuring protocol."""
+    """Version of the measurement protocol."""
     payload: dict[str, Any]
-    """JSON of the artifact or result that it holds."""
+    """JSON of the artifact or result."""
     blobs: dict[str, str] = Field(default_factory=dict)
-    """Name -> sha256 of large content."""
+    """Name -> sha256 of large content that is stored as a blob."""
 
     @property
     def id(self) -> str:
-        """First 16 hex digits of sha256 over the canonical JSON."""
+        """First 16 hex digits of the sha256 of the canonical JSON."""
         return digest(self.model_dump_json())[:16]
 
 
@@ -330,82 +337,84 @@ class Record(Artifact):
 
 
 class Remark(Artifact):
-    """Something that the compiler or profiler itself says about a line."""
+    """A message of the compiler or profiler about a line."""
 
     tool: str
     line: int
-    """Line in the kernel's source; 0 when it names none."""
+    """Line in the kernel's source; 0: the tool names no line."""
     kind: Literal["applied", "missed", "note"]
     text: str
 
 
 class Profile(Artifact):
-    """What one profiler saw of one kernel."""
+    """The output of one profiler for one kernel."""
 
     tool: str
     launch: str
-    """Workload name and what was launched, or "static"."""
+    """Name of the workload and of the launched kernel, or "static"."""
     source: str
-    """Candidate id."""
+    """Id of the candidate."""
     binary: str = ""
-    """sha256 of the library."""
+    """sha256 of the shared object."""
     metrics: dict[str, Quantity]
-    """Names are the tool's own: ncu's verbatim, `gcc.loops_vectorized`, `objdump.packed_float`, `callgrind.Ir`."""
+    """Metrics by the tool's own names: those of ncu verbatim, `gcc.loops_vectorized`, `objdump.packed_float`,
+    `callgrind.Ir`."""
     remarks: tuple[Remark, ...] = ()
 
 
 class Finding(Artifact):
-    """A rule that fired."""
+    """A rule of rules.yaml that fired."""
 
     rule: str
-    """Id in rules.yaml; skills and methods name it in their front matter."""
+    """Id of the rule; skills and methods name it in their front matter."""
     severity: Literal["high", "medium", "low"]
     axis: Axis
     text: str
-    """One sentence with the values that made it fire."""
+    """One sentence with the values that made the rule fire."""
     line: int = 0
-    """Source line, where one can be named."""
+    """Line of the kernel's source; 0: no line can be named."""
     evidence: tuple[str, ...] = ()
-    """Record ids."""
+    """Ids of the records that the finding rests on."""
 
 
 Clock = Literal["wall", "launch-included", "device-only"]
-"""Of a time: the host's, of what launches nothing; the host's, with the launches of what runs on a device; the
-device's own events."""
+"""The clock of a time. "wall": the host's clock around a call on the CPU; "launch-included": the host's clock around a
+call that launches work on a device; "device-only": the device's own events."""
 
 
 class Claim(Artifact):
-    """What a version is said to be worth: the gain by which the gate decided, of two kernels in processes of their
-    own."""
+    """The gain that is claimed for a version: the speed-up by which the gate decided, measured with the two kernels in
+    separate processes."""
 
     speedup: Interval
     clock: Clock
     other: Interval | None = None
-    """By the other clock, where a device has one."""
+    """Speed-up by the other clock of a device; None: there is no other clock."""
 
-    def by(self, clock: Clock) -> Interval:
-        """The gain by `clock`, where that is known; else by the claim's own."""
+    def speedup_by(self, clock: Clock) -> Interval:
+        """Return the speed-up by `clock` if it was measured, else by the claim's own clock."""
         return self.other if self.other is not None and clock != self.clock else self.speedup
 
 
 class Verdict(Artifact):
-    """The gate's answer on one iteration, from records alone."""
+    """The gate's decision on one iteration, derived from records alone."""
 
     outcome: Outcome
     reasons: tuple[str, ...]
     candidate: str | None
     incumbent: str
     speedup: Interval | None = None
-    """By which the candidate was chosen among its siblings: somewhat high, since it is the best of several."""
+    """Speed-up by which the candidate was chosen among its siblings; biased upwards, as it is the best of several."""
     claim: Claim | None = None
-    """None: nothing was confirmed."""
+    """Confirmed gain; None: nothing was confirmed."""
     noise_floor: float | None = None
-    """Relative: the A/A blocks' own spread."""
+    """Relative spread of the A/A blocks."""
     explained: bool = True
-    """False: accepted, but a claimed mechanism is not visible in the machine code."""
+    """False: the candidate was accepted, but a claimed mechanism is not visible in the machine code."""
     records: tuple[str, ...] = ()
 
     @property
-    def worth(self) -> Interval | None:
-        """What is said of the candidate everywhere: its claim; what chose it, where nothing was confirmed."""
+    def reported_speedup(self) -> Interval | None:
+        """The speed-up that reports show for the candidate: its claim, or the search's measurement if nothing was
+        confirmed."""
         return self.claim.speedup if self.claim is not None else self.speedup

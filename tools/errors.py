@@ -1,19 +1,19 @@
 """Every exception of the project.
 
     KernelwrightError
-    ├── SettingsError            the user can mend it: one sentence that names the key or file      exit 2
-    │   ├── WorkspaceError       the workspace is locked, dirty, foreign or incomplete              exit 2
-    │   └── DiskFullError        no room to keep evidence; no finished work is lost                 exit 2
-    └── InfrastructureError      the machine failed, never the kernel's fault                       exit 4
+    ├── SettingsError            a mistake of the user: one sentence that names the key or file     exit 2
+    │   ├── WorkspaceError       the workspace is locked, changed, of another program or incomplete exit 2
+    │   └── DiskFullError        no space for records; no finished work is lost                     exit 2
+    └── InfrastructureError      the machine failed, not the kernel                                 exit 4
         ├── DeviceBusyError      another process uses the device
-        ├── HarnessError         the harness died or answered nonsense
+        ├── HarnessError         the harness died or sent an unreadable answer
         ├── StorageError         a record or blob is missing, damaged or cannot be written
         └── ProviderError        no model answered
-            ├── RefusalError     it will not answer this
-            └── OverloadedError  it has no room now, after all retries
+            ├── RefusalError     the model declines to answer
+            └── OverloadedError  the provider has no capacity, after all retries
 
-    PendingError and BudgetError end a run in order: somebody's answer is awaited (exit 6), a cap is reached (exit 3).
-    UnusableAnswerError ends none: what a model said cannot be read, which costs an iteration at most.
+    PendingError and BudgetError end a run regularly: an answer is pending (exit 6), a cap is reached (exit 3).
+    UnusableAnswerError does not end a run: a model's answer cannot be read, which costs an iteration at most.
 
 A kernel that does not compile, is wrong, crashes or is slow is data (`Failed`), not an exception.
 """
@@ -25,36 +25,36 @@ from pathlib import Path
 
 
 class KernelwrightError(Exception):
-    """Root of every error that this project raises on purpose."""
+    """Base class of all errors that this project raises on purpose."""
 
     workspace: Path | None = None
-    """Of the run that it ended, where that can be taken up again."""
+    """Workspace of the run that the error ended, if the run can be resumed."""
     usage: Mapping[str, str | int | float] | None = None
-    """What a model took before, by the fields of `agents.models.base.Usage`; None: nothing that is known of."""
+    """Usage of a model before the error, by the fields of `agents.models.base.Usage`; None: unknown."""
 
 
 class SettingsError(KernelwrightError):
-    """Something the user wrote cannot be used; the message names it, what is allowed and what to do."""
+    """A setting or file of the user cannot be used; the message names it, what is allowed and what to do."""
 
 
 class WorkspaceError(SettingsError):
-    """The workspace is in use, has changed behind our back, or is not one of ours."""
+    """The workspace is in use, was changed by another program, or is not a workspace of this project."""
 
 
 class DiskFullError(SettingsError):
-    """There is no room to write; what is finished stays, and the run resumes when the user has freed some space."""
+    """The disk is full; what is finished stays, and the run can be resumed after the user has freed space."""
 
 
 class InfrastructureError(KernelwrightError):
-    """The machine, not the kernel, failed; never counted against an idea."""
+    """The machine failed, not the kernel; the failure never counts against a method."""
 
 
 class DeviceBusyError(InfrastructureError):
-    """Another process uses the device, so that no measurement would be worth anything."""
+    """Another process uses the device, so measurements would be worthless."""
 
 
 class HarnessError(InfrastructureError):
-    """The process beside the device died, timed out or answered something that cannot be read."""
+    """The harness process died, timed out or sent an answer that cannot be read."""
 
 
 class StorageError(InfrastructureError):
@@ -62,8 +62,7 @@ class StorageError(InfrastructureError):
 
 
 class ProviderError(InfrastructureError):
-    """A model could not be asked, or what it sent cannot be an answer; the message names the role's entry in the
-    config."""
+    """A model could not be reached, or its response is not an answer; the message names the role's config entry."""
 
 
 class RefusalError(ProviderError):
@@ -71,22 +70,21 @@ class RefusalError(ProviderError):
 
 
 class OverloadedError(ProviderError):
-    """The provider has no room now, and retries did not help."""
+    """The provider has no capacity, and retries did not help."""
 
 
 class PendingError(KernelwrightError):
-    """An answer is awaited from outside; the message names the file to write, and the run is resumed when it is
-    there."""
+    """An answer from outside is pending; the message names the file to write, after which the run can be resumed."""
 
     def __init__(self, message: str, file: Path) -> None:
         super().__init__(message)
         self.file = file
-        """To be written by whoever answers."""
+        """File that must contain the answer."""
 
 
 class UnusableAnswerError(KernelwrightError):
-    """A model answered, and nothing in it can be made out, even when it was asked again: no failure of a machine."""
+    """A model's answer cannot be parsed, even after a second request; the machine did not fail."""
 
 
 class BudgetError(KernelwrightError):
-    """What comes next would pass a cap, or has reached it; the message names it."""
+    """A cap is reached, or the next step would exceed it; the message names the cap."""

@@ -13,7 +13,7 @@ from typing import ClassVar, TypeVar, cast
 
 from agents.artifacts import CoderBrief, Draft
 from tools.errors import SettingsError
-from tools.registry import guarded, load
+from tools.registry import load_class, third_party_errors_as_settings_errors
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class Foreign(Handler):
     """A stranger's handler. Where it raises, or gives what is not owed, SettingsError names it by its import path."""
 
     def __init__(self, path: str) -> None:
-        kind = cast(type[Handler], load({}, path, Handler, key="handlers"))
+        kind = cast(type[Handler], load_class({}, path, Handler, key="handlers"))
         self.path = path
         self.inner: Handler = self._owed(kind, kind, "its construction")
 
@@ -79,7 +79,7 @@ class Foreign(Handler):
                 )
 
     def _owed(self, act: Callable[[], T], kind: type[T], what: str) -> T:
-        with guarded(
+        with third_party_errors_as_settings_errors(
             lambda said: f"handlers: {self.path!r} failed in {what} ({said}); mend that class, then run again or resume"
         ):
             made = act()
@@ -100,7 +100,7 @@ def opened(paths: Iterable[str] = (), source: str | None = None, language: str =
     `source`: the user's kernel, on which a stranger's handlers are tried. SettingsError for one that is not there, is
     none or fails.
     """
-    ours = tuple(load(HANDLERS, name, Handler, key="handlers")() for name in HANDLERS)
+    ours = tuple(load_class(HANDLERS, name, Handler, key="handlers")() for name in HANDLERS)
     theirs: dict[str, Foreign] = {}
     for path in paths:
         if ":" not in path:

@@ -100,7 +100,7 @@ def _meant(verdict: str, effect: Interval | None, reason: str) -> tuple[Status, 
 def _effect(effect: Interval | None) -> str:
     if effect is None:
         return ""
-    ends = f" [{effect.low:.3g}, {effect.high:.3g}]" if effect.bounded else ""
+    ends = f" [{effect.low:.3g}, {effect.high:.3g}]" if effect.is_bounded else ""
     return f"{effect.estimate:.3g}x{ends}"
 
 

@@ -35,7 +35,7 @@ from agents.prompting.render import blocks
 from agents.tool_use.base import Toolbox
 from tools.artifacts import Record
 from tools.errors import BudgetError, KernelwrightError, ProviderError, SettingsError, UnusableAnswerError
-from tools.registry import load
+from tools.registry import load_class
 from tools.store.records import Records, record_key
 
 AnswerT = TypeVar("AnswerT", Analysis, Drafts, Plan, Queries, Review)
@@ -283,7 +283,7 @@ def open_model(
     """
     options, entry = dict(choice), entry or role
     provider, script = str(options.pop("provider")), options.pop("record", None)
-    kind = load(PROVIDERS, provider, Model, key=f"models.{entry}.provider")
+    kind = load_class(PROVIDERS, provider, Model, key=f"models.{entry}.provider")
     try:
         model = kind(options)
     except SettingsError as error:

@@ -201,7 +201,7 @@ class CoderTools(Toolbox):
         said = f"A hint: the incumbent's time over that of {asked.name} is {found.speedup.estimate:.3g}"
         said += (
             f" [{found.speedup.low:.3g}, {found.speedup.high:.3g}]."
-            if found.speedup.bounded
+            if found.speedup.is_bounded
             else ", its interval has no ends."
         )
         rows = [f"{m.workload}: {m.incumbent_s / m.candidate_s:.3g}" for m in found.measurements]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from graph.console.lines import UNPRINTABLE
 from graph.workspace.events import Event
-from tools.artifacts import UNBOUNDED, Interval
+from tools.artifacts import UNBOUNDED_RATIO, Interval
 from tools.cli.formatting import format_percent, format_speedup
 
 
@@ -174,5 +174,5 @@ def _interval(details: dict[str, str]) -> Interval | None:
     """The interval of an event, as `graph.workspace.events.interval` wrote it."""
     if "speedup" not in details:
         return None
-    ends = {"low": details.get("low", 1 / UNBOUNDED), "high": details.get("high", UNBOUNDED)}
+    ends = {"low": details.get("low", 1 / UNBOUNDED_RATIO), "high": details.get("high", UNBOUNDED_RATIO)}
     return Interval(estimate=float(details["speedup"]), **{name: float(end) for name, end in ends.items()})

@@ -96,7 +96,7 @@ def flashinfer(kernel: Accepted) -> Files:
 
 def kernelbench_solution(kernel: Accepted) -> Files:
     """ModelNew in one file, of a task that came of a KernelBench problem."""
-    problem, marker, _ = kernel.task.reference.partition(kernelbench.CONTRACT.strip().splitlines()[0])
+    problem, marker, _ = kernel.task.reference.partition(kernelbench.CONTRACT_TEMPLATE.strip().splitlines()[0])
     if not marker:
         raise SettingsError(
             f"--format kernelbench: {kernel.task.name} is no KernelBench problem; it must come of `run --problem FILE`"

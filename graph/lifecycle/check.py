@@ -22,9 +22,9 @@ from tools.errors import SettingsError
 from tools.executors.base import pick_device, reason_if_device_missing
 from tools.executors.protocol import ProbedWorkload
 from tools.languages.base import Language, open_language
-from tools.languages.triton_interpreter import Interpreted
+from tools.languages.triton_interpreter import InterpreterResult
 from tools.tasks import trace
-from tools.tasks.trace import Part
+from tools.tasks.trace import LaunchGroup
 
 _NO_COMPILER = "none here, so that the kernel was not compiled"
 
@@ -42,7 +42,7 @@ class Checked(Artifact):
     arguments: tuple[Argument, ...]
     workloads: tuple[ProbedWorkload, ...]
     """With operations and unique bytes."""
-    traced: tuple[Part, ...]
+    traced: tuple[LaunchGroup, ...]
     """The launches of `trace` by size, those of little time too; empty: no trace was given."""
     dims_range: dict[str, tuple[int, int]]
     """From which hidden sizes are drawn."""
@@ -53,7 +53,7 @@ class Checked(Artifact):
     """Functions of other libraries that are timed beside torch."""
     device: str | None
     """Why there is no device for it here; None: there is one."""
-    interpreted: Interpreted | None
+    interpreted: InterpreterResult | None
     """What was found without the device, where it is not here."""
     unwritten: str
     """The provider that writes v0 when the run begins; empty: there is a kernel."""
@@ -124,7 +124,9 @@ def check(settings: Settings) -> Checked:
             entry=language.entry,
             arguments=task.arguments,
             workloads=loaded.workloads,
-            traced=trace.parts(trace.read(Path(settings.trace)), task, Path(settings.trace)) if settings.trace else (),
+            traced=trace.group_launches(trace.read_trace(Path(settings.trace)), task, Path(settings.trace))
+            if settings.trace
+            else (),
             dims_range=task.dims_range,
             precision=task.numeric.precision,
             library=task.library or (),

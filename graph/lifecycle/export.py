@@ -19,7 +19,7 @@ from tools.judge.evidence import Correctness
 from tools.languages.base import open_language
 from tools.store.records import record_key, write_atomically
 from tools.store.repository import oldest_with_trailer
-from tools.tasks.loader import Loaded, read_source
+from tools.tasks.loader import LoadedTask, read_source
 
 
 def export(
@@ -80,7 +80,7 @@ def accepted(path: Path, version: str | None, file: Path | None = None, at: str 
     )
     if commit is None or record is None:
         raise WorkspaceError(f"{version}: has no commit in {path}; `python -m graph audit {path}` says what is missing")
-    loaded = Loaded.model_validate(record.payload)
+    loaded = LoadedTask.model_validate(record.payload)
     language = open_language(loaded.task.language)
     visible = {w.name for w in loaded.task.workloads}
     checked = [

@@ -13,14 +13,14 @@ from tools.executors.base import Executor
 from tools.judge import evidence
 from tools.languages.base import Language, open_language
 from tools.store.records import Blobs
-from tools.tasks.generated import generated
-from tools.tasks.loader import Loaded
+from tools.tasks.inductor_code import generate_inductor_code
+from tools.tasks.loader import LoadedTask
 
 LIFTED = "torch.compile"
 """Whose code v0 is where no model wrote it."""
 
 
-def written(loaded: Loaded, services: Services) -> Loaded:
+def written(loaded: LoadedTask, services: Services) -> LoadedTask:
     """The task with a v0 that compiles and agrees with its reference; from here on it is as if the user had given it.
 
     It is what torch.compile makes of the reference, where that can be lifted: no model has to write what users have
@@ -59,13 +59,13 @@ def lift(task: Task, executor: Executor, blobs: Blobs, limit_s: float) -> Candid
     """What torch.compile makes of the reference, as a kernel of the task's language. SettingsError, in one sentence,
     where that is none."""
     try:
-        source = lift_reference(task, generated(task, executor, blobs, limit_s))
+        source = lift_reference(task, generate_inductor_code(task, executor, blobs, limit_s))
     except SettingsError as error:
         raise SettingsError(f"{task.name}: no kernel is given, and none could be written: {error}") from error
     return Candidate(language=task.language, files={f"kernel{open_language(task.language).suffix}": source})
 
 
-def _asked(loaded: Loaded, services: Services, failures: tuple[str, ...]) -> Candidate:
+def _asked(loaded: LoadedTask, services: Services, failures: tuple[str, ...]) -> Candidate:
     try:
         return coder.first(services.agents["coder"], loaded.task, services.language.suffix, failures)
     except BudgetError as error:
@@ -76,7 +76,7 @@ def _asked(loaded: Loaded, services: Services, failures: tuple[str, ...]) -> Can
         ) from error
 
 
-def with_kernel(loaded: Loaded, made: Candidate, by: str) -> Loaded:
+def with_kernel(loaded: LoadedTask, made: Candidate, by: str) -> LoadedTask:
     """The task with `made` as its v0, and the sentence that says where it comes from."""
     origin = (
         f"is what {LIFTED} makes of reference.py"

@@ -37,7 +37,7 @@ from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, pick_device, reason_if_device_missing
 from tools.languages.base import open_language
 from tools.store.records import Blobs, record_key
-from tools.tasks.loader import Loaded
+from tools.tasks.loader import LoadedTask
 
 NODES_PER_ITERATION = 10
 """Supersteps of one iteration, repair rounds included, for LangGraph's recursion limit."""
@@ -59,7 +59,7 @@ def start(settings: Settings, observers: Sequence[Observer] = (), ask: Ask | Non
 
 def start_from(
     settings: Settings,
-    load: Callable[[Executor, Blobs], Loaded],
+    load: Callable[[Executor, Blobs], LoadedTask],
     observers: Sequence[Observer] = (),
     ask: Ask | None = None,
 ) -> Ended:
@@ -73,7 +73,7 @@ def start_from(
 
 
 def _begin(
-    settings: Settings, observers: Sequence[Observer], ask: Ask | None, load: Callable[[Executor, Blobs], Loaded]
+    settings: Settings, observers: Sequence[Observer], ask: Ask | None, load: Callable[[Executor, Blobs], LoadedTask]
 ) -> Ended:
     from graph.budget import feasibility
     from graph.lifecycle import static_report
@@ -113,17 +113,17 @@ def begun(
     return workspace, events, stack.enter_context(_executor(settings, workspace, events)), discarding
 
 
-def _keep(workspace: Workspace, name: Literal["loaded", "task"], loaded: Loaded) -> None:
+def _keep(workspace: Workspace, name: Literal["loaded", "task"], loaded: LoadedTask) -> None:
     """Put the task on record: as "loaded" while its v0 is to be written or its pinned kernels are to be compared, as
     "task" for good."""
     from tools.tasks import loader as tasks
 
     if name == "task":
-        tasks.freeze(loaded.task, workspace.task_folder)
+        tasks.write_frozen_task(loaded.task, workspace.task_folder)
     workspace.records.add(Record(kind="task", key=record_key(name), payload=loaded.model_dump(mode="json")))
 
 
-def _settled(services: Services, loaded: Loaded, events: Events) -> Services:
+def _settled(services: Services, loaded: LoadedTask, events: Events) -> Services:
     """The services of the task with its v0, written or the fastest of its pinned kernels; what was cut short goes on
     from its records."""
     from graph.lifecycle import initial_kernel
@@ -133,7 +133,7 @@ def _settled(services: Services, loaded: Loaded, events: Events) -> Services:
         loaded = (
             initial_kernel.written(loaded, services)
             if loaded.task.baseline is None
-            else autotune.tuned(loaded, services.judge)
+            else autotune.pin_fastest_config(loaded, services.judge)
         )
         services = assemble(services.settings, services.workspace, loaded, services.executor, events, services.ask)
         _keep(services.workspace, "task", loaded)
@@ -148,13 +148,13 @@ def _executor(settings: Settings, workspace: Workspace, events: Events) -> Meter
     return Metered(inner, events.emit, workspace.wall_s, event_log.device_s(log, workspace.wall_s_before))
 
 
-def load_task(settings: Settings, executor: Executor, blobs: Blobs, like: Task | None = None) -> Loaded:
-    """The task that the settings name, under the name that they give it, probed; `like`: see `load_files`.
+def load_task(settings: Settings, executor: Executor, blobs: Blobs, like: Task | None = None) -> LoadedTask:
+    """The task that the settings name, under the name that they give it, probed; `like`: see `load_task_files`.
 
     SettingsError where `linked_to` is no version, and for a kernel that no candidate made from it could get past the
     screen.
     """
-    from tools.contracts.inference import as_stated
+    from tools.contracts.inference import lift_error_caps
     from tools.tasks import loader as tasks
     from tools.tasks import trace
 
@@ -169,20 +169,24 @@ def load_task(settings: Settings, executor: Executor, blobs: Blobs, like: Task |
             f"leave it out"
         )
 
-    def at(dims: tuple[Dims, ...]) -> Loaded:
+    def at(dims: tuple[Dims, ...]) -> LoadedTask:
         """The task at `dims`; empty: at those that it or the settings say."""
         if settings.task is not None:
-            return tasks.load_folder(Path(settings.task), executor, blobs, dims)
+            return tasks.load_task_folder(Path(settings.task), executor, blobs, dims)
         files, sizes = (Path(settings.kernel or ""), Path(settings.reference or "")), dims or settings.dims or ""
-        return tasks.load_files(*files, sizes, executor, blobs, pointer_elements=settings.pointer_elements, like=like)
+        return tasks.load_task_files(
+            *files, sizes, executor, blobs, pointer_elements=settings.pointer_elements, like=like
+        )
 
     loaded = at(())
     if settings.trace is not None:
-        shares = trace.weights(trace.parts(trace.read(Path(settings.trace)), loaded.task, Path(settings.trace)))
-        loaded = tasks.weighted(at(tuple(dims for dims, _ in shares)), [weight for _, weight in shares])
+        shares = trace.workload_weights(
+            trace.group_launches(trace.read_trace(Path(settings.trace)), loaded.task, Path(settings.trace))
+        )
+        loaded = tasks.with_workload_weights(at(tuple(dims for dims, _ in shares)), [weight for _, weight in shares])
     suffix = open_language(loaded.task.language).suffix
     kernel = Path(settings.kernel) if settings.kernel else Path(settings.task or "") / f"kernel{suffix}"
-    task = loaded.task if settings.tolerance == "capped" else as_stated(loaded.task)
+    task = loaded.task if settings.tolerance == "capped" else lift_error_caps(loaded.task)
     named = like.name if like is not None else settings.name or task.name
     task = task.model_copy(update={"name": named, "rivals": rivals(settings) if like is None else like.rivals})
     return _screened(loaded.model_copy(update={"task": task}), str(kernel))
@@ -192,10 +196,10 @@ def rivals(settings: Settings) -> Rivals | None:
     """The functions of other libraries that the settings name."""
     from tools.tasks import rivals as files
 
-    return files.read(Path(settings.benchmark.rivals)) if settings.benchmark.rivals else None
+    return files.read_rivals(Path(settings.benchmark.rivals)) if settings.benchmark.rivals else None
 
 
-def _screened(loaded: Loaded, origin: str) -> Loaded:
+def _screened(loaded: LoadedTask, origin: str) -> LoadedTask:
     """`loaded`, when its kernel keeps the rules of candidates: what they take over from it would be held against
     every one of them."""
     from tools.screen.screen import screen
@@ -257,7 +261,7 @@ def opened(path: Path, observers: Sequence[Observer] = (), *, reading: bool = Fa
 @contextmanager
 def _reopened(
     path: Path, observers: Sequence[Observer], ask: Ask | None, *, reading: bool = False
-) -> Iterator[tuple[Services, Loaded, Events]]:
+) -> Iterator[tuple[Services, LoadedTask, Events]]:
     from tools.tasks import loader as tasks
 
     workspace = workspaces.reopen(path)
@@ -269,8 +273,8 @@ def _reopened(
             raise WorkspaceError(
                 f"{path}: the run was stopped before its task was read; start it again with `python -m graph run`"
             )
-        loaded = Loaded.model_validate(record.payload)
-        if final and tasks.thaw(workspace.task_folder).identity() != loaded.task.identity():
+        loaded = LoadedTask.model_validate(record.payload)
+        if final and tasks.read_frozen_task(workspace.task_folder).identity() != loaded.task.identity():
             raise WorkspaceError(
                 f"{workspace.task_folder}: changed since the run began; restore it from git, or start a new run"
             )
@@ -285,7 +289,7 @@ def _reopened(
 def assemble(
     settings: Settings,
     workspace: Workspace,
-    loaded: Loaded,
+    loaded: LoadedTask,
     executor: Metered,
     events: Events,
     ask: Ask | None = None,
@@ -297,7 +301,7 @@ def assemble(
     from knowledge_base.experience.log import Experience
     from knowledge_base.pages.wiki import Wiki
     from knowledge_base.search.index import Index
-    from tools.environment import Environment, inspect
+    from tools.environment import Environment, inspect_environment
     from tools.judge.judge import Judge
 
     language = open_language(loaded.task.language)
@@ -321,7 +325,7 @@ def assemble(
     guide = wiki.or_bundled_methods()
     environment = records.find(record_key("environment"))
     if environment is None:
-        found = inspect(executor, (language,), records.blobs)
+        found = inspect_environment(executor, (language,), records.blobs)
         environment = records.add(
             Record(kind="environment", key=record_key("environment"), payload=found.model_dump(mode="json"))
         )

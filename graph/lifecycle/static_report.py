@@ -20,11 +20,11 @@ from tools.languages.base import Language, open_language
 from tools.roofline import roofline
 from tools.roofline.hardware import Spec, UnknownSpec
 from tools.store.records import Blobs
-from tools.tasks.loader import Loaded
+from tools.tasks.loader import LoadedTask
 
 
 def look(
-    settings: Settings, loaded: Loaded, executor: Executor, blobs: Blobs, absent: str, ask: Ask | None = None
+    settings: Settings, loaded: LoadedTask, executor: Executor, blobs: Blobs, absent: str, ask: Ask | None = None
 ) -> NotMeasured:
     """Everything that needs no device of the task's language; `absent` says why there is none.
 

@@ -32,7 +32,7 @@ from tools.languages.base import open_language
 from tools.roofline.hardware import Roof
 from tools.store.records import Records, record_key
 from tools.store.repository import Commit, Repository, oldest_with_trailer, unrelated_commits
-from tools.tasks.loader import Loaded
+from tools.tasks.loader import LoadedTask
 
 FROZEN = ("task", "settings.yaml")
 """What no commit after v0 may touch."""
@@ -70,7 +70,7 @@ class Claim:
 
     task: Task
     settings: Settings
-    loaded: Loaded
+    loaded: LoadedTask
     candidate: Candidate
     incumbent: Candidate
     verdict: Verdict
@@ -94,7 +94,7 @@ class Look:
     def found(self, clock: Clock) -> Interval | None:
         """Return the measured speed-up to compare with a claim by `clock`; None: nothing was timed."""
         if self.verdict.claim is not None:
-            return self.verdict.claim.by(clock)
+            return self.verdict.claim.speedup_by(clock)
         return self.trial.speedup if isinstance(self.trial, Passed) else None
 
 
@@ -213,7 +213,7 @@ def read(copy: Repository, commit: Commit) -> Claim:
         raise Refuted("the first commit is not a baseline v0")
     if copy.changed_paths(first.id, commit.id, FROZEN):
         raise Refuted("the frozen task or settings are not those of v0")
-    task = tasks.thaw(copy.root / "task")
+    task = tasks.read_frozen_task(copy.root / "task")
     settings = load(copy.root / "settings.yaml")
     candidate = _kernel(copy, commit.id, task)
     records = Records(copy.root)
@@ -248,7 +248,7 @@ def read(copy: Repository, commit: Commit) -> Claim:
     known = records.find(record_key("task"))
     if known is None:
         raise Refuted("the record of the task is missing")
-    loaded, timed_on = Loaded.model_validate(known.payload), next((_named(r.device) for r in cited if r.device), "")
+    loaded, timed_on = LoadedTask.model_validate(known.payload), next((_named(r.device) for r in cited if r.device), "")
     return Claim(task, settings, loaded, candidate, incumbent, verdict, said, claim.clock, timed_on)
 
 

@@ -24,7 +24,7 @@ from tools.languages.base import open_language
 from tools.store.records import Blobs, record_key
 from tools.store.repository import Repository
 from tools.tasks import loader as tasks
-from tools.tasks.loader import Loaded
+from tools.tasks.loader import LoadedTask
 
 FIXED = ("task", "kernel", "reference", "linked_to")
 """Settings that a restart takes from the version."""
@@ -118,7 +118,7 @@ def _parent(memory: VersionMemory, closed: Sequence[VersionMemory]) -> int:
 
 
 def _suffix(workspace: Workspace) -> str:
-    return open_language(tasks.thaw(workspace.task_folder).language).suffix
+    return open_language(tasks.read_frozen_task(workspace.task_folder).language).suffix
 
 
 def restart(
@@ -142,7 +142,7 @@ def restart(
             raise SettingsError(
                 f"{version}: is masked; name another version, or `python -m graph unmask {path} {version}` first"
             )
-        known = Loaded.model_validate(record.payload)
+        known = LoadedTask.model_validate(record.payload)
         suffix = _suffix(workspace)
         source = workspace.repository.read_file_at(commit, f"kernel{suffix}").decode()
         first = known.origin or known.task.baseline or ""
@@ -150,7 +150,7 @@ def restart(
         if again:
             files = {
                 "kernel": str(workspace.task_folder / f"kernel{suffix}"),
-                "reference": str(workspace.task_folder / tasks.REFERENCE),
+                "reference": str(workspace.task_folder / tasks.REFERENCE_FILE),
             }
             # Sizes that are given stand in place of a trace's.
             kept = None if any(change.startswith("dims=") for change in changes) else settings.trace
@@ -159,7 +159,7 @@ def restart(
     finally:
         workspace.close()
 
-    def load(executor: Executor, blobs: Blobs) -> Loaded:
+    def load(executor: Executor, blobs: Blobs) -> LoadedTask:
         loaded = runs.load_task(settings, executor, blobs, like=known.task) if again else known
         # Those that the run began with, wherever their file is by now.
         named = (

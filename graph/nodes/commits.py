@@ -69,7 +69,7 @@ def trailers(services: Services, version: str, verdict: Verdict, record: str) ->
         "Evidence": record,
         "Protocol": str(PROTOCOL),
     }
-    said = verdict.worth
+    said = verdict.reported_speedup
     if said is not None:
         found["Speedup"] = f"{said.estimate:.4g} [{said.low:.4g}, {said.high:.4g}]"
         found["Confidence"] = f"{said.confidence:.4f}"

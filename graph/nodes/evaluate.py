@@ -22,7 +22,7 @@ from tools.errors import BudgetError, DeviceBusyError, InfrastructureError, Stor
 from tools.gate import ranking
 from tools.gate.judge_settings import MIN_EFFECT, first_possible_regression, first_regression, with_margins
 from tools.judge import evidence
-from tools.languages.dispatcher import dispatched
+from tools.languages.dispatcher import compose_dispatcher
 from tools.store.records import record_key
 
 COMPOSED = "not separable: each has sizes of its own in a kernel composed of several"
@@ -174,7 +174,9 @@ def _composed(state: State, passed: Sequence[Passed], services: Services) -> Sta
         services.candidate(state["incumbent"]),
         {w: services.candidate(c, state["iteration"]) for w, c in fastest.items()},
     )
-    source = dispatched(services.task, incumbent.source, {w: candidate.source for w, candidate in chosen.items()})
+    source = compose_dispatcher(
+        services.task, incumbent.source, {w: candidate.source for w, candidate in chosen.items()}
+    )
     if source is None:
         return State()
     methods = tuple(dict.fromkeys(method for candidate in chosen.values() for method in candidate.methods))
@@ -381,11 +383,13 @@ def gate(state: State, services: Services) -> State:
     parent = accepted_version_of(services.workspace.root, state["incumbent"])
     # The reasons in full are in the commit; the last one is the one that decided.
     said = f"{worth(verdict)} over {parent}" if accepted else f"against {parent}: {verdict.reasons[-1]}"
-    at_least = state.get("speedup", 1.0) * verdict.worth.low if accepted and verdict.worth else None
+    at_least = (
+        state.get("speedup", 1.0) * verdict.reported_speedup.low if accepted and verdict.reported_speedup else None
+    )
     told = {
         "candidate": verdict.candidate or "",
         "parent": parent,
-        **events.interval(verdict.worth),
+        **events.interval(verdict.reported_speedup),
         **events.figures(at_least=at_least),
     }
     services.emit(

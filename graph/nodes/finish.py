@@ -20,7 +20,7 @@ from tools.errors import WorkspaceError
 from tools.gate import confirmation, ranking
 from tools.judge import evidence
 from tools.store.records import record_key
-from tools.tasks.loader import Loaded
+from tools.tasks.loader import LoadedTask
 
 
 def finalise(state: State, services: Services) -> State:
@@ -59,7 +59,7 @@ def _original(services: Services, others: Mapping[str, Candidate]) -> tuple[Cand
     """The kernel that the first of the linked runs began with, where it is another one than `others`; or why it
     cannot be timed here."""
     task = services.records.find(record_key("task"))
-    source = Loaded.model_validate(task.payload).origin if task else ""
+    source = LoadedTask.model_validate(task.payload).origin if task else ""
     if source in ("", *(candidate.source for candidate in others.values())):
         return None, {}
     made = Candidate(language=services.task.language, files={f"kernel{services.language.suffix}": source})

@@ -152,7 +152,7 @@ def _gather(state: State, services: Services) -> GateEvidence:
         trial=trial,
         siblings=siblings(state),
         task_at_start=services.task.identity(),
-        task_now=tasks.thaw(services.workspace.task_folder).identity(),
+        task_now=tasks.read_frozen_task(services.workspace.task_folder).identity(),
         workloads=tuple(w.name for w in services.task.workloads),
         margins=services.task.margins,
         screen=_screened(champion, services),
@@ -329,7 +329,7 @@ def _memory(
         reasons=verdict.reasons,
         methods=champion.methods if champion else tuple(item.method for item in made.methods),
         knobs=champion.knobs if champion else {},
-        speedup=verdict.worth,
+        speedup=verdict.reported_speedup,
         predictions=predictions,
         attempts=tuple(
             one.model_copy(update={"forecasts": forecasts}) if one.evidence == record.id else one for one in attempts
@@ -354,7 +354,7 @@ def _scored(
     scored = []
     for item in made.methods:
         applied = champion is not None and item.method in champion.methods
-        gain = own.get(item.method, verdict.worth) if applied else None
+        gain = own.get(item.method, verdict.reported_speedup) if applied else None
         expected = next((e.factor for e in item.hypothesis.expected if e.metric == "time"), None)
         hit = None
         if gain is not None and expected is not None:
@@ -384,9 +384,11 @@ def _attempts(
     made = _attribution(state, services) if verdict.outcome == "accept" else None
     absent = {o.method for o in made.methods if o.status == "implementation_failed"} if made else set()
     shared = champion.model_copy(update={"methods": tuple(name for name in champion.methods if name not in absent)})
-    weighed = _attempt(state, services, shared, verdict.outcome, verdict.worth, record.id, "; ".join(verdict.reasons))
+    weighed = _attempt(
+        state, services, shared, verdict.outcome, verdict.reported_speedup, record.id, "; ".join(verdict.reasons)
+    )
     if verdict.outcome == "accept":
-        weighed = weighed.model_copy(update={"free": tuple(_free(state, services, champion, verdict.worth))})
+        weighed = weighed.model_copy(update={"free": tuple(_free(state, services, champion, verdict.reported_speedup))})
     # The newest line about a set of methods is what counts, so that the one that was weighed comes last.
     return (*_siblings(state, services, champion), weighed)
 
@@ -426,7 +428,7 @@ def _siblings(state: State, services: Services, champion: Candidate) -> Iterator
             record, verdict = before
             tried = services.candidate(trial.candidate, state["iteration"])
             yield _attempt(
-                state, services, tried, verdict.outcome, verdict.worth, record.id, "; ".join(verdict.reasons)
+                state, services, tried, verdict.outcome, verdict.reported_speedup, record.id, "; ".join(verdict.reasons)
             )
             continue
         if trial.candidate == champion.id or isinstance(trial, Unmeasured):

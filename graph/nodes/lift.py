@@ -10,7 +10,7 @@ from graph.state import State
 from knowledge_base.artifacts import Page
 from tools.errors import BudgetError, HarnessError, SettingsError
 from tools.store.records import record_key
-from tools.tasks.generated import generated
+from tools.tasks.inductor_code import generate_inductor_code
 
 
 def page(state: State, services: Services) -> Page | None:
@@ -31,7 +31,7 @@ def source(services: Services) -> str:
         task = services.task
         try:
             jobs = services.capped_executor(tell=lambda _: None)
-            inductor = generated(task, jobs, services.records.blobs, services.settings.judge.job_limit_s)
+            inductor = generate_inductor_code(task, jobs, services.records.blobs, services.settings.judge.job_limit_s)
             found = Lifted(source=lift_reference(task, inductor))
         except SettingsError as error:
             found = Lifted(refused=str(error))

@@ -132,7 +132,7 @@ def _svg(identity: str, title: str, description: str, parts: Iterable[str]) -> M
 
 def _ends(interval: Interval) -> tuple[float, ...]:
     """The estimate of an interval with both ends, or alone where an end is unknown."""
-    return (interval.low, interval.estimate, interval.high) if interval.bounded else (interval.estimate,)
+    return (interval.low, interval.estimate, interval.high) if interval.is_bounded else (interval.estimate,)
 
 
 def timeline(view: ReportData, links: Links) -> Chart:
@@ -211,7 +211,7 @@ def _interval(
     x = round(x, 1)
     if interval is None:
         return _linked(_text(mark, x, BOTTOM, f"mark {class_}"), href, tooltip)
-    bar = _line(x, axis.pixel(interval.low), x, axis.pixel(interval.high), class_) if interval.bounded else ""
+    bar = _line(x, axis.pixel(interval.low), x, axis.pixel(interval.high), class_) if interval.is_bounded else ""
     at = axis.pixel(interval.estimate)
     label = _text(f"{interval.estimate:.3g}×", x + 9, at, "tick start") if labelled else ""
     return _linked(bar + _text(mark, x, at, f"mark {class_}") + label, href, tooltip)

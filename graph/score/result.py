@@ -16,7 +16,7 @@ from tools.cli.formatting import format_speedup
 from tools.gate import confirmation, ranking
 from tools.gate.ranking import FRAMEWORKS
 from tools.store.records import Records, record_key
-from tools.tasks.loader import thaw
+from tools.tasks.loader import read_frozen_task
 
 SHORT_CALL_S = 50e-6
 """Below this duration a call is mostly launch and clock; such problems are listed separately."""
@@ -134,7 +134,7 @@ def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
         return begun
     kept = records.get(state["report"])
     final, contest = FinalBenchmark.model_validate(kept.payload), records.get(kept.parents[0])
-    task = thaw(workspace.task_folder)
+    task = read_frozen_task(workspace.task_folder)
     policy = workspace.settings().judge
     alone = confirmation.with_device_times(contest) if final.device_s else None
     placed = (

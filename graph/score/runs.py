@@ -29,8 +29,8 @@ from graph.workspace.folder import STAMP, is_workspace
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Device
 from tools.store.records import Records, record_key, write_atomically
-from tools.tasks.loader import language_of
-from tools.tasks.opened import machine
+from tools.tasks.loader import detect_language
+from tools.tasks.task_handle import open_local_machine
 
 PR_SET_PDEATHSIG = 1
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +49,7 @@ class ProblemRun:
         self._finished: Result | None = None
         try:
             self.settings = problem.run_settings(out, suite)
-            kind = language_of(Path(self.settings.task or self.settings.kernel or "")).device
+            kind = detect_language(Path(self.settings.task or self.settings.kernel or "")).device
             now = settings_digest(self.settings)
         except SettingsError as error:
             self.kind, self.ending = "cpu", Ending(asked="", code=2, reason=str(error), final=True)
@@ -170,7 +170,7 @@ def score(suite: Path, out: Path, say: Say, over: Mapping[str, Any] = MappingPro
     out = out.resolve()
     with _lock(out):
         entries = [ProblemRun(problem, out, suite) for problem in problems]
-        with machine(None) as (executor, _):
+        with open_local_machine(None) as (executor, _):
             devices = executor.devices()
         found = table.write_score(suite.stem, [entry.result() for entry in entries], out)
         for kind in ("cuda", "cpu"):

@@ -18,7 +18,7 @@ from tools.artifacts import digest
 from tools.cli.validation import read_yaml, validation_sentences, yaml_fault
 from tools.errors import SettingsError
 from tools.tasks.loader import read_source
-from tools.tasks.suites import suite_of, write_task_folder
+from tools.tasks.suites import recognise_suite, write_task_folder
 
 DERIVED_KEYS = ("name", "task", "kernel", "reference", "workspaces", "gpu", "linked_to")
 """Keys of a run that follow from the problem and the output folder."""
@@ -63,7 +63,7 @@ class SuiteProblem:
         A problem that is a file becomes a task folder below `out`.
         """
         given, path = dict(self.settings), self.path
-        if suite_of(path) is not None:
+        if recognise_suite(path) is not None:
             path, _ = write_task_folder(path, out / "tasks" / self.name, str(given.pop("dims", "") or ""))
         own = load(path).model_dump(mode="json", exclude_none=True, exclude={"gpu", "linked_to"})
         return parse(
@@ -143,7 +143,7 @@ def _matching_paths(group: ProblemGroup, path: Path) -> tuple[Path, ...]:
 
 def _may_be_problem(path: Path) -> bool:
     is_config = path.is_file() and path.suffix in (".yaml", ".yml")
-    return is_config or (path / "reference.py").is_file() or suite_of(path) is not None
+    return is_config or (path / "reference.py").is_file() or recognise_suite(path) is not None
 
 
 def _unique_names(paths: tuple[Path, ...]) -> dict[Path, str]:

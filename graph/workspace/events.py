@@ -74,7 +74,7 @@ def interval(speedup: Interval | None) -> dict[str, str]:
     """An interval as details of an event; an end that too few samples left open is not collected."""
     if speedup is None:
         return {}
-    ends = {"low": speedup.low, "high": speedup.high} if speedup.bounded else {}
+    ends = {"low": speedup.low, "high": speedup.high} if speedup.is_bounded else {}
     return figures(speedup=speedup.estimate, **ends)
 
 

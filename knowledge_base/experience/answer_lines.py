@@ -153,7 +153,9 @@ def effect_text(found: Interval | None) -> str:
     """An effect with its interval where it has one."""
     if found is None:
         return "not timed"
-    return f"{found.estimate:.3f}x" + (f" [{found.low:.3g}, {found.high:.3g}]" if found.bounded else " (no interval)")
+    return f"{found.estimate:.3f}x" + (
+        f" [{found.low:.3g}, {found.high:.3g}]" if found.is_bounded else " (no interval)"
+    )
 
 
 def _knobs(knobs: Mapping[str, str]) -> str:

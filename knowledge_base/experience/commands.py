@@ -21,7 +21,7 @@ from knowledge_base.experience.similarity import operator_family
 from knowledge_base.experience.status import RESULT_BY_VERDICT, compact
 from knowledge_base.experience.sync import SyncReport, sync_with_folder
 from knowledge_base.pages.wiki import Wiki
-from tools.artifacts import UNBOUNDED, Artifact, Interval, digest
+from tools.artifacts import UNBOUNDED_RATIO, Artifact, Interval, digest
 from tools.cli.suggestions import suggest_name, suggest_or_list
 from tools.errors import SettingsError
 
@@ -270,7 +270,7 @@ class AddCommand(ConditionsCommand):
         architecture = self._checked(wiki)
         names = ("operator", "language", "dtype", "result", "shape_class", "bottleneck", "evidence", "commit", "note")
         stated = {name: value for name in names if (value := getattr(self, name))}
-        ends = self.effect[1:] or (1 / UNBOUNDED, UNBOUNDED)
+        ends = self.effect[1:] or (1 / UNBOUNDED_RATIO, UNBOUNDED_RATIO)
         data = {
             "shape_class": "",
             "bottleneck": "unknown",

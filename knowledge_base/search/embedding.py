@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tools.errors import InfrastructureError, SettingsError
-from tools.registry import load
+from tools.registry import load_class
 
 if TYPE_CHECKING:
     import numpy as np
@@ -147,4 +147,4 @@ def open_embedder(name: str | None = None) -> Embedder | None:
     question must embed the whole wiki.
     """
     name = name or os.environ.get(EMBEDDER_VARIABLE) or NO_EMBEDDER
-    return None if name == NO_EMBEDDER else load(EMBEDDERS, name, Embedder, key="embedder")()
+    return None if name == NO_EMBEDDER else load_class(EMBEDDERS, name, Embedder, key="embedder")()

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from knowledge_base.search.embedding import Embedder
 from tools.errors import SettingsError
-from tools.registry import BROKEN, wrong
+from tools.registry import THIRD_PARTY_ERRORS, describe_error
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -151,10 +151,10 @@ class VectorIndex:
             from httpx import HTTPError
         except ModuleNotFoundError as error:
             raise VectorsUnavailable("chromadb is not installed (pip install 'chromadb>=1.5,<2')") from error
-        except BROKEN as error:
-            raise VectorsUnavailable(f"chromadb cannot be imported ({wrong(error)})") from error
+        except THIRD_PARTY_ERRORS as error:
+            raise VectorsUnavailable(f"chromadb cannot be imported ({describe_error(error)})") from error
         try:
             yield
-        except (ChromaError, HTTPError, *BROKEN) as error:
+        except (ChromaError, HTTPError, *THIRD_PARTY_ERRORS) as error:
             where = f"the Chroma server at {self.server}" if self.server else f"{self.folder}"
-            raise VectorsUnavailable(f"the vector search in {where} failed ({wrong(error)})") from error
+            raise VectorsUnavailable(f"the vector search in {where} failed ({describe_error(error)})") from error

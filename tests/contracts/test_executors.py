@@ -13,13 +13,13 @@ import pytest
 from agents.models.redaction import SECRET_NAME
 from tools.errors import InfrastructureError, StorageError
 from tools.executors.base import EXECUTORS, Executor, FinishedJob, Job, Limits, Needs
-from tools.registry import load
+from tools.registry import load_class
 from tools.store.records import Blobs
 
 
 @pytest.fixture(params=sorted(EXECUTORS))
 def executor(request: pytest.FixtureRequest, blobs: Blobs, tmp_path: Path) -> Iterator[Executor]:
-    made = load(EXECUTORS, request.param, Executor, key="executor")(blobs, tmp_path / "scratch")
+    made = load_class(EXECUTORS, request.param, Executor, key="executor")(blobs, tmp_path / "scratch")
     with made as opened:
         assert opened is made
         yield opened

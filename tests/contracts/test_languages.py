@@ -29,7 +29,7 @@ def test_a_language_names_its_toolchain_or_what_to_install(name: str) -> None:
 
 def test_parameters_come_in_order(language: Language) -> None:
     found = language.parameters(kernel(language, "good").source)
-    assert [parameter.name for parameter in found] == ["x", "y", "n"] and language.unsupported("float32") is None
+    assert [parameter.name for parameter in found] == ["x", "y", "n"] and language.reason_unsupported("float32") is None
 
 
 def test_a_source_without_entry_is_refused_in_one_sentence(language: Language) -> None:
@@ -46,10 +46,10 @@ def test_equal_sources_build_to_equal_bytes_and_their_machine_code_is_listed(
     language: Language, beside: Executor, blobs: Blobs
 ) -> None:
     first, second = (build(language, "good", beside, blobs) for _ in range(2))
-    library = language.built(first)
+    library = language.build_output_digest(first)
     assert library is not None and blobs.get(library)
-    assert language.built(second) == library, "equal sources and flags must give equal bytes"
-    finished = beside.run(language.disassemble(library, blobs, task(language)))
+    assert language.build_output_digest(second) == library, "equal sources and flags must give equal bytes"
+    finished = beside.run(language.disassembly_job(library, blobs, task(language)))
     if "was not found" not in blobs.text(finished.files["stderr.txt"]):  # a compiler may lack its disassembler
         assert finished.exit_code == 0
         listing = blobs.text(finished.files["assembly.txt"])
@@ -61,11 +61,11 @@ def test_equal_sources_build_to_equal_bytes_and_their_machine_code_is_listed(
 
 def test_a_bad_kernel_fails_with_a_short_log(language: Language, beside: Executor, blobs: Blobs) -> None:
     finished = build(language, "bad", beside, blobs)
-    assert finished.exit_code != 0 and not finished.timed_out and language.built(finished) is None
-    log = language.trim(blobs.text(finished.files["stderr.txt"]) + blobs.text(finished.files["stdout.txt"]))
+    assert finished.exit_code != 0 and not finished.timed_out and language.build_output_digest(finished) is None
+    log = language.trim_log(blobs.text(finished.files["stderr.txt"]) + blobs.text(finished.files["stdout.txt"]))
     assert "nowhere_declared" in log
     assert len(log.splitlines()) <= 40 and "/tmp/" not in log
-    assert len(language.trim(log * 100).splitlines()) <= 41
+    assert len(language.trim_log(log * 100).splitlines()) <= 41
 
 
 def test_a_job_names_no_place(language: Language, blobs: Blobs) -> None:

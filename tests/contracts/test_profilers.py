@@ -10,13 +10,13 @@ from tests.contracts.conftest import kernel, task
 from tools.executors.base import Executor
 from tools.languages.base import Language
 from tools.profilers.base import PROFILERS, Profiler
-from tools.registry import load
+from tools.registry import load_class
 from tools.store.records import Blobs
 
 
 @pytest.fixture(params=sorted(PROFILERS))
 def profiler(request: pytest.FixtureRequest) -> Profiler:
-    found = load(PROFILERS, request.param, Profiler, key="profilers")()
+    found = load_class(PROFILERS, request.param, Profiler, key="profilers")()
     assert found.name == request.param
     return found
 
@@ -31,7 +31,7 @@ def test_a_profile_names_what_was_seen(profiler: Profiler, language: Language, b
     if lacking is not None:
         pytest.skip(lacking)
     wanted, candidate = task(language), kernel(language, "good")
-    library = language.built(beside.run(language.build(wanted, candidate, blobs)))
+    library = language.build_output_digest(beside.run(language.build(wanted, candidate, blobs)))
     assert library is not None
     seen, again = (
         profiler.profile(wanted, candidate, library, wanted.workloads[0], language, beside, blobs) for _ in range(2)

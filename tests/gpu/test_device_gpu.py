@@ -15,7 +15,7 @@ from knowledge_base.pages.wiki import Wiki
 from knowledge_base.specs import lookup
 from tools.analysis import rules
 from tools.artifacts import Candidate
-from tools.environment import inspect
+from tools.environment import inspect_environment
 from tools.errors import DeviceBusyError
 from tools.executors.base import Device, Job, Needs, pick_device
 from tools.executors.local import LocalExecutor
@@ -25,7 +25,7 @@ from tools.profilers.ncu import Ncu
 from tools.roofline import microbenchmarks
 from tools.roofline.hardware import Spec
 from tools.store.records import Records
-from tools.tasks.loader import load_folder
+from tools.tasks.loader import load_task_folder
 
 pytestmark = [
     pytest.mark.gpu,
@@ -109,7 +109,7 @@ def test_counters_of_a_triton_kernel(local: LocalExecutor, records: Records) -> 
     lacking = profiler.missing(language)
     if lacking:
         pytest.skip(lacking)
-    task = load_folder(TASKS / "triton-softmax", local, records.blobs).task
+    task = load_task_folder(TASKS / "triton-softmax", local, records.blobs).task
     assert task.baseline is not None
     kernel = Candidate(language="triton", files={"kernel.py": task.baseline})
     source = records.blobs.put(task.baseline)
@@ -125,7 +125,7 @@ def test_counters_of_a_triton_kernel(local: LocalExecutor, records: Records) -> 
 
 
 def test_the_environment_names_the_gpu_and_its_tools(local: LocalExecutor, records: Records) -> None:
-    items = {item.name: item for item in inspect(local, [triton()], records.blobs).items}
+    items = {item.name: item for item in inspect_environment(local, [triton()], records.blobs).items}
     assert any(name.startswith("NVIDIA GPU ") for name in items)
     assert items["torch for CUDA"].status == "ok" and not items["torch for CUDA"].optional
     assert "ncu" in items and "cuobjdump" in items

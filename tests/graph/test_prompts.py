@@ -17,9 +17,9 @@ from agents.models.base import Request
 from agents.prompting.render import blocks
 from knowledge_base.pages.wiki import Wiki
 from tests.graph.conftest import QUICK, FinishedRun
-from tools.contracts.checked_cases import hidden_workloads
+from tools.contracts.checked_cases import draw_hidden_workloads
 from tools.store.records import Records
-from tools.tasks.loader import thaw
+from tools.tasks.loader import read_frozen_task
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +42,10 @@ def test_hidden_sizes_and_the_secret_stand_in_no_prompt_and_no_commit_of_a_run(
     finished: FinishedRun, asked: list[Request]
 ) -> None:
     secret = (Path(finished.root) / ".kernelwright" / "secret").read_text()
-    hidden = hidden_workloads(thaw(finished.root / "task"), bytes.fromhex(secret), QUICK["judge"]["hidden_workloads"])
-    (visible, *_) = thaw(finished.root / "task").workloads
+    hidden = draw_hidden_workloads(
+        read_frozen_task(finished.root / "task"), bytes.fromhex(secret), QUICK["judge"]["hidden_workloads"]
+    )
+    (visible, *_) = read_frozen_task(finished.root / "task").workloads
     log = ["git", "log", "--all", "-p", "--text", "--format=%B"]
     committed = subprocess.run(log, cwd=finished.root, capture_output=True, check=True).stdout.decode(errors="replace")
     for everything in ("\n".join(map(prompt, asked)), committed):

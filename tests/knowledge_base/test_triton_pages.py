@@ -150,7 +150,7 @@ def task(page: Page, columns: int) -> Task:
 
 def listing(source: str, page: Page, beside: tuple[LocalExecutor, Blobs]) -> str:
     executor, blobs = beside
-    finished = executor.run(Triton().disassemble(blobs.put(source), blobs, task(page, 1024)))
+    finished = executor.run(Triton().disassembly_job(blobs.put(source), blobs, task(page, 1024)))
     said = blobs.text(finished.files["stdout.txt"]) + blobs.text(finished.files["stderr.txt"])
     assert "compiled 1" in said, f"{page.path}: {said}"
     return blobs.text(finished.files["assembly.txt"])

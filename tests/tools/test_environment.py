@@ -1,6 +1,6 @@
 import pytest
 
-from tools.environment import Environment, inspect
+from tools.environment import Environment, inspect_environment
 from tools.executors.local import LocalExecutor
 from tools.executors.nvidia import NvidiaDriver
 from tools.languages.cpp import Cpp
@@ -10,7 +10,7 @@ from tools.store.records import Blobs
 def inspected(folder, language, **options):
     blobs = Blobs(folder / "blobs")
     with LocalExecutor(blobs, folder / "scratch", **options) as executor:
-        return inspect(executor, [language], blobs)
+        return inspect_environment(executor, [language], blobs)
 
 
 def test_this_machine(tmp_path):

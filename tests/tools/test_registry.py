@@ -6,11 +6,11 @@ import pytest
 
 from tools.errors import SettingsError
 from tools.languages.base import LANGUAGES, Language
-from tools.registry import load
+from tools.registry import load_class
 
 
 def test_a_name_and_an_import_path_find_the_same_class() -> None:
-    assert load(LANGUAGES, "cpp", Language, key="language") is load(
+    assert load_class(LANGUAGES, "cpp", Language, key="language") is load_class(
         {}, "tools.languages.cpp:Cpp", Language, key="language"
     )
 
@@ -21,11 +21,11 @@ def test_a_name_and_an_import_path_find_the_same_class() -> None:
         ("fortran", ["language", "'fortran'", "cpp", "package.module:Class"]),
         ("nowhere.at.all:Language", ["cannot be imported"]),
         ("tools.errors:Nothing", ["cannot be imported"]),
-        ("tools.languages.base:Language", ["has no ", "of its own; add"]),
+        ("tools.languages.base:Language", ["does not define ", "; add it to the class"]),
         ("tools.errors:SettingsError", ["not a Language"]),
     ],
 )
 def test_what_cannot_be_had_is_named(name: str, says: list[str]) -> None:
     with pytest.raises(SettingsError) as caught:
-        load(LANGUAGES, name, Language, key="language")
+        load_class(LANGUAGES, name, Language, key="language")
     assert all(word in str(caught.value) for word in says)

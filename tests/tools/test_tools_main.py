@@ -19,7 +19,7 @@ REFERENCE = builders.REFERENCE + '\n\nworkloads = [{"M": 16, "N": 64}]\n'
         (["check"], "no task is given"),
         (["check", "--task", "a", "--kernel", "b"], "exclude each other"),
         (["ceilings", "--language", "cp"], "did you mean 'cpp'?"),
-        (["check", "a", "--dims", "Q=3"], "--dims goes with --kernel and --ref"),
+        (["check", "a", "--dims", "Q=3"], "--dims needs --kernel and --ref"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_2(arguments, said, capsys):
@@ -41,7 +41,8 @@ def test_what_the_screen_refuses_and_how_noisy_the_machine_is_have_verbs_of_thei
     assert main([*store, "calibrate", str(tmp_path)]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (
-        main([*store, "time", str(tmp_path)]) == 0 and "against itself it differs by up to" in capsys.readouterr().out
+        main([*store, "time", str(tmp_path)]) == 0
+        and "differs from a copy of itself by up to" in capsys.readouterr().out
     )
     assert found["noise_floor"] > 0 and next(iter(found["seconds"].values())) > 0
 
@@ -106,6 +107,6 @@ def test_a_kernel_that_is_wrong_is_refused_in_one_clean_sentence(tmp_path, capsy
     assert main(["check", "--kernel", str(SEED), "--ref", str(tmp_path / "reference.py")]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: the kernel and the reference disagree: ") and error.endswith(
-        "; mend the one that is wrong"
+        "; correct the one that is wrong"
     )
     assert ".;" not in error

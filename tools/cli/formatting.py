@@ -21,7 +21,7 @@ def format_speedup(value: Interval | None) -> str:
     """Return a speed-up with its interval; N/A for None, and for the interval if too few samples bound it."""
     if value is None:
         return "N/A"
-    if not value.bounded:
+    if not value.is_bounded:
         return f"{value.estimate:.3g}× [N/A]"
     return f"{value.estimate:.3g}× [{value.low:.3g}, {value.high:.3g}]"
 

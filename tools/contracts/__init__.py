@@ -1,1 +1,1 @@
-"""What a kernel is called with: dims, inferred arguments, and the workloads nobody is shown (pure)."""
+"""The contract of a task: dims, inferred arguments, and the cases that a candidate is checked on (pure functions)."""

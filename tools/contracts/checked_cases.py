@@ -1,7 +1,7 @@
-"""Which calls a candidate is checked on: visible, hidden, derived sizes and distributions (pure).
+"""The cases on which a candidate is checked: visible and hidden workloads, derived sizes and distributions (pure).
 
-Everything that a kernel could prepare for is drawn from the run's secret by HMAC, after the candidate is frozen: the
-seeds depend on its id, so that no candidate meets the numbers of another.
+Everything that a kernel could prepare for is drawn from the run's secret by HMAC after the candidate is frozen. The
+seeds depend on the candidate's id, so no candidate meets the numbers of another.
 """
 
 from __future__ import annotations
@@ -15,196 +15,215 @@ from tools.artifacts import Dims, Task, Workload
 from tools.executors.protocol import Case, Distribution
 
 SEED_BITS = 31
-"""Some generators (NumPy's legacy ones) take no more than 32 bits."""
-DRAWS = 64
-"""Tries to draw hidden dims that are no larger than what the user himself wants computed."""
-ROUNDS = 3
-"""How often each further distribution is drawn: how far it goes is drawn as well, and one draw may stop short of
-where a kernel breaks."""
-SHARED = 64
-"""The largest power of two that drawn sizes keep of what all visible ones are multiples of."""
-Form = Literal["ragged", "aligned", "alike", "powers"]
-"""What drawn sizes keep of the visible ones: nothing; the power of two in each; that and which of them divide or
-equal each other; that they are powers of two."""
+"""Bits of a seed: some generators (NumPy's legacy ones) take at most 32."""
+MAX_DIM_DRAWS = 64
+"""Attempts to draw hidden dims whose product is at most that of the largest visible workload."""
+DISTRIBUTION_REPEATS = 3
+"""How often each further distribution is drawn. Its extent is drawn as well, so one draw may stop short of the values
+at which a kernel breaks."""
+MAX_SHARED_POWER_OF_TWO = 64
+"""The largest power of two that drawn sizes have in common with the visible sizes."""
+SizeForm = Literal["ragged", "aligned", "related", "powers"]
+"""What drawn sizes have in common with the visible sizes. "ragged": nothing; "aligned": the power of two in each size;
+"related": that, and which dims divide or equal each other; "powers": all sizes are powers of two."""
 OTHER_DISTRIBUTIONS = tuple(name for name in get_args(Distribution) if name != "as_given")
 
 
-def draw(secret: bytes, *asked: object) -> int:
-    """A seed below 2**31 that only the holder of `secret` can foresee; the same question gives the same seed."""
-    return int(secret_digest(secret, *asked), 16) >> (256 - SEED_BITS)
+def draw_seed(secret: bytes, *question: object) -> int:
+    """Return a seed below 2**31 that only the holder of `secret` can predict; equal questions give equal seeds."""
+    return int(secret_digest(secret, *question), 16) >> (256 - SEED_BITS)
 
 
-def secret_digest(secret: bytes, *asked: object) -> str:
-    """HMAC-SHA256 in hex: names a thing without telling it, even where there are few things it could be."""
-    return hmac.new(secret, "\0".join(map(str, asked)).encode(), "sha256").hexdigest()
+def secret_digest(secret: bytes, *question: object) -> str:
+    """Return the HMAC-SHA256 of `question` in hex: it identifies a value and cannot be inverted by trying values."""
+    return hmac.new(secret, "\0".join(map(str, question)).encode(), "sha256").hexdigest()
 
 
-def smallest(task: Task) -> Workload:
-    """The visible workload with the smallest product of integer dims."""
+def smallest_workload(task: Task) -> Workload:
+    """Return the visible workload with the smallest product of integer dims."""
     return min(task.workloads, key=lambda w: prod(v for v in w.dims.values() if isinstance(v, int) and v > 0))
 
 
-class Hidden(NamedTuple):
-    """A workload for correctness alone, whose dims no prompt can contain."""
+class HiddenWorkload(NamedTuple):
+    """A workload that is checked for correctness and not timed; no prompt contains its dims."""
 
     name: str
     choices: tuple[Dims, ...]
-    """The first that the reference does not refuse is asked."""
+    """Dims in order of preference; the first that the reference accepts are used."""
 
 
-def hidden_workloads(task: Task, secret: bytes, count: int) -> tuple[Hidden, ...]:
-    """`count` workloads whose ranged dims are drawn log-uniformly from `dims_range`, the same for all candidates of a
-    run.
+def draw_hidden_workloads(task: Task, secret: bytes, count: int) -> tuple[HiddenWorkload, ...]:
+    """Return `count` workloads with dims drawn log-uniformly from `dims_range`, the same for all candidates of a run.
 
-    Of two the first is ragged and the second keeps what the visible sizes have in common; the choices behind are for a
-    reference that refuses these, down to one dim alone that differs. Other dims and scalars are taken from a visible
-    workload. The product of the ranged dims stays below the largest visible one, so that checking costs no more than
-    what is timed. Empty where the task has no `dims_range`.
+    Of each two workloads, the first has ragged sizes and the second keeps what the visible sizes have in common. The
+    further choices of a workload are for a reference that refuses the first; the last ones change a single dim. Dims
+    without a range and scalars are taken from a visible workload. The product of the ranged dims does not exceed that
+    of the largest visible workload, so checking a case costs at most what timing costs. The result is empty if the
+    task has no `dims_range`.
     """
     if not task.dims_range:
         return ()
-    limit = max(_size(task, w.dims) for w in task.workloads)
-    found = []
+    limit = max(_product_of_ranged_dims(task, w.dims) for w in task.workloads)
+    hidden = []
     for index in range(count):
-        asked = (secret, "hidden", task.identity(), index)
-        base = task.workloads[draw(*asked, "workload") % len(task.workloads)].dims
+        question = (secret, "hidden", task.identity(), index)
+        base = task.workloads[draw_seed(*question, "workload") % len(task.workloads)].dims
         names = tuple(name for name in task.dims_range if name in base)
-        forms: tuple[Form, ...] = ("alike", "aligned") if index % 2 else ("ragged", "aligned", "alike")
-        tried = [(form, names) for form in (*forms, *forms, "powers")] + [("alike", (name,)) for name in names]
+        forms: tuple[SizeForm, ...] = ("related", "aligned") if index % 2 else ("ragged", "aligned", "related")
+        attempts = [(form, names) for form in (*forms, *forms, "powers")] + [("related", (name,)) for name in names]
         choices: list[Dims] = []
-        for at, (form, changed) in enumerate(tried):
-            for attempt in range(DRAWS):
-                wanted = {name: _between(draw(*asked, at, attempt, name), *task.dims_range[name]) for name in changed}
-                dims = _formed(task, base, form, wanted)
-                if _size(task, dims) <= limit:
+        for index_of_form, (form, changed_names) in enumerate(attempts):
+            for attempt in range(MAX_DIM_DRAWS):
+                drawn_sizes = {
+                    name: _log_uniform(draw_seed(*question, index_of_form, attempt, name), *task.dims_range[name])
+                    for name in changed_names
+                }
+                dims = _dims_in_form(task, base, form, drawn_sizes)
+                if _product_of_ranged_dims(task, dims) <= limit:
                     choices += [dims] if dims not in choices else []
                     break
         if choices:
-            found.append(Hidden(f"hidden-{index + 1}", tuple(choices)))
-    return tuple(found)
+            hidden.append(HiddenWorkload(f"hidden-{index + 1}", tuple(choices)))
+    return tuple(hidden)
 
 
-def _formed(task: Task, base: Dims, form: Form, wanted: dict[str, int]) -> Dims:
-    """`base` with the sizes wanted, each changed to the next one below that keeps what `form` keeps, if its range
-    has any."""
+def _dims_in_form(task: Task, base: Dims, form: SizeForm, wanted: dict[str, int]) -> Dims:
+    """Return `base` with the sizes in `wanted`, each lowered to the next size that `form` allows and clamped to the
+    dim's range."""
     dims = dict(base)
-    settled = [name for name, value in base.items() if isinstance(value, int) and value > 1 and name not in wanted]
+    settled_names = [
+        name for name, value in base.items() if isinstance(value, int) and value > 1 and name not in wanted
+    ]
     for name in sorted(wanted, key=lambda name: base[name]):
-        low, high = task.dims_range.get(name, (1, max(_visible(task, name))))
-        unit = _unit(task, name, min(high, int(base[name]))) if form != "ragged" else 1
+        low, high = task.dims_range.get(name, (1, max(_visible_sizes(task, name))))
+        unit = _shared_power_of_two(task, name, min(high, int(base[name]))) if form != "ragged" else 1
         value = wanted[name]
-        if form == "alike":
-            unit = lcm(unit, *(int(dims[other]) for other in settled if _holds(task, name, other)))
+        if form == "related":
+            unit = lcm(unit, *(int(dims[other]) for other in settled_names if _is_multiple_of(task, name, other)))
             value = next(
-                (int(dims[other]) for other in settled if _holds(task, name, other) and _holds(task, other, name)),
+                (
+                    int(dims[other])
+                    for other in settled_names
+                    if _is_multiple_of(task, name, other) and _is_multiple_of(task, other, name)
+                ),
                 value,
             )
-        elif form == "powers" and all(v & (v - 1) == 0 for v in _visible(task, name)):
+        elif form == "powers" and all(v & (v - 1) == 0 for v in _visible_sizes(task, name)):
             value = unit = 1 << (value.bit_length() - 1)
         dims[name] = _clamp(max(value // unit, -(-low // unit)) * unit, low, high)
-        settled.append(name)
+        settled_names.append(name)
     return dims
 
 
-def alike(task: Task, wanted: Dims) -> Dims:
-    """The dims nearest to those wanted that keep what the visible sizes have in common."""
+def nearest_related_dims(task: Task, wanted: Dims) -> Dims:
+    """Return the dims nearest to `wanted` that keep what the visible sizes have in common (`related`)."""
     base = task.workloads[0].dims
-    return _formed(task, base, "alike", {name: int(value) for name, value in wanted.items() if value != base[name]})
+    return _dims_in_form(
+        task, base, "related", {name: int(value) for name, value in wanted.items() if value != base[name]}
+    )
 
 
-def _visible(task: Task, name: str) -> list[int]:
+def _visible_sizes(task: Task, name: str) -> list[int]:
     return [int(w.dims[name]) for w in task.workloads if name in w.dims]
 
 
-def _unit(task: Task, name: str, most: int) -> int:
-    """The power of two that all visible sizes of a dim are multiples of, as far as several such lie below `most`."""
-    shared = gcd(*_visible(task, name), SHARED)
-    while shared > 1 and most < 4 * shared:
+def _shared_power_of_two(task: Task, name: str, upper_limit: int) -> int:
+    """Return the power of two that divides all visible sizes of a dim, lowered until four multiples of it fit into
+    `upper_limit`."""
+    shared = gcd(*_visible_sizes(task, name), MAX_SHARED_POWER_OF_TWO)
+    while shared > 1 and upper_limit < 4 * shared:
         shared //= 2
     return shared
 
 
-def _holds(task: Task, name: str, other: str) -> bool:
-    """Whether `name` is a multiple of `other` in every visible workload."""
+def _is_multiple_of(task: Task, name: str, other: str) -> bool:
+    """Return whether the dim `name` is a multiple of the dim `other` in every visible workload."""
     return all(w.dims.get(other) and w.dims.get(name, 1) % w.dims[other] == 0 for w in task.workloads)
 
 
-def derived_sizes(task: Task) -> dict[str, tuple[Dims, ...]]:
-    """Variants of the smallest visible workload, kept within `dims_range`: half of it in what it has in common with the
-    others, and ragged and odd ones: one less, the next prime, and each dim at 1.
+def derive_sizes(task: Task) -> dict[str, tuple[Dims, ...]]:
+    """Return variants of the smallest visible workload within `dims_range`: label -> dims in order of preference.
 
-    Behind each stand those in which fewer dims are changed, for a reference that refuses it. Only dims that size an
-    argument or stand in `dims_range` are changed, never a scalar such as a number of groups. Where the range cuts a
-    variant short, it is named after the dims that it then has.
+    The variants are half of each size (keeping what the visible sizes have in common), one less, the next smaller
+    prime, and each dim at 1. Further choices of a variant change fewer dims, for a reference that refuses the first.
+    Only dims that size an argument or have a range are changed, never a scalar such as a number of groups. A variant
+    that a range limits is labelled with the sizes that it has.
     """
-    base = smallest(task).dims
-    sized = set(task.dims_range) | {axis for argument in task.arguments for axis in argument.shape}
+    base = smallest_workload(task).dims
+    resizable = set(task.dims_range) | {axis for argument in task.arguments for axis in argument.shape}
     names = [
         name
         for name, value in base.items()
-        if isinstance(value, int) and (name in sized or task.seed_style) and value > 1
+        if isinstance(value, int) and (name in resizable or task.seed_style) and value > 1
     ]
     if not names:
         return {}
-    wanted: dict[str, dict[str, int]] = {
+    changes_by_label: dict[str, dict[str, int]] = {
         "half": {name: int(base[name]) // 2 for name in names},
         "one-less": {name: int(base[name]) - 1 for name in names},
-        "prime": {name: _prime_below(int(base[name])) for name in names},
+        "prime": {name: _largest_prime_below(int(base[name])) for name in names},
         **{f"{name}-is-1": {name: 1} for name in names},
     }
-    kept: dict[str, tuple[Dims, ...]] = {}
-    for label, changes in wanted.items():
-        within = {
+    variants: dict[str, tuple[Dims, ...]] = {}
+    for label, changes in changes_by_label.items():
+        clamped = {
             name: _clamp(value, *task.dims_range.get(name, (1, int(base[name])))) for name, value in changes.items()
         }
-        form: Form = "alike" if label == "half" else "ragged"
-        fewer = [{n: v for n, v in within.items() if n != name} for name in within] + [
-            {name: within[name]} for name in within
+        form: SizeForm = "related" if label == "half" else "ragged"
+        subsets = [{n: v for n, v in clamped.items() if n != name} for name in clamped] + [
+            {name: clamped[name]} for name in clamped
         ]
-        tried = [_formed(task, base, form, some) for some in (within, *fewer)]
-        first, *others = [dims for at, dims in enumerate(tried) if dims != base and dims not in tried[:at]] or [base]
-        if first != base and first not in (choices[0] for choices in kept.values()):
-            changed = [f"{name}-is-{value}" for name, value in within.items() if value != base[name]]
-            kept[label if within == changes else "-".join(changed)] = (first, *others)
-    return kept
+        variants_of_label = [_dims_in_form(task, base, form, sizes) for sizes in (clamped, *subsets)]
+        first, *further_choices = [
+            dims for at, dims in enumerate(variants_of_label) if dims != base and dims not in variants_of_label[:at]
+        ] or [base]
+        if first != base and first not in (choices[0] for choices in variants.values()):
+            changed_labels = [f"{name}-is-{value}" for name, value in clamped.items() if value != base[name]]
+            variants[label if clamped == changes else "-".join(changed_labels)] = (first, *further_choices)
+    return variants
 
 
-def cases(
-    task: Task, hidden: tuple[Hidden, ...], seed: Callable[[str], int], *, against_baseline: bool, rounds: int = ROUNDS
+def cases_to_check(
+    task: Task,
+    hidden: tuple[HiddenWorkload, ...],
+    seed: Callable[[str], int],
+    *,
+    against_baseline: bool,
+    repeats: int = DISTRIBUTION_REPEATS,
 ) -> tuple[Case, ...]:
-    """The calls to check, cheap doubts last: visible and hidden workloads as given, then derived sizes and
-    distributions.
+    """Return the cases to check: visible workloads, hidden workloads, derived sizes, then other distributions.
 
-    `seed` gives a case's seed by its name. Without a baseline to say what is fair (`against_baseline`) derived sizes
-    and distributions are left out, and hidden workloads are required. `rounds`: how often each distribution is drawn.
+    `seed` maps a case's name to its seed. `against_baseline`: there is a baseline kernel that shows which cases are
+    fair; without one, derived sizes and distributions are left out and hidden workloads are required. Each
+    distribution is drawn `repeats` times.
     """
-    found = [Case(workload=w.name, dims=w.dims, seed=seed(w.name)) for w in task.workloads]
-    found += [
+    checked = [Case(workload=w.name, dims=w.dims, seed=seed(w.name)) for w in task.workloads]
+    checked += [
         Case(
             workload=name, dims=dims, spares=tuple(spares), seed=seed(name), hidden=True, required=not against_baseline
         )
         for name, (dims, *spares) in hidden
     ]
     if not against_baseline:
-        return tuple(found)
-    for label, (dims, *spares) in derived_sizes(task).items():
-        found.append(Case(workload=label, dims=dims, spares=tuple(spares), seed=seed(label), required=False))
+        return tuple(checked)
+    for label, (dims, *spares) in derive_sizes(task).items():
+        checked.append(Case(workload=label, dims=dims, spares=tuple(spares), seed=seed(label), required=False))
     if any(a.role == "input" and a.dtype in ("float64", "float32", "float16", "bfloat16") for a in task.arguments):
-        base = smallest(task)
-        found += [
-            Case(workload=base.name, dims=base.dims, seed=seed(f"{name}-{round_}"), distribution=name, required=False)
-            for round_ in range(rounds)
+        base = smallest_workload(task)
+        checked += [
+            Case(workload=base.name, dims=base.dims, seed=seed(f"{name}-{repeat}"), distribution=name, required=False)
+            for repeat in range(repeats)
             for name in OTHER_DISTRIBUTIONS
         ]
-    return tuple(found)
+    return tuple(checked)
 
 
-def _size(task: Task, dims: Dims) -> float:
+def _product_of_ranged_dims(task: Task, dims: Dims) -> float:
     return prod(dims[name] for name in task.dims_range if name in dims)
 
 
-def _between(seed: int, low: int, high: int) -> int:
-    """Log-uniform in low … high, both included."""
+def _log_uniform(seed: int, low: int, high: int) -> int:
+    """Map a seed to an integer that is log-uniform in low … high, both included."""
     fraction = seed / (1 << SEED_BITS)
     bottom = max(low, 1)
     return _clamp(int(exp(log(bottom) + fraction * (log(high + 1) - log(bottom)))), low, high)
@@ -214,6 +233,6 @@ def _clamp(value: int, low: int, high: int) -> int:
     return max(low, min(high, value))
 
 
-def _prime_below(value: int) -> int:
-    """The largest prime below `value`; 1 where there is none."""
+def _largest_prime_below(value: int) -> int:
+    """Return the largest prime below `value`, or 1 if there is none."""
     return next((n for n in range(value - 1, 1, -1) if all(n % d for d in range(2, int(n**0.5) + 1))), 1)

@@ -22,7 +22,7 @@ from math import comb
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
-from tools.artifacts import UNBOUNDED, Interval
+from tools.artifacts import UNBOUNDED_RATIO, Interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -127,8 +127,8 @@ def speedup_interval(
     high = np.quantile(_combine_workloads(highs, weights, objective), 1.0 - tail, method="higher")
     return Interval(
         estimate=float(np.exp(estimate[0])),
-        low=max(float(np.exp(low)), 1 / UNBOUNDED),
-        high=min(float(np.exp(high)), UNBOUNDED),
+        low=max(float(np.exp(low)), 1 / UNBOUNDED_RATIO),
+        high=min(float(np.exp(high)), UNBOUNDED_RATIO),
         confidence=confidence,
     )
 
@@ -184,7 +184,7 @@ def noise_floor(
     ValueError for fewer than `least_pairs`, which show no such distance.
     """
     interval = speedup_interval(samples, objective, confidence, seed)
-    if not interval.bounded:
+    if not interval.is_bounded:
         raise ValueError(
             f"a noise floor at {confidence:.2%} needs {least_pairs(confidence, len(samples))} pairs a workload"
         )

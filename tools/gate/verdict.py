@@ -336,7 +336,7 @@ def _speedup_check(evidence: GateEvidence, trial: Passed, settings: JudgeSetting
                 f"{citation}."
             ),
         )
-    if not trial.speedup.bounded:
+    if not trial.speedup.is_bounded:
         return (
             "inconclusive",
             (
@@ -464,7 +464,7 @@ def _make_verdict(
 
 
 def _interval_text(interval: Interval) -> str:
-    ends = f"[{interval.low:.3f}, {interval.high:.3f}]" if interval.bounded else "[N/A]"
+    ends = f"[{interval.low:.3f}, {interval.high:.3f}]" if interval.is_bounded else "[N/A]"
     return f"{interval.estimate:.3f}x {ends} at {interval.confidence:.2%} confidence"
 
 

@@ -26,7 +26,7 @@ def compile_kernel(
     but leaves no shared object."""
     job = language.build(task, candidate, blobs)
     finished = executor.run(job)
-    library = language.built(finished)
+    library = language.build_output_digest(finished)
     if finished.exit_code == 0 and not finished.timed_out and library is None:
         raise HarnessError(
             f"{job.argv[0]} reported success but left no shared object; run `python -m tools env` and try again"
@@ -39,8 +39,8 @@ def compile_kernel(
         candidate=candidate.id,
         ok=library is not None,
         library=library,
-        compiled=language.compiled(finished),
-        log=language.trim(log) or log[-2000:].strip(),
+        compiled=language.compiled_cache_digest(finished),
+        log=language.trim_log(log) or log[-2000:].strip(),
         log_blob=blobs.put(log),
         argv=job.argv,
         compiler=f"{toolchain.name} {toolchain.version}",
@@ -145,7 +145,7 @@ class KernelBuilder:
         library = self.shared_object_of(candidate)
         if library is None:
             return ""
-        finished = self.executor.run(self.language.disassemble(library, self.records.blobs, self.task))
+        finished = self.executor.run(self.language.disassembly_job(library, self.records.blobs, self.task))
         listing = finished.files.get("assembly.txt")
         return self.records.blobs.text(listing) if listing else ""
 
@@ -165,7 +165,7 @@ class KernelBuilder:
                 # The loader gives one handle for one file: an additional byte at the end makes a copy that is loaded
                 # separately.
                 library = self.records.blobs.put(self.records.blobs.get(library) + b"\n" * len(files))
-            paths[contestant] = self.language.library.replace("kernel", contestant)
+            paths[contestant] = self.language.build_output.replace("kernel", contestant)
             files[paths[contestant]] = library
             cache = evidence.Build.model_validate(self.read_or_build(candidate).payload).compiled
             if cache is not None and self.records.blobs.has(cache):

@@ -79,7 +79,7 @@ class Judge:
 
     def __post_init__(self) -> None:
         hidden = self.policy.hidden_workloads if self.policy.inputs == "hardened" else 0
-        self.hidden = checked_cases.hidden_workloads(self.task, self.secret, hidden)
+        self.hidden = checked_cases.draw_hidden_workloads(self.task, self.secret, hidden)
         self.builder = KernelBuilder(self.task, self.language, self.executor, self.records, self.environment)
         self.reason_unmeasured: dict[str, str] = {}
         """Candidate id -> why the machine could not measure it in this process, after all retries."""
@@ -150,7 +150,7 @@ class Judge:
     def build_in_parallel(self, candidates: Collection[Candidate], iteration: int) -> None:
         """Compile the candidates that pass the screen at the same time, where the language compiles slowly; `judge`
         reports their compile errors later."""
-        if not self.language.compiles_long or len(candidates) < 2:
+        if not self.language.has_slow_builds or len(candidates) < 2:
             return
         passed = [candidate for candidate in candidates if self.screen_failure(candidate) is None]
         for candidate in passed:
@@ -183,7 +183,7 @@ class Judge:
         """The trial of a candidate that must not be built: the screen refuses its source, or the language lacks a
         dtype; None where neither holds."""
         for argument in self.task.arguments:
-            unsupported = self.language.unsupported(argument.dtype)
+            unsupported = self.language.reason_unsupported(argument.dtype)
             if unsupported:
                 return Unmeasured(
                     candidate=candidate.id, reason=f"`{argument.name}` is {argument.dtype}, but {unsupported}."
@@ -218,11 +218,13 @@ class Judge:
 
         def request(libraries: Mapping[str, str]) -> CorrectnessRequest:
             def seed(case: str) -> int:
-                return checked_cases.draw(self.secret, "correctness", candidate.id, purpose, attempt, case)
+                return checked_cases.draw_seed(self.secret, "correctness", candidate.id, purpose, attempt, case)
 
-            rounds = 1 if self._is_rehearsal else checked_cases.ROUNDS
+            rounds = 1 if self._is_rehearsal else checked_cases.DISTRIBUTION_REPEATS
             hardened = baseline is not None and self.policy.inputs == "hardened"
-            chosen = checked_cases.cases(self.task, self.hidden, seed, against_baseline=hardened, rounds=rounds)
+            chosen = checked_cases.cases_to_check(
+                self.task, self.hidden, seed, against_baseline=hardened, repeats=rounds
+            )
             return CorrectnessRequest(
                 task=self.task,
                 libraries=dict(libraries),  # type: ignore[arg-type]
@@ -319,7 +321,7 @@ class Judge:
     def _run_sanitizers(self, candidate: Candidate, key: str) -> Record:
         blobs, workload, built = (
             self.records.blobs,
-            checked_cases.smallest(self.task),
+            checked_cases.smallest_workload(self.task),
             self.builder.read_or_build(candidate),
         )
         arguments = [a.model_dump(mode="json", include={"name", "dtype"}) for a in self.task.arguments]
@@ -336,7 +338,7 @@ class Judge:
             files={
                 **harness_files(blobs),
                 **files,
-                self.language.library: self.builder.shared_object_of(candidate) or "",
+                self.language.build_output: self.builder.shared_object_of(candidate) or "",
             },
             argv=("{python}", "harness/device/sanitizer_target.py"),
             limits=Limits(wall_s=limit),
@@ -429,7 +431,7 @@ class Judge:
                 task=self.task,
                 libraries=dict(libraries),  # type: ignore[arg-type]
                 workloads=self._timed_workloads(seed_parts, pairs, warm_pairs),
-                order_seed=checked_cases.draw(self.secret, *seed_parts, "order"),
+                order_seed=checked_cases.draw_seed(self.secret, *seed_parts, "order"),
                 **self.policy.fields_of(TimingRequest),
                 device=self.language.device,
             )
@@ -465,7 +467,7 @@ class Judge:
                 task=self.task,
                 contestants=tuple(contestants),
                 workloads=self._timed_workloads(seed_parts, rounds, 0),
-                order_seed=checked_cases.draw(self.secret, *seed_parts, "order"),
+                order_seed=checked_cases.draw_seed(self.secret, *seed_parts, "order"),
                 device=self.language.device,
             )
 
@@ -522,7 +524,7 @@ class Judge:
                 name=w.name,
                 dims=w.dims,
                 weight=w.weight,
-                seed=checked_cases.draw(self.secret, *seed_parts, w.name),
+                seed=checked_cases.draw_seed(self.secret, *seed_parts, w.name),
                 pairs=pairs,
                 warm_pairs=warm_pairs,
             )

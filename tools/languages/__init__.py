@@ -1,1 +1,1 @@
-"""Kernel languages: one file each, named in `base.LANGUAGES`."""
+"""Kernel languages: one file each, listed in `base.LANGUAGES`."""

@@ -1,4 +1,4 @@
-"""The seam for kernel languages: how a source is parsed, built and explained."""
+"""The interface of kernel languages: how a source is parsed, built and disassembled."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 from tools.artifacts import Artifact, Candidate, DType, Task
 from tools.executors.base import DeviceKind, Executor, FinishedJob, Job
 from tools.executors.protocol import Parameter
-from tools.languages.triton_interpreter import Interpreted
-from tools.registry import load
+from tools.languages.triton_interpreter import InterpreterResult
+from tools.registry import load_class
 from tools.store.records import Blobs
 
 LANGUAGES = {
@@ -19,13 +19,13 @@ LANGUAGES = {
     "cutlass": "tools.languages.cutlass:Cutlass",
     "cutedsl": "tools.languages.cutedsl:CuteDsl",
 }
-"""Name -> class; a new language is one file and one line here."""
+"""Language name -> class; a new language is one file and one line here."""
 
 
-MOST_PINNED = 8
-"""Variants that are compared: each is a process with buffers of its own on the device."""
-UNTUNED = "and was not tuned by measurement"
-"""In the sentence about a kernel whose autotuning was pinned without a comparison."""
+MAX_PINNED_KERNELS = 8
+"""How many pinned variants of a kernel are compared at most: each is a process with its own buffers on the device."""
+UNTUNED_PHRASE = "and was not tuned by measurement"
+"""Part of the sentence about a kernel whose autotuning was pinned without a comparison."""
 
 
 class Toolchain(Artifact):
@@ -34,23 +34,24 @@ class Toolchain(Artifact):
     name: str
     version: str
     family: str
-    """gcc | clang | nvcc | triton …: decides the dialect of flags and remarks."""
+    """gcc | clang | nvcc | triton …: determines the syntax of flags and remarks."""
     argv: tuple[str, ...]
-    """How it is called."""
+    """Command that starts the compiler."""
 
     def __str__(self) -> str:
-        """Name and version, once: some compilers begin their version with their name."""
+        """Return name and version; some compilers begin their version with their name, which is not repeated."""
         return self.version if self.version.startswith(self.name) else f"{self.name} {self.version}"
 
 
 class PinnedKernel(Artifact):
-    """A user's kernel with its autotuning pinned one way."""
+    """A user's kernel with its autotuning pinned to one config."""
 
     label: str
-    """How it is pinned, as written in the source."""
+    """The config as it is written in the source."""
     source: str
-    ends: str = ""
-    """In the log of its build where there is no such kernel, nor any behind it; empty: it is there."""
+    past_end_error: str = ""
+    """Text in the log of the build if there is no config of this number, nor of any larger one; empty: the config
+    exists."""
 
 
 class Language(ABC):
@@ -58,93 +59,95 @@ class Language(ABC):
 
     name: str
     suffix: str
-    """Of the entry file, e.g. ".cpp"."""
-    marks: re.Pattern[str] | None = None
-    """What tells its files from those of other languages with this suffix, as they are given without a task.yaml."""
-    library: str = "kernel.so"
-    """What a build leaves to be run."""
+    """Suffix of the entry file, e.g. ".cpp"."""
+    source_pattern: re.Pattern[str] | None = None
+    """Matches only sources of this language, among the languages with the same suffix; used without a task.yaml."""
+    build_output: str = "kernel.so"
+    """Name of the file that a build produces and the harness runs."""
     device: DeviceKind
-    beside_torch: bool = False
-    """Host code is Python with torch at hand, so that a task may let it call operators (`library`)."""
-    compiles_long: bool = False
-    """A build takes seconds to minutes, so that those of one round are made side by side before the first is judged."""
+    host_code_has_torch: bool = False
+    """Host code is Python with torch, so a task may allow it to call operators (`library` in task.yaml)."""
+    has_slow_builds: bool = False
+    """A build takes seconds to minutes, so the candidates of an iteration are built in parallel before the first is
+    judged."""
     entry: str = "solve"
-    """Name of the function that is called."""
-    clocks: str = (
-        "Paired times are taken in the kernels' own process; confirmation and final benchmark are clocked from outside."
+    """Name of the function that the harness calls."""
+    clock_description: str = (
+        "Paired times are taken inside the kernels' process; confirmation and final benchmark are timed from outside."
     )
-    """What the times of a run are, in one sentence."""
+    """How the times of a run are taken, in one sentence."""
 
     @abstractmethod
     def toolchain(self) -> Toolchain:
-        """The compiler found here; SettingsError with the package to install when there is none."""
+        """Return the compiler of this machine; SettingsError, which names the package to install, if there is none."""
 
     @abstractmethod
     def parameters(self, source: str) -> tuple[Parameter, ...]:
-        """Parameters of `solve` (or `run_kernel`) in order; SettingsError when the entry is missing or cannot be
-        read."""
+        """Return the parameters of `solve` (or `run_kernel`) in order.
+
+        Raises SettingsError if the entry function is missing or cannot be parsed.
+        """
 
     @abstractmethod
     def build(self, task: Task, candidate: Candidate, blobs: Blobs, *, extra_flags: tuple[str, ...] = ()) -> Job:
-        """The job that compiles `candidate` to `kernel.so` (or checks it, where nothing is compiled), with the task's
-        frozen flags.
+        """Return the job that compiles `candidate` to `build_output` with the task's frozen flags.
 
-        `extra_flags` are for remarks and other targets only; they never make a library that is timed.
+        `extra_flags` are for remarks and other targets only; a shared object built with them is never timed.
         """
 
     @abstractmethod
-    def trim(self, log: str) -> str:
-        """The part of a compiler's log that names what is wrong, at most about 40 lines, without paths of the job."""
+    def trim_log(self, log: str) -> str:
+        """Return the part of a compiler's log that shows the errors: about 40 lines at most, without paths of the
+        job."""
 
     @abstractmethod
-    def disassemble(self, library: str, blobs: Blobs, task: Task | None = None) -> Job:
-        """The job that prints the machine code of the blob `library` to `assembly.txt`.
+    def disassembly_job(self, library: str, blobs: Blobs, task: Task | None = None) -> Job:
+        """Return the job that prints the machine code of the blob `library` to `assembly.txt`.
 
-        Languages that compile what is launched need the task; without it they raise SettingsError.
+        `library` is the sha256 of a build's output. Languages that compile each launch need the task; without it they
+        raise SettingsError.
         """
 
-    def frozen(self, source: str, reference: str) -> tuple[str, str, tuple[str, ...]]:
-        """Kernel and reference as they are frozen for a task, and one sentence for each thing that was changed in
-        them."""
+    def freeze_sources(self, source: str, reference: str) -> tuple[str, str, tuple[str, ...]]:
+        """Return kernel and reference as they are frozen for a task, and one sentence for each change."""
         return source, reference, ()
 
     def flags(self, task: Task) -> tuple[str, ...]:
-        """The task's frozen flags as they come out on this machine, without paths; empty where nothing is compiled.
+        """Return the compiler flags of the task's builds on this machine, without paths; empty if nothing is compiled.
 
-        Part of every build's key, and pinned by the first build of a run.
+        They are part of every build's key, and the first build of a run pins them.
         """
         return ()
 
-    def unsupported(self, dtype: DType) -> str | None:
-        """None when kernels here can take `dtype`, else the reason, to stand behind "…, but "."""
+    def reason_unsupported(self, dtype: DType) -> str | None:
+        """Return None if kernels of this machine can take `dtype`, else the reason as the end of a sentence."""
         return None
 
-    def interpret(self, task: Task, source: str, executor: Executor, blobs: Blobs) -> Interpreted | None:
-        """Whether `source` is right at small sizes, asked without its device; None where the language has no way to
-        tell.
+    def interpret(self, task: Task, source: str, executor: Executor, blobs: Blobs) -> InterpreterResult | None:
+        """Check without the device whether `source` is correct at small sizes; None if the language has no interpreter.
 
-        HarnessError when the asking itself failed.
+        Raises HarnessError if the check itself failed.
         """
         return None
 
     def pinned_kernels(self, source: str) -> tuple[PinnedKernel, ...]:
-        """The ways in which `frozen` could have pinned `source`, its own choice first; empty where there is nothing
-        to choose."""
+        """Return `source` pinned to each of its autotune configs, the choice of `freeze_sources` first; empty if there
+        is no choice."""
         return ()
 
-    def built(self, finished: FinishedJob) -> str | None:
-        """sha256 of the library a build job made, or None when it failed."""
+    def build_output_digest(self, finished: FinishedJob) -> str | None:
+        """Return the sha256 of the `build_output` of a build job, or None if the build failed."""
         return finished.files.get("kernel.so") if finished.exit_code == 0 else None
 
-    def compiled(self, finished: FinishedJob) -> str | None:
-        """sha256 of what a build job left beside the library for its later use, None where there is nothing.
+    def compiled_cache_digest(self, finished: FinishedJob) -> str | None:
+        """Return the sha256 of the compiled code that a build job stored for later runs, or None if there is none.
 
-        The harness finds it beside the library under the suffix `.compiled`, knows by the kernel's device what it is,
-        and does without it.
+        The harness gets it beside the build's output under the suffix `.compiled`, and also works without it.
         """
         return None
 
 
 def open_language(name: str, key: str = "language") -> Language:
-    """Return the language that a name or import path stands for; SettingsError, which names `key`, if there is none."""
-    return load(LANGUAGES, name, Language, key=key)()
+    """Return the language with this name or import path; SettingsError, which names the setting `key`, if there is
+    none."""
+    return load_class(LANGUAGES, name, Language, key=key)()

@@ -1,9 +1,9 @@
-"""Kernels in CuTe DSL, the Python of CUTLASS: `run_kernel(**kwargs)` calls what `cute.compile` made, once for each
+"""Kernels in CuTe DSL, the Python of CUTLASS: `run_kernel(**kwargs)` calls what `cute.compile` returned, once for each
 signature.
 
-As with Triton the built library is the source itself, once all that `run_kernel` compiles at the task's workloads was
-compiled for the GPU that is here, or for sm_90a where there is none; that needs the wheel and no GPU. `build_flags:
-[--target=sm_100a]` names another.
+As with Triton, a build's output is the source itself. The build compiles everything that `run_kernel` compiles at the
+task's workloads, for the GPU of the machine, or for sm_90a without a GPU; it needs the wheel and no GPU.
+`build_flags: [--target=sm_100a]` names another target.
 """
 
 from __future__ import annotations
@@ -17,47 +17,47 @@ from tools.errors import SettingsError
 from tools.executors.base import Executor, Job, Limits
 from tools.executors.harness_job import harness_files
 from tools.languages.base import Toolchain
-from tools.languages.triton import KERNEL, Triton
-from tools.languages.triton_interpreter import Interpreted
+from tools.languages.triton import KERNEL_FILE, Triton
+from tools.languages.triton_interpreter import InterpreterResult
 from tools.store.records import Blobs
 
-WHEEL = "nvidia-cutlass-dsl"
-_SCRIPT = "harness/compilation/cutedsl_compile.py"
-_TARGET = re.compile(r"--target=(sm_\d+[af]?)")
-_MISSING = f"CuTe DSL was not found; install its wheel: `pip install {WHEEL}` (Linux)"
-_LIMITS = Limits(wall_s=300.0, memory_bytes=32 << 30)
+WHEEL_NAME = "nvidia-cutlass-dsl"
+_COMPILE_SCRIPT = "harness/compilation/cutedsl_compile.py"
+_TARGET_FLAG = re.compile(r"--target=(sm_\d+[af]?)")
+_NOT_FOUND_MESSAGE = f"CuTe DSL was not found; install its wheel: `pip install {WHEEL_NAME}` (Linux)"
+_BUILD_LIMITS = Limits(wall_s=300.0, memory_bytes=32 << 30)
 
 
 class CuteDsl(Triton):
-    """CuTe DSL, compiled by the wheel found here and run by the harness; contract and screen of the host code are
-    Triton's."""
+    """CuTe DSL, compiled by the installed wheel and run by the harness; contract and screen of the host code are those
+    of Triton."""
 
     name = "cutedsl"
-    marks = re.compile(r"^\s*(import|from)\s+cutlass\b", re.MULTILINE)
+    source_pattern = re.compile(r"^\s*(import|from)\s+cutlass\b", re.MULTILINE)
 
     def toolchain(self) -> Toolchain:
-        """The installed wheel, by its metadata; SettingsError when it is missing."""
+        """Return the installed wheel by its metadata; SettingsError if it is missing."""
         try:
-            version = metadata.version(WHEEL)
+            version = metadata.version(WHEEL_NAME)
         except metadata.PackageNotFoundError:
-            raise SettingsError(_MISSING) from None
-        return Toolchain(name=WHEEL, version=version, family="cutedsl", argv=("{python}", "-m", "cutlass"))
+            raise SettingsError(_NOT_FOUND_MESSAGE) from None
+        return Toolchain(name=WHEEL_NAME, version=version, family="cutedsl", argv=("{python}", "-m", "cutlass"))
 
     def flags(self, task: Task) -> tuple[str, ...]:
-        """The target that the task names, if it does."""
+        """Return the --target flag of the task, if it has one; SettingsError for any other flag."""
         for flag in task.build_flags:
-            if not _TARGET.fullmatch(flag):
+            if not _TARGET_FLAG.fullmatch(flag):
                 raise SettingsError(
                     f"build_flags: {flag!r} cannot be used with CuTe DSL; allowed is --target=sm_NN, as --target=sm_90a"
                 )
         return task.build_flags
 
-    def interpret(self, task: Task, source: str, executor: Executor, blobs: Blobs) -> Interpreted | None:
-        """None: it has no interpreter."""
+    def interpret(self, task: Task, source: str, executor: Executor, blobs: Blobs) -> InterpreterResult | None:
+        """Return None: CuTe DSL has no interpreter."""
         return None
 
     def _job(self, task: Task, kernel: str, blobs: Blobs, *, listing: bool) -> Job:
-        target = next((m[1] for flag in self.flags(task) if (m := _TARGET.fullmatch(flag))), "")
+        target = next((m[1] for flag in self.flags(task) if (m := _TARGET_FLAG.fullmatch(flag))), "")
         request = {
             "reference": task.reference,
             "workloads": [w.dims for w in task.workloads],
@@ -65,8 +65,8 @@ class CuteDsl(Triton):
             "listing": listing,
         }
         return Job(
-            files={**harness_files(blobs), KERNEL: kernel, "build.json": blobs.put(json.dumps(request))},
-            argv=("{python}", "-I", _SCRIPT),
-            limits=_LIMITS,
-            results=(KERNEL, "assembly.txt", "facts.json"),
+            files={**harness_files(blobs), KERNEL_FILE: kernel, "build.json": blobs.put(json.dumps(request))},
+            argv=("{python}", "-I", _COMPILE_SCRIPT),
+            limits=_BUILD_LIMITS,
+            results=(KERNEL_FILE, "assembly.txt", "facts.json"),
         )

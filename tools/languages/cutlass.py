@@ -1,8 +1,7 @@
-"""CUDA C++ with the headers of CUTLASS and CuTe: contract, screen and compiler are those of `cuda`, the headers are
-part of the compiler.
+"""CUDA C++ with the headers of CUTLASS and CuTe; contract, screen and compiler are those of `cuda`.
 
-They are found in CUTLASS_PATH (`--cutlass DIR` sets it), whose include/ holds cutlass/version.h, or in the wheel
-`nvidia-cutlass`.
+The headers are found in CUTLASS_PATH (`--cutlass DIR` sets it), whose include/ contains cutlass/version.h, or in the
+wheel `nvidia-cutlass`. They count as part of the compiler.
 """
 
 from __future__ import annotations
@@ -20,45 +19,48 @@ from tools.languages.base import Toolchain
 from tools.languages.cuda import Cuda
 from tools.store.records import Blobs
 
-_MISSING = (
-    "CUTLASS was not found: {} holds no include/cutlass/version.h; name its folder with `--cutlass DIR` or "
-    "CUTLASS_PATH, or "
-    "`pip install nvidia-cutlass`"
+_NOT_FOUND_MESSAGE = (
+    "CUTLASS was not found: {} contains no include/cutlass/version.h; name its folder with `--cutlass DIR` or "
+    "CUTLASS_PATH, or `pip install nvidia-cutlass`"
 )
-_LIMITS = Limits(wall_s=600.0, memory_bytes=32 << 30)
+_BUILD_LIMITS = Limits(wall_s=600.0, memory_bytes=32 << 30)
 
 
 class Cutlass(Cuda):
-    """CUDA C++17 through nvcc, with CUTLASS."""
+    """CUDA C++17 with nvcc and CUTLASS."""
 
     name = "cutlass"
-    marks = re.compile(r"^\s*#\s*include\s*[<\"]cut(lass|e)/", re.MULTILINE)
+    source_pattern = re.compile(r"^\s*#\s*include\s*[<\"]cut(lass|e)/", re.MULTILINE)
 
     def toolchain(self) -> Toolchain:
-        """nvcc and the headers, by version and content; SettingsError where one is not there."""
+        """Return nvcc and the headers by version and content; SettingsError if one of them is missing."""
         folder = cuda_compile.cutlass()
         if not (folder / "include" / "cutlass" / "version.h").is_file():
-            raise SettingsError(_MISSING.format(folder))
+            raise SettingsError(_NOT_FOUND_MESSAGE.format(folder))
         nvcc = super().toolchain()
-        return nvcc.model_copy(update={"version": f"{nvcc.version} with CUTLASS {_headers(folder)}"})
+        return nvcc.model_copy(update={"version": f"{nvcc.version} with CUTLASS {_header_version(folder)}"})
 
     def flags(self, task: Task) -> tuple[str, ...]:
-        """Those of CUDA without assertions: one that is left in a main loop makes ptxas wait for each wgmma before
-        the next."""
+        """Return the flags of CUDA with -DNDEBUG: an assertion in a main loop makes ptxas serialise the wgmma
+        instructions."""
         return (*super().flags(task), "-DNDEBUG")
 
-    def _job(self, task: Task | None, files: dict[str, str], blobs: Blobs, **asked: object) -> Job:
-        return super()._job(task, files, blobs, cutlass=True, **asked).model_copy(update={"limits": _LIMITS})
+    def _job(self, task: Task | None, files: dict[str, str], blobs: Blobs, **request_fields: object) -> Job:
+        return (
+            super()
+            ._job(task, files, blobs, cutlass=True, **request_fields)
+            .model_copy(update={"limits": _BUILD_LIMITS})
+        )
 
 
 @cache
-def _headers(folder: Path) -> str:
-    """Version, and a hash of all that a kernel could include: a patched copy is another."""
+def _header_version(folder: Path) -> str:
+    """Return the version of the headers with a hash of their contents, so a patched copy counts as another version."""
     version = (folder / "include" / "cutlass" / "version.h").read_text(encoding="utf-8")
     numbers = [
-        found[1]
+        match[1]
         for part in ("MAJOR", "MINOR", "PATCH")
-        if (found := re.search(rf"define CUTLASS_{part}\s+(\d+)", version))
+        if (match := re.search(rf"define CUTLASS_{part}\s+(\d+)", version))
     ]
     content = hashlib.sha256()
     for root in cuda_compile.includes(folder):

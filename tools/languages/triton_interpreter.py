@@ -1,10 +1,10 @@
-"""Is a Triton kernel right at small sizes? Asked of Triton's interpreter, on the CPU; never how fast it is.
+"""Check in Triton's interpreter on the CPU whether a kernel is correct at small sizes; speed is not measured.
 
-What the interpreter cannot tell it does not say: it runs programs one after another, so that races stay hidden, it
-computes bfloat16 wrongly, and it has no GPU that a kernel could ask about, so that such tasks end Unmeasured.
+The interpreter runs programs one after another, so it finds no races. It computes bfloat16 wrongly, and a kernel cannot
+query a GPU in it; tasks that need either end as unmeasured.
 
-The sizes are not the user's own, so that a kernel may rightly refuse them. As in the judge, what it fails at is held
-against it only where it was promised: within the user's dims_range, or at a visible workload.
+The sizes are made up, so a kernel may rightly refuse them. As in the judge, a failure counts against the kernel only at
+sizes that it must support: within the user's dims_range, or at a visible workload.
 """
 
 from __future__ import annotations
@@ -18,134 +18,147 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from tools.artifacts import Artifact, Dims, Task
-from tools.contracts.checked_cases import alike, smallest
-from tools.contracts.inference import guessed_range
+from tools.contracts.checked_cases import nearest_related_dims, smallest_workload
+from tools.contracts.inference import default_range
 from tools.errors import HarnessError
 from tools.executors.base import Executor, Job, Limits
 from tools.executors.harness_job import harness_files, harness_version
 from tools.store.records import Blobs
 
-_SIZES = ((5, 70, 33), (3, 129, 64), (1, 31, 17))
-"""Ragged and small, since a program costs about half a millisecond: dims that shapes follow take these, the others
-keep their value."""
-_WHOLE = (128, 256, 1024)
-"""Sizes of that order are tried where ragged ones do not do: what all workloads are a multiple of up to there, these
-are too, since a kernel without masks takes no other. They hold the usual blocks: the last of them those of kernels
-with one dim only."""
-_TRIED_WHOLE, _TRIED_TO_RAISE = 1 << 18, 1 << 26
-"""Elements of all arguments up to which a visible workload is tried: to its end, or to see whether it raises, which
-it does at once."""
-_BLAMED = ("wrong", "raised", "reference")
-"""Kinds of problems that the size may be to blame for."""
-BFLOAT16 = "Triton's interpreter computes bfloat16 wrongly, so that this task is checked on a GPU only"
+_RAGGED_SIZES = ((5, 70, 33), (3, 129, 64), (1, 31, 17))
+"""Small ragged sizes for the resizable dims, one row per case; small, because each program costs about 0.5 ms."""
+_ROUND_SIZES = (128, 256, 1024)
+"""Orders of magnitude of round sizes, for kernels that fail at ragged ones. A kernel without masks needs sizes that are
+multiples of its blocks, so round sizes keep the common power of two of all workloads, up to this order. The last order
+is for kernels with a single dim, whose blocks are larger."""
+_MAX_ELEMENTS_TO_FINISH, _MAX_ELEMENTS_TO_RAISE = 1 << 18, 1 << 26
+"""Elements of all arguments up to which a visible workload is run: to its end, or to see whether the kernel raises,
+which happens at once."""
+_SIZE_DEPENDENT_KINDS = ("wrong", "raised", "reference")
+"""Kinds of problems that an unsupported size can cause."""
+REASON_NO_BFLOAT16 = "Triton's interpreter computes bfloat16 wrongly, so this task is checked on a GPU only"
 
 
 class SmallCase(Artifact):
-    """One call at small dims."""
+    """One call of the kernel in the interpreter, and its result."""
 
     dims: Dims
     error: float | None = None
-    """Largest |out - ref64| / (|ref64| + rms of its row) of the output that comes nearest to its tolerance."""
+    """Largest |out - ref64| / (|ref64| + rms of its row), of the output that comes nearest to its tolerance."""
     tolerance: float | None = None
-    """What that output was allowed; the judge's rule, with torch's own error on this CPU."""
+    """Tolerance of that output by the judge's rule, with the error of torch on this CPU."""
     problem: str = ""
-    """What is wrong, e.g. an exception of the kernel; empty where it is right."""
+    """What is wrong, e.g. an exception of the kernel; empty: the call is correct."""
     kind: Literal["", "wrong", "raised", "broken", "device", "late", "interpreter", "reference"] = ""
-    """Of the problem: the kernel's own (wrong numbers or a crash; an exception; an input changed or its process
-    ended, which no size excuses), or why nothing can be said: it asked for a GPU, took too long, is beyond the
-    interpreter, or the reference makes no inputs of that size."""
+    """Kind of the problem. Faults of the kernel: "wrong" (wrong numbers or a crash), "raised" (an exception), "broken"
+    (an input was changed or the process ended, which no size excuses). No statement about the kernel: "device" (it
+    queried a GPU), "late" (it took too long), "interpreter" (the interpreter cannot run it), "reference" (the reference
+    makes no inputs of this size)."""
 
 
-class Interpreted(Artifact):
-    """What the interpreter showed."""
+class InterpreterResult(Artifact):
+    """The result of running a kernel in the interpreter."""
 
     status: Literal["passed", "failed", "unmeasured"]
     reason: str = ""
     cases: tuple[SmallCase, ...] = ()
-    """Without those that were dropped."""
+    """The cases that count, without the dropped ones."""
     dropped: tuple[SmallCase, ...] = ()
-    """Sizes that nobody promised and that the kernel, or the reference, cannot do."""
+    """Cases at made-up sizes that the kernel or the reference does not support."""
 
 
-_UNTOLD = {
-    "device": "Triton's interpreter cannot run it: it asks for a GPU",
-    "late": "Triton's interpreter is too slow for it",
-    "interpreter": "Triton's interpreter cannot run it",
-    "reference": "it was not run",
+_UNMEASURED_REASON_BY_KIND = {
+    "device": "Triton's interpreter cannot run the kernel, which queries a GPU",
+    "late": "Triton's interpreter is too slow for the kernel",
+    "interpreter": "Triton's interpreter cannot run the kernel",
+    "reference": "the kernel was not run",
 }
 
 
-def small_dims(task: Task) -> tuple[Dims, ...]:
-    """The task's first workload at ragged sizes that the interpreter can do, within the user's dims_range."""
-    return _distinct(task, partial(_within, task))
+def ragged_dims(task: Task) -> tuple[Dims, ...]:
+    """Return the dims of the first workload at small ragged sizes, within the user's dims_range."""
+    return _distinct_dims(task, partial(_fit_range, task))
 
 
-def whole_dims(task: Task, order: int) -> tuple[Dims, ...]:
-    """The same at sizes of that order which keep what all visible workloads share; dims that the user gave a range
-    stay ragged."""
+def round_dims(task: Task, order: int) -> tuple[Dims, ...]:
+    """Return the dims of the first workload at sizes of the given order that keep the common power of two of all
+    visible workloads; dims with a range of the user stay ragged."""
 
     def size(name: str, wanted: int, at: int) -> int:
-        return _within(task, name, wanted, at) if _promised(task, name) else _whole(_values(task, name), wanted, order)
+        return (
+            _fit_range(task, name, wanted, at)
+            if _has_user_range(task, name)
+            else _round_size(_visible_sizes(task, name), wanted, order)
+        )
 
-    return _distinct(task, size)
-
-
-def interpret(task: Task, source: str, executor: Executor, blobs: Blobs) -> Interpreted:
-    """Run `source` in Triton's interpreter against the task's reference. HarnessError when the script itself failed."""
-    if any(argument.dtype == "bfloat16" for argument in task.arguments):
-        return Interpreted(status="unmeasured", reason=BFLOAT16)
-    ragged = small_dims(task)
-    tried = _run(task, source, ragged, executor, blobs)
-    refused = tuple(case for case in tried if case.kind == "reference")
-    if tried == refused:
-        tried = _run(task, source, tuple(alike(task, case.dims) for case in refused), executor, blobs)
-    found = tuple(case for case in tried if case.kind != "reference") or tried
-    wrong = found[-1]
-    if not wrong.problem:
-        return Interpreted(status="passed", cases=found, dropped=refused)
-    if wrong.kind not in _BLAMED or all(_promised(task, name) for name in _sized(task)):
-        return _ended(wrong, found[:-1], refused)
-    dropped = [*refused, wrong]
-    smaller, larger, largest = _WHOLE
-    for order in (smaller, larger if len(_sized(task)) > 1 else largest):
-        rows = whole_dims(task, order)
-        found = _run(task, source, rows if order == smaller else rows[:1], executor, blobs)
-        if not found[-1].problem:
-            return Interpreted(status="passed", cases=found, dropped=tuple(dropped))
-        if found[-1].kind not in _BLAMED:
-            return _ended(found[-1], found[:-1], tuple(dropped))
-        wrong = found[-1]
-        dropped.append(wrong)
-    return _at_visible(task, source, wrong, tuple(dropped), executor, blobs)
+    return _distinct_dims(task, size)
 
 
-def _at_visible(
-    task: Task, source: str, wrong: SmallCase, dropped: tuple[SmallCase, ...], executor: Executor, blobs: Blobs
-) -> Interpreted:
-    """The last word on a kernel that fails at every made-up size: a visible workload, where the interpreter can do it.
+def run_interpreter(task: Task, source: str, executor: Executor, blobs: Blobs) -> InterpreterResult:
+    """Run `source` in Triton's interpreter and compare it with the task's reference.
 
-    Where it cannot, wrong numbers at all those sizes are held against the kernel; an exception may be how it refuses
-    them.
+    Raises HarnessError if the interpreter's script itself failed.
     """
-    visible = smallest(task).dims
-    raised = wrong.kind != "wrong"
-    if _elements(task, visible) <= (_TRIED_TO_RAISE if raised else _TRIED_WHOLE):
-        (last,) = _run(task, source, (visible,), executor, blobs)
-        if not last.problem:
-            return Interpreted(status="passed", cases=(last,), dropped=dropped)
-        if last.kind != "late":
-            return _ended(last, (), dropped)
-    if not raised:
-        return _ended(wrong, (), dropped)
+    if any(argument.dtype == "bfloat16" for argument in task.arguments):
+        return InterpreterResult(status="unmeasured", reason=REASON_NO_BFLOAT16)
+    ragged = ragged_dims(task)
+    cases = _run_until_problem(task, source, ragged, executor, blobs)
+    refused_cases = tuple(case for case in cases if case.kind == "reference")
+    if cases == refused_cases:
+        cases = _run_until_problem(
+            task, source, tuple(nearest_related_dims(task, case.dims) for case in refused_cases), executor, blobs
+        )
+    counted = tuple(case for case in cases if case.kind != "reference") or cases
+    problem_case = counted[-1]
+    if not problem_case.problem:
+        return InterpreterResult(status="passed", cases=counted, dropped=refused_cases)
+    if problem_case.kind not in _SIZE_DEPENDENT_KINDS or all(
+        _has_user_range(task, name) for name in _resizable_dims(task)
+    ):
+        return _result_of_problem(problem_case, counted[:-1], refused_cases)
+    dropped = [*refused_cases, problem_case]
+    smaller, larger, largest = _ROUND_SIZES
+    for order in (smaller, larger if len(_resizable_dims(task)) > 1 else largest):
+        sizes = round_dims(task, order)
+        counted = _run_until_problem(task, source, sizes if order == smaller else sizes[:1], executor, blobs)
+        if not counted[-1].problem:
+            return InterpreterResult(status="passed", cases=counted, dropped=tuple(dropped))
+        if counted[-1].kind not in _SIZE_DEPENDENT_KINDS:
+            return _result_of_problem(counted[-1], counted[:-1], tuple(dropped))
+        problem_case = counted[-1]
+        dropped.append(problem_case)
+    return _interpret_visible_workload(task, source, problem_case, tuple(dropped), executor, blobs)
+
+
+def _interpret_visible_workload(
+    task: Task, source: str, problem_case: SmallCase, dropped: tuple[SmallCase, ...], executor: Executor, blobs: Blobs
+) -> InterpreterResult:
+    """Return the result for a kernel that fails at every made-up size, from a visible workload if it is small enough.
+
+    If the workload is too large for the interpreter, wrong numbers at all made-up sizes count as a failure; an
+    exception does not, since the kernel may refuse those sizes with it.
+    """
+    visible = smallest_workload(task).dims
+    is_exception = problem_case.kind != "wrong"
+    if _count_elements(task, visible) <= (_MAX_ELEMENTS_TO_RAISE if is_exception else _MAX_ELEMENTS_TO_FINISH):
+        (result,) = _run_until_problem(task, source, (visible,), executor, blobs)
+        if not result.problem:
+            return InterpreterResult(status="passed", cases=(result,), dropped=dropped)
+        if result.kind != "late":
+            return _result_of_problem(result, (), dropped)
+    if not is_exception:
+        return _result_of_problem(problem_case, (), dropped)
     reason = (
-        f"{_said(wrong)}; that size is made up and the visible workloads are too large for Triton's interpreter, "
-        "so set dims_range in the reference to the sizes that the kernel must take"
+        f"{_describe_problem(problem_case)}; this size is made up and the visible workloads are too large for Triton's "
+        "interpreter, so set dims_range in the reference to the sizes that the kernel must support"
     )
-    return Interpreted(status="unmeasured", reason=reason, dropped=dropped)
+    return InterpreterResult(status="unmeasured", reason=reason, dropped=dropped)
 
 
-def _run(task: Task, source: str, cases: tuple[Dims, ...], executor: Executor, blobs: Blobs) -> tuple[SmallCase, ...]:
-    """The calls up to the first that has a problem."""
+def _run_until_problem(
+    task: Task, source: str, cases: tuple[Dims, ...], executor: Executor, blobs: Blobs
+) -> tuple[SmallCase, ...]:
+    """Run the cases in the interpreter and return their results up to the first that has a problem."""
     outputs = [a.name for a in task.outputs]
     request = {"reference": task.reference, "cases": cases, "outputs": outputs, "numeric": task.numeric.model_dump()}
     job = Job(
@@ -161,64 +174,72 @@ def _run(task: Task, source: str, cases: tuple[Dims, ...], executor: Executor, b
     )
     finished = executor.run(job)
     try:
-        found = TypeAdapter(tuple[SmallCase, ...]).validate_json(blobs.get(finished.files["interpreted.json"]))
+        results = TypeAdapter(tuple[SmallCase, ...]).validate_json(blobs.get(finished.files["interpreted.json"]))
     except (KeyError, ValidationError) as error:
-        said = blobs.text(finished.files["stderr.txt"])[-400:] if "stderr.txt" in finished.files else ""
-        raise HarnessError(f"the interpreter left no answer (exit {finished.exit_code}): {said.strip()}") from error
-    if not found:
+        stderr_text = blobs.text(finished.files["stderr.txt"])[-400:] if "stderr.txt" in finished.files else ""
+        raise HarnessError(
+            f"the interpreter left no answer (exit {finished.exit_code}): {stderr_text.strip()}"
+        ) from error
+    if not results:
         raise HarnessError("the interpreter left an empty answer")
-    return found
+    return results
 
 
-def _ended(case: SmallCase, passed: tuple[SmallCase, ...], dropped: tuple[SmallCase, ...] = ()) -> Interpreted:
-    """What a problem amounts to that cannot be blamed on the size."""
+def _result_of_problem(
+    case: SmallCase, passed: tuple[SmallCase, ...], dropped: tuple[SmallCase, ...] = ()
+) -> InterpreterResult:
+    """Return the result for a problem that the size does not excuse."""
     if case.kind in ("wrong", "raised", "broken"):
-        return Interpreted(status="failed", reason=_said(case), cases=(*passed, case), dropped=dropped)
-    return Interpreted(
-        status="unmeasured", reason=f"{_UNTOLD[case.kind]} ({_said(case)})", cases=passed, dropped=dropped
+        return InterpreterResult(
+            status="failed", reason=_describe_problem(case), cases=(*passed, case), dropped=dropped
+        )
+    return InterpreterResult(
+        status="unmeasured",
+        reason=f"{_UNMEASURED_REASON_BY_KIND[case.kind]} ({_describe_problem(case)})",
+        cases=passed,
+        dropped=dropped,
     )
 
 
-def _said(case: SmallCase) -> str:
+def _describe_problem(case: SmallCase) -> str:
     return f"at {' '.join(f'{name}={value}' for name, value in case.dims.items())}: {case.problem}"
 
 
-def _sized(task: Task) -> list[str]:
+def _resizable_dims(task: Task) -> list[str]:
     axes = dict.fromkeys(axis for argument in task.arguments for axis in argument.shape if not axis.isdigit())
     first = task.workloads[0].dims
     return [name for name in task.dims_range or axes if isinstance(first.get(name), int)]
 
 
-def _distinct(task: Task, size: Callable[[str, int, int], int]) -> tuple[Dims, ...]:
+def _distinct_dims(task: Task, size: Callable[[str, int, int], int]) -> tuple[Dims, ...]:
     rows = []
-    for at, row in enumerate(_SIZES):
+    for row_index, row in enumerate(_RAGGED_SIZES):
         dims = {
             **task.workloads[0].dims,
-            **{name: size(name, row[i % len(row)], at) for i, name in enumerate(_sized(task))},
+            **{name: size(name, row[i % len(row)], row_index) for i, name in enumerate(_resizable_dims(task))},
         }
         if dims not in rows:
             rows.append(dims)
     return tuple(rows)
 
 
-def _values(task: Task, name: str) -> list[int]:
+def _visible_sizes(task: Task, name: str) -> list[int]:
     return [int(w.dims[name]) for w in task.workloads if name in w.dims]
 
 
-def _promised(task: Task, name: str) -> bool:
-    """Whether the user says which sizes the kernel must take; a range guessed from the visible workloads says
-    nothing."""
-    return name in task.dims_range and task.dims_range[name] != guessed_range(_values(task, name))
+def _has_user_range(task: Task, name: str) -> bool:
+    """Return whether the user gave a range for the dim; a default range says nothing about supported sizes."""
+    return name in task.dims_range and task.dims_range[name] != default_range(_visible_sizes(task, name))
 
 
-def _within(task: Task, name: str, wanted: int, at: int) -> int:
-    """Below the range the sizes next to its lower end, which are ragged as well."""
-    low, high = task.dims_range[name] if _promised(task, name) else (1, min(_values(task, name)))
-    return min(high, wanted if wanted >= low else low + at)
+def _fit_range(task: Task, name: str, wanted: int, row_index: int) -> int:
+    """Return `wanted` clamped to the dim's range; a size below the range becomes `at` above the range's lower end."""
+    low, high = task.dims_range[name] if _has_user_range(task, name) else (1, min(_visible_sizes(task, name)))
+    return min(high, wanted if wanted >= low else low + row_index)
 
 
-def _whole(values: list[int], wanted: int, order: int) -> int:
-    """A size of that order; `wanted` varies it."""
+def _round_size(values: list[int], wanted: int, order: int) -> int:
+    """Return a size of the given order that keeps the common power of two of `values`; `wanted` varies it."""
     if all(value & (value - 1) == 0 for value in values):
         return min([*values, 2 * order if wanted > order // 2 else order])
     shared = gcd(*values)
@@ -226,7 +247,7 @@ def _whole(values: list[int], wanted: int, order: int) -> int:
     return min([*values, (order + wanted) // unit * unit])
 
 
-def _elements(task: Task, dims: Dims) -> int:
+def _count_elements(task: Task, dims: Dims) -> int:
     shapes = [
         [int(axis) if axis.isdigit() else int(dims.get(axis, 1)) for axis in argument.shape]
         for argument in task.arguments

@@ -1,8 +1,7 @@
-"""Seed style: `setup(**kwargs)` of the user's own kernel file becomes `make_inputs` of the task's reference, once and
-for all.
+"""Copy `setup(**kwargs)` of the user's kernel file into the task's reference as `make_inputs` (seed style).
 
-What `setup` needs of its file (imports, constants, plain functions) is copied; places that say "cuda" say "cpu", since
-inputs are made beside the oracle and carried to the device by the harness. Candidates' own `setup` is never called.
+Everything that `setup` needs of its file (imports, constants, plain functions) is copied, with "cuda" replaced by
+"cpu": the harness makes inputs on the CPU and copies them to the device. The `setup` of a candidate is never called.
 """
 
 from __future__ import annotations
@@ -10,10 +9,10 @@ from __future__ import annotations
 import ast
 
 from tools.errors import SettingsError
-from tools.languages.triton_source import dotted, read
+from tools.languages.triton_source import dotted_name, parse_module
 
-ENTRY = "setup"
-_WRAPPER = '''
+SETUP_FUNCTION = "setup"
+_MAKE_INPUTS_SOURCE = '''
 
 def make_inputs(dims, seed):
     """Every argument by name, as setup() of the kernel's file gave them when the run began."""
@@ -38,47 +37,46 @@ def make_inputs(dims, seed):
 '''
 
 
-def frozen(source: str, reference: str) -> str:
-    """`reference` with a make_inputs that is `setup` of `source`; unchanged where it has one, or the source has no
-    setup.
+def add_make_inputs(source: str, reference: str) -> str:
+    """Return `reference` with a make_inputs that calls `setup` of `source`; unchanged if it has a make_inputs.
 
-    Raises SettingsError when neither file makes inputs.
+    Raises SettingsError if neither file makes inputs.
     """
-    logic, module = read(reference), read(source)
-    if logic is None or module is None or "make_inputs" in logic.functions:
+    reference_module, module = parse_module(reference), parse_module(source)
+    if reference_module is None or module is None or "make_inputs" in reference_module.functions:
         return reference
-    if ENTRY not in module.functions:
+    if SETUP_FUNCTION not in module.functions:
         raise SettingsError(
             "reference.py: there is no make_inputs(dims, seed) and the kernel's file has no setup(**kwargs); "
-            "define one of them, so that the kernel's arguments can be made"
+            "define one of them to make the kernel's arguments"
         )
-    taken = {name for statement in logic.tree.body for name in _defined(statement)}
-    copied = [
-        ast.unparse(_OnCpu().visit(statement))
-        for statement in _needed(module.tree, ENTRY)
-        if not taken & set(_defined(statement))
+    defined_names = {name for statement in reference_module.tree.body for name in _names_defined_by(statement)}
+    statements = [
+        ast.unparse(_CudaToCpu().visit(statement))
+        for statement in _statements_needed_by(module.tree, SETUP_FUNCTION)
+        if not defined_names & set(_names_defined_by(statement))
     ]
     return (
-        "\n".join([reference.rstrip(), "", "", "# setup() of the kernel's file, read once and frozen.", *copied])
-        + _WRAPPER
+        "\n".join([reference.rstrip(), "", "", "# setup() of the kernel's file, read once and frozen.", *statements])
+        + _MAKE_INPUTS_SOURCE
     )
 
 
-def _needed(tree: ast.Module, name: str) -> list[ast.stmt]:
-    """The statements of the module that `name` rests on, in source order; imports of triton are left behind."""
-    by_name = {defined: statement for statement in tree.body for defined in _defined(statement)}
-    wanted: list[ast.stmt] = []
+def _statements_needed_by(tree: ast.Module, name: str) -> list[ast.stmt]:
+    """Return the statements of the module that `name` depends on, in source order and without those of Triton."""
+    by_name = {defined: statement for statement in tree.body for defined in _names_defined_by(statement)}
+    needed: list[ast.stmt] = []
     pending = [name]
     while pending:
         statement = by_name.get(pending.pop())
-        if statement is None or statement in wanted or _of_triton(statement):
+        if statement is None or statement in needed or _depends_on_triton(statement):
             continue
-        wanted.append(statement)
+        needed.append(statement)
         pending += [n.id for n in ast.walk(statement) if isinstance(n, ast.Name)]
-    return [statement for statement in tree.body if statement in wanted]
+    return [statement for statement in tree.body if statement in needed]
 
 
-def _defined(statement: ast.stmt) -> tuple[str, ...]:
+def _names_defined_by(statement: ast.stmt) -> tuple[str, ...]:
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         return (statement.name,)
     if isinstance(statement, ast.Import | ast.ImportFrom):
@@ -90,17 +88,17 @@ def _defined(statement: ast.stmt) -> tuple[str, ...]:
     return ()
 
 
-def _of_triton(statement: ast.stmt) -> bool:
+def _depends_on_triton(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Import):
         return any(alias.name.split(".")[0] == "triton" for alias in statement.names)
     if isinstance(statement, ast.ImportFrom):
         return (statement.module or "").split(".")[0] == "triton"
     decorators = statement.decorator_list if isinstance(statement, ast.FunctionDef) else []
-    return any("triton" in dotted(d.func if isinstance(d, ast.Call) else d) for d in decorators)
+    return any("triton" in dotted_name(d.func if isinstance(d, ast.Call) else d) for d in decorators)
 
 
-class _OnCpu(ast.NodeTransformer):
-    """device="cuda", "cuda:0" and .cuda() all come to mean the CPU."""
+class _CudaToCpu(ast.NodeTransformer):
+    """Replaces "cuda" and "cuda:0" by "cpu", and removes calls of .cuda()."""
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         if isinstance(node.value, str) and node.value.partition(":")[0] == "cuda":
@@ -109,6 +107,6 @@ class _OnCpu(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda" and dotted(node.func) != "torch.cuda":
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda" and dotted_name(node.func) != "torch.cuda":
             return node.func.value
         return node

@@ -163,7 +163,7 @@ class Ncu(Profiler):
             files={
                 **harness_files(blobs),
                 "reference.py": blobs.put(task.reference),
-                language.library: library,
+                language.build_output: library,
                 "launch.json": blobs.put(json.dumps(asked)),
             },
             argv=("{python}", PROGRAM),

@@ -54,7 +54,7 @@ def profile(
 ) -> tuple[Profile, dict[str, str]]:
     """Compile and disassemble what is launched; metrics are `sass.*`. HarnessError when the kernel that was built
     does not list."""
-    finished = executor.run(language.disassemble(library, blobs, task))
+    finished = executor.run(language.disassembly_job(library, blobs, task))
     if finished.exit_code != 0 or "facts.json" not in finished.files:
         said = blobs.text(finished.files["stderr.txt"]).strip()[-300:] if "stderr.txt" in finished.files else ""
         raise HarnessError(f"the kernel was built but its machine code could not be listed: {said or 'no output'}")

@@ -12,7 +12,7 @@ from tools.artifacts import Candidate, Profile, Quantity, Remark, Task, Workload
 from tools.errors import SettingsError
 from tools.executors.base import Executor, Job, Limits
 from tools.languages.base import Language
-from tools.languages.cpp_source import CUDA
+from tools.languages.cpp_source import CUDA_GRAMMAR_LANGUAGES
 from tools.profilers import remarks, sass
 from tools.profilers.base import Profiler
 from tools.store.records import Blobs
@@ -26,7 +26,7 @@ class Static(Profiler):
     def missing(self, language: Language) -> str | None:
         """None for compiled CPU languages and Triton; without objdump the remarks alone remain, and the profile says
         so."""
-        known = language.device == "cpu" or language.name in ("triton", "cutedsl", *CUDA)
+        known = language.device == "cpu" or language.name in ("triton", "cutedsl", *CUDA_GRAMMAR_LANGUAGES)
         return (
             None
             if known
@@ -53,10 +53,10 @@ class Static(Profiler):
         if family in remarks.FLAGS:
             built = executor.run(language.build(task, candidate, blobs, extra_flags=remarks.FLAGS[family]))
             raw["remarks.txt"] = built.files["stderr.txt"]
-            twin = language.built(built)
+            twin = language.build_output_digest(built)
         note: tuple[Remark, ...] = ()
         try:
-            disassembled = executor.run(language.disassemble(library, blobs, task))
+            disassembled = executor.run(language.disassembly_job(library, blobs, task))
         except SettingsError as error:
             note = (Remark(tool="objdump", line=0, kind="note", text=str(error)),)
         else:

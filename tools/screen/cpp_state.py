@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tools.languages.cpp_signature import expanded
-from tools.languages.cpp_source import CppSource, text, tokens, walk
+from tools.languages.cpp_signature import expand_macros
+from tools.languages.cpp_source import CppSource, node_text, tokens, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -40,10 +40,10 @@ _NAMES = (
 def faults(source: str, language: str = "cpp") -> Iterator[tuple[int, str, str]]:
     """(line, quoted text, reason) of each variable with static storage that is not constant, and each function from
     elsewhere."""
-    nodes = list(walk(CppSource(expanded(source), language).root))
+    nodes = list(walk(CppSource(expand_macros(source), language).root))
     yield from _imports(nodes)
     classes = {
-        text(name)
+        node_text(name)
         for node in nodes
         if node.type in ("struct_specifier", "class_specifier") and (name := _body_name(node))
     }
@@ -63,9 +63,9 @@ def faults(source: str, language: str = "cpp") -> Iterator[tuple[int, str, str]]
 def _of_device(node: Node) -> bool:
     """A declaration whose storage ends with the block, or that device code cannot write: tables without a copy to
     them."""
-    head = re.split(r"[=;(\[]", text(node))[0] if node.type == "declaration" else ""
+    head = re.split(r"[=;(\[]", node_text(node))[0] if node.type == "declaration" else ""
     filled = any(declarator.type == "init_declarator" for declarator in node.children_by_field_name("declarator"))
-    return "__shared__" in text(node).split("=")[0] or ("__constant__" in head and filled)
+    return "__shared__" in node_text(node).split("=")[0] or ("__constant__" in head and filled)
 
 
 def _at_namespace_scope(node: Node) -> bool:
@@ -73,7 +73,7 @@ def _at_namespace_scope(node: Node) -> bool:
 
 
 def _words(node: Node) -> set[str]:
-    return {text(c) for c in node.children if c.type in ("storage_class_specifier", "type_qualifier")}
+    return {node_text(c) for c in node.children if c.type in ("storage_class_specifier", "type_qualifier")}
 
 
 def _body_name(node: Node) -> Node | None:
@@ -86,7 +86,7 @@ def _variable(node: Node, classes: set[str]) -> Iterator[tuple[int, str, str]]:
     for declarator in node.children_by_field_name("declarator"):
         if _is_function(declarator):
             continue
-        quote = " ".join(text(node).split())[:80]
+        quote = " ".join(node_text(node).split())[:80]
         line = declarator.start_point[0] + 1
         if "constexpr" in words:
             continue
@@ -114,13 +114,13 @@ def _constant(declarator: Node, words: set[str]) -> bool:
     while node is not None and node.type in ("init_declarator", "array_declarator", "parenthesized_declarator"):
         node = node.child_by_field_name("declarator") or next((c for c in node.children if c.is_named), None)
     if node is not None and node.type == "pointer_declarator":
-        return any(c.type == "type_qualifier" and text(c) in ("const", "constexpr") for c in node.children)
+        return any(c.type == "type_qualifier" and node_text(c) in ("const", "constexpr") for c in node.children)
     return "const" in words
 
 
 def _runs_code(node: Node, declarator: Node, classes: set[str]) -> bool:
     kind = node.child_by_field_name("type")
-    name = text(kind) if kind is not None else ""
+    name = node_text(kind) if kind is not None else ""
     # Classes may construct themselves; plain types, their aliases and std::array are filled by the compiler.
     if name in classes or ("<" in name and not name.removeprefix("std::").startswith("array")):
         return True
@@ -142,7 +142,7 @@ def _imports(nodes: list[Node]) -> Iterator[tuple[int, str, str]]:
             continue
         for declarator in node.children_by_field_name("declarator"):
             if _is_function(declarator) and _function_name(declarator) not in defined:
-                yield declarator.start_point[0] + 1, " ".join(text(node).split())[:80], _FOREIGN
+                yield declarator.start_point[0] + 1, " ".join(node_text(node).split())[:80], _FOREIGN
 
 
 def _function_name(declarator: Node | None) -> str:
@@ -150,4 +150,4 @@ def _function_name(declarator: Node | None) -> str:
         declarator = declarator.child_by_field_name("declarator") or next(
             (c for c in reversed(declarator.children) if c.is_named), None
         )
-    return text(declarator).rpartition("::")[2] if declarator is not None else ""
+    return node_text(declarator).rpartition("::")[2] if declarator is not None else ""

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tools.languages.cpp_signature import expanded
-from tools.languages.cpp_source import CppSource, text, tokens, walk
+from tools.languages.cpp_signature import expand_macros
+from tools.languages.cpp_source import CppSource, node_text, tokens, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -21,7 +21,7 @@ _LOOKUP = re.compile(r"\bcudaGetDriverEntryPoint(?:ByVersion)?\s*\(\s*(\"\w*\")?
 
 def faults(source: str) -> Iterator[tuple[int, str, str]]:
     """(line, quoted text, reason) of each piece of assembly, stream and driver function that no honest kernel needs."""
-    for node in walk(CppSource(expanded(source), "cuda").root):
+    for node in walk(CppSource(expand_macros(source), "cuda").root):
         if node.type == "gnu_asm_expression":
             yield from _assembly(node)
     if re.search(r"\bcudaStreamCreate\w*", source) and not _JOINS.search(source):
@@ -43,7 +43,7 @@ def faults(source: str) -> Iterator[tuple[int, str, str]]:
 def _assembly(node: Node) -> Iterator[tuple[int, str, str]]:
     line, template = node.start_point[0] + 1, node.child_by_field_name("assembly_code")
     # Neighbouring strings are one; an escape by number could spell any word.
-    written = re.sub(r'"\s*"', "", text(template)) if template is not None else ""
+    written = re.sub(r'"\s*"', "", node_text(template)) if template is not None else ""
     literal = all(n.type != "identifier" for n in walk(template)) and not re.search(r"\\[x0-7uU]", written)
     if found := _CLOCK.search(written):
         yield line, found[0], "reads a clock, a counter or where it runs, which a kernel may not; remove it"

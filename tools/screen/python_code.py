@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from tools.languages.triton_source import dotted
+from tools.languages.triton_source import dotted_name
 from tools.screen.python_launches import options
 from tools.screen.python_scopes import (
     BUILTINS,
@@ -171,7 +171,7 @@ class Code:
     def _with(self, node: ast.With, scope: Scope) -> Iterator[Fault]:
         for item in node.items:
             allowed = "torch.cuda.device" if self.tensors else r"cutlass\.cute\.arch\.elect_one"
-            if not matches(allowed, self.module.full(item.context_expr)) or item.optional_vars is not None:
+            if not matches(allowed, self.module.full_name(item.context_expr)) or item.optional_vars is not None:
                 yield self.fault(
                     node, "enters a context (a stream, a graph, a patch); only torch.cuda.device is allowed"
                 )
@@ -246,13 +246,13 @@ class Code:
     def _binds(self, node: ast.AST, name: str) -> Iterator[Fault]:
         if name.startswith("__"):
             yield self.fault(node, "is a name of the interpreter, which a kernel may not use")
-        elif name in self.module.imported or (self.tensors and name in self.names.kernels | self.names.functions):
+        elif name in self.module.import_names or (self.tensors and name in self.names.kernels | self.names.functions):
             yield self.fault(node, "gives an imported name or a function another meaning; choose another name")
 
     # ------------------------------------------------------------ what is read
 
     def _name(self, node: ast.Name, scope: Scope) -> Iterator[Fault]:
-        name, full = node.id, self.module.imported.get(node.id)
+        name, full = node.id, self.module.import_names.get(node.id)
         if name.startswith("__"):
             yield self.fault(node, "is a name of the interpreter, which a kernel may not use")
         elif scope.find(name) is not None:
@@ -300,8 +300,8 @@ class Code:
 
     def _rooted(self, node: ast.AST, scope: Scope) -> str | None:
         """The dotted name behind an import; None for attributes of values."""
-        root = dotted(node).partition(".")[0]
-        return self.module.full(node) if root in self.module.imported and scope.find(root) is None else None
+        root = dotted_name(node).partition(".")[0]
+        return self.module.full_name(node) if root in self.module.import_names and scope.find(root) is None else None
 
     # ------------------------------------------------------------ calls
 
@@ -340,7 +340,7 @@ class Code:
                 yield self.fault(given, _HIDDEN)
 
     def _call_name(self, node: ast.Call, callee: ast.Name, scope: Scope) -> Iterator[Fault]:
-        name, full, found = callee.id, self.module.imported.get(callee.id), scope.find(callee.id)
+        name, full, found = callee.id, self.module.import_names.get(callee.id), scope.find(callee.id)
         own = self.names.functions if self.tensors else self.names.kernels
         if name.startswith("__"):
             yield self.fault(callee, "is a name of the interpreter, which a kernel may not use")

@@ -8,11 +8,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tools.languages.triton_source import OPTIONS, Module, dotted
+from tools.languages.triton_source import LAUNCH_OPTIONS, PythonModule, dotted_name
 from tools.screen.python_scopes import Fault, Scope, fault
 
 
-def options(module: Module, node: ast.Call, scope: Scope, function: str) -> Iterator[Fault]:
+def options(module: PythonModule, node: ast.Call, scope: Scope, function: str) -> Iterator[Fault]:
     """Refusals of the keywords of a launch in the top-level `function`."""
     known = _settable(module)
     for keyword in node.keywords:
@@ -22,7 +22,7 @@ def options(module: Module, node: ast.Call, scope: Scope, function: str) -> Iter
                 yield fault(
                     module,
                     keyword,
-                    f"is no parameter of a kernel here and no option that it may set ({', '.join(OPTIONS)})",
+                    f"is no parameter of a kernel here and no option that it may set ({', '.join(LAUNCH_OPTIONS)})",
                 )
             continue
         # A dict that was filled before the launch may have been filled anywhere in the function.
@@ -32,14 +32,14 @@ def options(module: Module, node: ast.Call, scope: Scope, function: str) -> Iter
             yield fault(module, given, "spreads names that cannot be read here; write keys out as plain text")
 
 
-def configured(module: Module) -> Iterator[Fault]:
+def configured(module: PythonModule) -> Iterator[Fault]:
     """Refusals of what triton.Config sets."""
     known = _settable(module)
     for node in ast.walk(module.tree):
-        if not (isinstance(node, ast.Call) and module.full(node) == "triton.Config"):
+        if not (isinstance(node, ast.Call) and module.full_name(node) == "triton.Config"):
             continue
         for given in (*node.args[:1], *(k.value for k in node.keywords if k.arg == "kwargs")):
-            if not (isinstance(given, ast.Dict) or dotted(getattr(given, "func", None)) == "dict") or not _written(
+            if not (isinstance(given, ast.Dict) or dotted_name(getattr(given, "func", None)) == "dict") or not _written(
                 given, known
             ):
                 yield fault(
@@ -48,16 +48,16 @@ def configured(module: Module) -> Iterator[Fault]:
                     "sets what is no parameter of a kernel here; write a dict of the kernel's tl.constexpr parameters",
                 )
         for keyword in node.keywords:
-            if keyword.arg not in (*OPTIONS, "kwargs", "pre_hook"):
+            if keyword.arg not in (*LAUNCH_OPTIONS, "kwargs", "pre_hook"):
                 yield fault(
                     module,
                     keyword,
-                    f"is no option that a config may set; allowed are {', '.join(OPTIONS)} and pre_hook",
+                    f"is no option that a config may set; allowed are {', '.join(LAUNCH_OPTIONS)} and pre_hook",
                 )
 
 
-def _settable(module: Module) -> frozenset[str]:
-    return frozenset({p for kernel in module.kernels.values() for p in kernel.parameters} | set(OPTIONS))
+def _settable(module: PythonModule) -> frozenset[str]:
+    return frozenset({p for kernel in module.kernels.values() for p in kernel.parameters} | set(LAUNCH_OPTIONS))
 
 
 def _written(node: ast.AST, known: frozenset[str]) -> bool:

@@ -14,8 +14,8 @@ import re
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from tools.languages.triton_setup import ENTRY as SETUP
-from tools.languages.triton_source import Module, autotune_configs, called, dotted, read
+from tools.languages.triton_setup import SETUP_FUNCTION as SETUP
+from tools.languages.triton_source import PythonModule, called_name, count_autotune_configs, dotted_name, parse_module
 from tools.screen.python_code import Code
 from tools.screen.python_launches import configured
 from tools.screen.python_scopes import BUILTINS, Fault, Names, Scope, annotation, matches, why
@@ -34,7 +34,7 @@ def screen(source: str, rules: PythonRules, tensors: Collection[str] = ()) -> tu
 
     `tensors`: those arguments of run_kernel, where a task says which.
     """
-    module = read(source)
+    module = parse_module(source)
     if module is None:
         return ("line 1: the source is no valid Python; mend it",)
     faults = sorted(set(_File(module, rules, tensors).faults()))
@@ -44,7 +44,7 @@ def screen(source: str, rules: PythonRules, tensors: Collection[str] = ()) -> tu
 class _File:
     """The top level of one file."""
 
-    def __init__(self, module: Module, rules: PythonRules, tensors: Collection[str]) -> None:
+    def __init__(self, module: PythonModule, rules: PythonRules, tensors: Collection[str]) -> None:
         self.module = module
         self.rules = rules
         self.names = Names(module)
@@ -108,7 +108,7 @@ class _File:
             meant = f"{owner}{alias.name}" if alias.asname or owner else name
             if name in BUILTINS and not matches(f"{self.rules.host.builtins} {self.rules.kernel.builtins}", name):
                 yield self.host.fault(node, "gives one of Python's own names another meaning; choose another name")
-            elif self.module.imported.get(name) != meant:
+            elif self.module.import_names.get(name) != meant:
                 yield self.host.fault(node, "gives one name two meanings; import each under a name of its own")
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> Iterator[Fault]:
@@ -143,8 +143,10 @@ class _File:
         yield from self.host.defaults(node)
         yield from self.host.annotations(node)
         for decorator in node.decorator_list:
-            first = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator).partition(".")[0]
-            if first not in self.module.imported or not matches(self.rules.decorators, self.module.full(decorator)):
+            first = dotted_name(decorator.func if isinstance(decorator, ast.Call) else decorator).partition(".")[0]
+            if first not in self.module.import_names or not matches(
+                self.rules.decorators, self.module.full_name(decorator)
+            ):
                 yield self.host.fault(
                     decorator, f"is a decorator that may cache or delay; allowed are {self.rules.jits}"
                 )
@@ -161,7 +163,7 @@ class _File:
         yield from code.body(node, top)
 
     def _defines(self, node: ast.AST, name: str) -> Iterator[Fault]:
-        if name in self.module.imported:
+        if name in self.module.import_names:
             yield self.host.fault(node, "gives an imported name another meaning; choose another name")
         elif name in self.defined:
             yield self.host.fault(
@@ -181,7 +183,7 @@ class _File:
             returned = [n for n in body if isinstance(n, ast.Return)]
             if (
                 len(returned) != 1
-                or self.module.full(returned[0].value) != _COMPILE
+                or self.module.full_name(returned[0].value) != _COMPILE
                 or returned[0] is not self.module.functions[name].body[-1]
             ):
                 yield self.host.fault(
@@ -191,11 +193,11 @@ class _File:
         for node in ast.walk(self.module.tree):
             if not isinstance(node, ast.Call):
                 continue
-            if node in compiling and not matches(self.rules.builders, self.module.full(node)):
+            if node in compiling and not matches(self.rules.builders, self.module.full_name(node)):
                 yield self.host.fault(
                     node, "is no part of compiling a kernel, and its cache would keep it; call it in run_kernel"
                 )
-            elif self.module.full(node) == _COMPILE:
+            elif self.module.full_name(node) == _COMPILE:
                 if node not in compiling:
                     said = (
                         "compiles in every call; do it in a function under @functools.cache that takes sizes and types"
@@ -243,9 +245,11 @@ class _File:
             case ast.Constant() | ast.Attribute():
                 return True
             case ast.Name(id=name):
-                return name in self.constants or name in self.module.imported or matches(self.rules.host.types, name)
+                return (
+                    name in self.constants or name in self.module.import_names or matches(self.rules.host.types, name)
+                )
             case ast.Call():
-                full = self.module.full(node)
+                full = self.module.full_name(node)
                 fixed = matches(
                     r"triton\.(cdiv|next_power_of_2) triton\.language\.constexpr math\.\w+ int float bool str min max "
                     r"abs len round",
@@ -272,10 +276,10 @@ class _File:
                 return name in self.names.containers
             case ast.List(elts=parts):
                 return bool(parts) and all(
-                    called(p) == "Config" or (isinstance(p, ast.Starred) and self._configs(p.value)) for p in parts
+                    called_name(p) == "Config" or (isinstance(p, ast.Starred) and self._configs(p.value)) for p in parts
                 )
             case ast.ListComp(elt=made):
-                return called(made) == "Config"
+                return called_name(made) == "Config"
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 return self._configs(left) and self._configs(right)
             case ast.Subscript(value=value):
@@ -302,7 +306,7 @@ class _File:
         seen: set[str] = set()
         while pending:
             for node in _running(pending.pop()):
-                name = self.module.full(node)
+                name = self.module.full_name(node)
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                     started = {
                         n.id for n in (node.func, *node.args) if isinstance(n, ast.Name)
@@ -314,7 +318,7 @@ class _File:
                     yield self.host.fault(node, "does work at import; move it into run_kernel")
 
     def _autotune(self) -> Iterator[Fault]:
-        for name, count in autotune_configs(self.module.source).items():
+        for name, count in count_autotune_configs(self.module.source).items():
             decorator = self.module.kernels[name].autotune
             if decorator is not None and count == 0:
                 reason = "names no config to choose from; give configs=[triton.Config(...)], or remove the decorator"
@@ -335,7 +339,7 @@ def _running(node: ast.AST) -> Iterator[ast.AST]:
             yield from _running(child)
 
 
-def _of_setup(module: Module) -> frozenset[str]:
+def _of_setup(module: PythonModule) -> frozenset[str]:
     """setup() of the seed style and what serves it alone: frozen into the reference when a run begins, and never
     called in a kernel."""
     if SETUP not in module.functions:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tools.languages.triton_source import Module, called
+from tools.languages.triton_source import PythonModule, called_name
 
 BUILTINS = frozenset(dir(builtins))
 Fault = tuple[int, str, str]
@@ -117,7 +117,7 @@ def _sort(values: list[ast.AST | None], known: Names) -> Sort:
         return "kernel"
     if all(
         isinstance(v, _FRESH)
-        or (isinstance(v, ast.Call) and isinstance(v.func, ast.Name) and called(v) in ("list", "dict"))
+        or (isinstance(v, ast.Call) and isinstance(v.func, ast.Name) and called_name(v) in ("list", "dict"))
         for v in values
     ):
         return "fresh"
@@ -133,7 +133,7 @@ def _kernel(value: ast.AST | None, kernels: frozenset[str]) -> bool:
 class Names:
     """What the names of a file's top level stand for."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: PythonModule) -> None:
         self.module = module
         self.kernels = frozenset(module.kernels)
         self.functions = frozenset(module.functions) | {
@@ -148,7 +148,7 @@ class Names:
         self.builders = frozenset(
             name
             for name, node in module.functions.items()
-            if any(module.full(d).startswith("functools.") for d in node.decorator_list)
+            if any(module.full_name(d).startswith("functools.") for d in node.decorator_list)
         )
         """Functions that compile a kernel once for each signature."""
 
@@ -161,7 +161,7 @@ def _name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def fault(module: Module, node: ast.AST, reason: str) -> Fault:
+def fault(module: PythonModule, node: ast.AST, reason: str) -> Fault:
     """A refusal of `node`."""
     line: int = getattr(node, "lineno", 1)
     quote = ast.get_source_segment(module.source, node) or ""
@@ -192,7 +192,7 @@ def why(full: str) -> str:
     return "is no name that a kernel needs; allowed are torch's allocation, the kernel language, math and typing"
 
 
-def signature(module: Module, types: str, node: ast.FunctionDef) -> Iterator[Fault]:
+def signature(module: PythonModule, types: str, node: ast.FunctionDef) -> Iterator[Fault]:
     """Annotations of parameters and result: they run when the file is imported."""
     for parameter in getattr(node, "type_params", ()):
         yield fault(
@@ -205,7 +205,7 @@ def signature(module: Module, types: str, node: ast.FunctionDef) -> Iterator[Fau
             yield from annotation(module, types, given)
 
 
-def annotation(module: Module, types: str, node: ast.expr) -> Iterator[Fault]:
+def annotation(module: PythonModule, types: str, node: ast.expr) -> Iterator[Fault]:
     """Names of types alone."""
     match node:
         case ast.Constant(value=plain) if plain is None or plain is ...:
@@ -220,7 +220,7 @@ def annotation(module: Module, types: str, node: ast.expr) -> Iterator[Fault]:
             parts = [left, right]
         case ast.Name(id=name) if name in ("int", "float", "bool", "str", "tuple", "list", "dict", "object", "type"):
             return
-        case ast.Name() | ast.Attribute() if matches(types, module.full(node)):
+        case ast.Name() | ast.Attribute() if matches(types, module.full_name(node)):
             return
         case _:
             yield fault(module, node, "is no plain name of a type; write torch.Tensor, tl.constexpr, int or the like")

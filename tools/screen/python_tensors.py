@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from tools.languages.triton_source import Module, dotted
+from tools.languages.triton_source import PythonModule, dotted_name
 from tools.screen.python_scopes import arguments, matches
 
 _VIEWS = (
@@ -36,7 +36,7 @@ _ENTRY = "run_kernel"
 class Tensors:
     """Names that hold tensors, or tuples, lists and dicts of them, by function of the file's top level."""
 
-    def __init__(self, module: Module, known: Collection[str], library: str = "") -> None:
+    def __init__(self, module: PythonModule, known: Collection[str], library: str = "") -> None:
         """`known`: the arguments of run_kernel that are tensors, where a task says so. `library`: patterns of what
         returns tensors."""
         self.module = module
@@ -83,7 +83,7 @@ class Tensors:
         return False
 
     def _made(self, node: ast.Call, function: str) -> bool:
-        full, callee = self.module.full(node), node.func
+        full, callee = self.module.full_name(node), node.func
         if full.removeprefix("torch.") in _MAKES and full.startswith("torch."):
             return True
         if matches(self.library, full):
@@ -93,7 +93,7 @@ class Tensors:
             return callee.id in self.returning or (carried and any(self.bears(a, function) for a in node.args))
         if not isinstance(callee, ast.Attribute) or callee.attr not in _CARRIES:
             return False
-        if dotted(callee.value) == self._rest and function == _ENTRY:
+        if dotted_name(callee.value) == self._rest and function == _ENTRY:
             first = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
             return first in self.known if callee.attr == "get" else bool(self.known)
         return callee.attr.startswith("new_") or self.bears(callee.value, function)
@@ -104,8 +104,10 @@ class Tensors:
             for n in ast.walk(node)
             if isinstance(n, ast.Attribute) and n.attr in _SHOWS and isinstance(n.value, ast.Name)
         }
-        typed = {a.arg for a in arguments(node) if a.annotation and self.module.full(a.annotation) == "torch.Tensor"}
-        return (found | typed) - self.module.imported.keys()
+        typed = {
+            a.arg for a in arguments(node) if a.annotation and self.module.full_name(a.annotation) == "torch.Tensor"
+        }
+        return (found | typed) - self.module.import_names.keys()
 
     def _flow(self, name: str, top: ast.FunctionDef) -> None:
         """One round of what assignments, loops, returns and calls carry on."""

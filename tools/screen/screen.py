@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from tools.errors import SettingsError
-from tools.languages.cpp_source import CUDA
+from tools.languages.cpp_source import CUDA_GRAMMAR_LANGUAGES
 from tools.screen import cpp_state, cuda_code, python_module
 from tools.screen.allowed_names import Rules, rules
 
@@ -63,12 +63,12 @@ def screen(
     if language in ("triton", "cutedsl"):
         allowed = rules().python if language == "triton" else rules().python.with_cute(rules().cutedsl)
         return python_module.screen(source, allowed.calling(library), tensors)
-    if language not in ("cpp", *CUDA):
+    if language not in ("cpp", *CUDA_GRAMMAR_LANGUAGES):
         raise SettingsError(
             f"language: {language!r} has no screen, so that its kernels cannot be let through; allowed are "
-            f"cpp, triton, cutedsl, {', '.join(CUDA)}"
+            f"cpp, triton, cutedsl, {', '.join(CUDA_GRAMMAR_LANGUAGES)}"
         )
-    cuda = language in CUDA
+    cuda = language in CUDA_GRAMMAR_LANGUAGES
     joined = _join_directives(source)
     lines = source.splitlines()
     tokens = list(_tokens(joined))

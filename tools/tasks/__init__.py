@@ -1,1 +1,1 @@
-"""A task from a folder or a file: what is inferred, frozen, and pinned of its autotuning."""
+"""Load tasks from folders, files, traces and benchmark suites; freeze them for a run and pin their autotuning."""

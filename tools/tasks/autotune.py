@@ -1,5 +1,4 @@
-"""Which autotune config the user's kernel is frozen with: the fastest by a contest, so that nothing is gained over
-an untuned one."""
+"""Pin an autotuned kernel of the user to its fastest config, so a speed-up is never the gain over an untuned kernel."""
 
 from __future__ import annotations
 
@@ -13,54 +12,61 @@ from tools.gate import confirmation
 from tools.gate.statistics import Objective
 from tools.judge import evidence
 from tools.judge.judge import Judge
-from tools.languages.base import MOST_PINNED, UNTUNED, PinnedKernel
-from tools.tasks.loader import Loaded
+from tools.languages.base import MAX_PINNED_KERNELS, UNTUNED_PHRASE, PinnedKernel
+from tools.tasks.loader import LoadedTask
 
-ROUNDS = 8
-"""Enough for medians; no interval is claimed."""
+CONTEST_ROUNDS = 8
+"""Rounds of the contest between configs: enough for medians, since no interval is claimed."""
 
 
-def tuned(loaded: Loaded, judge: Judge) -> Loaded:
-    """`loaded` with the fastest of its pinned kernels as the kernel, and a sentence that names the record.
+def pin_fastest_config(loaded: LoadedTask, judge: Judge) -> LoadedTask:
+    """Return `loaded` with the fastest of its pinned kernels as the kernel, and a sentence that names the record.
 
-    Variants that do not compile or are wrong drop out. Where no comparison can be made the first stays, and the
-    sentence says why. InfrastructureError when the machine failed.
+    Variants that do not compile or are wrong are left out. If no comparison is possible, the first variant stays and
+    the sentence gives the reason. Raises InfrastructureError if the machine failed.
     """
-    looked, total, fit = _looked(loaded, judge)
-    note = f"the kernel is autotuned over {total or 'computed'} configs"
-    if not fit:
-        said = (
-            f"{note}; none of the {looked} looked at compiles and is right here, so that it is pinned to the first "
-            f"{UNTUNED}."
+    checked_count, total, correct = _find_correct_kernels(loaded, judge)
+    prefix = f"the kernel is autotuned over {total or 'computed'} configs"
+    if not correct:
+        sentence = (
+            f"{prefix}; none of the {checked_count} checked configs compiles and is correct here, so it is pinned to "
+            f"the first {UNTUNED_PHRASE}."
         )
-        return _frozen(loaded, "config 0", said)
-    if len(fit) == 1:
-        (chosen,) = fit
-        said = f"{chosen} is the only one of the {looked} looked at that compiles and is right here, and it is pinned."
-        return _frozen(loaded, chosen, f"{note}; {said}")
+        return _with_pinned_kernel(loaded, "config 0", sentence)
+    if len(correct) == 1:
+        (label,) = correct
+        sentence = f"{label} is the only correct one of the {checked_count} checked configs and is pinned."
+        return _with_pinned_kernel(loaded, label, f"{prefix}; {sentence}")
     try:
         record = judge.read_or_measure_benchmark(
-            {_name(name): _candidate(v, judge) for name, v in fit.items()}, (), ROUNDS
+            {_contestant_name(name): _make_candidate(v, judge) for name, v in correct.items()}, (), CONTEST_ROUNDS
         )
     except HarnessError as error:
-        return _frozen(
-            loaded, next(iter(fit)), f"{note}; it is pinned to the first {UNTUNED}: {str(error).rstrip('.')}."
+        return _with_pinned_kernel(
+            loaded,
+            next(iter(correct)),
+            f"{prefix}; it is pinned to the first {UNTUNED_PHRASE}: {str(error).rstrip('.')}.",
         )
-    costs = objective_s(confirmation.Contest.model_validate(record.payload), judge.policy.objective)
-    chosen = min(fit, key=lambda name: costs[_name(name)])
-    compared = "all" if len(fit) == total else f"{len(fit)} of {total or f'the first {looked}'}"
-    said = (
-        f"{chosen}, {' '.join(fit[chosen].label.split())}, was the fastest of {compared} over the visible "
+    costs = objective_seconds(confirmation.Contest.model_validate(record.payload), judge.policy.objective)
+    label = min(correct, key=lambda name: costs[_contestant_name(name)])
+    compared = "all" if len(correct) == total else f"{len(correct)} of {total or f'the first {checked_count}'}"
+    sentence = (
+        f"{label}, {' '.join(correct[label].label.split())}, was the fastest of {compared} over the visible "
         f"workloads (record {record.id})"
     )
-    return _frozen(loaded, chosen, f"{note}; {said}, and it is pinned for baseline and candidates at all sizes.")
+    return _with_pinned_kernel(
+        loaded, label, f"{prefix}; {sentence}, and it is pinned for baseline and candidates at all sizes."
+    )
 
 
-def objective_s(contest: confirmation.Contest, objective: Objective) -> Mapping[str, float]:
-    """Contestant -> its objective time from medians of rounds: by the device's own events where there are any. Pure."""
+def objective_seconds(contest: confirmation.Contest, objective: Objective) -> Mapping[str, float]:
+    """Return contestant -> seconds of the objective, from medians of rounds by the device's clock, else the host's."""
     rounds = {w.workload: w.device_rounds or w.rounds for w in contest.result.workloads}
     times = {
-        name: [(contest.weights[workload], median([r[name] for r in seen])) for workload, seen in rounds.items()]
+        name: [
+            (contest.weights[workload], median([r[name] for r in rounds_of_workload]))
+            for workload, rounds_of_workload in rounds.items()
+        ]
         for name in contest.candidates
     }
     if objective == "geomean":
@@ -70,43 +76,42 @@ def objective_s(contest: confirmation.Contest, objective: Objective) -> Mapping[
     return {name: sum(w * t for w, t in row) for name, row in times.items()}
 
 
-def _looked(loaded: Loaded, judge: Judge) -> tuple[int, int | None, dict[str, PinnedKernel]]:
-    """How many pinned kernels were looked at, how many there are as far as is known, and by name those that compile
-    and are right."""
-    fit: dict[str, PinnedKernel] = {}
-    for at, kernel in enumerate(loaded.pinned[:MOST_PINNED]):
-        candidate = _candidate(kernel, judge)
+def _find_correct_kernels(loaded: LoadedTask, judge: Judge) -> tuple[int, int | None, dict[str, PinnedKernel]]:
+    """Return how many pinned kernels were checked, how many exist (None: unknown), and the correct ones by label."""
+    correct: dict[str, PinnedKernel] = {}
+    for index, kernel in enumerate(loaded.pinned[:MAX_PINNED_KERNELS]):
+        candidate = _make_candidate(kernel, judge)
         if (
-            at
-            and kernel.ends
-            and kernel.ends in evidence.Build.model_validate(judge.builder.read_or_build(candidate).payload).log
+            index
+            and kernel.past_end_error
+            and kernel.past_end_error
+            in evidence.Build.model_validate(judge.builder.read_or_build(candidate).payload).log
         ):
-            return at, at, fit
-        if _sound(candidate, judge):
-            fit[f"config {at}"] = kernel
-    total = None if loaded.pinned[0].ends else len(loaded.pinned)
-    return min(len(loaded.pinned), MOST_PINNED), total, fit
+            return index, index, correct
+        if _compiles_and_is_correct(candidate, judge):
+            correct[f"config {index}"] = kernel
+    total = None if loaded.pinned[0].past_end_error else len(loaded.pinned)
+    return min(len(loaded.pinned), MAX_PINNED_KERNELS), total, correct
 
 
-def _sound(candidate: Candidate, judge: Judge) -> bool:
-    """Whether it compiles and passes at every case: what fails only when it is launched is found here and not in the
-    contest."""
+def _compiles_and_is_correct(candidate: Candidate, judge: Judge) -> bool:
+    """Return whether a candidate compiles and passes every case, so failures at launch do not stop the contest."""
     if evidence.build_failure(judge.builder.read_or_build(candidate)) is not None:
         return False
     return evidence.correctness_failure(judge.read_or_check_correctness(candidate, None, "autotune")) is None
 
 
-def _candidate(kernel: PinnedKernel, judge: Judge) -> Candidate:
+def _make_candidate(kernel: PinnedKernel, judge: Judge) -> Candidate:
     return Candidate(language=judge.task.language, files={f"kernel{judge.language.suffix}": kernel.source})
 
 
-def _name(label: str) -> str:
-    """As a contestant is called: part of a file's name."""
+def _contestant_name(label: str) -> str:
+    """Return a config's label as a contestant's name, which becomes part of a file name."""
     return label.replace(" ", "_")
 
 
-def _frozen(loaded: Loaded, chosen: str, sentence: str) -> Loaded:
-    at = int(chosen.split()[1])
-    kept = tuple(s for s in loaded.task.inferred if UNTUNED not in s)
-    update = {"baseline": loaded.pinned[at].source, "inferred": (sentence[0].upper() + sentence[1:], *kept)}
+def _with_pinned_kernel(loaded: LoadedTask, label: str, sentence: str) -> LoadedTask:
+    index = int(label.split()[1])
+    other_notes = tuple(s for s in loaded.task.inferred if UNTUNED_PHRASE not in s)
+    update = {"baseline": loaded.pinned[index].source, "inferred": (sentence[0].upper() + sentence[1:], *other_notes)}
     return loaded.model_copy(update={"task": loaded.task.model_copy(update=update), "pinned": ()})

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from tools.cli.suggestions import suggest_or_list
 from tools.errors import SettingsError
-from tools.languages.cpp_source import ENTRY, function_declarator, text, walk
+from tools.languages.cpp_source import ENTRY, function_declarator, walk
+from tools.languages.cpp_source import node_text as text
 
 if TYPE_CHECKING:
     from tree_sitter import Node

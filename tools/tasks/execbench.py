@@ -1,9 +1,8 @@
-"""A definition of SOL-ExecBench or FlashInfer-Bench with its workloads as a task folder; its `run` stands in
-reference.py as it is.
+"""Convert a definition of SOL-ExecBench or FlashInfer-Bench and its workloads to a task folder.
 
-Variable axes are dims and numbers of the kernel, behind inputs and outputs. Random inputs are drawn by the kind that a
-name says (a variance is positive, a mask holds 0 and 1), as SOL-ExecBench does; the tolerances are the tightest of the
-workloads.
+The definition's `run` is copied unchanged into reference.py. Variable axes become dims, and scalar arguments of the
+kernel after inputs and outputs. Random inputs are drawn by the kind that their name suggests (a variance is positive, a
+mask contains 0 and 1), as SOL-ExecBench does. The tolerances are the smallest of all workloads.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from tools.cli.suggestions import suggest_or_list
 from tools.cli.validation import validation_sentences
 from tools.contracts.dims import parse_workloads
 from tools.errors import SettingsError
-from tools.tasks.loader import declaration, language_here, read_source
+from tools.tasks.loader import default_suite_language, read_source, task_yaml_text
 from tools.tasks.suites import SuiteFormat
 
-STATED = 1e-2
-"""atol and rtol of both suites where a workload states none."""
-CONTRACT = """
+DEFAULT_TOLERANCE = 1e-2
+"""atol and rtol of both suites for a workload that states none."""
+CONTRACT_TEMPLATE = """
 
-# ---- what follows makes a task of the definition above: inputs in its order, then outputs, then its variable axes
+# ---- the code below makes the definition a task: inputs in its order, then outputs, then its variable axes
 import torch
 
 outputs = {outputs}
@@ -45,41 +44,42 @@ def _axes(dims):
     return locals()
 
 
-def _drawn(name, shape, dtype):
-    kind = getattr(torch, dtype)
+def _draw_tensor(name, shape, dtype):
+    torch_dtype = getattr(torch, dtype)
     if dtype == "bool":
-        return torch.randint(0, 2, shape, dtype=kind)
-    if not kind.is_floating_point:
+        return torch.randint(0, 2, shape, dtype=torch_dtype)
+    if not torch_dtype.is_floating_point:
         high = 128 if dtype in ("int8", "uint8") else 1024
-        return torch.randint(0 if dtype == "uint8" else -high, high, shape, dtype=kind)
-    made, last = torch.randn(shape), name.rstrip("0123456789").rsplit("_", 1)[-1]
-    if last == "mask":
-        square = len(shape) > 1 and shape[-1] == shape[-2] and name in ("attention_mask", "causal_mask")
-        made = torch.full(shape, torch.finfo(kind).min).triu(1) if square else (made > 0).float()
-    elif last in ("rstd", "std", "var", "variance"):
-        made = made.abs() + 0.1
+        return torch.randint(0 if dtype == "uint8" else -high, high, shape, dtype=torch_dtype)
+    values, suffix = torch.randn(shape), name.rstrip("0123456789").rsplit("_", 1)[-1]
+    if suffix == "mask":
+        is_square_mask = len(shape) > 1 and shape[-1] == shape[-2] and name in ("attention_mask", "causal_mask")
+        values = torch.full(shape, torch.finfo(torch_dtype).min).triu(1) if is_square_mask else (values > 0).float()
+    elif suffix in ("rstd", "std", "var", "variance"):
+        values = values.abs() + 0.1
     elif name in ("A", "A_log", "g"):
-        made = -made.abs().clamp(1e-3, 5.0)
+        values = -values.abs().clamp(1e-3, 5.0)
     elif name == "A_cumsum":
-        made = (-made.abs() / 20).cumsum(-1)
-    elif len(shape) > 1 and last in ("weight", "weights", "proj"):
-        made = made / shape[-1] ** 0.5
-    return made.to(kind)
+        values = (-values.abs() / 20).cumsum(-1)
+    elif len(shape) > 1 and suffix in ("weight", "weights", "proj"):
+        values = values / shape[-1] ** 0.5
+    return values.to(torch_dtype)
 
 
 def make_inputs(dims, seed):
     torch.manual_seed(seed)
     axes = _axes(dims)
-    shaped = {{name: None if shape is None else [axes.get(a, a) for a in shape]
+    shapes = {{name: None if shape is None else [axes.get(a, a) for a in shape]
               for name, (shape, _) in {{**_inputs, **_results}}.items()}}
-    numbers = {{name: dims[name] for name in _inputs if shaped[name] is None}}
-    made = globals()[_custom]({{**axes, **numbers}}, torch.device("cpu")) if _custom else {{}}
+    numbers = {{name: dims[name] for name in _inputs if shapes[name] is None}}
+    values = globals()[_custom]({{**axes, **numbers}}, torch.device("cpu")) if _custom else {{}}
     for name, (_, dtype) in _inputs.items():
-        if name not in made:
-            made[name] = numbers[name] if name in numbers else _drawn(name, shaped[name], dtype)
-    made = {{name: made[name].contiguous() if isinstance(made[name], torch.Tensor) else made[name] for name in _inputs}}
-    made |= {{name: torch.zeros(shaped[name], dtype=getattr(torch, dtype)) for name, (_, dtype) in _results.items()}}
-    return {{**made, **{{name: dims[name] for name in {variable}}}}}
+        if name not in values:
+            values[name] = numbers[name] if name in numbers else _draw_tensor(name, shapes[name], dtype)
+    values = {{name: values[name].contiguous() if isinstance(values[name], torch.Tensor) else values[name]
+              for name in _inputs}}
+    values |= {{name: torch.zeros(shapes[name], dtype=getattr(torch, dtype)) for name, (_, dtype) in _results.items()}}
+    return {{**values, **{{name: dims[name] for name in {variable}}}}}
 
 
 def reference(**arguments):
@@ -89,174 +89,195 @@ def reference(**arguments):
 """
 
 
-class Foreign(BaseModel):
-    """What is read of a suite's file; the rest of it does not matter here."""
+class SuiteModel(BaseModel):
+    """Base of the models of a suite's files; unknown fields are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-Read = TypeVar("Read", bound=Foreign)
+ModelType = TypeVar("ModelType", bound=SuiteModel)
 
 
-class Axis(Foreign):
-    """A size: fixed, given by each workload, or computed of others."""
+class AxisDefinition(SuiteModel):
+    """A size: constant, given by each workload, or computed from other axes."""
 
     type: Literal["const", "var", "expr"]
     value: int | None = None
     expression: str = ""
 
 
-class Tensor(Foreign):
-    """An input or output; without a shape a number."""
+class TensorDefinition(SuiteModel):
+    """An input or output; a scalar has no shape."""
 
     shape: tuple[str | int, ...] | None
     dtype: str
 
 
-class Definition(Foreign):
-    """What is to be computed."""
+class ProblemDefinition(SuiteModel):
+    """A problem of the suite: axes, inputs, outputs and reference code."""
 
     name: str
-    axes: dict[str, Axis]
-    inputs: dict[str, Tensor]
-    outputs: dict[str, Tensor]
+    axes: dict[str, AxisDefinition]
+    inputs: dict[str, TensorDefinition]
+    outputs: dict[str, TensorDefinition]
     reference: str
     custom_inputs_entrypoint: str | None = None
 
 
-class Tolerance(Foreign):
-    """How far an element may be off."""
+class WorkloadTolerance(SuiteModel):
+    """Largest absolute and relative error of an element."""
 
-    max_atol: float = STATED
-    max_rtol: float = STATED
+    max_atol: float = DEFAULT_TOLERANCE
+    max_rtol: float = DEFAULT_TOLERANCE
 
 
-class Source(Foreign):
-    """Where an input of a workload comes from."""
+class InputSource(SuiteModel):
+    """Source of an input's values in a workload: random, a scalar, a safetensors file or the problem's own function."""
 
     type: Literal["random", "scalar", "safetensors", "custom"]
     value: bool | int | float | None = None
 
 
-class Workload(Foreign):
-    """Sizes, and where each input comes from; FlashInfer-Bench wraps it in a trace without a solution."""
+class SuiteWorkload(SuiteModel):
+    """The sizes of a workload and the source of each input; FlashInfer-Bench wraps it in a trace without a solution."""
 
     uuid: str
     axes: dict[str, int]
-    inputs: dict[str, Source]
-    tolerance: Tolerance = Tolerance()
+    inputs: dict[str, InputSource]
+    tolerance: WorkloadTolerance = WorkloadTolerance()
 
     @model_validator(mode="before")
     @classmethod
-    def _of_a_trace(cls, data: object) -> object:
+    def _unwrap_trace(cls, data: object) -> object:
         return data.get("workload") or data if isinstance(data, dict) else data
 
 
 class ExecBench(SuiteFormat):
-    """The format that SOL-ExecBench and FlashInfer-Bench share."""
+    """The problem format of SOL-ExecBench and FlashInfer-Bench."""
 
-    problems = "a definition.json of SOL-ExecBench or FlashInfer-Bench, or its folder"
+    problem_description = "a definition.json of SOL-ExecBench or FlashInfer-Bench, or its folder"
 
     def recognises(self, path: Path) -> bool:
         return path.suffix == ".json" or (path / "definition.json").is_file()
 
     def task_files(self, problem: Path, sizes: str) -> tuple[dict[str, str], str]:
         file = problem / "definition.json" if problem.is_dir() else problem
-        said = _read(file, read_source(file), Definition)
-        lines = _workload_lines(file, said.name)
-        given = [_read(file, line, Workload) for line in lines]
-        variable = [name for name, axis in said.axes.items() if axis.type == "var"]
-        _refuse(said, file)
-        usable = [w for w in given if all(source.type != "safetensors" for source in w.inputs.values())]
-        if given and not usable:
+        definition = _parse_model(file, read_source(file), ProblemDefinition)
+        lines = _read_workload_lines(file, definition.name)
+        all_workloads = [_parse_model(file, line, SuiteWorkload) for line in lines]
+        variable = [name for name, axis in definition.axes.items() if axis.type == "var"]
+        _refuse_unsupported(definition, file)
+        usable = [w for w in all_workloads if all(source.type != "safetensors" for source in w.inputs.values())]
+        if all_workloads and not usable:
             raise SettingsError(
-                f"{file}: every workload reads inputs from safetensors files, which a task draws itself; choose "
+                f"{file}: every workload reads inputs from safetensors files, and a task can only draw inputs; choose "
                 f"another problem"
             )
-        numbers = [name for name, one in said.inputs.items() if one.shape is None]
+        numbers = [name for name, tensor in definition.inputs.items() if tensor.shape is None]
         for workload in usable:
-            if absent := [name for name in numbers if name not in workload.inputs]:
+            if missing := [name for name in numbers if name not in workload.inputs]:
                 raise SettingsError(
-                    f"{file}: workload {workload.uuid} does not give {absent[0]!r}; add it to its inputs"
+                    f"{file}: workload {workload.uuid} does not give {missing[0]!r}; add it to its inputs"
                 )
         dims: list[dict[str, int | float]] = [
             {**w.axes, **{n: w.inputs[n].value or 0 for n in numbers}} for w in usable
         ]
         if sizes:
-            dims = [{**(dims[0] if dims else {}), **asked} for asked in parse_workloads(sizes)]
+            dims = [{**(dims[0] if dims else {}), **overrides} for overrides in parse_workloads(sizes)]
         if not dims:
             raise SettingsError(
                 f"{file}: no workloads were found beside it; give sizes, e.g. --dims "
                 f"{' '.join(f'{n}=64' for n in variable)}"
             )
-        for point in dims:
-            for name in {*point} - {*variable, *numbers}:
+        for dims_of_workload in dims:
+            for name in {*dims_of_workload} - {*variable, *numbers}:
                 raise SettingsError(
-                    f"dims: {name!r} is nothing that a workload of it gives; {suggest_or_list(name, [*variable, *numbers])}"
+                    f"dims: {name!r} is not a size of the problem's workloads; {suggest_or_list(name, [*variable, *numbers])}"
                 )
-            for name in {*variable, *numbers} - {*point}:
-                raise SettingsError(f"dims: {name!r} is to be given, too")
+            for name in {*variable, *numbers} - {*dims_of_workload}:
+                raise SettingsError(f"dims: {name!r} is missing; give it too")
         names = [w.uuid[:8] for w in usable]
-        named = names if not sizes and len({*names}) == len(names) else [f"w{at}" for at in range(1, len(dims) + 1)]
-        fixed = {name: axis.value or 0 for name, axis in said.axes.items() if axis.type == "const"}
-        shown = [{"name": name, "dims": {**fixed, **point}} for name, point in zip(named, dims, strict=True)]
+        workload_names = (
+            names if not sizes and len({*names}) == len(names) else [f"w{at}" for at in range(1, len(dims) + 1)]
+        )
+        fixed = {name: axis.value or 0 for name, axis in definition.axes.items() if axis.type == "const"}
+        workload_list = [
+            {"name": name, "dims": {**fixed, **dims_of_workload}}
+            for name, dims_of_workload in zip(workload_names, dims, strict=True)
+        ]
         ranges = {n: (min(int(p[n]) for p in dims), max(int(p[n]) for p in dims)) for n in variable} | {
             n: (v, v) for n, v in fixed.items()
         }
         computed = [
-            f"    {n} = {_expression(axis.expression, file)}" for n, axis in said.axes.items() if axis.type == "expr"
+            f"    {n} = {_check_axis_expression(axis.expression, file)}"
+            for n, axis in definition.axes.items()
+            if axis.type == "expr"
         ]
-        text = _runnable(said.reference, file) + CONTRACT.format(
-            name=said.name,
-            outputs=[*said.outputs],
-            workloads=shown,
+        text = _define_run(definition.reference, file) + CONTRACT_TEMPLATE.format(
+            name=definition.name,
+            outputs=[*definition.outputs],
+            workloads=workload_list,
             ranges=ranges,
-            rtol=min((w.tolerance.max_rtol for w in usable), default=STATED),
-            atol=min((w.tolerance.max_atol for w in usable), default=STATED),
-            inputs={name: (one.shape and [*map(_extent, one.shape)], one.dtype) for name, one in said.inputs.items()},
-            results={name: ([*map(_extent, one.shape or ())], one.dtype) for name, one in said.outputs.items()},
-            custom=repr(said.custom_inputs_entrypoint),
+            rtol=min((w.tolerance.max_rtol for w in usable), default=DEFAULT_TOLERANCE),
+            atol=min((w.tolerance.max_atol for w in usable), default=DEFAULT_TOLERANCE),
+            inputs={
+                name: (tensor.shape and [*map(_parse_extent, tensor.shape)], tensor.dtype)
+                for name, tensor in definition.inputs.items()
+            },
+            results={
+                name: ([*map(_parse_extent, tensor.shape or ())], tensor.dtype)
+                for name, tensor in definition.outputs.items()
+            },
+            custom=repr(definition.custom_inputs_entrypoint),
             axes="\n".join([*(f'    {n} = dims["{n}"]' for n in (*variable, *fixed)), *computed]) or "    pass",
             variable=variable,
         )
-        declared = declaration(said.name, _language(said))
-        left = f", {len(given) - len(usable)} left out that read safetensors" if len(usable) < len(given) else ""
-        return {"reference.py": text, "task.yaml": declared}, f"{said.name}: {len(dims)} workloads{left}"
+        task_yaml = task_yaml_text(definition.name, _choose_language(definition))
+        omission = (
+            f", {len(all_workloads) - len(usable)} left out that read safetensors"
+            if len(usable) < len(all_workloads)
+            else ""
+        )
+        return {"reference.py": text, "task.yaml": task_yaml}, f"{definition.name}: {len(dims)} workloads{omission}"
 
 
-def _read(file: Path, text: str, kind: type[Read]) -> Read:
+def _parse_model(file: Path, text: str, kind: type[ModelType]) -> ModelType:
     try:
         return kind.model_validate(json.loads(text))
     except json.JSONDecodeError as error:
-        raise SettingsError(f"{file}: is no JSON ({error.msg}, line {error.lineno}); give a definition.json") from None
+        raise SettingsError(
+            f"{file}: not valid JSON ({error.msg}, line {error.lineno}); give a definition.json"
+        ) from None
     except ValidationError as error:
         raise SettingsError(validation_sentences(error, kind, f"{file}: ")) from None
 
 
-def _workload_lines(file: Path, name: str) -> list[str]:
-    """Of `workload.jsonl` beside the definition, else of the file in `workloads/` of its trace set that is called as
-    it is."""
-    beside = [
+def _read_workload_lines(file: Path, name: str) -> list[str]:
+    """Return the lines of `workload.jsonl` beside the definition, else of the file with its name in `workloads/` of its
+    trace set; empty if there is neither."""
+    candidates = [
         file.with_name("workload.jsonl"),
         *(p for up in file.parents for p in sorted((up / "workloads").rglob(f"{name}.jsonl"))),
     ]
-    found = next((path for path in beside if path.is_file()), None)
-    return [line for line in read_source(found).splitlines() if line.strip()] if found else []
+    workload_file = next((path for path in candidates if path.is_file()), None)
+    return [line for line in read_source(workload_file).splitlines() if line.strip()] if workload_file else []
 
 
-def _runnable(reference: str, file: Path) -> str:
-    """`reference` with its `run`. What FlashInfer itself dumps has one function by another name, and none of its
-    imports."""
+def _define_run(reference: str, file: Path) -> str:
+    """Return `reference` with a function `run`.
+
+    Definitions that FlashInfer writes have one function with another name and no imports; both are added.
+    """
     try:
         functions = [node.name for node in ast.parse(reference).body if isinstance(node, ast.FunctionDef)]
     except SyntaxError as error:
-        raise SettingsError(f"{file}: its reference is no Python ({error.msg}, line {error.lineno})") from None
+        raise SettingsError(f"{file}: its reference is not valid Python ({error.msg}, line {error.lineno})") from None
     if "run" in functions:
         return reference.rstrip()
     if len(functions) != 1:
         raise SettingsError(
-            f"{file}: its reference defines {len(functions)} functions and no `run`, which takes the inputs in "
-            f"their order"
+            f"{file}: its reference defines {len(functions)} functions and no `run`; define `run` with the inputs "
+            f"in their order"
         )
     return (
         f"import math\n\nimport torch\nimport torch.nn.functional as F\n\n\n{reference.strip()}\n\n\nrun = "
@@ -264,43 +285,53 @@ def _runnable(reference: str, file: Path) -> str:
     )
 
 
-def _refuse(said: Definition, file: Path) -> None:
-    if both := [name for name in said.outputs if name in said.inputs]:
+def _refuse_unsupported(definition: ProblemDefinition, file: Path) -> None:
+    if in_and_out := [name for name in definition.outputs if name in definition.inputs]:
         raise SettingsError(
-            f"{file}: `{both[0]}` is input and output at once, and inputs are read-only here; give the output "
+            f"{file}: `{in_and_out[0]}` is both input and output, but inputs are read-only; give the output "
             f"another name"
         )
-    known = get_args(DType)
-    for name, one in {**said.inputs, **said.outputs}.items():
-        if one.dtype not in known:
+    dtypes = get_args(DType)
+    for name, tensor in {**definition.inputs, **definition.outputs}.items():
+        if tensor.dtype not in dtypes:
             raise SettingsError(
-                f"{file}: `{name}` is {one.dtype}, which a task cannot hold; allowed are {', '.join(known)}"
+                f"{file}: `{name}` is {tensor.dtype}, which a task does not support; allowed are {', '.join(dtypes)}"
             )
-    for name in {**said.axes, **said.inputs, **said.outputs}:
+    for name in {**definition.axes, **definition.inputs, **definition.outputs}:
         if not name.isidentifier():
-            raise SettingsError(f"{file}: {name!r} cannot be a name in Python; rename it in the definition")
+            raise SettingsError(f"{file}: {name!r} is not a Python identifier; rename it in the definition")
 
 
-def _expression(text: str, file: Path) -> str:
-    """The axis' expression, which is arithmetic over axes and nothing else."""
-    plain = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Name, ast.Load, ast.Constant)
+def _check_axis_expression(text: str, file: Path) -> str:
+    """Return an axis' expression; SettingsError if it is anything but arithmetic over axes."""
+    allowed_nodes = (
+        ast.Expression,
+        ast.BinOp,
+        ast.UnaryOp,
+        ast.operator,
+        ast.unaryop,
+        ast.Name,
+        ast.Load,
+        ast.Constant,
+    )
     try:
-        allowed = all(isinstance(node, plain) for node in ast.walk(ast.parse(text, mode="eval")))
+        is_arithmetic = all(isinstance(node, allowed_nodes) for node in ast.walk(ast.parse(text, mode="eval")))
     except SyntaxError:
-        allowed = False
-    if not allowed:
+        is_arithmetic = False
+    if not is_arithmetic:
         raise SettingsError(
-            f"{file}: the expression {text!r} is more than arithmetic over axes; write it with + - * // % and "
-            f"names of axes"
+            f"{file}: the expression {text!r} is not arithmetic over axes; write it with + - * // % and names of axes"
         )
     return text
 
 
-def _extent(axis: str | int) -> str | int:
+def _parse_extent(axis: str | int) -> str | int:
     return int(axis) if str(axis).isdigit() else axis
 
 
-def _language(said: Definition) -> str:
-    """C++ on a CPU has no bfloat16."""
-    half = any(one.dtype == "bfloat16" for one in (*said.inputs.values(), *said.outputs.values()))
-    return "triton" if half else language_here()
+def _choose_language(definition: ProblemDefinition) -> str:
+    """Return triton for a problem with bfloat16, which C++ lacks, else the default language of this machine."""
+    has_bfloat16 = any(
+        tensor.dtype == "bfloat16" for tensor in (*definition.inputs.values(), *definition.outputs.values())
+    )
+    return "triton" if has_bfloat16 else default_suite_language()

@@ -1,11 +1,11 @@
-"""A problem of GPU MODE (`task.yml` with `reference.py` beside it) as a task folder.
+"""Convert a problem of GPU MODE (`task.yml` with `reference.py` beside it) to a task folder.
 
-Its files stand in the task's reference.py as they are, but for the device, and for buffers that would hold whatever was
-in memory.
+The problem's files are embedded in the task's reference.py; only devices are replaced, and uninitialised buffers become
+zeros.
 
-What is in `data` is taken apart as `torch.utils._pytree` does: `data_0`, `data_1`, … are the kernel's arguments, and
-those of them that the reference writes and returns are its outputs, else `out_0`, …; behind them stand the numbers of
-the test. Words and truths of a test choose among its inputs, and are no arguments.
+`data` is flattened by `torch.utils._pytree`: the kernel's arguments are `data_0`, `data_1`, …, then the outputs (those
+arguments that the reference writes and returns, else `out_0`, …), then the numbers of the test. Strings and booleans of
+a test choose among its inputs and are not arguments.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tools.cli.suggestions import suggest_or_list
 from tools.cli.validation import read_yaml, validation_sentences, yaml_fault
 from tools.contracts.dims import parse_workloads
 from tools.errors import SettingsError
-from tools.tasks.loader import declaration, language_here, read_source
+from tools.tasks.loader import default_suite_language, read_source, task_yaml_text
 from tools.tasks.suites import SuiteFormat
 
-STATED = (1e-5, 1e-8)
-"""rtol and atol of the suite's own comparison where its call states none."""
-CONTRACT = '''"""The problem {name} of GPU MODE: its own files, and then what makes a task of them."""
+DEFAULT_TOLERANCES = (1e-5, 1e-8)
+"""rtol and atol of the suite's comparison if its call states none."""
+CONTRACT_TEMPLATE = '''"""The problem {name} of GPU MODE: its files, followed by the code that makes them a task."""
 
 import functools
 import inspect
@@ -38,75 +38,76 @@ from torch.utils import _pytree
 _FILES = {files}
 
 
-def _imported(name, device):
+def _load_module(name, device):
     module = types.ModuleType(f"suite_{{name}}")
     module._device = device
     sys.modules[module.__name__] = module
-    if name != "reference":  # which this file is called already
+    if name != "reference":  # the name of this file
         sys.modules[name] = module
     exec(compile(_FILES[name], name + ".py", "exec"), module.__dict__)
     return module
 
 
 @functools.cache
-def _at(device):
-    return [_imported(name, device) for name in _FILES][-1]
+def _load_suite(device):
+    return [_load_module(name, device) for name in _FILES][-1]
 
 
-# ---- what follows makes a task of the problem above
+# ---- the code below makes the problem a task
 _CHOICES = {choices}
 workloads = {workloads}
 dims_range = {ranges}
 {tolerance}
 
-def _data(dims, seed):
-    given = {{name: _CHOICES[name][value] if name in _CHOICES else value for name, value in dims.items()}}
-    seeded = {{"seed": seed}} if "seed" in inspect.signature(_suite.generate_input).parameters else {{}}
+def _make_leaves(dims, seed):
+    sizes = {{name: _CHOICES[name][value] if name in _CHOICES else value for name, value in dims.items()}}
+    seed_argument = {{"seed": seed}} if "seed" in inspect.signature(_suite.generate_input).parameters else {{}}
     torch.manual_seed(seed)
-    return _pytree.tree_flatten(_suite.generate_input(**given, **seeded))
+    return _pytree.tree_flatten(_suite.generate_input(**sizes, **seed_argument))
 
 
-def _answered(leaves, spec):
+def _run_reference(leaves, spec):
     with torch.no_grad():
         answer = _pytree.tree_leaves(_suite.ref_kernel(_pytree.tree_unflatten(leaves, spec)))
     if not all(isinstance(one, torch.Tensor) for one in answer):
-        raise ValueError("ref_kernel returns something else than tensors, which is all that is compared here")
+        raise ValueError("ref_kernel returns values other than tensors, and only tensors can be compared")
     return answer
 
 
-def _named(leaves, answer):
-    """Output -> the leaf that it is, or None."""
-    held = {{one.data_ptr(): at for at, one in enumerate(leaves) if isinstance(one, torch.Tensor)}}
-    return {{f"data_{{held[one.data_ptr()]}}" if one.data_ptr() in held else f"out_{{at}}": held.get(one.data_ptr())
-            for at, one in enumerate(answer)}}
+def _output_positions(leaves, answer):
+    """Output -> position of the leaf that it is, or None."""
+    position_by_pointer = {{one.data_ptr(): at for at, one in enumerate(leaves) if isinstance(one, torch.Tensor)}}
+    positions = [position_by_pointer.get(one.data_ptr()) for one in answer]
+    return {{f"out_{{at}}" if position is None else f"data_{{position}}": position
+            for at, position in enumerate(positions)}}
 
 
 def make_inputs(dims, seed, device="cpu"):
     global _spec, _suite
-    _suite = _at(device)
-    leaves, _spec = _data(dims, seed)
-    shaped = _answered([one.clone() if isinstance(one, torch.Tensor) else one for one in leaves], _spec)
-    made = {{f"data_{{at}}": one.contiguous() if isinstance(one, torch.Tensor) else one
+    _suite = _load_suite(device)
+    leaves, _spec = _make_leaves(dims, seed)
+    results = _run_reference([one.clone() if isinstance(one, torch.Tensor) else one for one in leaves], _spec)
+    inputs = {{f"data_{{at}}": one.contiguous() if isinstance(one, torch.Tensor) else one
             for at, one in enumerate(leaves)}}
-    kept = {{n: one for n, one in made.items() if one is not None and not isinstance(one, str)}}
-    kept |= {{name: torch.zeros_like(one) for name, one in zip(outputs, shaped) if name not in made}}
-    return kept | {{name: value for name, value in dims.items() if name not in _CHOICES}}
+    arguments = {{n: one for n, one in inputs.items() if one is not None and not isinstance(one, str)}}
+    arguments |= {{name: torch.zeros_like(one) for name, one in zip(outputs, results) if name not in inputs}}
+    return arguments | {{name: value for name, value in dims.items() if name not in _CHOICES}}
 
 
 def reference(**arguments):
-    leaves = [arguments.get(f"data_{{at}}", one) for at, one in enumerate(_first)]
+    leaves = [arguments.get(f"data_{{at}}", one) for at, one in enumerate(_first_leaves)]
     answer = _suite.ref_kernel(_pytree.tree_unflatten(leaves, _spec))
     return answer if isinstance(answer, torch.Tensor) else tuple(_pytree.tree_leaves(answer))
 
 
-_suite = _at("cpu")
-_first, _spec = _data({smallest}, 0)
-outputs = list(_named(_first, _answered(_first, _spec)))
+_suite = _load_suite("cpu")
+_first_leaves, _spec = _make_leaves({smallest}, 0)
+outputs = list(_output_positions(_first_leaves, _run_reference(_first_leaves, _spec)))
 '''
 
 
-class Problem(BaseModel):
-    """What is read of task.yml; the rest of it does not matter here."""
+class GpuModeProblem(BaseModel):
+    """The fields of task.yml that are used; others are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -116,11 +117,10 @@ class Problem(BaseModel):
     multi_gpu: bool = False
 
 
-class Placed(ast.NodeTransformer):
-    """The suite's code with its data on `_device`, the CPU or the GPU of the task's inputs, and every buffer of known
-    content.
+class DeviceRewriter(ast.NodeTransformer):
+    """Rewrites the suite's code: data is on `_device` (the device of the task's inputs), and buffers start as zeros.
 
-    Context managers set no flags of a GPU's libraries, at which torch.compile gives up.
+    Context managers lose their bodies, because they set flags of GPU libraries, which torch.compile does not support.
     """
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
@@ -130,7 +130,7 @@ class Placed(ast.NodeTransformer):
         return node
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        # A part of an f-string can be no name: f"cuda:{rank}" is one as a whole.
+        # A part of an f-string cannot be a name, so f"cuda:{rank}" is replaced as a whole.
         first = self.visit(node.values[0]) if node.values else node
         return first if isinstance(first, ast.Name) else node
 
@@ -148,104 +148,117 @@ class Placed(ast.NodeTransformer):
 
 
 class GpuMode(SuiteFormat):
-    """Problems of GPU MODE."""
+    """The problem format of GPU MODE."""
 
-    problems = "a folder of GPU MODE with task.yml"
+    problem_description = "a folder of GPU MODE with task.yml"
 
     def recognises(self, path: Path) -> bool:
         return (path / "task.yml").is_file() or path.name == "task.yml"
 
     def task_files(self, problem: Path, sizes: str) -> tuple[dict[str, str], str]:
         home = problem if problem.is_dir() else problem.parent
-        said = _read(home / "task.yml")
-        if said.multi_gpu:
-            raise SettingsError(f"{home}: needs several GPUs, and a task has one; choose another problem")
-        listed = {one.get("name", ""): home / one.get("source", "") for one in said.files}
+        task = _read_problem(home / "task.yml")
+        if task.multi_gpu:
+            raise SettingsError(f"{home}: the problem needs several GPUs, but a task has one; choose another problem")
+        sources = {entry.get("name", ""): home / entry.get("source", "") for entry in task.files}
         paths = {
             name: path
-            for name, path in listed.items()
+            for name, path in sources.items()
             if name.endswith(".py") and name not in ("submission.py", "eval.py", "reference.py")
         }
         paths |= {p.name: p for p in (home / "task.py",) if p.is_file()} | {"reference.py": home / "reference.py"}
         texts = {
             name.removesuffix(".py"): read_source(path)
-            for name, path in sorted(paths.items(), key=lambda one: (one[0] == "reference.py", one[0] != "task.py"))
+            for name, path in sorted(paths.items(), key=lambda item: (item[0] == "reference.py", item[0] != "task.py"))
         }
-        texts = {name: _placed(text, paths[f"{name}.py"]) for name, text in texts.items()}
-        there = {getattr(node, "name", "") for node in ast.parse(texts["reference"]).body}
-        if lacking := sorted({"generate_input", "ref_kernel"} - there):
+        texts = {name: _rewrite_devices(text, paths[f"{name}.py"]) for name, text in texts.items()}
+        defined_names = {getattr(node, "name", "") for node in ast.parse(texts["reference"]).body}
+        if missing := sorted({"generate_input", "ref_kernel"} - defined_names):
             raise SettingsError(
-                f"{home / 'reference.py'}: defines no {' and no '.join(lacking)}, by which a problem of GPU MODE is "
-                f"read; add it"
+                f"{home / 'reference.py'}: defines no {' and no '.join(missing)}, which every problem of GPU MODE "
+                f"needs; add it"
             )
         cases = [
-            {name: value for name, value in one.items() if name != "seed"} for one in (*said.benchmarks, *said.tests)
+            {name: value for name, value in case.items() if name != "seed"} for case in (*task.benchmarks, *task.tests)
         ]
-        words = {name for one in cases for name, value in one.items() if isinstance(value, bool | str)}
-        choices = {name: list(dict.fromkeys(one[name] for one in cases if name in one)) for name in sorted(words)}
-        points = [
-            {name: choices[name].index(value) if name in words else value for name, value in one.items()}
-            for one in cases
+        choice_names = {name for case in cases for name, value in case.items() if isinstance(value, bool | str)}
+        choices = {
+            name: list(dict.fromkeys(case[name] for case in cases if name in case)) for name in sorted(choice_names)
+        }
+        workload_dims = [
+            {name: choices[name].index(value) if name in choice_names else value for name, value in case.items()}
+            for case in cases
         ]
         if sizes:
-            points = [{**points[0], **asked} for asked in parse_workloads(sizes)]
-            for name in (name for point in points for name in point if name not in cases[0]):
+            workload_dims = [{**workload_dims[0], **overrides} for overrides in parse_workloads(sizes)]
+            for name in (name for dims in workload_dims for name in dims if name not in cases[0]):
                 raise SettingsError(f"dims: {home.name} has no size {name!r}; {suggest_or_list(name, list(cases[0]))}")
-        timed = len(points) if sizes else len(said.benchmarks)
+        timed = len(workload_dims) if sizes else len(task.benchmarks)
         workloads: list[dict[str, object]] = [
-            {"name": f"w{at}", "dims": point} for at, point in enumerate(points, 1) if point not in points[: at - 1]
+            {"name": f"w{at}", "dims": dims}
+            for at, dims in enumerate(workload_dims, 1)
+            if dims not in workload_dims[: at - 1]
         ]
-        # What is only tested must be right, and may be slower.
-        workloads = [w if w["dims"] in points[:timed] else {**w, "weight": 1e-3, "margin": 1.0} for w in workloads]
-        free = [n for n in points[0] if n not in words and all(isinstance(p.get(n), int) for p in points)]
-        text = CONTRACT.format(
+        # A size that occurs in tests only must be correct, but may be slower.
+        workloads = [
+            w if w["dims"] in workload_dims[:timed] else {**w, "weight": 1e-3, "margin": 1.0} for w in workloads
+        ]
+        ranged_names = [
+            n
+            for n in workload_dims[0]
+            if n not in choice_names and all(isinstance(p.get(n), int) for p in workload_dims)
+        ]
+        text = CONTRACT_TEMPLATE.format(
             name=home.name,
-            files="{" + "".join(f"\n    {name!r}: {_literal(text)}," for name, text in texts.items()) + "\n}",
+            files="{" + "".join(f"\n    {name!r}: {_string_literal(text)}," for name, text in texts.items()) + "\n}",
             choices=choices,
             workloads=workloads,
-            ranges={name: (min(p[name] for p in points), max(p[name] for p in points)) for name in free},
-            tolerance=_tolerance(texts["reference"]),
-            smallest=points[0] if sizes else points[-1],
+            ranges={
+                name: (min(p[name] for p in workload_dims), max(p[name] for p in workload_dims))
+                for name in ranged_names
+            },
+            tolerance=_stated_tolerance(texts["reference"]),
+            smallest=workload_dims[0] if sizes else workload_dims[-1],
         )
-        declared = declaration(home.name, language_here())
-        return {"reference.py": text, "task.yaml": declared}, f"{home.name}: {len(workloads)} workloads"
+        task_yaml = task_yaml_text(home.name, default_suite_language())
+        return {"reference.py": text, "task.yaml": task_yaml}, f"{home.name}: {len(workloads)} workloads"
 
 
-def _read(file: Path) -> Problem:
+def _read_problem(file: Path) -> GpuModeProblem:
     try:
-        return Problem.model_validate(read_yaml(read_source(file)))
+        return GpuModeProblem.model_validate(read_yaml(read_source(file)))
     except YAMLError as error:
         raise SettingsError(yaml_fault(file, error)) from None
     except ValidationError as error:
-        raise SettingsError(validation_sentences(error, Problem, f"{file}: ")) from None
+        raise SettingsError(validation_sentences(error, GpuModeProblem, f"{file}: ")) from None
 
 
-def _placed(text: str, file: Path) -> str:
+def _rewrite_devices(text: str, file: Path) -> str:
     try:
-        return ast.unparse(Placed().visit(ast.parse(text)))
+        return ast.unparse(DeviceRewriter().visit(ast.parse(text)))
     except SyntaxError as error:
-        raise SettingsError(f"{file}: is no Python ({error.msg}, line {error.lineno}); mend it") from None
+        raise SettingsError(f"{file}: not valid Python ({error.msg}, line {error.lineno}); correct it") from None
 
 
-def _literal(text: str) -> str:
-    plain = "'''" not in text and not text.endswith(("'", "\\"))
-    return f"r'''{text}'''" if plain else repr(text)
+def _string_literal(text: str) -> str:
+    is_raw_literal = "'''" not in text and not text.endswith(("'", "\\"))
+    return f"r'''{text}'''" if is_raw_literal else repr(text)
 
 
-def _tolerance(text: str) -> str:
-    """The tightest rtol and atol that the reference's comparisons state; nothing where one is computed."""
-    said = [
-        k
+def _stated_tolerance(text: str) -> str:
+    """Return an assignment of the smallest rtol and atol that comparisons in the reference state, or "" if one of them
+    is computed."""
+    keywords = [
+        keyword
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call)
-        for k in node.keywords
-        if k.arg in ("rtol", "atol")
+        for keyword in node.keywords
+        if keyword.arg in ("rtol", "atol")
     ]
-    if not all(isinstance(k.value, ast.Constant) for k in said):
+    if not all(isinstance(keyword.value, ast.Constant) for keyword in keywords):
         return ""
-    found = {
-        name: [k.value.value for k in said if k.arg == name and isinstance(k.value, ast.Constant)]
-        for name in ("rtol", "atol")
-    }
-    rtol, atol = (min(values, default=default) for values, default in zip(found.values(), STATED, strict=True))  # type: ignore[type-var]
-    return f"rtol, atol = {rtol!r}, {atol!r}\n"
+    smallest = []
+    for name, default in zip(("rtol", "atol"), DEFAULT_TOLERANCES, strict=True):
+        values = [k.value.value for k in keywords if k.arg == name and isinstance(k.value, ast.Constant)]
+        smallest.append(min(values, default=default))  # type: ignore[type-var]
+    return f"rtol, atol = {smallest[0]!r}, {smallest[1]!r}\n"

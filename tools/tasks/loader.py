@@ -1,8 +1,7 @@
-"""A task folder or seed-style files -> Task, after one probe of the reference beside the device; and a task frozen for
-a run.
+"""Load a task from a folder or from seed-style files, with one probe of its reference; freeze a task for a run.
 
-A task folder holds `reference.py`, `kernel.<ext>` and, when something must be said that they cannot say, `task.yaml`.
-Without a kernel the reference says the whole contract, and its operations are followed for whoever is to write one.
+A task folder contains `reference.py`, `kernel.<ext>` and optionally `task.yaml` for settings that these two cannot
+express. Without a kernel, the reference alone defines the contract, and a kernel is written later.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from tools.artifacts import Artifact, Dims, NumericPolicy, Task, Workload
+from tools.artifacts import Artifact, Dims, NumericTolerance, Task, Workload
 from tools.cli.suggestions import suggest_name, suggest_or_list
 from tools.cli.validation import read_yaml, validation_sentences, yaml_fault
 from tools.contracts import inference
-from tools.contracts.checked_cases import hidden_workloads
+from tools.contracts.checked_cases import draw_hidden_workloads
 from tools.contracts.dims import check_seed_dims, parse_workloads
-from tools.contracts.inference import Sources, named
-from tools.contracts.operators import operator
+from tools.contracts.inference import SourceNames, default_task_name
+from tools.contracts.operators import operator_family
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, Limits
 from tools.executors.harness_job import available_memory, harness_job, read_answer
@@ -32,70 +31,76 @@ from tools.executors.protocol import Parameter, ProbedWorkload, ProbeRequest, Pr
 from tools.languages.base import LANGUAGES, Language, PinnedKernel, open_language
 from tools.store.records import Blobs, write_atomically
 
-DRIVER = Path("/dev/nvidiactl")
-REFERENCE = "reference.py"
+NVIDIA_DRIVER = Path("/dev/nvidiactl")
+REFERENCE_FILE = "reference.py"
 PROBE_LIMIT_S = 300.0
-"""For importing torch and calling the reference once in float64 on each workload."""
-_SIZE_LIMIT = 4 << 20
-"""Bytes of a source file; more is not a source file."""
+"""Time limit of a probe, which imports torch and calls the reference once in float64 on each workload."""
+_MAX_SOURCE_BYTES = 4 << 20
+"""Largest size of a source file in bytes."""
 
 
-class Loaded(Artifact):
-    """A task and what the probe saw of its visible workloads."""
+class LoadedTask(Artifact):
+    """A task, with the results of the probe for its visible workloads."""
 
     task: Task
     workloads: tuple[ProbedWorkload, ...]
-    """With operations and unique bytes, in the task's order."""
+    """Visible workloads with operations and unique bytes, in the task's order."""
     operator: str = ""
-    """What the reference computes, by its operations (`tools.contracts.operators`); empty where they were not seen."""
+    """Operator family of the reference (`tools.contracts.operators`); empty: the operations were not recorded."""
     pinned: tuple[PinnedKernel, ...] = ()
-    """The user's kernel pinned otherwise, the task's own first, while nothing was measured that could choose
-    (`tools.tasks.autotune`)."""
+    """Variants of the user's kernel pinned to each config, the task's own first; empty after `tools.tasks.autotune` has
+    chosen one."""
     origin: str = ""
-    """Source of the kernel that the first of several linked runs began with; empty: the task's own."""
+    """Source of the kernel with which the first of several linked runs began; empty: the task's own kernel."""
 
 
-class Declared(Artifact):
-    """task.yaml: what a folder says beside its two sources; every key is optional."""
+class TaskSettings(Artifact):
+    """The contents of task.yaml; every key is optional."""
 
     name: str | None = None
-    """Default: the folder's name."""
+    """Name of the task; default: the folder's name."""
     language: str = "cpp"
     precision: Literal["ieee", "tf32", "bf16"] = "ieee"
     build_flags: tuple[str, ...] = ()
-    """Replace the language's optimisation flags, for baseline and candidates alike."""
+    """Compiler flags of baseline and candidates, instead of the language's optimisation flags."""
     library: tuple[Annotated[str, Field(pattern=r"^(aten\.[a-z_]\w*|reference)$")], ...] = ()
-    """Operators of torch that host code in Python may call, `[aten.mm]`; `reference`: the reference's own products,
-    convolutions and attention, where the language can."""
+    """Operators of torch that host code in Python may call, e.g. `[aten.mm]`; `reference`: the products, convolutions
+    and attention that the reference calls, if the language's host code is Python."""
     weights: dict[str, float] = Field(default_factory=dict)
-    """Workload -> its share in the objective, instead of the reference's own."""
+    """Workload -> weight in the objective, instead of the weight in the reference."""
     margins: dict[str, float] = Field(default_factory=dict)
-    """Workload -> how much slower it may become, relative, instead of the reference's own."""
+    """Workload -> relative slowdown that the gate allows, instead of the margin in the reference."""
 
 
-class Frozen(Artifact):
-    """task.json of a workspace."""
+class FrozenTask(Artifact):
+    """The contents of task.json in a workspace."""
 
     identity: str
     task: Task
 
 
-def load_folder(path: Path, executor: Executor, blobs: Blobs, dims: tuple[Dims, ...] = ()) -> Loaded:
-    """Read and probe a task folder, at `dims` in place of its own workloads. Raises SettingsError with one sentence
-    for anything a user can mend."""
+def load_task_folder(path: Path, executor: Executor, blobs: Blobs, dims: tuple[Dims, ...] = ()) -> LoadedTask:
+    """Read and probe a task folder; `dims` replace its own workloads.
+
+    Raises SettingsError with one sentence for every mistake of the user.
+    """
     if not path.is_dir():
-        raise SettingsError(f"task: {path} is not a folder; name one that holds {REFERENCE} and a kernel")
-    declared = _declared(path / "task.yaml")
-    declared = declared.model_copy(update={"weights": {}, "margins": {}}) if dims else declared
-    language = language_of(path)
-    kernel, reference = path / f"kernel{language.suffix}", path / REFERENCE
+        raise SettingsError(f"task: {path} is not a folder; name one that contains {REFERENCE_FILE} and a kernel")
+    settings = _read_task_yaml(path / "task.yaml")
+    settings = settings.model_copy(update={"weights": {}, "margins": {}}) if dims else settings
+    language = detect_language(path)
+    kernel, reference = path / f"kernel{language.suffix}", path / REFERENCE_FILE
     if not kernel.exists() and reference.exists():
-        _none_meant(path, kernel.name, language)
-        return _load_logic(declared.name or path.resolve().name, reference, language, dims, declared, executor, blobs)
-    return _load(declared.name or path.resolve().name, kernel, reference, language, dims, 0, declared, executor, blobs)
+        _refuse_misnamed_kernel(path, kernel.name, language)
+        return _load_reference_task(
+            settings.name or path.resolve().name, reference, language, dims, settings, executor, blobs
+        )
+    return _load_kernel_task(
+        settings.name or path.resolve().name, kernel, reference, language, dims, 0, settings, executor, blobs
+    )
 
 
-def load_files(
+def load_task_files(
     kernel: Path,
     reference: Path,
     dims: str | tuple[Dims, ...],
@@ -104,174 +109,189 @@ def load_files(
     *,
     pointer_elements: int = 0,
     like: Task | None = None,
-) -> Loaded:
+) -> LoadedTask:
     """Read and probe a kernel file with its reference, in the seed style or with make_inputs.
 
-    `dims`: "M=512 N=1000 eps=1e-5", several workloads apart by `;`; empty: the reference's own `workloads`. `like`: a
-    task whose name, flags and precision it has, and whose weights and margins where the workloads are the reference's
-    own.
+    `dims` are e.g. "M=512 N=1000 eps=1e-5", with workloads separated by ";"; if empty, the reference's `workloads` are
+    used. The name, flags and precision of `like` are copied, and without `dims` its weights and margins too.
     """
-    language = language_of(kernel)
-    name, declared = named(kernel), Declared()
+    language = detect_language(kernel)
+    name, settings = default_task_name(kernel), TaskSettings()
     if like is not None:
-        name, shares = like.name, {w.name: w.weight for w in like.workloads}
-        declared = Declared(precision=like.numeric.precision, build_flags=like.build_flags, library=like.library or ())
-        declared = declared if dims else declared.model_copy(update={"weights": shares, "margins": like.margins})
+        name, weights = like.name, {w.name: w.weight for w in like.workloads}
+        settings = TaskSettings(
+            precision=like.numeric.precision, build_flags=like.build_flags, library=like.library or ()
+        )
+        settings = settings if dims else settings.model_copy(update={"weights": weights, "margins": like.margins})
     sizes = parse_workloads(dims) if isinstance(dims, str) else dims
-    return _load(name, kernel, reference, language, sizes, pointer_elements, declared, executor, blobs)
+    return _load_kernel_task(name, kernel, reference, language, sizes, pointer_elements, settings, executor, blobs)
 
 
-def _load(
+def _load_kernel_task(
     name: str,
     kernel: Path,
     reference: Path,
     language: Language,
     dims: tuple[Dims, ...],
     elements: int,
-    declared: Declared,
+    settings: TaskSettings,
     executor: Executor,
     blobs: Blobs,
-) -> Loaded:
-    files = Sources(kernel.name, reference.name)
-    given = read_source(kernel)
-    source, logic, frozen = language.frozen(given, read_source(reference))
-    parameters = _parameters(language, source, files)
-    memory = available_memory()
-    if not _makes_inputs(logic):
-        check_seed_dims(dims, parameters, elements, memory, files.kernel)
-        _all_meant(dims, source, logic, files)
-    # With make_inputs the reference is asked alone: `contract` compares it with the kernel and can name both files.
-    asked = () if _makes_inputs(logic) else parameters
-    asking = ProbeRequest(reference=logic, dims=dims, parameters=asked, pointer_elements=elements, memory_bytes=memory)
-    request = asking.model_copy(update={"library": _callable(declared, language)})
-    seen = probe(executor, blobs, request, files)
-    seen = seen.model_copy(update={"inferred": (*frozen, *seen.inferred)})
-    made = partial(infer, name, source, logic, language, parameters, elements, declared, files=files)
-    return _at_other_sizes(made, seen, files, executor, blobs).model_copy(
-        update={"pinned": language.pinned_kernels(given)}
+) -> LoadedTask:
+    files = SourceNames(kernel.name, reference.name)
+    user_source = read_source(kernel)
+    source, logic, freeze_notes = language.freeze_sources(user_source, read_source(reference))
+    parameters = _read_kernel_parameters(language, source, files)
+    memory_bytes = available_memory()
+    if not _defines_make_inputs(logic):
+        check_seed_dims(dims, parameters, elements, memory_bytes, files.kernel)
+        _refuse_unused_dims(dims, source, logic, files)
+    # With make_inputs only the reference is probed: `tools.contracts` compares it with the kernel and names both files.
+    probed_parameters = () if _defines_make_inputs(logic) else parameters
+    asking = ProbeRequest(
+        reference=logic, dims=dims, parameters=probed_parameters, pointer_elements=elements, memory_bytes=memory_bytes
+    )
+    request = asking.model_copy(update={"library": _allowed_operators(settings, language)})
+    probe_result = probe_reference(executor, blobs, request, files)
+    probe_result = probe_result.model_copy(update={"inferred": (*freeze_notes, *probe_result.inferred)})
+    infer = partial(infer_task, name, source, logic, language, parameters, elements, settings, files=files)
+    return _infer_with_other_sizes(infer, probe_result, files, executor, blobs).model_copy(
+        update={"pinned": language.pinned_kernels(user_source)}
     )
 
 
-def weighted(loaded: Loaded, weights: Sequence[float]) -> Loaded:
-    """With these weights of its workloads, in their order."""
-    task, seen = loaded.task, loaded.workloads
-    shared = tuple(
-        one.model_copy(update={"weight": weight}) for one, weight in zip(task.workloads, weights, strict=True)
+def with_workload_weights(loaded: LoadedTask, weights: Sequence[float]) -> LoadedTask:
+    """Return `loaded` with new weights of its workloads, given in their order."""
+    task, probed = loaded.task, loaded.workloads
+    task_workloads = tuple(
+        workload.model_copy(update={"weight": weight}) for workload, weight in zip(task.workloads, weights, strict=True)
     )
-    probed = tuple(one.model_copy(update={"weight": weight}) for one, weight in zip(seen, weights, strict=True))
-    return loaded.model_copy(update={"task": task.model_copy(update={"workloads": shared}), "workloads": probed})
+    probed_workloads = tuple(
+        workload.model_copy(update={"weight": weight}) for workload, weight in zip(probed, weights, strict=True)
+    )
+    return loaded.model_copy(
+        update={"task": task.model_copy(update={"workloads": task_workloads}), "workloads": probed_workloads}
+    )
 
 
-def _none_meant(folder: Path, kernel: str, language: Language) -> None:
-    """Refuse a folder whose kernel has another name: without it one would be written, and the user's never looked
-    at."""
-    alike = [
+def _refuse_misnamed_kernel(folder: Path, kernel: str, language: Language) -> None:
+    """Raise SettingsError for a folder whose kernel has a wrong name: a new kernel would be written and the user's be
+    ignored."""
+    misnamed = [
         p.name
         for p in sorted(folder.iterdir())
-        if p.name != REFERENCE and (p.stem == "kernel" or p.suffix == language.suffix)
+        if p.name != REFERENCE_FILE and (p.stem == "kernel" or p.suffix == language.suffix)
     ]
-    if alike:
+    if misnamed:
         raise SettingsError(
-            f"{folder}: holds {alike[0]} and no {kernel}; rename it, set `language` in task.yaml, or take it away to "
-            f"have a kernel written"
+            f"{folder}: contains {misnamed[0]} and no {kernel}; rename it, set `language` in task.yaml, or remove it "
+            f"to have a kernel written"
         )
 
 
-def _load_logic(
+def _load_reference_task(
     name: str,
     reference: Path,
     language: Language,
     dims: tuple[Dims, ...],
-    declared: Declared,
+    settings: TaskSettings,
     executor: Executor,
     blobs: Blobs,
-) -> Loaded:
-    """A task of which only the reference is there."""
-    files = Sources(f"kernel{language.suffix}", reference.name)
+) -> LoadedTask:
+    """Probe a task that has a reference and no kernel."""
+    files = SourceNames(f"kernel{language.suffix}", reference.name)
     logic = read_source(reference)
-    if not _makes_inputs(logic):
+    if not _defines_make_inputs(logic):
         raise SettingsError(
-            f"{reference}: without {files.kernel} beside it the reference must say the whole contract; define "
-            f"make_inputs(dims, seed) "
-            f"in it, or add {files.kernel}"
+            f"{reference}: without {files.kernel} beside it the reference must define the whole contract; define "
+            f"make_inputs(dims, seed) in it, or add {files.kernel}"
         )
     request = ProbeRequest(
-        reference=logic, dims=dims, memory_bytes=available_memory(), library=_callable(declared, language)
+        reference=logic, dims=dims, memory_bytes=available_memory(), library=_allowed_operators(settings, language)
     )
-    seen = probe(executor, blobs, request, files)
+    probe_result = probe_reference(executor, blobs, request, files)
     parameters = tuple(
         Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar")
-        for w in seen.workloads[:1]
+        for w in probe_result.workloads[:1]
         for a in w.arguments
     )
-    made = partial(infer, name, None, logic, language, parameters, 0, declared, files=files)
-    return _at_other_sizes(made, seen, files, executor, blobs)
+    infer = partial(infer_task, name, None, logic, language, parameters, 0, settings, files=files)
+    return _infer_with_other_sizes(infer, probe_result, files, executor, blobs)
 
 
-def _at_other_sizes(
-    made: Callable[..., Loaded], seen: ProbeResult, files: Sources, executor: Executor, blobs: Blobs
-) -> Loaded:
-    """The task that is `made` of what the probe has seen and of what the reference says to sizes such as the hidden
-    ones: which dims sizes follow that the workloads have alike, and which it refuses. SettingsError where it takes
-    none."""
-    task = made(seen=seen).task
+def _infer_with_other_sizes(
+    infer: Callable[..., LoadedTask], probe_result: ProbeResult, files: SourceNames, executor: Executor, blobs: Blobs
+) -> LoadedTask:
+    """Return the task that `infer` makes of the probe, completed by a second probe at sizes like the hidden ones.
+
+    The second probe shows which dims the shapes depend on if they are equal in all visible workloads, and which sizes
+    the reference refuses. Raises SettingsError if it refuses all of them.
+    """
+    task = infer(probe_result=probe_result).task
     request = ProbeRequest(
         reference=task.reference,
         parameters=tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for a in task.arguments),
         pointer_elements=task.pointer_elements,
         memory_bytes=available_memory(),
-        tentative=tuple(choices for _, choices in hidden_workloads(task, b"known to everybody", 2)),
+        tentative=tuple(choices for _, choices in draw_hidden_workloads(task, b"known to everybody", 2)),
         roles={a.name: a.role for a in task.arguments},
     )
-    told = probe(executor, blobs, request, files) if request.tentative else seen
-    return made(seen=seen.model_copy(update={"tried": told.tried, "refused": told.refused}))
+    other_sizes = probe_reference(executor, blobs, request, files) if request.tentative else probe_result
+    return infer(
+        probe_result=probe_result.model_copy(update={"tried": other_sizes.tried, "refused": other_sizes.refused})
+    )
 
 
-def _all_meant(dims: Sequence[Dims], source: str, logic: str, files: Sources) -> None:
-    """Refuse a name that stands nowhere in kernel or reference: it would still set the size of every buffer."""
+def _refuse_unused_dims(dims: Sequence[Dims], source: str, logic: str, files: SourceNames) -> None:
+    """Raise SettingsError for a dim that neither kernel nor reference names: it would still size every buffer."""
     words = set(re.findall(r"\w+", f"{source} {logic}"))
     for name in (name for point in dims for name in point if name not in words):
         hint = suggest_name(name, words, "leave it out", cutoff=0.8)
-        raise SettingsError(f"dims: {name!r} is named by neither {files.kernel} nor {files.reference}; {hint}")
+        raise SettingsError(f"dims: {name!r} occurs in neither {files.kernel} nor {files.reference}; {hint}")
 
 
-def probe(executor: Executor, blobs: Blobs, request: ProbeRequest, files: Sources) -> ProbeResult:
-    """Ask the harness what the reference says and needs; a user's mistake is a SettingsError that calls the file as the
-    user does.
+def probe_reference(executor: Executor, blobs: Blobs, request: ProbeRequest, files: SourceNames) -> ProbeResult:
+    """Run the reference in the harness and return its workloads, arguments and needs.
 
-    Raises InfrastructureError when the harness or its machine failed.
+    Raises SettingsError, with the user's file name, for a mistake in the reference, and InfrastructureError if the
+    harness or its machine failed.
     """
     limits = Limits(wall_s=PROBE_LIMIT_S)
-    seen = read_answer(executor.run(harness_job(request, {}, blobs, limits=limits)), blobs, ProbeResult)
-    if seen.error is not None:
-        named = seen.error.replace(REFERENCE, files.reference)
-        known = files.reference in named or named.startswith(("--dims", "task.yaml"))
-        raise SettingsError(named if known else f"{files.reference}: {named}")
-    return seen
+    result = read_answer(executor.run(harness_job(request, {}, blobs, limits=limits)), blobs, ProbeResult)
+    if result.error is not None:
+        message = result.error.replace(REFERENCE_FILE, files.reference)
+        names_file = files.reference in message or message.startswith(("--dims", "task.yaml"))
+        raise SettingsError(message if names_file else f"{files.reference}: {message}")
+    return result
 
 
-def infer(
+def infer_task(
     name: str,
     source: str | None,
     logic: str,
     language: Language,
     parameters: tuple[Parameter, ...],
     elements: int,
-    declared: Declared,
-    seen: ProbeResult,
-    files: Sources,
-) -> Loaded:
-    """The task that kernel (`source`), reference and probe amount to. SettingsError where they do not fit."""
-    if not seen.workloads:
+    settings: TaskSettings,
+    probe_result: ProbeResult,
+    files: SourceNames,
+) -> LoadedTask:
+    """Return the task of a kernel (`source`), its reference (`logic`) and the probe.
+
+    Raises SettingsError if they do not fit together.
+    """
+    if not probe_result.workloads:
         raise SettingsError(f"{files.reference}: there are no workloads; set `workloads` in it or give --dims")
-    arguments, about_arguments = inference.arguments(parameters, seen, files)
+    arguments, about_arguments = inference.infer_arguments(parameters, probe_result, files)
     for argument in arguments:
-        unsupported = language.unsupported(argument.dtype)
+        unsupported = language.reason_unsupported(argument.dtype)
         if unsupported:
             raise SettingsError(f"{files.kernel}: `{argument.name}` is {argument.dtype}, but {unsupported}")
-    ranges, about_ranges = inference.dims_range(seen, files)
-    policy, about_numbers = inference.numeric(seen, arguments, NumericPolicy(precision=declared.precision))
-    workloads = _weighted(declared, seen)
+    ranges, about_ranges = inference.infer_dims_range(probe_result, files)
+    policy, about_numbers = inference.infer_tolerance(
+        probe_result, arguments, NumericTolerance(precision=settings.precision)
+    )
+    workloads = _apply_task_settings(settings, probe_result)
     task = Task(
         name=name,
         language=language.name,
@@ -281,56 +301,65 @@ def infer(
         workloads=tuple(Workload(name=w.name, dims=w.dims, weight=w.weight, margin=w.margin) for w in workloads),
         dims_range=ranges,
         numeric=policy,
-        build_flags=declared.build_flags,
-        seed_style=not seen.has_make_inputs,
-        pointer_elements=0 if seen.has_make_inputs else elements,
-        inferred=(*seen.inferred, *about_arguments, *about_ranges, *about_numbers),
-        library=_callable(declared, language, seen.products) or None,
+        build_flags=settings.build_flags,
+        seed_style=not probe_result.has_make_inputs,
+        pointer_elements=0 if probe_result.has_make_inputs else elements,
+        inferred=(*probe_result.inferred, *about_arguments, *about_ranges, *about_numbers),
+        library=_allowed_operators(settings, language, probe_result.products) or None,
     )
-    return Loaded(task=task, workloads=workloads, operator=operator(seen.operations))
+    return LoadedTask(task=task, workloads=workloads, operator=operator_family(probe_result.operations))
 
 
-def _callable(declared: Declared, language: Language, own: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The operators of `library`, where `own` are the reference's; SettingsError where kernels cannot call any."""
-    named = tuple(name for name in declared.library if name != "reference")
-    if named and not language.beside_torch:
-        able = ", ".join(name for name in LANGUAGES if open_language(name).beside_torch)
+def _allowed_operators(
+    settings: TaskSettings, language: Language, reference_operators: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Return the operators that `library` in task.yaml allows; `reference_operators` replace the entry `reference`.
+
+    Raises SettingsError if kernels of the language cannot call torch.
+    """
+    operators = tuple(name for name in settings.library if name != "reference")
+    if operators and not language.host_code_has_torch:
+        capable = ", ".join(name for name in LANGUAGES if open_language(name).host_code_has_torch)
         raise SettingsError(
-            f"task.yaml: library: kernels in {language.name} call nothing of torch; leave it out (allowed with {able})"
+            f"task.yaml: library: kernels in {language.name} cannot call torch; remove it (allowed with {capable})"
         )
-    return tuple(dict.fromkeys((*named, *own))) if language.beside_torch and "reference" in declared.library else named
+    return (
+        tuple(dict.fromkeys((*operators, *reference_operators)))
+        if language.host_code_has_torch and "reference" in settings.library
+        else operators
+    )
 
 
-def _weighted(declared: Declared, seen: ProbeResult) -> tuple[ProbedWorkload, ...]:
-    """The probed workloads with the weights and margins that task.yaml gives some of them."""
-    for key, said, least in (
-        ("weights", declared.weights, "above 0"),
-        ("margins", declared.margins, "0 to 1, 0.05 for 5 %"),
+def _apply_task_settings(settings: TaskSettings, probe_result: ProbeResult) -> tuple[ProbedWorkload, ...]:
+    """Return the probed workloads with the weights and margins of task.yaml."""
+    for key, values, allowed in (
+        ("weights", settings.weights, "above 0"),
+        ("margins", settings.margins, "0 to 1, 0.05 for 5 %"),
     ):
-        for name, value in said.items():
-            if name not in {w.name for w in seen.workloads}:
-                there = suggest_or_list(name, [w.name for w in seen.workloads])
+        for name, value in values.items():
+            if name not in {w.name for w in probe_result.workloads}:
+                suggestion = suggest_or_list(name, [w.name for w in probe_result.workloads])
                 raise SettingsError(
-                    f"task.yaml: {key} names the workload {name!r}, which the reference does not have; {there}"
+                    f"task.yaml: {key} names the workload {name!r}, which is not in the reference; {suggestion}"
                 )
             if not (0 <= value < float("inf")) or (value == 0 if key == "weights" else value > 1):
-                raise SettingsError(f"task.yaml: {key}.{name} is {value:g}; it must be {least}")
+                raise SettingsError(f"task.yaml: {key}.{name} is {value:g}; it must be {allowed}")
     return tuple(
         w.model_copy(
-            update={"weight": declared.weights.get(w.name, w.weight), "margin": declared.margins.get(w.name, w.margin)}
+            update={"weight": settings.weights.get(w.name, w.weight), "margin": settings.margins.get(w.name, w.margin)}
         )
-        for w in seen.workloads
+        for w in probe_result.workloads
     )
 
 
-def _parameters(language: Language, source: str, files: Sources) -> tuple[Parameter, ...]:
+def _read_kernel_parameters(language: Language, source: str, files: SourceNames) -> tuple[Parameter, ...]:
     try:
         return language.parameters(source)
     except SettingsError as error:
         raise SettingsError(str(error).replace(f"kernel{language.suffix}", files.kernel, 1)) from None
 
 
-def _makes_inputs(reference: str) -> bool:
+def _defines_make_inputs(reference: str) -> bool:
     try:
         body = ast.parse(reference).body
     except SyntaxError:
@@ -338,38 +367,40 @@ def _makes_inputs(reference: str) -> bool:
     return any(isinstance(node, ast.FunctionDef) and node.name == "make_inputs" for node in body)
 
 
-def language_here() -> str:
-    """What a suite's problem is written in: Triton where a driver of NVIDIA's is loaded, else C++."""
-    return "triton" if DRIVER.exists() else "cpp"
+def default_suite_language() -> str:
+    """Return the language for a suite's problem: Triton if an NVIDIA driver is loaded, else C++."""
+    return "triton" if NVIDIA_DRIVER.exists() else "cpp"
 
 
-def declaration(name: str, language: str) -> str:
-    """task.yaml of a suite's problem."""
+def task_yaml_text(name: str, language: str) -> str:
+    """Return the text of task.yaml for a suite's problem."""
     return f"name: {name}\nlanguage: {language}\nlibrary: [reference]\n"
 
 
-def language_of(path: Path) -> Language:
-    """The language of a task folder; of a kernel's file by its suffix, and among those that share it by what stands in
-    the file.
+def detect_language(path: Path) -> Language:
+    """Return the language of a task folder (from task.yaml) or of a kernel file.
 
-    SettingsError where there is none such.
+    A file is classified by its suffix, and among languages with the same suffix by its contents. Raises SettingsError
+    for an unknown suffix.
     """
     if path.is_dir():
-        return open_language(_declared(path / "task.yaml").language, f"{path / 'task.yaml'}: language")
-    known = [open_language(name) for name in LANGUAGES]
-    alike = [kind for kind in known if kind.suffix == path.suffix]
-    if not alike:
-        suffixes = ", ".join(dict.fromkeys(kind.suffix for kind in known))
-        raise SettingsError(f"kernel: {path} is in no known language; its name must end in one of {suffixes}")
-    text = read_source(path) if any(kind.marks for kind in alike) else ""
-    return next((kind for kind in alike if kind.marks and kind.marks.search(text)), alike[0])
+        return open_language(_read_task_yaml(path / "task.yaml").language, f"{path / 'task.yaml'}: language")
+    languages = [open_language(name) for name in LANGUAGES]
+    same_suffix = [kind for kind in languages if kind.suffix == path.suffix]
+    if not same_suffix:
+        suffixes = ", ".join(dict.fromkeys(kind.suffix for kind in languages))
+        raise SettingsError(f"kernel: {path} has no suffix of a known language; it must end in one of {suffixes}")
+    text = read_source(path) if any(kind.source_pattern for kind in same_suffix) else ""
+    return next(
+        (kind for kind in same_suffix if kind.source_pattern and kind.source_pattern.search(text)), same_suffix[0]
+    )
 
 
 def read_source(path: Path) -> str:
-    """A source file's text; SettingsError when it is missing, empty, huge or not UTF-8."""
+    """Return a source file's text; SettingsError if it is missing, empty, larger than 4 MiB or not UTF-8."""
     try:
-        if path.stat().st_size > _SIZE_LIMIT:
-            raise SettingsError(f"{path}: larger than {_SIZE_LIMIT >> 20} MiB; give a source file")
+        if path.stat().st_size > _MAX_SOURCE_BYTES:
+            raise SettingsError(f"{path}: larger than {_MAX_SOURCE_BYTES >> 20} MiB; give a source file")
         content = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise SettingsError(f"{path}: no such file; put the source there or name another") from None
@@ -382,9 +413,9 @@ def read_source(path: Path) -> str:
     return content
 
 
-def _declared(path: Path) -> Declared:
+def _read_task_yaml(path: Path) -> TaskSettings:
     if not path.exists():
-        return Declared()
+        return TaskSettings()
     import yaml
 
     text = read_source(path)
@@ -393,41 +424,43 @@ def _declared(path: Path) -> Declared:
     except yaml.YAMLError as error:
         raise SettingsError(yaml_fault(path, error)) from None
     try:
-        return Declared.model_validate(data)
+        return TaskSettings.model_validate(data)
     except ValidationError as error:
-        raise SettingsError(validation_sentences(error, Declared, f"{path}: ")) from None
+        raise SettingsError(validation_sentences(error, TaskSettings, f"{path}: ")) from None
 
 
 # ---------------------------------------------------------------- the workspace's copy
 
 
-def freeze(task: Task, folder: Path) -> None:
-    """Write task.json, reference.py and the kernel's source to a workspace's `task/`."""
-    frozen = Frozen(identity=task.identity(), task=task)
-    for name, text in _sources(task).items():
+def write_frozen_task(task: Task, folder: Path) -> None:
+    """Write task.json, reference.py and the kernel's source to `folder`, the `task/` of a workspace."""
+    frozen = FrozenTask(identity=task.identity(), task=task)
+    for name, text in _frozen_source_files(task).items():
         write_atomically(folder / name, text.encode())
     write_atomically(folder / "task.json", frozen.model_dump_json(indent=1).encode() + b"\n")
 
 
-def thaw(folder: Path) -> Task:
-    """Read a frozen task back; WorkspaceError when any of its files was changed since."""
+def read_frozen_task(folder: Path) -> Task:
+    """Return the frozen task in `folder`; WorkspaceError if any of its files was changed."""
     remedy = "restore it from the workspace's git, or start a new run"
     try:
-        frozen = Frozen.model_validate_json((folder / "task.json").read_bytes())
-        changed = [
-            name for name, text in _sources(frozen.task).items() if (folder / name).read_bytes() != text.encode()
+        frozen = FrozenTask.model_validate_json((folder / "task.json").read_bytes())
+        changed_files = [
+            name
+            for name, text in _frozen_source_files(frozen.task).items()
+            if (folder / name).read_bytes() != text.encode()
         ]
     except (OSError, ValidationError, json.JSONDecodeError) as error:
         raise WorkspaceError(f"{folder}: the frozen task cannot be read ({type(error).__name__}); {remedy}") from error
     if frozen.task.identity() != frozen.identity:
-        changed.append("task.json")
-    if changed:
-        raise WorkspaceError(f"{folder / changed[0]} was changed since the run began; {remedy}")
+        changed_files.append("task.json")
+    if changed_files:
+        raise WorkspaceError(f"{folder / changed_files[0]} was changed since the run began; {remedy}")
     return frozen.task
 
 
-def _sources(task: Task) -> dict[str, str]:
-    files = {REFERENCE: task.reference}
+def _frozen_source_files(task: Task) -> dict[str, str]:
+    files = {REFERENCE_FILE: task.reference}
     if task.baseline is not None:
         suffix = open_language(task.language).suffix
         files[f"kernel{suffix}"] = task.baseline

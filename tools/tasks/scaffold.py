@@ -11,9 +11,9 @@ from pathlib import Path
 from tools.artifacts import Artifact
 from tools.errors import SettingsError
 from tools.languages.cpp_source import ENTRY
-from tools.languages.triton_source import read
+from tools.languages.triton_source import parse_module
 from tools.tasks.cuda_file import FILL, CudaFile, EntrySketch, SourceParameter
-from tools.tasks.loader import language_of, read_source
+from tools.tasks.loader import detect_language, read_source
 
 CPP_SUFFIXES = (".cpp", ".cc", ".cxx", ".c")
 CUDA_SUFFIXES = (".cu", ".cuh")
@@ -87,7 +87,7 @@ def scaffold(file: Path, folder: Path, entry: str | None = None) -> Scaffold:
         kernel = _ENDS_PROCESS.sub(rf"\g<0>  // {FILL} a kernel may not end the process; remove this", kernel)
         kernel += "" if chosen == ENTRY else _solve(sketch)
     elif file.suffix == ".py":
-        language = language_of(file).name
+        language = detect_language(file).name
         kernel, sketch, kernels, launchers, chosen = _python(source, entry)
     else:
         raise SettingsError(
@@ -145,7 +145,7 @@ def _solve(sketch: EntrySketch) -> str:
 
 def _python(source: str, entry: str | None) -> tuple[str, EntrySketch, tuple[str, ...], tuple[str, ...], str]:
     """A Triton or CuTe DSL file with `run_kernel`: the file's own, or one around the function that launches."""
-    module = read(source)
+    module = parse_module(source)
     if module is None or not module.kernels:
         raise SettingsError(
             "no function under @triton.jit or @cute.jit was found; for PyTorch logic without a kernel a reference.py "

@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 
 from agents.models.playbook.analysis.unit import Unit, parsed
-from tools.languages.cpp_source import Edit, walk
+from tools.languages.cpp_source import CppEdit, walk
 
 MAX_ROUNDS = 8
 """Of macros that use macros."""
@@ -32,12 +32,12 @@ def expanded(source: str) -> str:
         if not edits:
             break
         unit = parsed(unit.apply(edits))
-    return source if unit.broken else unit.source
+    return source if unit.has_syntax_errors else unit.source
 
 
-def _uses(unit: Unit, macros: dict[str, tuple[list[str], str]]) -> list[Edit]:
+def _uses(unit: Unit, macros: dict[str, tuple[list[str], str]]) -> list[CppEdit]:
     """Outermost calls of macros; those inside their arguments wait for the next round."""
-    edits: list[Edit] = []
+    edits: list[CppEdit] = []
     for node in walk(unit.root):
         callee = node.child_by_field_name("function") if node.type == "call_expression" else None
         parameters, text = macros.get(unit.text(callee), ([], "")) if callee is not None else ([], "")
@@ -46,5 +46,5 @@ def _uses(unit: Unit, macros: dict[str, tuple[list[str], str]]) -> list[Edit]:
             continue
         values = dict(zip(parameters, arguments, strict=True))
         put = re.sub(r"\b[A-Za-z_]\w*\b", lambda word, values=values: values.get(word[0], word[0]), text)  # type: ignore[misc]
-        edits.append(Edit(node.start_byte, node.end_byte, put))
+        edits.append(CppEdit(node.start_byte, node.end_byte, put))
     return edits

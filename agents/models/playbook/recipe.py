@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from agents.models.playbook.analysis.unit import Unit, parsed
 from agents.models.playbook.macros import expanded
-from tools.languages.cpp_source import Edit, fresh
-from tools.registry import load
+from tools.languages.cpp_source import CppEdit, unused_name
+from tools.registry import load_class
 
 RECIPES = {
     "vector_exp": "agents.models.playbook.recipes.vector_math:VectorExp",
@@ -53,7 +53,7 @@ class Recipe(ABC):
         """`source` with every site rewritten, or unchanged where there is none, the result would not parse, or no
         end is in sight."""
         start = unit = parsed(expanded(source))
-        if unit.broken:
+        if unit.has_syntax_errors:
             return source
         for _ in range(MAX_ROUNDS):
             changed = self._next(unit, knobs)
@@ -65,10 +65,10 @@ class Recipe(ABC):
     def _next(self, unit: Unit, knobs: Mapping[str, str]) -> Unit | None:
         """The unit after one more site; None where there is none."""
         changed = (parsed(unit.apply(edits)) for edits in self.sites(unit, knobs) if edits)
-        return next((one for one in changed if one.source != unit.source and not one.broken), None)
+        return next((one for one in changed if one.source != unit.source and not one.has_syntax_errors), None)
 
     @abstractmethod
-    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
         """The edits of each place that could be rewritten now; the first sound one is carried out, then the source
         is read again."""
 
@@ -78,7 +78,7 @@ class Recipe(ABC):
 
     def constant(self, unit: Unit, knob: str) -> str:
         """A new name for the constant that carries a numeric knob in the source, so that `retune` finds it."""
-        return fresh(unit, f"{PREFIX}{self.name}_{knob}")
+        return unused_name(unit, f"{PREFIX}{self.name}_{knob}")
 
     def mark(self, knob: str) -> str:
         """Pattern of the place that carries a knob's value: what stands before it, the value, what stands behind it."""
@@ -99,7 +99,7 @@ class Recipe(ABC):
 
 def recipe(name: str) -> Recipe:
     """The recipe that a page's `recipe` names; SettingsError when there is none."""
-    return load(RECIPES, name, Recipe, key="recipe")()
+    return load_class(RECIPES, name, Recipe, key="recipe")()
 
 
 def application_order(name: str) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def claimed(verdicts: Iterable[Verdict], clock: Clock) -> Interval:
     """The product of the claimed speed-ups of accepted versions, by `clock`."""
-    worth = (v.claim.by(clock) if v.claim else v.speedup for v in verdicts)
+    worth = (v.claim.speedup_by(clock) if v.claim else v.speedup for v in verdicts)
     return interval_product(one for one in worth if one)
 
 

@@ -63,7 +63,7 @@ def worth(verdict: Verdict, *, both: bool = False) -> str:
     clock says, too."""
     claim = verdict.claim
     if claim is None or claim.clock == "wall":
-        return format_speedup(verdict.worth)
+        return format_speedup(verdict.reported_speedup)
     other = "launch-included" if claim.clock == "device-only" else "device-only"
     return f"{format_speedup(claim.speedup)} {claim.clock}" + (
         f" ({format_speedup(claim.other)} {other})" if both and claim.other else ""

@@ -199,11 +199,11 @@ def steps_of(memories: Iterable[VersionMemory], verdicts: Mapping[int, tuple[str
         if memory.iteration not in verdicts or not memory.iteration:
             continue
         record, verdict = verdicts[memory.iteration]
-        if verdict.outcome == "accept" and verdict.worth is not None and not memory.masked:
+        if verdict.outcome == "accept" and verdict.reported_speedup is not None and not memory.masked:
             # A version that was shown again need not be among those that a later one came of.
-            so_far = reached[memory.candidate] = reached.get(memory.parent, 1.0) * verdict.worth.estimate
+            so_far = reached[memory.candidate] = reached.get(memory.parent, 1.0) * verdict.reported_speedup.estimate
         yield VersionStep(
-            memory.iteration, verdict.outcome, memory.masked, memory.methods, verdict.worth, so_far, record
+            memory.iteration, verdict.outcome, memory.masked, memory.methods, verdict.reported_speedup, so_far, record
         )
 
 

@@ -17,12 +17,12 @@ from graph.workspace import drift
 from graph.workspace import events as event_log
 from graph.workspace.folder import Workspace
 from graph.workspace.versions import accepted_version_of, read_state, read_versions
-from tools.artifacts import UNBOUNDED, Artifact, Interval, Verdict
+from tools.artifacts import UNBOUNDED_RATIO, Artifact, Interval, Verdict
 from tools.cli.formatting import format_speedup
 from tools.gate import confirmation
 from tools.languages.base import open_language
 from tools.store.records import Records, record_key
-from tools.tasks.loader import Loaded
+from tools.tasks.loader import LoadedTask
 
 
 class Summary(Artifact):
@@ -117,7 +117,7 @@ class Summary(Artifact):
         tail = "; ".join(ended)
         if self.speedup is None or self.baseline_s is None or self.best_s is None:
             return f"{self.status}: {tail}"
-        speedup = _interval(self.speedup, *(self.ci or (1 / UNBOUNDED, UNBOUNDED))) if accepted else None
+        speedup = _interval(self.speedup, *(self.ci or (1 / UNBOUNDED_RATIO, UNBOUNDED_RATIO))) if accepted else None
         shown = gain(self.baseline_s, self.best_s, speedup, self.objective_of, disturbed=self.disturbed)
         return f"{self.status}: {shown}; {tail}"
 
@@ -152,7 +152,7 @@ def summarise(root: Path, state: State) -> Summary:
         baseline_s=benchmark.objective_s.get("baseline") if benchmark else None,
         best_s=benchmark.objective_s.get(benchmark.best) if benchmark else None,
         speedup=overall.estimate if overall else 1.0 if benchmark else None,
-        ci=(overall.low, overall.high) if overall and overall.bounded else None,
+        ci=(overall.low, overall.high) if overall and overall.is_bounded else None,
         against={name: (i.estimate, i.low, i.high) for name, i in placed.items() if name != "baseline"},
         verdicts={f"v{m.iteration}": m.verdict for m in closed if m.iteration > 0 and not m.masked},
         objective_of=benchmark.objective_of if benchmark else "",
@@ -198,7 +198,7 @@ def _device_s(records: Records, log: Sequence[event_log.Event], wall_s: float) -
     task = records.find(record_key("task")) or records.find(record_key("loaded"))
     if task is None:
         return None
-    language = open_language(Loaded.model_validate(task.payload).task.language)
+    language = open_language(LoadedTask.model_validate(task.payload).task.language)
     return event_log.device_s(log, wall_s).get(language.device, 0.0)
 
 

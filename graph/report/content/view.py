@@ -38,7 +38,7 @@ from graph.workspace import events as event_log
 from graph.workspace.versions import lineage, read_versions
 from tools.artifacts import Interval, Record, Task, Verdict
 from tools.gate.ranking import FrameworkTimes
-from tools.languages.base import UNTUNED
+from tools.languages.base import UNTUNED_PHRASE
 from tools.roofline import microbenchmarks
 from tools.roofline.hardware import Roof
 from tools.store.records import Records, record_key
@@ -154,8 +154,8 @@ def gather_report(state: State, services: Services) -> ReportData:
         stopped=stop_reason_words(state.get("stop"), settings, services.ended, benchmark.overall if benchmark else {}),
         bar=torch_times(state, services),
         iterations=state["iteration"],
-        clocks=services.language.clocks,
-        untuned=tuple(sentence for sentence in task.inferred if UNTUNED in sentence),
+        clocks=services.language.clock_description,
+        untuned=tuple(sentence for sentence in task.inferred if UNTUNED_PHRASE in sentence),
         objective=OBJECTIVES[settings.judge.objective],
         final=benchmark,
         final_record=final.parents[0] if final else None,

@@ -62,7 +62,7 @@ WRONG = {
         "{}:Mine",
         "it must be a class that extends agents.handlers.base.Handler",
     ),
-    "abstract": (OWN_HINT.replace("def mend", "def amend"), "{}:Mine", "has no mend of its own; add it to the class"),
+    "abstract": (OWN_HINT.replace("def mend", "def amend"), "{}:Mine", "does not define mend; add it to the class"),
     "construction": (INIT.format("ValueError('no\\nlicence')"), "{}:Mine", "ValueError: no licence"),
     "leaves": (INIT.format("SystemExit(3)"), "{}:Mine", "failed in its construction (SystemExit: 3)"),
     "empty hint": (OWN_HINT.replace("Keep twice.", " "), "{}:Mine", "has an empty hint"),

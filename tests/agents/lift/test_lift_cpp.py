@@ -19,8 +19,8 @@ from tools.judge.judge import Judge
 from tools.languages.cpp import Cpp
 from tools.store.records import Records
 from tools.tasks import loader as tasks
-from tools.tasks.generated import generated
-from tools.tasks.loader import Loaded
+from tools.tasks.inductor_code import generate_inductor_code
+from tools.tasks.loader import LoadedTask
 
 pytestmark = pytest.mark.slow
 Stage = tuple[LocalExecutor, Records]
@@ -35,9 +35,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield executor, records
 
 
-def load(text: str, folder: Path, stage: Stage) -> Loaded:
+def load(text: str, folder: Path, stage: Stage) -> LoadedTask:
     (folder / "reference.py").write_text(text)
-    return tasks.load_folder(folder, stage[0], stage[1].blobs)
+    return tasks.load_task_folder(folder, stage[0], stage[1].blobs)
 
 
 @pytest.mark.parametrize("name", sorted(REFERENCES))
@@ -46,7 +46,7 @@ def test_a_lifted_kernel_passes_the_judge_at_sizes_that_torch_compile_never_saw(
 ) -> None:
     executor, records = stage
     loaded = load(REFERENCES[name], tmp_path, stage)
-    text = lift_reference(loaded.task, generated(loaded.task, executor, records.blobs, 600))
+    text = lift_reference(loaded.task, generate_inductor_code(loaded.task, executor, records.blobs, 600))
     kernel = Candidate(language="cpp", files={"kernel.cpp": text})
     judge = Judge(
         loaded.task,
@@ -117,7 +117,7 @@ X = {"x": randn("M", "N"), "out": empty("M", "N"), **MN}
 def test_what_is_not_lifted_is_named_with_what_would_help(text: str, words: str, tmp_path: Path, stage: Stage) -> None:
     loaded = load(text, tmp_path, stage)
     with pytest.raises(SettingsError, match=words) as caught:
-        lift_reference(loaded.task, generated(loaded.task, stage[0], stage[1].blobs, 600))
+        lift_reference(loaded.task, generate_inductor_code(loaded.task, stage[0], stage[1].blobs, 600))
     assert "give a kernel" in str(caught.value)
 
 
@@ -130,4 +130,6 @@ def test_references_with_other_modules_are_not_taken_for_each_other_in_one_proce
         loaded = load(
             source("return torch.func.functional_call(model, {}, (x,))", X, SIZES, extra=extra), folder, stage
         )
-        assert part.lower() in lift_reference(loaded.task, generated(loaded.task, stage[0], stage[1].blobs, 600))
+        assert part.lower() in lift_reference(
+            loaded.task, generate_inductor_code(loaded.task, stage[0], stage[1].blobs, 600)
+        )

@@ -25,7 +25,7 @@ from tools.languages.base import Language
 from tools.languages.cpp import Cpp
 from tools.languages.triton import Triton
 from tools.store.records import Blobs
-from tools.tasks.loader import Loaded, load_folder
+from tools.tasks.loader import LoadedTask, load_task_folder
 from tools.tasks.suites import write_task_folder
 
 PROBLEM = '''import torch
@@ -92,11 +92,11 @@ def problem(beside: tuple[LocalExecutor, Blobs], tmp_path_factory: pytest.TempPa
     (folder / "scaled.py").write_text(PROBLEM)
     task, _ = write_task_folder(folder / "scaled.py", folder / "task", "")
     (task / "kernel.cpp").write_text(KERNEL)
-    loaded, cpp = load_folder(task, *beside), Cpp()
+    loaded, cpp = load_task_folder(task, *beside), Cpp()
     return made(loaded, KERNEL, cpp, cpp.flags(loaded.task))
 
 
-def made(loaded: Loaded, source: str, language: Language, flags: tuple[str, ...]) -> Accepted:
+def made(loaded: LoadedTask, source: str, language: Language, flags: tuple[str, ...]) -> Accepted:
     """A kernel as if a run had accepted it."""
     given: dict[str, Any] = {"task": loaded.task, "seen": loaded.workloads, "source": source, "flags": flags}
     return Accepted(**given, suffix=language.suffix, device=language.device, beyond=True, title="A test.")
@@ -157,7 +157,7 @@ def test_a_submission_takes_the_suites_data_apart(
 ) -> None:
     task, _ = write_task_folder(gpu_mode, tmp_path / "task", "")
     (task / "kernel.cpp").write_text(SCALED)
-    cpp, loaded = Cpp(), load_folder(task, *beside)
+    cpp, loaded = Cpp(), load_task_folder(task, *beside)
     (tmp_path / "submission.py").write_text(
         FORMATS["gpumode"](made(loaded, SCALED, cpp, cpp.flags(loaded.task)))["submission.py"]
     )
@@ -179,7 +179,7 @@ def triton(beside: tuple[LocalExecutor, Blobs], tmp_path_factory: pytest.TempPat
     (folder / "reference.py").write_text(f"{(shipped / 'reference.py').read_text()}\n\n{small}")
     for name in ("kernel.py", "task.yaml"):
         (folder / name).write_bytes((shipped / name).read_bytes())
-    loaded = load_folder(folder, *beside)
+    loaded = load_task_folder(folder, *beside)
     return made(loaded, loaded.task.baseline or "", Triton(), ())
 
 

@@ -21,7 +21,7 @@ from tools.executors.protocol import ProbedArgument, ProbedWorkload
 from tools.harness.compilation.cuda_compile import program
 from tools.languages.cpp import Cpp
 from tools.store.records import Blobs
-from tools.tasks.loader import load_folder
+from tools.tasks.loader import load_task_folder
 
 OWN = """#include <cstdio>
 #define STEP 2
@@ -88,7 +88,7 @@ def test_a_patched_file_calls_the_kernel_where_it_was_judged_and_its_own_lines_e
 ) -> None:
     (tmp_path / "reference.py").write_text(REFERENCE)
     (tmp_path / "kernel.cpp").write_text(OWN.replace("scaled(", "solve("))
-    loaded, cpp = load_folder(tmp_path, *beside), Cpp()
+    loaded, cpp = load_task_folder(tmp_path, *beside), Cpp()
     kernel = made(loaded, FASTER, cpp, cpp.flags(loaded.task))
     applied(tmp_path, with_file(kernel, "mine.cpp", OWN, (6, 7)))
     (tmp_path / "main.cpp").write_text(f'#include "mine.cpp"\n{PROGRAM_OF_OWN}')

@@ -12,7 +12,7 @@ import yaml
 from graph.__main__ import main
 from tests.graph.conftest import TWICE
 from tools.executors.local import LocalExecutor
-from tools.languages.triton_interpreter import BFLOAT16
+from tools.languages.triton_interpreter import REASON_NO_BFLOAT16
 from tools.store.records import Blobs
 
 pytestmark = pytest.mark.slow
@@ -92,8 +92,8 @@ def test_bfloat16_is_compiled_only_and_an_unnamed_product_is_unknown(
 ) -> None:
     assert run(tmp_path, reference=TWICE.replace("to(torch.float32)", "to(torch.bfloat16)")) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert found["interpreted"] == {"status": "unmeasured", "reason": BFLOAT16, "cases": [], "dropped": []}
-    assert BFLOAT16 in found["reason"] and found["profiles"] and not found["specs"]
+    assert found["interpreted"] == {"status": "unmeasured", "reason": REASON_NO_BFLOAT16, "cases": [], "dropped": []}
+    assert REASON_NO_BFLOAT16 in found["reason"] and found["profiles"] and not found["specs"]
     assert "set `hardware`" in found["gaps"][0]["reason"] and found["reach"][0]["roof_s"] is None
 
 

@@ -21,7 +21,7 @@ def test_the_sizes_of_a_trace_are_timed_in_place_of_the_tasks_own(
         ({"rows": 32, "columns": 100}, 2.0),
         ({"rows": 64, "columns": 512}, 1.0),
     ]
-    assert [(one["launches"], one["kept"]) for one in told["traced"]] == [(2, True), (1, True), (1, False)]
+    assert [(one["launches"], one["selected"]) for one in told["traced"]] == [(2, True), (1, True), (1, False)]
 
 
 def test_a_trace_that_is_not_there_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,7 +35,7 @@ from tests.graph.conftest import ROOT, TASK, TRIES, FinishedRun, gain_of
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Unmeasured, Verdict
 from tools.store.records import Records, record_key
 from tools.store.repository import Commit, Repository
-from tools.tasks.loader import freeze, thaw
+from tools.tasks.loader import read_frozen_task, write_frozen_task
 
 Message = Callable[[str, Path], str]
 KERNEL = (TASK / "kernel.cpp").read_text()
@@ -81,8 +81,8 @@ def altered_verdict(root: Path) -> None:
 
 def other_task(root: Path) -> None:
     """Frozen again in good order, so that only the commit's own word tells."""
-    task = thaw(root / "task")
-    freeze(task.model_copy(update={"reference": task.reference + "\n# easier\n"}), root / "task")
+    task = read_frozen_task(root / "task")
+    write_frozen_task(task.model_copy(update={"reference": task.reference + "\n# easier\n"}), root / "task")
 
 
 def says(trailer: str, value: str = "") -> Message:

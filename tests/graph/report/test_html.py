@@ -27,7 +27,7 @@ from graph.workspace.versions import read_state, read_versions
 from tests.agents.scripted import agent
 from tests.contracts.conftest import task
 from tests.graph.conftest import git
-from tools.artifacts import UNBOUNDED, Interval, Quantity
+from tools.artifacts import UNBOUNDED_RATIO, Interval, Quantity
 from tools.cli.formatting import format_seconds
 from tools.languages.cpp import Cpp
 from tools.roofline.hardware import Headroom, Roof
@@ -383,7 +383,7 @@ def test_a_loss_is_called_one_and_a_margin_of_its_own_and_a_published_roof_are_l
 ) -> None:
     assert seen.final is not None
     loss = Interval(estimate=0.8, low=0.7, high=0.9)
-    open_ = Interval(estimate=1.1, low=1 / UNBOUNDED, high=UNBOUNDED)
+    open_ = Interval(estimate=1.1, low=1 / UNBOUNDED_RATIO, high=UNBOUNDED_RATIO)
     lost = replace(
         seen,
         final=seen.final.model_copy(update={"overall": {**seen.final.overall, "baseline": loss, "eager": loss}}),

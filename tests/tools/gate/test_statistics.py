@@ -120,7 +120,7 @@ def test_one_workload_gets_the_sign_tests_interval():
 
 def test_too_few_pairs_for_the_confidence_leave_the_interval_wide_open():
     interval = speedup_interval([PairedTimes("w", 1.0, (5000.0,) * 3, (1.0,) * 3)], confidence=0.95)
-    assert not interval.bounded
+    assert not interval.is_bounded
     assert interval.low < 1e-9 and interval.high > 1e9
     assert compare_samples(interval, 0.02, 1, 2, 1, confidence=0.9) == "more"
     assert compare_samples(interval, 0.02, 1, 1, 1) == "inconclusive"
@@ -137,7 +137,7 @@ def test_least_pairs_is_where_the_interval_gets_two_ends(objective: Objective, c
 
     def bounded(pairs: int, seed: int = 0) -> bool:
         samples = [PairedTimes(str(i), 1.0, (2.0,) * pairs, (1.0,) * pairs) for i in range(workloads)]
-        return speedup_interval(samples, objective, confidence, seed).bounded
+        return speedup_interval(samples, objective, confidence, seed).is_bounded
 
     assert all(bounded(least, seed) for seed in range(3))
     assert not bounded(least - 2)

@@ -201,11 +201,11 @@ def test_each_check_has_its_outcome(changes: dict[str, object], outcome: Outcome
 def test_a_version_is_worth_what_was_confirmed_and_not_what_chose_it(clock: Clock):
     claim = Claim(speedup=interval(1.9, 0.2, 0.95), clock=clock, other=None if clock == "wall" else interval(1.2))
     answer = verdict(claim=claim)
-    assert answer.speedup == interval(2.0) and answer.worth == claim.speedup
-    assert claim.by("device-only" if clock == "launch-included" else "launch-included") == (
+    assert answer.speedup == interval(2.0) and answer.reported_speedup == claim.speedup
+    assert claim.speedup_by("device-only" if clock == "launch-included" else "launch-included") == (
         claim.other or claim.speedup
     )
-    assert verdict().worth == interval(2.0), "of a commit before the claim had a field of its own"
+    assert verdict().reported_speedup == interval(2.0), "of a commit before the claim had a field of its own"
 
 
 def test_earlier_checks_decide_before_later_ones():

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.builders import REFERENCE, softmax
-from tools.artifacts import DEFAULT_CAPS, Dims, DType, NumericPolicy, Record, Rivals, Task
+from tools.artifacts import DEFAULT_ERROR_CAPS, Dims, DType, NumericTolerance, Record, Rivals, Task
 from tools.errors import HarnessError
 from tools.executors.base import Needs
 from tools.executors.harness_job import Answer, harness_job, read_answer
@@ -284,9 +284,9 @@ def test_the_tolerance_widens_with_the_baseline_up_to_the_cap(bench: Bench) -> N
     [
         # Outputs are about 1/61 each. Of one element the error is 3e-6, relative to it and its row about 1e-4; or a
         # hundred times that.
-        ("3e-6f", None, 4e-5, DEFAULT_CAPS, "failed"),
-        ("3e-6f", 1e-5, 4e-5, DEFAULT_CAPS, "passed"),
-        ("3e-4f", 1e-3, 4e-5, DEFAULT_CAPS, "failed"),
+        ("3e-6f", None, 4e-5, DEFAULT_ERROR_CAPS, "failed"),
+        ("3e-6f", 1e-5, 4e-5, DEFAULT_ERROR_CAPS, "passed"),
+        ("3e-4f", 1e-3, 4e-5, DEFAULT_ERROR_CAPS, "failed"),
         ("3e-4f", 1e-3, 4e-5, {}, "passed"),
         ("3e-4f", None, 0.5, {}, "passed"),
     ],
@@ -294,7 +294,7 @@ def test_the_tolerance_widens_with_the_baseline_up_to_the_cap(bench: Bench) -> N
 def test_atol_and_rtol_hold_as_stated_up_to_the_cap(
     bench: Bench, beside: str, atol: float | None, floor: float, caps: dict[DType, float], status: str
 ) -> None:
-    policy = NumericPolicy(atol=atol, floor={"float32": floor}, cap=caps)
+    policy = NumericTolerance(atol=atol, floor={"float32": floor}, cap=caps)
     found = bench.check(
         bench.library(HONEST + f"out[77] += {beside};"), task=TASK.model_copy(update={"numeric": policy})
     )[0]

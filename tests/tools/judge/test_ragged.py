@@ -12,7 +12,7 @@ import torch
 
 from tests.tools.builders import open_judge
 from tools.artifacts import Candidate, Interval, Passed, Task
-from tools.contracts.checked_cases import draw
+from tools.contracts.checked_cases import draw_seed
 from tools.executors.base import pick_device
 from tools.executors.local import LocalExecutor
 from tools.gate.judge_settings import JudgeSettings
@@ -22,7 +22,7 @@ from tools.roofline import microbenchmarks
 from tools.roofline.hardware import Roof
 from tools.roofline.lower_bounds import limits_for_trial
 from tools.store.records import Records
-from tools.tasks.loader import Loaded, load_files
+from tools.tasks.loader import LoadedTask, load_task_files
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 SECRET = b"s" * 32
@@ -36,8 +36,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield Records(root), executor
 
 
-def loaded(place: Place, name: str, dims: str = "") -> Loaded:
-    return load_files(
+def loaded(place: Place, name: str, dims: str = "") -> LoadedTask:
+    return load_task_files(
         KERNELS / "plain" / f"{name}.cpp", KERNELS / "references" / f"{name}.py", dims, place[1], place[0].blobs
     )
 
@@ -83,7 +83,7 @@ def test_what_is_needed_is_counted_for_the_inputs_that_were_timed(place: Place) 
     name = judge.task.workloads[0].name
     lengths = []
     for batch in range(2):
-        g = torch.Generator().manual_seed(draw(SECRET, "timing", plain.id, plain.id, batch, 0, name))
+        g = torch.Generator().manual_seed(draw_seed(SECRET, "timing", plain.id, plain.id, batch, 0, name))
         torch.randn(64, 500, generator=g)
         lengths.append(int(torch.randint(1, 62, (64,), generator=g, dtype=torch.int32).sum()))
     assert judge.read_or_count_needed_bytes(trial, (name,)).payload["unique_bytes"] == {

@@ -140,7 +140,7 @@ def test_a_build_has_the_candidates_headers_and_no_fast_math(tmp_path: Path) -> 
     )
     job = language.build(NO_TASK, candidate, blobs)
     assert "part.h" not in job.argv and not any("fast" in flag for flag in job.argv)
-    first = language.built(run(job, blobs, tmp_path / "a"))
+    first = language.build_output_digest(run(job, blobs, tmp_path / "a"))
     assert first is not None
     library = ctypes.CDLL(str(blobs.path(first)))
     x, out = (ctypes.c_float * 3)(1, 2, 3), (ctypes.c_float * 3)()
@@ -151,9 +151,9 @@ def test_a_build_has_the_candidates_headers_and_no_fast_math(tmp_path: Path) -> 
 def test_a_long_log_is_cut_and_keeps_the_errors() -> None:
     log = "".join(f"/var/run/job7/kernel.cpp:{i}:3: warning: unused\n  {i} | x\n" for i in range(200))
     log += "/var/run/job7/kernel.cpp:900:3: error: expected ';'\n  900 | y\n      | ^\n"
-    trimmed = Cpp().trim(log)
+    trimmed = Cpp().trim_log(log)
     assert trimmed.splitlines() == ["kernel.cpp:900:3: error: expected ';'", "  900 | y", "      | ^"]
-    many = Cpp().trim("".join(f"kernel.cpp:{i}:1: error: no\n" for i in range(100)))
+    many = Cpp().trim_log("".join(f"kernel.cpp:{i}:1: error: no\n" for i in range(100)))
     assert len(many.splitlines()) == 40
     assert many.endswith("61 more lines")
 
@@ -206,7 +206,7 @@ def test_a_trial_that_takes_too_long_is_the_machines_fault(
     }
     script(wrapper, slow[step])
     monkeypatch.setenv("CXX", str(wrapper))
-    monkeypatch.setitem(cpp._PATIENCE_S, step, 0.5)
+    monkeypatch.setitem(cpp._TRIAL_LIMITS_S, step, 0.5)
     with pytest.raises(InfrastructureError, match=r"took longer than 0\.5 s"):
         Cpp().flags(NO_TASK)
 

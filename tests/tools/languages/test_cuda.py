@@ -16,7 +16,7 @@ from tools.harness.compilation import cuda_compile
 from tools.harness.isolation import native
 from tools.harness.measurement import kernel_trace
 from tools.judge.build import KernelBuilder
-from tools.languages.cuda import Cuda, used
+from tools.languages.cuda import Cuda, resource_usage
 from tools.screen.screen import screen
 from tools.store.records import Blobs, Records
 
@@ -182,7 +182,7 @@ def test_a_flag_that_changes_what_is_built_is_refused(task_of_rows: Task) -> Non
 
 
 def test_what_ptxas_says_is_kept_for_each_kernel() -> None:
-    said = used((FIXTURES / "ptxas.txt").read_text())
+    said = resource_usage((FIXTURES / "ptxas.txt").read_text())
     assert any(
         s.startswith("rmsnorm_any for sm_90a: 32 registers, 0 bytes of stack") and "32 bytes of static shared" in s
         for s in said
@@ -306,7 +306,7 @@ class TestCompiled:
         (folder / "scratch").mkdir()
         with LocalExecutor(blobs, folder / "scratch") as executor:
             done = executor.run(cuda.build(task, Candidate(language="cuda", files={"kernel.cu": source}), blobs))
-        return cuda.built(done), cuda.trim(blobs.text(done.files["stderr.txt"])), blobs
+        return cuda.build_output_digest(done), cuda.trim_log(blobs.text(done.files["stderr.txt"])), blobs
 
     def test_a_library_exports_the_entry_and_a_failed_launch_is_told(self, task_of_rows: Task, tmp_path: Path) -> None:
         library, said, blobs = self.build(task_of_rows, NAIVE, tmp_path)

@@ -16,7 +16,7 @@ from tools.languages.cutedsl import CuteDsl
 from tools.profilers import sass
 from tools.screen.screen import screen
 from tools.tasks import loader
-from tools.tasks.opened import machine
+from tools.tasks.task_handle import open_local_machine
 
 ROOT = Path(__file__).parents[3]
 TASK = ROOT / "configs" / "tasks" / "cutedsl-swiglu"
@@ -39,7 +39,7 @@ def test_files_that_share_a_suffix_are_told_apart_by_what_they_import(
     tmp_path: Path, name: str, text: str, language: str
 ) -> None:
     (tmp_path / name).write_text(text)
-    assert loader.language_of(tmp_path / name).name == language
+    assert loader.detect_language(tmp_path / name).name == language
 
 
 CALL = "compiled(M * N)(*[from_dlpack(t.view(-1), assumed_align=16) for t in (gate, up, out)])"
@@ -155,9 +155,9 @@ def test_the_wheel_compiles_each_signature_without_a_gpu_and_names_the_line_of_a
         (tmp_path / name).write_text(
             (TASK / name).read_text().replace('"M": 4096,', '"M": 64,').replace('"M": 1024,', '"M": 32,')
         )
-    with machine(None) as (executor, records):
+    with open_local_machine(None) as (executor, records):
         blobs, language = records.blobs, CuteDsl()
-        task = loader.load_folder(tmp_path, executor, blobs).task
+        task = loader.load_task_folder(tmp_path, executor, blobs).task
         builds = KernelBuilder(task, language, executor, records, "")
         built = builds.read_or_build(Candidate(language="cutedsl", files={"kernel.py": KERNEL}))
         assert built.payload["ok"], built.payload["log"]
@@ -173,7 +173,7 @@ def test_the_wheel_compiles_each_signature_without_a_gpu_and_names_the_line_of_a
         )
         assert crashed.payload["ok"], "the wheel's own crash refuses no kernel"
         assert "not compiled ahead, but where it runs" in blobs.text(crashed.payload["log_blob"])
-        listed = executor.run(language.disassemble(str(built.payload["library"]), blobs, task)).files
+        listed = executor.run(language.disassembly_job(str(built.payload["library"]), blobs, task)).files
         facts = sass.Facts.model_validate_json(blobs.text(listed["facts.json"]))
         metrics, remarks = sass.examine(facts, blobs.text(listed["assembly.txt"]))
     told = " ".join(remark.text for remark in remarks)

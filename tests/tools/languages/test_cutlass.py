@@ -54,7 +54,7 @@ def test_without_headers_it_is_said_how_to_name_them(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("CUTLASS_PATH", str(tmp_path))
     with pytest.raises(
         SettingsError,
-        match=f"{tmp_path} holds no include/cutlass/version.h; .*--cutlass DIR.*pip install nvidia-cutlass",
+        match=f"{tmp_path} contains no include/cutlass/version.h; .*--cutlass DIR.*pip install nvidia-cutlass",
     ):
         Cutlass().toolchain()
 
@@ -89,5 +89,5 @@ def test_the_prompts_skeleton_compiles_and_its_products_are_not_serialised(tmp_p
     with LocalExecutor(blobs, tmp_path / "scratch") as executor:
         done = executor.run(cutlass.build(TASK, Candidate(language="cutlass", files={"kernel.cu": KERNEL}), blobs))
         log = blobs.text(done.files["stderr.txt"])
-        assert cutlass.built(done) is not None, cutlass.trim(log)
-        assert "serialized" not in log and "device_kernel for sm_90a" in cutlass.trim(log)
+        assert cutlass.build_output_digest(done) is not None, cutlass.trim_log(log)
+        assert "serialized" not in log and "device_kernel for sm_90a" in cutlass.trim_log(log)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tools.artifacts import Argument, Task, Workload
-from tools.languages.dispatcher import dispatched
+from tools.languages.dispatcher import compose_dispatcher
 from tools.screen.screen import screen
 
 KERNEL = '''"""Words of {name}."""
@@ -67,8 +67,8 @@ def launching(seen: list[tuple[str, int]]) -> Any:
 
 
 def test_each_kernel_is_called_at_its_own_sizes_and_the_usual_one_at_all_others() -> None:
-    once = dispatched(task({"M": 128}, {"M": 4096}), NARROW, {"w1": NARROW.replace("64", "8")})
-    text = dispatched(task({"M": 128}, {"M": 4096}), once or "", {"w1": WIDE})
+    once = compose_dispatcher(task({"M": 128}, {"M": 4096}), NARROW, {"w1": NARROW.replace("64", "8")})
+    text = compose_dispatcher(task({"M": 128}, {"M": 4096}), once or "", {"w1": WIDE})
     assert text is not None and screen(text, "triton", (), ("x", "out")) == ()
     assert text.count("import torch") == 1 and "Words of narrow" in text and "Words of wide" not in text
     seen: list[tuple[str, int]] = []
@@ -92,5 +92,5 @@ def test_sizes_are_told_by_scalars_or_shapes_or_not_at_all(
     given: tuple[dict[str, int], ...], scalar: bool, words: str | None
 ) -> None:
     judged = task(*given, scalar=scalar).model_copy(update={"dims_range": dict.fromkeys(given[0], (1, 4096))})
-    text = dispatched(judged, NARROW, {"w1": WIDE})
+    text = compose_dispatcher(judged, NARROW, {"w1": WIDE})
     assert text is None if words is None else text is not None and words in text

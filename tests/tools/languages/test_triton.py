@@ -10,23 +10,23 @@ import pytest
 from tests.tools.builders import softmax
 from tools.analysis import signatures
 from tools.artifacts import Candidate, Task, Workload
-from tools.contracts.inference import Sources, arguments
-from tools.environment import inspect
+from tools.contracts.inference import SourceNames, infer_arguments
+from tools.environment import inspect_environment
 from tools.errors import SettingsError
 from tools.executors.local import LocalExecutor
 from tools.executors.protocol import KWARGS_PARAMETER, ProbedArgument, ProbedWorkload, ProbeResult
 from tools.languages.triton import Triton
-from tools.languages.triton_source import autotune_configs, configs, pin_autotune, read
+from tools.languages.triton_source import count_autotune_configs, parse_module, pin_autotune, written_configs
 from tools.profilers import sass
 from tools.screen.screen import screen
 from tools.store.records import Blobs
-from tools.tasks.loader import load_files, load_folder
+from tools.tasks.loader import load_task_files, load_task_folder
 
 pytestmark = pytest.mark.slow
 
 pytest.importorskip("triton")
 TASKS = Path(__file__).parents[3] / "configs" / "tasks"
-FILES = Sources("kernel.py", "reference.py")
+FILES = SourceNames("kernel.py", "reference.py")
 X = ProbedArgument(name="x", role="input", dtype="float16", shape=(4,))
 Y = ProbedArgument(name="y", role="output", dtype="float32", shape=(4,))
 N = ProbedArgument(name="n", role="scalar", dtype="int32", shape=())
@@ -77,7 +77,7 @@ def test_parameters_have_names_only() -> None:
 
 @pytest.mark.parametrize("head", ["x, y, n", "n, y, x", "**kwargs", "y, **kwargs", "x, y, n, spare=None"])
 def test_the_reference_gives_what_names_ask_for(head: str) -> None:
-    found, _ = arguments(Triton().parameters(f"def run_kernel({head}):\n    pass\n"), SEEN, FILES)
+    found, _ = infer_arguments(Triton().parameters(f"def run_kernel({head}):\n    pass\n"), SEEN, FILES)
     assert [(a.name, a.dtype, a.role) for a in found] == [
         ("x", "float16", "input"),
         ("y", "float32", "output"),
@@ -90,19 +90,21 @@ def test_the_reference_gives_what_names_ask_for(head: str) -> None:
 )
 def test_names_without_a_partner_are_refused_in_one_sentence(head: str, said: str) -> None:
     with pytest.raises(SettingsError, match=said) as caught:
-        arguments(Triton().parameters(f"def run_kernel({head}):\n    pass\n"), SEEN, FILES)
+        infer_arguments(Triton().parameters(f"def run_kernel({head}):\n    pass\n"), SEEN, FILES)
     assert "\n" not in str(caught.value) and "reference.py" in str(caught.value)
 
 
 def test_autotuning_is_pinned_to_one_config() -> None:
-    assert autotune_configs(AUTOTUNED) == {"scale": 2}
+    assert count_autotune_configs(AUTOTUNED) == {"scale": 2}
     pinned = pin_autotune(AUTOTUNED, 1)
     assert (
-        autotune_configs(pinned) == {"scale": 1} and pin_autotune(pinned) == pinned and "# Both were tried." in pinned
+        count_autotune_configs(pinned) == {"scale": 1}
+        and pin_autotune(pinned) == pinned
+        and "# Both were tried." in pinned
     )
-    module = read(pinned)
+    module = parse_module(pinned)
     assert module is not None
-    assert configs(module, module.kernels["scale"])[0].values == {"B": "1024", "num_warps": "8"}
+    assert written_configs(module, module.kernels["scale"])[0].values == {"B": "1024", "num_warps": "8"}
     named = AUTOTUNED.replace("configs=[\n", "configs=CONFIGS, ignored=[\n")
     named = named.replace("# Both", "CONFIGS = [triton.Config({'B': 64}), triton.Config({'B': 32})]\n\n\n# Both")
     assert "configs=[triton.Config({'B': 64})]" in pin_autotune(named)
@@ -110,7 +112,7 @@ def test_autotuning_is_pinned_to_one_config() -> None:
 
 def test_each_written_config_is_a_variant() -> None:
     first, second = Triton().pinned_kernels(AUTOTUNED)
-    assert first.source == Triton().frozen(AUTOTUNED, "def make_inputs(dims, seed):\n    pass\n")[
+    assert first.source == Triton().freeze_sources(AUTOTUNED, "def make_inputs(dims, seed):\n    pass\n")[
         0
     ] and second.source == pin_autotune(AUTOTUNED, 1)
     assert second.label == 'scale: triton.Config({"B": 1024}, num_warps=8)'
@@ -118,11 +120,11 @@ def test_each_written_config_is_a_variant() -> None:
     for given in ("", "configs=[], "):
         nothing = re.sub(r"configs=\[.*?\n    \],\n    ", given, AUTOTUNED, flags=re.DOTALL)
         assert (
-            autotune_configs(nothing) == {"scale": 0}
+            count_autotune_configs(nothing) == {"scale": 0}
             and Triton().pinned_kernels(nothing) == ()
             and pin_autotune(nothing) == nothing
         )
-        assert Triton().frozen(nothing, "def make_inputs(dims, seed):\n    pass\n")[2] == ()
+        assert Triton().freeze_sources(nothing, "def make_inputs(dims, seed):\n    pass\n")[2] == ()
 
 
 COMPUTED = (
@@ -147,14 +149,18 @@ def test_computed_configs_are_variants_until_a_build_says_that_there_are_no_more
         finished = executor.run(
             Triton().build(SOFTMAX, Candidate(language="triton", files={"kernel.py": kernel.source}), blobs)
         )
-        logs.append(Triton().trim(blobs.text(finished.files["stderr.txt"])) if Triton().built(finished) is None else "")
-    assert logs[0] == "" and pinned[3].ends and pinned[3].ends in logs[1]
+        logs.append(
+            Triton().trim_log(blobs.text(finished.files["stderr.txt"]))
+            if Triton().build_output_digest(finished) is None
+            else ""
+        )
+    assert logs[0] == "" and pinned[3].past_end_error and pinned[3].past_end_error in logs[1]
 
 
 def test_setup_is_frozen_into_the_reference(beside: tuple[LocalExecutor, Blobs], tmp_path: Path) -> None:
     (tmp_path / "kernel.py").write_text(AUTOTUNED)
     (tmp_path / "reference.py").write_text("def reference(x, y, n, **_):\n    y.copy_(2 * x)\n")
-    loaded = load_files(tmp_path / "kernel.py", tmp_path / "reference.py", "n=64", *beside)
+    loaded = load_task_files(tmp_path / "kernel.py", tmp_path / "reference.py", "n=64", *beside)
     task = loaded.task
     assert loaded.pinned[0].source == task.baseline and len(loaded.pinned) == 2
     assert [(a.name, a.role) for a in task.arguments] == [("x", "input"), ("y", "output"), ("n", "scalar")]
@@ -170,9 +176,9 @@ def test_setup_is_frozen_into_the_reference(beside: tuple[LocalExecutor, Blobs],
     assert Triton().interpret(task, task.baseline or "", *beside).status == "passed"
     (tmp_path / "kernel.py").write_text("def run_kernel(x):\n    pass\n")
     with pytest.raises(SettingsError, match="define one of them"):
-        load_files(tmp_path / "kernel.py", tmp_path / "reference.py", "n=64", *beside)
+        load_task_files(tmp_path / "kernel.py", tmp_path / "reference.py", "n=64", *beside)
     assert "frozen" in " ".join(task.inferred)
-    assert task.baseline is not None and autotune_configs(task.baseline) == {"scale": 1}
+    assert task.baseline is not None and count_autotune_configs(task.baseline) == {"scale": 1}
 
 
 def task(name: str, dims: dict[str, float]) -> Task:
@@ -199,8 +205,8 @@ def test_what_does_not_compile_is_said_with_its_line(what: str, beside: tuple[Lo
     assert source != KERNEL
     language = Triton()
     finished = executor.run(language.build(SOFTMAX, Candidate(language="triton", files={"kernel.py": source}), blobs))
-    assert finished.exit_code == 1 and language.built(finished) is None
-    log = language.trim(blobs.text(finished.files["stderr.txt"]))
+    assert finished.exit_code == 1 and language.build_output_digest(finished) is None
+    log = language.trim_log(blobs.text(finished.files["stderr.txt"]))
     assert "kernel.py:" in log or "grid" in log or "launch" in log, log
     assert "/tmp" not in log and 0 < len(log.splitlines()) <= 40
 
@@ -278,7 +284,7 @@ def test_a_listing_shows_registers_and_tensor_instructions(target: str, beside: 
 
 @pytest.mark.parametrize("name", ["triton-softmax", "triton-rmsnorm"])
 def test_the_shipped_tasks_are_understood(name: str, beside: tuple[LocalExecutor, Blobs]) -> None:
-    loaded = load_folder(TASKS / name, *beside)
+    loaded = load_task_folder(TASKS / name, *beside)
     assert loaded.task.language == "triton" and loaded.task.dims_range and len(loaded.task.workloads) == 3
     assert all(w.flops for w in loaded.workloads)
 
@@ -310,7 +316,7 @@ except OSError:
 
 def test_a_build_reaches_nothing_but_its_own_folder(beside: tuple[LocalExecutor, Blobs], tmp_path: Path) -> None:
     executor, blobs = beside
-    if not inspect(executor, (Triton(),), blobs).sandbox.get("landlock", "").startswith("abi"):
+    if not inspect_environment(executor, (Triton(),), blobs).sandbox.get("landlock", "").startswith("abi"):
         pytest.skip("this kernel has no Landlock")
     secret, written = tmp_path / "secret", tmp_path / "written"
     secret.write_text("secret")

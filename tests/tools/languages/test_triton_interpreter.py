@@ -8,10 +8,10 @@ import pytest
 
 from tests.tools.builders import softmax
 from tools.artifacts import Task, Workload
-from tools.environment import inspect
+from tools.environment import inspect_environment
 from tools.executors.local import LocalExecutor
 from tools.languages.triton import Triton
-from tools.languages.triton_interpreter import BFLOAT16, interpret, small_dims
+from tools.languages.triton_interpreter import REASON_NO_BFLOAT16, ragged_dims, run_interpreter
 from tools.store.records import Blobs
 
 pytest.importorskip("triton")
@@ -30,7 +30,7 @@ WRONG = {
 
 
 def test_a_right_kernel_passes(beside: tuple[LocalExecutor, Blobs]) -> None:
-    found = interpret(TASK, KERNEL, *beside)
+    found = run_interpreter(TASK, KERNEL, *beside)
     assert found.status == "passed" and len(found.cases) == 3
     assert all(case.error is not None and case.error < 1e-6 for case in found.cases)
 
@@ -38,14 +38,14 @@ def test_a_right_kernel_passes(beside: tuple[LocalExecutor, Blobs]) -> None:
 @pytest.mark.parametrize("what", sorted(WRONG))
 def test_a_wrong_kernel_fails_with_its_reason(what: str, beside: tuple[LocalExecutor, Blobs]) -> None:
     old, new, said = WRONG[what]
-    found = interpret(TASK, KERNEL.replace(old, new), *beside)
+    found = run_interpreter(TASK, KERNEL.replace(old, new), *beside)
     assert found.status == "failed" and said in found.reason and "\n" not in found.reason
 
 
 def test_bfloat16_ends_unmeasured(beside: tuple[LocalExecutor, Blobs]) -> None:
     arguments = tuple(a.model_copy(update={"dtype": "bfloat16"}) if a.role != "scalar" else a for a in TASK.arguments)
-    found = interpret(TASK.model_copy(update={"arguments": arguments}), KERNEL, *beside)
-    assert found.status == "unmeasured" and found.reason == BFLOAT16 and not found.cases
+    found = run_interpreter(TASK.model_copy(update={"arguments": arguments}), KERNEL, *beside)
+    assert found.status == "unmeasured" and found.reason == REASON_NO_BFLOAT16 and not found.cases
 
 
 def ranged(task: Task, workloads: tuple[dict[str, float], ...], dims_range: dict[str, tuple[int, int]]) -> Task:
@@ -55,13 +55,15 @@ def ranged(task: Task, workloads: tuple[dict[str, float], ...], dims_range: dict
 
 def test_sizes_keep_to_the_range_that_the_user_gives() -> None:
     task = ranged(TASK, ({"M": 4096, "N": 1024},), {"M": (1, 4096), "N": (128, 8192)})
-    assert [dims["N"] for dims in small_dims(task)] == [128, 129, 130] and [dims["M"] for dims in small_dims(task)] == [
+    assert [dims["N"] for dims in ragged_dims(task)] == [128, 129, 130] and [
+        dims["M"] for dims in ragged_dims(task)
+    ] == [
         5,
         3,
         1,
     ]
     guessed = ranged(TASK, ({"M": 4096, "N": 1024},), {"M": (1024, 4096), "N": (256, 1024)})
-    assert small_dims(guessed) == small_dims(TASK)
+    assert ragged_dims(guessed) == ragged_dims(TASK)
 
 
 ASSERTING = KERNEL.replace("def run_kernel(x, out, M, N):", "def run_kernel(x, out, M, N):\n    assert N >= 128, N")
@@ -71,7 +73,7 @@ def test_a_kernel_for_large_rows_passes_in_its_range_and_fails_within_a_wider_on
     beside: tuple[LocalExecutor, Blobs],
 ) -> None:
     own, wider = (ranged(TASK, ({"M": 64, "N": 1024},), {"M": (1, 64), "N": (low, 8192)}) for low in (128, 127))
-    found, shown = interpret(own, ASSERTING, *beside), interpret(wider, ASSERTING, *beside)
+    found, shown = run_interpreter(own, ASSERTING, *beside), run_interpreter(wider, ASSERTING, *beside)
     assert found.status == "passed" and not found.dropped and shown.status == "failed"
     assert "at M=5 N=127: AssertionError: 127 at line" in shown.reason and "`assert N >= 128, N`" in shown.reason
 
@@ -82,7 +84,7 @@ def test_sizes_that_the_reference_refuses_are_not_asked_of_the_kernel(beside: tu
     )
     for ranges in ({}, {"M": (1, 64), "N": (8, 1024)}):
         task = ranged(TASK, ({"M": 64, "N": 1024},), ranges).model_copy(update={"reference": even})
-        found = interpret(task, KERNEL, *beside)
+        found = run_interpreter(task, KERNEL, *beside)
         assert found.status == "passed" and found.cases and all(int(case.dims["N"]) % 4 == 0 for case in found.cases)
         assert found.dropped and all("multiple of four" in case.problem for case in found.dropped)
 
@@ -106,9 +108,9 @@ def run_kernel(x, out, M, N):
 
 def test_a_kernel_for_powers_of_two_passes_where_all_workloads_are_such(beside: tuple[LocalExecutor, Blobs]) -> None:
     task = ranged(TASK, ({"M": 64, "N": 1024}, {"M": 32, "N": 4096}), {})
-    found = interpret(task, POWERS, *beside)
+    found = run_interpreter(task, POWERS, *beside)
     assert found.status == "passed" and found.cases and "power of 2" in found.dropped[0].problem
-    wrong = interpret(task, POWERS.replace("row / tl", "row * 2 / tl"), *beside)
+    wrong = run_interpreter(task, POWERS.replace("row / tl", "row * 2 / tl"), *beside)
     assert wrong.status == "failed" and "above" in wrong.reason
 
 
@@ -117,10 +119,10 @@ def test_a_size_that_nobody_promised_is_not_held_against_a_kernel(beside: tuple[
         "def run_kernel(x, out, M, N):", "def run_kernel(x, out, M, N):\n    assert M == {M} and N == 1024"
     )
     task = ranged(TASK, ({"M": 8, "N": 1024},), {})
-    found = interpret(task, only.replace("{M}", "8"), *beside)
+    found = run_interpreter(task, only.replace("{M}", "8"), *beside)
     assert found.status == "passed" and [case.dims for case in found.cases] == [{"M": 8, "N": 1024}] and found.dropped
     large = ranged(TASK, ({"M": 1 << 17, "N": 1024},), {})
-    untold = interpret(large, only.replace("{M}", str(1 << 17)), *beside)
+    untold = run_interpreter(large, only.replace("{M}", str(1 << 17)), *beside)
     assert untold.status == "unmeasured" and "set dims_range" in untold.reason
 
 
@@ -129,13 +131,13 @@ def test_what_needs_a_gpu_ends_unmeasured(query: str, beside: tuple[LocalExecuto
     source = "import torch\n" + KERNEL.replace(
         "def run_kernel(x, out, M, N):", f"def run_kernel(x, out, M, N):\n    {query}"
     )
-    found = interpret(TASK, source, *beside)
+    found = run_interpreter(TASK, source, *beside)
     assert found.status == "unmeasured" and "GPU" in found.reason and query in found.reason and "\n" not in found.reason
 
 
 def test_the_kernel_touches_no_file(beside: tuple[LocalExecutor, Blobs], tmp_path: Path) -> None:
     executor, blobs = beside
-    if not inspect(executor, (Triton(),), blobs).sandbox.get("landlock", "").startswith("abi"):
+    if not inspect_environment(executor, (Triton(),), blobs).sandbox.get("landlock", "").startswith("abi"):
         pytest.skip("this kernel has no Landlock")
     secret, written = tmp_path / "secret", tmp_path / "written"
     secret.write_text("secret")
@@ -155,7 +157,7 @@ def test_the_kernel_touches_no_file(beside: tuple[LocalExecutor, Blobs], tmp_pat
         "def run_kernel(x, out, M, N):",
         f"E = exec\n\n\ndef run_kernel(x, out, M, N):\n    reached = False\n{body}\n    assert not reached",
     )
-    found = interpret(TASK, source, executor, blobs)
+    found = run_interpreter(TASK, source, executor, blobs)
     assert found.status == "passed", found.reason
     assert not written.exists()
 
@@ -163,5 +165,5 @@ def test_the_kernel_touches_no_file(beside: tuple[LocalExecutor, Blobs], tmp_pat
 def test_a_reference_that_cannot_make_a_size_is_not_a_fault_of_the_kernel(beside: tuple[LocalExecutor, Blobs]) -> None:
     picky = TASK.reference.replace("    rows, columns =", "    assert dims['N'] % 64 == 0\n    rows, columns =")
     assert picky != TASK.reference
-    found = interpret(TASK.model_copy(update={"reference": picky}), KERNEL, *beside)
+    found = run_interpreter(TASK.model_copy(update={"reference": picky}), KERNEL, *beside)
     assert found.status == "passed" and found.dropped[0].kind == "reference"

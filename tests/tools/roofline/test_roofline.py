@@ -1,6 +1,6 @@
 import pytest
 
-from tools.artifacts import Argument, NumericPolicy, Quantity, Task, Workload
+from tools.artifacts import Argument, NumericTolerance, Quantity, Task, Workload
 from tools.executors.base import Device
 from tools.roofline.hardware import Citation, Headroom, Roof, Spec
 from tools.roofline.roofline import (
@@ -77,7 +77,7 @@ def test_the_compute_roof_is_that_of_the_outputs_type_or_of_the_matrix_units_tha
         Argument(name=f"x{n}", role=role, dtype=dtype, shape=("N",)) for n, (role, dtype) in enumerate(roles)
     )
     workloads = (Workload(name="w", dims={"N": 8}),)
-    numeric = NumericPolicy(precision=policy)
+    numeric = NumericTolerance(precision=policy)
     assert (
         roof_precision(
             Task(name="t", language="cpp", arguments=arguments, reference="", workloads=workloads, numeric=numeric)

@@ -15,11 +15,11 @@ from tools.executors.protocol import ContestOfWorkload, ContestResult, ProbedWor
 from tools.gate import confirmation
 from tools.gate.judge_settings import JudgeSettings
 from tools.judge.judge import Judge
-from tools.languages.base import UNTUNED, PinnedKernel
+from tools.languages.base import UNTUNED_PHRASE, PinnedKernel
 from tools.languages.cpp import Cpp
 from tools.store.records import Records
-from tools.tasks.autotune import objective_s, tuned
-from tools.tasks.loader import Loaded
+from tools.tasks.autotune import objective_seconds, pin_fastest_config
+from tools.tasks.loader import LoadedTask
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,7 @@ WRONG, BROKEN = FAST.replace("two * x[i]", "two - x[i]"), FAST.replace("two *", 
 CHANGES = {
     "baseline": SLOW,
     "workloads": (Workload(name="w", dims={"n": 20000}),),
-    "inferred": (f"`solve` is pinned to the first {UNTUNED}.", "Something else was inferred."),
+    "inferred": (f"`solve` is pinned to the first {UNTUNED_PHRASE}.", "Something else was inferred."),
 }
 TASK = task(Cpp()).model_copy(update=CHANGES)
 SEEN = ProbedWorkload(name="w", dims={"n": 20000}, weight=1.0, arguments=(), flops=None, unique_bytes=160000)
@@ -51,8 +51,8 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
         yield open_judge(TASK, Cpp(), executor, records, JudgeSettings(hidden_workloads=0))
 
 
-def loaded(*sources: str) -> Loaded:
-    return Loaded(
+def loaded(*sources: str) -> LoadedTask:
+    return LoadedTask(
         task=TASK,
         workloads=(SEEN,),
         pinned=tuple(PinnedKernel(label=f"c{at}", source=s) for at, s in enumerate(sources)),
@@ -60,7 +60,7 @@ def loaded(*sources: str) -> Loaded:
 
 
 def test_the_fastest_variant_that_is_right_is_frozen_with_its_record(judge: Judge) -> None:
-    found = tuned(loaded(SLOW, BROKEN, WRONG, FAST), judge)
+    found = pin_fastest_config(loaded(SLOW, BROKEN, WRONG, FAST), judge)
     assert found.task.baseline == FAST and found.pinned == ()
     sentence, *others = found.task.inferred
     assert others == ["Something else was inferred."]
@@ -71,32 +71,34 @@ def test_the_fastest_variant_that_is_right_is_frozen_with_its_record(judge: Judg
 
 def test_the_only_variant_that_works_needs_no_contest(judge: Judge) -> None:
     before = sum(1 for r in judge.records if r.kind == "benchmark")
-    found = tuned(loaded(WRONG, FAST), judge)
-    assert found.task.baseline == FAST and "config 1 is the only one" in found.task.inferred[0]
+    found = pin_fastest_config(loaded(WRONG, FAST), judge)
+    assert found.task.baseline == FAST and "config 1 is the only correct one" in found.task.inferred[0]
     assert sum(1 for r in judge.records if r.kind == "benchmark") == before
     # None works: the first stays, and the run's own checks name what is wrong with it.
-    none = tuned(loaded(WRONG, BROKEN), judge).task
-    assert none.baseline == WRONG and UNTUNED in none.inferred[0]
+    none = pin_fastest_config(loaded(WRONG, BROKEN), judge).task
+    assert none.baseline == WRONG and UNTUNED_PHRASE in none.inferred[0]
     assert (
-        "none of the 2 looked at compiles and is right here" in none.inferred[0] and "only one" not in none.inferred[0]
+        "none of the 2 checked configs compiles and is correct here" in none.inferred[0]
+        and "only correct one" not in none.inferred[0]
     )
 
 
 def test_variants_of_unknown_number_end_where_a_build_says_so(judge: Judge) -> None:
-    def open_ended(*sources: str) -> Loaded:
+    def open_ended(*sources: str) -> LoadedTask:
         pinned = tuple(
-            PinnedKernel(label=f"c{at}", source=s, ends="there is no such config") for at, s in enumerate(sources)
+            PinnedKernel(label=f"c{at}", source=s, past_end_error="there is no such config")
+            for at, s in enumerate(sources)
         )
         return loaded().model_copy(update={"pinned": pinned})
 
     end = "#error there is no such config\n"
-    found = tuned(open_ended(SLOW, FAST, end, FAST + "// behind the end\n"), judge)
+    found = pin_fastest_config(open_ended(SLOW, FAST, end, FAST + "// behind the end\n"), judge)
     assert found.task.baseline == FAST and "autotuned over 2 configs" in found.task.inferred[0]
     assert "config 1, c1, was the fastest of all over" in found.task.inferred[0]
     behind = Candidate(language="cpp", files={"kernel.cpp": FAST + "// behind the end\n"}).id
     assert not any(r.payload.get("candidate") == behind for r in judge.records), "nothing behind the end is built"
     # Nothing at all is in the list.
-    assert "none of the 1 looked at" in tuned(open_ended(end, end), judge).task.inferred[0]
+    assert "none of the 1 checked configs" in pin_fastest_config(open_ended(end, end), judge).task.inferred[0]
 
 
 def test_the_objective_is_the_devices_own_where_it_says_it() -> None:
@@ -112,7 +114,7 @@ def test_the_objective_is_the_devices_own_where_it_says_it() -> None:
         contest = confirmation.Contest(
             candidates={"a": "1", "b": "2"}, attempt=0, weights={"u": 1.0, "v": 3.0}, result=result
         )
-        return dict(objective_s(contest, objective))  # type: ignore[arg-type]
+        return dict(objective_seconds(contest, objective))  # type: ignore[arg-type]
 
     assert cost("total_time") == pytest.approx({"a": 16.0, "b": 20.0})
     assert cost("total_time", a=3.0, b=1.0) == pytest.approx({"a": 12.0, "b": 4.0})

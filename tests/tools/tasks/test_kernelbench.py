@@ -98,9 +98,9 @@ def test_a_forward_that_changes_what_it_is_given_is_refused(
 @pytest.mark.parametrize(
     ("source", "sizes", "said"),
     [
-        ("x = 1\n", "", "is no KernelBench problem"),
+        ("x = 1\n", "", "not a KernelBench problem"),
         (PROBLEM, "features=8 batches=2", "no number 'batches'"),
-        (PROBLEM + "height = width = 128\n", "height=8 width=9", "another name one number"),
+        (PROBLEM + "height = width = 128\n", "height=8 width=9", "assigns one number to 'height' and another name"),
     ],
 )
 def test_what_is_no_problem_or_no_constant_of_it_is_refused(

@@ -8,16 +8,16 @@ import pytest
 
 from knowledge_base.experience import similarity
 from tests.tools.builders import softmax
-from tools.artifacts import DEFAULT_CAPS, DEFAULT_FLOORS, Dims, DType, Role, Task
+from tools.artifacts import DEFAULT_ERROR_CAPS, DEFAULT_ERROR_FLOORS, Dims, DType, Role, Task
 from tools.contracts.dims import parse_dims, parse_workloads
-from tools.contracts.inference import Sources, as_stated
+from tools.contracts.inference import SourceNames, lift_error_caps
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor
 from tools.executors.protocol import ProbedArgument, ProbedWorkload, ProbeResult
 from tools.languages.cpp import Cpp
 from tools.store.records import Blobs
 from tools.tasks import loader as tasks
-from tools.tasks.loader import Declared, Loaded
+from tools.tasks.loader import LoadedTask, TaskSettings
 
 ROOT = Path(__file__).parents[3]
 SEED = Path(__file__).parents[1] / "fixtures" / "seed"
@@ -41,9 +41,11 @@ def workload(
     return ProbedWorkload(name=f"{m}x{n}", dims=dims, weight=weight, margin=margin, arguments=seen, **figures)
 
 
-def infer(probe: ProbeResult, kernel: str = KERNEL, declared: Declared | None = None) -> Loaded:
-    files = Sources("mine.cpp", "ref.py")
-    return tasks.infer("t", kernel, "text", Cpp(), Cpp().parameters(kernel), 0, declared or Declared(), probe, files)
+def infer(probe: ProbeResult, kernel: str = KERNEL, declared: TaskSettings | None = None) -> LoadedTask:
+    files = SourceNames("mine.cpp", "ref.py")
+    return tasks.infer_task(
+        "t", kernel, "text", Cpp(), Cpp().parameters(kernel), 0, declared or TaskSettings(), probe, files
+    )
 
 
 def probed(
@@ -97,7 +99,7 @@ def test_extents_that_follow_no_dim_are_numbers_and_flat_ones_still_vary() -> No
     task = infer(probed(flat(4, 8), flat(16, 8))).task
     assert task.arguments[1].shape == ("3",)
     assert task.dims_range == {"M": (1, 16), "N": (2, 8)}
-    assert any("follows no single dim" in sentence for sentence in task.inferred)
+    assert any("equals no single dim" in sentence for sentence in task.inferred)
 
 
 def test_scalars_take_the_kernels_type_and_names_may_differ() -> None:
@@ -117,12 +119,15 @@ def test_scalars_take_the_kernels_type_and_names_may_differ() -> None:
 @pytest.mark.parametrize(
     ("kernel", "words"),
     [
-        ("const float* x, float* out, int M", ["number of arguments", "mend make_inputs in ref.py"]),
-        ("float* out, const float* x, int M, int N", ["another order", "mend make_inputs in ref.py", "out, x, M, N"]),
-        ("const double* x, float* out, int M, int N", ["argument 1", "float64", "mend mine.cpp"]),
+        ("const float* x, float* out, int M", ["number of arguments", "correct make_inputs in ref.py"]),
+        (
+            "float* out, const float* x, int M, int N",
+            ["another order", "correct make_inputs in ref.py", "out, x, M, N"],
+        ),
+        ("const double* x, float* out, int M, int N", ["argument 1", "float64", "change mine.cpp"]),
         (
             "const float* x, float* out, int M, const int* N",
-            ["argument 4", "a scalar in the reference and a pointer", "mend mine.cpp"],
+            ["argument 4", "a scalar in the reference and a pointer", "change mine.cpp"],
         ),
     ],
 )
@@ -145,16 +150,16 @@ def test_a_fraction_does_not_go_into_an_integer() -> None:
 
 
 def test_rtol_becomes_the_floor_and_never_passes_the_cap() -> None:
-    assert infer(probed(workload(8, 4))).task.numeric.floor == DEFAULT_FLOORS
+    assert infer(probed(workload(8, 4))).task.numeric.floor == DEFAULT_ERROR_FLOORS
     assert infer(probed(workload(8, 4), rtol=1e-4)).task.numeric.floor["float32"] == 1e-4
     capped = infer(probed(workload(8, 4), rtol=0.5)).task
-    assert capped.numeric.floor["float32"] == DEFAULT_CAPS["float32"]
+    assert capped.numeric.floor["float32"] == DEFAULT_ERROR_CAPS["float32"]
     assert any("cut to the cap" in s for s in capped.inferred)
     assert any("which `tolerance: as_stated` in the config lifts" in s for s in capped.inferred)
-    assert capped.numeric.floor["float64"] == DEFAULT_FLOORS["float64"]
-    stated = as_stated(capped)
+    assert capped.numeric.floor["float64"] == DEFAULT_ERROR_FLOORS["float64"]
+    stated = lift_error_caps(capped)
     assert stated.numeric.floor["float32"] == 0.5 and "float32" not in stated.numeric.cap
-    assert "Tolerance as stated: rtol 0.5 hold" in stated.inferred[-1] and not [
+    assert "Tolerance as stated: rtol 0.5 apply" in stated.inferred[-1] and not [
         s for s in stated.inferred if "cut to" in s
     ]
     # A task that was frozen before atol counted has none written down.
@@ -182,16 +187,16 @@ def test_a_double_output_of_what_reads_no_double_may_be_computed_in_float() -> N
 
     mixed, whole = doubled("float32"), doubled("float64")
     assert (mixed.numeric.floor["float64"], mixed.numeric.cap["float64"]) == (
-        DEFAULT_FLOORS["float32"],
-        DEFAULT_CAPS["float32"],
+        DEFAULT_ERROR_FLOORS["float32"],
+        DEFAULT_ERROR_CAPS["float32"],
     )
     assert any("No input is float64" in said for said in mixed.inferred)
-    assert whole.numeric.cap == DEFAULT_CAPS and not [said for said in whole.inferred if "float64" in said]
+    assert whole.numeric.cap == DEFAULT_ERROR_CAPS and not [said for said in whole.inferred if "float64" in said]
 
 
 def test_weights_and_margins_of_task_yaml_replace_the_references() -> None:
     probe = probed(workload(8, 4, weight=2.0, margin=0.2), workload(16, 4), workload(32, 4))
-    loaded = infer(probe, declared=Declared(weights={"16x4": 5.0}, margins={"16x4": 0.0}))
+    loaded = infer(probe, declared=TaskSettings(weights={"16x4": 5.0}, margins={"16x4": 0.0}))
     assert [w.weight for w in loaded.task.workloads] == [w.weight for w in loaded.workloads] == [2.0, 5.0, 1.0]
     assert [w.margin for w in loaded.task.workloads] == [w.margin for w in loaded.workloads] == [0.2, 0.0, None]
     assert loaded.task.margins == {"8x4": 0.2, "16x4": 0.0}
@@ -209,7 +214,7 @@ def test_weights_and_margins_of_no_workload_or_no_sense_are_refused(
     declared: dict[str, dict[str, float]], words: str
 ) -> None:
     with pytest.raises(SettingsError, match=words):
-        infer(probed(workload(8, 4), workload(16, 4)), declared=Declared.model_validate(declared))
+        infer(probed(workload(8, 4), workload(16, 4)), declared=TaskSettings.model_validate(declared))
 
 
 def test_a_margin_is_part_of_the_tasks_identity_and_its_absence_is_not(tmp_path: Path) -> None:
@@ -221,10 +226,8 @@ def test_a_margin_is_part_of_the_tasks_identity_and_its_absence_is_not(tmp_path:
         != infer(probed(workload(8, 4, margin=0.06))).task.identity()
         != own.identity()
     )
-    # A task that was frozen before there were margins has none written down.
-    assert "margin" not in task.model_dump_json()
-    tasks.freeze(own, tmp_path)
-    assert tasks.thaw(tmp_path).margins == {"8x4": 0.05}
+    tasks.write_frozen_task(own, tmp_path)
+    assert tasks.read_frozen_task(tmp_path).margins == {"8x4": 0.05}
 
 
 # ---------------------------------------------------------------- freezing
@@ -232,8 +235,8 @@ def test_a_margin_is_part_of_the_tasks_identity_and_its_absence_is_not(tmp_path:
 
 def test_a_frozen_task_reads_back_and_a_changed_one_is_refused(tmp_path: Path) -> None:
     task = infer(probed(workload(8, 4), rtol=1e-4)).task
-    tasks.freeze(task, tmp_path / "task")
-    assert tasks.thaw(tmp_path / "task") == task
+    tasks.write_frozen_task(task, tmp_path / "task")
+    assert tasks.read_frozen_task(tmp_path / "task") == task
     for name in ("kernel.cpp", "reference.py", "task.json"):
         path = tmp_path / "task" / name
         kept = path.read_text()
@@ -241,11 +244,11 @@ def test_a_frozen_task_reads_back_and_a_changed_one_is_refused(tmp_path: Path) -
             kept.replace("t", "T", 1) if name != "task.json" else kept.replace('"name": "t"', '"name": "u"')
         )
         with pytest.raises(WorkspaceError, match=name):
-            tasks.thaw(tmp_path / "task")
+            tasks.read_frozen_task(tmp_path / "task")
         path.write_text(kept)
     (tmp_path / "task" / "reference.py").unlink()
     with pytest.raises(WorkspaceError, match="cannot be read"):
-        tasks.thaw(tmp_path / "task")
+        tasks.read_frozen_task(tmp_path / "task")
 
 
 # ---------------------------------------------------------------- files, through a real probe
@@ -255,7 +258,7 @@ Stage = tuple[Executor, Blobs]
 
 
 def test_the_softmax_folder_loads(beside: Stage) -> None:
-    loaded = tasks.load_folder(ROOT / "configs" / "tasks" / "softmax", *beside)
+    loaded = tasks.load_task_folder(ROOT / "configs" / "tasks" / "softmax", *beside)
     task = loaded.task
     assert task.arguments == softmax().arguments
     assert [w.name for w in task.workloads] == ["4096x1024", "512x1000"]
@@ -265,7 +268,7 @@ def test_the_softmax_folder_loads(beside: Stage) -> None:
 
 
 def test_the_seed_files_load(beside: Stage) -> None:
-    task = tasks.load_files(SEED / "kernel.cpp", SEED / "ref.py", "M=48 N=100 eps=-1e-5", *beside).task
+    task = tasks.load_task_files(SEED / "kernel.cpp", SEED / "ref.py", "M=48 N=100 eps=-1e-5", *beside).task
     assert (
         " ".join(f"{a.name}:{a.role}" for a in task.arguments)
         == "input:input gamma:input output:output M:scalar N:scalar eps:scalar"
@@ -289,14 +292,14 @@ def test_the_seed_files_load(beside: Stage) -> None:
 )
 def test_seed_dims_are_checked_before_anything_is_allocated(beside: Stage, dims: str, words: str) -> None:
     with pytest.raises(SettingsError, match="dims: ") as caught:
-        tasks.load_files(SEED / "kernel.cpp", SEED / "ref.py", dims, *beside)
+        tasks.load_task_files(SEED / "kernel.cpp", SEED / "ref.py", dims, *beside)
     assert words in str(caught.value)
 
 
 def test_scalars_of_make_inputs_are_checked_on_every_workload(beside: Stage, tmp_path: Path) -> None:
     large = REFERENCE.replace('"M": rows, "N": columns', '"M": rows + (3 * 10**9 if rows == 512 else 0), "N": columns')
     with pytest.raises(SettingsError, match=r"workload 512x1000: M=3000000512 does not fit int32"):
-        tasks.load_folder(folder(tmp_path / "t", large), *beside)
+        tasks.load_task_folder(folder(tmp_path / "t", large), *beside)
 
 
 COPY = 'extern "C" void solve(const float* x, float* y, int M, int N) {}'
@@ -321,7 +324,7 @@ def test_what_is_compared_of_a_larger_buffer_is_said(
     beside: Stage, tmp_path: Path, result: str, elements: int, compared: int
 ) -> None:
     files = seed_files(tmp_path, f"def reference(x, y, M, N):\n    {result}\n")
-    loaded = tasks.load_files(*files, "M=8 N=6", *beside, pointer_elements=elements)
+    loaded = tasks.load_task_files(*files, "M=8 N=6", *beside, pointer_elements=elements)
     assert loaded.workloads[0].arguments[1].compared == compared
     said = any(f"`y`: {compared} of {elements or 48} elements are compared" in said for said in loaded.task.inferred)
     assert said is (compared != (elements or 48)), "a whole output needs no remark"
@@ -334,7 +337,7 @@ def test_counts_that_no_dims_make_are_refused(beside: Stage, tmp_path: Path) -> 
     ):
         with pytest.raises(SettingsError, match=said):
             files = seed_files(tmp_path, f"def reference(x, y, M, N):\n    {result}\n")
-            tasks.load_files(*files, "M=8 N=6", *beside, pointer_elements=elements)
+            tasks.load_task_files(*files, "M=8 N=6", *beside, pointer_elements=elements)
 
 
 def folder(path: Path, reference: str | bytes | None = None, kernel: str | None = KERNEL, declared: str = "") -> Path:
@@ -359,7 +362,7 @@ REFERENCE = (ROOT / "configs" / "tasks" / "softmax" / "reference.py").read_text(
         ({"reference": REFERENCE, "kernel": "void run() {}"}, ["kernel.cpp", "no function `solve`"]),
         (
             {"reference": REFERENCE, "declared": "library: [aten.mm]\n"},
-            ["library", "kernels in cpp call nothing of torch", "triton"],
+            ["library", "kernels in cpp cannot call torch", "triton"],
         ),
         ({"reference": REFERENCE, "declared": "library: [mm]\n"}, ["task.yaml", "library", "mm"]),
         (
@@ -379,7 +382,7 @@ REFERENCE = (ROOT / "configs" / "tasks" / "softmax" / "reference.py").read_text(
 )
 def test_bad_folders_are_one_sentence(beside: Stage, tmp_path: Path, files: dict[str, str], words: list[str]) -> None:
     with pytest.raises(SettingsError) as caught:
-        tasks.load_folder(folder(tmp_path / "t", **files), *beside)
+        tasks.load_task_folder(folder(tmp_path / "t", **files), *beside)
     for word in words:
         assert word in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -387,14 +390,14 @@ def test_bad_folders_are_one_sentence(beside: Stage, tmp_path: Path, files: dict
 
 def test_the_library_is_frozen_with_the_task_and_none_leaves_older_identities(beside: Stage, tmp_path: Path) -> None:
     def loaded(name: str, declared: str) -> Task:
-        return tasks.load_folder(
+        return tasks.load_task_folder(
             folder(tmp_path / name, REFERENCE, None, f"name: t\nlanguage: triton\n{declared}"), *beside
         ).task
 
     none, mm = loaded("none", ""), loaded("mm", "library: [aten.mm]\n")
-    assert "library" not in none.model_dump_json() and mm.library == ("aten.mm",) and mm.identity() != none.identity()
-    tasks.freeze(mm, tmp_path / "frozen")
-    assert tasks.thaw(tmp_path / "frozen") == mm
+    assert none.library is None and mm.library == ("aten.mm",) and mm.identity() != none.identity()
+    tasks.write_frozen_task(mm, tmp_path / "frozen")
+    assert tasks.read_frozen_task(tmp_path / "frozen") == mm
 
 
 LOGIC = """import torch
@@ -427,7 +430,7 @@ SQUARE = logic(
 ROTARY = logic(
     '{"S": 32, "d": 64}',
     '{"x": drawn("S", "d"), "w": drawn("S", 1), "out": drawn("S", "d"), **dims}',
-    "a, c = x.chunk(2, -1)\n    return torch.cat((a * w.cos() - c * w.sin(), c * w.cos() + a * w.sin()), -1)",
+    "a, c = x.unflatten(-1, (2, 8, -1)).flatten(2).unbind(1)\n    return torch.cat((a * w.cos() - c * w.sin(), c * w.cos() + a * w.sin()), -1)",
 )
 GROUPED = logic(
     '{"n": 2, "C": 48, "HW": 25, "groups": 12}',
@@ -457,12 +460,12 @@ def test_the_library_of_a_reference_is_its_own_products_where_a_kernel_can_call_
 ) -> None:
     declared = f"name: t\nlanguage: {language}\nlibrary: [reference]\n"
     given = SQUARE.replace("torch.addmm(b, x, w)", body)
-    found = tasks.load_folder(folder(tmp_path / "t", given, None, declared), *beside).task.library or ()
+    found = tasks.load_task_folder(folder(tmp_path / "t", given, None, declared), *beside).task.library or ()
     assert found == library or {*library} < {*found}
 
 
 def test_dims_that_are_equal_in_every_workload_are_told_apart_at_other_sizes(beside: Stage, tmp_path: Path) -> None:
-    task = tasks.load_folder(folder(tmp_path / "t", SQUARE, None), *beside).task
+    task = tasks.load_task_folder(folder(tmp_path / "t", SQUARE, None), *beside).task
     assert [a.shape for a in task.arguments[:4]] == [("M", "K"), ("K", "N"), ("N",), ("M", "N")]
     assert not [said for said in task.inferred if "the same size" in said or "refuses" in said]
 
@@ -482,7 +485,7 @@ def test_dims_that_are_equal_in_every_workload_are_told_apart_at_other_sizes(bes
         ("torch.softmax(x @ w, -1)", "matmul"),
         ("torch.softmax(x @ w, -1) @ w", "attention"),
         ("torch.nn.functional.scaled_dot_product_attention(x[None], w[None], w[None])[0]", "attention"),
-        ("x[torch.arange(7, -1, -1)]", "index"),
+        ("x[torch.arange(len(x) - 1, -1, -1)]", "index"),
     ],
 )
 def test_the_operator_is_told_from_the_references_operations_and_not_from_a_name(
@@ -495,31 +498,33 @@ def test_the_operator_is_told_from_the_references_operations_and_not_from_a_name
         KERNEL.replace("float* x, float* out, int M, int N", "float* x, const float* w, float* out, int M")
     )
     files[1].write_text(logic('{"M": 8}', made, f"return {body}", '\noutputs = ("out",)\n'))
-    loaded = tasks.load_files(*files, "", *beside)
+    loaded = tasks.load_task_files(*files, "", *beside)
     assert (similarity.operator_family(loaded.operator), loaded.task.name) == (family, "k")
 
 
 @pytest.mark.parametrize(("reference", "odd"), [(ROTARY, "d"), pytest.param(GROUPED, "C", marks=pytest.mark.slow)])
 def test_sizes_that_the_reference_refuses_are_listed(beside: Stage, tmp_path: Path, reference: str, odd: str) -> None:
-    task = tasks.load_folder(folder(tmp_path / "t", reference, None), *beside).task
+    task = tasks.load_task_folder(folder(tmp_path / "t", reference, None), *beside).task
     listed = [said for said in task.inferred if said.startswith("The reference refuses ")]
     assert listed and all(f" {odd}=" in said and "mend" not in said for said in listed)
     assert odd in task.dims_range
 
 
 def test_a_reference_that_takes_no_other_size_is_told_a_dims_range_that_works(beside: Stage, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"reference\.py: refuses every size .* such as dims_range = ") as caught:
-        tasks.load_folder(folder(tmp_path / "t", FIXED, None), *beside)
+    with pytest.raises(
+        SettingsError, match=r"reference\.py: the reference refuses every size .* such as dims_range = "
+    ) as caught:
+        tasks.load_task_folder(folder(tmp_path / "t", FIXED, None), *beside)
     suggested = str(caught.value).partition(" such as ")[2]
-    assert tasks.load_folder(folder(tmp_path / "t", f"{FIXED}\n{suggested}\n", None), *beside).task.dims_range == {
+    assert tasks.load_task_folder(folder(tmp_path / "t", f"{FIXED}\n{suggested}\n", None), *beside).task.dims_range == {
         "M": (6, 6),
         "N": (7, 7),
     }
 
 
 def test_without_a_kernel_the_reference_says_the_contract(beside: Stage, tmp_path: Path) -> None:
-    loaded = tasks.load_folder(folder(tmp_path / "t", REFERENCE, None), *beside)
-    given = tasks.load_folder(folder(tmp_path / "u", REFERENCE), *beside)
+    loaded = tasks.load_task_folder(folder(tmp_path / "t", REFERENCE, None), *beside)
+    given = tasks.load_task_folder(folder(tmp_path / "u", REFERENCE), *beside)
     assert loaded.task.baseline is None
     assert loaded.task.arguments == given.task.arguments
     assert loaded.workloads == given.workloads
@@ -530,4 +535,4 @@ def test_a_kernel_of_another_name_is_not_passed_over(beside: Stage, tmp_path: Pa
     path = folder(tmp_path / "t", REFERENCE, None)
     (path / name).write_text(KERNEL)
     with pytest.raises(SettingsError, match=rf"{name} and no kernel\.cpp"):
-        tasks.load_folder(path, *beside)
+        tasks.load_task_folder(path, *beside)

@@ -14,7 +14,7 @@ import torch
 from tools.errors import SettingsError
 from tools.executors.local import LocalExecutor
 from tools.store.records import Blobs
-from tools.tasks.loader import load_folder
+from tools.tasks.loader import load_task_folder
 from tools.tasks.suites import write_task_folder
 
 DEFINITION: dict[str, Any] = {
@@ -118,7 +118,7 @@ def test_a_definition_becomes_a_task_of_its_inputs_outputs_and_variable_axes(
     tmp_path: Path, beside: tuple[LocalExecutor, Blobs]
 ) -> None:
     folder, told = write_task_folder(sol(tmp_path / "p", DEFINITION, line(4), line(9)), tmp_path / "task", "")
-    task = load_folder(folder, *beside).task
+    task = load_task_folder(folder, *beside).task
     assert told == "scaled_pairs: 2 workloads" and task.name == "scaled_pairs"
     assert [(a.name, a.role, a.shape) for a in task.arguments] == [
         ("x", "input", ("rows", "columns")),
@@ -188,7 +188,7 @@ def test_where_a_gpu_is_the_problem_of_any_suite_is_for_it(
     )
     (tmp_path / "sum.py").write_text("class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n")
     for name, language in ((".", "triton"), ("missing", "cpp")):
-        monkeypatch.setattr("tools.tasks.loader.DRIVER", tmp_path / name)
+        monkeypatch.setattr("tools.tasks.loader.NVIDIA_DRIVER", tmp_path / name)
         folder, _ = write_task_folder(problem, tmp_path / language, "")
         assert f"language: {language}\n" in (folder / "task.yaml").read_text()
 
@@ -197,7 +197,7 @@ def test_a_gpu_mode_problem_becomes_a_task_of_what_its_data_holds(
     gpu_mode: Path, tmp_path: Path, beside: tuple[LocalExecutor, Blobs]
 ) -> None:
     folder, told = write_task_folder(gpu_mode, tmp_path / "task", "")
-    task = load_folder(folder, *beside).task
+    task = load_task_folder(folder, *beside).task
     assert (
         told == "scaled: 3 workloads"
         and [w.weight for w in task.workloads] == [1, 1e-3, 1e-3]
@@ -226,7 +226,7 @@ def test_a_gpu_mode_problem_becomes_a_task_of_what_its_data_holds(
             {"axes": {**DEFINITION["axes"], "pairs": {"type": "expr", "expression": "open('x')"}}},
             [line(4)],
             "",
-            "more than arithmetic",
+            "not arithmetic over axes",
         ),
         (
             {"outputs": {"sums": {"shape": ["rows"], "dtype": "float8_e4m3fn"}}},
@@ -238,7 +238,7 @@ def test_a_gpu_mode_problem_becomes_a_task_of_what_its_data_holds(
         ({}, [], "", "no workloads were found"),
         ({}, [line(4)], "row=3", "'row'"),
         ({"axes": 3}, [line(4)], "", "axes"),
-        ({"outputs": {"x": {"shape": ["rows"], "dtype": "float32"}}}, [line(4)], "", "`x` is input and output at once"),
+        ({"outputs": {"x": {"shape": ["rows"], "dtype": "float32"}}}, [line(4)], "", "`x` is both input and output"),
         ({"reference": "answer = 3"}, [line(4)], "", "defines 0 functions and no `run`"),
     ],
     ids=["expression", "dtype", "safetensors", "none", "sizes", "shape-of-the-file", "in-place", "no-function"],
@@ -267,5 +267,5 @@ def test_what_a_gpu_mode_problem_asks_that_no_task_can_be_is_refused(
 
 
 def test_a_folder_that_is_of_no_suite_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"is no problem of a suite; give one of these: a definition\.json"):
+    with pytest.raises(SettingsError, match=r"not a problem of a suite; give one of these: a definition\.json"):
         write_task_folder(tmp_path, tmp_path / "task", "")

@@ -32,10 +32,10 @@ def launch(rows: int, duration: float, **more: object) -> dict[str, object]:
     return {**said, "scalars": {"rows": rows}, "shapes": {"x": [rows, 4]}, "duration_us": duration, **more}
 
 
-def parts(folder: Path, *launches: dict[str, object], task: Task = TASK) -> tuple[trace.Part, ...]:
+def parts(folder: Path, *launches: dict[str, object], task: Task = TASK) -> tuple[trace.LaunchGroup, ...]:
     path = folder / "trace.jsonl"
     path.write_text("\n".join(map(json.dumps, launches)))
-    return trace.parts(trace.read(path), task, path)
+    return trace.group_launches(trace.read_trace(path), task, path)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,10 @@ def test_launches_become_weighted_sizes(
     tmp_path: Path, launches: list[dict[str, object]], kept: list[tuple[int, str, int]], weights: list[tuple[int, int]]
 ) -> None:
     found = parts(tmp_path, *launches)
-    assert [(part.dims["rows"], part.speed, part.launches) for part in found if part.kept] == kept
-    assert trace.weights(found) == tuple(({"rows": rows, "columns": 4, "eps": 1e-5}, count) for rows, count in weights)
+    assert [(part.dims["rows"], part.speed, part.launches) for part in found if part.selected] == kept
+    assert trace.workload_weights(found) == tuple(
+        ({"rows": rows, "columns": 4, "eps": 1e-5}, count) for rows, count in weights
+    )
     assert sum(part.share for part in found) == pytest.approx(1)
 
 
@@ -77,19 +79,19 @@ def test_a_csv_says_the_same_as_json_lines(tmp_path: Path) -> None:
     path.write_text(
         'Kernel,Grid,Scalars,Shapes,Duration\nsoftmax_kernel,"8,1,1",rows=8,x=8x4,5\nsoftmax_kernel,"9,1,1",rows=9,x=9x4,1.5\n'
     )
-    found = trace.parts(trace.read(path), TASK, path)
+    found = trace.group_launches(trace.read_trace(path), TASK, path)
     assert found == parts(tmp_path, launch(8, 5.0), launch(9, 1.5))
 
 
 @pytest.mark.parametrize(
     ("launches", "told"),
     [
-        ([launch(8, 5.0, shapes={})], ":1: columns is not said"),
+        ([launch(8, 5.0, shapes={})], ":1: columns is missing"),
         ([launch(8, 5.0), launch(8, 5.0, shapes={"x": [9, 4]})], ":2: rows is 8 and 9"),
         ([launch(8, 0.0)], ":1: its duration is 0.0; it must be above 0"),
         ([{"kernel": "softmax_kernel"}], ":1: has no 'duration'"),
         ([launch(8, 5.0, kernel="one"), launch(8, 9.0, kernel="two")], "only two, one"),
-        ([], "holds no launch"),
+        ([], "contains no launch"),
     ],
 )
 def test_what_a_trace_does_not_say_is_one_sentence_that_names_the_line(

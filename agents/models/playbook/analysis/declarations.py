@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from tools.languages.cpp_source import CppSource, contains, is_declared, walk
+from tools.languages.cpp_source import CppSource, is_declared_name, node_contains, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -105,7 +105,7 @@ def _hidden(scope: Node) -> Iterator[Node]:
             for d in walk(n)
             if d.type == "structured_binding_declarator"
         ]
-    return (n for one in inside for n in walk(one) if n.type == "identifier" and is_declared(n))
+    return (n for one in inside for n in walk(one) if n.type == "identifier" and is_declared_name(n))
 
 
 def _named_within(declarator: Node) -> Node | None:
@@ -120,7 +120,7 @@ def declaration_of(unit: CppSource, name: Node) -> Declaration | None:
         known, unknown = _names(unit, scope)
         found = None
         for candidate in known:
-            own = candidate.initial is not None and contains(candidate.initial, name)
+            own = candidate.initial is not None and node_contains(candidate.initial, name)
             if candidate.name == wanted and candidate.node.start_byte <= name.start_byte and not own:
                 found = candidate
         if found is not None or wanted in unknown:

@@ -63,7 +63,7 @@ def _escapes(unit: Unit, loop: Loop) -> str:
     ):
         if node.type == "break_statement":
             return "the loop breaks"
-    assigned = unit.assigned(loop.body)
+    assigned = unit.written_names(loop.body)
     for bound in (loop.upper, loop.step):
         if bound is not None and any(n.type == "identifier" and unit.text(n) in assigned for n in walk(bound)):
             return "the loop changes its own bound"
@@ -74,6 +74,6 @@ def _declared_inside(unit: Unit, loop: Loop, root: str) -> bool:
     start = int(root.split("@")[1]) if "@" in root else -1
     if loop.body.start_byte <= start < loop.body.end_byte:
         return True
-    function = unit.function_of(loop.node)
+    function = unit.enclosing_function(loop.node)
     # A local of an inlined helper is new in each call.
     return not function.start_byte <= start < function.end_byte

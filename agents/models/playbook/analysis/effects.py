@@ -14,7 +14,7 @@ from agents.models.playbook.analysis.affine import Poly
 from agents.models.playbook.analysis.expressions import ALLOCATORS, Environment, Range, Value, Values
 from agents.models.playbook.analysis.types import OVERLOADED
 from agents.models.playbook.analysis.unit import Unit
-from tools.languages.cpp_source import statements, strip
+from tools.languages.cpp_source import statements, strip_parentheses
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -129,15 +129,15 @@ class Reader(Values):
         self._unbounded -= found is None
 
     def _visit_assignment(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
-        operator, left, right = self.unit.binary(node)
+        operator, left, right = self.unit.split_binary(node)
         self._visit(right, ranges, env, depth)
         self._write(left, operator == "=", ranges, env)
-        for child in strip(left).named_children:
+        for child in strip_parentheses(left).named_children:
             if child.type != "identifier":
                 self._visit(child, ranges, env, depth)
 
     def _write(self, target: Node, plain: bool, ranges: tuple[Range, ...], env: Environment) -> None:
-        target = strip(target)
+        target = strip_parentheses(target)
         if target.type == "identifier":
             declaration = self.unit.declaration(target)
             if declaration is None or declaration.kind == "global":
@@ -178,9 +178,9 @@ class Reader(Values):
         unit = self.unit
         arguments = unit.arguments(node)
         function = node.child_by_field_name("function")
-        name = unit.callee(node)
+        name = unit.called_function(node)
         called = unit.text(function).split("<")[0] if function is not None else ""
-        pure = name in PURE and unit.library(node)
+        pure = name in PURE and unit.is_library_call(node)
         if self.is_cast(node) or pure or called in ("std::max", "std::min", "std::numeric_limits"):
             for argument in arguments:
                 self._visit(argument, ranges, env, depth)

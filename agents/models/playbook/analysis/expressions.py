@@ -15,7 +15,7 @@ from agents.models.playbook.analysis.affine import Poly, element_symbol, loaded
 from agents.models.playbook.analysis.declarations import Declaration
 from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.unit import Unit
-from tools.languages.cpp_source import contains, statements, strip, walk
+from tools.languages.cpp_source import node_contains, statements, strip_parentheses, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -64,7 +64,7 @@ class Values:
 
     def poly(self, node: Node, env: Environment) -> Poly | None:
         """Value of an integer expression."""
-        node = strip(node)
+        node = strip_parentheses(node)
         if node.type == "number_literal":
             digits = self.unit.text(node).rstrip("uUlL").replace("'", "")
             if digits.startswith(("0x", "0X")):
@@ -102,7 +102,7 @@ class Values:
         found = self.element(node, env)
         if found is None:
             return None
-        function = self.unit.function_of(self.regions[0])
+        function = self.unit.enclosing_function(self.regions[0])
         constant = any(
             p.symbol == found[0] and p.form == "pointer" and _only_read(self.unit, p)
             for p in self.unit.parameters(function)
@@ -110,13 +110,13 @@ class Values:
         return Poly.symbol(element_symbol(*found)) if constant else None
 
     def _arithmetic(self, node: Node, env: Environment) -> Poly | None:
-        operator, left, right = self.unit.binary(node)
+        operator, left, right = self.unit.split_binary(node)
         a, b = self.poly(left, env), self.poly(right, env)
         if a is None or b is None:
             return None
         if operator in "+-*":
             return a + b if operator == "+" else a - b if operator == "-" else a * b
-        loops = (self.unit.counted(n) for n in walk(self.unit.function_of(node)) if n.type == "for_statement")
+        loops = (self.unit.counted(n) for n in walk(self.unit.enclosing_function(node)) if n.type == "for_statement")
         counters = {loop.symbol for loop in loops if loop is not None}
         if operator == "/" and not any(s in counters or loaded(s) for s in a.symbols | b.symbols):
             return Poly.symbol(f"?{self.unit.text(node)}")
@@ -135,13 +135,13 @@ class Values:
         if declaration.symbol in env:
             value = env[declaration.symbol]
             return value if isinstance(value, Poly) and wide else None
-        written = declaration.name in self.unit.assigned(declaration.scope)
+        written = declaration.name in self.unit.written_names(declaration.scope)
         if declaration.initial is not None and not written and declaration.form == "value" and wide:
             value_of = self.poly(declaration.initial, env)
             if value_of is not None and not (len(value_of.terms) > 1 and not _in_loop(declaration.node)):
                 return value_of
-        inside = any(contains(region, declaration.node) for region in self.regions)
-        changed = any(declaration.name in self.unit.assigned(region) for region in self.regions)
+        inside = any(node_contains(region, declaration.node) for region in self.regions)
+        changed = any(declaration.name in self.unit.written_names(region) for region in self.regions)
         return None if (inside and declaration.kind != "parameter") or changed else Poly.symbol(declaration.symbol)
 
     def _loop_of(self, node: Node, declaration: Declaration) -> Loop | None:
@@ -152,7 +152,7 @@ class Values:
                 loop = self.unit.counted(current)
                 if loop is not None and loop.declaration is not None and loop.declaration.symbol == declaration.symbol:
                     start = current.child_by_field_name("initializer")
-                    return None if start is not None and contains(start, node) and not loop.declared_here else loop
+                    return None if start is not None and node_contains(start, node) and not loop.declared_here else loop
             current = current.parent
         return None
 
@@ -167,7 +167,7 @@ class Values:
 
     def pointer(self, node: Node, env: Environment) -> Pointer | None:
         """What a pointer-valued expression points at."""
-        node = strip(node)
+        node = strip_parentheses(node)
         unit = self.unit
         if node.type == "identifier":
             return self._pointer_name(node, env)
@@ -188,7 +188,7 @@ class Values:
             element = self.element(node, env)
             return Pointer(*element) if element and element[1] is not None else None
         if node.type == "binary_expression":
-            operator, left, right = unit.binary(node)
+            operator, left, right = unit.split_binary(node)
             base, offset = self.pointer(left, env), self.poly(right, env)
             if operator == "+" and base is None:
                 base, offset = self.pointer(right, env), self.poly(left, env)
@@ -205,7 +205,9 @@ class Values:
         if declaration.symbol not in env and declaration.form in ("array", "object"):
             return Pointer(declaration.symbol)
         ahead = (
-            self._ahead(node, declaration, env) if declaration.name in self.unit.assigned(declaration.scope) else ZERO
+            self._ahead(node, declaration, env)
+            if declaration.name in self.unit.written_names(declaration.scope)
+            else ZERO
         )
         start = self._start(declaration, env) if ahead is not None else None
         return replace(start, offset=start.offset + ahead) if start is not None and ahead is not None else None
@@ -218,7 +220,8 @@ class Values:
         loop = unit.loop(around) if around.type == "for_statement" else None
         inside = statements(loop.body) if loop is not None else []
         moved = next(
-            (n.named_children[0] for n in inside if n.type == "expression_statement" and name in unit.assigned(n)), use
+            (n.named_children[0] for n in inside if n.type == "expression_statement" and name in unit.written_names(n)),
+            use,
         )
         if (
             loop is None
@@ -227,14 +230,14 @@ class Values:
         ):
             return None
         if (
-            unit.assigned(pointer.scope).count(name) != 1
+            unit.written_names(pointer.scope).count(name) != 1
             or loop.step is not None
             or unit.text(pointer.node).startswith("static")
         ):
             return None
         step = Poly.constant(1) if unit.text(moved) in (f"++{name}", f"{name}++") else None
         if moved.type == "assignment_expression" and unit.text(moved).split()[:2] == [name, "+="]:
-            step = self.poly(unit.binary(moved)[2], env)
+            step = self.poly(unit.split_binary(moved)[2], env)
         lower = self.poly(loop.lower, env)
         if step is None or lower is None or any(s == loop.symbol or loaded(s) for s in step.symbols):
             return None
@@ -245,15 +248,15 @@ class Values:
         if declaration.symbol in env:
             value = env[declaration.symbol]
             return value if isinstance(value, Pointer) else None
-        initial = strip(declaration.initial) if declaration.initial is not None else None
+        initial = strip_parentheses(declaration.initial) if declaration.initial is not None else None
         if declaration.kind == "parameter":
-            function = self.unit.function_of(declaration.node)
+            function = self.unit.enclosing_function(declaration.node)
             known = declaration.form == "pointer" and declaration.name not in shared_names(self.unit, function)
             return Pointer(declaration.symbol) if known else None
         if initial is None:
             return None
         while initial.type == "cast_expression" and (cast := initial.child_by_field_name("value")) is not None:
-            initial = strip(cast)
+            initial = strip_parentheses(cast)
         if self.is_fresh(initial):
             return Pointer(declaration.symbol)
         return self.pointer(initial, env) if declaration.form == "pointer" or declaration.type == "auto" else None
@@ -261,14 +264,14 @@ class Values:
     def is_fresh(self, node: Node) -> bool:
         """Newly allocated memory."""
         if node.type == "call_expression" and self.is_cast(node):
-            return any(self.is_fresh(strip(a)) for a in self.unit.arguments(node))
+            return any(self.is_fresh(strip_parentheses(a)) for a in self.unit.arguments(node))
         return node.type == "new_expression" or (
-            node.type == "call_expression" and self.unit.callee(node) in ALLOCATORS
+            node.type == "call_expression" and self.unit.called_function(node) in ALLOCATORS
         )
 
     def element(self, node: Node, env: Environment) -> tuple[str, tuple[Poly, ...]] | None:
         """Root and index of an element expression; None when not understood."""
-        node = strip(node)
+        node = strip_parentheses(node)
         argument = node.child_by_field_name("argument")
         if node.type == "subscript_expression" and argument is not None:
             indices = node.child_by_field_name("indices")
@@ -290,7 +293,7 @@ class Values:
 
     def root(self, node: Node, env: Environment) -> str | None:
         """Buffer of an element whose index is not understood."""
-        node = strip(node)
+        node = strip_parentheses(node)
         argument = node.child_by_field_name("argument")
         base = self.pointer(argument, env) if argument is not None else None
         return base.root if base is not None else None
@@ -304,7 +307,7 @@ class Values:
 
     def _uppers(self, node: Node, env: Environment) -> list[Poly]:
         """Polynomials of which each bounds `node` from above: a minimum has several."""
-        node = strip(node)
+        node = strip_parentheses(node)
         value = self.poly(node, env)
         known = [value] if value is not None else []
         declaration = self.unit.declaration(node) if node.type == "identifier" else None
@@ -312,7 +315,7 @@ class Values:
         if known and (declaration is None or initial is None or value != Poly.symbol(declaration.symbol)):
             return known
         if declaration is not None:
-            fixed = declaration.name not in self.unit.assigned(declaration.scope)
+            fixed = declaration.name not in self.unit.written_names(declaration.scope)
             return [*known, *(self._uppers(initial, env) if initial is not None and fixed else [])]
         if node.type == "call_expression":
             function = node.child_by_field_name("function")
@@ -324,9 +327,9 @@ class Values:
                 condition is not None
                 and yes is not None
                 and no is not None
-                and strip(condition).type == "binary_expression"
+                and strip_parentheses(condition).type == "binary_expression"
             ):
-                operator, left, right = self.unit.binary(strip(condition))
+                operator, left, right = self.unit.split_binary(strip_parentheses(condition))
                 if operator in ("<", "<=") and [self.unit.text(left), self.unit.text(right)] == [
                     self.unit.text(yes),
                     self.unit.text(no),
@@ -342,10 +345,10 @@ def shared_names(unit: Unit, function: Node) -> frozenset[str]:
     if unit.functions.get("solve") == function:
         return frozenset()
     name, parameters, found = unit.function_name(function), unit.parameters(function), set[str]()
-    for caller in unit.reachable:
+    for caller in unit.reachable_functions:
         values = Values(unit, caller.child_by_field_name("body") or caller)
         for call in walk(caller):
-            if call.type != "call_expression" or unit.callee(call) != name or caller == function:
+            if call.type != "call_expression" or unit.called_function(call) != name or caller == function:
                 continue
             given = [
                 (p, values.pointer(a, {}))

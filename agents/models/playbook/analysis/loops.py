@@ -48,12 +48,12 @@ def read_loop(unit: CppSource, node: Node) -> Loop | None:
     if first is None or condition.type != "binary_expression":
         return None
     variable, lower, declared = first
-    operator, left, right = unit.binary(condition)
+    operator, left, right = unit.split_binary(condition)
     down = operator == ">=" and unit.text(update).replace(" ", "") in (f"{variable}--", f"--{variable}")
     if not (down or operator in ("<", "<=", "!=")) or unit.text(left) != variable:
         return None
     step = None if down else _step(unit, update, variable)
-    if step is False or variable in unit.assigned(body):
+    if step is False or variable in unit.written_names(body):
         return None
     name = next((n for n in walk(start) if n.type == "identifier" and unit.text(n) == variable), left)
     lower, upper = (right, lower) if down else (lower, right)
@@ -73,7 +73,7 @@ def _initial(unit: CppSource, start: Node) -> tuple[str, Node, bool] | None:
             return None
         return unit.text(name), value, True
     if start.type == "assignment_expression":
-        operator, left, right = unit.binary(start)
+        operator, left, right = unit.split_binary(start)
         if operator == "=" and left.type == "identifier":
             return unit.text(left), right, False
     return None
@@ -84,11 +84,11 @@ def _step(unit: CppSource, update: Node, variable: str) -> Node | Literal[False]
         return None if unit.text(update).replace(" ", "") in (f"{variable}++", f"++{variable}") else False
     if update.type != "assignment_expression":
         return False
-    operator, left, right = unit.binary(update)
+    operator, left, right = unit.split_binary(update)
     if unit.text(left) != variable:
         return False
     if operator == "=" and right.type == "binary_expression":
-        inner, a, b = unit.binary(right)
+        inner, a, b = unit.split_binary(right)
         if inner != "+" or unit.text(a) != variable:
             return False
         right = b

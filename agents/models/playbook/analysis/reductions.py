@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from agents.models.playbook.analysis.types import floating
 from agents.models.playbook.analysis.unit import Unit
-from tools.languages.cpp_source import call_name, statements, strip, walk
+from tools.languages.cpp_source import library_function_name, statements, strip_parentheses, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -44,20 +44,20 @@ class Extremum:
 
 def extremum(unit: Unit, node: Node) -> Extremum | None:
     """`fmaxf(a, b)`, `std::max(a, b)`, `a > b ? a : b` and the like."""
-    node = strip(node)
+    node = strip_parentheses(node)
     if node.type == "call_expression":
         arguments = unit.arguments(node)
-        operator = EXTREMA.get(call_name(unit, node))
+        operator = EXTREMA.get(library_function_name(unit, node))
         return Extremum(operator, arguments[0], arguments[1]) if operator is not None and len(arguments) == 2 else None
     if node.type != "conditional_expression":
         return None
     condition, yes, no = (node.child_by_field_name(f) for f in ("condition", "consequence", "alternative"))
-    if condition is None or yes is None or no is None or strip(condition).type != "binary_expression":
+    if condition is None or yes is None or no is None or strip_parentheses(condition).type != "binary_expression":
         return None
-    sign, left, right = unit.binary(strip(condition))
+    sign, left, right = unit.split_binary(strip_parentheses(condition))
     if sign not in ("<", "<=", ">", ">="):
         return None
-    texts = [unit.text(strip(n)) for n in (left, right, yes, no)]
+    texts = [unit.text(strip_parentheses(n)) for n in (left, right, yes, no)]
     if texts[:2] == texts[2:]:
         return Extremum("max" if sign[0] == ">" else "min", left, right)
     return Extremum("min" if sign[0] == ">" else "max", left, right) if texts[:2] == texts[:1:-1] else None
@@ -72,7 +72,7 @@ def as_reduction(unit: Unit, statement: Node) -> Reduction | None:
         node = node.named_children[0]
     if node.type != "assignment_expression":
         return None
-    operator, left, right = unit.binary(node)
+    operator, left, right = unit.split_binary(node)
     if left.type != "identifier":
         return None
     name = unit.text(left)
@@ -82,7 +82,7 @@ def as_reduction(unit: Unit, statement: Node) -> Reduction | None:
     elif operator == "*=":
         found = "*", right
     elif operator == "=":
-        found = _folded(unit, name, strip(right))
+        found = _folded(unit, name, strip_parentheses(right))
     if found is None or _mentions(unit, found[1], name) or (found[0] in "+*" and _cut_off(unit, left, right)):
         return None
     return Reduction(name, found[0], statement, found[1])
@@ -97,10 +97,10 @@ def _folded(unit: Unit, name: str, right: Node) -> tuple[Operator, Node] | None:
     pair = extremum(unit, right)
     if pair is not None:
         for mine, other in ((pair.first, pair.second), (pair.second, pair.first)):
-            if unit.text(strip(mine)) == name:
+            if unit.text(strip_parentheses(mine)) == name:
                 return pair.operator, other
         return None
-    if right.type == "call_expression" and call_name(unit, right) in ("fma", "fmaf"):
+    if right.type == "call_expression" and library_function_name(unit, right) in ("fma", "fmaf"):
         arguments = unit.arguments(right)
         whole = (
             len(arguments) == 3
@@ -109,10 +109,10 @@ def _folded(unit: Unit, name: str, right: Node) -> tuple[Operator, Node] | None:
         )
         return ("+", arguments[0]) if whole else None
     if right.type == "binary_expression":
-        sign, left, other = unit.binary(right)
-        if sign in ("+", "-", "*") and unit.text(strip(left)) == name:
+        sign, left, other = unit.split_binary(right)
+        if sign in ("+", "-", "*") and unit.text(strip_parentheses(left)) == name:
             return ("*" if sign == "*" else "+"), other
-        if sign in ("+", "*") and unit.text(strip(other)) == name:
+        if sign in ("+", "*") and unit.text(strip_parentheses(other)) == name:
             return ("+" if sign == "+" else "*"), left
     return None
 
@@ -122,13 +122,13 @@ def _conditional(unit: Unit, node: Node) -> Reduction | None:
     condition, then = node.child_by_field_name("condition"), node.child_by_field_name("consequence")
     if condition is None or then is None or node.child_by_field_name("alternative") is not None:
         return None
-    test, made = strip(condition), assignment(unit, then)
+    test, made = strip_parentheses(condition), assignment(unit, then)
     if test.type != "binary_expression" or made is None:
         return None
     target, value = made
-    sign, left, right = unit.binary(test)
-    texts = (unit.text(strip(left)), unit.text(strip(right)))
-    name, wanted = unit.text(target), unit.text(strip(value))
+    sign, left, right = unit.split_binary(test)
+    texts = (unit.text(strip_parentheses(left)), unit.text(strip_parentheses(right)))
+    name, wanted = unit.text(target), unit.text(strip_parentheses(value))
     if target.type != "identifier" or sign not in ("<", "<=", ">", ">=") or _mentions(unit, value, name):
         return None
     if texts == (wanted, name):
@@ -142,7 +142,7 @@ def assignment(unit: Unit, body: Node) -> tuple[Node, Node] | None:
     node = inner[0].named_children[0] if len(inner) == 1 and inner[0].type == "expression_statement" else None
     if node is None or node.type != "assignment_expression":
         return None
-    operator, left, right = unit.binary(node)
+    operator, left, right = unit.split_binary(node)
     return (left, right) if operator == "=" else None
 
 

@@ -9,7 +9,7 @@ from agents.models.playbook.analysis.declarations import Declaration
 from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.reductions import Reduction, find_reductions
 from agents.models.playbook.analysis.unit import Unit
-from tools.languages.cpp_source import contains, walk
+from tools.languages.cpp_source import node_contains, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -19,12 +19,12 @@ def carried(unit: Unit, loop: Loop) -> tuple[tuple[str, ...], tuple[Reduction, .
     """Names that are set anew, reductions, and why neither explains some other scalar; empty where all are
     explained."""
     outside: dict[str, list[Node]] = {}
-    written = set(unit.assigned(loop.body))
+    written = set(unit.written_names(loop.body))
     for node in walk(loop.body):
         if node.type != "identifier":
             continue
         declaration = unit.declaration(node)
-        if declaration is None or contains(loop.node, declaration.node):
+        if declaration is None or node_contains(loop.node, declaration.node):
             continue
         if declaration.form == "value":
             outside.setdefault(declaration.name, []).append(node)
@@ -54,8 +54,8 @@ def _set_first(unit: Unit, loop: Loop, uses: list[Node]) -> bool:
     parent = first.parent
     if parent is None or parent.type != "assignment_expression":
         return False
-    operator, left, right = unit.binary(parent)
-    if operator != "=" or left != first or any(contains(right, u) for u in uses):
+    operator, left, right = unit.split_binary(parent)
+    if operator != "=" or left != first or any(node_contains(right, u) for u in uses):
         return False
     # Every later use stands inside the same statement list, so the assignment dominates it.
     holder = parent.parent
@@ -64,15 +64,15 @@ def _set_first(unit: Unit, loop: Loop, uses: list[Node]) -> bool:
         if (
             inner is not None
             and inner.variable == unit.text(first)
-            and all(contains(holder, u) or _is_reset(unit, u) for u in uses)
+            and all(node_contains(holder, u) or _is_reset(unit, u) for u in uses)
         ):
             return True
     while holder is not None and holder.type == "expression_statement":
         holder = holder.parent
     return (
         holder is not None
-        and contains(loop.body, holder)
-        and (holder == loop.body or all(contains(holder, u) for u in uses))
+        and node_contains(loop.body, holder)
+        and (holder == loop.body or all(node_contains(holder, u) for u in uses))
     )
 
 
@@ -90,12 +90,12 @@ def _is_reset(unit: Unit, use: Node) -> bool:
 
 def read_later(unit: Unit, loop: Loop, declaration: Declaration) -> bool:
     """Whether a mention after the loop, or before it where an outer loop comes round, reads the value left by it."""
-    function = unit.function_of(loop.node)
+    function = unit.enclosing_function(loop.node)
     if _read_between(unit, function, declaration, loop.node.end_byte, function.end_byte):
         return True
     current = loop.node.parent
     while current is not None and current != function:
-        around = current.type in ("for_statement", "while_statement", "do_statement") and not contains(
+        around = current.type in ("for_statement", "while_statement", "do_statement") and not node_contains(
             current, declaration.node
         )
         if around and _read_between(unit, current, declaration, current.start_byte, loop.node.start_byte):
@@ -111,12 +111,12 @@ def _read_between(unit: Unit, region: Node, declaration: Declaration, start: int
         if node.type != "identifier" or unit.text(node) != declaration.name or not reached <= node.start_byte < end:
             continue
         own = unit.declaration(node)
-        if own is None or own.symbol != declaration.symbol or contains(declaration.node, node):
+        if own is None or own.symbol != declaration.symbol or node_contains(declaration.node, node):
             continue
         covered = _set_here(unit, node)
         if covered is None:
             return True
-        if contains(covered, region) or covered == region or covered.end_byte >= end:
+        if node_contains(covered, region) or covered == region or covered.end_byte >= end:
             return False
         reached = covered.end_byte
     return False
@@ -127,7 +127,7 @@ def _set_here(unit: Unit, name: Node) -> Node | None:
     assignment = name.parent
     if assignment is None or assignment.type != "assignment_expression":
         return None
-    operator, left, right = unit.binary(assignment)
+    operator, left, right = unit.split_binary(assignment)
     if (
         operator != "="
         or left != name

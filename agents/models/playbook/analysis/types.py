@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.analysis.unit import Unit
-from tools.languages.cpp_source import call_name, strip
+from tools.languages.cpp_source import library_function_name, strip_parentheses
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -27,7 +27,7 @@ INTEGER_TYPES = frozenset(
 
 def floating(unit: Unit, node: Node) -> str:
     """ "float", "double", "int" for any integer, or ""."""
-    node = strip(node)
+    node = strip_parentheses(node)
     if node.type == "number_literal":
         text = unit.text(node)
         if not any(c in text for c in ".eEpP") or text.startswith("0x"):
@@ -45,7 +45,7 @@ def floating(unit: Unit, node: Node) -> str:
         yes, no = node.child_by_field_name("consequence"), node.child_by_field_name("alternative")
         return _wider(floating(unit, yes), floating(unit, no)) if yes is not None and no is not None else ""
     if node.type == "binary_expression":
-        _, left, right = unit.binary(node)
+        _, left, right = unit.split_binary(node)
         return _wider(floating(unit, left), floating(unit, right))
     return _called(unit, node) if node.type == "call_expression" else ""
 
@@ -60,14 +60,14 @@ def _declared(unit: Unit, node: Node) -> str:
 
 
 def _called(unit: Unit, node: Node) -> str:
-    name = call_name(unit, node)
+    name = library_function_name(unit, node)
     arguments = unit.arguments(node)
     if name in FLOAT_FUNCTIONS:
         return "float"
     if name in ("static_cast", "float", "double"):
         function = node.child_by_field_name("function")
         return _plain(unit, unit.text(function).partition("<")[2].rstrip(">") or name) if function is not None else ""
-    own = unit.functions.get(unit.callee(node) or "")
+    own = unit.functions.get(unit.called_function(node) or "")
     if own is not None and (not name or name.startswith("kw_")):
         kind = own.child_by_field_name("type")
         return _plain(unit, unit.text(kind)) if kind is not None else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from agents.models.playbook.analysis.declarations import Declaration, declaration_of, declared_in
 from agents.models.playbook.analysis.loops import Loop, read_loop
-from tools.languages.cpp_source import OPAQUE, CppSource, walk
+from tools.languages.cpp_source import OPAQUE_NODE_TYPES, CppSource, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -23,13 +23,15 @@ class Unit(CppSource):
     def loops(self, node: Node) -> list[Loop]:
         """Loops inside `node` (or `node` itself) that count up, in document order, outer before inner."""
         return [
-            loop for found in walk(node, skip=OPAQUE) if found.type == "for_statement" and (loop := self.loop(found))
+            loop
+            for found in walk(node, skip=OPAQUE_NODE_TYPES)
+            if found.type == "for_statement" and (loop := self.loop(found))
         ]
 
     @cached_property
     def reached(self) -> list[Loop]:
         """Counted loops of all functions that `solve` reaches."""
-        return [loop for function in self.reachable for loop in self.loops(function)]
+        return [loop for function in self.reachable_functions for loop in self.loops(function)]
 
     def loop(self, node: Node) -> Loop | None:
         """`node` as a loop that counts up, which recipes may rewrite; None when it is none."""

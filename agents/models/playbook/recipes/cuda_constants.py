@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
-from tools.languages.cpp_source import CppSource, Edit
+from tools.languages.cpp_source import CppEdit, CppSource
 
 NAMES = {
     "THREADS": r"(?:\w*THREADS\w*|BLOCK(?:_?SIZE|_?DIM)?|\w*Threads\w*|k?Block(?:Size|Dim)|threads|block_size)",
@@ -33,9 +33,9 @@ class CudaConstants(Recipe):
 
     def edit(self, source: str, knobs: Mapping[str, str]) -> str:
         """`source` with its constants set to `knobs`; those that are there are in place, and are searched."""
-        return source if CppSource(source, "cuda").broken else self.retune(source, knobs)
+        return source if CppSource(source, "cuda").has_syntax_errors else self.retune(source, knobs)
 
-    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
         """None: whatever is no constant needs a model."""
         return iter(())
 

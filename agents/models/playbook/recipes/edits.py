@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.unit import Unit
-from tools.languages.cpp_source import Edit, pragma_before, single, walk
+from tools.languages.cpp_source import CppEdit, pragma_before, single_statement, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 COLLAPSE = " collapse(2)"
 
 
-def insert_pragma(unit: Unit, node: Node, pragma: str, replaced: Node | None = None) -> list[Edit]:
+def insert_pragma(unit: Unit, node: Node, pragma: str, replaced: Node | None = None) -> list[CppEdit]:
     """Put `pragma` on a line of its own before `node`, in place of the pragma `replaced`."""
     if replaced is not None:
-        return [Edit(replaced.start_byte, replaced.end_byte, pragma + "\n")]
+        return [CppEdit(replaced.start_byte, replaced.end_byte, pragma + "\n")]
     indent = unit.indent(node)
     if node.parent is None or node.parent.type != "compound_statement":
         return [
-            Edit(node.start_byte, node.start_byte, f"{{\n{pragma}\n{indent}"),
-            Edit(node.end_byte, node.end_byte, f"\n{indent}}}"),
+            CppEdit(node.start_byte, node.start_byte, f"{{\n{pragma}\n{indent}"),
+            CppEdit(node.end_byte, node.end_byte, f"\n{indent}}}"),
         ]
     line = unit.code[unit.code.rfind(b"\n", 0, node.start_byte) + 1 : node.start_byte]
     own = f"\n{indent}" if line.strip() else ""
-    return [Edit(node.start_byte, node.start_byte, f"{own}{pragma}\n{indent}")]
+    return [CppEdit(node.start_byte, node.start_byte, f"{own}{pragma}\n{indent}")]
 
 
-def uncollapsed(unit: Unit, loop: Loop) -> list[Edit]:
+def uncollapsed(unit: Unit, loop: Loop) -> list[CppEdit]:
     """Edits that leave a pragma to the first of two loops, where it deals out both and `loop`, one of them, is about
     to be rewritten."""
     edits, around = [], enclosing(unit, loop)
@@ -39,7 +39,7 @@ def uncollapsed(unit: Unit, loop: Loop) -> list[Edit]:
         pragma = pragma_before(one.node) if one is not None else None
         at = unit.text(pragma).encode().find(COLLAPSE.encode()) if pragma is not None else -1
         if pragma is not None and at >= 0:
-            edits.append(Edit(pragma.start_byte + at, pragma.start_byte + at + len(COLLAPSE), ""))
+            edits.append(CppEdit(pragma.start_byte + at, pragma.start_byte + at + len(COLLAPSE), ""))
     return edits
 
 
@@ -53,14 +53,14 @@ def enclosing(unit: Unit, loop: Loop) -> Loop | None:
 
 def nested(unit: Unit, outer: Loop) -> Loop | None:
     """The loop that is all of `outer`'s body, over a rectangle."""
-    only = single(outer.body)
+    only = single_statement(outer.body)
     inner = unit.loop(only) if only is not None and only.type == "for_statement" else None
     if inner is None or any(unit.text(n) == outer.variable for b in (inner.lower, inner.upper) for n in walk(b)):
         return None
     return inner
 
 
-def placed(unit: Unit, outer: Loop, constants: Sequence[str], text: str) -> list[Edit]:
+def placed(unit: Unit, outer: Loop, constants: Sequence[str], text: str) -> list[CppEdit]:
     """The edits that put `text` in the place of a loop, with declarations of constants in front of the perfect nest
     that it lies in."""
     top, indent = outer, unit.indent(outer.node)
@@ -68,14 +68,14 @@ def placed(unit: Unit, outer: Loop, constants: Sequence[str], text: str) -> list
         top = around
     if top.node.parent is not None and top.node.parent.type == "compound_statement":
         start = pragma_before(top.node) or top.node
-        declared = Edit(start.start_byte, start.start_byte, f"\n{indent}".join([*constants, ""]))
+        declared = CppEdit(start.start_byte, start.start_byte, f"\n{indent}".join([*constants, ""]))
         return [
             *uncollapsed(unit, outer),
             declared,
-            Edit(outer.node.start_byte, outer.node.end_byte, indented(text, indent)),
+            CppEdit(outer.node.start_byte, outer.node.end_byte, indented(text, indent)),
         ]
     block = "\n".join(["{", *(f"  {c}" for c in constants), f"  {indented(text, '  ')}", "}"])
-    return [*uncollapsed(unit, outer), Edit(outer.node.start_byte, outer.node.end_byte, indented(block, indent))]
+    return [*uncollapsed(unit, outer), CppEdit(outer.node.start_byte, outer.node.end_byte, indented(block, indent))]
 
 
 def strip_head(unit: Unit, loop: Loop, length: str) -> list[str]:

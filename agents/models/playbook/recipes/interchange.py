@@ -12,7 +12,7 @@ from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
 from agents.models.playbook.recipes.edits import counter_type, enclosing, indented, nested, placed, strip_head
 from agents.models.playbook.recipes.lanes import Lanes, NotSimple
-from tools.languages.cpp_source import Edit, contains, pragma_before, walk
+from tools.languages.cpp_source import CppEdit, node_contains, pragma_before, walk
 
 PART = 16
 """Lanes of a piece of a strip that is not full: a whole vector of floats on the widest machines."""
@@ -26,7 +26,7 @@ class Interchange(Recipe):
     name = "interchange"
     knobs = {"TILE": ("64", "128", "32", "256"), "ROWS": ("4", "8", "1")}
 
-    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
         for loop in unit.reached:
             if loop.step is not None or unit.text(loop.lower).endswith(("_strip", "_part")):
                 continue
@@ -41,7 +41,7 @@ class Interchange(Recipe):
 
     def _strips(
         self, unit: Unit, rows: Loop | None, loop: Loop, found: Independence, knobs: Mapping[str, str]
-    ) -> list[Edit]:
+    ) -> list[CppEdit]:
         """Replace the loop (and the nest around it from `rows` on, when rows go together) by strips with a
         remainder."""
         outer = rows or loop
@@ -63,7 +63,7 @@ class Interchange(Recipe):
         return placed(unit, outer, constants, _strip_nest(unit, rows, loop, tile, count, bodies))
 
 
-def _swapped(unit: Unit, outer: Loop) -> list[Edit]:
+def _swapped(unit: Unit, outer: Loop) -> list[CppEdit]:
     """The two headers exchanged, where the inner loop strides, the outer one would run along memory, and any order
     is right: of independent iterations, or of such that add to elements which the other loop does not move with."""
     inner = nested(unit, outer)
@@ -74,9 +74,9 @@ def _swapped(unit: Unit, outer: Loop) -> list[Edit]:
         return []
     if not any(_along(a, outer) == 1 and _along(a, inner) not in (0, 1) for a in accesses):
         return []
-    heads = [Edit(loop.node.start_byte, loop.body.start_byte, "") for loop in (outer, inner)]
+    heads = [CppEdit(loop.node.start_byte, loop.body.start_byte, "") for loop in (outer, inner)]
     texts = [unit.code[e.start : e.end].decode() for e in heads]
-    return [Edit(heads[0].start, heads[0].end, texts[1]), Edit(heads[1].start, heads[1].end, texts[0])]
+    return [CppEdit(heads[0].start, heads[0].end, texts[1]), CppEdit(heads[1].start, heads[1].end, texts[0])]
 
 
 def _any_order(unit: Unit, outer: Loop, inner: Loop) -> bool:
@@ -155,7 +155,7 @@ def _gains(unit: Unit, loop: Loop) -> bool:
     return any(
         _along(access, loop) == 1
         and (_along(access, one) != 0 or one.node.id in chained)
-        and contains(one.node, access.node)
+        and node_contains(one.node, access.node)
         for one in inner
         for access in accesses
     )

@@ -10,7 +10,7 @@ from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.types import floating
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipes.edits import counter_type, indented, renamed
-from tools.languages.cpp_source import statements, strip, walk
+from tools.languages.cpp_source import statements, strip_parentheses, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -112,9 +112,9 @@ class Lanes:
 
     def _points(self, value: Node) -> bool:
         """A pointer, or one that is moved by something."""
-        value = strip(value)
+        value = strip_parentheses(value)
         if value.type == "binary_expression":
-            operator, left, right = self.unit.binary(value)
+            operator, left, right = self.unit.split_binary(value)
             return operator in ("+", "-") and (self._points(left) or self._points(right))
         declaration = self.unit.declaration(value) if value.type == "identifier" else None
         if declaration is None or declaration.form == "pointer":
@@ -127,7 +127,7 @@ class Lanes:
         word = self.unit.text(name)
         declaration = self.unit.declaration(name)
         initial = declaration.initial if declaration is not None else None
-        if word in self.scalars or word in self.unit.assigned(self.loop.body) or initial is None:
+        if word in self.scalars or word in self.unit.written_names(self.loop.body) or initial is None:
             return False
         return not any(
             n.type in ("call_expression", "subscript_expression", "pointer_expression", "new_expression")

@@ -18,7 +18,7 @@ from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import PREFIX, Recipe
 from agents.models.playbook.recipes.edits import insert_pragma, nested
 from agents.models.playbook.recipes.work import heavy, work
-from tools.languages.cpp_source import Edit, pragma_before, walk
+from tools.languages.cpp_source import CppEdit, pragma_before, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -41,7 +41,7 @@ class ParallelOuter(Recipe):
     knobs = {"SCHEDULE": ("static", "dynamic")}
     written = r"\w+"
 
-    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
         schedule = self.value(knobs, "SCHEDULE")
         waiting = outermost(unit)
         while waiting:
@@ -63,7 +63,7 @@ class ParallelOuter(Recipe):
                     if _depth(one.node) == _depth(loop.node) + 1 and _holds_loops(one)
                 )
 
-    def _edit(self, unit: Unit, loop: Loop, found: Independence, previous: Node | None, schedule: str) -> list[Edit]:
+    def _edit(self, unit: Unit, loop: Loop, found: Independence, previous: Node | None, schedule: str) -> list[CppEdit]:
         simd, uneven = previous is not None, _uneven(unit, loop)
         clauses = ["#pragma omp parallel for" + (" simd" if simd else "")]
         if not simd and not uneven and _pairs(unit, loop, found):
@@ -91,14 +91,14 @@ class ParallelOuter(Recipe):
 def _may_stand_twice(unit: Unit, loop: Loop) -> bool:
     """Whether a loop is short, stands in a block, and calls no function of the file, which the compiler would no longer
     inline by itself."""
-    called = {unit.callee(n) for n in walk(loop.body) if n.type == "call_expression"}
+    called = {unit.called_function(n) for n in walk(loop.body) if n.type == "call_expression"}
     own = [name for name in called & set(unit.functions) if name is not None and not name.startswith(PREFIX)]
     in_block = loop.node.parent is not None and loop.node.parent.type == "compound_statement"
     text = unit.text(loop.node)
     return in_block and not own and text.count("\n") < MAX_TWICE_LINES and "\\\n" not in text and "static" not in text
 
 
-def _two_versions(unit: Unit, loop: Loop, condition: str, clauses: list[str], pragma: Node | None) -> list[Edit]:
+def _two_versions(unit: Unit, loop: Loop, condition: str, clauses: list[str], pragma: Node | None) -> list[CppEdit]:
     """The loop with threads where `condition` holds, and without them elsewhere.
 
     An `if` clause calls the OpenMP runtime in any case, which takes 8 to 25 us when its code is out of the cache
@@ -111,7 +111,7 @@ def _two_versions(unit: Unit, loop: Loop, condition: str, clauses: list[str], pr
         textwrap.indent(f"{indent}{version}", "  ") for version in (f"{' '.join(clauses)}\n{indent}{text}", alone)
     )
     versions = f"if ({condition}) {{\n{threaded}\n{indent}}} else {{\n{alone}\n{indent}}}"
-    return [Edit((pragma or loop.node).start_byte, loop.node.end_byte, versions)]
+    return [CppEdit((pragma or loop.node).start_byte, loop.node.end_byte, versions)]
 
 
 def _threaded_inside(unit: Unit, loop: Loop) -> bool:
@@ -134,7 +134,7 @@ def _always_short(unit: Unit, loop: Loop) -> bool:
     """Whether the nest has a fixed number of turns, and too few for threads."""
     inner = [n for n in walk(loop.body) if n.type in LOOPS]
     lengths = [unit.text(one.upper) for one in (loop, *unit.loops(loop.body))]
-    calls = any(unit.callee(n) in unit.functions for n in walk(loop.body) if n.type == "call_expression")
+    calls = any(unit.called_function(n) in unit.functions for n in walk(loop.body) if n.type == "call_expression")
     known = all(length.isdigit() for length in lengths) and len(lengths) == len(inner) + 1 and not calls
     return known and prod(map(int, lengths)) < MIN_WORK_HEAVY
 

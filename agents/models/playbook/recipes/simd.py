@@ -12,7 +12,7 @@ from agents.models.playbook.analysis.types import floating
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
 from agents.models.playbook.recipes.edits import insert_pragma
-from tools.languages.cpp_source import Edit, fresh, pragma_before, statements, strip, walk
+from tools.languages.cpp_source import CppEdit, pragma_before, statements, strip_parentheses, unused_name, walk
 
 NEAR = 4
 """Elements from one iteration to the next (channels of a pixel, pairs) that vector loads still take apart with
@@ -27,7 +27,7 @@ class SimdReduction(Recipe):
 
     name = "simd_reduction"
 
-    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
         for loop in _innermost(unit):
             found = _suited(unit, loop)
             if found is not None and found.reductions and not is_short(unit, loop):
@@ -41,7 +41,7 @@ class SimdLoop(Recipe):
 
     name = "simd_loop"
 
-    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
         for loop in _innermost(unit):
             found = _suited(unit, loop)
             if found is not None and not found.reductions:
@@ -64,18 +64,18 @@ def _summing(found: Independence) -> str:
     return f"#pragma omp simd{_private(found)} {clauses}"
 
 
-def _in_scalar(unit: Unit, loop: Loop) -> list[Edit]:
+def _in_scalar(unit: Unit, loop: Loop) -> list[CppEdit]:
     """Scalar replacement: `y[i] += ...` in a loop that does not move with y[i] adds up in a scalar, which may be
     reordered."""
     body = statements(loop.body)
     store = body[0].named_children[0] if len(body) == 1 and body[0].type == "expression_statement" else loop.node
     if (
         store.type != "assignment_expression"
-        or unit.binary(store)[0] != "+="
+        or unit.split_binary(store)[0] != "+="
         or any(n.type == "call_expression" for n in walk(store))
     ):
         return []
-    target, kind = unit.binary(store)[1], floating(unit, unit.binary(store)[1])
+    target, kind = unit.split_binary(store)[1], floating(unit, unit.split_binary(store)[1])
     effects = read(unit, loop.body).effects
     mine = [a for a in effects.accesses if a.node == target and a.write]
     others = [a for a in effects.accesses if a.node != target]
@@ -88,12 +88,12 @@ def _in_scalar(unit: Unit, loop: Loop) -> list[Edit]:
         or mine[0].index is None
     ):
         return []
-    name, indent = fresh(unit, "kw_sum"), unit.indent(loop.node)
+    name, indent = unused_name(unit, "kw_sum"), unit.indent(loop.node)
     head = f"{{\n{indent}{kind} {name} = {unit.text(target)};\n#pragma omp simd reduction(+:{name})\n{indent}"
     return [
-        Edit(loop.node.start_byte, loop.node.start_byte, head),
-        Edit(target.start_byte, target.end_byte, name),
-        Edit(loop.node.end_byte, loop.node.end_byte, f"\n{indent}{unit.text(target)} = {name};\n{indent}}}"),
+        CppEdit(loop.node.start_byte, loop.node.start_byte, head),
+        CppEdit(target.start_byte, target.end_byte, name),
+        CppEdit(loop.node.end_byte, loop.node.end_byte, f"\n{indent}{unit.text(target)} = {name};\n{indent}}}"),
     ]
 
 
@@ -111,7 +111,7 @@ def _suited(unit: Unit, loop: Loop) -> Independence | None:
 
 def _unrolled(unit: Unit, loop: Loop) -> bool:
     """So few iterations that the compiler writes them all out, which a pragma would keep it from."""
-    lower, upper = unit.text(strip(loop.lower)), unit.text(strip(loop.upper))
+    lower, upper = unit.text(strip_parentheses(loop.lower)), unit.text(strip_parentheses(loop.upper))
     return lower.isdigit() and upper.isdigit() and int(upper) - int(lower) <= SHORT
 
 

@@ -11,7 +11,7 @@ from agents.models.playbook.analysis.dependence import independence
 from agents.models.playbook.analysis.types import floating
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
-from tools.languages.cpp_source import Edit, call_name, strip, walk
+from tools.languages.cpp_source import CppEdit, library_function_name, strip_parentheses, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -28,10 +28,10 @@ class VectorExp(Recipe):
     name = "vector_exp"
     knobs = {"DEGREE": ("6", "5", "7")}
 
-    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
-        calls: list[Edit] = []
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
+        calls: list[CppEdit] = []
         needed: set[Key] = set()
-        for function in unit.reachable:
+        for function in unit.reachable_functions:
             if "kw_" in unit.text(function).split("(")[0]:
                 continue
             before = len(calls)
@@ -43,19 +43,19 @@ class VectorExp(Recipe):
                     needed.add(power)
                     base = unit.arguments(node)[0]
                     calls += [
-                        Edit(node.start_byte, base.start_byte, f"kw_{power[0]}("),
-                        Edit(base.end_byte, node.end_byte, ")"),
+                        CppEdit(node.start_byte, base.start_byte, f"kw_{power[0]}("),
+                        CppEdit(base.end_byte, node.end_byte, ")"),
                     ]
                 elif found is not None and callee is not None and (found[0] not in IN_LOOPS or _innermost(unit, node)):
                     needed.add(found)
-                    calls.append(Edit(callee.start_byte, callee.end_byte, f"kw_{found[0]}"))
+                    calls.append(CppEdit(callee.start_byte, callee.end_byte, f"kw_{found[0]}"))
             if len(calls) > before:
                 calls += _inlined(unit, function)
         if calls:
             # Of insertions at one place the last stands first.
             yield [*calls, *self._definitions(unit, needed, knobs)]
 
-    def _definitions(self, unit: Unit, needed: set[Key], knobs: Mapping[str, str]) -> list[Edit]:
+    def _definitions(self, unit: Unit, needed: set[Key], knobs: Mapping[str, str]) -> list[CppEdit]:
         needed = closed(needed)
         texts = [
             text
@@ -64,19 +64,23 @@ class VectorExp(Recipe):
         ]
         place = insertion_point(unit)
         return (
-            [Edit(place, place, self.retune("\n" + "\n".join(texts) + "\n", {"DEGREE": self.value(knobs, "DEGREE")}))]
+            [
+                CppEdit(
+                    place, place, self.retune("\n" + "\n".join(texts) + "\n", {"DEGREE": self.value(knobs, "DEGREE")})
+                )
+            ]
             if texts
             else []
         )
 
     def _kind(self, unit: Unit, call: Node) -> Key | None:
         """Function and element type, where there is a replacement."""
-        name = call_name(unit, call)
+        name = library_function_name(unit, call)
         arguments = unit.arguments(call)
         base = name if name in NAMES else name.removesuffix("f")
         if base not in NAMES or len(arguments) != (2 if base == "pow" else 1):
             return None
-        if all(strip(a).type == "number_literal" for a in arguments):
+        if all(strip_parentheses(a).type == "number_literal" for a in arguments):
             return None
         kinds = {floating(unit, a) for a in arguments} - ({"int"} if base == "pow" else set())
         kind = "float" if name != base else kinds.pop() if len(kinds) == 1 else ""
@@ -89,23 +93,23 @@ def _power(unit: Unit, call: Node) -> Key | None:
     """Key for `pow(x, 3)` and the like."""
     arguments = unit.arguments(call)
     if (
-        call_name(unit, call) not in ("pow", "powf")
+        library_function_name(unit, call) not in ("pow", "powf")
         or len(arguments) != 2
         or any(n.type == "call_expression" for n in walk(arguments[0]))
     ):
         return None
-    exponent = re.fullmatch(r"(\d+)(?:\.0*f?)?", unit.text(strip(arguments[1])))
+    exponent = re.fullmatch(r"(\d+)(?:\.0*f?)?", unit.text(strip_parentheses(arguments[1])))
     key = f"pow{exponent[1]}" if exponent is not None else "", floating(unit, arguments[0])
     return key if key in FUNCTIONS else None
 
 
-def _inlined(unit: Unit, function: Node) -> list[Edit]:
+def _inlined(unit: Unit, function: Node) -> list[CppEdit]:
     """A small helper that has grown is not inlined by itself, and a loop that calls is not vectorised."""
     head = unit.text(function).split("(")[0]
     if unit.functions.get("solve") == function or "always_inline" in unit.text(function) or _loops(function):
         return []
     words = "__attribute__((always_inline)) " + ("" if re.search(r"\binline\b", head) else "inline ")
-    return [Edit(function.start_byte, function.start_byte, words)]
+    return [CppEdit(function.start_byte, function.start_byte, words)]
 
 
 def _loops(node: Node | None) -> bool:
@@ -114,13 +118,13 @@ def _loops(node: Node | None) -> bool:
 
 def _loops_inside(unit: Unit, body: Node) -> bool:
     """Whether a body holds loops, its own or those of a function that it calls."""
-    called = [unit.functions.get(unit.callee(n) or "") for n in walk(body) if n.type == "call_expression"]
+    called = [unit.functions.get(unit.called_function(n) or "") for n in walk(body) if n.type == "call_expression"]
     return _loops(body) or any(_loops(function) for function in called)
 
 
 def _innermost(unit: Unit, call: Node) -> bool:
     """Directly in a loop that holds no other and has independent iterations, or in a function without loops."""
-    current, function = call.parent, unit.function_of(call)
+    current, function = call.parent, unit.enclosing_function(call)
     while current is not None and current != function:
         if current.type in ("for_statement", "while_statement", "do_statement"):
             loop = unit.loop(current) if current.type == "for_statement" else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.unit import Unit
-from tools.languages.cpp_source import call_name, contains, strip, walk
+from tools.languages.cpp_source import library_function_name, node_contains, strip_parentheses, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -29,7 +29,11 @@ PLAIN = frozenset(
 def work(unit: Unit, loop: Loop) -> str:
     """C expression for the iterations of the nest, from bounds whose names are visible at the loop; "" when its own
     is not."""
-    return " * ".join(["1LL", *_factors(unit, loop, loop, {})]) if _visible(unit, strip(loop.upper), loop) else ""
+    return (
+        " * ".join(["1LL", *_factors(unit, loop, loop, {})])
+        if _visible(unit, strip_parentheses(loop.upper), loop)
+        else ""
+    )
 
 
 def heavy(unit: Unit, region: Node, depth: int = 0) -> bool:
@@ -37,36 +41,38 @@ def heavy(unit: Unit, region: Node, depth: int = 0) -> bool:
     for call in walk(region):
         if call.type != "call_expression":
             continue
-        function = unit.functions.get(unit.callee(call) or "") if depth < MAX_HELPERS else None
-        if HEAVY.match(call_name(unit, call)) or (function is not None and heavy(unit, function, depth + 1)):
+        function = unit.functions.get(unit.called_function(call) or "") if depth < MAX_HELPERS else None
+        if HEAVY.match(library_function_name(unit, call)) or (
+            function is not None and heavy(unit, function, depth + 1)
+        ):
             return True
     return False
 
 
 def _factors(unit: Unit, loop: Loop, outer: Loop, values: Mapping[str, Node], depth: int = 0) -> list[str]:
     """Bounds along the deepest path of loops, through calls; `values` are a helper's arguments by parameter."""
-    bound = strip(loop.upper)
+    bound = strip_parentheses(loop.upper)
     given = values.get(unit.text(bound)) if bound.type == "identifier" else None
-    bound = strip(given) if given is not None else bound
+    bound = strip_parentheses(given) if given is not None else bound
     named = _visible(unit, bound, outer) and (given is not None or depth == 0 or bound.type == "number_literal")
     text = unit.text(bound) if bound.type in ("identifier", "number_literal") else f"({unit.text(bound)})"
     # A loop that starts at another's variable walks a part of what that one has counted.
-    part = not named and strip(loop.lower).type == "identifier"
+    part = not named and strip_parentheses(loop.lower).type == "identifier"
     return [*([] if part else [text if named else TYPICAL_LENGTH]), *_inside(unit, loop.body, outer, values, depth)]
 
 
 def _inside(unit: Unit, region: Node, outer: Loop, values: Mapping[str, Node], depth: int) -> list[str]:
     inner = unit.loops(region)
-    nearest = [one for one in inner if not any(contains(other.body, one.node) for other in inner)]
+    nearest = [one for one in inner if not any(node_contains(other.body, one.node) for other in inner)]
     paths = [_factors(unit, one, outer, values, depth) for one in nearest]
     for call in walk(region):
         function = (
-            unit.functions.get(unit.callee(call) or "")
+            unit.functions.get(unit.called_function(call) or "")
             if call.type == "call_expression" and depth < MAX_HELPERS
             else None
         )
         body = function.child_by_field_name("body") if function is not None else None
-        if function is None or body is None or any(contains(one.node, call) for one in nearest):
+        if function is None or body is None or any(node_contains(one.node, call) for one in nearest):
             continue
         own = {p.name: a for p, a in zip(unit.parameters(function), unit.arguments(call), strict=False)}
         passed = (
@@ -80,13 +86,13 @@ def _visible(unit: Unit, bound: Node, outer: Loop) -> bool:
     """Whether a bound of `outer`, or of a loop in it, means the same in front of it, and can be evaluated there."""
     for node in walk(bound):
         declaration = unit.declaration(node) if node.type == "identifier" else None
-        inside = declaration is not None and contains(outer.node, declaration.node)
+        inside = declaration is not None and node_contains(outer.node, declaration.node)
         unknown = node.type == "identifier" and declaration is None and unit.text(node) not in unit.aliases
         # A division that the kernel may never come to, by a number that may be zero.
         divided = (
             node.type == "binary_expression"
-            and unit.binary(node)[0] in "/%"
-            and unit.binary(node)[2].type != "number_literal"
+            and unit.split_binary(node)[0] in "/%"
+            and unit.split_binary(node)[2].type != "number_literal"
         )
         if node.type not in PLAIN or inside or unknown or divided:
             return False

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
-from tools.languages.cpp_source import Edit as CppEdit
-from tools.languages.triton_source import Edit, Kernel, Launch, Module, read
+from tools.languages.cpp_source import CppEdit as CppEdit
+from tools.languages.triton_source import LaunchCall, PythonEdit, PythonKernel, PythonModule, parse_module
 
 PREFIX = "KW_"
 """Of the module constants that carry knobs; local names begin with kw_."""
@@ -23,16 +23,16 @@ class TritonRecipe(Recipe):
 
     def edit(self, source: str, knobs: Mapping[str, str]) -> str:
         """`source` with every place rewritten, or its constants set to `knobs` where that was done before."""
-        module = read(source)
+        module = parse_module(source)
         if module is None or not module.kernels:
             return source
         changed = self.rewritten(module, knobs)
         if changed is None:
             return self.retune(source, knobs)
-        return changed if read(changed) is not None else source
+        return changed if parse_module(changed) is not None else source
 
     @abstractmethod
-    def rewritten(self, module: Module, knobs: Mapping[str, str]) -> str | None:
+    def rewritten(self, module: PythonModule, knobs: Mapping[str, str]) -> str | None:
         """The new source, or None where nothing is understood or nothing is left to do."""
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
@@ -47,7 +47,7 @@ class TritonRecipe(Recipe):
         """Lines that set this recipe's constants."""
         return "".join(f"{self.named(knob)} = {self.value(knobs, knob)}\n" for knob in self.knobs)
 
-    def options(self, module: Module, launch: Launch) -> list[Edit]:
+    def options(self, module: PythonModule, launch: LaunchCall) -> list[PythonEdit]:
         """Edits that make a launch's warps and stages constants; what is given as anything but a number stays."""
         edits, added = [], ""
         for option, knob in (("num_warps", "WARPS"), ("num_stages", "STAGES")):
@@ -57,16 +57,16 @@ class TritonRecipe(Recipe):
             if value is None:
                 added += f", {option}={self.named(knob)}"
             elif is_number(value):
-                edits.append(Edit(*module.span(value), self.named(knob)))
+                edits.append(PythonEdit(*module.byte_span(value), self.named(knob)))
         end = last_argument(module, launch.node)
-        return [*edits, *([Edit(end, end, added)] if added and end else [])]
+        return [*edits, *([PythonEdit(end, end, added)] if added and end else [])]
 
     def mark(self, knob: str) -> str:
         """See `Recipe.mark`."""
         return rf"^({self.named(knob)} = )({self.written})()$"
 
 
-def head(module: Module) -> int:
+def head(module: PythonModule) -> int:
     """Byte before the first kernel, its decorators included: where module constants may be inserted."""
     first = min(module.kernels.values(), key=lambda k: k.node.lineno).node
     return module.line_start(min([first.lineno, *(d.lineno for d in first.decorator_list)]))
@@ -77,7 +77,7 @@ def first_line(function: ast.FunctionDef) -> int:
     return min([function.lineno, *(d.lineno for d in function.decorator_list)])
 
 
-def triton_name(module: Module) -> str | None:
+def triton_name(module: PythonModule) -> str | None:
     """What the file calls the package `triton`."""
     for node in module.tree.body:
         if isinstance(node, ast.Import):
@@ -87,14 +87,14 @@ def triton_name(module: Module) -> str | None:
     return None
 
 
-def launches_of(module: Module, kernel: Kernel) -> tuple[Launch, ...]:
+def launches_of(module: PythonModule, kernel: PythonKernel) -> tuple[LaunchCall, ...]:
     """Its launches, where all of them are understood; none when the kernel's name is used in any other way."""
     found = tuple(launch for launch in module.launches if launch.kernel.name == kernel.name)
     uses = sum(isinstance(n, ast.Name) and n.id == kernel.name for n in ast.walk(module.tree))
     return found if found and uses == len(found) and not any(launch.opaque for launch in found) else ()
 
 
-def statement_of(launch: Launch) -> ast.Expr | None:
+def statement_of(launch: LaunchCall) -> ast.Expr | None:
     """The statement that is nothing but this launch."""
     for node in ast.walk(launch.function) if launch.function is not None else ():
         if isinstance(node, ast.Expr) and node.value is launch.node:
@@ -102,25 +102,25 @@ def statement_of(launch: Launch) -> ast.Expr | None:
     return None
 
 
-def indent(module: Module, node: ast.stmt) -> str:
+def indent(module: PythonModule, node: ast.stmt) -> str:
     """The white space before a statement, which must be the first of its line."""
     line = module.lines(node.lineno, node.lineno)
     return line[: len(line) - len(line.lstrip())]
 
 
-def starts_line(module: Module, node: ast.stmt) -> bool:
+def starts_line(module: PythonModule, node: ast.stmt) -> bool:
     """Whether nothing but white space stands before `node` on its line, and nothing but a comment behind its end."""
     assert node.end_lineno is not None
-    start, end = module.span(node)
+    start, end = module.byte_span(node)
     line = module.source.encode()
     before = line[module.line_start(node.lineno) : start].decode()
     behind = line[end : module.line_start(node.end_lineno + 1)].decode().strip()
     return not before.strip() and (not behind or behind.startswith("#"))
 
 
-def last_argument(module: Module, call: ast.Call) -> int:
+def last_argument(module: PythonModule, call: ast.Call) -> int:
     """Byte behind the last argument of a call; 0 where there is none."""
-    ends = [module.span(a)[1] for a in call.args] + [module.span(k)[1] for k in call.keywords]
+    ends = [module.byte_span(a)[1] for a in call.args] + [module.byte_span(k)[1] for k in call.keywords]
     return max(ends, default=0)
 
 

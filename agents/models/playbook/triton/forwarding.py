@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from agents.models.playbook.triton.base import indent, starts_line
 from agents.models.playbook.triton.rows import argument
-from tools.languages.triton_source import Edit, Module, called, dotted, read
+from tools.languages.triton_source import PythonEdit, PythonModule, called_name, dotted_name, parse_module
 
 REDUCTIONS = frozenset({"sum", "max", "min", "argmax", "argmin", "reduce", "xor_sum", "num_programs", "program_id"})
 MAKERS = frozenset({"arange", "zeros", "full", "zeros_like"})
@@ -30,7 +30,7 @@ class Known:
 
 @dataclass
 class _Walk:
-    module: Module
+    module: PythonModule
     ids: dict[str, str] = field(default_factory=dict)
     values: dict[str, str] = field(default_factory=dict)
     """Name -> number of its value."""
@@ -39,7 +39,7 @@ class _Walk:
     wide: set[str] = field(default_factory=set)
     known: dict[Key, Known] = field(default_factory=dict)
     """(address, mask) -> what is known to be there."""
-    edits: list[Edit] = field(default_factory=list)
+    edits: list[PythonEdit] = field(default_factory=list)
     count: int = 0
 
 
@@ -49,7 +49,7 @@ def forwarded(source: str, name: str) -> str:
 
     Different pointer parameters are taken to be different buffers, as the kernel contract says.
     """
-    module = read(source)
+    module = parse_module(source)
     if module is None or name not in module.kernels:
         return source
     kernel = module.kernels[name]
@@ -72,7 +72,7 @@ def _suite(walk: _Walk, body: list[ast.stmt]) -> None:
                 _loads(walk, statement, value)
                 both = ast.BinOp(ast.Name(name, ast.Load()), statement.op, value)
                 _set(walk, name, both)
-            case ast.Expr(value=ast.Call() as call) if called(call) == "store":
+            case ast.Expr(value=ast.Call() as call) if called_name(call) == "store":
                 _loads(walk, statement, call)
                 _store(walk, statement, call)
             case ast.Expr(value=ast.Constant()) | ast.Pass():
@@ -117,7 +117,7 @@ def _number(walk: _Walk, node: ast.AST | None) -> str:
         return "-"
     if isinstance(node, ast.Name):
         return walk.values.get(node.id, node.id)
-    if called(node) in ("load", "rand", "randn", "randint") or called(node).startswith("atomic_"):
+    if called_name(node) in ("load", "rand", "randn", "randint") or called_name(node).startswith("atomic_"):
         walk.count += 1
         return f"?{walk.count}"
     if isinstance(node, ast.Constant):
@@ -142,16 +142,16 @@ def _base(walk: _Walk, node: ast.expr) -> str:
 def _is_wide(walk: _Walk, node: ast.AST) -> bool:
     if isinstance(node, ast.Name):
         return node.id in walk.wide
-    if called(node) in REDUCTIONS:
+    if called_name(node) in REDUCTIONS:
         return False
-    return called(node) in MAKERS or any(_is_wide(walk, child) for child in ast.iter_child_nodes(node))
+    return called_name(node) in MAKERS or any(_is_wide(walk, child) for child in ast.iter_child_nodes(node))
 
 
 def _loads(walk: _Walk, statement: ast.stmt, value: ast.expr) -> None:
     for node in ast.walk(value):
-        if isinstance(node, ast.Call) and called(node).startswith("atomic_"):
+        if isinstance(node, ast.Call) and called_name(node).startswith("atomic_"):
             walk.known.clear()
-        if isinstance(node, ast.Call) and called(node) == "load" and node.args:
+        if isinstance(node, ast.Call) and called_name(node) == "load" and node.args:
             _load(walk, statement, node)
 
 
@@ -177,10 +177,10 @@ def _load(walk: _Walk, statement: ast.stmt, call: ast.Call) -> None:
         text = f"{text}.to(({walk.module.text(pointer)}).dtype.element_ty)"
     other, before = argument(call, "other", 2), None if earlier.stored else argument(earlier.call, "other", 2)
     if other is not None and mask is not None and (before is None or ast.dump(other) != ast.dump(before)):
-        module = dotted(call.func).rpartition(".")[0]
+        module = dotted_name(call.func).rpartition(".")[0]
         where = f"{module}.where" if module else "where"
         text = f"{where}({walk.module.text(mask)}, {text}, {walk.module.text(other)})"
-    walk.edits.append(Edit(*walk.module.span(call), text))
+    walk.edits.append(PythonEdit(*walk.module.byte_span(call), text))
 
 
 def _keep(walk: _Walk, known: Known) -> None:
@@ -190,9 +190,9 @@ def _keep(walk: _Walk, known: Known) -> None:
     node = known.call.args[1] if known.stored else known.call
     at = walk.module.line_start(known.statement.lineno)
     walk.edits.append(
-        Edit(at, at, f"{indent(walk.module, known.statement)}{known.variable} = {walk.module.text(node)}\n")
+        PythonEdit(at, at, f"{indent(walk.module, known.statement)}{known.variable} = {walk.module.text(node)}\n")
     )
-    walk.edits.append(Edit(*walk.module.span(node), known.variable))
+    walk.edits.append(PythonEdit(*walk.module.byte_span(node), known.variable))
 
 
 def _store(walk: _Walk, statement: ast.stmt, call: ast.Call) -> None:
@@ -214,7 +214,9 @@ def _store(walk: _Walk, statement: ast.stmt, call: ast.Call) -> None:
 def _drop(walk: _Walk, known: Known) -> None:
     """Take out a store that is overwritten before anybody reads it; its value keeps its name."""
     assert known.statement.end_lineno is not None
-    start, end = walk.module.span(known.statement)
+    start, end = walk.module.byte_span(known.statement)
     inside = [e for e in walk.edits if start <= e.start and e.end <= end]
     walk.edits = [e for e in walk.edits if e not in inside]
-    walk.edits.append(Edit(start, end, "pass" if not known.variable else "# Kept in registers until it is final."))
+    walk.edits.append(
+        PythonEdit(start, end, "pass" if not known.variable else "# Kept in registers until it is final.")
+    )

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from agents.models.playbook.triton.base import TritonRecipe, head, is_number, launches_of, triton_name
 from agents.models.playbook.triton.rows import row_loops
-from tools.languages.triton_source import Edit, Launch, Module, called, dotted
+from tools.languages.triton_source import LaunchCall, PythonEdit, PythonModule, called_name, dotted_name
 
 
 class LaunchKnobs(TritonRecipe):
@@ -20,25 +20,27 @@ class LaunchKnobs(TritonRecipe):
         "BLOCK": ("4096", "2048", "8192", "1024", "16384"),
     }
 
-    def rewritten(self, module: Module, knobs: Mapping[str, str]) -> str | None:
+    def rewritten(self, module: PythonModule, knobs: Mapping[str, str]) -> str | None:
         """All launches at once; None when the constants stand there already."""
         if self.present(module.source):
             return None
-        edits: list[Edit] = []
+        edits: list[PythonEdit] = []
         for kernel in module.kernels.values():
-            if kernel.autotune is None and not any(called(n) in ("dot", "dot_scaled") for n in ast.walk(kernel.node)):
+            if kernel.autotune is None and not any(
+                called_name(n) in ("dot", "dot_scaled") for n in ast.walk(kernel.node)
+            ):
                 for launch in launches_of(module, kernel):
                     edits += self._settings(module, launch)
         if not edits:
             return None
-        return module.apply([Edit(head(module), head(module), f"{self.constants(knobs)}\n\n"), *edits])
+        return module.apply([PythonEdit(head(module), head(module), f"{self.constants(knobs)}\n\n"), *edits])
 
-    def _settings(self, module: Module, launch: Launch) -> list[Edit]:
+    def _settings(self, module: PythonModule, launch: LaunchCall) -> list[PythonEdit]:
         warps = launch.options.get("num_warps")
         plain = warps is None or is_number(warps)
         return [*(self.options(module, launch) if plain else []), *self._width(module, launch)]
 
-    def _width(self, module: Module, launch: Launch) -> list[Edit]:
+    def _width(self, module: PythonModule, launch: LaunchCall) -> list[PythonEdit]:
         """The block of a row kernel's loops, no wider than its rows need."""
         rows, triton = row_loops(launch.kernel), triton_name(module)
         if rows is None or triton is None:
@@ -52,15 +54,17 @@ class LaunchKnobs(TritonRecipe):
         ):
             return []
         return [
-            Edit(*module.span(value), f"min({self.named('BLOCK')}, {triton}.next_power_of_2({module.text(extent)}))")
+            PythonEdit(
+                *module.byte_span(value), f"min({self.named('BLOCK')}, {triton}.next_power_of_2({module.text(extent)}))"
+            )
         ]
 
 
-def _in_grid(launch: Launch, block: str, value: ast.expr) -> bool:
+def _in_grid(launch: LaunchCall, block: str, value: ast.expr) -> bool:
     """Whether the number of programs may hang on the block: then its width is not ours to change."""
     nodes = list(ast.walk(launch.grid))
     if any(isinstance(n, ast.Lambda) for n in nodes) or isinstance(launch.grid, ast.Name):
         return True
     return any(isinstance(n, ast.Constant) and n.value == block for n in nodes) or any(
-        isinstance(n, ast.Name) and n.id == dotted(value) for n in nodes
+        isinstance(n, ast.Name) and n.id == dotted_name(value) for n in nodes
     )

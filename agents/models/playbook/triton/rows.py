@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tools.languages.triton_source import Kernel, called, dotted
+from tools.languages.triton_source import PythonKernel, called_name, dotted_name
 
 ACCESSES = ("load", "store")
 
@@ -16,7 +16,7 @@ ACCESSES = ("load", "store")
 class RowLoops:
     """All loops of one kernel over the same range in steps of one block."""
 
-    kernel: Kernel
+    kernel: PythonKernel
     block: str
     """Constexpr parameter with the block's width."""
     extent: str
@@ -24,7 +24,7 @@ class RowLoops:
     loops: tuple[ast.For, ...]
 
 
-def row_loops(kernel: Kernel) -> RowLoops | None:
+def row_loops(kernel: PythonKernel) -> RowLoops | None:
     """The kernel's block loops, where every access in them is masked by the row's length; None when anything is not
     understood."""
     found = {
@@ -43,10 +43,10 @@ def row_loops(kernel: Kernel) -> RowLoops | None:
 
 def target(loop: ast.For) -> str:
     """The loop variable's name."""
-    return dotted(loop.target)
+    return dotted_name(loop.target)
 
 
-def definitions(kernel: Kernel) -> dict[str, list[ast.expr]]:
+def definitions(kernel: PythonKernel) -> dict[str, list[ast.expr]]:
     """Name -> what it is set to, in source order."""
     found: dict[str, list[ast.expr]] = {}
     for node in ast.walk(kernel.node):
@@ -61,7 +61,7 @@ def definitions(kernel: Kernel) -> dict[str, list[ast.expr]]:
     return found
 
 
-def _by_extent(kernel: Kernel, block: str) -> dict[str, list[ast.For]]:
+def _by_extent(kernel: PythonKernel, block: str) -> dict[str, list[ast.For]]:
     found: dict[str, list[ast.For]] = {}
     for node in ast.walk(kernel.node):
         if isinstance(node, ast.For):
@@ -71,30 +71,35 @@ def _by_extent(kernel: Kernel, block: str) -> dict[str, list[ast.For]]:
     return {extent: sorted(loops, key=lambda loop: loop.lineno) for extent, loops in found.items()}
 
 
-def _extent(kernel: Kernel, loop: ast.For, block: str) -> str:
+def _extent(kernel: PythonKernel, loop: ast.For, block: str) -> str:
     """N of range(0, N, BLOCK), range(cdiv(N, BLOCK)) or range(0, (N + BLOCK - 1) // BLOCK); empty for other loops."""
-    if called(loop.iter) not in ("range", "static_range") or not isinstance(loop.iter, ast.Call):
+    if called_name(loop.iter) not in ("range", "static_range") or not isinstance(loop.iter, ast.Call):
         return ""
     if any(
         keyword.arg not in ("num_stages", "loop_unroll_factor", "warp_specialize") for keyword in loop.iter.keywords
     ):
         return ""
     arguments = loop.iter.args
-    if len(arguments) == 3 and _is_zero(arguments[0]) and dotted(arguments[2]) == block:
-        return dotted(arguments[1])
+    if len(arguments) == 3 and _is_zero(arguments[0]) and dotted_name(arguments[2]) == block:
+        return dotted_name(arguments[1])
     if len(arguments) in (1, 2) and (len(arguments) == 1 or _is_zero(arguments[0])):
         return _divided(kernel, arguments[-1], block)
     return ""
 
 
-def _divided(kernel: Kernel, node: ast.expr, block: str) -> str:
+def _divided(kernel: PythonKernel, node: ast.expr, block: str) -> str:
     """N where `node` is N / BLOCK rounded up."""
     if isinstance(node, ast.Name):
         given = definitions(kernel).get(node.id, [])
         return _divided(kernel, given[0], block) if len(given) == 1 and not isinstance(given[0], ast.Name) else ""
-    if called(node) == "cdiv" and isinstance(node, ast.Call) and len(node.args) == 2 and dotted(node.args[1]) == block:
-        return dotted(node.args[0])
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv) and dotted(node.right) == block:
+    if (
+        called_name(node) == "cdiv"
+        and isinstance(node, ast.Call)
+        and len(node.args) == 2
+        and dotted_name(node.args[1]) == block
+    ):
+        return dotted_name(node.args[0])
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv) and dotted_name(node.right) == block:
         text = ast.unparse(node.left).replace("(", "").replace(")", "").replace(" ", "")
         name = text.removesuffix(f"+{block}-1")
         return name if name != text and name.isidentifier() else ""
@@ -124,9 +129,9 @@ def _only_width(rows: RowLoops) -> bool:
     for node in ast.walk(rows.kernel.node):
         if isinstance(node, ast.For) and node in rows.loops:
             allowed |= _names(node.iter)
-        elif isinstance(node, ast.Call) and called(node) == "arange" and len(node.args) == 2:
+        elif isinstance(node, ast.Call) and called_name(node) == "arange" and len(node.args) == 2:
             allowed |= _names(node.args[1]) if isinstance(node.args[1], ast.Name) and _is_zero(node.args[0]) else set()
-        elif isinstance(node, ast.Call) and called(node) in ("zeros", "full", "ones", "broadcast_to"):
+        elif isinstance(node, ast.Call) and called_name(node) in ("zeros", "full", "ones", "broadcast_to"):
             allowed |= {
                 i
                 for a in [*node.args, *(k.value for k in node.keywords)]
@@ -136,7 +141,7 @@ def _only_width(rows: RowLoops) -> bool:
         elif (
             isinstance(node, ast.BinOp)
             and isinstance(node.op, ast.Mult)
-            and variables & {dotted(node.left), dotted(node.right)}
+            and variables & {dotted_name(node.left), dotted_name(node.right)}
         ) or (
             isinstance(node, ast.expr)
             and _divided(rows.kernel, node, rows.block) == rows.extent
@@ -167,7 +172,7 @@ def _masked(rows: RowLoops, loop: ast.For) -> bool:
     stores."""
     given = definitions(rows.kernel)
     for node in (n for statement in loop.body for n in ast.walk(statement)):
-        name = called(node)
+        name = called_name(node)
         if name.startswith("atomic_") or name in ("make_block_ptr", "advance", "make_tensor_descriptor"):
             return False
         if name in ACCESSES and isinstance(node, ast.Call) and node.args and _wide(node.args[0], given):
@@ -184,7 +189,7 @@ def argument(call: ast.Call, name: str, position: int) -> ast.expr | None:
 
 
 def _wide(node: ast.expr, given: dict[str, list[ast.expr]]) -> bool:
-    return any(called(n) == "arange" for n in resolved(node, given))
+    return any(called_name(n) == "arange" for n in resolved(node, given))
 
 
 def resolved(node: ast.expr, given: dict[str, list[ast.expr]]) -> Iterator[ast.AST]:
@@ -204,5 +209,5 @@ def bounds(node: ast.AST, extent: str) -> bool:
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
         return False
     if isinstance(node.ops[0], ast.Lt):
-        return dotted(node.comparators[0]) == extent
-    return isinstance(node.ops[0], ast.Gt) and dotted(node.left) == extent
+        return dotted_name(node.comparators[0]) == extent
+    return isinstance(node.ops[0], ast.Gt) and dotted_name(node.left) == extent

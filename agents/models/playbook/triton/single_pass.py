@@ -18,7 +18,7 @@ from agents.models.playbook.triton.base import (
 )
 from agents.models.playbook.triton.forwarding import forwarded
 from agents.models.playbook.triton.rows import RowLoops, row_loops, target
-from tools.languages.triton_source import Edit, Launch, Module, called, dotted, read
+from tools.languages.triton_source import LaunchCall, PythonEdit, PythonModule, called_name, dotted_name, parse_module
 
 SUFFIX = "_row"
 MOST_WARPS = 32
@@ -35,13 +35,13 @@ class SinglePass(TritonRecipe):
         "LIMIT": ("32768", "16384", "65536"),
     }
 
-    def rewritten(self, module: Module, knobs: Mapping[str, str]) -> str | None:
+    def rewritten(self, module: PythonModule, knobs: Mapping[str, str]) -> str | None:
         """Every kernel with two loops or more over its rows, once."""
         triton = triton_name(module)
-        edits: list[Edit] = []
+        edits: list[PythonEdit] = []
         for kernel in module.kernels.values():
             rows = row_loops(kernel)
-            if triton is None or rows is None or len(rows.loops) < 2 or f"{kernel.name}{SUFFIX}" in module.names:
+            if triton is None or rows is None or len(rows.loops) < 2 or f"{kernel.name}{SUFFIX}" in module.identifiers:
                 continue
             launches = launches_of(module, kernel)
             copy = _copy(module, rows)
@@ -49,11 +49,11 @@ class SinglePass(TritonRecipe):
                 continue
             constants = "" if edits or self.present(module.source) else f"{self.constants(knobs)}\n\n"
             at = module.line_start(first_line(kernel.node))
-            edits.append(Edit(at, at, constants + copy))
+            edits.append(PythonEdit(at, at, constants + copy))
             edits += [self._launch(module, launch, rows, triton) for launch in launches]
         return module.apply(edits) if edits else None
 
-    def _launch(self, module: Module, launch: Launch, rows: RowLoops, triton: str) -> Edit:
+    def _launch(self, module: PythonModule, launch: LaunchCall, rows: RowLoops, triton: str) -> PythonEdit:
         statement = statement_of(launch)
         assert statement is not None and statement.end_lineno is not None, "looked at by _launchable"
         space = indent(module, statement)
@@ -80,10 +80,10 @@ class SinglePass(TritonRecipe):
             f"{space}    {rows.kernel.name}{SUFFIX}[{module.text(launch.grid)}]({listed})\n"
             f"{space}else:\n{original}"
         )
-        return Edit(module.line_start(statement.lineno), module.line_start(statement.end_lineno + 1), text)
+        return PythonEdit(module.line_start(statement.lineno), module.line_start(statement.end_lineno + 1), text)
 
 
-def _launchable(module: Module, launch: Launch, rows: RowLoops) -> bool:
+def _launchable(module: PythonModule, launch: LaunchCall, rows: RowLoops) -> bool:
     """Whether the row's length is given there, the grid does not hang on the block, and no buffer is given twice."""
     statement = statement_of(launch)
     if statement is None or not starts_line(module, statement) or rows.extent not in launch.arguments:
@@ -105,7 +105,9 @@ def _launchable(module: Module, launch: Launch, rows: RowLoops) -> bool:
 
 def _lambda_named(function: ast.FunctionDef, name: str) -> bool:
     given = [
-        n.value for n in ast.walk(function) if isinstance(n, ast.Assign) and any(dotted(t) == name for t in n.targets)
+        n.value
+        for n in ast.walk(function)
+        if isinstance(n, ast.Assign) and any(dotted_name(t) == name for t in n.targets)
     ]
     return any(
         not isinstance(value, ast.Tuple | ast.List) or any(isinstance(n, ast.Lambda) for n in ast.walk(value))
@@ -113,7 +115,7 @@ def _lambda_named(function: ast.FunctionDef, name: str) -> bool:
     )
 
 
-def _copy(module: Module, rows: RowLoops) -> str | None:
+def _copy(module: PythonModule, rows: RowLoops) -> str | None:
     """The kernel under another name with each loop run once, and what it loaded kept; None where the layout is
     unusual."""
     node = rows.kernel.node
@@ -141,10 +143,10 @@ def _copy(module: Module, rows: RowLoops) -> str | None:
         ]
         kept = [outer + line.removeprefix(inner) if line.startswith(inner) else line for line in [*comments, *body]]
         lines[first:last] = [f"{outer}{target(loop)} = 0\n", *kept]
-    decorators = "".join(f"@{module.text(d)}\n" for d in node.decorator_list if called(d) != "autotune")
-    if any(called(d) == "heuristics" for d in node.decorator_list):
+    decorators = "".join(f"@{module.text(d)}\n" for d in node.decorator_list if called_name(d) != "autotune")
+    if any(called_name(d) == "heuristics" for d in node.decorator_list):
         return None
     code = "".join(lines[node.lineno - 1 - offset :])
     renamed = re.sub(rf"\bdef {rows.kernel.name}\b", f"def {rows.kernel.name}{SUFFIX}", code, count=1)
     whole = forwarded(f"{decorators}{renamed}", f"{rows.kernel.name}{SUFFIX}")
-    return f"{whole}\n\n" if read(whole) is not None else None
+    return f"{whole}\n\n" if parse_module(whole) is not None else None

@@ -14,7 +14,7 @@ def verdicts(
     body: str, parameters: str = "const float* a, float* b, float* c, int n, int m, int k", before: str = ""
 ) -> list[str]:
     unit = Unit(f'{before}\nextern "C" void solve({parameters}) {{ {body} }}')
-    assert not unit.broken
+    assert not unit.has_syntax_errors
     return [independence(unit, loop).problem for loop in outermost(unit)]
 
 

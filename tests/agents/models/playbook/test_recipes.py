@@ -164,7 +164,7 @@ def test_a_long_loop_does_not_stand_twice_and_is_guarded_by_the_clause() -> None
 def test_an_else_behind_the_loop_stays_that_of_its_own_condition() -> None:
     body = "  if (n > 3)\n    for (int i = 0; i < n; ++i) y[i] = 2 * x[i];\n  else\n    y[0] = 1;"
     made = recipe("parallel_outer").edit(kernel(body), {})
-    assert "if (n > 3)\n    {" in made and made.count("else") == 1 and not Unit(made).broken
+    assert "if (n > 3)\n    {" in made and made.count("else") == 1 and not Unit(made).has_syntax_errors
 
 
 def test_a_loop_where_somebody_decided_against_threads_gets_none() -> None:

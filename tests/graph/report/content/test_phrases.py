@@ -8,7 +8,7 @@ from graph.artifacts import FinalBenchmark, Scored
 from graph.nodes.finish import objective_of
 from graph.report import final
 from graph.report.content.phrases import final_difference_words, gain, render
-from tools.artifacts import UNBOUNDED, Clock, Interval, Task, Workload
+from tools.artifacts import UNBOUNDED_RATIO, Clock, Interval, Task, Workload
 from tools.cli.formatting import format_speedup
 from tools.executors.protocol import Case, CaseResult
 from tools.gate.ranking import FrameworkTimes
@@ -21,7 +21,7 @@ def test_a_factor_is_printed_with_its_interval_unless_nobody_knows_an_end() -> N
         "2× [1.9, 2.13]",
         "N/A",
     )
-    for low, high in ((1 / UNBOUNDED, UNBOUNDED), (1.9, UNBOUNDED), (1 / UNBOUNDED, 2.13)):
+    for low, high in ((1 / UNBOUNDED_RATIO, UNBOUNDED_RATIO), (1.9, UNBOUNDED_RATIO), (1 / UNBOUNDED_RATIO, 2.13)):
         assert format_speedup(Interval(estimate=2.0, low=low, high=high)) == "2× [N/A]"
         assert format_speedup(Interval(estimate=0.5, low=1 / high, high=1 / low)) == "0.5× [N/A]"
 

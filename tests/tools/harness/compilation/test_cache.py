@@ -393,11 +393,11 @@ def test_launches_find_what_was_built_at_the_dims_that_everybody_knows(
     beside: tuple[LocalExecutor, Blobs], tmp_path: Path
 ) -> None:
     finished, said = built(KERNEL, beside)
-    left = Triton().compiled(finished)
+    left = Triton().compiled_cache_digest(finished)
     assert left is not None and "compiled 2 spec" in said and "not followed" not in said, said
     visible, derived = (
         [w.dims for w in TASK.workloads],
-        [dims for dims, *_ in checked_cases.derived_sizes(TASK).values()],
+        [dims for dims, *_ in checked_cases.derive_sizes(TASK).values()],
     )
     known = [*visible, *derived]
     assert {"M": 100, "N": 1} in known and len(known) == 7
@@ -417,7 +417,7 @@ def test_a_build_replaces_nothing_but_what_it_says(beside: tuple[LocalExecutor, 
     finished, said = built(source, beside)
     assert finished.exit_code == 0 and said.startswith("compiled 2 spec")
     assert beside[1].text(finished.files["kernel.py"]) == source
-    left = Triton().compiled(finished)
+    left = Triton().compiled_cache_digest(finished)
     assert left is not None and tarfile.is_tarfile(beside[1].path(left)) and "other.txt" not in finished.files
 
 
@@ -450,24 +450,27 @@ def test_a_build_that_does_not_know_all_that_is_launched_leaves_nothing(beside: 
     )
     finished, said = built(unsure, beside)
     assert (
-        unsure != KERNEL and finished.exit_code == 0 and "not followed" in said and Triton().compiled(finished) is None
+        unsure != KERNEL
+        and finished.exit_code == 0
+        and "not followed" in said
+        and Triton().compiled_cache_digest(finished) is None
     )
 
 
 def test_a_build_for_another_gpu_or_for_reading_leaves_nothing(beside: tuple[LocalExecutor, Blobs]) -> None:
     executor, blobs = beside
     finished, said = built(KERNEL, beside, build_flags=("--target=sm_80",))
-    assert finished.exit_code == 0 and "for sm_80" in said and Triton().compiled(finished) is None
-    listed = executor.run(Triton().disassemble(blobs.put(KERNEL), blobs, TASK))
-    assert listed.exit_code == 0 and "assembly.txt" in listed.files and Triton().compiled(listed) is None
-    assert Triton().compiled(built(KERNEL.replace("tl.exp(", "tl.expo("), beside)[0]) is None
+    assert finished.exit_code == 0 and "for sm_80" in said and Triton().compiled_cache_digest(finished) is None
+    listed = executor.run(Triton().disassembly_job(blobs.put(KERNEL), blobs, TASK))
+    assert listed.exit_code == 0 and "assembly.txt" in listed.files and Triton().compiled_cache_digest(listed) is None
+    assert Triton().compiled_cache_digest(built(KERNEL.replace("tl.exp(", "tl.expo("), beside)[0]) is None
 
 
 def test_a_build_is_told_no_hidden_dims(beside: tuple[LocalExecutor, Blobs]) -> None:
     job: Job = Triton().build(TASK, Candidate(language="triton", files={"kernel.py": KERNEL}), beside[1])
     request = json.loads(beside[1].text(job.files["build.json"]))
     assert request["workloads"] == [w.dims for w in TASK.workloads]
-    assert request["ahead"] == [dims for dims, *_ in checked_cases.derived_sizes(TASK).values()]
+    assert request["ahead"] == [dims for dims, *_ in checked_cases.derive_sizes(TASK).values()]
 
 
 # ---------------------------------------------------------------- from the build to the harness
