@@ -328,7 +328,7 @@ def _settle_roofs(state: State, services: Services, candidate: Candidate) -> str
         return ""
     # Nothing depends on these jobs: without time or luck for them the doubt stays, and the run goes on.
     jobs = services.capped_executor(tell=lambda _: None)
-    for _ in range(lower_bounds.MAX_ROOF_REMEASUREMENTS):
+    for _ in range(lower_bounds.MAX_REMEASUREMENTS):
         try:
             services.roofs_again(jobs)
         except (BudgetError, HarnessError):

@@ -149,7 +149,7 @@ def test_what_another_version_wrote_is_named(
 ) -> None:
     named = older(copied)
     verb, *rest = words
-    assert f"error: {copied}: {named} is not have the form that this version writes; use" in refused(
+    assert f"error: {copied}: {named} does not have the form that this version writes; use" in refused(
         capsys, verb, str(copied), *rest
     )
 

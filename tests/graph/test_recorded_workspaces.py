@@ -57,7 +57,7 @@ def test_the_gate_asked_again_gives_the_same_verdicts(copied: Path) -> None:
         services.agents.update(open_agents(services.settings, services.records, services.emit, services.ledger, copied))
         for state in gates(copied):
             verdict = decide_verdict(gate_evidence._gather(state, services), services.settings.judge)
-            record = services.records.get(commit_of(copied, state["iteration"]).trailers["GateEvidence"])
+            record = services.records.get(commit_of(copied, state["iteration"]).trailers["Evidence"])
             recorded = Verdict.model_validate(record.payload)
             assert verdict.model_copy(update={"reasons": recorded.reasons}) == recorded
             judged += 1

@@ -128,7 +128,7 @@ def test_every_mistake_has_a_line(tmp_path: Path, text: str, lines: list[str]) -
 
 
 def test_a_key_that_stands_twice_is_no_silent_change_of_mind(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r":3: the key 'wall_s' stands twice; keep one of the two"):
+    with pytest.raises(SettingsError, match=r":3: the key 'wall_s' is there twice; keep one of the two"):
         load(written(tmp_path, "task: x\nbudget: {wall_s: 5,\n  wall_s: 50}\n"))
 
 

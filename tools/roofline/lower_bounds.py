@@ -19,7 +19,7 @@ from tools.roofline.hardware import Roof, RoofMetric
 
 MIN_ROOF_TIME_SHARE = 0.95
 """Share of the memory roof's time below which a time is impossible. The slack covers the roof's measuring error."""
-MAX_ROOF_REMEASUREMENTS = 2
+MAX_REMEASUREMENTS = 2
 """Number of times that the roofs are measured again before a time below them refuses a kernel."""
 
 
@@ -146,7 +146,7 @@ def limits_for_trial(
         seen = NeededResult.model_validate(record.payload).unique_bytes
         records, counted = (record.id,), {name: size for name, size in seen.items() if size < unique_bytes[name]}
         found = limits_from_roofs({**unique_bytes, **counted}, last_level_cache, roofs)
-    for _ in range(MAX_ROOF_REMEASUREMENTS):
+    for _ in range(MAX_REMEASUREMENTS):
         if not found.impossible_measurements(trial.measurements):
             break
         roofs = (*roofs, *again())

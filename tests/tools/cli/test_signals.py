@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 BEGIN = """
 import atexit, os, signal, threading, time
-from tools.cli.signals import process
+from tools.cli.signals import run_as_process
 
 def press():
     os.kill(os.getpid(), signal.SIGINT)
@@ -49,7 +49,7 @@ WHEN = {
 def test_ctrl_c_ends_it_with_a_code_and_no_word(when: str) -> None:
     main, code = WHEN[when]
     done = subprocess.run(
-        [sys.executable, "-c", f"{BEGIN}\ndef main():\n    {main}\nprocess(main)"],
+        [sys.executable, "-c", f"{BEGIN}\ndef main():\n    {main}\nrun_as_process(main)"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -62,10 +62,10 @@ def test_ctrl_c_ends_it_with_a_code_and_no_word(when: str) -> None:
 @pytest.mark.parametrize("layer", ["graph", "knowledge_base", "tools"])
 def test_every_command_line_is_such_a_process(layer: str) -> None:
     stand_in = (
-        "import runpy, tools.cli.signals\ndef process(main):\n    raise "
+        "import runpy, tools.cli.signals\ndef run_as_process(main):\n    raise "
         "SystemExit(f'{main.__module__}.{main.__name__}')\n"
     )
-    run = f"{stand_in}tools.cli.signals.process = process\nrunpy.run_module({layer!r}, run_name='__main__')"
+    run = f"{stand_in}tools.cli.signals.run_as_process = run_as_process\nrunpy.run_module({layer!r}, run_name='__main__')"
     done = subprocess.run(
         [sys.executable, "-c", run], cwd=ROOT, capture_output=True, text=True, timeout=200, check=False
     )

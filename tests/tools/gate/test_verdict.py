@@ -14,7 +14,7 @@ from tools.gate.verdict import GateEvidence, Veto, decide_verdict
 from tools.judge.evidence import recompute_trial
 from tools.roofline.hardware import Roof
 from tools.roofline.lower_bounds import (
-    MAX_ROOF_REMEASUREMENTS,
+    MAX_REMEASUREMENTS,
     DataFloor,
     PhysicalLimits,
     limits_for_trial,
@@ -273,12 +273,12 @@ def test_a_time_below_the_roof_is_explained_before_it_is_refused(
         ((roof(1e11, "r0"), roof(4e11, "r1")), 1, "accept"),
         ((roof(1e11, "r0"), roof(2e11, "r1"), roof(4e11, "r2")), 2, "accept"),
         ((roof(4e11, "r0"), roof(1e11, "r1")), 0, "accept"),
-        ((roof(1e11, "r0"),) * (MAX_ROOF_REMEASUREMENTS + 1), MAX_ROOF_REMEASUREMENTS, "reject_policy"),
+        ((roof(1e11, "r0"),) * (MAX_REMEASUREMENTS + 1), MAX_REMEASUREMENTS, "reject_policy"),
         # Nobody is accused beside others, and nothing is accepted.
-        ((roof(1e11, "r0", 0.45),) * (MAX_ROOF_REMEASUREMENTS + 1), MAX_ROOF_REMEASUREMENTS, "inconclusive"),
+        ((roof(1e11, "r0", 0.45),) * (MAX_REMEASUREMENTS + 1), MAX_REMEASUREMENTS, "inconclusive"),
         (
             (roof(1e11, "r0", 0.45), roof(2e11, "r1", 0.01), roof(1e11, "r2", 0.45)),
-            MAX_ROOF_REMEASUREMENTS,
+            MAX_REMEASUREMENTS,
             "reject_policy",
         ),
     ],
@@ -296,7 +296,7 @@ def test_roofs_are_measured_again_before_a_time_is_called_impossible(found: tupl
     assert answer.outcome == outcome and possible.records == (binding, *counted) and binding in answer.records
     about = next(reason for reason in answer.reasons if "memory roof" in reason)
     assert about.endswith(f"{', '.join(possible.records)}).") and (
-        outcome != "inconclusive" or "others had 45.0 % of the machine" in about
+        outcome != "inconclusive" or "other processes used 45.0 % of the machine" in about
     )
     assert not [reason for reason in answer.reasons if reason.startswith("Confirmed") and binding in reason]
 

@@ -22,7 +22,7 @@ from harness.workers.cpu_kernel import KernelError, KernelProcess
 
 DIRTY_PAIR_WAIT_S = 100e-6
 """A pair is dirty when its threads had to wait for a core for longer than a share of it plus these seconds."""
-MAX_CLOCK_RETRIES = 3
+MAX_TIMING_RETRIES = 3
 """Times that a workload's pairs are made before clocks that disagree are the candidate's doing: neighbours hold up a
 few pairs too."""
 LAUNCHED_TRAIN_S = 2e-3
@@ -185,14 +185,14 @@ class WorkloadTiming:
 
     def measure_cold_pairs(self) -> None:
         """Time pairs until the clocks agree; pairs in which they do not are discarded and timed again."""
-        for look in range(1, MAX_CLOCK_RETRIES + 1):
+        for look in range(1, MAX_TIMING_RETRIES + 1):
             self.make_pairs()
             self.session.check_no_trailing_work()
             try:
                 self.session.check_clocks_agree()
                 break
             except ClockError:
-                if look == MAX_CLOCK_RETRIES:
+                if look == MAX_TIMING_RETRIES:
                     raise
             self.discarded += len(self.pairs)
             self.pairs, self.dirty = [], 0
