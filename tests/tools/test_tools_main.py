@@ -68,7 +68,7 @@ def test_why_a_kernel_is_slow_in_words_and_as_json(tmp_path, capsys):
     said = capsys.readouterr().out
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert said.splitlines()[0] == found["headline"]
-    assert "of the measured roof; the largest lack is " + found["findings"][0]["rule"] in found["headline"]
+    assert "of the measured roof; the main finding is " + found["findings"][0]["rule"] in found["headline"]
     records = {record.id for record in Records(tmp_path.parent / "store")}
     for finding in found["findings"]:
         assert finding["text"] in said

@@ -51,7 +51,7 @@ def test_a_float64_task_is_held_against_its_own_roof():
 def test_the_first_finding_is_the_largest_lack_and_names_its_evidence():
     placed = diagnosis.compute_task_roofline(task("a"), [seen("a")], {"a": 100.0}, ROOFS, DEVICE)
     found = diagnosis.diagnose(placed, [(profile(compiler__loops_missed=2.0), "rec")], {"ncu": "not here"}, DEVICE)
-    assert "the largest lack is loop_not_vectorised: " in found.headline
+    assert "the main finding is loop_not_vectorised: " in found.headline
     told = diagnosis.render_diagnosis(found, "cpp", kept=False)
     assert all(
         said in told
