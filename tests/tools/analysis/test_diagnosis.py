@@ -64,9 +64,9 @@ def test_what_is_not_known_is_said():
     placed = diagnosis.compute_task_roofline(task("a"), [seen("a", flops=None)], {}, (), DEVICE)
     assert placed.workloads[0].roof_s is None
     told = diagnosis.render_roofline(placed)
-    assert all(said in told for said in ("nothing was timed", "could not be counted", "none is known here"))
+    assert all(said in told for said in ("nothing was timed", "could not be counted", "no roof is known here"))
     timed = diagnosis.compute_task_roofline(task("a"), [seen("a")], {"a": 1.0}, (), DEVICE)
-    assert "how far the roof is cannot be said" in diagnosis.diagnose(timed, [], {}, DEVICE).headline
+    assert "the distance to the roof is unknown" in diagnosis.diagnose(timed, [], {}, DEVICE).headline
 
 
 def test_utilisation_is_what_is_reached_of_the_measured_and_of_the_cited_roofs():
