@@ -1,4 +1,4 @@
-"""What torch.compile makes of references alone, lifted and judged, beside torch itself: python -m benchmarks.lifted
+"""The code of torch.compile for references alone, lifted, judged and timed beside torch: python -m benchmarks.lifted
 [TASK...].
 
 `--language cpp` on this CPU (the default), `--language triton` on a GPU, where three tasks more are measured and the
@@ -44,13 +44,13 @@ PATIENCE_S = 1800.0
 """For others to leave the device."""
 AGAINST = ("eager", "compile", "max_autotune")
 PAGE = """\
-# What torch.compile makes of references, lifted
+# The code of torch.compile for references, lifted
 
 {date}; {device}, {units} units; torch {torch}; Kernelwright at {commit}. Command: `{command}`.
 
 Each reference of `benchmarks/lifted/` becomes one source without a model. It is checked on the visible sizes, on ragged hidden ones and on
 other distributions, and timed beside torch, each contestant in a process of its own. Brackets are 95 % intervals of paired ratios over all
-workloads; below 1 is a loss; † others kept the machine busy. The share of the copy bandwidth reckons each argument's bytes once.
+workloads; below 1 is a loss; † other load disturbed the final benchmark. The share of the copy bandwidth counts the bytes of each argument once.
 
 | task | lifted in | built in | source | checked | clock | lifted | over eager | over compile | over max-autotune | of copy |
 |---|---|---|---|---|---|---|---|---|---|---|

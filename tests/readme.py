@@ -61,9 +61,9 @@ SECTIONS: dict[str, type[BaseModel]] = {
 CONFIGURATION = """\
 # Every key of a config
 
-Drawn from the code by `python -m tests.readme`. One YAML file is one run. Each key but `task` (or `kernel`) has a default;
-a key that is not listed here is refused by name. What belongs to the task (workloads, weights, margins, tolerances) stands in its folder:
-[your-kernel.md](your-kernel.md). Options of a model's provider: [model-options.md](model-options.md).
+`python -m tests.readme` generates this page from the code. One YAML file describes one run. Every key except `task` (or `kernel`) has a default,
+and a key that is not listed here is an error. Workloads, weights, margins and tolerances belong to the task and are set in its folder:
+[your-kernel.md](your-kernel.md). The options of each model provider: [model-options.md](model-options.md).
 """
 BOUNDS = {annotated_types.Ge: "≥", annotated_types.Gt: ">", annotated_types.Le: "≤", annotated_types.Lt: "<"}
 
@@ -180,24 +180,24 @@ def cpu() -> str:
 # ---------------------------------------------------------------- rooms
 
 TREE = """\
-# Every room
+# Every folder and module
 
-Drawn from the code by `python -m tests.readme`; a layer imports only from those before it. What to write where for something new:
+`python -m tests.readme` generates this page from the code. A layer imports only from the layers before it. To add something, see the table in
 [CONTRIBUTING.md](../CONTRIBUTING.md).
 """
 LAYERS = ("tools", "knowledge_base", "agents", "graph")
 OTHERS = """\
-## Beside them
+## Other folders
 
-| folder | what is there |
+| folder | content |
 |---|---|
-| knowledge_base/wiki/ | the bundled gpu-wiki: hardware, methods, skills, operators, languages, profiling, measuring (Markdown) |
-| agents/prompts/ | what models are told: Markdown and Jinja, and budget.yaml, which says how much of it stands where |
-| configs/ | quickstart.yaml, quickstart-gpu.yaml, models/: to copy, tasks/: one folder a task (kernel, reference, workloads) |
-| docs/ | what the user reads, by task; images/: the pictures |
-| workspaces/ | one folder a run, each a git repository of its own; ignored by ours |
-| tests/ | mirrors the packages; CPU only, offline, no key |
-| benchmarks/ | speeds of Kernelwright itself, and kernels from elsewhere (foreign/), as tables; never timed tests |
+| knowledge_base/wiki/ | the bundled gpu-wiki in Markdown: hardware, methods, skills, operators, languages, profiling, measuring |
+| agents/prompts/ | the prompts in Markdown and Jinja, and budget.yaml, which sets the order and the length of their sections |
+| configs/ | quickstart.yaml, quickstart-gpu.yaml, models/ (configs to copy), tasks/ (one folder for each task: kernel, reference, workloads) |
+| docs/ | the pages for users; images/ holds their pictures |
+| workspaces/ | one folder for each run, each a git repository of its own; the project's git ignores it |
+| tests/ | the same folders as the packages; CPU only, offline, no key |
+| benchmarks/ | measurements of Kernelwright itself and of kernels from elsewhere (foreign/); no tests |
 """
 
 
@@ -207,7 +207,7 @@ def tree() -> str:
     for layer in LAYERS:
         rooms = sorted({path.parent for path in (ROOT / layer).rglob("*.py")})
         rows = [f"| {room.relative_to(ROOT)}/ | {_first(room)} | {_modules(room)} |" for room in rooms]
-        parts.append("\n".join([f"## {layer}", "", "| room | what | modules |", "|---|---|---|", *rows, ""]))
+        parts.append("\n".join([f"## {layer}", "", "| folder | content | modules |", "|---|---|---|", *rows, ""]))
     return "\n".join([*parts, OTHERS])
 
 
@@ -234,11 +234,9 @@ def wiki() -> str:
     kinds = {kind: [page for page in found if page.head.type == kind] for kind in ("skill", "method")}
     recipes = sum(bool(page.head.recipe) for page in kinds["method"])
     return (
-        f"The bundled one has {products} products, the limits of each compute capability once, the places where "
-        f"vendors contradict "
-        f"themselves, {len(kinds['skill'])} bottlenecks and {len(kinds['method'])} methods. {recipes} of these "
-        f"have a recipe, so that the "
-        "playbook can carry them out; the others are for models and people."
+        f"The bundled wiki has pages for {products} products, for the limits of each compute capability, for "
+        f"contradictions between vendors, for {len(kinds['skill'])} bottlenecks and for {len(kinds['method'])} "
+        f"methods. The playbook has a recipe for {recipes} of the methods; the others are for models and people."
     )
 
 

@@ -17,7 +17,7 @@ from knowledge_base.__main__ import parser as knowledge_parser
 from tests.readme import DOCS, LAYERS, README, ROOT, SECTIONS, drawn, pages, tree
 from tools.__main__ import main as tool
 
-PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted(DOCS.glob("*.md"))]
 LONGEST = 12_000
 """Bytes of a page: what one reads in a few minutes."""
 
