@@ -9,12 +9,13 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
 from graph.__main__ import main
+from tests.support import run_captured
 from tools.environment import Environment
 from tools.store.records import Records, record_key
 from tools.store.repository import Commit
@@ -69,15 +70,18 @@ def graph(
     """`python -m graph` in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **({"KERNELWRIGHT_HOME": str(home)} if home else {})}
     command = [sys.executable, "-m", "graph", *argv]
-    return subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=timeout_s
-    )
+    return run_captured(command, cwd=cwd, env=environment, timeout=timeout_s)
 
 
 def git(root: Path, *arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=root, capture_output=True, check=True).stdout.decode(
         errors="replace"
     )
+
+
+def printed_json(capsys: pytest.CaptureFixture[str]) -> Any:
+    """What a command printed last, with `--json`."""
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
 def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:

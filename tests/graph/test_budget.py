@@ -22,6 +22,7 @@ from graph.workspace import completeness, events
 from graph.workspace.events import Event
 from graph.workspace.folder import peek
 from graph.workspace.versions import read_state
+from tests.graph.conftest import printed_json
 from tools.store.records import Records
 from tools.store.repository import Repository
 
@@ -175,7 +176,7 @@ def test_what_there_is_no_device_time_for_is_not_accepted(
 @SLOW
 def test_device_time_that_v0_takes_ends_the_run_after_it(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(priced(config, {"device_s": 0.01})), "--json"]) == 3
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    found = printed_json(capsys)
     root = Path(found["workspace"])
     assert found["verdicts"] == {} and paid(config) == ["profiler_analyst"] and found["device_s"] > 0.01
     in_order(root, "budget.device_s: ")
@@ -204,7 +205,7 @@ def test_wall_time_that_ends_in_the_middle_of_an_iteration_ends_the_run_in_order
     asked = len(paid(config))
     (root / ".kernelwright" / "wall_s").write_text("0000000010000.000\n")
     assert main(["resume", str(root), "--json"]) == 3
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    found = printed_json(capsys)
     assert found["stop_reason"] == "budget" and found["budget_reached"].startswith("budget.wall_s: 100")
     assert found["budget_reached"].endswith(" s of 10000 s are spent")
     assert len(paid(config)) == asked, "nobody is asked any more"

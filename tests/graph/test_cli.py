@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -30,24 +29,29 @@ from graph.workspace.versions import read_state, read_versions
 from knowledge_base.__main__ import main as ask
 from knowledge_base.experience.log import Experience
 from tests.graph.conftest import ROOT, TASK, FinishedRun, git, refused
+from tests.support import run_captured
 from tools.artifacts import Record, Unmeasured
 from tools.executors.base import Device
 from tools.executors.local import LocalExecutor
 from tools.store.records import Records, record_key
 from tools.store.repository import Repository
 
-KEYS = {"status", "stop_reason", "workspace", "baseline_s", "best_s", "speedup", "ci", "verdicts", "commits", "awaited"}
-KEYS |= {
-    "objective",
-    "disturbed",
-    "disturbed_verdicts",
-    "against",
-    "budget_reached",
-    "usd",
-    "cost_unknown",
-    "tokens",
-    "device_s",
-    "wall_s",
+KEYS = {
+    *[
+        "status",
+        "stop_reason",
+        "workspace",
+        "baseline_s",
+        "best_s",
+        "speedup",
+        "ci",
+        "verdicts",
+        "commits",
+        "awaited",
+        "objective",
+        "disturbed",
+    ],
+    *["disturbed_verdicts", "against", "budget_reached", "usd", "cost_unknown", "tokens", "device_s", "wall_s"],
 }
 
 
@@ -121,43 +125,22 @@ def test_a_pipe_gets_plain_lines(finished: FinishedRun) -> None:
     )
 
 
-def memory(root: Path) -> str:
-    path = root / "memory" / "v1.json"
-    path.write_text(
-        json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name != "verdict"})
-    )
-    git(root, "commit", "-qam", "another version")
-    return "verdict of a VersionMemory there (memory/v1.json)"
-
-
-def envelope(root: Path) -> str:
-    path = sorted((root / "records").glob("*.json"))[0]
-    path.write_text(json.dumps({**json.loads(path.read_text()), "later": 1}))
-    git(root, "commit", "-qam", "another version")
-    return f"later of a Record there (record {path.stem})"
-
-
 @pytest.mark.parametrize(
-    ("older", "words"),
+    ("pattern", "change", "said"),
     [
-        (memory, ("mask", "v1")),
-        (envelope, ("show",)),
+        ("memory/v1.json", lambda text: text.replace('"verdict"', '"verdikt"', 1), " of a VersionMemory "),
+        ("records/*.json", lambda text: json.dumps({**json.loads(text), "later": 1}), "later of a Record "),
+        ("memory/v0.json", lambda text: text[:40], "memory/v0.json cannot be read"),
     ],
+    ids=["a memory of another version", "a record of another version", "cut short"],
 )
-def test_what_another_version_wrote_is_named(
-    older: Callable[[Path], str], words: tuple[str, ...], copied: Path, capsys: pytest.CaptureFixture[str]
+def test_a_file_that_this_version_cannot_read_is_named(
+    copied: Path, pattern: str, change: Callable[[str], str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    named = older(copied)
-    verb, *rest = words
-    assert f"error: {copied}: {named} is not have the form that this version writes; use" in refused(
-        capsys, verb, str(copied), *rest
-    )
-
-
-def test_a_memory_that_was_cut_short_is_named(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = copied / "memory" / "v0.json"
-    path.write_bytes(path.read_bytes()[:40])
-    assert "memory/v0.json cannot be read" in refused(capsys, "show", str(copied))
+    path = sorted(copied.glob(pattern))[0]
+    path.write_text(change(path.read_text()))
+    told = refused(capsys, "show", str(copied))
+    assert said in told and path.stem in told
 
 
 class Elsewhere(LocalExecutor):
@@ -229,14 +212,12 @@ def kernel(root: Path) -> str:
 
 def test_the_kernel_can_be_tried_by_hand_and_a_wrong_one_is_found(finished: FinishedRun, tmp_path: Path) -> None:
     root = Path(shutil.copytree(finished.root, tmp_path / "copy", symlinks=True))
-    done = subprocess.run([sys.executable, "test_kernel.py"], cwd=root, capture_output=True, text=True, check=False)
+    done = run_captured([sys.executable, "test_kernel.py"], cwd=root)
     assert done.returncode == 0 and float(done.stdout.split()[4].rstrip(",")) < 1e-4, done.stderr
-    tested = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "test_kernel.py"], cwd=root, capture_output=True, text=True
-    )
+    tested = run_captured([sys.executable, "-m", "pytest", "-q", "test_kernel.py"], cwd=root)
     assert tested.returncode == 0, tested.stdout
     (root / "kernel.cpp").write_text((TASK / "kernel.cpp").read_text().replace("/ total;", "/ total + 0.1f;"))
-    done = subprocess.run([sys.executable, "test_kernel.py"], cwd=root, capture_output=True, text=True, check=False)
+    done = run_captured([sys.executable, "test_kernel.py"], cwd=root)
     assert done.returncode == 1 and done.stderr.strip().endswith("is wrong")
 
 
@@ -278,7 +259,7 @@ def test_a_workspace_in_use_names_its_holder(copied: Path, capsys: pytest.Captur
     held = workspaces.reopen(copied)
     try:
         command = [sys.executable, "-m", "graph", "resume", str(copied)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        done = run_captured(command, cwd=ROOT)
         assert done.returncode == 2 and "Traceback" not in done.stderr
         assert f"in use by process {os.getpid()};" in done.stderr
         assert succeeded(capsys, "show", str(copied)), "looking needs no lock"

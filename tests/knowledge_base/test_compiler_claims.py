@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import importlib
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.knowledge_base.test_cuda_pages import Built, build
+from tests.support import run_captured
 from tools.analysis.assembly import parse_disassembly
 from tools.harness.compilation import cuda_compile
 
@@ -77,7 +77,7 @@ def triton_names(kernel: Any, types: str, constants: dict[str, Any], capability:
     path = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
     cubin = Path(triton.knobs.cache.dir) / "claim.cubin"
     cubin.write_bytes(made.asm["cubin"])
-    said = subprocess.run([str(path / "nvdisasm"), "-c", str(cubin)], capture_output=True, text=True, check=True).stdout
+    said = run_captured([str(path / "nvdisasm"), "-c", str(cubin)], check=True).stdout
     return re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", said)
 
 

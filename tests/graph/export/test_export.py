@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -18,6 +17,7 @@ from graph.__main__ import main
 from graph.export.accepted import Accepted
 from graph.export.formats import FORMATS
 from tests.graph.conftest import ROOT, refused
+from tests.support import run_captured
 from tests.tools.tasks.test_suites import gpu_mode as gpu_mode
 from tools.errors import SettingsError
 from tools.executors.local import LocalExecutor
@@ -103,7 +103,7 @@ def made(loaded: Loaded, source: str, language: Language, flags: tuple[str, ...]
 
 
 def test_the_exported_module_passes_the_test_that_goes_with_it(softmax: Path) -> None:
-    done = subprocess.run([sys.executable, "test_softmax.py"], cwd=softmax, capture_output=True, text=True, check=False)
+    done = run_captured([sys.executable, "test_softmax.py"], cwd=softmax)
     assert done.returncode == 0, done.stderr
 
 
@@ -198,9 +198,7 @@ def test_a_triton_solution_names_its_definition_and_writes_into_the_suites_outpu
     program = "import torch, kernel\nx, out = torch.rand(3, 70), torch.zeros(3, 70)\n"
     program += "kernel.run(x, out)\ntorch.testing.assert_close(out, x.softmax(1))\n"
     interpreted = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=interpreted, capture_output=True, text=True, check=False
-    )
+    done = run_captured([sys.executable, "-c", program], cwd=tmp_path, env=interpreted)
     assert done.returncode == 0, done.stderr
 
 
@@ -219,9 +217,7 @@ def test_an_extension_that_is_installed_passes_its_test(recorded: Path, tmp_path
     place = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
     install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", "installed", "."]
     for command in (install, ["-m", "pytest", "-q", "test_softmax.py"], ["test_softmax.py"]):
-        done = subprocess.run(
-            [sys.executable, *command], cwd=tmp_path, env=place, capture_output=True, text=True, check=False
-        )
+        done = run_captured([sys.executable, *command], cwd=tmp_path, env=place)
         assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -14,6 +14,7 @@ from graph.export.accepted import Accepted, UserFile
 from graph.export.formats import FORMATS
 from tests.graph.conftest import refused
 from tests.graph.export.test_export import made, triton  # noqa: F401  (a fixture)
+from tests.support import run_captured
 from tools.artifacts import Argument, Task, Workload
 from tools.errors import SettingsError
 from tools.executors.local import LocalExecutor
@@ -95,7 +96,7 @@ def test_a_patched_file_calls_the_kernel_where_it_was_judged_and_its_own_lines_e
 
     def printed(*flags: str) -> str:
         subprocess.run(["g++", "-std=c++17", *flags, "main.cpp", "-o", "it"], cwd=tmp_path, check=True)
-        return subprocess.run(["./it"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        return run_captured(["./it"], cwd=tmp_path, check=True).stdout
 
     # Timed, drawn, too large, another number, misaligned; and a macro of both files keeps its value in each.
     assert printed("-DKERNELWRIGHT") == "3 3 0 0 0 2"
@@ -107,7 +108,7 @@ def test_a_patched_python_file_does_so_too(triton: Accepted, tmp_path: Path) -> 
     applied(tmp_path, with_file(triton.model_copy(update={"source": SEVEN}), "mine.py", PYTHON, (4, 5)))
     code = "import torch, mine\nfor M in (3, 5): print(float(mine.mine(torch.rand(M, 70), torch.zeros(M, 70), M, 70)[0, 0]))"
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env=environment)
+    done = run_captured([sys.executable, "-c", code], cwd=tmp_path, env=environment)
     assert done.stdout.split() == ["7.0", "1.0"], done.stderr
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from graph.__main__ import main
-from tests.graph.conftest import SHORT, TASK, configured
+from tests.graph.conftest import SHORT, TASK, configured, printed_json
 from tools.store.records import Records
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ def test_logic_alone_becomes_a_kernel_that_is_improved_and_reported(
     assert main(["check", str(path)]) == 0
     assert "v0 is what torch.compile makes of reference.py" in capsys.readouterr().out
     assert main(["run", str(path), "--json"]) == 0
-    summary = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    summary = printed_json(capsys)
     root = Path(summary["workspace"])
     kernel = (root / "task" / "kernel.cpp").read_text()
     assert 'extern "C" void solve(const float* values, float* result, int rows, int columns)' in kernel
@@ -73,7 +73,7 @@ def test_beside_a_kernel_that_no_recipe_reads_the_lifted_one_is_judged_though_th
     path = config(tmp_path, REFERENCE, models=models, search={"iterations": 1, "candidates": 1})
     (tmp_path / "logic" / "kernel.cpp").write_text(OPAQUE)
     assert main(["run", str(path), "--json"]) == 0
-    root = Path(json.loads(capsys.readouterr().out.strip().splitlines()[-1])["workspace"])
+    root = Path(printed_json(capsys)["workspace"])
     (method,) = json.loads((root / "versions" / "v1" / "methods.json").read_text())
     assert method["method"] == "inductor-lift"
     assert "+// Lifted from what torch.compile" in (root / "versions" / "v1" / "diff.patch").read_text()
@@ -170,7 +170,7 @@ def test_a_model_is_told_what_is_wrong_with_its_first_kernel_and_is_refused_when
     assert main(["check", str(path)]) == 0
     assert "the coder (Command) writes it when the run begins" in capsys.readouterr().out
     assert main(["run", str(path), "--json"]) == (0 if heard else 2)
-    said = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    said = printed_json(capsys)
     if heard:
         assert "expf(values[r * columns + c]) / total;" in (Path(said["workspace"]) / "kernel.cpp").read_text()
     else:

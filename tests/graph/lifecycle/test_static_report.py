@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from graph.__main__ import main
-from tests.graph.conftest import TWICE
+from tests.graph.conftest import TWICE, printed_json
 from tools.executors.local import LocalExecutor
 from tools.languages.triton_interpreter import BFLOAT16
 from tools.store.records import Blobs
@@ -91,7 +91,7 @@ def test_bfloat16_is_compiled_only_and_an_unnamed_product_is_unknown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(tmp_path, reference=TWICE.replace("to(torch.float32)", "to(torch.bfloat16)")) == 0
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    found = printed_json(capsys)
     assert found["interpreted"] == {"status": "unmeasured", "reason": BFLOAT16, "cases": [], "dropped": []}
     assert BFLOAT16 in found["reason"] and found["profiles"] and not found["specs"]
     assert "set `hardware`" in found["gaps"][0]["reason"] and found["reach"][0]["roof_s"] is None
@@ -149,6 +149,6 @@ def test_a_contract_without_a_kernel_is_shown_where_no_kernel_can_be_written(
 def test_a_kernel_that_asks_for_a_gpu_ends_not_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asking = KERNEL.replace(HEAD, f"{HEAD}\n    spare = torch.empty(4, device='cuda')")
     assert run(tmp_path, kernel="import torch\n" + asking, gpu=0) == 0
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    found = printed_json(capsys)
     assert found["interpreted"]["status"] == "unmeasured" and "asks for a GPU" in found["reason"]
     assert found["status"] == "not_measured" and "gpu: 0 names none" in found["reason"], "no error where there is none"

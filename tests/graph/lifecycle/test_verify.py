@@ -31,7 +31,8 @@ from graph.lifecycle.verify import (
     read,
     verify,
 )
-from tests.graph.conftest import ROOT, TASK, TRIES, FinishedRun, gain_of
+from tests.graph.conftest import ROOT, TASK, TRIES, FinishedRun, gain_of, printed_json
+from tests.support import run_captured
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Unmeasured, Verdict
 from tools.store.records import Records, record_key
 from tools.store.repository import Commit, Repository
@@ -45,9 +46,7 @@ WRONG = KERNEL.replace("/ total;", "/ (total * 1.001f);")
 
 def git(root: Path, *arguments: str, stdin: str | None = None) -> str:
     named = ["-c", "user.name=Mallory", "-c", "user.email=mallory@example.invalid"]
-    return subprocess.run(
-        ["git", *named, *arguments], cwd=root, input=stdin, capture_output=True, text=True, check=True
-    ).stdout
+    return run_captured(["git", *named, *arguments], cwd=root, input=stdin, check=True).stdout
 
 
 def on_top(root: Path, doctor: Callable[[Path], object], message: Message = lambda text, _: text) -> None:
@@ -144,7 +143,7 @@ def measured(finished: FinishedRun, tmp_path: Path) -> Path:
 def test_verify_agrees_with_an_accepted_version(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
     def look(*options: str) -> tuple[int, Verification]:
         code = main(["verify", str(finished.root), "--json", *options])
-        (found,) = (Verification.model_validate(one) for one in json.loads(capsys.readouterr().out)["versions"])
+        (found,) = (Verification.model_validate(one) for one in printed_json(capsys)["versions"])
         assert found.outcome != "disagree", found.reason
         return code, found
 

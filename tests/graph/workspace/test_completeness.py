@@ -16,6 +16,7 @@ from graph.lifecycle.verify import _intruders
 from graph.workspace import drift
 from graph.workspace import folder as workspaces
 from graph.workspace.completeness import POINTER, audit, audit_closed
+from tests.graph.conftest import printed_json
 from tools.errors import WorkspaceError
 from tools.store.repository import Repository
 
@@ -113,7 +114,7 @@ def test_what_others_changed_stops_the_run_is_named_by_every_verb_and_ended_by_t
         assert main([verb, str(copied), *(["v1"] if verb in ("mask", "restart") else [])]) == code
         said = "".join(capsys.readouterr())
         assert f"{name} changed outside the run; `" in said, verb
-    assert main(["show", str(copied), "--json"]) == 0 and json.loads(capsys.readouterr().out)["drift"] == [name]
+    assert main(["show", str(copied), "--json"]) == 0 and printed_json(capsys)["drift"] == [name]
     (found,) = _intruders(Repository(copied))
     assert found.outcome == "disagree" and name in found.reason
     assert Repository(copied).head() == head and path.read_text() == "7\n", "nothing is lost without being asked"

@@ -18,6 +18,13 @@ pytest.importorskip("triton")
 FOLDER = Path(__file__).parents[3] / "configs" / "tasks" / "triton-softmax"
 KERNEL = (FOLDER / "kernel.py").read_text()
 ENTRY = "def run_kernel(x, out, M, N):"
+
+
+def beginning(lines: str) -> str:
+    """The right kernel with `lines` before its launch."""
+    return KERNEL.replace(ENTRY, f"{ENTRY}\n    {lines}")
+
+
 TASK = softmax(language="triton", reference=(FOLDER / "reference.py").read_text())
 WRONG = {
     "wrong value": ("/ total", "/ (total + 1)", "error"),
@@ -64,7 +71,7 @@ def test_sizes_keep_to_the_range_that_the_user_gives() -> None:
     assert small_dims(guessed) == small_dims(TASK)
 
 
-ASSERTING = KERNEL.replace("def run_kernel(x, out, M, N):", "def run_kernel(x, out, M, N):\n    assert N >= 128, N")
+ASSERTING = beginning("assert N >= 128, N")
 
 
 def test_a_kernel_for_large_rows_passes_in_its_range_and_fails_within_a_wider_one(
@@ -113,9 +120,7 @@ def test_a_kernel_for_powers_of_two_passes_where_all_workloads_are_such(beside: 
 
 
 def test_a_size_that_nobody_promised_is_not_held_against_a_kernel(beside: tuple[LocalExecutor, Blobs]) -> None:
-    only = KERNEL.replace(
-        "def run_kernel(x, out, M, N):", "def run_kernel(x, out, M, N):\n    assert M == {M} and N == 1024"
-    )
+    only = beginning("assert M == {M} and N == 1024")
     task = ranged(TASK, ({"M": 8, "N": 1024},), {})
     found = interpret(task, only.replace("{M}", "8"), *beside)
     assert found.status == "passed" and [case.dims for case in found.cases] == [{"M": 8, "N": 1024}] and found.dropped
@@ -126,9 +131,7 @@ def test_a_size_that_nobody_promised_is_not_held_against_a_kernel(beside: tuple[
 
 @pytest.mark.parametrize("query", ["torch.empty(1, device='cuda')", "assert x.is_cuda"])
 def test_what_needs_a_gpu_ends_unmeasured(query: str, beside: tuple[LocalExecutor, Blobs]) -> None:
-    source = "import torch\n" + KERNEL.replace(
-        "def run_kernel(x, out, M, N):", f"def run_kernel(x, out, M, N):\n    {query}"
-    )
+    source = "import torch\n" + beginning(query)
     found = interpret(TASK, source, *beside)
     assert found.status == "unmeasured" and "GPU" in found.reason and query in found.reason and "\n" not in found.reason
 

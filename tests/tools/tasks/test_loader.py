@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from knowledge_base.experience import similarity
+from tests.support import one_sentence
 from tests.tools.builders import softmax
 from tools.artifacts import DEFAULT_CAPS, DEFAULT_FLOORS, Dims, DType, Role, Task
 from tools.contracts.dims import parse_dims, parse_workloads
@@ -62,12 +63,12 @@ def test_dims_are_read_with_spaces_and_commas() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("M=512 N", "'N'"), ("M=x", "'M=x'"), ("M=1 M=2", "twice"), ("e=nan", "finite")]
+    ("text", "words"),
+    [("M=512 N", "'N'"), ("M=", "'M='"), ("=3", "'=3'"), ("M=x", "'M=x'"), ("M=1 M=2", "twice"), ("e=nan", "finite")],
 )
 def test_dims_that_cannot_be_read_are_named(text: str, words: str) -> None:
-    with pytest.raises(SettingsError, match="dims: ") as caught:
+    with one_sentence("dims: ", words):
         parse_workloads(text)
-    assert words in str(caught.value)
 
 
 # ---------------------------------------------------------------- inference
@@ -127,10 +128,8 @@ def test_scalars_take_the_kernels_type_and_names_may_differ() -> None:
     ],
 )
 def test_disagreement_shows_both_lists_and_the_file_to_mend(kernel: str, words: list[str]) -> None:
-    with pytest.raises(SettingsError) as caught:
+    with one_sentence(*words, "mine.cpp takes (", "ref.py gives (x: input tensor of float32"):
         infer(probed(workload(8, 4)), f'extern "C" void solve({kernel}) {{}}')
-    for word in (*words, "mine.cpp takes (", "ref.py gives (x: input tensor of float32"):
-        assert word in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_fraction_does_not_go_into_an_integer() -> None:
@@ -288,9 +287,8 @@ def test_the_seed_files_load(beside: Stage) -> None:
     ],
 )
 def test_seed_dims_are_checked_before_anything_is_allocated(beside: Stage, dims: str, words: str) -> None:
-    with pytest.raises(SettingsError, match="dims: ") as caught:
+    with one_sentence("dims: ", words):
         tasks.load_files(SEED / "kernel.cpp", SEED / "ref.py", dims, *beside)
-    assert words in str(caught.value)
 
 
 def test_scalars_of_make_inputs_are_checked_on_every_workload(beside: Stage, tmp_path: Path) -> None:
@@ -378,11 +376,8 @@ REFERENCE = (ROOT / "configs" / "tasks" / "softmax" / "reference.py").read_text(
     ],
 )
 def test_bad_folders_are_one_sentence(beside: Stage, tmp_path: Path, files: dict[str, str], words: list[str]) -> None:
-    with pytest.raises(SettingsError) as caught:
+    with one_sentence(*words):
         tasks.load_folder(folder(tmp_path / "t", **files), *beside)
-    for word in words:
-        assert word in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_the_library_is_frozen_with_the_task_and_none_leaves_older_identities(beside: Stage, tmp_path: Path) -> None:

@@ -265,8 +265,8 @@ def test_a_server_that_is_not_there(server: Server) -> None:
 
 
 def test_the_end_of_the_run_cuts_the_counting_of_tokens(server: Server) -> None:
-    server.counting_s = 0.8
-    model, ending = opened(server), request(ends_in=0.1)
+    server.counting_s = 2.0
+    model, ending = opened(server), request(ends_in=0.5)
     assert model.bound(ending) == model.assumed_bound(ending) and server.counted == 1 and model.counts
     server.counting_s = 0.0
     assert model.bound(request()) != model.assumed_bound(request())

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import run_captured
 from tests.tools import drivers
 from tests.tools.builders import open_judge, softmax
 from tests.tools.harness.test_gpu_judging import module
@@ -380,9 +380,7 @@ def missed(source: str, workloads: list[Any], compiled: Path | None, folder: Pat
         code = module("compilation.cache")
         code.write_entries(code.read_archive(compiled), folder / "cache")
     argv = [str(ROOT / "tools"), str(folder / "candidate.py"), str(folder / "cache"), json.dumps(workloads)]
-    done = subprocess.run(
-        [sys.executable, "-c", LAUNCH, *argv], capture_output=True, text=True, timeout=300, check=False
-    )
+    done = run_captured([sys.executable, "-c", LAUNCH, *argv], timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     answer: list[Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
