@@ -15,6 +15,9 @@ import pytest
 import yaml
 
 from graph.__main__ import main
+from graph.services import Services
+from graph.state import State
+from graph.workspace.versions import read_state
 from tests.support import run_captured
 from tools.environment import Environment
 from tools.store.records import Records, record_key
@@ -77,6 +80,11 @@ def git(root: Path, *arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=root, capture_output=True, check=True).stdout.decode(
         errors="replace"
     )
+
+
+def state_of(services: Services, **changes: object) -> State:
+    """The state of a run, with `changes`."""
+    return State(**{**read_state(services.workspace), **changes})  # type: ignore[typeddict-item]
 
 
 def printed_json(capsys: pytest.CaptureFixture[str]) -> Any:

@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -63,6 +63,11 @@ def succeeded(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     return said.out
 
 
+def shown_json(capsys: pytest.CaptureFixture[str], root: Path) -> dict[str, Any]:
+    """What `show --json` prints of a workspace."""
+    return cast(dict[str, Any], json.loads(succeeded(capsys, "show", str(root), "--json")))
+
+
 def accepted(root: Path) -> int:
     """The iteration accepted last."""
     return max(memory.iteration for memory in read_versions(root) if memory.verdict == "accept")
@@ -83,7 +88,7 @@ def test_json_is_one_object_at_the_end(finished: FinishedRun, capsys: pytest.Cap
     assert found["objective"] == "total_time" and isinstance(found["disturbed"], bool)
     assert set(found["disturbed_verdicts"]) <= set(found["verdicts"])
     assert found["commits"] == git(finished.root, "rev-list", "--reverse", "HEAD").split()
-    assert json.loads(succeeded(capsys, "show", str(finished.root), "--json")) == found
+    assert shown_json(capsys, finished.root) == found
 
 
 def test_torch_is_timed_once_beside_v0_and_shown_wherever_it_matters(finished: FinishedRun) -> None:
@@ -248,7 +253,7 @@ def test_every_record_and_citation_that_is_named_exists(
 def test_resuming_a_finished_run_does_nothing(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = git(copied, "rev-parse", "HEAD")
     records = sorted(path.name for path in (copied / "records").iterdir())
-    shown = json.loads(succeeded(capsys, "show", str(copied), "--json"))
+    shown = shown_json(capsys, copied)
     assert json.loads(succeeded(capsys, "resume", str(copied), "--quiet", "--json")) == shown and set(shown) == KEYS
     assert succeeded(capsys, "resume", str(copied), "--quiet") == ""
     assert sorted(path.name for path in (copied / "records").iterdir()) == records
@@ -313,9 +318,7 @@ def test_a_masked_version_takes_what_came_of_it_and_head_has_what_is_left(
     assert seen(copied) == [1] and kernel(copied) == kernels[1]
     shown = succeeded(capsys, "show", str(copied))
     assert "unfinished: 1 of 1 iterations accepted so far" in shown and shown.count("(masked)") == 2
-    assert json.loads(succeeded(capsys, "show", str(copied), "--json"))["speedup"] is None, (
-        "what was benchmarked is masked"
-    )
+    assert shown_json(capsys, copied)["speedup"] is None, "what was benchmarked is masked"
     assert "v2: is masked" in refused(capsys, "restart", str(copied), "v2")
     assert "v2" not in str(_chosen(Repository(copied), None, every=True)), "no one verifies it any more"
     assert (
@@ -344,9 +347,7 @@ def test_a_masked_version_takes_what_came_of_it_and_head_has_what_is_left(
         attempt.operator, attempt.language, attempt.architecture, bottleneck=attempt.bottleneck
     )
     assert {a.evidence for a in found} >= {a.evidence for a in memories[1].attempts}
-    assert json.loads(succeeded(capsys, "show", str(copied), "--json"))["status"] == "finished", (
-        "its benchmark is of this kernel"
-    )
+    assert shown_json(capsys, copied)["status"] == "finished", "its benchmark is of this kernel"
     succeeded(capsys, "resume", str(copied), "--quiet")
 
 
@@ -441,7 +442,7 @@ def test_a_finished_run_whose_best_version_is_masked_is_benchmarked_anew(
 ) -> None:
     succeeded(capsys, "mask", str(copied), "v2")
     assert main(["resume", str(copied), "--quiet"]) == 0
-    shown = json.loads(succeeded(capsys, "show", str(copied), "--json"))
+    shown = shown_json(capsys, copied)
     state = read_state(workspaces.peek(copied))
     assert shown["status"] == "finished" and shown["verdicts"]["v1"] == "accept" and "v2" not in shown["verdicts"]
     final = FinalBenchmark.model_validate(Records(copied).get(state["report"]).payload)

@@ -307,6 +307,10 @@ def claim(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Com
     return last, replace(read_back, speedup=CLAIM)
 
 
+def judged(outcome: Outcome) -> Verdict:
+    return Verdict(outcome=outcome, reasons=("Why.",), candidate="c", incumbent="i")
+
+
 def passed(low: float, high: float) -> Passed:
     return Passed(
         candidate="c", measurements=(), speedup=Interval(estimate=(low + high) / 2, low=low, high=high), records=()
@@ -332,7 +336,7 @@ def passed(low: float, high: float) -> Passed:
 def test_outcomes_and_their_exit_codes(
     claim: tuple[Commit, Claim], trial: Passed | Failed | Unmeasured, verdict: Outcome, outcome: str, code: int
 ) -> None:
-    look = Look(trial, Verdict(outcome=verdict, reasons=("Why.",), candidate="c", incumbent="i"), others=0.0)
+    look = Look(trial, judged(verdict), others=0.0)
     found = compare(*claim, [look])
     assert found.outcome == outcome
     assert _verified((found,), as_json=False) == code
@@ -342,19 +346,16 @@ def test_outcomes_and_their_exit_codes(
 
 @pytest.mark.parametrize(("trial", "verdict"), [(passed(1.2, 1.8), "accept"), (passed(0.9, 1.01), "reject_perf")])
 def test_a_busy_machine_refutes_nothing(claim: tuple[Commit, Claim], trial: Passed, verdict: Outcome) -> None:
-    judged = Verdict(outcome=verdict, reasons=("Why.",), candidate="c", incumbent="i")
-    looks = [Look(trial, judged, others=2 * BUSY), Look(trial, judged, others=0.0)]
+    looks = [Look(trial, judged(verdict), others=share) for share in (2 * BUSY, 0.0)]
     found = compare(*claim, looks)
     assert found.outcome == "inconclusive" and f"{2 * BUSY:.0%} of the CPU time" in found.reason
-    wrong = Verdict(outcome="reject_correctness", reasons=("Wrong.",), candidate="c", incumbent="i")
-    assert compare(*claim, [*looks, Look(trial, wrong, others=2 * BUSY)]).outcome == "disagree"
+    wrong = Look(trial, judged("reject_correctness"), others=2 * BUSY)
+    assert compare(*claim, [*looks, wrong]).outcome == "disagree"
 
 
 def test_another_kind_of_device_refutes_no_figure(claim: tuple[Commit, Claim]) -> None:
     commit, claimed = claim
-    judged = Verdict(outcome="reject_perf", reasons=("Why.",), candidate="c", incumbent="i")
     for device, outcome in (("AMD EPYC", "disagree"), ("Intel Xeon", "inconclusive")):
-        found = compare(
-            commit, replace(claimed, device="AMD EPYC"), [Look(passed(1.2, 1.8), judged, others=0.0, device=device)]
-        )
+        look = Look(passed(1.2, 1.8), judged("reject_perf"), others=0.0, device=device)
+        found = compare(commit, replace(claimed, device="AMD EPYC"), [look])
         assert found.outcome == outcome and ("claimed on AMD EPYC" in found.reason) == (outcome == "inconclusive")

@@ -17,6 +17,7 @@ from graph.services import Services
 from graph.settings import Benchmark
 from graph.state import State
 from graph.workspace.versions import read_state
+from tests.graph.conftest import state_of
 from tools.artifacts import Record
 from tools.errors import BudgetError, HarnessError
 from tools.executors.protocol import ContestOfWorkload, ContestResult, Telemetry
@@ -70,7 +71,7 @@ def test_a_roof_in_doubt_is_measured_again_and_ends_no_run(
     """`others`: their share in each measurement, or what keeps it from being made. `ends`: the run does so for
     another reason."""
     with runs.opened(copied) as services:
-        state = State(**{**read_state(services.workspace), "stop": None, "iteration": 1, "stale": 0})  # type: ignore[typeddict-item]
+        state = state_of(services, stop=None, iteration=1, stale=0)
         baseline = services.candidate(state["baseline"])
         seconds = evidence.incumbent_seconds(services.judge.read_or_measure_calibration(baseline))[
             services.task.workloads[0].name
@@ -112,7 +113,7 @@ def test_a_run_goes_on_near_a_roof_that_is_in_doubt_or_behind_torch(
     doubt: str, eager: str | None, stop: str | None, copied: Path
 ) -> None:
     with runs.opened(copied) as services:
-        state = State(**{**read_state(services.workspace), "stop": None, "iteration": 2, "stale": 0})  # type: ignore[typeddict-item]
+        state = state_of(services, stop=None, iteration=2, stale=0)
         record = services.records.find(record_key("inspection", candidate=state["baseline"]))
         assert record is not None
         found = Inspection.model_validate(record.payload)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -163,20 +162,6 @@ def test_twice_is_once_and_another_measurement_needs_to_be_told(
         "nvidia-h200-570.86.15.md",
         "nvidia-h200-580.1.md",
     ]
-
-
-def test_the_day_is_that_of_the_commit(tmp_path: Path) -> None:
-    root = tmp_path / "w"
-    record = workspace(root, device())
-    dated = {
-        "GIT_AUTHOR_DATE": "2025-03-04T05:06:07Z",
-        "GIT_COMMITTER_DATE": "2025-03-04T05:06:07Z",
-        "PATH": "/usr/bin:/bin",
-    }
-    for command in ("init -q", "add .", "-c user.name=t -c user.email=t@localhost commit -qm v0"):
-        subprocess.run(["git", *command.split()], cwd=root, env=dated, check=True)
-    path = measured.write_overlay_page(record, Wiki.open(), workspace=root, home=tmp_path).path
-    assert "last_checked: 2025-03-04\n" in path.read_text()
 
 
 @pytest.mark.parametrize(

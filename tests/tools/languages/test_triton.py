@@ -15,7 +15,7 @@ from tools.contracts.inference import Sources, arguments
 from tools.environment import inspect
 from tools.errors import SettingsError
 from tools.executors.local import LocalExecutor
-from tools.executors.protocol import KWARGS_PARAMETER, ProbedArgument, ProbedWorkload, ProbeResult
+from tools.executors.protocol import KWARGS_PARAMETER, Parameter, ProbedArgument, ProbedWorkload, ProbeResult
 from tools.languages.triton import Triton
 from tools.languages.triton_source import autotune_configs, configs, pin_autotune, read
 from tools.profilers import sass
@@ -64,21 +64,21 @@ def run_kernel(x, y, n):
 """
 
 
-def seen(head: str) -> tuple[str, ...]:
-    return tuple(p.name for p in Triton().parameters(f"def run_kernel({head}):\n    pass\n"))
+def parameters(head: str) -> tuple[Parameter, ...]:
+    return Triton().parameters(f"def run_kernel({head}):\n    pass\n")
 
 
 def test_parameters_have_names_only() -> None:
-    assert seen("x, y, *, n=3, **rest") == ("x", "y", "n", KWARGS_PARAMETER)
-    found = Triton().parameters("def run_kernel(x, y=None, *, n=3, m, **rest):\n    pass\n")
+    found = parameters("x, y=None, *, n=3, m, **rest")
+    assert [p.name for p in found] == ["x", "y", "n", "m", KWARGS_PARAMETER]
     assert [p.name for p in found if p.optional] == ["y", "n", KWARGS_PARAMETER]
     with pytest.raises(SettingsError, match="by position"):
-        seen("*args")
+        parameters("*args")
 
 
 @pytest.mark.parametrize("head", ["x, y, n", "n, y, x", "**kwargs", "y, **kwargs", "x, y, n, spare=None"])
 def test_the_reference_gives_what_names_ask_for(head: str) -> None:
-    found, _ = arguments(Triton().parameters(f"def run_kernel({head}):\n    pass\n"), SEEN, FILES)
+    found, _ = arguments(parameters(head), SEEN, FILES)
     assert [(a.name, a.dtype, a.role) for a in found] == [
         ("x", "float16", "input"),
         ("y", "float32", "output"),
@@ -91,7 +91,7 @@ def test_the_reference_gives_what_names_ask_for(head: str) -> None:
 )
 def test_names_without_a_partner_are_refused_in_one_sentence(head: str, said: str) -> None:
     with one_sentence(said, "reference.py"):
-        arguments(Triton().parameters(f"def run_kernel({head}):\n    pass\n"), SEEN, FILES)
+        arguments(parameters(head), SEEN, FILES)
 
 
 def test_autotuning_is_pinned_to_one_config() -> None:

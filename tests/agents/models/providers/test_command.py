@@ -15,8 +15,8 @@ from agents.artifacts import GatekeeperBrief, Review
 from agents.models.base import Answered, Block, Model, Request
 from agents.roles.agent import open_model
 from tests.contracts.test_models import DIFF, TASK
-from tests.support import run_captured
-from tools.errors import ProviderError, SettingsError
+from tests.support import one_sentence, run_captured
+from tools.errors import ProviderError
 
 REQUEST = Request(
     role="gatekeeper",
@@ -213,9 +213,8 @@ def test_options_that_cannot_work_are_refused_when_opened(
     options: dict[str, object], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(Path(__file__).parents[4])
-    with pytest.raises(SettingsError) as caught:
+    with one_sentence(told, without="hush"):
         open_model("gatekeeper", {"provider": "command", **options})
-    assert told in str(caught.value) and "\n" not in str(caught.value) and "hush" not in str(caught.value)
 
 
 def test_a_program_that_is_no_program(tmp_path: Path) -> None:
