@@ -11,6 +11,13 @@ from typing import Any
 import pytest
 
 from tools.errors import SettingsError
+from tools.executors.local import LocalExecutor
+from tools.store.records import Blobs
+
+Capsys = pytest.CaptureFixture[str]
+"""The fixture `capsys`."""
+Beside = tuple[LocalExecutor, Blobs]
+"""The fixture `beside` of all rooms: this machine and its blobs."""
 
 
 def run_captured(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,7 @@ from graph.__main__ import main
 from graph.services import Services
 from graph.state import State
 from graph.workspace.versions import read_state
-from tests.support import run_captured
+from tests.support import Capsys, run_captured
 from tools.environment import Environment
 from tools.store.records import Records, record_key
 from tools.store.repository import Commit
@@ -87,12 +87,12 @@ def state_of(services: Services, **changes: object) -> State:
     return State(**{**read_state(services.workspace), **changes})  # type: ignore[typeddict-item]
 
 
-def printed_json(capsys: pytest.CaptureFixture[str]) -> Any:
+def printed_json(capsys: Capsys) -> Any:
     """What a command printed last, with `--json`."""
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
-def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+def refused(capsys: Capsys, *argv: str) -> str:
     """The sentence on stderr of a command that must end with 2."""
     code = main(argv)
     said = capsys.readouterr().err.strip()

@@ -19,7 +19,7 @@ from graph.workspace import folder as workspaces
 from graph.workspace.events import Event
 from tests.graph import conftest
 from tests.graph.conftest import ROOT, TASK, printed_json, refused
-from tests.support import run_captured
+from tests.support import Capsys, run_captured
 from tools.errors import SettingsError
 
 KERNEL = (TASK / "kernel.cpp").read_text()
@@ -87,7 +87,7 @@ def test_a_file_that_is_wrong_is_named_with_what_is_wrong_in_json_too(
     old: str,
     new: str,
     says: list[str],
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     spoiled(task, name, old, new)
     assert main([verb, str(configured(tmp_path)), "--json"]) == 2
@@ -138,7 +138,7 @@ def test_a_key_or_option_that_cannot_be_is_named(
     changes: dict[str, object] | None,
     argv: str,
     says: str,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     (task / "seed.py").write_text(REFERENCE.partition("def make_inputs")[0])
     (task / "ranged.py").write_text(re.sub(r"^(workloads|dims_range) = .*\n", "", REFERENCE, flags=re.MULTILINE))
@@ -150,7 +150,7 @@ def test_a_key_or_option_that_cannot_be_is_named(
 
 
 def test_a_missing_file_a_full_disk_and_a_home_that_cannot_be_written_are_named(
-    tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, task: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a run learns at its end would be lost without a home, and the run with it."""
     config = str(configured(tmp_path))
@@ -173,7 +173,7 @@ def test_name_counts_more_than_the_config(tmp_path: Path, task: Path) -> None:
     assert _settings(parser().parse_args(["run", path])).name == "bad"
 
 
-def test_a_task_folder_can_be_checked_as_it_is(task: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_task_folder_can_be_checked_as_it_is(task: Path, capsys: Capsys) -> None:
     assert main(["check", str(task)]) == 0
     said = capsys.readouterr().out
     assert (
@@ -188,7 +188,7 @@ def test_a_task_folder_can_be_checked_as_it_is(task: Path, capsys: pytest.Captur
 
 
 def test_a_check_without_a_key_tells_the_cost_and_is_refused_as_a_run_is(
-    tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, task: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     server = {
@@ -245,7 +245,7 @@ def test_a_refused_kernel_is_named_before_any_roof_and_leaves_nothing(
 
 
 def test_a_failed_machine_is_said_in_json_and_leaves_no_unusable_workspace(
-    tmp_path: Path, task: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, task: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys
 ) -> None:
     """A compiler that answers and builds nothing: found before the task's record exists."""
     compiler = tmp_path / "c++"
@@ -260,7 +260,7 @@ def test_a_failed_machine_is_said_in_json_and_leaves_no_unusable_workspace(
 
 
 def test_what_stands_for_a_workspace_leads_to_the_newest(
-    tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, task: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A config, its name, the folder of workspaces: one sentence names what to give instead."""
     for verb in ("resume", "show", "report", "verify"):

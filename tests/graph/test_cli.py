@@ -29,7 +29,7 @@ from graph.workspace.versions import read_state, read_versions
 from knowledge_base.__main__ import main as ask
 from knowledge_base.experience.log import Experience
 from tests.graph.conftest import ROOT, TASK, FinishedRun, git, refused
-from tests.support import run_captured
+from tests.support import Capsys, run_captured
 from tools.artifacts import Record, Unmeasured
 from tools.executors.base import Device
 from tools.executors.local import LocalExecutor
@@ -55,7 +55,7 @@ KEYS = {
 }
 
 
-def succeeded(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+def succeeded(capsys: Capsys, *argv: str) -> str:
     """The stdout of a command that must end with 0 and say nothing on stderr."""
     code = main(argv)
     said = capsys.readouterr()
@@ -63,7 +63,7 @@ def succeeded(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     return said.out
 
 
-def shown_json(capsys: pytest.CaptureFixture[str], root: Path) -> dict[str, Any]:
+def shown_json(capsys: Capsys, root: Path) -> dict[str, Any]:
     """What `show --json` prints of a workspace."""
     return cast(dict[str, Any], json.loads(succeeded(capsys, "show", str(root), "--json")))
 
@@ -76,7 +76,7 @@ def accepted(root: Path) -> int:
 # ---------------------------------------------------------------- what is said
 
 
-def test_json_is_one_object_at_the_end(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_object_at_the_end(finished: FinishedRun, capsys: Capsys) -> None:
     found = json.loads(finished.stdout.splitlines()[-1])
     assert found["status"] == "finished" and found["workspace"] == str(finished.root)
     assert found["stop_reason"] in ("iterations", "patience", "near_peak", "target", "exhausted")
@@ -140,7 +140,7 @@ def test_a_pipe_gets_plain_lines(finished: FinishedRun) -> None:
     ids=["a memory of another version", "a record of another version", "cut short"],
 )
 def test_a_file_that_this_version_cannot_read_is_named(
-    copied: Path, pattern: str, change: Callable[[str], str], said: str, capsys: pytest.CaptureFixture[str]
+    copied: Path, pattern: str, change: Callable[[str], str], said: str, capsys: Capsys
 ) -> None:
     path = sorted(copied.glob(pattern))[0]
     path.write_text(change(path.read_text()))
@@ -155,7 +155,7 @@ class Elsewhere(LocalExecutor):
         return ()
 
 
-def test_a_report_needs_no_device(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_needs_no_device(copied: Path, capsys: Capsys) -> None:
     settings = copied / "settings.yaml"
     settings.write_text(
         yaml.safe_dump({**yaml.safe_load(settings.read_text()), "executor": "tests.graph.test_cli:Elsewhere"})
@@ -226,16 +226,12 @@ def test_the_kernel_can_be_tried_by_hand_and_a_wrong_one_is_found(finished: Fini
     assert done.returncode == 1 and done.stderr.strip().endswith("is wrong")
 
 
-def test_a_workspace_is_found_by_its_name(
-    recorded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_workspace_is_found_by_its_name(recorded: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys) -> None:
     monkeypatch.chdir(recorded.parents[1])
     assert main(["show", recorded.name]) == 0 and capsys.readouterr().out.startswith("finished")
 
 
-def test_every_record_and_citation_that_is_named_exists(
-    finished: FinishedRun, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_record_and_citation_that_is_named_exists(finished: FinishedRun, capsys: Capsys) -> None:
     known = {record.id for record in Records(finished.root)}
     pages = [finished.root / "report.md", finished.root / "benchmark.md", *finished.root.glob("versions/*/*.md")]
     for page in pages:
@@ -250,7 +246,7 @@ def test_every_record_and_citation_that_is_named_exists(
 # ---------------------------------------------------------------- afterwards
 
 
-def test_resuming_a_finished_run_does_nothing(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resuming_a_finished_run_does_nothing(copied: Path, capsys: Capsys) -> None:
     before = git(copied, "rev-parse", "HEAD")
     records = sorted(path.name for path in (copied / "records").iterdir())
     shown = shown_json(capsys, copied)
@@ -260,7 +256,7 @@ def test_resuming_a_finished_run_does_nothing(copied: Path, capsys: pytest.Captu
     assert git(copied, "rev-parse", "HEAD") == before and not Repository(copied).drift()
 
 
-def test_a_workspace_in_use_names_its_holder(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_workspace_in_use_names_its_holder(copied: Path, capsys: Capsys) -> None:
     held = workspaces.reopen(copied)
     try:
         command = [sys.executable, "-m", "graph", "resume", str(copied)]
@@ -278,7 +274,7 @@ def test_a_workspace_in_use_names_its_holder(copied: Path, capsys: pytest.Captur
     [("kernel.cpp", "\n", "\n// mine\n"), ("task/reference.py", "\n", "\n\n"), ("task/task.json", '"ieee"', '"tf32"')],
 )
 def test_what_was_changed_by_hand_stops_a_resume_and_stays(
-    copied: Path, name: str, old: str, new: str, capsys: pytest.CaptureFixture[str]
+    copied: Path, name: str, old: str, new: str, capsys: Capsys
 ) -> None:
     before, changed = git(copied, "rev-parse", "HEAD"), (copied / name).read_text().replace(old, new, 1)
     (copied / name).write_text(changed)
@@ -286,9 +282,7 @@ def test_what_was_changed_by_hand_stops_a_resume_and_stays(
     assert (copied / name).read_text() == changed and git(copied, "rev-parse", "HEAD") == before
 
 
-def test_somebody_elses_repository_is_left_alone(
-    tmp_path: Path, copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_somebody_elses_repository_is_left_alone(tmp_path: Path, copied: Path, capsys: Capsys) -> None:
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     git(foreign, "init", "-q")
@@ -303,9 +297,7 @@ def test_somebody_elses_repository_is_left_alone(
 # ---------------------------------------------------------------- mask, restart
 
 
-def test_a_masked_version_takes_what_came_of_it_and_head_has_what_is_left(
-    copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_masked_version_takes_what_came_of_it_and_head_has_what_is_left(copied: Path, capsys: Capsys) -> None:
     """The kernel at HEAD was still the masked one, `show` counted it, and `restart` took it."""
     commits = len(git(copied, "rev-list", "HEAD").split())
     kernels = [
@@ -378,9 +370,7 @@ def test_a_kernel_that_was_put_back_must_be_that_versions_byte_for_byte(
 
 
 @pytest.mark.parametrize("under_way", [False, True])
-def test_a_run_goes_on_from_the_kernel_that_was_put_back(
-    copied: Path, under_way: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_goes_on_from_the_kernel_that_was_put_back(copied: Path, under_way: bool, capsys: Capsys) -> None:
     """What was planned for a kernel that is masked was closed as if nobody had proposed anything; what it tried came
     back unmeasured."""
     with runs.opened(copied) as services:
@@ -410,7 +400,7 @@ def test_a_run_goes_on_from_the_kernel_that_was_put_back(
     assert f"From kernel `{second}`" in (copied / "versions/v4/hypothesis.md").read_text() if under_way else True
 
 
-def test_another_commit_of_a_version_is_nobodys(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_commit_of_a_version_is_nobodys(copied: Path, capsys: Capsys) -> None:
     """Any change of the kernel passed as v0 by its trailer, and was restored and restarted from as v0."""
     repository, kernels = Repository(copied), (copied / "kernel.cpp").read_text()
     first = repository.find_commit("Version", "v0")
@@ -437,9 +427,7 @@ def test_a_kernel_is_worth_what_led_to_it_and_not_what_was_shown_again_beside_it
 
 
 @pytest.mark.slow
-def test_a_finished_run_whose_best_version_is_masked_is_benchmarked_anew(
-    copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finished_run_whose_best_version_is_masked_is_benchmarked_anew(copied: Path, capsys: Capsys) -> None:
     succeeded(capsys, "mask", str(copied), "v2")
     assert main(["resume", str(copied), "--quiet"]) == 0
     shown = shown_json(capsys, copied)
@@ -460,7 +448,7 @@ def seen(root: Path) -> list[int]:
         return sorted({item.iteration for item in tried(services)})
 
 
-def test_unknown_versions_are_named(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_versions_are_named(copied: Path, capsys: Capsys) -> None:
     for verb, version in (("mask", "v9"), ("unmask", "1"), ("restart", "../v1")):
         said = refused(capsys, verb, str(copied), version)
         assert repr(version) in said and "v0, v1" in said

@@ -19,7 +19,7 @@ from graph.__main__ import main
 from graph.artifacts import Judged
 from tests.agents.models import scripted
 from tests.graph.conftest import ROOT, configured, graph, printed_json
-from tests.support import run_captured
+from tests.support import Capsys, run_captured
 from tools.artifacts import Passed
 from tools.store.records import Records
 from tools.store.repository import Repository
@@ -80,7 +80,7 @@ def test_a_program_behind_every_role(played: Played) -> None:
     assert all((folder / "prompt.md").stat().st_size and (folder / "stdout.txt").stat().st_size for folder in kept)
 
 
-def test_what_a_program_took_is_unknown_and_never_zero(played: Played, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_program_took_is_unknown_and_never_zero(played: Played, capsys: Capsys) -> None:
     unsaid = "cost unknown: Command does not say what it takes"
     assert (
         played.summary["tokens"] is None
@@ -124,7 +124,7 @@ class RowMajor(Handler):
 
 
 def test_somebody_who_writes_files_and_a_handler(
-    tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, own_home: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run pauses for each answer. A bad one comes back, a kill loses none, and nobody is asked the same thing
     twice."""

@@ -14,14 +14,12 @@ from graph.export.accepted import Accepted, UserFile
 from graph.export.formats import FORMATS
 from tests.graph.conftest import refused
 from tests.graph.export.test_export import made, triton  # noqa: F401  (a fixture)
-from tests.support import run_captured
+from tests.support import Beside, Capsys, run_captured
 from tools.artifacts import Argument, Task, Workload
 from tools.errors import SettingsError
-from tools.executors.local import LocalExecutor
 from tools.executors.protocol import ProbedArgument, ProbedWorkload
 from tools.harness.compilation.cuda_compile import program
 from tools.languages.cpp import Cpp
-from tools.store.records import Blobs
 from tools.tasks.loader import load_folder
 
 OWN = """#include <cstdio>
@@ -85,7 +83,7 @@ def applied(folder: Path, kernel: Accepted) -> str:
 
 
 def test_a_patched_file_calls_the_kernel_where_it_was_judged_and_its_own_lines_elsewhere(
-    beside: tuple[LocalExecutor, Blobs], tmp_path: Path
+    beside: Beside, tmp_path: Path
 ) -> None:
     (tmp_path / "reference.py").write_text(REFERENCE)
     (tmp_path / "kernel.cpp").write_text(OWN.replace("scaled(", "solve("))
@@ -172,9 +170,7 @@ def test_a_patch_that_would_call_the_users_own_kernel_again_is_refused(triton: A
         FORMATS["patch"](with_file(triton, "mine.py", PYTHON, (4, 5)))
 
 
-def test_the_command_says_what_remains_to_be_checked_by_hand(
-    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_what_remains_to_be_checked_by_hand(recorded: Path, tmp_path: Path, capsys: Capsys) -> None:
     (tmp_path / "mine.cpp").write_text(OWN)
     command = [
         "export",

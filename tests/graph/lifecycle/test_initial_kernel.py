@@ -14,6 +14,7 @@ import pytest
 
 from graph.__main__ import main
 from tests.graph.conftest import SHORT, TASK, configured, printed_json
+from tests.support import Capsys
 from tools.store.records import Records
 
 pytestmark = pytest.mark.slow
@@ -31,9 +32,7 @@ def config(folder: Path, reference: str, **more: object) -> Path:
 
 
 @pytest.mark.slow
-def test_logic_alone_becomes_a_kernel_that_is_improved_and_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_logic_alone_becomes_a_kernel_that_is_improved_and_reported(tmp_path: Path, capsys: Capsys) -> None:
     path = config(tmp_path, REFERENCE)
     assert main(["check", str(path)]) == 0
     assert "v0 is what torch.compile makes of reference.py" in capsys.readouterr().out
@@ -66,7 +65,7 @@ extern "C" void solve(const float* __restrict__ values, float* __restrict__ resu
 
 
 def test_beside_a_kernel_that_no_recipe_reads_the_lifted_one_is_judged_though_the_coder_is_a_model(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Capsys
 ) -> None:
     # Whom nobody asks.
     models = {"default": {"provider": "playbook"}, "coder": {"provider": "command", "argv": ["false"]}}
@@ -79,9 +78,7 @@ def test_beside_a_kernel_that_no_recipe_reads_the_lifted_one_is_judged_though_th
     assert "+// Lifted from what torch.compile" in (root / "versions" / "v1" / "diff.patch").read_text()
 
 
-def test_ctrl_c_keeps_the_first_kernel_that_a_model_is_writing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ctrl_c_keeps_the_first_kernel_that_a_model_is_writing(tmp_path: Path, capsys: Capsys) -> None:
     begun, pressed = tmp_path / "begun", tmp_path / "pressed"
     program = tmp_path / "coder.py"
     waits = f"while not pathlib.Path({str(pressed)!r}).exists(): time.sleep(0.01)"
@@ -102,7 +99,7 @@ def test_ctrl_c_keeps_the_first_kernel_that_a_model_is_writing(
     assert [record.payload["role"] for record in Records(root) if record.kind == "exchange"] == ["coder"]
 
 
-def test_a_cap_that_leaves_nothing_for_v0_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cap_that_leaves_nothing_for_v0_is_one_sentence(tmp_path: Path, capsys: Capsys) -> None:
     models = {
         "default": {"provider": "tests.graph.priced:PricedPrompt", "model": "made-up", "log": str(tmp_path / "paid")}
     }
@@ -119,9 +116,7 @@ def test_a_cap_that_leaves_nothing_for_v0_is_one_sentence(tmp_path: Path, capsys
     assert (tmp_path / "paid").read_text().split() == ["coder"]
 
 
-def test_what_the_playbook_cannot_write_is_one_sentence_and_leaves_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_playbook_cannot_write_is_one_sentence_and_leaves_nothing(tmp_path: Path, capsys: Capsys) -> None:
     path = config(
         tmp_path, REFERENCE.replace("exponentials / exponentials.sum(-1, keepdim=True)", "exponentials.sort(-1).values")
     )
@@ -158,7 +153,7 @@ print(json.dumps({"drafts": [{"source": source, "methods": [], "note": "plain"}]
 
 @pytest.mark.parametrize("heard", [True, False])
 def test_a_model_is_told_what_is_wrong_with_its_first_kernel_and_is_refused_when_it_never_mends_it(
-    tmp_path: Path, heard: bool, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, heard: bool, capsys: Capsys
 ) -> None:
     program = tmp_path / "coder.py"
     program.write_text(CODER if heard else CODER.replace("failed at correctness", "no such words"))

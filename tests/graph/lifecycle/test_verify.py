@@ -32,7 +32,7 @@ from graph.lifecycle.verify import (
     verify,
 )
 from tests.graph.conftest import ROOT, TASK, TRIES, FinishedRun, gain_of, printed_json
-from tests.support import run_captured
+from tests.support import Capsys, run_captured
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Unmeasured, Verdict
 from tools.store.records import Records, record_key
 from tools.store.repository import Commit, Repository
@@ -140,7 +140,7 @@ def measured(finished: FinishedRun, tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_verify_agrees_with_an_accepted_version(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_agrees_with_an_accepted_version(finished: FinishedRun, capsys: Capsys) -> None:
     def look(*options: str) -> tuple[int, Verification]:
         code = main(["verify", str(finished.root), "--json", *options])
         (found,) = (Verification.model_validate(one) for one in printed_json(capsys)["versions"])
@@ -214,7 +214,7 @@ def test_verify_disagrees_with_a_doctored_commit_and_does_not_judge_another_prot
     message: Message | None,
     told: str,
     code: int,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     on_top(copied, doctor, message or (lambda text, _: text))
     assert main(["verify", str(copied)]) == code
@@ -224,7 +224,7 @@ def test_verify_disagrees_with_a_doctored_commit_and_does_not_judge_another_prot
 
 @pytest.mark.parametrize("confirms", ["other kernels", "nothing"])
 def test_a_confirmation_of_other_kernels_or_without_a_gain_confirms_nothing(
-    copied: Path, confirms: str, capsys: pytest.CaptureFixture[str]
+    copied: Path, confirms: str, capsys: Capsys
 ) -> None:
     def change(record: Record) -> dict[str, Any] | None:
         if record.kind != "confirmation":
@@ -267,7 +267,7 @@ def test_verify_disagrees_with_a_kernel_that_nobody_accepted(measured: Path, tra
     ("source", "told"), [(SLOW, f"the last of {LOOKS} looks"), (WRONG, "failed at correctness")], ids=["slow", "wrong"]
 )
 def test_verify_disagrees_with_a_kernel_that_is_not_what_it_claims(
-    measured: Path, source: str, told: str, capsys: pytest.CaptureFixture[str]
+    measured: Path, source: str, told: str, capsys: Capsys
 ) -> None:
     claimed(measured, source)
     for _ in range(4):  # While others keep the machine busy it says so, and refutes nothing.
@@ -283,7 +283,7 @@ def test_verify_disagrees_with_a_kernel_that_is_not_what_it_claims(
     assert ": disagree: " in said and told in said
 
 
-def test_what_is_no_accepted_commit_is_refused(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_accepted_commit_is_refused(copied: Path, capsys: Capsys) -> None:
     log = Repository(copied).log()
     others = [commit.id for commit in log if commit.trailers.get("Verdict") != "accept"]
     for name in ("nonsense", "0000000", "HEAD", "", *others):

@@ -12,7 +12,7 @@ from graph.artifacts import Placeholder
 from graph.specs.unknown import MAX_ANSWERS, resolve_unknown
 from tests.graph.conftest import SHORT, configured
 from tests.graph.terminal import AtTerminal
-from tests.support import one_sentence
+from tests.support import Capsys, one_sentence
 from tools.roofline.hardware import UnknownSpec
 
 pytestmark = pytest.mark.slow
@@ -80,9 +80,7 @@ def test_a_cpu_whose_figures_are_unknown_by_design_neither_stops_nor_asks(tmp_pa
     assert (root / "README.md").read_text().count("`on_unknown` does not apply") == 1
 
 
-def test_without_a_terminal_ask_stops_and_says_how_to_answer(
-    asking: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_terminal_ask_stops_and_says_how_to_answer(asking: Path, tmp_path: Path, capsys: Capsys) -> None:
     assert main(["run", str(asking), "--quiet"]) == 2
     said = capsys.readouterr().err.strip()
     assert (

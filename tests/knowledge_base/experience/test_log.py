@@ -13,6 +13,7 @@ from knowledge_base.__main__ import main
 from knowledge_base.artifacts import Attempt
 from knowledge_base.experience.log import Experience, read_logs
 from knowledge_base.pages.wiki import HOME_VARIABLE
+from tests.support import Capsys
 from tools.errors import SettingsError, StorageError
 
 WRITER = """
@@ -67,7 +68,7 @@ def test_newest_first_and_each_piece_of_evidence_once(tmp_path: Path):
 
 
 def test_stated_confidence_is_scored_by_model_and_method_and_a_mask_takes_it_back(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Capsys
 ) -> None:
     log = Experience(tmp_path)
     said = [("m", "a", 0.8, True), ("m", "a", 1.0, False), ("m", "b", 0.5, True), ("n", "a", 0.9, True)]

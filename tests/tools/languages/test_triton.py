@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import one_sentence
+from tests.support import Beside, one_sentence
 from tests.tools.builders import softmax
 from tools.analysis import signatures
 from tools.artifacts import Candidate, Task, Workload
@@ -131,7 +131,7 @@ COMPUTED = (
 
 
 def test_computed_configs_are_variants_until_a_build_says_that_there_are_no_more(
-    beside: tuple[LocalExecutor, Blobs],
+    beside: Beside,
 ) -> None:
     source = KERNEL.replace("@triton.jit", COMPUTED).replace(", BLOCK=256", "")
     pinned = Triton().pinned_kernels(source)
@@ -148,7 +148,7 @@ def test_computed_configs_are_variants_until_a_build_says_that_there_are_no_more
     assert logs[0] == "" and pinned[3].ends and pinned[3].ends in logs[1]
 
 
-def test_setup_is_frozen_into_the_reference(beside: tuple[LocalExecutor, Blobs], tmp_path: Path) -> None:
+def test_setup_is_frozen_into_the_reference(beside: Beside, tmp_path: Path) -> None:
     (tmp_path / "kernel.py").write_text(AUTOTUNED)
     (tmp_path / "reference.py").write_text("def reference(x, y, n, **_):\n    y.copy_(2 * x)\n")
     loaded = load_files(tmp_path / "kernel.py", tmp_path / "reference.py", "n=64", *beside)
@@ -190,7 +190,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("what", sorted(FAULTS))
-def test_what_does_not_compile_is_said_with_its_line(what: str, beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_what_does_not_compile_is_said_with_its_line(what: str, beside: Beside) -> None:
     source = KERNEL.replace(*FAULTS[what], 1)
     assert source != KERNEL
     code, _, log = outcome(source, SOFTMAX, *beside)
@@ -224,7 +224,7 @@ TUNED = (
     ids=["an assertion", "a value", "a function that is called", "a pinned kernel"],
 )
 def test_a_complaint_of_the_compiler_quotes_the_lines_of_the_users_own_file(
-    edits: list[tuple[str, str]], quoted: list[str], beside: tuple[LocalExecutor, Blobs]
+    edits: list[tuple[str, str]], quoted: list[str], beside: Beside
 ) -> None:
     source = KERNEL
     for old, new in edits:
@@ -238,7 +238,7 @@ def test_a_complaint_of_the_compiler_quotes_the_lines_of_the_users_own_file(
     assert [source.splitlines()[number - 1].strip() for number, _ in named] == quoted, log
 
 
-def test_a_kernel_that_ends_the_process_is_only_a_failed_build(beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_a_kernel_that_ends_the_process_is_only_a_failed_build(beside: Beside) -> None:
     code, said, _ = outcome("import os\nos._exit(0)\n" + KERNEL, SOFTMAX, *beside)
     assert code != 0 or "compiled" not in said
     assert outcome(KERNEL, SOFTMAX, *beside)[0] == 0
@@ -253,7 +253,7 @@ def test_only_a_target_is_a_flag() -> None:
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
-def test_a_listing_shows_registers_and_tensor_instructions(target: str, beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_a_listing_shows_registers_and_tensor_instructions(target: str, beside: Beside) -> None:
     executor, blobs = beside
     product = task("triton-matmul", {"M": 256, "N": 256, "K": 256}).model_copy(
         update={"build_flags": (f"--target={target}",)}
@@ -272,7 +272,7 @@ def test_a_listing_shows_registers_and_tensor_instructions(target: str, beside: 
 
 
 @pytest.mark.parametrize("name", ["triton-softmax", "triton-rmsnorm"])
-def test_the_shipped_tasks_are_understood(name: str, beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_the_shipped_tasks_are_understood(name: str, beside: Beside) -> None:
     loaded = load_folder(TASKS / name, *beside)
     assert loaded.task.language == "triton" and loaded.task.dims_range and len(loaded.task.workloads) == 3
     assert all(w.flops for w in loaded.workloads)
@@ -303,7 +303,7 @@ except OSError:
 """
 
 
-def test_a_build_reaches_nothing_but_its_own_folder(beside: tuple[LocalExecutor, Blobs], tmp_path: Path) -> None:
+def test_a_build_reaches_nothing_but_its_own_folder(beside: Beside, tmp_path: Path) -> None:
     executor, blobs = beside
     if not inspect(executor, (Triton(),), blobs).sandbox.get("landlock", "").startswith("abi"):
         pytest.skip("this kernel has no Landlock")
@@ -318,7 +318,7 @@ def test_a_build_reaches_nothing_but_its_own_folder(beside: tuple[LocalExecutor,
     assert blobs.text(finished.files["kernel.py"]) == source
 
 
-def test_a_link_that_a_build_leaves_is_not_written_through(beside: tuple[LocalExecutor, Blobs], tmp_path: Path) -> None:
+def test_a_link_that_a_build_leaves_is_not_written_through(beside: Beside, tmp_path: Path) -> None:
     executor, blobs = beside
     target = tmp_path / "target"
     body = f"""
@@ -381,7 +381,7 @@ LAUNCHED = {
 
 
 @pytest.mark.parametrize("what", sorted(LAUNCHED))
-def test_what_a_launch_takes_is_compiled_and_the_rest_is_said(what: str, beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_what_a_launch_takes_is_compiled_and_the_rest_is_said(what: str, beside: Beside) -> None:
     source, expected = LAUNCHED[what]
     code, said, wrong = outcome(source, task("triton-softmax", {"M": 64, "N": 64}), *beside)
     assert source != KERNEL and code == 0 and expected in said, said + wrong
@@ -390,7 +390,7 @@ def test_what_a_launch_takes_is_compiled_and_the_rest_is_said(what: str, beside:
         assert Triton().interpret(SOFTMAX, source, *beside).status == "passed"
 
 
-def test_inputs_drawn_by_a_value_are_followed(beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_inputs_drawn_by_a_value_are_followed(beside: Beside) -> None:
     softmax = task("triton-softmax", {"M": 64, "N": 64})
     drawn = (
         softmax.reference

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import Beside
 from tests.tools.builders import softmax
 from tools.artifacts import Task, Workload
 from tools.environment import inspect
-from tools.executors.local import LocalExecutor
 from tools.languages.triton import Triton
 from tools.languages.triton_interpreter import BFLOAT16, interpret, small_dims
-from tools.store.records import Blobs
 
 pytest.importorskip("triton")
 FOLDER = Path(__file__).parents[3] / "configs" / "tasks" / "triton-softmax"
@@ -36,20 +35,20 @@ WRONG = {
 }
 
 
-def test_a_right_kernel_passes(beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_a_right_kernel_passes(beside: Beside) -> None:
     found = interpret(TASK, KERNEL, *beside)
     assert found.status == "passed" and len(found.cases) == 3
     assert all(case.error is not None and case.error < 1e-6 for case in found.cases)
 
 
 @pytest.mark.parametrize("what", sorted(WRONG))
-def test_a_wrong_kernel_fails_with_its_reason(what: str, beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_a_wrong_kernel_fails_with_its_reason(what: str, beside: Beside) -> None:
     old, new, said = WRONG[what]
     found = interpret(TASK, KERNEL.replace(old, new), *beside)
     assert found.status == "failed" and said in found.reason and "\n" not in found.reason
 
 
-def test_bfloat16_ends_unmeasured(beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_bfloat16_ends_unmeasured(beside: Beside) -> None:
     arguments = tuple(a.model_copy(update={"dtype": "bfloat16"}) if a.role != "scalar" else a for a in TASK.arguments)
     found = interpret(TASK.model_copy(update={"arguments": arguments}), KERNEL, *beside)
     assert found.status == "unmeasured" and found.reason == BFLOAT16 and not found.cases
@@ -75,7 +74,7 @@ ASSERTING = beginning("assert N >= 128, N")
 
 
 def test_a_kernel_for_large_rows_passes_in_its_range_and_fails_within_a_wider_one(
-    beside: tuple[LocalExecutor, Blobs],
+    beside: Beside,
 ) -> None:
     own, wider = (ranged(TASK, ({"M": 64, "N": 1024},), {"M": (1, 64), "N": (low, 8192)}) for low in (128, 127))
     found, shown = interpret(own, ASSERTING, *beside), interpret(wider, ASSERTING, *beside)
@@ -83,7 +82,7 @@ def test_a_kernel_for_large_rows_passes_in_its_range_and_fails_within_a_wider_on
     assert "at M=5 N=127: AssertionError: 127 at line" in shown.reason and "`assert N >= 128, N`" in shown.reason
 
 
-def test_sizes_that_the_reference_refuses_are_not_asked_of_the_kernel(beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_sizes_that_the_reference_refuses_are_not_asked_of_the_kernel(beside: Beside) -> None:
     even = TASK.reference.replace(
         "    return torch", "    assert N % 4 == 0, 'N must be a multiple of four'\n    return torch"
     )
@@ -111,7 +110,7 @@ def run_kernel(x, out, M, N):
 """
 
 
-def test_a_kernel_for_powers_of_two_passes_where_all_workloads_are_such(beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_a_kernel_for_powers_of_two_passes_where_all_workloads_are_such(beside: Beside) -> None:
     task = ranged(TASK, ({"M": 64, "N": 1024}, {"M": 32, "N": 4096}), {})
     found = interpret(task, POWERS, *beside)
     assert found.status == "passed" and found.cases and "power of 2" in found.dropped[0].problem
@@ -119,7 +118,7 @@ def test_a_kernel_for_powers_of_two_passes_where_all_workloads_are_such(beside: 
     assert wrong.status == "failed" and "above" in wrong.reason
 
 
-def test_a_size_that_nobody_promised_is_not_held_against_a_kernel(beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_a_size_that_nobody_promised_is_not_held_against_a_kernel(beside: Beside) -> None:
     only = beginning("assert M == {M} and N == 1024")
     task = ranged(TASK, ({"M": 8, "N": 1024},), {})
     found = interpret(task, only.replace("{M}", "8"), *beside)
@@ -130,13 +129,13 @@ def test_a_size_that_nobody_promised_is_not_held_against_a_kernel(beside: tuple[
 
 
 @pytest.mark.parametrize("query", ["torch.empty(1, device='cuda')", "assert x.is_cuda"])
-def test_what_needs_a_gpu_ends_unmeasured(query: str, beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_what_needs_a_gpu_ends_unmeasured(query: str, beside: Beside) -> None:
     source = "import torch\n" + beginning(query)
     found = interpret(TASK, source, *beside)
     assert found.status == "unmeasured" and "GPU" in found.reason and query in found.reason and "\n" not in found.reason
 
 
-def test_the_kernel_touches_no_file(beside: tuple[LocalExecutor, Blobs], tmp_path: Path) -> None:
+def test_the_kernel_touches_no_file(beside: Beside, tmp_path: Path) -> None:
     executor, blobs = beside
     if not inspect(executor, (Triton(),), blobs).sandbox.get("landlock", "").startswith("abi"):
         pytest.skip("this kernel has no Landlock")
@@ -163,7 +162,7 @@ def test_the_kernel_touches_no_file(beside: tuple[LocalExecutor, Blobs], tmp_pat
     assert not written.exists()
 
 
-def test_a_reference_that_cannot_make_a_size_is_not_a_fault_of_the_kernel(beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_a_reference_that_cannot_make_a_size_is_not_a_fault_of_the_kernel(beside: Beside) -> None:
     picky = TASK.reference.replace("    rows, columns =", "    assert dims['N'] % 64 == 0\n    rows, columns =")
     assert picky != TASK.reference
     found = interpret(TASK.model_copy(update={"reference": picky}), KERNEL, *beside)
