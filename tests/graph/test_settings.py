@@ -57,7 +57,7 @@ def test_every_role_has_the_default_model_and_files_of_models_are_relative_to_th
     ("text", "says"),
     [
         (GOOD + "serach: {iterations: 3}\n", ["serach", "search", "Allowed"]),
-        (GOOD + "workloads: []\n", ["run.yaml: workloads: does not stand here; list them in the task's reference.py"]),
+        (GOOD + "workloads: []\n", ["run.yaml: workloads: does not belong here; ", "reference.py"]),
         (GOOD + "search: {candidates: 99}\n", ["search.candidates", "16"]),
         (GOOD + "search: 3\n", ["search: must hold keys and values", "iterations", "not 3", "patience"]),
         (
@@ -125,7 +125,7 @@ def test_every_mistake_has_a_line(tmp_path: Path, text: str, lines: list[str]) -
 
 
 def test_a_key_that_stands_twice_is_no_silent_change_of_mind(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r":3: the key 'wall_s' stands twice; keep one of the two"):
+    with pytest.raises(SettingsError, match=r":3: the key 'wall_s' .* twice"):
         load(written(tmp_path, "task: x\nbudget: {wall_s: 5,\n  wall_s: 50}\n"))
 
 

@@ -223,7 +223,7 @@ def test_a_noise_floor_that_hides_a_gain_is_measured_again(
         "keep": lambda *_, **asked: SimpleNamespace(id="second"),
     }
     state = {"iteration": 3, "incumbent": "i", "baseline": "b", "noise_floor": 0.7, "trials": {"3/late": "first"}}
-    asking = services(capped_judge=SimpleNamespace(calibrate=calibrate), **known)
+    asking = services(capped_judge=SimpleNamespace(read_or_measure_calibration=calibrate), **known)
     update = evaluate.select(state, asking)  # type: ignore[arg-type]
     assert (update["champion"], asked) == (champion, [3])
     assert (update.get("noise_floor"), update.get("calibration")) == ((again, "calm") if champion else (None, None))

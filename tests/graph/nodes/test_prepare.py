@@ -95,7 +95,7 @@ def test_a_roof_in_doubt_is_measured_again_and_ends_no_run(
             state["stop"] = "iterations"
         doubt = prepare._settle_roofs(state, services, baseline)
         assert services.ended is None, "the run can do without these measurements"
-    assert bool(doubt) == doubted and (not doubted or "others had 50.0 % of the machine" in doubt)
+    assert bool(doubt) == doubted and (not doubted or "50.0 % of the machine" in doubt)
     assert len(measured) - 1 + len(failed) == asked
 
 
@@ -132,7 +132,7 @@ def test_a_run_goes_on_near_a_roof_that_is_in_doubt_or_behind_torch(
             state["frameworks"] = services.keep("benchmark", contest(baseline=1.0, eager=eager_s), eager_s=eager_s).id
         update = prepare.profile(State(**{**state, "incumbent": other.id}), services)  # type: ignore[typeddict-item]
     assert update.get("stop") == stop and (doubt in update["summary"])
-    assert ("Torch eager is shown faster" in update["summary"]) == (eager_s == 0.05)
+    assert ("Torch eager is shown faster" in update["summary"]) == (eager == "surely faster")
 
 
 @pytest.mark.parametrize(
@@ -174,13 +174,14 @@ def roof(bandwidth: float, others: float | None) -> Roof:
 def test_bytes_that_the_given_kernel_refutes_give_no_distance_from_a_roof_and_no_target(
     share: float, known: bool, copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`share`: the roof's bandwidth over that at which the given kernel moves the bytes that were counted."""
+    """`share`: the roof's bandwidth over those at which the given kernel moves the bytes that were counted."""
     with runs.opened(copied) as services:
         calibration = services.judge.read_or_measure_calibration(
             services.candidate(read_state(services.workspace)["baseline"])
         )
-        seconds, seen = evidence.incumbent_seconds(calibration), services.seen[0]
-        measured = (roof(share * seen.unique_bytes / seconds[seen.name], 0.0),)
+        seconds = evidence.incumbent_seconds(calibration)
+        moved = [seen.unique_bytes / seconds[seen.name] for seen in services.seen]
+        measured = (roof(share * (max(moved) if known else min(moved)), 0.0),)
         monkeypatch.setattr(Services, "all_roofs", property(lambda _: measured))
         device = services.device.model_copy(update={"last_level_cache": 1})
         monkeypatch.setattr(Services, "device", property(lambda _: device))

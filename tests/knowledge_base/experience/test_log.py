@@ -87,7 +87,7 @@ def test_stated_confidence_is_scored_by_model_and_method_and_a_mask_takes_it_bac
     assert "m: 2 of 3 predictions of time held (67%), stated 77% on average; log score -1.84" in capsys.readouterr().out
 
 
-def test_like_narrows(tmp_path: Path):
+def test_attempts_like_a_kernel_share_its_operator_language_and_architecture(tmp_path: Path):
     log = Experience(tmp_path)
     changes = ({}, {"operator": "matmul"}, {"bottleneck": "memory"}, {"architecture": "aarch64"})
     for name, change in zip("abcd", changes, strict=True):

@@ -123,7 +123,7 @@ def test_a_passage_that_is_found_by_its_words_and_by_phrases_is_shown_once(index
     assert len({hit.citation for hit in found}) == len(found)
 
 
-def test_filters_are_hard(index: Index) -> None:
+def test_nothing_that_a_filter_excludes_is_found(index: Index) -> None:
     found = index.search("shared memory", 30, language="triton")
     assert found and not [hit.path for hit in found if hit.path.startswith("methods/cuda-")]
     assert {hit.kind for hit in index.search("memory", 30, kind="skill")} == {"skill"}

@@ -130,7 +130,7 @@ def test_disagreement_shows_both_lists_and_the_file_to_mend(kernel: str, words: 
         infer(probed(workload(8, 4)), f'extern "C" void solve({kernel}) {{}}')
 
 
-def test_a_fraction_does_not_go_into_an_integer() -> None:
+def test_a_floating_point_argument_for_an_integer_parameter_is_refused() -> None:
     with pytest.raises(SettingsError, match="`eps` is a floating-point number"):
         infer(
             probed(

@@ -225,7 +225,7 @@ def test_an_answer_without_end_is_given_up(step: Step, calls: int, fault: str) -
 @pytest.mark.parametrize(
     "step", [Step(refusal="I must not."), Step("{", stop="content_filter"), Step(status=400, code="content_filter")]
 )
-def test_a_refusal(step: Step) -> None:
+def test_a_model_that_declines_to_answer_is_told_as_that(step: Step) -> None:
     with Server(step) as server, pytest.raises(RefusalError, match="m declined to answer"):
         model(server).ask(request())
 

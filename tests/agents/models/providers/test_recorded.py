@@ -196,12 +196,12 @@ def test_code_and_pages_are_left_as_they_are_and_tokens_are_taken_out(text: str)
         assert redacted(f"{text} {before} {token}") == f"{text} {before} <secret>"
 
 
-def test_fractions_are_no_ids() -> None:
+def test_digits_of_a_fraction_are_not_taken_for_an_id() -> None:
     asked = Request(role="profiler_analyst", brief=brief("a" * 16, source="x = 0.1234567890123456;"), answer="Analysis")
     assert recorded.identities(asked) == ("a" * 16,)
 
 
-def test_a_record_that_this_run_does_not_name(tmp_path: Path, script: Path) -> None:
+def test_a_script_that_names_a_record_which_this_run_lacks_is_refused(tmp_path: Path, script: Path) -> None:
     run(tmp_path / "then", recording(script), THEN[0])
     script.write_text(script.read_text().replace("<record:1>", "<record:3>"))
     with pytest.raises(
