@@ -145,7 +145,8 @@ def test_what_plans_were_made_from_and_warm_times_are_shown_where_the_record_of_
 ) -> None:
     with runs.opened(copied, reading=True) as services:
         state = read_state(services.workspace)
-        old = services.records.get(state["report"])
+        made = services.records.get(state["report"])
+        old = services.records.add(made.model_copy(update={"key": "old", "payload": {**made.payload, "proposals": {}}}))
         ids = proposed(read_versions(copied), services.records)
         new = services.records.add(old.model_copy(update={"key": "new", "payload": {**old.payload, "proposals": ids}}))
         texts = [final.reports({**state, "report": record.id}, services) for record in (old, new)]
@@ -168,11 +169,12 @@ def test_prompts_and_replies_lie_in_files_for_review_without_secrets(copied: Pat
     unfit = Unfit(faults=("veto: is missing",), said="I like it.")
     asked, _ = agent("gatekeeper", copied, [unfit, Review(veto=True, reason=f"See\n{key}.")])
     asked.ask(GatekeeperBrief(task=task(Cpp()), diff=f"+ {key} of /home/somebody"), Review)
+    before = set((copied / "prompts").iterdir())
     workspace = peek(copied)
     for _ in range(2):
         for record in workspace.records:
             prompts.write_exchange(workspace, record)
-    first, second = (path.read_text() for path in sorted((copied / "prompts").iterdir()))
+    first, second = (path.read_text() for path in sorted(set((copied / "prompts").iterdir()) - before))
     assert "You are the reviewer" in first and "<secret> of ~" in first and "I like it." in first
     assert "refused: veto: is missing" in second and "    See\n    <secret>." in second and key not in first + second
     assert [name for name in git(copied, "ls-files", "-o").split() if name.endswith("-gatekeeper.md")] and not drifted(
