@@ -48,7 +48,12 @@ class Seen(NamedTuple):
 
     def outcomes(self, *wanted: str) -> set[tuple[str, str]]:
         """(incumbent, candidate), by their marks, of which experience was told that they are `wanted`."""
-        return {(a.before, a.after) for m in self.memories for a in m.attempts if method_status(a.verdict, a.effect) in wanted}
+        return {
+            (a.before, a.after)
+            for m in self.memories
+            for a in m.attempts
+            if method_status(a.verdict, a.effect) in wanted
+        }
 
 
 def run(home: Path) -> Seen:

@@ -13,6 +13,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.support import Beside
 from tools.executors.local import LocalExecutor
 from tools.store.records import Blobs
 
@@ -92,7 +93,7 @@ def is_here(host: str | bytes | None) -> bool:
 
 
 @pytest.fixture(scope="module")
-def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalExecutor, Blobs]]:
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
     """This machine and its blobs, for all tests of a module: the oracle starts once."""
     folder = tmp_path_factory.mktemp("beside")
     blobs = Blobs(folder / "blobs")

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support import run_captured
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("tools", "knowledge_base", "agents", "graph")
@@ -295,14 +296,14 @@ def test_help_loads_nothing_heavy(program: str) -> None:
         f"SystemExit:\n"
     )
     tried += f" print(*({HEAVY | {'yaml', 'pydantic'}!r} & set(sys.modules)), file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", tried, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = run_captured([sys.executable, "-c", tried, "--help"], cwd=ROOT, check=True)
     assert "usage:" in done.stdout
     assert done.stderr.strip() == ""
 
 
 def test_what_a_run_imports_first_is_light() -> None:
     program = f"import sys, graph.lifecycle.run; print(*({HEAVY!r} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = run_captured([sys.executable, "-c", program], cwd=ROOT, check=True)
     assert done.stdout.strip() == ""
 
 

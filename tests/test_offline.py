@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
 
 import pytest
 
 from agents.roles.agent import open_model
 from tests.agents.models.providers.test_anthropic import request
+from tests.support import run_captured
 
 KEPT = {
     name: f"value of {name}"
@@ -33,9 +33,7 @@ def keys_of_the_developer() -> object:
 
 def test_no_key_is_left_for_a_test_or_its_children() -> None:
     assert not [name for name in KEPT if name in os.environ]
-    listed = subprocess.run(
-        [sys.executable, "-c", "import os; print(*os.environ)"], capture_output=True, text=True, check=True
-    ).stdout
+    listed = run_captured([sys.executable, "-c", "import os; print(*os.environ)"], check=True).stdout
     assert "KERNELWRIGHT_HOME" in listed and not [name for name in KEPT if name in listed.split()]
 
 

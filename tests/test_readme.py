@@ -15,6 +15,7 @@ from graph.__main__ import main, parser
 from graph.settings import Settings
 from knowledge_base.__main__ import parser as knowledge_parser
 from tests.readme import DOCS, LAYERS, README, ROOT, SECTIONS, drawn, pages, tree
+from tests.support import Capsys
 from tools.__main__ import main as tool
 
 PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted(DOCS.glob("*.md"))]
@@ -78,7 +79,7 @@ def test_every_room_and_module_is_in_the_tree() -> None:
             assert path.name.startswith("__") or f" {path.stem} " in row, path
 
 
-def test_the_first_kernel_that_it_shows_is_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_kernel_that_it_shows_is_right(tmp_path: Path, capsys: Capsys) -> None:
     for name in ("centre.cpp", "centre.py"):
         (found,) = re.findall(rf"^```\w+\n(?://|#) {name}\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
         (tmp_path / name).write_text(found)
@@ -88,9 +89,7 @@ def test_the_first_kernel_that_it_shows_is_right(tmp_path: Path, capsys: pytest.
     assert "the kernel compiles, agrees with the reference and is timed" in capsys.readouterr().out
 
 
-def test_a_kernel_can_be_written_for_the_logic_that_it_shows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kernel_can_be_written_for_the_logic_that_it_shows(tmp_path: Path, capsys: Capsys) -> None:
     (found,) = (block for block in shown("python") if block.startswith("# relu_softmax/reference.py\n"))
     folder = tmp_path / "relu_softmax"
     folder.mkdir()

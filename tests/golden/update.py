@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+
+from tests.support import run_captured
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -27,9 +28,7 @@ def picture() -> str:
 def usage(program: str) -> str:
     """What `python -m <program> --help` prints on a terminal 100 columns wide."""
     environment = {**os.environ, "COLUMNS": "100"}
-    done = subprocess.run(
-        [sys.executable, "-m", program, "--help"], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-    )
+    done = run_captured([sys.executable, "-m", program, "--help"], cwd=ROOT, env=environment, check=True)
     return done.stdout
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.tools import builders
 from tools.executors.protocol import Case
 
 HARNESS = Path(__file__).resolve().parents[2] / "tools" / "harness"
@@ -24,20 +25,7 @@ def make_inputs(dims, seed, device="cpu"):
 def reference(x, out, M, N):
     return torch.softmax(x, dim=-1)
 """
-NUMERIC = {"precision": "ieee", "floor": {"float32": 4e-5}, "cap": {"float32": 1e-3}}
-TASK = {
-    "name": "softmax",
-    "language": "triton",
-    "reference": REFERENCE,
-    "pointer_elements": 0,
-    "numeric": NUMERIC,
-    "arguments": [
-        {"name": "x", "role": "input", "dtype": "float32", "shape": ["M", "N"]},
-        {"name": "out", "role": "output", "dtype": "float32", "shape": ["M", "N"]},
-        {"name": "M", "role": "scalar", "dtype": "int32", "shape": []},
-        {"name": "N", "role": "scalar", "dtype": "int32", "shape": []},
-    ],
-}
+TASK = builders.softmax(language="triton", reference=REFERENCE).model_dump(mode="json")
 HEAD = """
 import torch
 import triton

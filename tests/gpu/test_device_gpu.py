@@ -13,6 +13,7 @@ import pytest
 
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.specs import lookup
+from tests.support import run_captured
 from tools.analysis import rules
 from tools.artifacts import Candidate
 from tools.environment import inspect_environment
@@ -66,7 +67,7 @@ def test_a_stranger_on_the_gpu_stops_what_is_timed(local: LocalExecutor, gpu: De
     quiet = "stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL"
     program = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', sys.argv[1]], {quiet}).pid)"
     holds = "import torch, time; torch.zeros(1, device='cuda'); time.sleep(60)"
-    started = subprocess.run([sys.executable, "-c", program, holds], capture_output=True, text=True, check=True)
+    started = run_captured([sys.executable, "-c", program, holds], check=True)
     stranger = int(started.stdout)
     timed = Job(files={}, argv=("true",), needs=Needs(device="cuda", exclusive=True))
     try:

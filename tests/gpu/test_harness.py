@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -194,13 +195,19 @@ def test_timed_calls_are_checked_calls(bench: gpu.GpuBench, body: str, before: s
     assert words in timed["problem"]
 
 
-def contestants(*names: str) -> list[dict[str, str | None]]:
-    return [{"name": name, "kind": "library", "library": f"{name}.py"} for name in names]
+KERNELS: list[dict[str, str | None]] = [
+    {"name": name, "kind": "library", "library": f"{name}.py"} for name in ("incumbent", "candidate")
+]
+
+
+def contest(bench: gpu.GpuBench, candidate: str, incumbent: str = kernel(), **options: Any) -> dict[str, Any]:
+    """What a contest of two kernels over a wide workload answers."""
+    return bench.contest(KERNELS, {"incumbent.py": incumbent, "candidate.py": candidate}, WIDE, **options)
 
 
 def test_contestants_run_in_separate_processes_and_get_their_own_seconds(bench: gpu.GpuBench) -> None:
     field = [
-        *contestants("incumbent", "candidate"),
+        *KERNELS,
         {"name": "eager", "kind": "eager", "library": None},
         {"name": "compile", "kind": "compile", "library": None},
     ]
@@ -215,9 +222,7 @@ def test_contestants_run_in_separate_processes_and_get_their_own_seconds(bench: 
 
 def test_a_library_call_in_disguise_is_named(bench: gpu.GpuBench) -> None:
     body = "    softmax(x, out, 1, N)\n    torch.softmax(x, dim=-1, out=out)\n"
-    answer = bench.contest(
-        contestants("incumbent", "candidate"), {"incumbent.py": kernel(), "candidate.py": kernel(body)}, WIDE
-    )
+    answer = contest(bench, kernel(body))
     assert answer["culprit"] == "candidate", answer
     assert "a kernel that is not its own" in answer["problem"] and answer["policy"] is True
 
@@ -229,8 +234,8 @@ def test_a_library_call_in_disguise_is_named(bench: gpu.GpuBench) -> None:
 def test_the_tasks_library_is_let_pass_with_its_share_unless_it_is_all(
     bench: gpu.GpuBench, body: str, words: str | None
 ) -> None:
-    files = {"incumbent.py": kernel(), "candidate.py": kernel(f"{body}    torch.softmax(x, dim=-1, out=out)\n")}
-    answer = bench.contest(contestants("incumbent", "candidate"), files, WIDE, library=("aten.softmax",))
+    candidate = kernel(f"{body}    torch.softmax(x, dim=-1, out=out)\n")
+    answer = contest(bench, candidate, library=("aten.softmax",))
     assert (
         words in answer["problem"]
         if words
@@ -286,9 +291,7 @@ def test_a_kernel_in_cute_dsl_is_judged_as_any_other(bench: gpu.GpuBench) -> Non
     pytest.importorskip("cutlass.cute")
     checked = bench.check(CUTE, case(SMALL), case({"M": 33, "N": 77}, seed=5))
     assert [r["status"] for r in checked["cases"]] == ["passed", "passed"], checked
-    answer = bench.contest(
-        contestants("incumbent", "candidate"), {"incumbent.py": CUTE, "candidate.py": f"{CUTE}# again\n"}, WIDE
-    )
+    answer = contest(bench, f"{CUTE}# again\n", CUTE)
     assert answer["problem"] is None and "softmax_kernel" in " ".join(answer["executed"]["candidate"]), answer
 
 
@@ -302,9 +305,7 @@ HIDES = "    if torch.autograd._profiler_enabled():\n        torch.autograd._dis
 def test_who_does_not_want_to_be_looked_at_is_at_fault(
     bench: gpu.GpuBench, body: str, words: str, policy: bool
 ) -> None:
-    answer = bench.contest(
-        contestants("incumbent", "candidate"), {"incumbent.py": kernel(), "candidate.py": kernel(body)}, WIDE
-    )
+    answer = contest(bench, kernel(body))
     assert answer["kind"] == "contest" and answer["culprit"] == "candidate", answer
     assert words in answer["problem"] and answer["policy"] is policy, answer
 
@@ -317,18 +318,15 @@ def test_a_baseline_that_calls_a_library_is_told_at_once(bench: gpu.GpuBench) ->
 
 
 def test_on_an_honest_gain_the_clocks_do_not_contradict_each_other(bench: gpu.GpuBench) -> None:
-    files = {
-        "incumbent.py": kernel("    softmax(x, out, M, N, 1500)\n"),
-        "candidate.py": kernel("    softmax(x, out, M, N, 1200)\n"),
-    }
-    answer = bench.contest(contestants("incumbent", "candidate"), files, WIDE, rounds=12)
+    slower, faster = (kernel(f"    softmax(x, out, M, N, {rounds})\n") for rounds in (1500, 1200))
+    answer = contest(bench, faster, slower, rounds=12)
     assert answer["problem"] is None, answer
     result = ContestResult.model_validate_json(json.dumps(answer))
-    contest = confirmation.Contest(
+    held = confirmation.Contest(
         candidates={"incumbent": "i", "candidate": "c"}, attempt=0, weights={"w": 1.0}, result=result
     )
     record = Record(
-        kind="confirmation", key="k", environment="", protocol=PROTOCOL, payload=contest.model_dump(mode="json")
+        kind="confirmation", key="k", environment="", protocol=PROTOCOL, payload=held.model_dump(mode="json")
     )
     wall = confirmation.confirmed_speedup((record,), "total_time", 0.95)
     assert wall.low > 1.0 and not confirmation.is_contradicted_by_wall_clock((record,), "total_time", 0.95), (

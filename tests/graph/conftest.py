@@ -9,12 +9,16 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
 from graph.__main__ import main
+from graph.services import Services
+from graph.state import State
+from graph.workspace.versions import read_state
+from tests.support import Capsys, run_captured
 from tools.environment import Environment
 from tools.store.records import Records, record_key
 from tools.store.repository import Commit
@@ -69,9 +73,7 @@ def graph(
     """`python -m graph` in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **({"KERNELWRIGHT_HOME": str(home)} if home else {})}
     command = [sys.executable, "-m", "graph", *argv]
-    return subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=timeout_s
-    )
+    return run_captured(command, cwd=cwd, env=environment, timeout=timeout_s)
 
 
 def git(root: Path, *arguments: str) -> str:
@@ -80,7 +82,17 @@ def git(root: Path, *arguments: str) -> str:
     )
 
 
-def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+def state_of(services: Services, **changes: object) -> State:
+    """The state of a run, with `changes`."""
+    return State(**{**read_state(services.workspace), **changes})  # type: ignore[typeddict-item]
+
+
+def printed_json(capsys: Capsys) -> Any:
+    """What a command printed last, with `--json`."""
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def refused(capsys: Capsys, *argv: str) -> str:
     """The sentence on stderr of a command that must end with 2."""
     code = main(argv)
     said = capsys.readouterr().err.strip()

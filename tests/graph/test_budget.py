@@ -22,6 +22,8 @@ from graph.workspace import completeness, events
 from graph.workspace.events import Event
 from graph.workspace.folder import peek
 from graph.workspace.versions import read_state
+from tests.graph.conftest import printed_json
+from tests.support import Capsys
 from tools.store.records import Records
 from tools.store.repository import Repository
 
@@ -79,7 +81,7 @@ CASES = {
 @pytest.mark.parametrize(("budget", "made", "reason", "verdicts"), CASES.values(), ids=CASES)
 def test_a_cap_that_is_reached_in_a_node_ends_the_run_in_order(
     config: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
     budget: dict[str, Any],
     made: list[str] | None,
     reason: str,
@@ -173,9 +175,9 @@ def test_what_there_is_no_device_time_for_is_not_accepted(
 
 
 @SLOW
-def test_device_time_that_v0_takes_ends_the_run_after_it(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_device_time_that_v0_takes_ends_the_run_after_it(config: Path, capsys: Capsys) -> None:
     assert main(["run", str(priced(config, {"device_s": 0.01})), "--json"]) == 3
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    found = printed_json(capsys)
     root = Path(found["workspace"])
     assert found["verdicts"] == {} and paid(config) == ["profiler_analyst"] and found["device_s"] > 0.01
     in_order(root, "budget.device_s: ")
@@ -193,9 +195,7 @@ def test_device_time_that_v0_takes_ends_the_run_after_it(config: Path, capsys: p
 
 
 @SLOW
-def test_wall_time_that_ends_in_the_middle_of_an_iteration_ends_the_run_in_order(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wall_time_that_ends_in_the_middle_of_an_iteration_ends_the_run_in_order(config: Path, capsys: Capsys) -> None:
     """The run dies once the second iteration's candidate is written; by its clock, it has then worked as long as it
     may."""
     search = {"iterations": 3, "candidates": 1, "patience": 3}
@@ -204,7 +204,7 @@ def test_wall_time_that_ends_in_the_middle_of_an_iteration_ends_the_run_in_order
     asked = len(paid(config))
     (root / ".kernelwright" / "wall_s").write_text("0000000010000.000\n")
     assert main(["resume", str(root), "--json"]) == 3
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    found = printed_json(capsys)
     assert found["stop_reason"] == "budget" and found["budget_reached"].startswith("budget.wall_s: 100")
     assert found["budget_reached"].endswith(" s of 10000 s are spent")
     assert len(paid(config)) == asked, "nobody is asked any more"
@@ -228,7 +228,7 @@ def test_wall_time_that_ends_in_the_middle_of_an_iteration_ends_the_run_in_order
     ],
 )
 def test_what_cannot_be_changed_is_refused_before_a_restart(
-    copied: Path, capsys: pytest.CaptureFixture[str], option: str, said: str, why: str
+    copied: Path, capsys: Capsys, option: str, said: str, why: str
 ) -> None:
     assert main(["restart", str(copied), "v0", "--set", "gpu=1", option, said]) == 2
     error = capsys.readouterr().err
@@ -272,7 +272,7 @@ def test_a_reply_on_record_is_never_paid_for_again(config: Path) -> None:
 
 
 @pytest.mark.slow
-def test_check_estimates_a_run(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_estimates_a_run(config: Path, capsys: Capsys) -> None:
     assert main(["check", str(config)]) == 0 and "no language model: nothing to pay" in capsys.readouterr().out
     assert main(["check", str(priced(config, {"usd": 0.001}))]) == 0
     said = capsys.readouterr().out
@@ -299,7 +299,7 @@ prompts."""
     ],
 )
 def test_a_cap_under_which_nothing_can_be_asked_is_refused(
-    config: Path, capsys: pytest.CaptureFixture[str], verb: str, budget: dict[str, Any], key: str
+    config: Path, capsys: Capsys, verb: str, budget: dict[str, Any], key: str
 ) -> None:
     assert main([verb, str(priced(config, budget, models={"default": SERVED}))]) == 2
     error = capsys.readouterr().err
@@ -309,9 +309,7 @@ def test_a_cap_under_which_nothing_can_be_asked_is_refused(
 
 
 @pytest.mark.slow
-def test_an_estimate_asks_no_server_for_a_count(
-    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_estimate_asks_no_server_for_a_count(config: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     """The official SDK would: counting tokens is a request of its own."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(0.2)
@@ -332,7 +330,7 @@ def test_an_estimate_asks_no_server_for_a_count(
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", [{"tokens": 20_000}, {"usd": 0.4}, {"device_s": 5.0}])
 def test_a_cap_that_an_estimate_passes_is_warned_about_and_what_check_names_as_enough_is(
-    config: Path, capsys: pytest.CaptureFixture[str], budget: dict[str, Any]
+    config: Path, capsys: Capsys, budget: dict[str, Any]
 ) -> None:
     models = {} if "device_s" in budget else {"models": {"default": SERVED}}
     assert main(["check", str(priced(config, budget, **models))]) == 0

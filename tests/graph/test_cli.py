@@ -6,11 +6,10 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -30,33 +29,43 @@ from graph.workspace.versions import read_state, read_versions
 from knowledge_base.__main__ import main as ask
 from knowledge_base.experience.log import Experience
 from tests.graph.conftest import ROOT, TASK, FinishedRun, git, refused
+from tests.support import Capsys, run_captured
 from tools.artifacts import Record, Unmeasured
 from tools.executors.base import Device
 from tools.executors.local import LocalExecutor
 from tools.store.records import Records, record_key
 from tools.store.repository import Repository
 
-KEYS = {"status", "stop_reason", "workspace", "baseline_s", "best_s", "speedup", "ci", "verdicts", "commits", "awaited"}
-KEYS |= {
-    "objective",
-    "disturbed",
-    "disturbed_verdicts",
-    "against",
-    "budget_reached",
-    "usd",
-    "cost_unknown",
-    "tokens",
-    "device_s",
-    "wall_s",
+KEYS = {
+    *[
+        "status",
+        "stop_reason",
+        "workspace",
+        "baseline_s",
+        "best_s",
+        "speedup",
+        "ci",
+        "verdicts",
+        "commits",
+        "awaited",
+        "objective",
+        "disturbed",
+    ],
+    *["disturbed_verdicts", "against", "budget_reached", "usd", "cost_unknown", "tokens", "device_s", "wall_s"],
 }
 
 
-def succeeded(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+def succeeded(capsys: Capsys, *argv: str) -> str:
     """The stdout of a command that must end with 0 and say nothing on stderr."""
     code = main(argv)
     said = capsys.readouterr()
     assert code == 0 and not said.err, said.err
     return said.out
+
+
+def shown_json(capsys: Capsys, root: Path) -> dict[str, Any]:
+    """What `show --json` prints of a workspace."""
+    return cast(dict[str, Any], json.loads(succeeded(capsys, "show", str(root), "--json")))
 
 
 def accepted(root: Path) -> int:
@@ -67,7 +76,7 @@ def accepted(root: Path) -> int:
 # ---------------------------------------------------------------- what is said
 
 
-def test_json_is_one_object_at_the_end(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_object_at_the_end(finished: FinishedRun, capsys: Capsys) -> None:
     found = json.loads(finished.stdout.splitlines()[-1])
     assert found["status"] == "finished" and found["workspace"] == str(finished.root)
     assert found["stop_reason"] in ("iterations", "patience", "near_peak", "target", "exhausted")
@@ -79,7 +88,7 @@ def test_json_is_one_object_at_the_end(finished: FinishedRun, capsys: pytest.Cap
     assert found["objective"] == "total_time" and isinstance(found["disturbed"], bool)
     assert set(found["disturbed_verdicts"]) <= set(found["verdicts"])
     assert found["commits"] == git(finished.root, "rev-list", "--reverse", "HEAD").split()
-    assert json.loads(succeeded(capsys, "show", str(finished.root), "--json")) == found
+    assert shown_json(capsys, finished.root) == found
 
 
 def test_torch_is_timed_once_beside_v0_and_shown_wherever_it_matters(finished: FinishedRun) -> None:
@@ -121,43 +130,22 @@ def test_a_pipe_gets_plain_lines(finished: FinishedRun) -> None:
     )
 
 
-def memory(root: Path) -> str:
-    path = root / "memory" / "v1.json"
-    path.write_text(
-        json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name != "verdict"})
-    )
-    git(root, "commit", "-qam", "another version")
-    return "verdict of a VersionMemory there (memory/v1.json)"
-
-
-def envelope(root: Path) -> str:
-    path = sorted((root / "records").glob("*.json"))[0]
-    path.write_text(json.dumps({**json.loads(path.read_text()), "later": 1}))
-    git(root, "commit", "-qam", "another version")
-    return f"later of a Record there (record {path.stem})"
-
-
 @pytest.mark.parametrize(
-    ("older", "words"),
+    ("pattern", "change", "said"),
     [
-        (memory, ("mask", "v1")),
-        (envelope, ("show",)),
+        ("memory/v1.json", lambda text: text.replace('"verdict"', '"verdikt"', 1), " of a VersionMemory "),
+        ("records/*.json", lambda text: json.dumps({**json.loads(text), "later": 1}), "later of a Record "),
+        ("memory/v0.json", lambda text: text[:40], "memory/v0.json cannot be read"),
     ],
+    ids=["a memory of another version", "a record of another version", "cut short"],
 )
-def test_what_another_version_wrote_is_named(
-    older: Callable[[Path], str], words: tuple[str, ...], copied: Path, capsys: pytest.CaptureFixture[str]
+def test_a_file_that_this_version_cannot_read_is_named(
+    copied: Path, pattern: str, change: Callable[[str], str], said: str, capsys: Capsys
 ) -> None:
-    named = older(copied)
-    verb, *rest = words
-    assert f"error: {copied}: {named} does not have the form that this version writes; use" in refused(
-        capsys, verb, str(copied), *rest
-    )
-
-
-def test_a_memory_that_was_cut_short_is_named(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = copied / "memory" / "v0.json"
-    path.write_bytes(path.read_bytes()[:40])
-    assert "memory/v0.json cannot be read" in refused(capsys, "show", str(copied))
+    path = sorted(copied.glob(pattern))[0]
+    path.write_text(change(path.read_text()))
+    told = refused(capsys, "show", str(copied))
+    assert said in told and path.stem in told
 
 
 class Elsewhere(LocalExecutor):
@@ -167,7 +155,7 @@ class Elsewhere(LocalExecutor):
         return ()
 
 
-def test_a_report_needs_no_device(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_needs_no_device(copied: Path, capsys: Capsys) -> None:
     settings = copied / "settings.yaml"
     settings.write_text(
         yaml.safe_dump({**yaml.safe_load(settings.read_text()), "executor": "tests.graph.test_cli:Elsewhere"})
@@ -229,27 +217,21 @@ def kernel(root: Path) -> str:
 
 def test_the_kernel_can_be_tried_by_hand_and_a_wrong_one_is_found(finished: FinishedRun, tmp_path: Path) -> None:
     root = Path(shutil.copytree(finished.root, tmp_path / "copy", symlinks=True))
-    done = subprocess.run([sys.executable, "test_kernel.py"], cwd=root, capture_output=True, text=True, check=False)
+    done = run_captured([sys.executable, "test_kernel.py"], cwd=root)
     assert done.returncode == 0 and float(done.stdout.split()[4].rstrip(",")) < 1e-4, done.stderr
-    tested = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "test_kernel.py"], cwd=root, capture_output=True, text=True
-    )
+    tested = run_captured([sys.executable, "-m", "pytest", "-q", "test_kernel.py"], cwd=root)
     assert tested.returncode == 0, tested.stdout
     (root / "kernel.cpp").write_text((TASK / "kernel.cpp").read_text().replace("/ total;", "/ total + 0.1f;"))
-    done = subprocess.run([sys.executable, "test_kernel.py"], cwd=root, capture_output=True, text=True, check=False)
+    done = run_captured([sys.executable, "test_kernel.py"], cwd=root)
     assert done.returncode == 1 and done.stderr.strip().endswith("is wrong")
 
 
-def test_a_workspace_is_found_by_its_name(
-    recorded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_workspace_is_found_by_its_name(recorded: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys) -> None:
     monkeypatch.chdir(recorded.parents[1])
     assert main(["show", recorded.name]) == 0 and capsys.readouterr().out.startswith("finished")
 
 
-def test_every_record_and_citation_that_is_named_exists(
-    finished: FinishedRun, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_record_and_citation_that_is_named_exists(finished: FinishedRun, capsys: Capsys) -> None:
     known = {record.id for record in Records(finished.root)}
     pages = [finished.root / "report.md", finished.root / "benchmark.md", *finished.root.glob("versions/*/*.md")]
     for page in pages:
@@ -264,21 +246,21 @@ def test_every_record_and_citation_that_is_named_exists(
 # ---------------------------------------------------------------- afterwards
 
 
-def test_resuming_a_finished_run_does_nothing(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resuming_a_finished_run_does_nothing(copied: Path, capsys: Capsys) -> None:
     before = git(copied, "rev-parse", "HEAD")
     records = sorted(path.name for path in (copied / "records").iterdir())
-    shown = json.loads(succeeded(capsys, "show", str(copied), "--json"))
+    shown = shown_json(capsys, copied)
     assert json.loads(succeeded(capsys, "resume", str(copied), "--quiet", "--json")) == shown and set(shown) == KEYS
     assert succeeded(capsys, "resume", str(copied), "--quiet") == ""
     assert sorted(path.name for path in (copied / "records").iterdir()) == records
     assert git(copied, "rev-parse", "HEAD") == before and not Repository(copied).drift()
 
 
-def test_a_workspace_in_use_names_its_holder(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_workspace_in_use_names_its_holder(copied: Path, capsys: Capsys) -> None:
     held = workspaces.reopen(copied)
     try:
         command = [sys.executable, "-m", "graph", "resume", str(copied)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        done = run_captured(command, cwd=ROOT)
         assert done.returncode == 2 and "Traceback" not in done.stderr
         assert f"in use by process {os.getpid()};" in done.stderr
         assert succeeded(capsys, "show", str(copied)), "looking needs no lock"
@@ -292,7 +274,7 @@ def test_a_workspace_in_use_names_its_holder(copied: Path, capsys: pytest.Captur
     [("kernel.cpp", "\n", "\n// mine\n"), ("task/reference.py", "\n", "\n\n"), ("task/task.json", '"ieee"', '"tf32"')],
 )
 def test_what_was_changed_by_hand_stops_a_resume_and_stays(
-    copied: Path, name: str, old: str, new: str, capsys: pytest.CaptureFixture[str]
+    copied: Path, name: str, old: str, new: str, capsys: Capsys
 ) -> None:
     before, changed = git(copied, "rev-parse", "HEAD"), (copied / name).read_text().replace(old, new, 1)
     (copied / name).write_text(changed)
@@ -300,9 +282,7 @@ def test_what_was_changed_by_hand_stops_a_resume_and_stays(
     assert (copied / name).read_text() == changed and git(copied, "rev-parse", "HEAD") == before
 
 
-def test_somebody_elses_repository_is_left_alone(
-    tmp_path: Path, copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_somebody_elses_repository_is_left_alone(tmp_path: Path, copied: Path, capsys: Capsys) -> None:
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     git(foreign, "init", "-q")
@@ -317,9 +297,7 @@ def test_somebody_elses_repository_is_left_alone(
 # ---------------------------------------------------------------- mask, restart
 
 
-def test_a_masked_version_takes_what_came_of_it_and_head_has_what_is_left(
-    copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_masked_version_takes_what_came_of_it_and_head_has_what_is_left(copied: Path, capsys: Capsys) -> None:
     """The kernel at HEAD was still the masked one, `show` counted it, and `restart` took it."""
     commits = len(git(copied, "rev-list", "HEAD").split())
     kernels = [
@@ -332,9 +310,7 @@ def test_a_masked_version_takes_what_came_of_it_and_head_has_what_is_left(
     assert seen(copied) == [1] and kernel(copied) == kernels[1]
     shown = succeeded(capsys, "show", str(copied))
     assert "unfinished: 1 of 1 iterations accepted so far" in shown and shown.count("(masked)") == 2
-    assert json.loads(succeeded(capsys, "show", str(copied), "--json"))["speedup"] is None, (
-        "what was benchmarked is masked"
-    )
+    assert shown_json(capsys, copied)["speedup"] is None, "what was benchmarked is masked"
     assert "v2: is masked" in refused(capsys, "restart", str(copied), "v2")
     assert "v2" not in str(_chosen(Repository(copied), None, every=True)), "no one verifies it any more"
     assert (
@@ -363,9 +339,7 @@ def test_a_masked_version_takes_what_came_of_it_and_head_has_what_is_left(
         attempt.operator, attempt.language, attempt.architecture, bottleneck=attempt.bottleneck
     )
     assert {a.evidence for a in found} >= {a.evidence for a in memories[1].attempts}
-    assert json.loads(succeeded(capsys, "show", str(copied), "--json"))["status"] == "finished", (
-        "its benchmark is of this kernel"
-    )
+    assert shown_json(capsys, copied)["status"] == "finished", "its benchmark is of this kernel"
     succeeded(capsys, "resume", str(copied), "--quiet")
 
 
@@ -396,9 +370,7 @@ def test_a_kernel_that_was_put_back_must_be_that_versions_byte_for_byte(
 
 
 @pytest.mark.parametrize("under_way", [False, True])
-def test_a_run_goes_on_from_the_kernel_that_was_put_back(
-    copied: Path, under_way: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_goes_on_from_the_kernel_that_was_put_back(copied: Path, under_way: bool, capsys: Capsys) -> None:
     """What was planned for a kernel that is masked was closed as if nobody had proposed anything; what it tried came
     back unmeasured."""
     with runs.opened(copied) as services:
@@ -428,7 +400,7 @@ def test_a_run_goes_on_from_the_kernel_that_was_put_back(
     assert f"From kernel `{second}`" in (copied / "versions/v4/hypothesis.md").read_text() if under_way else True
 
 
-def test_another_commit_of_a_version_is_nobodys(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_commit_of_a_version_is_nobodys(copied: Path, capsys: Capsys) -> None:
     """Any change of the kernel passed as v0 by its trailer, and was restored and restarted from as v0."""
     repository, kernels = Repository(copied), (copied / "kernel.cpp").read_text()
     first = repository.find_commit("Version", "v0")
@@ -455,12 +427,10 @@ def test_a_kernel_is_worth_what_led_to_it_and_not_what_was_shown_again_beside_it
 
 
 @pytest.mark.slow
-def test_a_finished_run_whose_best_version_is_masked_is_benchmarked_anew(
-    copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finished_run_whose_best_version_is_masked_is_benchmarked_anew(copied: Path, capsys: Capsys) -> None:
     succeeded(capsys, "mask", str(copied), "v2")
     assert main(["resume", str(copied), "--quiet"]) == 0
-    shown = json.loads(succeeded(capsys, "show", str(copied), "--json"))
+    shown = shown_json(capsys, copied)
     state = read_state(workspaces.peek(copied))
     assert shown["status"] == "finished" and shown["verdicts"]["v1"] == "accept" and "v2" not in shown["verdicts"]
     final = FinalBenchmark.model_validate(Records(copied).get(state["report"]).payload)
@@ -478,7 +448,7 @@ def seen(root: Path) -> list[int]:
         return sorted({item.iteration for item in tried(services)})
 
 
-def test_unknown_versions_are_named(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_versions_are_named(copied: Path, capsys: Capsys) -> None:
     for verb, version in (("mask", "v9"), ("unmask", "1"), ("restart", "../v1")):
         said = refused(capsys, verb, str(copied), version)
         assert repr(version) in said and "v0, v1" in said

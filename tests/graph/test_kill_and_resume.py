@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from graph.workspace.folder import peek
 from graph.workspace.versions import read_state, read_versions
 from knowledge_base.experience.log import Experience
 from tests.graph.conftest import TRIES, gain_of
+from tests.support import run_captured
 from tools.store.records import Records
 from tools.store.repository import Commit, Repository
 
@@ -58,7 +58,7 @@ def live_through(folder: Path, config: Path, enough: Callable[[Path], bool] = la
     seen: dict[str, str] = {}
     for deaths in range(MANY):
         command = [sys.executable, "-m", "tests.graph.killer", str(folder), *verb]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = run_captured(command)
         if done.returncode == 0:
             return workspace(folder), deaths
         assert done.returncode == -9, done.stderr[-2000:]

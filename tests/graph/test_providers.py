@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +18,8 @@ from agents.models.providers import recorded
 from graph.__main__ import main
 from graph.artifacts import Judged
 from tests.agents.models import scripted
-from tests.graph.conftest import ROOT, configured, graph
+from tests.graph.conftest import ROOT, configured, graph, printed_json
+from tests.support import Capsys, run_captured
 from tools.artifacts import Passed
 from tools.store.records import Records
 from tools.store.repository import Repository
@@ -80,7 +80,7 @@ def test_a_program_behind_every_role(played: Played) -> None:
     assert all((folder / "prompt.md").stat().st_size and (folder / "stdout.txt").stat().st_size for folder in kept)
 
 
-def test_what_a_program_took_is_unknown_and_never_zero(played: Played, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_program_took_is_unknown_and_never_zero(played: Played, capsys: Capsys) -> None:
     unsaid = "cost unknown: Command does not say what it takes"
     assert (
         played.summary["tokens"] is None
@@ -124,7 +124,7 @@ class RowMajor(Handler):
 
 
 def test_somebody_who_writes_files_and_a_handler(
-    tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, own_home: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run pauses for each answer. A bad one comes back, a kill loses none, and nobody is asked the same thing
     twice."""
@@ -152,7 +152,7 @@ def test_somebody_who_writes_files_and_a_handler(
         hinted += "## Shape of this kernel" in prompt and f"- {HINT}" in prompt
         if asked == 2:
             assert main(["resume", str(root), "--quiet", "--json"]) == 6, "nothing was written"
-            assert json.loads(capsys.readouterr().out)["file"] == str(answer)
+            assert printed_json(capsys)["file"] == str(answer)
             answer.write_text("I would rather not.")
             os.utime(answer, (0, 0))
             assert main(["resume", str(root), "--quiet", "--json"]) == 6
@@ -163,7 +163,7 @@ def test_somebody_who_writes_files_and_a_handler(
         if asked == 3:
             environment = {**os.environ, "PYTHONPATH": str(ROOT)}
             command = [sys.executable, "-c", KILLED, str(root)]
-            done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+            done = run_captured(command, cwd=tmp_path, env=environment)
             assert done.returncode == -signal.SIGKILL, done.stderr
             assert len(exchanges(root)) == 3 and answer.exists()
         code = main(["resume", str(root), "--quiet", "--json"])
@@ -174,5 +174,5 @@ def test_somebody_who_writes_files_and_a_handler(
     assert asked == len(list(desk.glob("*.answer.md"))) == len(exchanges(root))
     assert not list(desk.glob("*.refused.md"))
     assert "waiting" not in graph("show", str(root), home=own_home).stdout
-    tracked = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True).stdout
+    tracked = run_captured(["git", "ls-files"], cwd=root, check=True).stdout
     assert "manual/" not in tracked

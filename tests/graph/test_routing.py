@@ -47,7 +47,7 @@ def test_each_state_has_its_next_node(route: str, values: dict[str, object], nex
     ("headroom", "reason"),
     [(None, None), (0.5, None), (0.14, "near_peak"), (0.09, "target"), (0.0, "target")],
 )
-def test_good_enough_by_headroom(headroom: float | None, reason: str | None) -> None:
+def test_a_run_stops_near_its_roof(headroom: float | None, reason: str | None) -> None:
     assert ROUTES.good_enough(state(headroom=headroom)) == reason
 
 
@@ -68,5 +68,7 @@ def test_nearness_to_a_roof_that_may_lie_higher_ends_no_run() -> None:
         ({"stale": 2}, "budget.wall_s: 9 s of 9 s are spent", "budget"),
     ],
 )
-def test_caps(values: dict[str, object], over: str | None, reason: str | None) -> None:
+def test_a_cap_that_is_reached_names_the_reason_to_stop(
+    values: dict[str, object], over: str | None, reason: str | None
+) -> None:
     assert ROUTES.exhausted(State(**{**state(), **values}), over) == reason

@@ -8,6 +8,7 @@ import pytest
 
 from graph.services import open_executor
 from graph.settings import load
+from tests.support import one_sentence
 from tools.errors import SettingsError
 from tools.executors.local import LocalExecutor
 from tools.store.records import Records
@@ -56,7 +57,7 @@ def test_every_role_has_the_default_model_and_files_of_models_are_relative_to_th
     ("text", "says"),
     [
         (GOOD + "serach: {iterations: 3}\n", ["serach", "search", "Allowed"]),
-        (GOOD + "workloads: []\n", ["run.yaml: workloads: does not belong here; list them in the task's reference.py"]),
+        (GOOD + "workloads: []\n", ["run.yaml: workloads: does not belong here; ", "reference.py"]),
         (GOOD + "search: {candidates: 99}\n", ["search.candidates", "16"]),
         (GOOD + "search: 3\n", ["search: must hold keys and values", "iterations", "not 3", "patience"]),
         (
@@ -89,12 +90,8 @@ def test_every_role_has_the_default_model_and_files_of_models_are_relative_to_th
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, text: str, says: list[str]) -> None:
-    with pytest.raises(SettingsError) as caught:
+    with one_sentence(*says):
         load(written(tmp_path, text))
-    message = str(caught.value)
-    assert all(word in message for word in says), message
-    assert "\n" not in message
-    assert "Input should" not in message and "valid dictionary" not in message and "Errno" not in message
 
 
 @pytest.mark.parametrize(
@@ -128,7 +125,7 @@ def test_every_mistake_has_a_line(tmp_path: Path, text: str, lines: list[str]) -
 
 
 def test_a_key_that_stands_twice_is_no_silent_change_of_mind(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r":3: the key 'wall_s' is there twice; keep one of the two"):
+    with pytest.raises(SettingsError, match=r":3: the key 'wall_s' .* twice"):
         load(written(tmp_path, "task: x\nbudget: {wall_s: 5,\n  wall_s: 50}\n"))
 
 
@@ -169,11 +166,8 @@ def test_another_folder_is_no_config(tmp_path: Path, name: str, says: list[str])
     if name:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
-    with pytest.raises(SettingsError) as caught:
+    with one_sentence(*(word.format(folder=tmp_path) for word in says)):
         load(tmp_path)
-    said = str(caught.value)
-    assert all(word.format(folder=tmp_path) in said for word in says), said
-    assert "\n" not in said
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 
 from knowledge_base.artifacts import Page
 from knowledge_base.pages.wiki import Wiki
+from tests.support import run_captured
 from tools.analysis import signatures
 from tools.harness.compilation import cuda_compile
 
@@ -50,9 +50,7 @@ def listings(binary: Path) -> dict[str, str]:
     if tool is None:
         return {}
     path = f"{Path(tool).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    said = subprocess.run(
-        [tool, "-sass", str(binary)], capture_output=True, text=True, check=True, env={**os.environ, "PATH": path}
-    ).stdout
+    said = run_captured([tool, "-sass", str(binary)], check=True, env={**os.environ, "PATH": path}).stdout
     found: dict[str, str] = {}
     for part in re.split(r"^\s*code for (?=sm_)", said, flags=re.MULTILINE)[1:]:
         functions = re.split(r"^\s*Function : ", part, flags=re.MULTILINE)[1:]
@@ -75,11 +73,8 @@ def build(folder: Path, code: str, targets: tuple[str, ...], listed: bool) -> Bu
     folder.mkdir()
     (folder / "kernel.cu").write_text(code)
     wanted = [flag for sm in targets for flag in cuda_compile.generated(sm)]
-    done = subprocess.run(
-        [str(cuda_compile.program("nvcc")), *FLAGS, *wanted, "kernel.cu", "-o", "kernel.fatbin"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
+    done = run_captured(
+        [str(cuda_compile.program("nvcc")), *FLAGS, *wanted, "kernel.cu", "-o", "kernel.fatbin"], cwd=folder
     )
     if done.returncode:
         return done.stdout + done.stderr or "nvcc failed", {}

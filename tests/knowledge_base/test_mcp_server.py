@@ -17,6 +17,7 @@ from mcp import Client, StdioServerParameters
 from knowledge_base.experience.log import Experience
 from knowledge_base.pages.wiki import HOME_VARIABLE
 from tests.knowledge_base.experience.test_log import attempt
+from tests.support import run_captured
 from tools.artifacts import Interval
 
 ROOT = Path(__file__).parents[2]
@@ -157,6 +158,6 @@ def test_without_the_package_it_is_one_sentence(tmp_path: Path) -> None:
         f"{hidden}from knowledge_base.__main__ import main\nraise SystemExit(main(['serve', '--home', "
         f"{str(tmp_path)!r}]))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = run_captured([sys.executable, "-c", code], cwd=ROOT, timeout=60)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.splitlines() == ["error: serve: needs the package mcp; pip install 'kernelwright[mcp]'"]

@@ -7,7 +7,6 @@ import platform
 import posixpath
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from agents.models.playbook.recipe import RECIPES, recipe
 from knowledge_base.artifacts import Page
 from knowledge_base.pages.wiki import Wiki, table_rows
 from knowledge_base.specs.lint import CODE, lint_wiki
+from tests.support import run_captured
 from tools.analysis import rules, signatures
 
 WIKI = Wiki.open()
@@ -50,9 +50,7 @@ extern "C" void solve(const float* x, float* y, int n) {
 
 def build(folder: Path, code: str, *flags: str) -> Path:
     (folder / "kernel.cpp").write_text(code)
-    done = subprocess.run(
-        ["g++", *FLAGS, *flags, "kernel.cpp", "-o", "kernel.so"], cwd=folder, capture_output=True, text=True
-    )
+    done = run_captured(["g++", *FLAGS, *flags, "kernel.cpp", "-o", "kernel.so"], cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder / "kernel.so"
 
@@ -70,7 +68,7 @@ def solve(library: Path, *arguments: Any) -> None:
 
 def shows(library: Path, page: Page) -> bool | None:
     command = ["objdump", "-d", "--no-show-raw-insn", str(library)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = run_captured(command, check=True)
     return signatures.check_signature(done.stdout, platform.machine(), page.head.signature).present
 
 

@@ -13,12 +13,11 @@ import pytest
 
 from knowledge_base.artifacts import Page
 from knowledge_base.pages.wiki import Wiki
+from tests.support import Beside
 from tools.analysis import signatures
 from tools.artifacts import Argument, DType, Task, Workload
-from tools.executors.local import LocalExecutor
 from tools.languages.triton import Triton
 from tools.screen.screen import screen
-from tools.store.records import Blobs
 
 pytestmark = pytest.mark.slow
 
@@ -148,7 +147,7 @@ def task(page: Page, columns: int) -> Task:
     )
 
 
-def listing(source: str, page: Page, beside: tuple[LocalExecutor, Blobs]) -> str:
+def listing(source: str, page: Page, beside: Beside) -> str:
     executor, blobs = beside
     finished = executor.run(Triton().disassembly_job(blobs.put(source), blobs, task(page, 1024)))
     said = blobs.text(finished.files["stdout.txt"]) + blobs.text(finished.files["stderr.txt"])
@@ -164,7 +163,7 @@ def test_knobs_without_a_recipe_stand_in_the_code_with_their_best_guess() -> Non
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.head.id)
-def test_the_code_of_a_page_computes_what_it_says(page: Page, beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_the_code_of_a_page_computes_what_it_says(page: Page, beside: Beside) -> None:
     executor, blobs = beside
     source = block(page)
     assert screen(source, "triton") == ()
@@ -174,7 +173,7 @@ def test_the_code_of_a_page_computes_what_it_says(page: Page, beside: tuple[Loca
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.head.id)
-def test_the_code_of_a_page_compiles_and_shows_its_signature(page: Page, beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_the_code_of_a_page_compiles_and_shows_its_signature(page: Page, beside: Beside) -> None:
     source = block(page)
     text = listing(source, page, beside)
     if page.head.signature:

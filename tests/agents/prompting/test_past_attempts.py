@@ -49,7 +49,7 @@ def test_each_set_of_methods_is_resolved_pending_or_to_avoid_by_its_last_verdict
     ]
 
 
-def test_the_oldest_goes_first_and_nobody_is_forgotten() -> None:
+def test_the_oldest_attempt_is_shortened_first_and_none_is_left_out() -> None:
     run = [tried(n, "reject_perf", f"method-{n}", reason="because " * 40) for n in range(1, 41)]
     told = attempts_of_run(run, 1500)
     assert [item.rank for item in told.items] == list(range(40)), "the newest stands first and is shortened last"

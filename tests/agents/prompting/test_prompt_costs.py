@@ -36,14 +36,3 @@ def test_a_typical_iteration_costs_little_and_most_is_read_from_the_cache(langua
     shares = {number: total(cost for (at, _), cost in found.items() if at == number).share for number in range(2, 7)}
     same_head = [number for number in shares if VERDICTS[number - 2] != "accept"]
     assert len(same_head) == 3 and all(shares[number] >= SHARE for number in same_head), shares
-
-
-@pytest.mark.slow
-def test_every_exchange_is_counted() -> None:
-    found = costs("cpp", ONE_ANSWER)
-    by_role = {role: sum(cost.exchanges for (_, who), cost in found.items() if who == role) for _, role in found}
-    # A question about the same version has its answer on record, and is not asked again.
-    assert by_role == {"profiler_analyst": 4, "knowledge_retriever": 3, "planner": 6, "coder": 7, "gatekeeper": 3}
-    assert all(cost.uncached > 0 for cost in found.values()) and found[0, "profiler_analyst"].cached == 0
-    with_tools = costs("cpp", TYPICAL)
-    assert sum(cost.exchanges for (_, who), cost in with_tools.items() if who == "coder") == 7 * 3

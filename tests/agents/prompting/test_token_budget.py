@@ -20,17 +20,6 @@ def test_details_go_before_items_and_the_least_important_first() -> None:
     assert ranked.text.split("\n") == ["a" * 90, "b" * 90, "c" * 300, "d" * 300], "a higher rank goes first"
 
 
-def test_room_that_a_large_step_leaves_goes_to_the_most_important() -> None:
-    items = [
-        Item("a", ("a" * 300, "a" * 240, "a")),
-        Item("b", ("b" * 900, "b")),
-        Item("c", ("c" * 600, "c" * 590, "c")),
-    ]
-    # `a` gives way before the second step of `c`, and has its whole text back after it.
-    found = fit(items, 260)
-    assert found.text.split("\n")[0] == "a" * 300 and found.text.split("\n")[1] == "b" and tokens(found.text) <= 260
-
-
 def test_what_is_dear_is_given_up_for_want_of_room_alone() -> None:
     items = [Item(name, (name * 900, name * 600, name * 300), dear=1) for name in "abc"]
     lines = [len(one) for one in fit(items, 900, 500).text.split("\n")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -18,13 +17,12 @@ from graph.__main__ import main
 from graph.export.accepted import Accepted
 from graph.export.formats import FORMATS
 from tests.graph.conftest import ROOT, refused
+from tests.support import Beside, Capsys, run_captured
 from tests.tools.tasks.test_suites import gpu_mode as gpu_mode
 from tools.errors import SettingsError
-from tools.executors.local import LocalExecutor
 from tools.languages.base import Language
 from tools.languages.cpp import Cpp
 from tools.languages.triton import Triton
-from tools.store.records import Blobs
 from tools.tasks.loader import LoadedTask, load_task_folder
 from tools.tasks.suites import write_task_folder
 
@@ -86,7 +84,7 @@ def softmax(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def problem(beside: tuple[LocalExecutor, Blobs], tmp_path_factory: pytest.TempPathFactory) -> Accepted:
+def problem(beside: Beside, tmp_path_factory: pytest.TempPathFactory) -> Accepted:
     """A kernel of a KernelBench problem with a parameter and a number among its inputs."""
     folder = tmp_path_factory.mktemp("problem")
     (folder / "scaled.py").write_text(PROBLEM)
@@ -103,7 +101,7 @@ def made(loaded: LoadedTask, source: str, language: Language, flags: tuple[str, 
 
 
 def test_the_exported_module_passes_the_test_that_goes_with_it(softmax: Path) -> None:
-    done = subprocess.run([sys.executable, "test_softmax.py"], cwd=softmax, capture_output=True, text=True, check=False)
+    done = run_captured([sys.executable, "test_softmax.py"], cwd=softmax)
     assert done.returncode == 0, done.stderr
 
 
@@ -152,9 +150,7 @@ def test_a_new_model_has_the_keys_of_the_old_one_and_says_the_same(problem: Acce
     assert "pass" not in text.split("class ModelNew")[1], "the suite's static check reads it as code"
 
 
-def test_a_submission_takes_the_suites_data_apart(
-    gpu_mode: Path, tmp_path: Path, beside: tuple[LocalExecutor, Blobs]
-) -> None:
+def test_a_submission_takes_the_suites_data_apart(gpu_mode: Path, tmp_path: Path, beside: Beside) -> None:
     task, _ = write_task_folder(gpu_mode, tmp_path / "task", "")
     (task / "kernel.cpp").write_text(SCALED)
     cpp, loaded = Cpp(), load_task_folder(task, *beside)
@@ -169,7 +165,7 @@ def test_a_submission_takes_the_suites_data_apart(
 
 
 @pytest.fixture(scope="module")
-def triton(beside: tuple[LocalExecutor, Blobs], tmp_path_factory: pytest.TempPathFactory) -> Accepted:
+def triton(beside: Beside, tmp_path_factory: pytest.TempPathFactory) -> Accepted:
     """The quickstart's kernel for a GPU, at a size for Triton's interpreter."""
     folder, shipped = tmp_path_factory.mktemp("triton"), ROOT / "configs" / "tasks" / "triton-softmax"
     small = (
@@ -198,9 +194,7 @@ def test_a_triton_solution_names_its_definition_and_writes_into_the_suites_outpu
     program = "import torch, kernel\nx, out = torch.rand(3, 70), torch.zeros(3, 70)\n"
     program += "kernel.run(x, out)\ntorch.testing.assert_close(out, x.softmax(1))\n"
     interpreted = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=interpreted, capture_output=True, text=True, check=False
-    )
+    done = run_captured([sys.executable, "-c", program], cwd=tmp_path, env=interpreted)
     assert done.returncode == 0, done.stderr
 
 
@@ -219,9 +213,7 @@ def test_an_extension_that_is_installed_passes_its_test(recorded: Path, tmp_path
     place = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
     install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", "installed", "."]
     for command in (install, ["-m", "pytest", "-q", "test_softmax.py"], ["test_softmax.py"]):
-        done = subprocess.run(
-            [sys.executable, *command], cwd=tmp_path, env=place, capture_output=True, text=True, check=False
-        )
+        done = run_captured([sys.executable, *command], cwd=tmp_path, env=place)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -266,7 +258,7 @@ def test_a_kernel_that_a_format_cannot_hold_is_refused(
     ],
 )
 def test_what_cannot_be_exported_is_refused(
-    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: list[str], said: str
+    recorded: Path, tmp_path: Path, capsys: Capsys, asked: list[str], said: str
 ) -> None:
     assert said in refused(
         capsys, "export", str(recorded), "--format", "python", "--out", str(tmp_path / "out"), *asked
@@ -274,9 +266,7 @@ def test_what_cannot_be_exported_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_files_that_say_something_else_are_left_alone(
-    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_that_say_something_else_are_left_alone(recorded: Path, tmp_path: Path, capsys: Capsys) -> None:
     (tmp_path / "reference.py").write_text("mine")
     assert "nothing is overwritten" in refused(
         capsys, "export", str(recorded), "--format", "python", "--out", str(tmp_path)

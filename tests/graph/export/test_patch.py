@@ -14,13 +14,12 @@ from graph.export.accepted import Accepted, UserFile
 from graph.export.formats import FORMATS
 from tests.graph.conftest import refused
 from tests.graph.export.test_export import made, triton  # noqa: F401  (a fixture)
+from tests.support import Beside, Capsys, run_captured
 from tools.artifacts import Argument, Task, Workload
 from tools.errors import SettingsError
-from tools.executors.local import LocalExecutor
 from tools.executors.protocol import ProbedArgument, ProbedWorkload
 from tools.harness.compilation.cuda_compile import program
 from tools.languages.cpp import Cpp
-from tools.store.records import Blobs
 from tools.tasks.loader import load_task_folder
 
 OWN = """#include <cstdio>
@@ -84,7 +83,7 @@ def applied(folder: Path, kernel: Accepted) -> str:
 
 
 def test_a_patched_file_calls_the_kernel_where_it_was_judged_and_its_own_lines_elsewhere(
-    beside: tuple[LocalExecutor, Blobs], tmp_path: Path
+    beside: Beside, tmp_path: Path
 ) -> None:
     (tmp_path / "reference.py").write_text(REFERENCE)
     (tmp_path / "kernel.cpp").write_text(OWN.replace("scaled(", "solve("))
@@ -95,7 +94,7 @@ def test_a_patched_file_calls_the_kernel_where_it_was_judged_and_its_own_lines_e
 
     def printed(*flags: str) -> str:
         subprocess.run(["g++", "-std=c++17", *flags, "main.cpp", "-o", "it"], cwd=tmp_path, check=True)
-        return subprocess.run(["./it"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        return run_captured(["./it"], cwd=tmp_path, check=True).stdout
 
     # Timed, drawn, too large, another number, misaligned; and a macro of both files keeps its value in each.
     assert printed("-DKERNELWRIGHT") == "3 3 0 0 0 2"
@@ -107,7 +106,7 @@ def test_a_patched_python_file_does_so_too(triton: Accepted, tmp_path: Path) -> 
     applied(tmp_path, with_file(triton.model_copy(update={"source": SEVEN}), "mine.py", PYTHON, (4, 5)))
     code = "import torch, mine\nfor M in (3, 5): print(float(mine.mine(torch.rand(M, 70), torch.zeros(M, 70), M, 70)[0, 0]))"
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env=environment)
+    done = run_captured([sys.executable, "-c", code], cwd=tmp_path, env=environment)
     assert done.stdout.split() == ["7.0", "1.0"], done.stderr
 
 
@@ -171,9 +170,7 @@ def test_a_patch_that_would_call_the_users_own_kernel_again_is_refused(triton: A
         FORMATS["patch"](with_file(triton, "mine.py", PYTHON, (4, 5)))
 
 
-def test_the_command_says_what_remains_to_be_checked_by_hand(
-    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_what_remains_to_be_checked_by_hand(recorded: Path, tmp_path: Path, capsys: Capsys) -> None:
     (tmp_path / "mine.cpp").write_text(OWN)
     command = [
         "export",

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from graph.__main__ import main
-from tests.graph.conftest import SHORT, TASK, configured
+from tests.graph.conftest import SHORT, TASK, configured, printed_json
+from tests.support import Capsys
 from tools.store.records import Records
 
 pytestmark = pytest.mark.slow
@@ -31,14 +32,12 @@ def config(folder: Path, reference: str, **more: object) -> Path:
 
 
 @pytest.mark.slow
-def test_logic_alone_becomes_a_kernel_that_is_improved_and_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_logic_alone_becomes_a_kernel_that_is_improved_and_reported(tmp_path: Path, capsys: Capsys) -> None:
     path = config(tmp_path, REFERENCE)
     assert main(["check", str(path)]) == 0
     assert "v0 is what torch.compile makes of reference.py" in capsys.readouterr().out
     assert main(["run", str(path), "--json"]) == 0
-    summary = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    summary = printed_json(capsys)
     root = Path(summary["workspace"])
     kernel = (root / "task" / "kernel.cpp").read_text()
     assert 'extern "C" void solve(const float* values, float* result, int rows, int columns)' in kernel
@@ -66,22 +65,20 @@ extern "C" void solve(const float* __restrict__ values, float* __restrict__ resu
 
 
 def test_beside_a_kernel_that_no_recipe_reads_the_lifted_one_is_judged_though_the_coder_is_a_model(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Capsys
 ) -> None:
     # Whom nobody asks.
     models = {"default": {"provider": "playbook"}, "coder": {"provider": "command", "argv": ["false"]}}
     path = config(tmp_path, REFERENCE, models=models, search={"iterations": 1, "candidates": 1})
     (tmp_path / "logic" / "kernel.cpp").write_text(OPAQUE)
     assert main(["run", str(path), "--json"]) == 0
-    root = Path(json.loads(capsys.readouterr().out.strip().splitlines()[-1])["workspace"])
+    root = Path(printed_json(capsys)["workspace"])
     (method,) = json.loads((root / "versions" / "v1" / "methods.json").read_text())
     assert method["method"] == "inductor-lift"
     assert "+// Lifted from what torch.compile" in (root / "versions" / "v1" / "diff.patch").read_text()
 
 
-def test_ctrl_c_keeps_the_first_kernel_that_a_model_is_writing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ctrl_c_keeps_the_first_kernel_that_a_model_is_writing(tmp_path: Path, capsys: Capsys) -> None:
     begun, pressed = tmp_path / "begun", tmp_path / "pressed"
     program = tmp_path / "coder.py"
     waits = f"while not pathlib.Path({str(pressed)!r}).exists(): time.sleep(0.01)"
@@ -102,7 +99,7 @@ def test_ctrl_c_keeps_the_first_kernel_that_a_model_is_writing(
     assert [record.payload["role"] for record in Records(root) if record.kind == "exchange"] == ["coder"]
 
 
-def test_a_cap_that_leaves_nothing_for_v0_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cap_that_leaves_nothing_for_v0_is_one_sentence(tmp_path: Path, capsys: Capsys) -> None:
     models = {
         "default": {"provider": "tests.graph.priced:PricedPrompt", "model": "made-up", "log": str(tmp_path / "paid")}
     }
@@ -119,9 +116,7 @@ def test_a_cap_that_leaves_nothing_for_v0_is_one_sentence(tmp_path: Path, capsys
     assert (tmp_path / "paid").read_text().split() == ["coder"]
 
 
-def test_what_the_playbook_cannot_write_is_one_sentence_and_leaves_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_playbook_cannot_write_is_one_sentence_and_leaves_nothing(tmp_path: Path, capsys: Capsys) -> None:
     path = config(
         tmp_path, REFERENCE.replace("exponentials / exponentials.sum(-1, keepdim=True)", "exponentials.sort(-1).values")
     )
@@ -158,7 +153,7 @@ print(json.dumps({"drafts": [{"source": source, "methods": [], "note": "plain"}]
 
 @pytest.mark.parametrize("heard", [True, False])
 def test_a_model_is_told_what_is_wrong_with_its_first_kernel_and_is_refused_when_it_never_mends_it(
-    tmp_path: Path, heard: bool, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, heard: bool, capsys: Capsys
 ) -> None:
     program = tmp_path / "coder.py"
     program.write_text(CODER if heard else CODER.replace("failed at correctness", "no such words"))
@@ -170,7 +165,7 @@ def test_a_model_is_told_what_is_wrong_with_its_first_kernel_and_is_refused_when
     assert main(["check", str(path)]) == 0
     assert "the coder (Command) writes it when the run begins" in capsys.readouterr().out
     assert main(["run", str(path), "--json"]) == (0 if heard else 2)
-    said = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    said = printed_json(capsys)
     if heard:
         assert "expf(values[r * columns + c]) / total;" in (Path(said["workspace"]) / "kernel.cpp").read_text()
     else:

@@ -31,7 +31,8 @@ from graph.lifecycle.verify import (
     read,
     verify,
 )
-from tests.graph.conftest import ROOT, TASK, TRIES, FinishedRun, gain_of
+from tests.graph.conftest import ROOT, TASK, TRIES, FinishedRun, gain_of, printed_json
+from tests.support import Capsys, run_captured
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Unmeasured, Verdict
 from tools.store.records import Records, record_key
 from tools.store.repository import Commit, Repository
@@ -45,9 +46,7 @@ WRONG = KERNEL.replace("/ total;", "/ (total * 1.001f);")
 
 def git(root: Path, *arguments: str, stdin: str | None = None) -> str:
     named = ["-c", "user.name=Mallory", "-c", "user.email=mallory@example.invalid"]
-    return subprocess.run(
-        ["git", *named, *arguments], cwd=root, input=stdin, capture_output=True, text=True, check=True
-    ).stdout
+    return run_captured(["git", *named, *arguments], cwd=root, input=stdin, check=True).stdout
 
 
 def on_top(root: Path, doctor: Callable[[Path], object], message: Message = lambda text, _: text) -> None:
@@ -141,10 +140,10 @@ def measured(finished: FinishedRun, tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_verify_agrees_with_an_accepted_version(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_agrees_with_an_accepted_version(finished: FinishedRun, capsys: Capsys) -> None:
     def look(*options: str) -> tuple[int, Verification]:
         code = main(["verify", str(finished.root), "--json", *options])
-        (found,) = (Verification.model_validate(one) for one in json.loads(capsys.readouterr().out)["versions"])
+        (found,) = (Verification.model_validate(one) for one in printed_json(capsys)["versions"])
         assert found.outcome != "disagree", found.reason
         return code, found
 
@@ -215,7 +214,7 @@ def test_verify_disagrees_with_a_doctored_commit_and_does_not_judge_another_prot
     message: Message | None,
     told: str,
     code: int,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     on_top(copied, doctor, message or (lambda text, _: text))
     assert main(["verify", str(copied)]) == code
@@ -225,7 +224,7 @@ def test_verify_disagrees_with_a_doctored_commit_and_does_not_judge_another_prot
 
 @pytest.mark.parametrize("confirms", ["other kernels", "nothing"])
 def test_a_confirmation_of_other_kernels_or_without_a_gain_confirms_nothing(
-    copied: Path, confirms: str, capsys: pytest.CaptureFixture[str]
+    copied: Path, confirms: str, capsys: Capsys
 ) -> None:
     def change(record: Record) -> dict[str, Any] | None:
         if record.kind != "confirmation":
@@ -268,7 +267,7 @@ def test_verify_disagrees_with_a_kernel_that_nobody_accepted(measured: Path, tra
     ("source", "told"), [(SLOW, f"the last of {LOOKS} looks"), (WRONG, "failed at correctness")], ids=["slow", "wrong"]
 )
 def test_verify_disagrees_with_a_kernel_that_is_not_what_it_claims(
-    measured: Path, source: str, told: str, capsys: pytest.CaptureFixture[str]
+    measured: Path, source: str, told: str, capsys: Capsys
 ) -> None:
     claimed(measured, source)
     for _ in range(4):  # While others keep the machine busy it says so, and refutes nothing.
@@ -284,7 +283,7 @@ def test_verify_disagrees_with_a_kernel_that_is_not_what_it_claims(
     assert ": disagree: " in said and told in said
 
 
-def test_what_is_no_accepted_commit_is_refused(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_accepted_commit_is_refused(copied: Path, capsys: Capsys) -> None:
     log = Repository(copied).log()
     others = [commit.id for commit in log if commit.trailers.get("Verdict") != "accept"]
     for name in ("nonsense", "0000000", "HEAD", "", *others):
@@ -306,6 +305,10 @@ def claim(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Com
     last = accepted(repository)[-1]
     read_back = read(repository.clone_to(tmp_path_factory.mktemp("claim") / "clone", last.id), last)
     return last, replace(read_back, speedup=CLAIM)
+
+
+def judged(outcome: Outcome) -> Verdict:
+    return Verdict(outcome=outcome, reasons=("Why.",), candidate="c", incumbent="i")
 
 
 def passed(low: float, high: float) -> Passed:
@@ -333,7 +336,7 @@ def passed(low: float, high: float) -> Passed:
 def test_outcomes_and_their_exit_codes(
     claim: tuple[Commit, Claim], trial: Passed | Failed | Unmeasured, verdict: Outcome, outcome: str, code: int
 ) -> None:
-    look = Look(trial, Verdict(outcome=verdict, reasons=("Why.",), candidate="c", incumbent="i"), others=0.0)
+    look = Look(trial, judged(verdict), others=0.0)
     found = compare(*claim, [look])
     assert found.outcome == outcome
     assert _verified((found,), as_json=False) == code
@@ -343,19 +346,16 @@ def test_outcomes_and_their_exit_codes(
 
 @pytest.mark.parametrize(("trial", "verdict"), [(passed(1.2, 1.8), "accept"), (passed(0.9, 1.01), "reject_perf")])
 def test_a_busy_machine_refutes_nothing(claim: tuple[Commit, Claim], trial: Passed, verdict: Outcome) -> None:
-    judged = Verdict(outcome=verdict, reasons=("Why.",), candidate="c", incumbent="i")
-    looks = [Look(trial, judged, others=2 * BUSY), Look(trial, judged, others=0.0)]
+    looks = [Look(trial, judged(verdict), others=share) for share in (2 * BUSY, 0.0)]
     found = compare(*claim, looks)
     assert found.outcome == "inconclusive" and f"{2 * BUSY:.0%} of the CPU time" in found.reason
-    wrong = Verdict(outcome="reject_correctness", reasons=("Wrong.",), candidate="c", incumbent="i")
-    assert compare(*claim, [*looks, Look(trial, wrong, others=2 * BUSY)]).outcome == "disagree"
+    wrong = Look(trial, judged("reject_correctness"), others=2 * BUSY)
+    assert compare(*claim, [*looks, wrong]).outcome == "disagree"
 
 
 def test_another_kind_of_device_refutes_no_figure(claim: tuple[Commit, Claim]) -> None:
     commit, claimed = claim
-    judged = Verdict(outcome="reject_perf", reasons=("Why.",), candidate="c", incumbent="i")
     for device, outcome in (("AMD EPYC", "disagree"), ("Intel Xeon", "inconclusive")):
-        found = compare(
-            commit, replace(claimed, device="AMD EPYC"), [Look(passed(1.2, 1.8), judged, others=0.0, device=device)]
-        )
+        look = Look(passed(1.2, 1.8), judged("reject_perf"), others=0.0, device=device)
+        found = compare(commit, replace(claimed, device="AMD EPYC"), [look])
         assert found.outcome == outcome and ("claimed on AMD EPYC" in found.reason) == (outcome == "inconclusive")

@@ -14,12 +14,11 @@ from graph.lifecycle.verify import accepted
 from graph.nodes import gate_evidence
 from graph.nodes.gate_evidence import _attempts, _idle, _scored
 from graph.nodes.propose import _fared, earlier_outcomes, trials
-from graph.state import State
 from graph.workspace.folder import peek
-from graph.workspace.versions import read_state, read_versions
+from graph.workspace.versions import read_versions
 from knowledge_base.artifacts import Forecast, source_digest
 from knowledge_base.experience.forecasts import MIN_SCORED_PREDICTIONS
-from tests.graph.conftest import FinishedRun, gain_of
+from tests.graph.conftest import FinishedRun, gain_of, state_of
 from tools.artifacts import Candidate, Claim, Interval, Outcome, Verdict
 from tools.gate.confirmation import claim_of
 from tools.store.records import Records
@@ -47,7 +46,7 @@ def test_what_says_nothing_about_the_idea_is_not_remembered_of_it(
     monkeypatch.setattr(gate_evidence, "_attribution", lambda state, services: SimpleNamespace(methods=methods))
     memory = read_versions(copied)[1]
     with runs.opened(copied) as services:
-        state = State(**{**read_state(services.workspace), "iteration": 1})  # type: ignore[typeddict-item]
+        state = state_of(services, iteration=1)
         record = services.records.get(memory.records[0])
         verdict = Verdict.model_validate(record.payload).model_copy(update={"outcome": outcome})
         champion = services.candidate(memory.candidate or "", 1).model_copy(update={"methods": tuple(statuses)})
@@ -106,9 +105,7 @@ def test_experience_keeps_stated_confidence_where_something_is_known(copied: Pat
     memory = read_versions(copied)[3]
     ids = dict(zip(("verdict", "plan", "dossier", "profile"), memory.records, strict=True))
     with runs.opened(copied) as services:
-        state = State(
-            **{**read_state(services.workspace), **ids, "iteration": 3, "champion": None, "attribution": None}
-        )  # type: ignore[typeddict-item]
+        state = state_of(services, **ids, iteration=3, champion=None, attribution=None)
         record = services.records.get(ids["verdict"])
         verdict = Verdict.model_validate(record.payload).model_copy(
             update={"speedup": Interval(estimate=0.9, low=0.8, high=0.95)}
@@ -182,7 +179,7 @@ def test_a_champion_that_was_refused_before_the_runner_up_is_remembered_as_that(
 ) -> None:
     memory = read_versions(copied)[1]
     with runs.opened(copied) as services:
-        state = State(**{**read_state(services.workspace), "iteration": 1})  # type: ignore[typeddict-item]
+        state = state_of(services, iteration=1)
         record = services.records.get(memory.records[0])
         verdict, champion = Verdict.model_validate(record.payload), services.candidate(memory.candidate or "", 1)
         first = next(j.trial.candidate for j in trials(state, services) if j.trial.candidate != champion.id)

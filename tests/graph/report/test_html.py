@@ -19,7 +19,7 @@ from graph.artifacts import FinalBenchmark, Inspection
 from graph.lifecycle import run as runs
 from graph.report import final, html, prompts
 from graph.report.content.report_rows import counter_rows, proposed
-from graph.report.content.view import ReportData, gather_report, retrospective_of
+from graph.report.content.view import ReportData, gather_report
 from graph.report.links import Links
 from graph.workspace.drift import drifted
 from graph.workspace.folder import peek
@@ -145,7 +145,8 @@ def test_what_plans_were_made_from_and_warm_times_are_shown_where_the_record_of_
 ) -> None:
     with runs.opened(copied, reading=True) as services:
         state = read_state(services.workspace)
-        old = services.records.get(state["report"])
+        made = services.records.get(state["report"])
+        old = services.records.add(made.model_copy(update={"key": "old", "payload": {**made.payload, "proposals": {}}}))
         ids = proposed(read_versions(copied), services.records)
         new = services.records.add(old.model_copy(update={"key": "new", "payload": {**old.payload, "proposals": ids}}))
         texts = [final.reports({**state, "report": record.id}, services) for record in (old, new)]
@@ -168,30 +169,17 @@ def test_prompts_and_replies_lie_in_files_for_review_without_secrets(copied: Pat
     unfit = Unfit(faults=("veto: is missing",), said="I like it.")
     asked, _ = agent("gatekeeper", copied, [unfit, Review(veto=True, reason=f"See\n{key}.")])
     asked.ask(GatekeeperBrief(task=task(Cpp()), diff=f"+ {key} of /home/somebody"), Review)
+    before = set((copied / "prompts").iterdir())
     workspace = peek(copied)
     for _ in range(2):
         for record in workspace.records:
             prompts.write_exchange(workspace, record)
-    first, second = (path.read_text() for path in sorted((copied / "prompts").iterdir()))
+    first, second = (path.read_text() for path in sorted(set((copied / "prompts").iterdir()) - before))
     assert "You are the reviewer" in first and "<secret> of ~" in first and "I like it." in first
     assert "refused: veto: is missing" in second and "    See\n    <secret>." in second and key not in first + second
     assert [name for name in git(copied, "ls-files", "-o").split() if name.endswith("-gatekeeper.md")] and not drifted(
         Repository(copied)
     )
-
-
-def test_a_method_that_was_not_accepted_is_marked_and_what_borne_out_means_is_said(seen: ReportData) -> None:
-    lost = {
-        n: (record, verdict.model_copy(update={"outcome": "inconclusive"}))
-        for n, (record, verdict) in seen.verdicts.items()
-    }
-    assert seen.retrospective == retrospective_of(seen.attributions, seen.verdicts)
-    for status, methods in retrospective_of(seen.attributions, lost).items():
-        assert methods == tuple(
-            said.replace(", not accepted", "").replace(")", ", not accepted)") for said in seen.retrospective[status]
-        )
-    for text in (final.render_markdown(seen), html.render_html(seen)):
-        assert "within a factor of 2 of the predicted one" in text and "borne out" in text.partition("observed")[2]
 
 
 def test_counters_that_a_hypothesis_names_are_compared_between_parent_and_version(seen: ReportData) -> None:
@@ -226,14 +214,6 @@ def test_counters_that_a_hypothesis_names_are_compared_between_parent_and_versio
     ):
         assert text.count("ncu.spills") == 6 and "confidence 0.7" in text
     assert not seen.counters and "ncu.spills" not in html.render_html(seen)
-
-
-def test_whose_clock_the_speed_ups_of_versions_are_by_is_said(seen: ReportData) -> None:
-    """Confirmed figures were said to be those taken in the kernels' own processes."""
-    said = "confirmed in separate processes"
-    assert said in html.render_html(seen)
-    chosen_only = {n: (record, v.model_copy(update={"claim": None})) for n, (record, v) in seen.verdicts.items()}
-    assert said not in html.render_html(replace(seen, verdicts=chosen_only))
 
 
 def test_the_report_of_a_masked_version_is_not_what_it_was(copied: Path) -> None:

@@ -16,6 +16,7 @@ from graph.workspace.versions import read_versions
 from knowledge_base.__main__ import main as ask
 from knowledge_base.pages.wiki import Wiki
 from tests.graph.conftest import SHORT, configured
+from tests.support import Capsys
 from tools.artifacts import Task
 from tools.errors import WorkspaceError
 from tools.executors.base import Device, DeviceKind
@@ -55,7 +56,7 @@ def edits(page: Path, node: str) -> Callable[[Event], None]:
 
 @pytest.mark.slow
 def test_a_foreign_line_that_changes_stops_the_run_before_its_next_use_and_nothing_is_lost(
-    tmp_path: Path, page: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, page: Path, capsys: Capsys
 ) -> None:
     config = configured(tmp_path, **SHORT, hardware="H200", gpu_wiki_path=str(tmp_path / "wiki"))
     with pytest.raises(WorkspaceError) as caught:

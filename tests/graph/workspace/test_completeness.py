@@ -16,11 +16,13 @@ from graph.lifecycle.verify import _intruders
 from graph.workspace import drift
 from graph.workspace import folder as workspaces
 from graph.workspace.completeness import POINTER, audit, audit_closed
+from tests.graph.conftest import printed_json
+from tests.support import Capsys
 from tools.errors import WorkspaceError
 from tools.store.repository import Repository
 
 
-def test_audit_of_a_complete_workspace_is_empty(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_audit_of_a_complete_workspace_is_empty(copied: Path, capsys: Capsys) -> None:
     assert audit_closed(copied) == () and main(["audit", str(copied)]) == 0
     assert capsys.readouterr().out == "every closed version is whole and in order\n"
 
@@ -68,9 +70,7 @@ FAULTS: list[tuple[str, Any, str]] = [
 """File -> what is put in its place (None: it is taken away) -> what is said."""
 
 
-def test_audit_names_what_is_missing_empty_hollow_or_out_of_order(
-    copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_audit_names_what_is_missing_empty_hollow_or_out_of_order(copied: Path, capsys: Capsys) -> None:
     """Until now any text would do: `x` in each file was complete."""
     for name, content, told in FAULTS:
         path = copied / name
@@ -100,7 +100,7 @@ def test_what_is_not_there_needs_one_of_the_reasons(copied: Path) -> None:
     "name", ["kernel.cpp", POINTER, "versions/v4/a stray.md", "records/a note.md", "versions/v2/staged.md"]
 )
 def test_what_others_changed_stops_the_run_is_named_by_every_verb_and_ended_by_the_advice(
-    copied: Path, name: str, capsys: pytest.CaptureFixture[str]
+    copied: Path, name: str, capsys: Capsys
 ) -> None:
     """The pointer and whatever lay below the next version passed, and were committed."""
     path = copied / name
@@ -113,7 +113,7 @@ def test_what_others_changed_stops_the_run_is_named_by_every_verb_and_ended_by_t
         assert main([verb, str(copied), *(["v1"] if verb in ("mask", "restart") else [])]) == code
         said = "".join(capsys.readouterr())
         assert f"{name} changed outside the run; `" in said, verb
-    assert main(["show", str(copied), "--json"]) == 0 and json.loads(capsys.readouterr().out)["drift"] == [name]
+    assert main(["show", str(copied), "--json"]) == 0 and printed_json(capsys)["drift"] == [name]
     (found,) = _intruders(Repository(copied))
     assert found.outcome == "disagree" and name in found.reason
     assert Repository(copied).head() == head and path.read_text() == "7\n", "nothing is lost without being asked"

@@ -15,6 +15,7 @@ from knowledge_base.experience.similarity import Conditions
 from knowledge_base.pages.wiki import HOME_VARIABLE, read_page
 from knowledge_base.specs import measured
 from tests.knowledge_base.experience.test_log import attempt
+from tests.support import Capsys
 
 METRIC = "measured_memory_bandwidth"
 TEXT = f"Two rows a warp.\n\n## Rules\nObey.\n\n| metric | value | unit |\n|---|---|---|\n| {METRIC} | 99 | TB/s |\n"
@@ -85,7 +86,7 @@ def test_a_similar_kernel_retrieves_it_and_another_does_not(
 
 
 def test_people_list_edit_and_drop_it_and_a_merge_or_the_same_run_brings_nothing_back(
-    log: Experience, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    log: Experience, tmp_path: Path, capsys: Capsys
 ) -> None:
     before = log.read_lines().attempts
     assert (
@@ -104,7 +105,7 @@ def test_people_list_edit_and_drop_it_and_a_merge_or_the_same_run_brings_nothing
     assert "own:two-rows: the log holds no such method" in capsys.readouterr().err
 
 
-def test_three_different_kernels_make_it_a_method_page(log: Experience, capsys: pytest.CaptureFixture[str]) -> None:
+def test_three_different_kernels_make_it_a_method_page(log: Experience, capsys: Capsys) -> None:
     for operator, evidence in (("softmax", "c"), ("relu", "d"), ("sum", "e")):
         assert main(["pages", "redundant_passes", "--language", "cpp"]) == 0
         assert "own:two-rows" not in capsys.readouterr().out

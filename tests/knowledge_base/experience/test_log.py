@@ -13,6 +13,7 @@ from knowledge_base.__main__ import main
 from knowledge_base.artifacts import Attempt
 from knowledge_base.experience.log import Experience, read_logs
 from knowledge_base.pages.wiki import HOME_VARIABLE
+from tests.support import Capsys
 from tools.errors import SettingsError, StorageError
 
 WRITER = """
@@ -67,7 +68,7 @@ def test_newest_first_and_each_piece_of_evidence_once(tmp_path: Path):
 
 
 def test_stated_confidence_is_scored_by_model_and_method_and_a_mask_takes_it_back(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Capsys
 ) -> None:
     log = Experience(tmp_path)
     said = [("m", "a", 0.8, True), ("m", "a", 1.0, False), ("m", "b", 0.5, True), ("n", "a", 0.9, True)]
@@ -86,7 +87,7 @@ def test_stated_confidence_is_scored_by_model_and_method_and_a_mask_takes_it_bac
     assert "m: 2 of 3 predictions of time held (67%), stated 77% on average; log score -1.84" in capsys.readouterr().out
 
 
-def test_like_narrows(tmp_path: Path):
+def test_attempts_like_a_kernel_share_its_operator_language_and_architecture(tmp_path: Path):
     log = Experience(tmp_path)
     changes = ({}, {"operator": "matmul"}, {"bottleneck": "memory"}, {"architecture": "aarch64"})
     for name, change in zip("abcd", changes, strict=True):

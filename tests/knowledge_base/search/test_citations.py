@@ -12,6 +12,7 @@ import yaml
 from knowledge_base.__main__ import main
 from knowledge_base.pages.wiki import BUNDLED_WIKI, Wiki
 from knowledge_base.specs import lookup
+from tests.support import Capsys
 from tools.artifacts import Record, digest
 from tools.roofline.hardware import Citation, Spec
 from tools.store.records import Records
@@ -41,14 +42,12 @@ def workspace(tmp_path: Path, wiki: Path) -> Path:
     return root
 
 
-def linted(root: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, list[str]]:
+def linted(root: Path, capsys: Capsys, *more: str) -> tuple[int, list[str]]:
     code = main(["lint", "--workspace", str(root), *more])
     return code, capsys.readouterr().out.splitlines()
 
 
-def test_a_line_that_changed_is_listed_wherever_it_is_cited(
-    workspace: Path, wiki: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_line_that_changed_is_listed_wherever_it_is_cited(workspace: Path, wiki: Path, capsys: Capsys) -> None:
     assert linted(workspace, capsys) == (0, ["5 citations, 0 problems"])
     (wiki / PAGE).write_text((wiki / PAGE).read_text().replace("| 4.8 |", "| 4.9 |"))
     code, lines = linted(workspace, capsys)
@@ -65,7 +64,7 @@ def test_a_line_that_changed_is_listed_wherever_it_is_cited(
     ("fate", "counted", "says"), [("kept", 7, ""), ("changed", 7, "does not say any more"), ("gone", 5, "")]
 )
 def test_a_reference_project_is_opened_again_where_it_still_is(
-    workspace: Path, tmp_path: Path, fate: str, counted: int, says: str, capsys: pytest.CaptureFixture[str]
+    workspace: Path, tmp_path: Path, fate: str, counted: int, says: str, capsys: Capsys
 ) -> None:
     source = tmp_path / "projects/lib/kernel.py"
     source.parent.mkdir(parents=True)
@@ -89,7 +88,7 @@ def test_a_reference_project_is_opened_again_where_it_still_is(
 
 
 def test_what_is_gone_lies_beyond_the_end_or_cannot_be_read_is_listed(
-    workspace: Path, wiki: Path, capsys: pytest.CaptureFixture[str]
+    workspace: Path, wiki: Path, capsys: Capsys
 ) -> None:
     (wiki / "methods/simd-loop.md").unlink()
     (workspace / "report.md").write_text(f"<gpu-wiki>/{PAGE}:9999 and <gpu-wiki>/../settings.yaml:1\n")
@@ -105,9 +104,7 @@ def test_what_is_gone_lies_beyond_the_end_or_cannot_be_read_is_listed(
 
 
 @pytest.mark.parametrize("spoilt", ["nothing", "settings", "wiki"])
-def test_what_is_no_workspace_is_one_sentence(
-    workspace: Path, wiki: Path, spoilt: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_workspace_is_one_sentence(workspace: Path, wiki: Path, spoilt: str, capsys: Capsys) -> None:
     if spoilt == "settings":
         (workspace / "settings.yaml").write_text("a: [\n")
     elif spoilt == "wiki":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,6 +14,7 @@ from knowledge_base.__main__ import main
 from knowledge_base.pages.wiki import Wiki, table_rows
 from knowledge_base.specs import lookup, measured
 from knowledge_base.specs.lint import lint_wiki
+from tests.support import Capsys
 from tools.artifacts import Record
 from tools.environment import Environment
 from tools.executors.base import Device
@@ -47,16 +47,14 @@ def workspace(root: Path, found: Device, payload: dict[str, Any] = ROOFS, key: s
     return records.add(Record(kind="roof", key=key, environment=made.id, device=place, payload=payload)).id
 
 
-def said(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> str:
+def said(capsys: Capsys, *argv: str, code: int = 0) -> str:
     assert main(["overlay", *argv]) == code
     text = capsys.readouterr()[bool(code)].strip()
     assert "\n" not in text
     return str(text)
 
 
-def test_a_record_becomes_a_page_with_all_that_a_reader_must_know(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_record_becomes_a_page_with_all_that_a_reader_must_know(tmp_path: Path, capsys: Capsys) -> None:
     record = workspace(tmp_path / "w", device())
     out = said(capsys, str(tmp_path / "w/records" / f"{record}.json"), "--home", str(tmp_path / "home"))
     (path,) = measured.overlay_pages(tmp_path / "home")
@@ -110,7 +108,7 @@ def test_a_record_becomes_a_page_with_all_that_a_reader_must_know(
     ],
 )
 def test_a_measurement_answers_for_its_product_variant_and_qualifier(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], asked: str, known: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys, asked: str, known: bool
 ) -> None:
     record = workspace(tmp_path / "w", device())
     measured.write_overlay_page(record, Wiki.open(), workspace=tmp_path / "w", home=tmp_path)
@@ -133,9 +131,7 @@ def test_a_cpu_has_no_driver_but_a_kernel(tmp_path: Path) -> None:
     assert table["measured_launch_latency"] == ("0.00125", "us")
 
 
-def test_twice_is_once_and_another_measurement_needs_to_be_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_twice_is_once_and_another_measurement_needs_to_be_told(tmp_path: Path, capsys: Capsys) -> None:
     first = workspace(tmp_path / "w", device())
     home = ["--workspace", str(tmp_path / "w"), "--home", str(tmp_path)]
     said(capsys, first, *home)
@@ -165,20 +161,6 @@ def test_twice_is_once_and_another_measurement_needs_to_be_told(
     ]
 
 
-def test_the_day_is_that_of_the_commit(tmp_path: Path) -> None:
-    root = tmp_path / "w"
-    record = workspace(root, device())
-    dated = {
-        "GIT_AUTHOR_DATE": "2025-03-04T05:06:07Z",
-        "GIT_COMMITTER_DATE": "2025-03-04T05:06:07Z",
-        "PATH": "/usr/bin:/bin",
-    }
-    for command in ("init -q", "add .", "-c user.name=t -c user.email=t@localhost commit -qm v0"):
-        subprocess.run(["git", *command.split()], cwd=root, env=dated, check=True)
-    path = measured.write_overlay_page(record, Wiki.open(), workspace=root, home=tmp_path).path
-    assert "last_checked: 2025-03-04\n" in path.read_text()
-
-
 @pytest.mark.parametrize(
     ("spoilt", "says"),
     [
@@ -190,9 +172,7 @@ def test_the_day_is_that_of_the_commit(tmp_path: Path) -> None:
         ("environment", "which driver"),
     ],
 )
-def test_what_is_no_roof_record_is_one_sentence(
-    tmp_path: Path, spoilt: str, says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_roof_record_is_one_sentence(tmp_path: Path, spoilt: str, says: str, capsys: Capsys) -> None:
     root = tmp_path / "w"
     record = workspace(root, device(), {"array_bytes": 1} if spoilt == "payload" else ROOFS)
     if spoilt == "kind":

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support import run_captured
 
 ROOT = Path(__file__).parents[3]
 BEGIN = """
@@ -48,13 +49,8 @@ WHEN = {
 @pytest.mark.parametrize("when", WHEN)
 def test_ctrl_c_ends_it_with_a_code_and_no_word(when: str) -> None:
     main, code = WHEN[when]
-    done = subprocess.run(
-        [sys.executable, "-c", f"{BEGIN}\ndef main():\n    {main}\nrun_as_process(main)"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
+    done = run_captured(
+        [sys.executable, "-c", f"{BEGIN}\ndef main():\n    {main}\nrun_as_process(main)"], cwd=ROOT, timeout=200
     )
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
 
@@ -65,8 +61,8 @@ def test_every_command_line_is_such_a_process(layer: str) -> None:
         "import runpy, tools.cli.signals\ndef run_as_process(main):\n    raise "
         "SystemExit(f'{main.__module__}.{main.__name__}')\n"
     )
-    run = f"{stand_in}tools.cli.signals.run_as_process = run_as_process\nrunpy.run_module({layer!r}, run_name='__main__')"
-    done = subprocess.run(
-        [sys.executable, "-c", run], cwd=ROOT, capture_output=True, text=True, timeout=200, check=False
+    run = (
+        f"{stand_in}tools.cli.signals.run_as_process = run_as_process\nrunpy.run_module({layer!r}, run_name='__main__')"
     )
+    done = run_captured([sys.executable, "-c", run], cwd=ROOT, timeout=200)
     assert done.stderr == "__main__.main\n"

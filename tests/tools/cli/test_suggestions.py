@@ -8,6 +8,7 @@ import json
 
 import pytest
 
+from tests.support import Capsys
 from tools.cli.suggestions import Parser, suggest_name, suggest_or_list
 
 
@@ -30,9 +31,7 @@ def test_what_is_near_is_named_and_what_is_not_is_not() -> None:
         ("knowledge_base", ["experience", "mrege", "x"], "'mrege' is not known; did you mean 'merge'?"),
     ],
 )
-def test_every_command_says_which_word_was_meant(
-    program: str, words: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_says_which_word_was_meant(program: str, words: list[str], says: str, capsys: Capsys) -> None:
     with pytest.raises(SystemExit) as stopped:
         importlib.import_module(f"{program}.__main__").main(words)
     printed = capsys.readouterr()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import run_captured
 from tests.tools.builders import REFERENCE, softmax
 from tools.artifacts import DEFAULT_ERROR_CAPS, Dims, DType, NumericTolerance, Record, Rivals, Task
 from tools.errors import HarnessError
@@ -203,9 +204,7 @@ def test_the_sandbox_holds(bench: Bench) -> None:
   softmax(x, out, M, N); out[0] += bad;"""
     result = bench.check(bench.library(probe))[0]
     if result.status == "failed":
-        listed = subprocess.run(
-            ["python3", "-I", "tools/harness/isolation/sandbox.py"], capture_output=True, text=True, check=True
-        ).stdout
+        listed = run_captured(["python3", "-I", "tools/harness/isolation/sandbox.py"], check=True).stdout
         assert '"landlock": "abi' not in listed, result.reason
 
 

@@ -441,7 +441,7 @@ def test_a_gpu_is_disturbed_by_who_computes_there_and_not_by_the_cpus_load(
     assert contests.any_disturbed((confirmation(found, foreign_cpu_fraction=0.9, cores=16, gpu=gpu),)) is expected
 
 
-def test_what_was_not_looked_at_is_known():
+def test_the_reason_that_a_kernel_was_not_profiled_is_kept():
     times = {"incumbent": 2e-3, "candidate": 1e-3}
     assert contests.reason_unprofiled((launched(times, times),)) is None
     assert contests.reason_unprofiled((launched(times, times, ("not known: no profiler",)),)) == "no profiler"

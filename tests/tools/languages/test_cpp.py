@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.support import one_sentence, run_captured
 from tools.artifacts import Argument, Candidate, Task, Workload
 from tools.errors import InfrastructureError, SettingsError
 from tools.executors.base import FinishedJob, Job, JobUsage
@@ -106,11 +106,8 @@ def test_signatures_are_read(source: str, expected: str) -> None:
     ],
 )
 def test_signatures_outside_the_contract_are_refused(source: str, words: list[str]) -> None:
-    with pytest.raises(SettingsError) as caught:
+    with one_sentence("kernel.cpp", *words):
         Cpp().parameters(source)
-    for word in ("kernel.cpp", *words):
-        assert word in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def run(job: Job, blobs: Blobs, folder: Path) -> FinishedJob:
@@ -118,7 +115,7 @@ def run(job: Job, blobs: Blobs, folder: Path) -> FinishedJob:
     folder.mkdir()
     for name, sha in job.files.items():
         (folder / name).write_bytes(blobs.get(sha))
-    done = subprocess.run(job.argv, cwd=folder, capture_output=True, text=True, check=False)
+    done = run_captured(job.argv, cwd=folder)
     files = {name: blobs.put((folder / name).read_bytes()) for name in job.results if (folder / name).exists()}
     files["stderr.txt"] = blobs.put(done.stderr)
     return FinishedJob(exit_code=done.returncode, files=files, usage=JobUsage(wall_s=0.0))

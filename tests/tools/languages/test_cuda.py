@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.support import Beside
 from tools.artifacts import Candidate, Task
 from tools.errors import SettingsError
 from tools.executors.base import Device, FinishedJob, Job
@@ -19,6 +21,12 @@ from tools.judge.build import KernelBuilder
 from tools.languages.cuda import Cuda, resource_usage
 from tools.screen.screen import screen
 from tools.store.records import Blobs, Records
+
+
+def needs_nvcc(test: Callable[..., None]) -> Callable[..., None]:
+    """A test that compiles, and so is slow."""
+    return pytest.mark.slow(pytest.mark.skipif(cuda_compile.program("nvcc") is None, reason="no nvcc here")(test))
+
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "cuda"
 NAIVE = Path("configs/tasks/cuda-rmsnorm/kernel.cu").read_text()
@@ -227,8 +235,7 @@ class OnAnother(LocalExecutor):
         )
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(cuda_compile.program("nvcc") is None, reason="no nvcc here")
+@needs_nvcc
 def test_a_library_for_one_architecture_is_no_answer_for_another(task_of_rows: Task, tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
     records, kernel = Records(tmp_path / "records"), Candidate(language="cuda", files={"kernel.cu": NAIVE})
@@ -251,8 +258,7 @@ class Waits(OnAnother):
         return super().run(job)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(cuda_compile.program("nvcc") is None, reason="no nvcc here")
+@needs_nvcc
 def test_what_compiles_for_long_is_compiled_side_by_side_and_once(task_of_rows: Task, tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
     records = Records(tmp_path / "records")
@@ -298,22 +304,22 @@ def task_of_rows() -> Task:
     )
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(cuda_compile.program("nvcc") is None, reason="no nvcc here")
-class TestCompiled:
-    def build(self, task: Task, source: str, folder: Path) -> tuple[str | None, str, Blobs]:
-        blobs, cuda = Blobs(folder / "blobs"), Cuda()
-        (folder / "scratch").mkdir()
-        with LocalExecutor(blobs, folder / "scratch") as executor:
-            done = executor.run(cuda.build(task, Candidate(language="cuda", files={"kernel.cu": source}), blobs))
-        return cuda.build_output_digest(done), cuda.trim_log(blobs.text(done.files["stderr.txt"])), blobs
+def build(task: Task, source: str, executor: LocalExecutor, blobs: Blobs) -> tuple[str | None, str]:
+    """The library and what the compiler said."""
+    cuda = Cuda()
+    done = executor.run(cuda.build(task, Candidate(language="cuda", files={"kernel.cu": source}), blobs))
+    return cuda.build_output_digest(done), cuda.trim_log(blobs.text(done.files["stderr.txt"]))
 
-    def test_a_library_exports_the_entry_and_a_failed_launch_is_told(self, task_of_rows: Task, tmp_path: Path) -> None:
-        library, said, blobs = self.build(task_of_rows, NAIVE, tmp_path)
-        assert library is not None and "rmsnorm for sm_" in said
-        loaded = ctypes.CDLL(str(blobs.path(library)))
-        assert loaded.solve and loaded.kernelwright_error
 
-    def test_an_error_comes_with_its_line(self, task_of_rows: Task, tmp_path: Path) -> None:
-        library, said, _ = self.build(task_of_rows, NAIVE.replace("float sum = 0.0f;", "flaot sum = 0.0f;"), tmp_path)
-        assert library is None and "kernel.cu(" in said and "flaot" in said
+@needs_nvcc
+def test_a_library_exports_the_entry_and_a_failed_launch_is_told(task_of_rows: Task, beside: Beside) -> None:
+    library, said = build(task_of_rows, NAIVE, *beside)
+    assert library is not None and "rmsnorm for sm_" in said
+    loaded = ctypes.CDLL(str(beside[1].path(library)))
+    assert loaded.solve and loaded.kernelwright_error
+
+
+@needs_nvcc
+def test_an_error_comes_with_its_line(task_of_rows: Task, beside: Beside) -> None:
+    library, said = build(task_of_rows, NAIVE.replace("float sum = 0.0f;", "flaot sum = 0.0f;"), *beside)
+    assert library is None and "kernel.cu(" in said and "flaot" in said

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import Beside
 from tools.artifacts import Candidate, Task
 from tools.errors import SettingsError
-from tools.executors.local import LocalExecutor
 from tools.harness.compilation import cuda_compile
 from tools.languages.cutlass import Cutlass
 from tools.screen.screen import screen
-from tools.store.records import Blobs
 
 NAIVE = Path("configs/tasks/cutlass-gemm/kernel.cu").read_text()
 SKELETON = re.findall(r"```cpp\n(.*?)```", Path("agents/prompts/languages/cutlass.md").read_text(), re.DOTALL)[0]
@@ -83,11 +82,9 @@ def test_a_gemm_that_is_kept_across_calls_is_refused() -> None:
 @pytest.mark.skipif(
     cuda_compile.program("nvcc") is None or not cuda_compile.cutlass().is_dir(), reason="no nvcc or no CUTLASS here"
 )
-def test_the_prompts_skeleton_compiles_and_its_products_are_not_serialised(tmp_path: Path) -> None:
-    blobs, cutlass = Blobs(tmp_path / "blobs"), Cutlass()
-    (tmp_path / "scratch").mkdir()
-    with LocalExecutor(blobs, tmp_path / "scratch") as executor:
-        done = executor.run(cutlass.build(TASK, Candidate(language="cutlass", files={"kernel.cu": KERNEL}), blobs))
-        log = blobs.text(done.files["stderr.txt"])
-        assert cutlass.build_output_digest(done) is not None, cutlass.trim_log(log)
-        assert "serialized" not in log and "device_kernel for sm_90a" in cutlass.trim_log(log)
+def test_the_prompts_skeleton_compiles_and_its_products_are_not_serialised(beside: Beside) -> None:
+    (executor, blobs), cutlass = beside, Cutlass()
+    done = executor.run(cutlass.build(TASK, Candidate(language="cutlass", files={"kernel.cu": KERNEL}), blobs))
+    log = blobs.text(done.files["stderr.txt"])
+    assert cutlass.build_output_digest(done) is not None, cutlass.trim_log(log)
+    assert "serialized" not in log and "device_kernel for sm_90a" in cutlass.trim_log(log)

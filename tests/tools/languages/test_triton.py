@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import Beside, one_sentence
 from tests.tools.builders import softmax
 from tools.analysis import signatures
 from tools.artifacts import Candidate, Task, Workload
@@ -14,7 +15,7 @@ from tools.contracts.inference import SourceNames, infer_arguments
 from tools.environment import inspect_environment
 from tools.errors import SettingsError
 from tools.executors.local import LocalExecutor
-from tools.executors.protocol import KWARGS_PARAMETER, ProbedArgument, ProbedWorkload, ProbeResult
+from tools.executors.protocol import KWARGS_PARAMETER, Parameter, ProbedArgument, ProbedWorkload, ProbeResult
 from tools.languages.triton import Triton
 from tools.languages.triton_source import count_autotune_configs, parse_module, pin_autotune, written_configs
 from tools.profilers import sass
@@ -63,21 +64,21 @@ def run_kernel(x, y, n):
 """
 
 
-def seen(head: str) -> tuple[str, ...]:
-    return tuple(p.name for p in Triton().parameters(f"def run_kernel({head}):\n    pass\n"))
+def parameters(head: str) -> tuple[Parameter, ...]:
+    return Triton().parameters(f"def run_kernel({head}):\n    pass\n")
 
 
 def test_parameters_have_names_only() -> None:
-    assert seen("x, y, *, n=3, **rest") == ("x", "y", "n", KWARGS_PARAMETER)
-    found = Triton().parameters("def run_kernel(x, y=None, *, n=3, m, **rest):\n    pass\n")
+    found = parameters("x, y=None, *, n=3, m, **rest")
+    assert [p.name for p in found] == ["x", "y", "n", "m", KWARGS_PARAMETER]
     assert [p.name for p in found if p.optional] == ["y", "n", KWARGS_PARAMETER]
     with pytest.raises(SettingsError, match="by position"):
-        seen("*args")
+        parameters("*args")
 
 
 @pytest.mark.parametrize("head", ["x, y, n", "n, y, x", "**kwargs", "y, **kwargs", "x, y, n, spare=None"])
 def test_the_reference_gives_what_names_ask_for(head: str) -> None:
-    found, _ = infer_arguments(Triton().parameters(f"def run_kernel({head}):\n    pass\n"), SEEN, FILES)
+    found, _ = infer_arguments(parameters(head), SEEN, FILES)
     assert [(a.name, a.dtype, a.role) for a in found] == [
         ("x", "float16", "input"),
         ("y", "float32", "output"),
@@ -89,9 +90,8 @@ def test_the_reference_gives_what_names_ask_for(head: str) -> None:
     ("head", "said"), [("x, y", "does not take `n`"), ("x, y, n, eps", "nothing gives the kernel its `eps`")]
 )
 def test_names_without_a_partner_are_refused_in_one_sentence(head: str, said: str) -> None:
-    with pytest.raises(SettingsError, match=said) as caught:
-        infer_arguments(Triton().parameters(f"def run_kernel({head}):\n    pass\n"), SEEN, FILES)
-    assert "\n" not in str(caught.value) and "reference.py" in str(caught.value)
+    with one_sentence(said, "reference.py"):
+        infer_arguments(parameters(head), SEEN, FILES)
 
 
 def test_autotuning_is_pinned_to_one_config() -> None:
@@ -133,9 +133,8 @@ COMPUTED = (
 
 
 def test_computed_configs_are_variants_until_a_build_says_that_there_are_no_more(
-    beside: tuple[LocalExecutor, Blobs],
+    beside: Beside,
 ) -> None:
-    executor, blobs = beside
     source = KERNEL.replace("@triton.jit", COMPUTED).replace(", BLOCK=256", "")
     pinned = Triton().pinned_kernels(source)
     assert (
@@ -146,18 +145,12 @@ def test_computed_configs_are_variants_until_a_build_says_that_there_are_no_more
     logs = []
     for kernel in pinned[2:4]:  # the last and the first that is not there
         assert screen(kernel.source, "triton") == ()
-        finished = executor.run(
-            Triton().build(SOFTMAX, Candidate(language="triton", files={"kernel.py": kernel.source}), blobs)
-        )
-        logs.append(
-            Triton().trim_log(blobs.text(finished.files["stderr.txt"]))
-            if Triton().build_output_digest(finished) is None
-            else ""
-        )
+        code, _, log = outcome(kernel.source, SOFTMAX, *beside)
+        logs.append(Triton().trim_log(log) if code else "")
     assert logs[0] == "" and pinned[3].past_end_error and pinned[3].past_end_error in logs[1]
 
 
-def test_setup_is_frozen_into_the_reference(beside: tuple[LocalExecutor, Blobs], tmp_path: Path) -> None:
+def test_setup_is_frozen_into_the_reference(beside: Beside, tmp_path: Path) -> None:
     (tmp_path / "kernel.py").write_text(AUTOTUNED)
     (tmp_path / "reference.py").write_text("def reference(x, y, n, **_):\n    y.copy_(2 * x)\n")
     loaded = load_task_files(tmp_path / "kernel.py", tmp_path / "reference.py", "n=64", *beside)
@@ -199,14 +192,12 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("what", sorted(FAULTS))
-def test_what_does_not_compile_is_said_with_its_line(what: str, beside: tuple[LocalExecutor, Blobs]) -> None:
-    executor, blobs = beside
+def test_what_does_not_compile_is_said_with_its_line(what: str, beside: Beside) -> None:
     source = KERNEL.replace(*FAULTS[what], 1)
     assert source != KERNEL
-    language = Triton()
-    finished = executor.run(language.build(SOFTMAX, Candidate(language="triton", files={"kernel.py": source}), blobs))
-    assert finished.exit_code == 1 and language.build_output_digest(finished) is None
-    log = language.trim_log(blobs.text(finished.files["stderr.txt"]))
+    code, _, log = outcome(source, SOFTMAX, *beside)
+    log = Triton().trim_log(log)
+    assert code == 1
     assert "kernel.py:" in log or "grid" in log or "launch" in log, log
     assert "/tmp" not in log and 0 < len(log.splitlines()) <= 40
 
@@ -235,7 +226,7 @@ TUNED = (
     ids=["an assertion", "a value", "a function that is called", "a pinned kernel"],
 )
 def test_a_complaint_of_the_compiler_quotes_the_lines_of_the_users_own_file(
-    edits: list[tuple[str, str]], quoted: list[str], beside: tuple[LocalExecutor, Blobs]
+    edits: list[tuple[str, str]], quoted: list[str], beside: Beside
 ) -> None:
     source = KERNEL
     for old, new in edits:
@@ -249,7 +240,7 @@ def test_a_complaint_of_the_compiler_quotes_the_lines_of_the_users_own_file(
     assert [source.splitlines()[number - 1].strip() for number, _ in named] == quoted, log
 
 
-def test_a_kernel_that_ends_the_process_is_only_a_failed_build(beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_a_kernel_that_ends_the_process_is_only_a_failed_build(beside: Beside) -> None:
     code, said, _ = outcome("import os\nos._exit(0)\n" + KERNEL, SOFTMAX, *beside)
     assert code != 0 or "compiled" not in said
     assert outcome(KERNEL, SOFTMAX, *beside)[0] == 0
@@ -264,7 +255,7 @@ def test_only_a_target_is_a_flag() -> None:
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
-def test_a_listing_shows_registers_and_tensor_instructions(target: str, beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_a_listing_shows_registers_and_tensor_instructions(target: str, beside: Beside) -> None:
     executor, blobs = beside
     product = task("triton-matmul", {"M": 256, "N": 256, "K": 256}).model_copy(
         update={"build_flags": (f"--target={target}",)}
@@ -283,7 +274,7 @@ def test_a_listing_shows_registers_and_tensor_instructions(target: str, beside: 
 
 
 @pytest.mark.parametrize("name", ["triton-softmax", "triton-rmsnorm"])
-def test_the_shipped_tasks_are_understood(name: str, beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_the_shipped_tasks_are_understood(name: str, beside: Beside) -> None:
     loaded = load_task_folder(TASKS / name, *beside)
     assert loaded.task.language == "triton" and loaded.task.dims_range and len(loaded.task.workloads) == 3
     assert all(w.flops for w in loaded.workloads)
@@ -314,7 +305,7 @@ except OSError:
 """
 
 
-def test_a_build_reaches_nothing_but_its_own_folder(beside: tuple[LocalExecutor, Blobs], tmp_path: Path) -> None:
+def test_a_build_reaches_nothing_but_its_own_folder(beside: Beside, tmp_path: Path) -> None:
     executor, blobs = beside
     if not inspect_environment(executor, (Triton(),), blobs).sandbox.get("landlock", "").startswith("abi"):
         pytest.skip("this kernel has no Landlock")
@@ -329,7 +320,7 @@ def test_a_build_reaches_nothing_but_its_own_folder(beside: tuple[LocalExecutor,
     assert blobs.text(finished.files["kernel.py"]) == source
 
 
-def test_a_link_that_a_build_leaves_is_not_written_through(beside: tuple[LocalExecutor, Blobs], tmp_path: Path) -> None:
+def test_a_link_that_a_build_leaves_is_not_written_through(beside: Beside, tmp_path: Path) -> None:
     executor, blobs = beside
     target = tmp_path / "target"
     body = f"""
@@ -392,7 +383,7 @@ LAUNCHED = {
 
 
 @pytest.mark.parametrize("what", sorted(LAUNCHED))
-def test_what_a_launch_takes_is_compiled_and_the_rest_is_said(what: str, beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_what_a_launch_takes_is_compiled_and_the_rest_is_said(what: str, beside: Beside) -> None:
     source, expected = LAUNCHED[what]
     code, said, wrong = outcome(source, task("triton-softmax", {"M": 64, "N": 64}), *beside)
     assert source != KERNEL and code == 0 and expected in said, said + wrong
@@ -401,7 +392,7 @@ def test_what_a_launch_takes_is_compiled_and_the_rest_is_said(what: str, beside:
         assert Triton().interpret(SOFTMAX, source, *beside).status == "passed"
 
 
-def test_inputs_drawn_by_a_value_are_followed(beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_inputs_drawn_by_a_value_are_followed(beside: Beside) -> None:
     softmax = task("triton-softmax", {"M": 64, "N": 64})
     drawn = (
         softmax.reference

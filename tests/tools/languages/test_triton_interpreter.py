@@ -6,18 +6,24 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import Beside
 from tests.tools.builders import softmax
 from tools.artifacts import Task, Workload
 from tools.environment import inspect_environment
-from tools.executors.local import LocalExecutor
 from tools.languages.triton import Triton
 from tools.languages.triton_interpreter import REASON_NO_BFLOAT16, ragged_dims, run_interpreter
-from tools.store.records import Blobs
 
 pytest.importorskip("triton")
 FOLDER = Path(__file__).parents[3] / "configs" / "tasks" / "triton-softmax"
 KERNEL = (FOLDER / "kernel.py").read_text()
 ENTRY = "def run_kernel(x, out, M, N):"
+
+
+def beginning(lines: str) -> str:
+    """The right kernel with `lines` before its launch."""
+    return KERNEL.replace(ENTRY, f"{ENTRY}\n    {lines}")
+
+
 TASK = softmax(language="triton", reference=(FOLDER / "reference.py").read_text())
 WRONG = {
     "wrong value": ("/ total", "/ (total + 1)", "error"),
@@ -29,20 +35,20 @@ WRONG = {
 }
 
 
-def test_a_right_kernel_passes(beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_a_right_kernel_passes(beside: Beside) -> None:
     found = run_interpreter(TASK, KERNEL, *beside)
     assert found.status == "passed" and len(found.cases) == 3
     assert all(case.error is not None and case.error < 1e-6 for case in found.cases)
 
 
 @pytest.mark.parametrize("what", sorted(WRONG))
-def test_a_wrong_kernel_fails_with_its_reason(what: str, beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_a_wrong_kernel_fails_with_its_reason(what: str, beside: Beside) -> None:
     old, new, said = WRONG[what]
     found = run_interpreter(TASK, KERNEL.replace(old, new), *beside)
     assert found.status == "failed" and said in found.reason and "\n" not in found.reason
 
 
-def test_bfloat16_ends_unmeasured(beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_bfloat16_ends_unmeasured(beside: Beside) -> None:
     arguments = tuple(a.model_copy(update={"dtype": "bfloat16"}) if a.role != "scalar" else a for a in TASK.arguments)
     found = run_interpreter(TASK.model_copy(update={"arguments": arguments}), KERNEL, *beside)
     assert found.status == "unmeasured" and found.reason == REASON_NO_BFLOAT16 and not found.cases
@@ -66,11 +72,11 @@ def test_sizes_keep_to_the_range_that_the_user_gives() -> None:
     assert ragged_dims(guessed) == ragged_dims(TASK)
 
 
-ASSERTING = KERNEL.replace("def run_kernel(x, out, M, N):", "def run_kernel(x, out, M, N):\n    assert N >= 128, N")
+ASSERTING = beginning("assert N >= 128, N")
 
 
 def test_a_kernel_for_large_rows_passes_in_its_range_and_fails_within_a_wider_one(
-    beside: tuple[LocalExecutor, Blobs],
+    beside: Beside,
 ) -> None:
     own, wider = (ranged(TASK, ({"M": 64, "N": 1024},), {"M": (1, 64), "N": (low, 8192)}) for low in (128, 127))
     found, shown = run_interpreter(own, ASSERTING, *beside), run_interpreter(wider, ASSERTING, *beside)
@@ -78,7 +84,7 @@ def test_a_kernel_for_large_rows_passes_in_its_range_and_fails_within_a_wider_on
     assert "at M=5 N=127: AssertionError: 127 at line" in shown.reason and "`assert N >= 128, N`" in shown.reason
 
 
-def test_sizes_that_the_reference_refuses_are_not_asked_of_the_kernel(beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_sizes_that_the_reference_refuses_are_not_asked_of_the_kernel(beside: Beside) -> None:
     even = TASK.reference.replace(
         "    return torch", "    assert N % 4 == 0, 'N must be a multiple of four'\n    return torch"
     )
@@ -106,7 +112,7 @@ def run_kernel(x, out, M, N):
 """
 
 
-def test_a_kernel_for_powers_of_two_passes_where_all_workloads_are_such(beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_a_kernel_for_powers_of_two_passes_where_all_workloads_are_such(beside: Beside) -> None:
     task = ranged(TASK, ({"M": 64, "N": 1024}, {"M": 32, "N": 4096}), {})
     found = run_interpreter(task, POWERS, *beside)
     assert found.status == "passed" and found.cases and "power of 2" in found.dropped[0].problem
@@ -114,10 +120,8 @@ def test_a_kernel_for_powers_of_two_passes_where_all_workloads_are_such(beside: 
     assert wrong.status == "failed" and "above" in wrong.reason
 
 
-def test_a_size_that_nobody_promised_is_not_held_against_a_kernel(beside: tuple[LocalExecutor, Blobs]) -> None:
-    only = KERNEL.replace(
-        "def run_kernel(x, out, M, N):", "def run_kernel(x, out, M, N):\n    assert M == {M} and N == 1024"
-    )
+def test_a_size_that_nobody_promised_is_not_held_against_a_kernel(beside: Beside) -> None:
+    only = beginning("assert M == {M} and N == 1024")
     task = ranged(TASK, ({"M": 8, "N": 1024},), {})
     found = run_interpreter(task, only.replace("{M}", "8"), *beside)
     assert found.status == "passed" and [case.dims for case in found.cases] == [{"M": 8, "N": 1024}] and found.dropped
@@ -127,15 +131,13 @@ def test_a_size_that_nobody_promised_is_not_held_against_a_kernel(beside: tuple[
 
 
 @pytest.mark.parametrize("query", ["torch.empty(1, device='cuda')", "assert x.is_cuda"])
-def test_what_needs_a_gpu_ends_unmeasured(query: str, beside: tuple[LocalExecutor, Blobs]) -> None:
-    source = "import torch\n" + KERNEL.replace(
-        "def run_kernel(x, out, M, N):", f"def run_kernel(x, out, M, N):\n    {query}"
-    )
+def test_what_needs_a_gpu_ends_unmeasured(query: str, beside: Beside) -> None:
+    source = "import torch\n" + beginning(query)
     found = run_interpreter(TASK, source, *beside)
     assert found.status == "unmeasured" and "GPU" in found.reason and query in found.reason and "\n" not in found.reason
 
 
-def test_the_kernel_touches_no_file(beside: tuple[LocalExecutor, Blobs], tmp_path: Path) -> None:
+def test_the_kernel_touches_no_file(beside: Beside, tmp_path: Path) -> None:
     executor, blobs = beside
     if not inspect_environment(executor, (Triton(),), blobs).sandbox.get("landlock", "").startswith("abi"):
         pytest.skip("this kernel has no Landlock")
@@ -162,7 +164,7 @@ def test_the_kernel_touches_no_file(beside: tuple[LocalExecutor, Blobs], tmp_pat
     assert not written.exists()
 
 
-def test_a_reference_that_cannot_make_a_size_is_not_a_fault_of_the_kernel(beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_a_reference_that_cannot_make_a_size_is_not_a_fault_of_the_kernel(beside: Beside) -> None:
     picky = TASK.reference.replace("    rows, columns =", "    assert dims['N'] % 64 == 0\n    rows, columns =")
     assert picky != TASK.reference
     found = run_interpreter(TASK.model_copy(update={"reference": picky}), KERNEL, *beside)

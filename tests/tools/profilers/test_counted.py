@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import Capsys
 from tools.__main__ import main
 from tools.analysis import rules
 from tools.artifacts import Quantity
@@ -147,9 +148,7 @@ def many(tmp_path: Path) -> Path:
     return made
 
 
-def test_all_kernels_of_a_report_come_the_longest_first_and_one_can_be_chosen(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_kernels_of_a_report_come_the_longest_first_and_one_can_be_chosen(tmp_path: Path, capsys: Capsys) -> None:
     made = str(many(tmp_path))
     assert main(["diagnose", made, "--json"]) == 0
     kernels = json.loads(capsys.readouterr().out)["kernels"]
@@ -170,7 +169,7 @@ def test_all_kernels_of_a_report_come_the_longest_first_and_one_can_be_chosen(
     ("content", "said"), [(None, "cannot be read: No such file"), ("hello", "holds no kernel of Nsight Compute; give")]
 )
 def test_a_file_that_is_no_report_is_refused_in_one_sentence(
-    content: str | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    content: str | None, said: str, tmp_path: Path, capsys: Capsys
 ) -> None:
     path = tmp_path / "a.csv"
     if content is not None:

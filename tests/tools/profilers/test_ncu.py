@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support import run_captured
 from tools.analysis import rules
 from tools.artifacts import Profile
 from tools.executors.harness_job import HARNESS_FOLDER
@@ -97,7 +97,7 @@ def test_a_kernel_under_ncu_has_its_folder_to_read_and_two_to_write(tmp_path: Pa
     for name in ("scratch", "compiled"):
         (tmp_path / name).mkdir()
     argv = [sys.executable, "-I", "-c", PRYING.replace("FOLDER", str(tmp_path))]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = run_captured(argv, cwd=tmp_path, check=True)
     report = json.loads((tmp_path / "sandbox.json").read_text())
     assert report["no_new_privileges"] is True
     if not report["landlock"].startswith("abi"):

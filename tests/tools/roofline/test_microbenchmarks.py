@@ -6,6 +6,7 @@ from statistics import median
 
 import pytest
 
+from tests.support import run_captured
 from tools.artifacts import Record
 from tools.roofline.microbenchmarks import (
     PROGRAM,
@@ -115,7 +116,7 @@ def test_the_share_of_others_is_that_of_our_own_cores(tmp_path):
             ]
             (tmp_path / file).write_text("".join(["cpu  9 0 0 9 0 0 0 9 0 0\n", *rows]))
         command = [tmp_path / "shares", tmp_path / "before", tmp_path / "after", str(own * len(ours))]
-        return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        return float(run_captured(command, check=True).stdout)
 
     assert (share(8, 0, 8), share(8, 0, 3)) == (0.0, 0.5)
     assert share(4, 5, 4) == 0.5, "what other virtual machines took is not idle"

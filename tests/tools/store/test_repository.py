@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import run_captured
 from tools.artifacts import Record
 from tools.errors import SettingsError, WorkspaceError
 from tools.store.records import LARGE_BLOB_BYTES, Records
@@ -42,7 +43,7 @@ def stored_paths(record: Record) -> tuple[str, ...]:
 
 
 def git(root: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True)
+    done = run_captured(["git", *arguments], cwd=root, check=True)
     return done.stdout.strip()
 
 

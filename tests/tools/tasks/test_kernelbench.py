@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from graph.__main__ import main
+from tests.support import Capsys
 from tools.errors import SettingsError
 from tools.tasks.suites import write_task_folder
 
@@ -64,9 +65,7 @@ def test_the_reference_answers_what_the_evaluator_computes_from_the_same_seed(pr
     torch.testing.assert_close(ours["reference"](**made), expected.detach())
 
 
-def test_state_and_integer_inputs_are_arguments_and_v0_is_lifted(
-    problem: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_state_and_integer_inputs_are_arguments_and_v0_is_lifted(problem: Path, tmp_path: Path, capsys: Capsys) -> None:
     asked = ["check", "--problem", str(problem), "--out", str(tmp_path / "task"), "--dims", "batch_size=32", "--json"]
     assert main(asked) == 0
     found = json.loads(capsys.readouterr().out)
@@ -77,7 +76,7 @@ def test_state_and_integer_inputs_are_arguments_and_v0_is_lifted(
     assert "v0 is what torch.compile makes" in found["inferred"][-1]
 
 
-def test_active_dropout_is_refused(problem: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_active_dropout_is_refused(problem: Path, tmp_path: Path, capsys: Capsys) -> None:
     problem.write_text(PROBLEM.replace("torch.relu(", "nn.functional.dropout("))
     assert main(["check", "--problem", str(problem), "--out", str(tmp_path / "task"), "--dims", "batch_size=32"]) == 2
     assert "dropout" in capsys.readouterr().err
@@ -88,7 +87,7 @@ def test_active_dropout_is_refused(problem: Path, tmp_path: Path, capsys: pytest
     [("x.relu_()", "x"), ("self.offset += 1", "state_offset"), ("self.offset = self.offset + 1", "state_offset")],
 )
 def test_a_forward_that_changes_what_it_is_given_is_refused(
-    problem: Path, tmp_path: Path, before: str, changed: str, capsys: pytest.CaptureFixture[str]
+    problem: Path, tmp_path: Path, before: str, changed: str, capsys: Capsys
 ) -> None:
     problem.write_text(PROBLEM.replace("        return torch.relu(", f"        {before}\n        return torch.relu("))
     assert main(["check", "--problem", str(problem), "--out", str(tmp_path / "task"), "--dims", "batch_size=32"]) == 2

@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from knowledge_base.experience import similarity
+from tests.support import Beside, one_sentence
 from tests.tools.builders import softmax
 from tools.artifacts import DEFAULT_ERROR_CAPS, DEFAULT_ERROR_FLOORS, Dims, DType, Role, Task
 from tools.contracts.dims import parse_dims, parse_workloads
 from tools.contracts.inference import SourceNames, lift_error_caps
 from tools.errors import SettingsError, WorkspaceError
-from tools.executors.base import Executor
 from tools.executors.protocol import ProbedArgument, ProbedWorkload, ProbeResult
 from tools.languages.cpp import Cpp
-from tools.store.records import Blobs
 from tools.tasks import loader as tasks
 from tools.tasks.loader import LoadedTask, TaskSettings
 
@@ -64,12 +63,12 @@ def test_dims_are_read_with_spaces_and_commas() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("M=512 N", "'N'"), ("M=x", "'M=x'"), ("M=1 M=2", "twice"), ("e=nan", "finite")]
+    ("text", "words"),
+    [("M=512 N", "'N'"), ("M=", "'M='"), ("=3", "'=3'"), ("M=x", "'M=x'"), ("M=1 M=2", "twice"), ("e=nan", "finite")],
 )
 def test_dims_that_cannot_be_read_are_named(text: str, words: str) -> None:
-    with pytest.raises(SettingsError, match="dims: ") as caught:
+    with one_sentence("dims: ", words):
         parse_workloads(text)
-    assert words in str(caught.value)
 
 
 # ---------------------------------------------------------------- inference
@@ -132,13 +131,11 @@ def test_scalars_take_the_kernels_type_and_names_may_differ() -> None:
     ],
 )
 def test_disagreement_shows_both_lists_and_the_file_to_mend(kernel: str, words: list[str]) -> None:
-    with pytest.raises(SettingsError) as caught:
+    with one_sentence(*words, "mine.cpp takes (", "ref.py gives (x: input tensor of float32"):
         infer(probed(workload(8, 4)), f'extern "C" void solve({kernel}) {{}}')
-    for word in (*words, "mine.cpp takes (", "ref.py gives (x: input tensor of float32"):
-        assert word in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_fraction_does_not_go_into_an_integer() -> None:
+def test_a_floating_point_argument_for_an_integer_parameter_is_refused() -> None:
     with pytest.raises(SettingsError, match="`eps` is a floating-point number"):
         infer(
             probed(
@@ -254,10 +251,7 @@ def test_a_frozen_task_reads_back_and_a_changed_one_is_refused(tmp_path: Path) -
 # ---------------------------------------------------------------- files, through a real probe
 
 
-Stage = tuple[Executor, Blobs]
-
-
-def test_the_softmax_folder_loads(beside: Stage) -> None:
+def test_the_softmax_folder_loads(beside: Beside) -> None:
     loaded = tasks.load_task_folder(ROOT / "configs" / "tasks" / "softmax", *beside)
     task = loaded.task
     assert task.arguments == softmax().arguments
@@ -267,7 +261,7 @@ def test_the_softmax_folder_loads(beside: Stage) -> None:
     assert task.baseline == (ROOT / "configs" / "tasks" / "softmax" / "kernel.cpp").read_text()
 
 
-def test_the_seed_files_load(beside: Stage) -> None:
+def test_the_seed_files_load(beside: Beside) -> None:
     task = tasks.load_task_files(SEED / "kernel.cpp", SEED / "ref.py", "M=48 N=100 eps=-1e-5", *beside).task
     assert (
         " ".join(f"{a.name}:{a.role}" for a in task.arguments)
@@ -290,13 +284,12 @@ def test_the_seed_files_load(beside: Stage) -> None:
         ("M=3000000000 N=1 eps=1e-5", "M=3000000000 does not fit int32"),
     ],
 )
-def test_seed_dims_are_checked_before_anything_is_allocated(beside: Stage, dims: str, words: str) -> None:
-    with pytest.raises(SettingsError, match="dims: ") as caught:
+def test_seed_dims_are_checked_before_anything_is_allocated(beside: Beside, dims: str, words: str) -> None:
+    with one_sentence("dims: ", words):
         tasks.load_task_files(SEED / "kernel.cpp", SEED / "ref.py", dims, *beside)
-    assert words in str(caught.value)
 
 
-def test_scalars_of_make_inputs_are_checked_on_every_workload(beside: Stage, tmp_path: Path) -> None:
+def test_scalars_of_make_inputs_are_checked_on_every_workload(beside: Beside, tmp_path: Path) -> None:
     large = REFERENCE.replace('"M": rows, "N": columns', '"M": rows + (3 * 10**9 if rows == 512 else 0), "N": columns')
     with pytest.raises(SettingsError, match=r"workload 512x1000: M=3000000512 does not fit int32"):
         tasks.load_task_folder(folder(tmp_path / "t", large), *beside)
@@ -321,7 +314,7 @@ def seed_files(path: Path, reference: str) -> tuple[Path, Path]:
     ],
 )
 def test_what_is_compared_of_a_larger_buffer_is_said(
-    beside: Stage, tmp_path: Path, result: str, elements: int, compared: int
+    beside: Beside, tmp_path: Path, result: str, elements: int, compared: int
 ) -> None:
     files = seed_files(tmp_path, f"def reference(x, y, M, N):\n    {result}\n")
     loaded = tasks.load_task_files(*files, "M=8 N=6", *beside, pointer_elements=elements)
@@ -330,7 +323,7 @@ def test_what_is_compared_of_a_larger_buffer_is_said(
     assert said is (compared != (elements or 48)), "a whole output needs no remark"
 
 
-def test_counts_that_no_dims_make_are_refused(beside: Stage, tmp_path: Path) -> None:
+def test_counts_that_no_dims_make_are_refused(beside: Beside, tmp_path: Path) -> None:
     for result, elements, said in (
         ("return x[:37]", 0, "37 of the 48 elements"),
         ("return x.new_zeros(M * N)", 10, "--ptr-size 48"),
@@ -380,15 +373,12 @@ REFERENCE = (ROOT / "configs" / "tasks" / "softmax" / "reference.py").read_text(
         ),
     ],
 )
-def test_bad_folders_are_one_sentence(beside: Stage, tmp_path: Path, files: dict[str, str], words: list[str]) -> None:
-    with pytest.raises(SettingsError) as caught:
+def test_bad_folders_are_one_sentence(beside: Beside, tmp_path: Path, files: dict[str, str], words: list[str]) -> None:
+    with one_sentence(*words):
         tasks.load_task_folder(folder(tmp_path / "t", **files), *beside)
-    for word in words:
-        assert word in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
-def test_the_library_is_frozen_with_the_task_and_none_leaves_older_identities(beside: Stage, tmp_path: Path) -> None:
+def test_the_library_is_frozen_with_the_task_and_none_leaves_older_identities(beside: Beside, tmp_path: Path) -> None:
     def loaded(name: str, declared: str) -> Task:
         return tasks.load_task_folder(
             folder(tmp_path / name, REFERENCE, None, f"name: t\nlanguage: triton\n{declared}"), *beside
@@ -456,7 +446,7 @@ FIXED = logic('{"M": 6, "N": 7}', '{"x": drawn("M", "N"), "out": drawn("M", "N")
     ],
 )
 def test_the_library_of_a_reference_is_its_own_products_where_a_kernel_can_call_them(
-    beside: Stage, tmp_path: Path, language: str, body: str, library: tuple[str, ...]
+    beside: Beside, tmp_path: Path, language: str, body: str, library: tuple[str, ...]
 ) -> None:
     declared = f"name: t\nlanguage: {language}\nlibrary: [reference]\n"
     given = SQUARE.replace("torch.addmm(b, x, w)", body)
@@ -464,7 +454,7 @@ def test_the_library_of_a_reference_is_its_own_products_where_a_kernel_can_call_
     assert found == library or {*library} < {*found}
 
 
-def test_dims_that_are_equal_in_every_workload_are_told_apart_at_other_sizes(beside: Stage, tmp_path: Path) -> None:
+def test_dims_that_are_equal_in_every_workload_are_told_apart_at_other_sizes(beside: Beside, tmp_path: Path) -> None:
     task = tasks.load_task_folder(folder(tmp_path / "t", SQUARE, None), *beside).task
     assert [a.shape for a in task.arguments[:4]] == [("M", "K"), ("K", "N"), ("N",), ("M", "N")]
     assert not [said for said in task.inferred if "the same size" in said or "refuses" in said]
@@ -489,7 +479,7 @@ def test_dims_that_are_equal_in_every_workload_are_told_apart_at_other_sizes(bes
     ],
 )
 def test_the_operator_is_told_from_the_references_operations_and_not_from_a_name(
-    beside: Stage, tmp_path: Path, body: str, family: str
+    beside: Beside, tmp_path: Path, body: str, family: str
 ) -> None:
     made = '{"x": drawn("M", "M"), "w": drawn("M", "M"), "out": drawn("M", "M"), **dims}'
     (tmp_path / "k").mkdir()
@@ -503,14 +493,14 @@ def test_the_operator_is_told_from_the_references_operations_and_not_from_a_name
 
 
 @pytest.mark.parametrize(("reference", "odd"), [(ROTARY, "d"), pytest.param(GROUPED, "C", marks=pytest.mark.slow)])
-def test_sizes_that_the_reference_refuses_are_listed(beside: Stage, tmp_path: Path, reference: str, odd: str) -> None:
+def test_sizes_that_the_reference_refuses_are_listed(beside: Beside, tmp_path: Path, reference: str, odd: str) -> None:
     task = tasks.load_task_folder(folder(tmp_path / "t", reference, None), *beside).task
     listed = [said for said in task.inferred if said.startswith("The reference refuses ")]
     assert listed and all(f" {odd}=" in said and "mend" not in said for said in listed)
     assert odd in task.dims_range
 
 
-def test_a_reference_that_takes_no_other_size_is_told_a_dims_range_that_works(beside: Stage, tmp_path: Path) -> None:
+def test_a_reference_that_takes_no_other_size_is_told_a_dims_range_that_works(beside: Beside, tmp_path: Path) -> None:
     with pytest.raises(
         SettingsError, match=r"reference\.py: the reference refuses every size .* such as dims_range = "
     ) as caught:
@@ -522,7 +512,7 @@ def test_a_reference_that_takes_no_other_size_is_told_a_dims_range_that_works(be
     }
 
 
-def test_without_a_kernel_the_reference_says_the_contract(beside: Stage, tmp_path: Path) -> None:
+def test_without_a_kernel_the_reference_says_the_contract(beside: Beside, tmp_path: Path) -> None:
     loaded = tasks.load_task_folder(folder(tmp_path / "t", REFERENCE, None), *beside)
     given = tasks.load_task_folder(folder(tmp_path / "u", REFERENCE), *beside)
     assert loaded.task.baseline is None
@@ -531,7 +521,7 @@ def test_without_a_kernel_the_reference_says_the_contract(beside: Stage, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["kernel.py", "mine.cpp"])
-def test_a_kernel_of_another_name_is_not_passed_over(beside: Stage, tmp_path: Path, name: str) -> None:
+def test_a_kernel_of_another_name_is_not_passed_over(beside: Beside, tmp_path: Path, name: str) -> None:
     path = folder(tmp_path / "t", REFERENCE, None)
     (path / name).write_text(KERNEL)
     with pytest.raises(SettingsError, match=rf"{name} and no kernel\.cpp"):

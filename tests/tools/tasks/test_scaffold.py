@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from graph.__main__ import main
+from tests.support import Capsys
 from tools.errors import SettingsError
 from tools.languages.cpp_signature import read_solve_parameters
 from tools.tasks.scaffold import Scaffold, scaffold
@@ -138,7 +139,7 @@ def test_a_bare_kernel_leaves_its_launch_to_be_filled(tmp_path: Path) -> None:
     assert done.to_fill[0].startswith("kernel.cu:")
 
 
-def test_a_plain_cpp_function_gets_solve_that_check_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plain_cpp_function_gets_solve_that_check_reads(tmp_path: Path, capsys: Capsys) -> None:
     source = (
         "#include <cmath>\nvoid halve(const float* x, float* out, int n) { for (int i = 0; i < n; ++i) out[i] = "
         "x[i] / 2; }\n"

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support import Beside
 from tools.errors import SettingsError
-from tools.executors.local import LocalExecutor
-from tools.store.records import Blobs
 from tools.tasks.loader import load_task_folder
 from tools.tasks.suites import write_task_folder
 
@@ -114,9 +113,7 @@ def gpu_mode(tmp_path: Path) -> Path:
     return home
 
 
-def test_a_definition_becomes_a_task_of_its_inputs_outputs_and_variable_axes(
-    tmp_path: Path, beside: tuple[LocalExecutor, Blobs]
-) -> None:
+def test_a_definition_becomes_a_task_of_its_inputs_outputs_and_variable_axes(tmp_path: Path, beside: Beside) -> None:
     folder, told = write_task_folder(sol(tmp_path / "p", DEFINITION, line(4), line(9)), tmp_path / "task", "")
     task = load_task_folder(folder, *beside).task
     assert told == "scaled_pairs: 2 workloads" and task.name == "scaled_pairs"
@@ -194,7 +191,7 @@ def test_where_a_gpu_is_the_problem_of_any_suite_is_for_it(
 
 
 def test_a_gpu_mode_problem_becomes_a_task_of_what_its_data_holds(
-    gpu_mode: Path, tmp_path: Path, beside: tuple[LocalExecutor, Blobs]
+    gpu_mode: Path, tmp_path: Path, beside: Beside
 ) -> None:
     folder, told = write_task_folder(gpu_mode, tmp_path / "task", "")
     task = load_task_folder(folder, *beside).task

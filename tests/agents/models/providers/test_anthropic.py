@@ -242,7 +242,9 @@ def test_an_answer_without_end_is_given_up(
         (Step(status=404), SettingsError, "'claude-opus-5-5' is not served"),
     ],
 )
-def test_what_the_server_says_no_to(server: Server, step: Step, kind: type[KernelwrightError], told: str) -> None:
+def test_each_refusal_of_the_server_is_told_with_its_cause(
+    server: Server, step: Step, kind: type[KernelwrightError], told: str
+) -> None:
     server.script = [step]
     with pytest.raises(kind, match=rf"models\.gatekeeper.*{told}") as raised:
         opened(server).ask(request())
@@ -256,7 +258,7 @@ def test_a_request_that_was_not_taken_is_sent_again(server: Server) -> None:
     assert isinstance(opened(server, max_retries=1).ask(request()), Answered)
 
 
-def test_a_server_that_is_not_there(server: Server) -> None:
+def test_a_server_that_does_not_answer_is_told_by_the_role_that_asked(server: Server) -> None:
     with pytest.raises(ProviderError, match=r"models\.gatekeeper"):
         opened(server, base_url="http://127.0.0.1:9").ask(request())
 
@@ -265,8 +267,8 @@ def test_a_server_that_is_not_there(server: Server) -> None:
 
 
 def test_the_end_of_the_run_cuts_the_counting_of_tokens(server: Server) -> None:
-    server.counting_s = 0.8
-    model, ending = opened(server), request(ends_in=0.1)
+    server.counting_s = 2.0
+    model, ending = opened(server), request(ends_in=0.5)
     assert model.bound(ending) == model.assumed_bound(ending) and server.counted == 1 and model.counts
     server.counting_s = 0.0
     assert model.bound(request()) != model.assumed_bound(request())

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from agents.models.base import Block, Called, Scope, Tool, ToolResult, Turn
 from tests.agents.models.anthropic_rules import Cache
 from tests.agents.models.anthropic_server import Server
-from tests.agents.models.providers.test_anthropic import SAID, TOOLS, opened, request
+from tests.agents.models.providers.test_anthropic import TOOLS, opened, request
+from tests.agents.models.providers.test_anthropic import server as server
 from tests.agents.models.scripted_server import Step
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with Server(SAID) as running:
-        yield running
 
 
 @pytest.mark.parametrize("tools", [(), TOOLS], ids=["answer", "tools"])

@@ -43,7 +43,7 @@ def test_an_answer_by_its_grammar() -> None:
     assert form["required"] == ["veto", "quote", "reason"], "where all may be left out, this model answers `{  }`"
 
 
-def test_a_prompt_beyond_its_context() -> None:
+def test_a_prompt_beyond_its_context_is_told_as_that() -> None:
     with Server(llama_cpp("too_long")) as server, pytest.raises(ProviderError) as caught:
         model(server).ask(REQUEST)
     assert len(server.asked) == 1, "that is no fault of the form"
@@ -63,14 +63,14 @@ def test_a_context_that_fills_while_it_writes_is_told_and_paid_for() -> None:
     assert took.input + took.cache_read + took.output == 512, "all of its context"
 
 
-def test_a_server_that_still_loads_its_model() -> None:
+def test_a_server_that_still_loads_its_model_is_overloaded_and_asked_again() -> None:
     with Server(llama_cpp("loading")) as server, pytest.raises(OverloadedError, match="Loading model"):
         model(server).ask(REQUEST)
     with Server(llama_cpp("loading"), llama_cpp("review")) as server:
         assert isinstance(model(server, max_retries=1).ask(REQUEST), Answered)
 
 
-def test_its_messages_api_has_no_room_either() -> None:
+def test_a_prompt_too_long_for_its_messages_api_is_no_fault_of_an_option() -> None:
     """It speaks Anthropic's format, too; that the prompt is too long for it is no fault of an option."""
     with anthropic_server.Server(llama_cpp("messages_too_long")) as server:
         asked = open_model(

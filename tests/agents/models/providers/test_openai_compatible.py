@@ -11,6 +11,7 @@ import pytest
 
 from agents.artifacts import Drafts, GatekeeperBrief, Review
 from agents.models.base import Answered, Block, Called, Model, Request, Tool, ToolCall, ToolResult, Turn, Unfit, Usage
+from agents.models.time_limits import retries
 from agents.roles.agent import Agent, open_model
 from agents.tool_use.base import Toolbox
 from tests.agents.models.openai_server import Server
@@ -224,7 +225,7 @@ def test_an_answer_without_end_is_given_up(step: Step, calls: int, fault: str) -
 @pytest.mark.parametrize(
     "step", [Step(refusal="I must not."), Step("{", stop="content_filter"), Step(status=400, code="content_filter")]
 )
-def test_a_refusal(step: Step) -> None:
+def test_a_model_that_declines_to_answer_is_told_as_that(step: Step) -> None:
     with Server(step) as server, pytest.raises(RefusalError, match="m declined to answer"):
         model(server).ask(request())
 
@@ -284,9 +285,9 @@ def test_streams_break_off_no_more_often_for_a_long_answer() -> None:
     ("step", "options", "ends_in", "told"),
     [
         (Step(pings=True), {"answer_s": 0.3, "timeout_s": 20}, None, "not done after 0.3 s; raise"),
-        (Step(pause_s=2), {"timeout_s": 0.1}, 0.4, "said nothing for 0.1 s"),
-        (Step(pings=True), {"timeout_s": 500}, 0.3, "no answer before the run's time was up"),
-        (Step(pause_s=2), {"timeout_s": 500}, 0.3, "no answer before the run's time was up"),
+        (Step(pause_s=30), {"timeout_s": 3}, None, "said nothing for 3 s"),
+        (Step(pings=True), {"timeout_s": 500}, 3, "no answer before the run's time was up"),
+        (Step(pause_s=30), {"timeout_s": 500}, 3, "no answer before the run's time was up"),
     ],
     ids=["signs of life", "silence", "the run's end during signs of life", "the run's end during silence"],
 )
@@ -294,13 +295,16 @@ def test_silence_and_signs_of_life_without_end_are_given_up(
     step: Step, options: dict[str, Any], ends_in: float | None, told: str
 ) -> None:
     with Server(step) as server, pytest.raises(ProviderError, match=rf"models\.gatekeeper: .*{told}"):
-        model(server, max_retries=20, **options).ask(request(ends_in=ends_in))
-    assert len(server.asked) == 1, "for another attempt nothing is left"
+        model(server, **options).ask(request(ends_in=ends_in))
+
+
+def test_no_more_is_tried_again_than_the_run_has_time_for() -> None:
+    assert [retries(request(ends_in=left_s), 20) for left_s in (0.4, 1000, None)] == [0, 20, 20]
 
 
 def test_a_later_attempt_has_only_what_the_run_has_left() -> None:
     with Server(again(503), Step(pause_s=30)) as server, pytest.raises(ProviderError, match="the run's time was up"):
-        model(server, timeout_s=500, max_retries=2).ask(request(ends_in=0.7))
+        model(server, timeout_s=500, max_retries=1).ask(request(ends_in=3))
     assert len(server.asked) == 2
 
 

@@ -18,6 +18,7 @@ from agents.roles.agent import Agent, open_model
 from tests.agents.models.calling import PAID, Lookup
 from tests.agents.scripted import Scripted
 from tests.contracts.test_models import ASKED, HEADROOM, PAGES, TASK
+from tests.support import one_sentence
 from tools.artifacts import Finding
 from tools.errors import ProviderError, SettingsError
 from tools.store.records import Records
@@ -28,6 +29,16 @@ STRANGER = "tests.agents.models.calling:Calling"
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
     return tmp_path / "script.jsonl"
+
+
+def recording(script: Path, **more: Any) -> dict[str, Any]:
+    """The options of a provider whose answers are written to `script`."""
+    return {"provider": STRANGER, "record": str(script), **more}
+
+
+def replay(script: Path) -> dict[str, Any]:
+    """The options of the provider that gives the answers of `script`."""
+    return {"provider": "recorded", "path": str(script)}
 
 
 def brief(*records: str, source: str = "") -> AnalystBrief:
@@ -52,12 +63,11 @@ NOW = (brief("1" * 16, "2" * 16), brief("3" * 16, "2" * 16, source="again"))
 
 
 def test_tool_calls_and_ids_play_again(tmp_path: Path, script: Path) -> None:
-    said = run(tmp_path / "then", {"provider": STRANGER, "record": str(script)}, *THEN)
+    said = run(tmp_path / "then", recording(script), *THEN)
     assert said == [f"Record {x * 16} says what {x * 16} holds." for x in "ac"]
     assert "a" * 16 not in script.read_text().replace("\\n", " ") and "<record:1>" in script.read_text()
     assert [(line.number, line.turn) for line in recorded.read(script)] == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    replay = {"provider": "recorded", "path": str(script)}
-    assert run(tmp_path / "now", replay, *NOW) == [f"Record {x * 16} says what {x * 16} holds." for x in "13"]
+    assert run(tmp_path / "now", replay(script), *NOW) == [f"Record {x * 16} says what {x * 16} holds." for x in "13"]
     assert {record.payload["provider"] for record in Records(tmp_path / "now")} == {"Recorded"}
     assert all(record.payload["usage"] == Usage().model_dump() for record in Records(tmp_path / "now")), (
         "nothing is paid for twice"
@@ -65,22 +75,21 @@ def test_tool_calls_and_ids_play_again(tmp_path: Path, script: Path) -> None:
     with pytest.raises(
         ProviderError, match=r"models\.profiler_analyst: .*script\.jsonl holds no answer of .* in conversation 3"
     ):
-        run(tmp_path / "now", replay, brief("4" * 16, source="once more"))
+        run(tmp_path / "now", replay(script), brief("4" * 16, source="once more"))
 
 
 def test_a_round_that_is_not_needed_again_shifts_nothing(tmp_path: Path, script: Path) -> None:
     """Recorded with a repair in the first conversation; played by a script that lost it, as where another fault is
     found."""
-    run(tmp_path / "then", {"provider": STRANGER, "stutter": True, "record": str(script)}, *THEN)
+    run(tmp_path / "then", recording(script, stutter=True), *THEN)
     lines = recorded.read(script)
     assert [line.reply.kind for line in lines] == ["called", "unfit", "answered"] * 2
-    replay = {"provider": "recorded", "path": str(script)}
-    assert [text[7:10] for text in run(tmp_path / "now", replay, *NOW)] == ["111", "333"]
+    assert [text[7:10] for text in run(tmp_path / "now", replay(script), *NOW)] == ["111", "333"]
     script.write_text(
         "".join(f"{line.model_copy(update={'turn': line.turn - line.turn // 2}).model_dump_json()}\n" for line in lines)
     )
     assert [line.turn for line in recorded.read(script)] == [0, 1, 1, 0, 1, 1]
-    assert [text[7:10] for text in run(tmp_path / "later", replay, *NOW)] == ["111", "333"]
+    assert [text[7:10] for text in run(tmp_path / "later", replay(script), *NOW)] == ["111", "333"]
 
 
 def test_an_answer_that_is_refused_only_now_is_given_once_more(tmp_path: Path, script: Path) -> None:
@@ -93,12 +102,11 @@ def test_an_answer_that_is_refused_only_now_is_given_once_more(tmp_path: Path, s
     said = Analysis(ranking=("single_threaded", "far_from_roof"), text="One core works.")
     recording = Recording(Scripted({"lines": [said]}), "profiler_analyst", str(script))
     recording.ask(Request(role="profiler_analyst", brief=there, answer="Analysis"))
-    replay = {"provider": "recorded", "path": str(script)}
-    assert profiler_analyst.analyse(analyst(tmp_path / "there", replay), there).ranking == (
+    assert profiler_analyst.analyse(analyst(tmp_path / "there", replay(script)), there).ranking == (
         "single_threaded",
         "far_from_roof",
     )
-    agent = analyst(tmp_path / "here", replay)
+    agent = analyst(tmp_path / "here", replay(script))
     assert profiler_analyst.analyse(agent, here) == said.model_copy(update={"ranking": ("far_from_roof",)})
     assert {record.payload["turn"] for record in Records(tmp_path / "here")} == {0, 1}
     # The end of a script is still its end.
@@ -117,17 +125,17 @@ def test_what_is_asked_for_another_purpose_has_a_line_of_its_own(script: Path) -
     assert isinstance(whole, CoderBrief)
     without = whole.model_copy(update={"without": ("openmp-parallel-outer",)})
     mending = whole.model_copy(update={"failures": ("it does not compile",)})
-    model = open_model("coder", {"provider": "playbook", "record": str(script)})
+    model = open_model("coder", recording(script, provider="playbook"))
     purposes = {"": whole, "ablation": without, "mend": mending}
     wrote = {purpose: model.ask(request(one)) for purpose, one in purposes.items()}
     assert [line.purpose for line in recorded.read(script)] == list(wrote)
-    replay = open_model("coder", {"provider": "recorded", "path": str(script)})
-    assert all(replay.ask(request(one)) == wrote[request(one).purpose] for one in (mending, whole))
+    played = open_model("coder", replay(script))
+    assert all(played.ask(request(one)) == wrote[request(one).purpose] for one in (mending, whole))
     script.write_text(
         "".join(line for line in script.read_text().splitlines(keepends=True) if '"ablation"' not in line)
     )
     with pytest.raises(ProviderError, match=r"holds no answer of coder \(ablation\)"):
-        open_model("coder", {"provider": "recorded", "path": str(script)}).ask(request(without))
+        open_model("coder", replay(script)).ask(request(without))
 
 
 def test_a_recording_changes_nothing_else(tmp_path: Path) -> None:
@@ -141,7 +149,7 @@ def test_a_recording_changes_nothing_else(tmp_path: Path) -> None:
 
 
 def test_another_runs_file_is_not_written_over(tmp_path: Path, script: Path) -> None:
-    choice = {"provider": STRANGER, "record": str(script)}
+    choice = recording(script)
     run(tmp_path / "then", choice, *THEN)
     before = script.read_text()
     with pytest.raises(
@@ -188,18 +196,18 @@ def test_code_and_pages_are_left_as_they_are_and_tokens_are_taken_out(text: str)
         assert redacted(f"{text} {before} {token}") == f"{text} {before} <secret>"
 
 
-def test_fractions_are_no_ids() -> None:
+def test_digits_of_a_fraction_are_not_taken_for_an_id() -> None:
     asked = Request(role="profiler_analyst", brief=brief("a" * 16, source="x = 0.1234567890123456;"), answer="Analysis")
     assert recorded.identities(asked) == ("a" * 16,)
 
 
-def test_a_record_that_this_run_does_not_name(tmp_path: Path, script: Path) -> None:
-    run(tmp_path / "then", {"provider": STRANGER, "record": str(script)}, THEN[0])
+def test_a_script_that_names_a_record_which_this_run_lacks_is_refused(tmp_path: Path, script: Path) -> None:
+    run(tmp_path / "then", recording(script), THEN[0])
     script.write_text(script.read_text().replace("<record:1>", "<record:3>"))
     with pytest.raises(
         ProviderError, match=r"script\.jsonl:1 names record 3 of what it was asked, and this run names 2"
     ):
-        run(tmp_path / "now", {"provider": "recorded", "path": str(script)}, NOW[0])
+        run(tmp_path / "now", replay(script), NOW[0])
 
 
 @pytest.mark.parametrize(
@@ -214,11 +222,10 @@ def test_a_record_that_this_run_does_not_name(tmp_path: Path, script: Path) -> N
     ],
 )
 def test_files_that_cannot_be_used_are_refused_when_opened(choice: dict[str, Any], told: str, tmp_path: Path) -> None:
-    run(tmp_path / "then", {"provider": STRANGER, "record": str(tmp_path / "bad.jsonl")}, THEN[0])
+    run(tmp_path / "then", recording(tmp_path / "bad.jsonl"), THEN[0])
     lines = (tmp_path / "bad.jsonl").read_text().splitlines()
     (tmp_path / "bad.jsonl").write_text("\n".join((lines[0], lines[1].replace("profiler_analyst", "poet"))))
     (tmp_path / "empty.jsonl").touch()
     placed = {name: value.format(tmp_path) if isinstance(value, str) else value for name, value in choice.items()}
-    with pytest.raises(SettingsError) as caught:
+    with one_sentence(told):
         open_model("planner", placed)
-    assert told in str(caught.value) and "\n" not in str(caught.value)

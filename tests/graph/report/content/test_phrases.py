@@ -7,13 +7,11 @@ import pytest
 from graph.artifacts import FinalBenchmark, Scored
 from graph.nodes.finish import objective_of
 from graph.report import final
-from graph.report.content.phrases import final_difference_words, gain, render
+from graph.report.content.phrases import final_difference_words, gain
 from tools.artifacts import UNBOUNDED_RATIO, Clock, Interval, Task, Workload
 from tools.cli.formatting import format_speedup
-from tools.executors.protocol import Case, CaseResult
 from tools.gate.ranking import FrameworkTimes
 from tools.gate.statistics import Objective
-from tools.judge.evidence import Correctness
 
 
 def test_a_factor_is_printed_with_its_interval_unless_nobody_knows_an_end() -> None:
@@ -88,12 +86,3 @@ def test_a_prediction_that_noise_leaves_open_is_not_one_that_was_not_tried(
     observed: float | None, hit: bool | None, told: str
 ) -> None:
     assert Scored.model_construct(observed_factor=observed, hit=hit).borne_out == told
-
-
-@pytest.mark.parametrize("refused", [False, True])
-def test_why_a_case_was_dropped_is_said_as_it_was(refused: bool) -> None:
-    reason = "the reference refuses these sizes" if refused else "the frozen baseline does not pass"
-    case = CaseResult(case=Case(workload="half", dims={"N": 8}, seed=1), status="dropped", reason=reason)
-    checked = Correctness(candidate="c", baseline=None, purpose="candidate", attempt=1, cases=(case,), hidden={})
-    said = render("correctness.md", checked=checked, record="r").splitlines()[-1]
-    assert said.startswith("dropped: the frozen baseline") and ("or the reference refuses its sizes" in said) == refused

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import Beside, run_captured
 from tests.tools import drivers
 from tests.tools.builders import open_judge, softmax
 from tests.tools.harness.test_gpu_judging import module
@@ -352,7 +352,7 @@ KERNEL = (
 
 
 @pytest.fixture(scope="module")
-def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalExecutor, Blobs]]:
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
     """An executor whose compiler is told of a GPU by a small C library under the driver's name."""
     if drivers.COMPILER is None:
         pytest.skip("no C compiler here")
@@ -364,7 +364,7 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalExec
         yield executor, blobs
 
 
-def built(source: str, beside: tuple[LocalExecutor, Blobs], **changed: Any) -> tuple[FinishedJob, str]:
+def built(source: str, beside: Beside, **changed: Any) -> tuple[FinishedJob, str]:
     """The build job's end, and what it said."""
     executor, blobs = beside
     task = TASK.model_copy(update=changed)
@@ -380,18 +380,14 @@ def missed(source: str, workloads: list[Any], compiled: Path | None, folder: Pat
         code = module("compilation.cache")
         code.write_entries(code.read_archive(compiled), folder / "cache")
     argv = [str(ROOT / "tools"), str(folder / "candidate.py"), str(folder / "cache"), json.dumps(workloads)]
-    done = subprocess.run(
-        [sys.executable, "-c", LAUNCH, *argv], capture_output=True, text=True, timeout=300, check=False
-    )
+    done = run_captured([sys.executable, "-c", LAUNCH, *argv], timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     answer: list[Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
 
 @pytest.mark.slow
-def test_launches_find_what_was_built_at_the_dims_that_everybody_knows(
-    beside: tuple[LocalExecutor, Blobs], tmp_path: Path
-) -> None:
+def test_launches_find_what_was_built_at_the_dims_that_everybody_knows(beside: Beside, tmp_path: Path) -> None:
     finished, said = built(KERNEL, beside)
     left = Triton().compiled_cache_digest(finished)
     assert left is not None and "compiled 2 spec" in said and "not followed" not in said, said
@@ -409,7 +405,7 @@ def hostile(what: str) -> str:
     return f"import os\nfrom pathlib import Path\nmade = Path(os.environ['TRITON_CACHE_DIR']).parent\n{what}\n{KERNEL}"
 
 
-def test_a_build_replaces_nothing_but_what_it_says(beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_a_build_replaces_nothing_but_what_it_says(beside: Beside) -> None:
     """Its kernel was screened: another must not come out of the build; nor may a request that nobody can read end
     the harness."""
     names = ("kernel.py", "build.json", "compiled.tar", "other.txt")
@@ -421,7 +417,7 @@ def test_a_build_replaces_nothing_but_what_it_says(beside: tuple[LocalExecutor, 
     assert left is not None and tarfile.is_tarfile(beside[1].path(left)) and "other.txt" not in finished.files
 
 
-def test_nothing_of_a_build_outlives_it(beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_nothing_of_a_build_outlives_it(beside: Beside) -> None:
     strays = """
 import time
 reader, writer = os.pipe()
@@ -442,7 +438,7 @@ os._exit(0)"""
     assert len(pids) == 6 and not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
-def test_a_build_that_does_not_know_all_that_is_launched_leaves_nothing(beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_a_build_that_does_not_know_all_that_is_launched_leaves_nothing(beside: Beside) -> None:
     """Else a candidate's code would be let into a process where the kernel, by then the incumbent, looks for what
     its build lacks."""
     unsure = KERNEL.replace(
@@ -457,7 +453,7 @@ def test_a_build_that_does_not_know_all_that_is_launched_leaves_nothing(beside: 
     )
 
 
-def test_a_build_for_another_gpu_or_for_reading_leaves_nothing(beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_a_build_for_another_gpu_or_for_reading_leaves_nothing(beside: Beside) -> None:
     executor, blobs = beside
     finished, said = built(KERNEL, beside, build_flags=("--target=sm_80",))
     assert finished.exit_code == 0 and "for sm_80" in said and Triton().compiled_cache_digest(finished) is None
@@ -466,7 +462,7 @@ def test_a_build_for_another_gpu_or_for_reading_leaves_nothing(beside: tuple[Loc
     assert Triton().compiled_cache_digest(built(KERNEL.replace("tl.exp(", "tl.expo("), beside)[0]) is None
 
 
-def test_a_build_is_told_no_hidden_dims(beside: tuple[LocalExecutor, Blobs]) -> None:
+def test_a_build_is_told_no_hidden_dims(beside: Beside) -> None:
     job: Job = Triton().build(TASK, Candidate(language="triton", files={"kernel.py": KERNEL}), beside[1])
     request = json.loads(beside[1].text(job.files["build.json"]))
     assert request["workloads"] == [w.dims for w in TASK.workloads]
@@ -476,7 +472,7 @@ def test_a_build_is_told_no_hidden_dims(beside: tuple[LocalExecutor, Blobs]) -> 
 # ---------------------------------------------------------------- from the build to the harness
 
 
-def test_the_judge_puts_it_beside_the_library(beside: tuple[LocalExecutor, Blobs], tmp_path: Path) -> None:
+def test_the_judge_puts_it_beside_the_library(beside: Beside, tmp_path: Path) -> None:
     records = Records(tmp_path)
     sources = {"candidate": KERNEL, "baseline": f"{KERNEL}# The parent.\n"}
     contestants = {name: Candidate(language="triton", files={"kernel.py": source}) for name, source in sources.items()}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from tests.support import Beside
 from tools.artifacts import Argument, Dims, Task
 from tools.executors.harness_job import harness_job, read_answer
 from tools.executors.local import LocalExecutor
@@ -50,7 +51,7 @@ class Asker:
 
 
 @pytest.fixture(scope="module")
-def asker(beside: tuple[LocalExecutor, Blobs]) -> Asker:
+def asker(beside: Beside) -> Asker:
     return Asker(*beside)
 
 

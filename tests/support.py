@@ -1,0 +1,34 @@
+"""What tests of every room use: a program's output, and a refusal in one sentence."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools.errors import SettingsError
+from tools.executors.local import LocalExecutor
+from tools.store.records import Blobs
+
+Capsys = pytest.CaptureFixture[str]
+"""The fixture `capsys`."""
+Beside = tuple[LocalExecutor, Blobs]
+"""The fixture `beside` of all rooms: this machine and its blobs."""
+
+
+def run_captured(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
+    """A program that has ended, with what it wrote as text; `options` are those of `subprocess.run`."""
+    return subprocess.run(command, capture_output=True, text=True, **{"check": False, **options})
+
+
+@contextmanager
+def one_sentence(*words: str, error: type[Exception] = SettingsError, without: str = "Input should") -> Iterator[None]:
+    """The block must raise `error`, in one line that holds all `words` and not `without` (else: pydantic's own words)."""
+    with pytest.raises(error) as caught:
+        yield
+    said = str(caught.value)
+    assert "\n" not in said and without not in said and all(word in said for word in words), said
