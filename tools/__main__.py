@@ -208,9 +208,8 @@ def _time(options: argparse.Namespace) -> None:
         record = opened.timed
         for workload, taken in evidence.incumbent_seconds(record).items():
             print(f"{workload}: {format_seconds(taken)}")
-        print(
-            f"against itself it differs by up to {format_percent(evidence.noise_floor(record, opened.judge.policy.objective))}"
-        )
+        noise_floor = evidence.noise_floor(record, opened.judge.policy.objective)
+        print(f"against itself it differs by up to {format_percent(noise_floor)}")
 
 
 def _utilisation(options: argparse.Namespace) -> None:

@@ -47,7 +47,8 @@ def load(table: Mapping[str, str], name: str, base: Callable[..., T], *, key: st
     module_name, colon, attribute = path.partition(":")
     if not colon:
         raise SettingsError(
-            f"{key}: {name!r} is not known; {suggest_or_list(name, sorted(table))}, or package.module:Class for your own"
+            f"{key}: {name!r} is not known; {suggest_or_list(name, sorted(table))}, or package.module:Class for your "
+            "own"
         )
     with guarded(
         lambda said: f"{key}: {name!r} cannot be imported ({said}); install its package, or mend the path or the module"

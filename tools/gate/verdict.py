@@ -317,8 +317,10 @@ def _speedup_check(evidence: GateEvidence, trial: Passed, settings: JudgeSetting
     if answer == "faster":
         return (
             None,
-            f"Faster: {comparison}, corrected for {evidence.siblings} candidates and {settings.batches} looks"
-            f"{citation}.",
+            (
+                f"Faster: {comparison}, corrected for {evidence.siblings} candidates and {settings.batches} looks"
+                f"{citation}."
+            ),
         )
     if answer == "not_faster":
         if trial.speedup.high <= 1.0 + settings.min_effect:

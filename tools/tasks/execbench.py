@@ -192,7 +192,8 @@ class ExecBench(SuiteFormat):
         for point in dims:
             for name in {*point} - {*variable, *numbers}:
                 raise SettingsError(
-                    f"dims: {name!r} is nothing that a workload of it gives; {suggest_or_list(name, [*variable, *numbers])}"
+                    f"dims: {name!r} is nothing that a workload of it gives; "
+                    f"{suggest_or_list(name, [*variable, *numbers])}"
                 )
             for name in {*variable, *numbers} - {*point}:
                 raise SettingsError(f"dims: {name!r} is to be given, too")

@@ -119,7 +119,8 @@ class KernelBench(SuiteFormat):
         for name in asked:
             if name not in constants:
                 raise SettingsError(
-                    f"dims: {problem.name} has no number {name!r} at module level; {suggest_or_list(name, list(constants))}"
+                    f"dims: {problem.name} has no number {name!r} at module level; "
+                    f"{suggest_or_list(name, list(constants))}"
                 )
         # `height = width = 128` is one number with two names.
         changed = {id(constants[name][0]): value for name, value in asked.items()}
