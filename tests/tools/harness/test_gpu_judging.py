@@ -145,7 +145,7 @@ def test_a_batch_says_who_else_had_the_cores(
     monkeypatch.setattr(pairs.telemetry.os, "sched_getaffinity", lambda _: cores)
     monkeypatch.setattr(pairs.telemetry, "CLOCK_TICKS_PER_S", 10)
     monkeypatch.setattr(pairs.telemetry, "STAT_FILE", counts(tmp_path / "stat", (10, 90, 0), (10, 90, 0), (0, 0, 0)))
-    supervisor = SimpleNamespace(own_cpu=lambda: used[0])
+    supervisor = SimpleNamespace(own_cpu_seconds=lambda: used[0])
     meter = pairs.TelemetryMeter(SimpleNamespace(supervisor=supervisor, telemetry=dict), lambda: time[0])
     time[0], used[0] = 1.0, own
     counts(tmp_path / "stat", *later, (5000, 0, 0))
