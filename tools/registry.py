@@ -47,7 +47,8 @@ def load_class(table: Mapping[str, str], name: str, base: Callable[..., T], *, k
     module_name, colon, attribute = path.partition(":")
     if not colon:
         raise SettingsError(
-            f"{key}: {name!r} is unknown; {suggest_or_list(name, sorted(table))}, or package.module:Class for your own class"
+            f"{key}: {name!r} is unknown; {suggest_or_list(name, sorted(table))}, or package.module:Class for your "
+            "own class"
         )
     with third_party_errors_as_settings_errors(
         lambda error: (

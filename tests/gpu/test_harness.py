@@ -150,7 +150,7 @@ LATER = """    calls.append(1)
 DRIVER = """
 import gc, sys
 calls = []
-driver = sys.modules["harness.memory.cuda_driver"].Driver
+driver = sys.modules["harness.memory.cuda_driver"].CudaDriver
 honest = driver.elapsed
 
 def gc_bound():

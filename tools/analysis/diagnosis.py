@@ -152,7 +152,8 @@ def render_roofline(placed: TaskRoofline) -> str:
             )
         )
     roofs = [
-        f"  {roof.metric:<18} {format_si(roof.value, roof.unit) if roof.unit != 's' else format_seconds(roof.value)}, {_origin(roof)}"
+        f"  {roof.metric:<18} "
+        f"{format_si(roof.value, roof.unit) if roof.unit != 's' else format_seconds(roof.value)}, {_origin(roof)}"
         for roof in placed.roofs
     ]
     lines = [format_table(rows), "", f"roofs of {placed.device}:", *(roofs or ["  no roof is known here"])]

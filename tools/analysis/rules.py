@@ -84,7 +84,8 @@ def evaluate_rules(
 ) -> tuple[Finding, ...]:
     """Return the findings, most important first: by severity, then by two kinds of evidence, then as in the file.
 
-    `profiles` come with the ids of their records, `facts` from `roofline.roofline_facts`; `rules` default to the shipped ones.
+    `profiles` come with the ids of their records, `facts` from `roofline.roofline_facts`; `rules` default to the
+    shipped ones.
     """
     metrics = dict(facts)
     origin: dict[str, str] = {}

@@ -73,13 +73,15 @@ class MechanismCheck(Artifact):
 def pattern_fault(pattern: str) -> str:
     """Return why a pattern that a model wrote is refused; empty if it is accepted."""
     if pattern.startswith("@"):
-        return (
-            ""
-            if pattern[1:] in _shipped_signatures()
-            else f"{pattern!r} is not known; use one of {', '.join('@' + name for name in sorted(_shipped_signatures()))}"
-        )
+        if pattern[1:] in _shipped_signatures():
+            return ""
+        names = ", ".join(f"@{name}" for name in sorted(_shipped_signatures()))
+        return f"{pattern!r} is not known; use one of {names}"
     if len(pattern) > MAX_PATTERN_CHARACTERS or not SIMPLE_PATTERN.fullmatch(pattern):
-        return f"{pattern!r} is no plain pattern: at most {MAX_PATTERN_CHARACTERS} characters, no (), no {{}}, at most three of * + ?"
+        return (
+            f"{pattern!r} is not a plain pattern: at most {MAX_PATTERN_CHARACTERS} characters, no (), no {{}}, at most "
+            "three of * + ?"
+        )
     try:
         re.compile(pattern)
     except re.error as error:

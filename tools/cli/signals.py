@@ -18,8 +18,8 @@ def run_as_process(main: Callable[[], int]) -> NoReturn:
     """Run `main` as this process and exit with its return value; a second Ctrl-C that `main` does not handle ends it
     at once.
 
-    After `main` the interpreter still waits for threads, runs exit handlers and unloads modules. Without this function a
-    Ctrl-C in that time would print a traceback after the command has reported its result.
+    After `main` the interpreter still waits for threads, runs exit handlers and unloads modules. Without this function
+    a Ctrl-C in that time would print a traceback after the command has reported its result.
     """
     pressed = False
 

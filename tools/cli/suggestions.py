@@ -47,7 +47,8 @@ def failure_json(error: KernelwrightError | CommandLineError) -> str:
 def run_command(run: Callable[[], int], arguments: Sequence[str] | None) -> int:
     """Run a command and return its exit code: that of `run`, 2 for bad input, or 4 if the machine failed.
 
-    A failure prints one sentence on stderr, and an object if `--json` is among `arguments` (None: those of the process).
+    A failure prints one sentence on stderr, and an object if `--json` is among `arguments` (None: those of the
+    process).
     """
     as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)
     try:
@@ -81,8 +82,8 @@ class Parser(argparse.ArgumentParser):
         """Parse like argparse, but end with one sentence and exit code 2 for an unknown argument."""
         found, strange = super().parse_known_args(args, namespace)
         for action in self._get_positional_actions():
-            # Before Python 3.13 argparse drops an optional positional after the first option: `verify WORKSPACE --json v1`
-            # would lose v1.
+            # Before Python 3.13 argparse drops an optional positional after the first option: `verify WORKSPACE --json
+            # v1` would lose v1.
             left_out = (
                 action.nargs == argparse.OPTIONAL and getattr(found, action.dest, action.default) == action.default
             )

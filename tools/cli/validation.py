@@ -42,7 +42,8 @@ _MAX_SHOWN_CHARACTERS = 40
 
 
 def read_yaml(text: str) -> object:
-    """Parse a user's YAML file. Raises YAMLError (see `yaml_fault`), also for a duplicate key, of which one would be lost.
+    """Parse a user's YAML file. Raises YAMLError (see `yaml_fault`), also for a duplicate key, of which one would be
+    lost.
 
     Keys are compared as they are written: a key that `<<` takes over from another mapping may be set again.
     """
@@ -77,7 +78,8 @@ def read_yaml(text: str) -> object:
 
 
 def yaml_fault(path: Path | str, error: YAMLError) -> str:
-    """Return one sentence on a YAML file that cannot be parsed, with the line; for an unclosed element, its first line."""
+    """Return one sentence on a YAML file that cannot be parsed, with the line; for an unclosed element, its first
+    line."""
     mark: Mark | None = getattr(error, "problem_mark", None)
     context = str(getattr(error, "context", None))
     if context == DUPLICATE_KEY and mark:

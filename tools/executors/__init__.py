@@ -1,1 +1,1 @@
-"""Places where jobs run: one file each, named in `base.EXECUTORS`."""
+"""Executors run jobs beside devices: one file each, named in `base.EXECUTORS`."""

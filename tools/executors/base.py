@@ -1,4 +1,4 @@
-"""The seam for executors: devices, a job in, what it left out."""
+"""Defines the interface of executors: their devices, jobs, and finished jobs."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from tools.artifacts import Artifact
 from tools.errors import SettingsError
 
 EXECUTORS = {"local": "tools.executors.local:LocalExecutor"}
-"""Name -> class; a new executor is one file and one line here."""
+"""Name -> class. A new executor is one file and one line here."""
 
 DeviceKind = Literal["cpu", "cuda", "hip"]
 MISSING_DEVICE_REMEDY = (
     "the task's language needs one, so run it on a machine that has one; without, it can be checked but not measured"
 )
-"""What a user can do about a missing device; follows the sentence of `reason_if_device_missing`."""
+"""What a user can do about a missing device; the end of the sentence that `reason_if_device_missing` begins."""
 DEVICE_KIND_NAMES: dict[DeviceKind, str] = {"cpu": "CPU", "cuda": "CUDA device", "hip": "HIP device"}
 
 
 class Device(Artifact):
-    """A place where jobs run, as the OS or driver reports it. Mechanics only: never a target (law 2)."""
+    """A device that runs jobs, as the operating system or the driver reports it. Mechanics only, never a target (law
+    2)."""
 
     kind: DeviceKind
     name: str
-    """As reported, e.g. "AMD EPYC" or "NVIDIA H200"."""
+    """Name as reported, e.g. "AMD EPYC" or "NVIDIA H200"."""
     index: int = 0
     units: int = 1
     """Logical cores, SMs or CUs, as reported."""
     last_level_cache: int = 0
-    """Bytes, as reported; 0 when unknown."""
+    """Bytes of the last-level cache, as reported; 0 if unknown."""
     architecture: str = ""
-    """x86_64, aarch64, sm_90, gfx942 …"""
+    """Instruction set or compute capability: x86_64, aarch64, sm_90, gfx942 …"""
     details: dict[str, str] = Field(default_factory=dict)
-    """Driver, governor, isolation features, and whatever else a reader of a measurement wants to know."""
+    """Driver, governor, isolation features, and other facts that matter to a reader of a measurement."""
 
     @property
     def has_locked_clocks(self) -> bool:
@@ -51,7 +52,7 @@ class Device(Artifact):
 
 
 class Limits(Artifact):
-    """What a job may use before it is killed."""
+    """Limits above which a job is killed."""
 
     wall_s: float = 60.0
     memory_bytes: int = 8 << 30
@@ -59,31 +60,33 @@ class Limits(Artifact):
 
 
 class Needs(Artifact):
-    """What a job wants of the place where it runs."""
+    """Device and exclusivity that a job needs."""
 
     device: DeviceKind = "cpu"
     architecture: str = ""
     exclusive: bool = False
-    """True for anything that is timed: the executor holds the device's lock meanwhile."""
+    """True for every job that is timed: the executor holds the device's lock while it runs."""
 
 
 class Job(Artifact):
-    """A self-contained piece of work beside a device: no absolute paths, files by content."""
+    """A self-contained piece of work on a device: it has no absolute paths, and its files are named by content."""
 
     files: dict[str, str]
     """Relative path -> sha256 of a blob."""
     argv: tuple[str, ...]
-    """Program and arguments, run in the job's folder. "{python}" is the executor's interpreter for the harness."""
+    """Program and arguments, run in the job's folder. "{python}" stands for the executor's interpreter for the
+    harness."""
     limits: Limits = Limits()
     needs: Needs = Needs()
     results: tuple[str, ...] = ()
     """Globs (relative) of the files to bring back."""
     warm: str | None = None
-    """Executors that can may keep one server process per warm key between jobs (`<argv> --serve`); others ignore it."""
+    """Key of a server process that an executor may keep between jobs (`<argv> --serve`), one per key; other executors
+    ignore it."""
 
 
 class JobUsage(Artifact):
-    """What a job cost."""
+    """Time and memory that a job used."""
 
     wall_s: float
     cpu_s: float = 0.0
@@ -91,13 +94,13 @@ class JobUsage(Artifact):
 
 
 class FinishedJob(Artifact):
-    """A job that ended, well or badly. A machine failure is an exception instead."""
+    """A job that ended, successfully or not. A failure of the machine is an exception instead."""
 
     exit_code: int
-    """Exit status; negative: the signal that ended it."""
+    """Exit status; negative for the signal that ended the job."""
     timed_out: bool = False
     files: dict[str, str]
-    """Relative path -> sha256; always holds stdout.txt and stderr.txt."""
+    """Relative path -> sha256; always contains stdout.txt and stderr.txt."""
     usage: JobUsage
 
 
@@ -108,25 +111,26 @@ class ExecutorOptions(BaseModel):
 
 
 class Executor(ABC):
-    """Runs jobs beside a device. Blobs are read from, and results stored into, the blob store it was given."""
+    """Runs jobs beside a device. It reads blobs from its blob store and writes results there."""
 
     options: ClassVar[type[ExecutorOptions]] = ExecutorOptions
-    """What a config may say beside `executor.kind`."""
+    """Options that a config may give beside `executor.kind`."""
 
     @abstractmethod
     def devices(self) -> tuple[Device, ...]:
-        """The devices here, as the OS or driver reports them; of each kind the one that jobs run on comes first."""
+        """Return the devices here as the operating system or driver reports them; the device that jobs run on is the
+        first of its kind."""
 
     @abstractmethod
     def run(self, job: Job) -> FinishedJob:
         """Run one job to its end or its limits.
 
-        Raises InfrastructureError when the machine, not the job, failed; DeviceBusyError when the device is taken.
+        Raises InfrastructureError if the machine, and not the job, failed, and DeviceBusyError if the device is in use.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """End warm processes and give back locks. Safe to call twice."""
+        """End warm processes and release locks. Safe to call twice."""
 
     def __enter__(self) -> Self:
         return self
@@ -138,8 +142,8 @@ class Executor(ABC):
 
 
 def pick_device(devices: Sequence[Device], kind: DeviceKind) -> Device:
-    """The device that jobs of `kind` run on: the first one of its kind. SettingsError, in one sentence, when there
-    is none."""
+    """Return the device that jobs of `kind` run on: the first one of its kind. Raises SettingsError, with one sentence,
+    if there is none."""
     missing = reason_if_device_missing(devices, kind)
     if missing is not None:
         raise SettingsError(f"{missing}: {MISSING_DEVICE_REMEDY}")
@@ -147,7 +151,7 @@ def pick_device(devices: Sequence[Device], kind: DeviceKind) -> Device:
 
 
 def reason_if_device_missing(devices: Sequence[Device], kind: DeviceKind) -> str | None:
-    """None where there is a device of `kind`, else the words that say so, to stand before `MISSING_DEVICE_REMEDY`."""
+    """Return None if there is a device of `kind`, or else a clause that `MISSING_DEVICE_REMEDY` continues."""
     if any(device.kind == kind for device in devices):
         return None
     names_here = ", ".join(sorted({device.name for device in devices})) or "nothing"

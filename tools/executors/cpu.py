@@ -1,4 +1,4 @@
-"""What the operating system reports about the CPU of this machine. Mechanics and context only, never a target."""
+"""Reads from the operating system the facts about this machine's CPU. Mechanics and context only, never a target."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONTAINERS = ("docker", "containerd", "kubepods", "lxc", "podman")
 
 
 def describe_cpu() -> Device:
-    """The CPU with the cores that this process may use."""
+    """Return the CPU with the cores that this process may use."""
     info = _cpuinfo()
     cores = sorted(os.sched_getaffinity(0))
     flags = info.get("flags", info.get("Features", "")).split()
@@ -41,7 +41,7 @@ def describe_cpu() -> Device:
 
 
 def _cpuinfo() -> dict[str, str]:
-    """Fields of the first processor."""
+    """Return the fields of the first processor."""
     first = _read_or_empty(Path("/proc/cpuinfo")).split("\n\n")[0]
     pairs = (line.partition(":") for line in first.splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
@@ -55,7 +55,7 @@ def _container_state() -> str:
 
 
 def _core_ranges(cores: list[int]) -> str:
-    """[0, 1, 2, 5] -> "0-2,5"."""
+    """Return cores as ranges, [0, 1, 2, 5] as "0-2,5"."""
     parts: list[list[int]] = []
     for core in cores:
         if parts and core == parts[-1][-1] + 1:

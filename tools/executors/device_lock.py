@@ -1,4 +1,4 @@
-"""A device for one job at a time: this host's lock on it, and nobody else's process on the GPU."""
+"""Reserves a device for one job at a time: by a lock on this host, and only while no other process uses the GPU."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from tools.executors.nvidia import NvidiaDriver, Occupant
 from tools.harness.device.nvml import is_descendant
 
 PROCESS_EXIT_WAIT_S, POLL_INTERVAL_S = 8.0, 0.02
-"""A process that has ended, or was killed with gigabytes on its GPU, is listed there for less than this."""
+"""Seconds within which an ended process disappears from the driver's list, even if it was killed with gigabytes on its
+GPU, and seconds between two checks."""
 UTILISATION_DECAY_WAIT_S = 1.5
-"""Work of ours that has ended shows in a GPU's share of time in use for less than this."""
+"""Seconds within which work that has ended disappears from a GPU's share of time in use."""
 BUSY_GPU_PERCENT = 10
-"""Per cent of the time in use from which on a GPU without a process of ours is somebody else's."""
+"""Per cent of the time in use from which a GPU without a process of this executor counts as used by others."""
 
 
 class OtherProcesses:
@@ -29,19 +30,19 @@ class OtherProcesses:
     def __init__(self, driver: NvidiaDriver) -> None:
         self.driver = driver
         self._first_pids: dict[str, frozenset[int]] = {}
-        """UUID of a GPU -> the processes that were on it before any of ours."""
+        """UUID of a GPU -> processes that were on it before the first job."""
         self._busy_percent_before_ours: dict[str, int] = {}
-        """UUID of a GPU on which a process of ours stays -> its share of time in use before that, per cent."""
+        """UUID of a GPU on which a warm process stays -> its share of time in use before that, in per cent."""
         self._driver_lists_ours = False
-        """The driver has listed a process of ours under the number that we know it by."""
+        """Whether the driver has listed a process of ours under the number that it has here."""
 
     def list_other_processes(self, device: Device) -> list[str]:
-        """Processes on a GPU that are not ours.
+        """Return descriptions of the processes on a GPU that this process did not start.
 
-        Those that were there before anything of ours are others', wherever they live. The rest are waited for a little:
-        a job that was killed leaves processes that end later than it. Of those that stay only such count as /proc
-        shows, or as are listed while the driver lists processes of ours under the numbers that we know: in a container
-        ours may go by other numbers.
+        Processes that were there before the first job belong to others, wherever they run. New ones get a little time
+        to end, because processes of a killed job may end later than the job. Of those that stay, only processes in
+        /proc count, or all if the driver lists ours under the numbers known here: in a container, ours may have other
+        numbers.
         """
         if device.kind != "cuda":
             return []
@@ -59,8 +60,8 @@ class OtherProcesses:
         return [f"process {process.pid} ({process.name})" for process in unrelated]
 
     def remember_initial_state(self, device: Device, *, ours_stay: bool = False) -> None:
-        """Before anything of ours runs on a GPU: who is there, and how busy it is; `stays`: from now on ours are
-        there, too."""
+        """Record the processes on a GPU and its share of time in use before the first job runs there. `ours_stay`: from
+        now on a warm process of ours stays on it."""
         if device.kind != "cuda":
             return
         uuid = device.details["uuid"]
@@ -70,15 +71,16 @@ class OtherProcesses:
             self._busy_percent_before_ours[uuid] = self._busy_percent_without_ours(device)
 
     def _list_unrelated(self, device: Device) -> list[Occupant]:
-        """Processes on the GPU that do not descend from this one; records whether the driver lists one that does."""
+        """Return the processes on the GPU that do not descend from this one, and record whether the driver lists one
+        that does."""
         listed, ours = self.driver.occupants(device), os.getpid()
         unrelated = [process for process in listed if not is_descendant(process.pid, ours)]
         self._driver_lists_ours |= len(unrelated) < len(listed)
         return unrelated
 
     def _busy_percent_without_ours(self, device: Device) -> int:
-        """Per cent of the time in which kernels run on a GPU without ours, or did when ours came to stay; 0 where
-        that is not told."""
+        """Return the per cent of the time in which others' kernels run on a GPU, or did before a warm process of ours
+        came; 0 if it is unknown."""
         if device.kind != "cuda":
             return 0
         if (remembered := self._busy_percent_before_ours.get(device.details["uuid"])) is not None:
@@ -90,7 +92,8 @@ class OtherProcesses:
         return lowest
 
     def raise_if_busy(self, device: Device) -> None:
-        """DeviceBusyError that names who else is on the GPU: nothing measured beside them would be worth anything."""
+        """Raise DeviceBusyError with the names of other processes on the GPU, because they would disturb every
+        measurement."""
         others = self.list_other_processes(device)
         percent = 0 if others else self._busy_percent_without_ours(device)
         if others or percent >= BUSY_GPU_PERCENT:
@@ -111,11 +114,11 @@ def _is_in_proc(process: Occupant) -> bool:
 
 @contextlib.contextmanager
 def device_lock(kind: str, index: int, wait_s: float) -> Iterator[None]:
-    """Hold this host's lock of one device; DeviceBusyError, naming the holder, after `wait_s` seconds."""
+    """Hold this host's lock of one device; raise DeviceBusyError, with the holder's name, after `wait_s` seconds."""
     path = Path(tempfile.gettempdir()) / f"kernelwright-{kind}-{index}.lock"
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except PermissionError:  # another user made it; a lock needs no more than reading
+    except PermissionError:  # another user created the file; read access is enough for a lock
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         deadline = time.monotonic() + wait_s

@@ -30,15 +30,16 @@ def harness_job(
     needs: Needs | None = None,
     limits: Limits | None = None,
 ) -> Job:
-    """The job that puts `request` to the harness, with `files` (path -> sha256) beside it; it leaves `result.json`.
+    """Return the job that sends `request` to the harness, with `files` (path -> sha256) beside it; it writes
+    `result.json`.
 
-    Executors that can keep one harness for all jobs of a run, and with it the oracle; another version of the harness is
-    another one.
+    An executor may keep one harness, and with it the oracle, for all jobs of a run. Another version of the harness has
+    another warm key.
     """
     return Job(
         files={**harness_files(blobs), **files, "request.json": blobs.put(request.model_dump_json())},
         argv=("{python}", "-I", "harness/supervisor.py", "request.json"),
-        # Workloads may take what there is: the probe lets in what fits.
+        # Workloads may use the free memory: the probe accepts those that fit.
         limits=(limits or Limits()).model_copy(update={"memory_bytes": max(available_memory(), Limits().memory_bytes)}),
         needs=needs or Needs(),
         results=("result.json",),
@@ -47,7 +48,7 @@ def harness_job(
 
 
 def available_memory() -> int:
-    """Four fifths of the bytes that the OS says a new process could have here."""
+    """Return four fifths of the bytes that the operating system offers to a new process."""
     free = telemetry.available_memory()
     try:
         limit = (Path("/sys/fs/cgroup") / "memory.max").read_text().strip()
@@ -57,12 +58,13 @@ def available_memory() -> int:
 
 
 def harness_files(blobs: Blobs) -> dict[str, str]:
-    """Path in a job's folder -> sha256 of every module of the harness, for all programs that start from one of them."""
+    """Return path in a job's folder -> sha256 for every module of the harness; each program that starts from one of
+    them needs all."""
     return {name: blobs.put(text) for name, text in _harness_sources().items()}
 
 
 def harness_version() -> str:
-    """What tells this harness from an older one that is still warm."""
+    """Return a hash of the harness's sources, which distinguishes it from an older one that is still warm."""
     return digest(b"".join(_harness_sources().values()))[:16]
 
 
@@ -75,10 +77,10 @@ def _harness_sources() -> dict[str, bytes]:
 
 
 def read_answer(finished: FinishedJob, blobs: Blobs, expected: type[Answer]) -> Answer:
-    """The harness's typed answer.
+    """Return the harness's typed answer.
 
-    DiskFullError when it had no room to work; HarnessError when it died, ran out of time, failed, or answered something
-    else.
+    Raises DiskFullError if the harness had no space left on the disk, and HarnessError if it died, ran out of time,
+    failed, or gave an answer of another type.
     """
     complaint = blobs.text(finished.files["stderr.txt"]).strip()[-600:] if "stderr.txt" in finished.files else ""
     if finished.timed_out:
@@ -87,11 +89,11 @@ def read_answer(finished: FinishedJob, blobs: Blobs, expected: type[Answer]) -> 
             f"{complaint}".rstrip("; ")
         )
     if "result.json" not in finished.files:
-        raise HarnessError(f"the harness left no answer (exit {finished.exit_code}); {complaint}".rstrip("; "))
+        raise HarnessError(f"the harness wrote no answer (exit {finished.exit_code}); {complaint}".rstrip("; "))
     try:
         result = RESULT_ADAPTER.validate_json(blobs.get(finished.files["result.json"]))
     except ValidationError as error:
-        raise HarnessError(f"the harness answered something that cannot be read: {error.errors()[0]['msg']}") from error
+        raise HarnessError(f"the harness's answer cannot be read: {error.errors()[0]['msg']}") from error
     if isinstance(result, HarnessFailure) and os.strerror(errno.ENOSPC) in result.error:
         raise DiskFullError(
             "the harness found no space left on the disk; no finished work is lost, free some space where it works "
@@ -100,5 +102,5 @@ def read_answer(finished: FinishedJob, blobs: Blobs, expected: type[Answer]) -> 
     if isinstance(result, HarnessFailure):
         raise HarnessError(f"the harness failed: {result.error}")
     if not isinstance(result, expected):
-        raise HarnessError(f"the harness answered a {result.kind} where {expected.__name__} was asked")
+        raise HarnessError(f"the harness answered {result.kind!r}, but {expected.__name__} was requested")
     return result

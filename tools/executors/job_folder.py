@@ -1,4 +1,4 @@
-"""The folder of a job: its files put there from blobs, looked at again, and what it left kept."""
+"""Creates a job's folder, writes its files from blobs, verifies them, and stores the results."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tools.store.records import Blobs, write_error
 
 
 def write_job_files(files: dict[str, str], blobs: Blobs, folder: Path) -> None:
-    """Copy the blobs to their relative paths; StorageError for a blob that is missing or damaged, or a path that
-    leaves the folder."""
+    """Write the blobs to their relative paths. Raises StorageError if a blob is missing or damaged, or a path leaves
+    the folder."""
     for relative, sha in files.items():
         pure = PurePosixPath(relative)
         if pure.is_absolute() or ".." in pure.parts:
@@ -27,18 +27,19 @@ def write_job_files(files: dict[str, str], blobs: Blobs, folder: Path) -> None:
 
 
 def verify_unchanged(files: dict[str, str], folder: Path) -> None:
-    """HarnessError when a file of the harness is not what was put there."""
+    """Raise HarnessError if a file of the harness differs from its blob."""
     for relative, sha in files.items():
         try:
             actual_sha = hashlib.sha256((folder / relative).read_bytes()).hexdigest()
         except OSError:
             actual_sha = ""
         if actual_sha != sha:
-            raise HarnessError(f"{relative} was changed while a job ran; nothing that it measured counts")
+            raise HarnessError(f"{relative} was changed while a job ran, so its measurements do not count")
 
 
 def collect_results(job: Job, blobs: Blobs, folder: Path) -> dict[str, str]:
-    """Store what the job left and asked for, with its stdout and stderr; links are not followed."""
+    """Store the requested result files with the job's stdout and stderr, and return path -> sha256; links are not
+    followed."""
     sha_by_path: dict[str, str] = {}
     for pattern in (*job.results, "stdout.txt", "stderr.txt"):
         for path in sorted(folder.glob(pattern)):
@@ -49,7 +50,7 @@ def collect_results(job: Job, blobs: Blobs, folder: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def job_folder(scratch: Path) -> Iterator[str]:
-    """A new folder below `scratch`, gone afterwards."""
+    """Create a folder below `scratch` and delete it afterwards."""
     scratch.mkdir(parents=True, exist_ok=True)
     name = tempfile.mkdtemp(dir=scratch, prefix="job-")
     try:
@@ -60,7 +61,7 @@ def job_folder(scratch: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def translate_disk_errors(scratch: Path) -> Iterator[None]:
-    """A full disk and other refusals of the file system, as one sentence."""
+    """Turn a full disk and other errors of the file system into an exception with one sentence."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,9 @@
-"""Starts one job at a time for `tools.executors.worker` and ends it when told to, when its time is over, or when the
-caller is gone.
+"""Starts one job at a time for `tools.executors.worker`, and kills it when its time is over or when the caller closes
+the input.
 
-Runs by itself (`python -I launcher.py`), a process with one thread: so a job can be tied to its life (PR_SET_PDEATHSIG
-follows the thread that forked), and the caller, which has threads, never forks. One JSON line in, one out.
+It is a process of its own (`python -I launcher.py`) with one thread. A job's life can therefore be tied to it
+(PR_SET_PDEATHSIG follows the thread that forked), and the caller, which has threads, never forks. It reads one JSON
+line and writes one for each job.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def start_job(order: dict[str, Any]) -> int:
-    """Fork and execute the job in a process group of its own, under its limits."""
+    """Fork and execute the job in a process group of its own, under its limits; return its pid."""
     launcher = os.getpid()
     pid = os.fork()
     if pid:
@@ -62,7 +63,8 @@ def kill_job(pid: int) -> None:
 
 
 def wait_for_job(pid: int, wall_s: float, woken: int) -> dict[str, Any]:
-    """Until the job ends; kill it after `wall_s` seconds, and when the caller's end of stdin closes."""
+    """Wait for the job and return its status and usage. Kills it after `wall_s` seconds, and exits when the caller
+    closes stdin."""
     start = time.monotonic()
     timed_out = False
     poll = select.poll()
@@ -84,7 +86,7 @@ def wait_for_job(pid: int, wall_s: float, woken: int) -> dict[str, Any]:
             os.read(woken, 4096)
     wall = time.monotonic() - start
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)  # whatever it left in its group
+        os.killpg(pid, signal.SIGKILL)  # processes that it left in its group
     return {
         "exit": os.waitstatus_to_exitcode(status),
         "timed_out": timed_out,

@@ -1,9 +1,8 @@
-"""Runs jobs on this machine: each in a folder and process group of its own, under limits, with its results kept as
-blobs.
+"""Runs jobs on this machine: each in a folder and process group of its own, under limits; results are stored as blobs.
 
-A job with a `warm` key is fed to a server that stays (`<argv> --serve`, one per key), so that a harness imports torch
-once. Everything that this starts dies with this process, however it ends: jobs hang on a launcher and servers on their
-standard input.
+A job with a `warm` key goes to a server that stays (`<argv> --serve`, one per key), so that a harness imports torch
+once. All processes that this one starts end with it, however it ends: a job dies with its launcher, and launchers and
+servers end when their standard input closes.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ PASSED_ENVIRONMENT_VARIABLES = (
     ),
     *("CUDA_HOME", "CUDA_PATH", "CUTLASS_PATH", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH"),
 )
-"""The only variables of ours that a job sees: no key or token among them."""
+"""The only environment variables that a job sees; no key or token is among them."""
 LOCK_WAIT_S = 120.0
 
 
@@ -73,7 +72,8 @@ class LocalOptions(ExecutorOptions):
 
 
 class LocalExecutor(Executor):
-    """This machine. Safe to use from several threads; jobs that need the device exclusively wait for one another."""
+    """Runs jobs on this machine. Safe to use from several threads; jobs that need the device exclusively wait for each
+    other."""
 
     options = LocalOptions
 
@@ -88,12 +88,12 @@ class LocalExecutor(Executor):
         clocks: Literal["observe", "lock"] = "observe",
         driver: NvidiaDriver | None = None,
     ) -> None:
-        """`scratch` holds the jobs' folders while they run; `cache`, where given, the compile caches of torch for all
-        of them.
+        """Create an executor with its jobs' folders below `scratch`.
 
-        `gpu` is the index of the GPU that jobs run on, as `nvidia-smi` counts; None: the first that nobody uses.
-        `lock`: its clocks are locked where this user may, until `close` or the end of this process; its `details` say
-        under `clocks` what came of it.
+        `cache`, if given, holds the compile caches of torch for all jobs. `gpu` is the index of the GPU that jobs run
+        on, as `nvidia-smi` counts; None means the first that no process uses. With `clocks="lock"` its clocks are
+        locked, if this user may, until `close` or the end of this process; the device's `details["clocks"]` report the
+        result.
         """
         self.blobs = blobs
         self.scratch = scratch
@@ -111,8 +111,8 @@ class LocalExecutor(Executor):
         self._guard = threading.Lock()
 
     def devices(self) -> tuple[Device, ...]:
-        """The CPU, then the GPUs with the chosen one first. SettingsError when there are GPUs, but not the one that
-        was asked for."""
+        """Return the CPU, then the GPUs with the chosen one first. Raises SettingsError if there are GPUs but not the
+        requested one."""
         if self._devices is None:
             self._devices = (describe_cpu(), *self._ordered_gpus())
         return self._devices
@@ -131,7 +131,7 @@ class LocalExecutor(Executor):
             except HarnessError as error:
                 raise self._disk_full_error() or error from error
             failed = finished.exit_code != 0 or finished.timed_out
-            # A compiler without room for its output fails like one that was given a wrong program.
+            # A full disk makes a compiler fail as a wrong program does.
             full = self._disk_full_error() if failed else None
             if full is not None:
                 raise full
@@ -158,7 +158,7 @@ class LocalExecutor(Executor):
         return (first, *(gpu for gpu in gpus if gpu is not chosen))
 
     def _device_for(self, job: Job) -> Device:
-        """The device that `job` runs on; InfrastructureError when there is none such here."""
+        """Return the device that `job` runs on; raise InfrastructureError if there is none here."""
         device = next((device for device in self.devices() if device.kind == job.needs.device), None)
         if device is None:
             why = f" ({self.driver.problem})" if self.driver.problem and job.needs.device == "cuda" else ""
@@ -195,8 +195,8 @@ class LocalExecutor(Executor):
             "folder": str(folder),
             "env": self._environment(job, device),
             "wall_s": job.limits.wall_s,
-            # A harness job bounds its children itself; torch alone maps more than it uses, and CUDA maps all that the
-            # GPU has.
+            # A harness job limits its children itself. Torch maps more memory than it uses, and CUDA as much as the GPU
+            # has.
             "memory_bytes": 0 if _runs_harness(job) or device.kind != "cpu" else job.limits.memory_bytes,
             "file_bytes": job.limits.file_bytes,
         }
@@ -219,7 +219,7 @@ class LocalExecutor(Executor):
         for attempt in (1, 2):
             server = self._running_server(identity, job, harness_files, device)
             verify_unchanged(harness_files, server.folder)
-            # A job has one limit, however often it is tried.
+            # Both attempts share the job's limit.
             remaining_s = job.limits.wall_s - (time.monotonic() - start if attempt > 1 else 0.0)
             try:
                 exit_code, timed_out = server.run_job(folder, job, remaining_s)
@@ -263,10 +263,10 @@ class LocalExecutor(Executor):
         if self.cache is not None:
             env.setdefault("TORCHINDUCTOR_CACHE_DIR", str(self.cache / "inductor"))
             env.setdefault("ZIG_GLOBAL_CACHE_DIR", str(self.cache / "zig"))
-        # A job sees the one GPU that it needs, and a job for the CPU none: two jobs never disturb each other on a GPU
-        # unknown to us.
+        # A job sees only the GPU that it needs, and a job for the CPU none, so that no job uses a GPU that another one
+        # has reserved.
         gpu_variables = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": device.details.get("uuid", "")}
-        # For whom compilers make code, though they see none.
+        # The GPU that compilers generate code for, although they see none.
         gpu_variables["HARNESS_GPU"] = next((gpu.details["uuid"] for gpu in self.devices() if gpu.kind == "cuda"), "")
         return (
             env | gpu_variables | {"HARNESS_MEMORY_BYTES": str(job.limits.memory_bytes), "OMP_WAIT_POLICY": "passive"}
@@ -274,7 +274,7 @@ class LocalExecutor(Executor):
 
 
 def _argv(job: Job) -> list[str]:
-    """The job's command; "{python}" becomes this interpreter, isolated from the environment and the folder."""
+    """Return the job's command; "{python}" becomes this interpreter, isolated from the environment and the folder."""
     first, *rest = job.argv
     return [sys.executable, "-I", *rest] if first == "{python}" else [first, *rest]
 

@@ -1,7 +1,6 @@
-"""What the driver reports about the NVIDIA GPUs of this machine, through NVML and without CUDA in this process.
+"""Reads facts about the NVIDIA GPUs of this machine from the driver, through NVML and without CUDA in this process.
 
-Mechanics and context only, never a target (law 2). Multi-instance GPUs are described as whole ones; the fleet's
-executor knows more.
+Mechanics and context only, never a target (law 2). Multi-instance GPUs are described as whole ones.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tools.harness.device import cuda_attributes, nvml
 from tools.harness.device.nvml import Nvml
 
 NVML_NO_PERMISSION = "4"
-"""NVML's error for those who are not root."""
+"""NVML's error for users without root rights."""
 SWITCH_STATE_NAMES = {0: "off", 1: "on", None: "not reported"}
 
 
@@ -28,12 +27,12 @@ class Occupant:
 
     pid: int
     name: str
-    """As the driver or the OS tells it; "a process of another container" where neither does."""
+    """Name from the driver or the operating system, or "a process of another container" if neither knows it."""
 
 
 class LockedClocks:
-    """The clocks of one GPU, held by a process of its own, which gives them back when it is told to and when this
-    process is gone."""
+    """Locked clocks of one GPU. A process of its own holds the lock and releases it on request and when this process
+    ends."""
 
     def __init__(self, uuid: str, library: str) -> None:
         self._gpu = (uuid, library)
@@ -49,54 +48,54 @@ class LockedClocks:
         reason_by_code = {"": "the driver cannot lock them", NVML_NO_PERMISSION: "only root may lock them"}
         reason = reason_by_code.get(nvml_code, f"the driver did not lock them (NVML error {nvml_code})")
         self.state = "locked to what the power limit sustains" if self.locked else f"as found: {reason}"
-        """As the environment records it."""
+        """Text for the environment's record."""
 
     def close(self) -> None:
-        """Give them back; safe to call twice."""
+        """Release the clocks; safe to call twice."""
         self._holder.communicate()
         if self.locked and self._holder.returncode:
-            # Somebody ended the holder, which then could not.
+            # The holder was killed before it could release the clocks.
             gpu = Nvml(*self._gpu)
             gpu.library.nvmlDeviceResetGpuLockedClocks(gpu.handle)
         self.locked = False
 
 
 class NvidiaDriver:
-    """NVIDIA's driver on this machine. Without one there are no GPUs, and that is no error."""
+    """NVIDIA's driver on this machine. A machine without one has no GPUs, which is not an error."""
 
     def __init__(self, library: str = nvml.LIBRARY, cuda: str = cuda_attributes.LIBRARY) -> None:
-        """The libraries' names or paths; nothing is loaded before the first question."""
+        """Take the libraries' names or paths; they are loaded at the first call."""
         self._names = (library, cuda)
         self._devices: tuple[Device, ...] | None = None
         self._gpus: dict[str, Nvml] = {}
-        """By UUID."""
+        """UUID -> NVML with the GPU's handle."""
         self.problem = ""
-        """Why no GPU is listed, in one clause; empty when some are, or nobody has asked yet."""
+        """Why no GPU is listed, as a clause; empty if some are, or before the first call."""
 
     def devices(self) -> tuple[Device, ...]:
-        """The GPUs that CUDA_VISIBLE_DEVICES leaves, in the order of the PCI bus; asked once, for nothing here
-        changes while we run."""
+        """Return the GPUs that CUDA_VISIBLE_DEVICES leaves, in the order of the PCI bus; read once, because they do not
+        change."""
         if self._devices is None:
             self._devices = self._list_devices()
         return self._devices
 
     def lock_clocks(self, device: Device) -> LockedClocks:
-        """Ask for clocks of `device` that stay the same until that is closed or this process ends."""
+        """Request constant clocks of `device` until the result is closed or this process ends."""
         return LockedClocks(device.details["uuid"], self._names[0])
 
     def busy_percent(self, device: Device) -> int | None:
-        """Per cent of the last moment (up to a second) in which kernels ran on `device`, anybody's; None where it is
-        not told."""
+        """Return the per cent of the last moment (up to a second) in which any kernel ran on `device`; None if
+        unknown."""
         return self._gpus[device.details["uuid"]].busy_percent()
 
     def occupants(self, device: Device) -> tuple[Occupant, ...]:
-        """Processes with a compute context on `device`; empty where the driver does not tell."""
+        """Return the processes with a compute context on `device`; empty if the driver does not list them."""
         gpu = self._gpus[device.details["uuid"]]
         return tuple(
             Occupant(
                 pid, gpu.text("nvmlSystemGetProcessName", pid) or _process_name(pid) or "a process of another container"
             )
-            for pid in gpu.running() or ()
+            for pid in gpu.compute_pids() or ()
         )
 
     def _list_devices(self) -> tuple[Device, ...]:
@@ -130,7 +129,7 @@ class NvidiaDriver:
         uuid = gpu.text("nvmlDeviceGetUUID", gpu.handle)
         cuda = known.get(uuid)
         if cuda is None:
-            self.problem = self.problem or f"CUDA does not list the GPU {index} that the driver does"
+            self.problem = self.problem or f"the driver lists GPU {index}, but CUDA does not"
             return None
         self._gpus[uuid] = gpu
         numbers = {
@@ -149,7 +148,7 @@ class NvidiaDriver:
             details={
                 "uuid": uuid,
                 "driver": gpu.text("nvmlSystemGetDriverVersion"),
-                "memory_bytes": str(gpu.memory()),
+                "memory_bytes": str(gpu.total_memory()),
                 "mig": SWITCH_STATE_NAMES.get(gpu.number("nvmlDeviceGetMigMode", pending=True), "not reported"),
                 "ecc": SWITCH_STATE_NAMES.get(gpu.number("nvmlDeviceGetEccMode", pending=True), "not reported"),
                 **{name: "not reported" if number is None else str(number) for name, number in numbers.items()},
@@ -158,8 +157,8 @@ class NvidiaDriver:
 
 
 def visible_devices(devices: list[Device]) -> tuple[Device, ...]:
-    """The devices that the user's CUDA_VISIBLE_DEVICES names (indices or UUIDs, up to the first that is neither); all
-    devices where it is not set."""
+    """Return the devices that the user's CUDA_VISIBLE_DEVICES names (indices or UUIDs, up to the first word that is
+    neither), or all devices if it is not set."""
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     if setting is None:
         return tuple(devices)

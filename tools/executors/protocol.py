@@ -1,8 +1,8 @@
-"""What crosses to the harness and back: `request.json` and `result.json`, typed on our side.
+"""Defines the messages to the harness and back, `request.json` and `result.json`, as types.
 
-The harness itself imports nothing of ours (it is copied beside the device) and reads the same JSON as plain dicts; this
-module is the single description of it. `PROTOCOL` changes whenever a measurement made before would no longer be
-comparable.
+The harness is copied to the device's machine and imports no other package of Kernelwright; it reads the same JSON as
+plain dicts. This module is the only description of that JSON. `PROTOCOL` changes whenever earlier measurements are no
+longer comparable.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tools.executors.base import DeviceKind
 PROTOCOL = 1
 
 Distribution = Literal["as_given", "scaled", "shifted", "outliers", "near_zero"]
-"""How the floating-point inputs that make_inputs gave are transformed before the call; integers stay as they are."""
+"""How the floating-point inputs of make_inputs are transformed before the call; integers stay unchanged."""
 
 
 KWARGS_PARAMETER = "**kwargs"
-"""Name of the parameter that takes whatever has no parameter of its own."""
+"""Name of the parameter that takes the arguments without a parameter of their own."""
 
 
 class Parameter(Artifact):
@@ -29,70 +29,70 @@ class Parameter(Artifact):
 
     name: str
     dtype: DType | None
-    """None where the language does not say; then the reference does, and arguments are passed by name."""
+    """None if the language does not state it; then the reference does, and arguments are passed by name."""
     pointer: bool | None
     const: bool = False
     optional: bool = False
-    """It has a default, so that nothing need be given for it."""
+    """Whether the parameter has a default, so that it needs no argument."""
 
 
-# ---------------------------------------------------------------- probe: what does reference.py say?
+# ---------------------------------------------------------------- probe: the content of reference.py
 
 
 class ProbeRequest(Artifact):
-    """Import the reference, make inputs at each dims, call it once, and say what was seen. Oracle only, no kernel."""
+    """Request to import the reference, make inputs at each dims, call it once, and report the result. It needs the
+    oracle only, no kernel."""
 
     kind: Literal["probe"] = "probe"
     reference: str
-    """Source text."""
+    """Source text of reference.py."""
     dims: tuple[Dims, ...] = ()
-    """Empty: the reference's own `workloads` are used."""
+    """Sizes to probe; if empty, the reference's own `workloads`."""
     parameters: tuple[Parameter, ...] = ()
-    """The kernel's parameters; needed where the reference has no make_inputs (seed style)."""
+    """The kernel's parameters; needed if the reference has no make_inputs (seed style)."""
     pointer_elements: int = 0
     memory_bytes: int = 8 << 30
-    """Inputs, outputs and the float64 copies must fit; beyond, the probe says so."""
+    """Bytes that inputs, outputs and the float64 copies may take; above that, the probe reports an error."""
     tentative: tuple[tuple[Dims, ...], ...] = ()
-    """Only to see whether the reference takes other sizes: of each choice they are tried up to the first that it
-    takes."""
+    """Lists of other sizes to try; each list is tried up to the first sizes that the reference accepts."""
     roles: dict[str, Role] = Field(default_factory=dict)
-    """Of the arguments, for these."""
+    """Roles of the arguments at the tentative sizes."""
     library: tuple[str, ...] = ()
     """Operators that torch must have."""
 
 
 class ProbedArgument(Artifact):
-    """An argument at one dims, in ABI order."""
+    """An argument at one dims; arguments are in ABI order."""
 
     name: str
     role: Role
     dtype: DType
     shape: tuple[int, ...]
     value: bool | int | float | None = None
-    """Of a scalar."""
+    """Value of a scalar."""
     compared: int | None = None
-    """Of an output: the elements that the reference defines at these dims, which are those that are checked."""
+    """For an output: number of elements that the reference defines at these dims, which are the ones checked."""
 
 
 class ProbedWorkload(Artifact):
-    """One dims as probed."""
+    """Result of a probe at one dims."""
 
     name: str
     dims: Dims
     weight: float
     margin: float | None = None
-    """As in Workload."""
+    """Same as `Workload.margin`."""
     arguments: tuple[ProbedArgument, ...]
     flops: float | None
-    """Operations that the reference's ATen calls amount to (matmul: 2mnk; elementwise, reductions: 1 per element);
-    None: not counted."""
+    """Operations of the reference's ATen calls (2mnk for a matmul, 1 per element for elementwise operators and
+    reductions); None if they were not counted."""
     unique_bytes: int
-    """What the outputs depend on of the inputs, with those that were probed, plus what is defined of the outputs;
-    each once."""
+    """Bytes of the inputs that the outputs depend on, for the probed values, plus the bytes of the outputs that are
+    defined; each byte counts once."""
 
 
 class ProbeResult(Artifact):
-    """Answer to a probe. `error` is one sentence for the user and then the rest is empty."""
+    """Answer to a probe. If `error`, a sentence for the user, is set, the other fields are empty."""
 
     kind: Literal["probe"] = "probe"
     error: str | None = None
@@ -100,19 +100,19 @@ class ProbeResult(Artifact):
     has_make_inputs: bool = False
     workloads: tuple[ProbedWorkload, ...] = ()
     tried: tuple[ProbedWorkload, ...] = ()
-    """Of the tentative sizes those that the reference took."""
+    """Tentative sizes that the reference accepted."""
     refused: tuple[str, ...] = ()
-    """Of the tentative sizes the others, each with its dims and what the reference said."""
+    """Tentative sizes that the reference refused, each as its dims with the reference's message."""
     dims_range: dict[str, tuple[int, int]] = Field(default_factory=dict)
     operations: tuple[str, ...] = ()
-    """What the reference calls on the first workload, in ATen's words without overloads; views and copies are left
-    out, and what comes behind the first hundred."""
+    """First hundred ATen operators that the reference calls on the first workload, without overloads, views and
+    copies."""
     products: tuple[str, ...] = ()
-    """Of these the products, convolutions and attention, with those that may stand for them: `aten.mm`."""
+    """Products, convolutions and attention among the operators, with those that may replace them: `aten.mm`."""
     rtol: float | None = None
     atol: float | None = None
     coarse: dict[str, float] = Field(default_factory=dict)
-    """Where an rtol is stated: type -> largest error of the float32 outputs when the inputs alone are rounded to
+    """If the reference states an rtol: type -> largest error of the float32 outputs when only the inputs are rounded to
     that type."""
     inferred: tuple[str, ...] = ()
 
@@ -126,58 +126,59 @@ class Case(Artifact):
     workload: str
     dims: Dims
     spares: tuple[Dims, ...] = ()
-    """Asked in their order in place of `dims` that the reference refuses."""
+    """Sizes that are tried in their order if the reference refuses `dims`."""
     seed: int
     distribution: Distribution = "as_given"
     hidden: bool = False
     required: bool = True
-    """False: admitted only where the frozen baseline passes it (derived sizes and distributions)."""
+    """If False, the case counts only if the frozen baseline passes it (derived sizes and distributions)."""
 
 
 class DeviceRequest(Artifact):
-    """A question about a task, put on a device."""
+    """Base of requests about a task on a device."""
 
     task: Task
     device: DeviceKind = "cpu"
     device_index: int = 0
-    """Among the devices of that kind that the harness can see."""
+    """Index among the devices of that kind that the harness can see."""
 
 
 class JudgedRequest(DeviceRequest):
-    """A request that carries settings of the judge: fields that are called like one (`JudgeSettings.fields_of`)."""
+    """Base of requests that carry settings of the judge, as fields with the same names (`JudgeSettings.fields_of`)."""
 
     call_limit_s: float = 30.0
 
 
 class CorrectnessRequest(JudgedRequest):
-    """Run `candidate` (and `baseline`, whose own error widens the tolerance) on each case."""
+    """Request to run `candidate` (and `baseline`, whose own error widens the tolerance) on each case."""
 
     kind: Literal["correctness"] = "correctness"
     libraries: dict[Literal["candidate", "baseline"], str]
-    """Name -> path in the job."""
+    """Name -> path of the shared object or module in the job."""
     cases: tuple[Case, ...]
 
 
 class CaseResult(Artifact):
-    """What one case showed."""
+    """Result of one case."""
 
     case: Case
     status: Literal["passed", "failed", "dropped"]
-    """dropped: the frozen baseline does not pass it either, or the reference refuses its dims."""
+    """`dropped` means that the frozen baseline does not pass the case either, or that the reference refuses its
+    dims."""
     reason: str = ""
-    """Of one that passed: which dims the reference refused before it took a spare."""
+    """Why the case did not pass; for a passed case, the dims that the reference refused before it accepted a spare."""
     policy: bool = False
-    """The values are right, but the device executed other kernels than the candidate's own; `reason` completes "the
-    kernel …"."""
+    """True if the values are correct but the device executed kernels that are not the candidate's own; `reason` then
+    completes "the kernel …"."""
     max_error: float | None = None
-    """max over elements of |out - ref64| / (|ref64| + rms of its output row)."""
+    """Maximum over the elements of |out - ref64| / (|ref64| + rms of its output row)."""
     tolerance: float | None = None
     torch_error: float | None = None
     baseline_error: float | None = None
 
 
 class CorrectnessResult(Artifact):
-    """Cases in the order asked; ends early after a failure of the candidate."""
+    """Results of the cases in the requested order, up to the first failure of the candidate."""
 
     kind: Literal["correctness"] = "correctness"
     cases: tuple[CaseResult, ...]
@@ -187,29 +188,30 @@ class CorrectnessResult(Artifact):
 
 
 class TimedWorkload(Artifact):
-    """A point to time, with seeds for its ring of input sets."""
+    """A workload to time, with the seed of its ring of input sets."""
 
     name: str
     dims: Dims
     weight: float
     seed: int
     pairs: int
-    """Pairs wanted in this job."""
+    """Pairs to measure in this job."""
     warm_pairs: int = 0
 
 
 class TimingRequest(JudgedRequest):
-    """Alternate incumbent and candidate in one process in randomised pairs; every timed call's outputs are checked."""
+    """Request to alternate incumbent and candidate in one process in randomised pairs; the outputs of every timed call
+    are checked."""
 
     kind: Literal["timing"] = "timing"
     libraries: dict[Literal["incumbent", "candidate", "baseline"], str]
-    """`baseline` only widens the tolerance."""
+    """Name -> path in the job; `baseline` only widens the tolerance."""
     workloads: tuple[TimedWorkload, ...]
     order_seed: int
 
 
 class TimedPair(Artifact):
-    """Seconds a call of the two kernels, measured one right after the other in random order; on a GPU without the
+    """Seconds per call of the two kernels, measured one right after the other in random order; on a GPU without the
     launch."""
 
     incumbent_s: float
@@ -218,31 +220,31 @@ class TimedPair(Artifact):
 
 
 class TimingOfWorkload(Artifact):
-    """What one workload showed."""
+    """Timing of one workload."""
 
     workload: str
     pairs: tuple[TimedPair, ...]
     warm_pairs: tuple[TimedPair, ...] = ()
     calls_per_sample: int = 1
-    """Kernels under 50 us run as trains of this many calls."""
+    """Calls in one sample: kernels under 50 us run in trains of this many calls."""
     max_error: float | None = None
     tolerance: float | None = None
     problem: str | None = None
-    """Set when a timed call was wrong, crashed or broke a rule; then the times are worth nothing."""
+    """Why a timed call was wrong, crashed or broke a rule; the times are then invalid."""
     culprit: Literal["incumbent", "candidate"] | None = None
     repeated: int = 0
-    """Dirty pairs (machine disturbed by others) that were measured again."""
+    """Dirty pairs (the machine was disturbed by others) that were measured again."""
     dirty: int = 0
-    """Pairs that were dirty all the same when no repeat was left."""
+    """Pairs that were still dirty when no repeat was left."""
     discarded: int = 0
-    """Pairs thrown away and made again, since in them the kernel's own clock and the supervisor's did not agree."""
+    """Pairs discarded and measured again because the kernel's own clock and the supervisor's disagreed."""
     launched_incumbent_s: float | None = None
     launched_candidate_s: float | None = None
-    """On a GPU: seconds a call with the launches included, by the supervisor's clock."""
+    """On a GPU: seconds per call of the two kernels with launches included, by the supervisor's clock."""
 
 
 class GpuTelemetry(Artifact):
-    """State of the GPU before and after a batch, as NVML reports it; None where it does not."""
+    """State of the GPU before and after a batch, as NVML reports it; None for values that it does not report."""
 
     source: Literal["nvml", "pynvml", "nvidia-smi", "absent"]
     sm_mhz_before: float | None = None
@@ -254,25 +256,25 @@ class GpuTelemetry(Artifact):
     watts_before: float | None = None
     watts_after: float | None = None
     slowed_by: tuple[str, ...] = ()
-    """Reasons for lower clocks that were seen: power cap, thermal … They spoil no round: a kernel can bring them
-    about."""
+    """Reasons for lower clocks during the batch: power cap, thermal … They do not make a round dirty, because a kernel
+    can cause them."""
     foreign_processes: int | None = None
-    """Processes of others with a context on it; None: not known (in a container, say)."""
+    """Other users' processes with a context on the GPU; None if unknown (in a container, for example)."""
     foreign_busy: int | None = None
-    """Samples in which they computed."""
+    """Samples in which those processes computed."""
     idle_share: int | None = None
-    """Per cent of the time in which kernels ran on it before any of ours did."""
+    """Per cent of the time in which kernels ran on the GPU before the harness's first one."""
 
 
 class Telemetry(Artifact):
-    """State of the machine around a batch."""
+    """State of the machine during a batch."""
 
     load_before: float
     load_after: float
     foreign_cpu_fraction: float | None
-    """CPU time that other processes took meanwhile, over cores x wall time; None: not known."""
+    """CPU time of other processes during the batch, over cores x wall time; None if unknown."""
     stolen_fraction: float | None = None
-    """Share of the wall time that a hypervisor took of the core that lost most; None: not known."""
+    """Share of the wall time that a hypervisor took from the core that lost most; None if unknown."""
     cores: int = 1
     seconds: float
     gpu: GpuTelemetry | None = None
@@ -286,7 +288,7 @@ class TimingResult(Artifact):
     telemetry: Telemetry
 
 
-# ---------------------------------------------------------------- contest: processes of their own, clocked from outside
+# ---------------------------------------------------------------- contest: separate processes, timed from outside
 
 
 class Contestant(Artifact):
@@ -294,23 +296,22 @@ class Contestant(Artifact):
 
     name: str
     kind: Literal["library", "eager", "compile", "max_autotune", "rival"]
-    """A kernel library, the reference under torch eager, under torch.compile, or under torch.compile with its
+    """A kernel (`library`), the reference under torch eager, under torch.compile or under torch.compile with its
     longest search, or the function `name` of the task's rivals."""
     library: str | None = None
 
 
 class ContestRequest(DeviceRequest):
-    """Each contestant runs in its own process, alternated in random order and clocked from outside (confirmation, final
-    benchmark).
+    """Request to run each contestant in its own process, alternated in random order and timed from outside
+    (confirmation, final benchmark).
 
-    On a CPU each round has other processes of the kernel libraries than the one before; torch's are kept, and on a GPU
-    all are.
+    On a CPU, each round has new processes of the kernels, while torch's processes stay. On a GPU all processes stay.
     """
 
     kind: Literal["contest"] = "contest"
     contestants: tuple[Contestant, ...]
     workloads: tuple[TimedWorkload, ...]
-    """`pairs` is the number of rounds."""
+    """Workloads to time; `pairs` is the number of rounds."""
     order_seed: int
     call_limit_s: float = 120.0
 
@@ -320,21 +321,22 @@ class ContestOfWorkload(Artifact):
 
     workload: str
     rounds: tuple[dict[str, float], ...]
-    """Contestant name -> seconds a call, one dict a round."""
+    """One dict per round: contestant -> seconds per call."""
     calls_per_sample: dict[str, int] = Field(default_factory=dict)
     repeated: int = 0
     """Dirty rounds that were measured again."""
     dirty: int = 0
-    """Rounds that were dirty all the same when no repeat was left."""
+    """Rounds that were still dirty when no repeat was left."""
     sittings: int = 1
-    """How often the kernel libraries' processes were started anew, repeated rounds included."""
+    """How often the kernels' processes were started, repeated rounds included."""
     device_rounds: tuple[dict[str, float], ...] = ()
     """On a GPU: the same rounds by the device's events."""
     kernel_rounds: tuple[dict[str, float], ...] = ()
-    """On a GPU: seconds a call by the device's events, with all launches queued behind a spin, so that no gap
-    that the host left between them counts."""
+    """On a GPU: seconds per call by the device's events with all launches queued behind a spin, so that gaps between
+    launches do not count."""
     host_bound: dict[str, int] = Field(default_factory=dict)
-    """Contestant -> those of `kernel_rounds` in which launching outlasted the spin, so that gaps may be in them."""
+    """Contestant -> number of its `kernel_rounds` in which launching outlasted the spin, so that they may contain
+    gaps."""
 
 
 class ContestResult(Artifact):
@@ -343,36 +345,38 @@ class ContestResult(Artifact):
     kind: Literal["contest"] = "contest"
     workloads: tuple[ContestOfWorkload, ...]
     unavailable: dict[str, str] = Field(default_factory=dict)
-    """Contestant -> why it could not run (torch.compile without a compiler, say)."""
+    """Contestant -> why it could not run (for example torch.compile without a compiler)."""
     problem: str | None = None
     culprit: str | None = None
     policy: bool = False
-    """The problem is what the culprit executed on its device, not what came out."""
+    """True if the problem is what the culprit executed on its device, and not a wrong result."""
     executed: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """On a GPU: kernel library (all but the first) -> names of what it executed, as the profiler saw them."""
+    """On a GPU: kernel contestant (all but the first) -> names of the kernels that it executed, as the profiler
+    reported them."""
     library_share: dict[str, float] = Field(default_factory=dict)
-    """Of those that called operators of the task's `library`: these operators' part of its device time, one call of
-    each workload."""
+    """Contestant that called operators of the task's `library` -> their share of its device time, over one call of each
+    workload."""
     telemetry: Telemetry
 
 
-# ---------------------------------------------------------------- torch's processes, started ahead of the contest
+# ---------------------------------------------------------------- torch's processes, started before the contest
 
 
 class PrepareRequest(DeviceRequest):
-    """Start torch's contestants of the contest to come: they import torch and, on a CPU, compile whenever nothing is
-    timed.
+    """Request to start torch's contestants of a later contest: they import torch and, on a CPU, compile while nothing
+    is timed.
 
-    What a contest measures stays the same, only it waits for less. Nobody keeps the answer.
+    The contest's measurements stay the same; only its start is faster. The answer is not stored.
     """
 
     kind: Literal["prepare"] = "prepare"
     frameworks: tuple[str, ...]
-    """Names of contestants that are no kernels. None: those that were started rest until the next timing is over."""
+    """Names of contestants that are not kernels. If empty, those already started are stopped until the next timing is
+    over."""
     dims: tuple[Dims, ...] = ()
     """Sizes to compile for."""
     capability: int = 0
-    """Of a GPU, e.g. 90: what kernels' processes there import is imported meanwhile, too."""
+    """Compute capability of a GPU, e.g. 90: the harness then also imports what kernels' processes need there."""
 
 
 class PrepareResult(Artifact):
@@ -382,8 +386,8 @@ class PrepareResult(Artifact):
 
 
 class NeededRequest(DeviceRequest):
-    """Count what the outputs depend on with the very inputs that these were timed on; several of one name: the
-    least. Oracle only."""
+    """Request to count the bytes that the outputs depend on, for the inputs that these workloads were timed with. Of
+    several workloads with one name the least counts. It needs the oracle only."""
 
     kind: Literal["needed"] = "needed"
     workloads: tuple[TimedWorkload, ...]
@@ -394,28 +398,29 @@ class NeededResult(Artifact):
 
     kind: Literal["needed"] = "needed"
     unique_bytes: dict[str, int]
-    """Workload -> as SeenWorkload's."""
+    """Workload -> bytes, as in `ProbedWorkload.unique_bytes`."""
 
 
-# ---------------------------------------------------------------- what torch.compile makes of the reference
+# ---------------------------------------------------------------- torch.compile's code for the reference
 
 
 class InductorRequest(DeviceRequest):
-    """Compile the reference with torch.compile and hand over the generated code as text. Oracle only; on a GPU it is
-    tuned there."""
+    """Request to compile the reference with torch.compile and return the generated code as text. It needs the oracle
+    only; on a GPU the code is tuned there."""
 
     kind: Literal["inductor"] = "inductor"
     others: tuple[tuple[Dims, ...], ...] = ()
-    """Sizes beside the visible ones that the code must do: of each choice the first that the reference takes."""
+    """Lists of sizes beside the visible ones that the code must support; of each list the first sizes that the
+    reference accepts count."""
     search_s: float
-    """Seconds after which Inductor's search on a GPU, which goes on at each visible size, ends with what it has."""
+    """Seconds after which Inductor starts no further search; on a GPU it searches at each visible size."""
 
 
 class TritonLaunch(Artifact):
     """How Inductor launches one of its Triton kernels."""
 
     extra: tuple[str, ...] = ()
-    """Names of what the wrapper gives behind the kernel's own arguments, for the grid alone."""
+    """Names of arguments that the wrapper passes after the kernel's own, for the grid only."""
     config: dict[str, bool | int | float | str | None]
     """Constants and block sizes by name, `num_warps` and `num_stages`."""
     grid: tuple[str, str, str]
@@ -423,23 +428,24 @@ class TritonLaunch(Artifact):
 
 
 class GeneratedCode(Artifact):
-    """The code for one set of sizes, or for many."""
+    """Inductor's code for one set of sizes, or for many."""
 
     code: str
     """The module with kernels and wrapper."""
     inputs: tuple[str, ...]
-    """What the wrapper takes, in order: an argument's name, or that and `.1` for the size of its second dimension."""
+    """The wrapper's parameters in order: an argument's name, or the name with `.1` for the size of its second
+    dimension."""
     conditions: tuple[str, ...]
     """Python expressions of the task's scalars, all of which must hold."""
     scalars: dict[str, bool | int | float]
-    """Of the sizes for which it was made."""
+    """Scalars of the sizes for which the code was generated."""
     launches: dict[str, TritonLaunch] = Field(default_factory=dict)
-    """On a GPU, by the kernel's name."""
+    """On a GPU: name of a kernel -> its launch."""
     helpers: dict[str, str] = Field(default_factory=dict)
-    """Then also Inductor's own Triton functions that the kernels use, name -> text, in an order in which they can be
-    written."""
+    """On a GPU: name -> text of Inductor's own Triton functions that the kernels use, each after those that it
+    needs."""
     unsearched: bool = False
-    """There was no time left to search for faster code, or for code without a library's call."""
+    """True if no time was left to search for faster code, or for code without a library call."""
 
 
 class InductorResult(Artifact):
@@ -447,17 +453,17 @@ class InductorResult(Artifact):
 
     kind: Literal["inductor"] = "inductor"
     refused: str = ""
-    """Why there is no code, to stand behind "reference.py cannot be lifted: "."""
+    """Why there is no code, as the end of "reference.py cannot be lifted: "."""
     shapes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Of each tensor, as Python expressions of the task's scalars."""
+    """Shape of each tensor, as Python expressions of the task's scalars."""
     variants: tuple[GeneratedCode, ...] = ()
-    """In the order in which they are to be asked; those for one set of sizes first."""
+    """Variants in the order in which their conditions are checked; those for one set of sizes come first."""
     vector_bytes: int = 0
-    """Of the vectors that C++ code counts on."""
+    """Bytes of the vectors that the C++ code assumes."""
 
 
 class HarnessFailure(Artifact):
-    """The harness itself could not do its work: the machine's fault."""
+    """The harness itself failed, which is the machine's fault."""
 
     kind: Literal["infra"] = "infra"
     error: str

@@ -1,5 +1,5 @@
-"""Processes that take jobs one after another: the launcher, which starts each anew, and the warm server, which
-stays."""
+"""Processes that run jobs one after another: the launcher, which starts a process for each job, and the warm server,
+which stays."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class Launcher:
         )
 
     def run(self, order: dict[str, object], wall_s: float) -> dict[str, float]:
+        """Run one job and return its status and usage; raise HarnessError if the launcher died."""
         stdin, stdout = _pipes(self.process)
         try:
             stdin.write(json.dumps(order).encode() + b"\n")
@@ -45,6 +46,7 @@ class Launcher:
         return answer
 
     def close(self) -> None:
+        """End the launcher."""
         stdin, stdout = _pipes(self.process)
         with contextlib.suppress(OSError):
             stdin.close()
@@ -57,7 +59,7 @@ class ServerDied(Exception):
 
 
 class WarmServer:
-    """A warm process and the folder that its own files lie in."""
+    """A warm process and the folder of its own files."""
 
     def __init__(self, argv: list[str], folder: Path, env: dict[str, str]) -> None:
         self.folder = folder
@@ -77,10 +79,12 @@ class WarmServer:
 
     @property
     def alive(self) -> bool:
+        """Whether the process runs."""
         return self.process.poll() is None
 
     def run_job(self, folder: Path, job: Job, within_s: float) -> tuple[int, bool]:
-        """(exit code, timed out) of one job, which may take `within_s` seconds; one at a time."""
+        """Run one job within `within_s` seconds and return (exit code, timed out); one job at a time. Raises
+        ServerDied."""
         with self._turn:
             stdin, stdout = _pipes(self.process)
             cpu_s_before = telemetry.cpu_seconds_of(self.process.pid)
@@ -103,7 +107,7 @@ class WarmServer:
                 raise ServerDied(f"it answered {line[:80]!r}") from error
 
     def close(self) -> None:
-        """Close its input, which ends it at once; kill it when it does not."""
+        """Close the server's input, which ends it at once, and kill it if that does not end it."""
         stdin, stdout = _pipes(self.process)
         with contextlib.suppress(OSError):
             stdin.close()
@@ -123,7 +127,7 @@ class WarmServer:
 
 
 def _line_within(stream: IO[bytes], seconds: float) -> bytes | None:
-    """The next line, b"" at the end of the stream, None when `seconds` are over."""
+    """Return the next line, b"" at the end of the stream, or None after `seconds`."""
     answer: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=lambda: answer.put(stream.readline()), daemon=True).start()
     try:

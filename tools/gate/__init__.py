@@ -1,1 +1,1 @@
-"""From measurements to a verdict: statistics, confirmation, policy, the final benchmark (pure)."""
+"""Derives verdicts from measurements: statistics, confirmation, the judge's settings, the final benchmark (pure)."""

@@ -1,6 +1,5 @@
-"""What contests amount to (pure): kernels in processes of their own, alternated and clocked by the supervisor, in a
-confirmation of an accept or in the final benchmark.
-"""
+"""Evaluates contests (pure): kernels in separate processes, alternated and timed by the supervisor, in the confirmation
+of an accept or in the final benchmark."""
 
 from __future__ import annotations
 
@@ -14,23 +13,25 @@ from tools.executors.protocol import ContestOfWorkload, ContestResult
 from tools.gate.statistics import Objective, PairedTimes, bonferroni_confidence, pool_by_workload, speedup_interval
 
 MAX_CONFIRMATIONS = 2
-"""Contests at most before an accept: a second one where noise or others hide a gain that the first estimates."""
+"""Most contests before an accept; a second one follows if noise or other processes hide a gain that the first one
+estimates."""
 DISTURBING_CORES = 0.2
-"""Cores' worth of CPU time in others' hands from which on they, and not its own threads, are what a contest waited
-for."""
+"""Cores' worth of CPU time of other processes from which a contest counts as disturbed by them, and not by its own
+threads."""
 DISTURBING_STOLEN_SHARE = 0.1
-"""Share of a contest's time that a hypervisor took of one core from which on that disturbs it. Rounds do not show
-it: they are shorter than the ticks in which it is counted."""
+"""Share of a contest's time that a hypervisor took from one core, from which the contest counts as disturbed. Single
+rounds do not show it, because they are shorter than the ticks in which it is counted."""
 DISTURBED_MARGIN = 0.25
-"""Beside others a gain counts as confirmed only when its interval lies above 1 by this much: contests of a kernel
-with itself beside a busy process, with fresh processes each round, strayed by a few percent."""
+"""Distance above 1 that the interval of a gain must keep if the contest was disturbed. Contests of a kernel with itself
+beside a busy process, with new processes each round, were wrong by a few percent."""
 BUSY_GPU_PERCENT = 10
-"""Per cent of the time in which kernels ran on a GPU before any of ours did, from which on it is taken for busy."""
+"""Per cent of the time in which kernels ran on a GPU before the harness's first one, from which the GPU counts as
+busy."""
 MIN_CONFIRMED_SAVING_SHARE = 0.5
-"""Of what a candidate's own clock says that it saves, the clock outside must surely see this share."""
+"""Share of the time saved by a candidate's own clock that the supervisor's clock must surely see."""
 
 UNPROFILED_PREFIX = "not known: "
-"""How the harness begins where the profiler could not say what a kernel executed."""
+"""Prefix of the harness's message if the profiler could not determine what a kernel executed."""
 
 
 class Contest(Artifact):
@@ -44,26 +45,26 @@ class Contest(Artifact):
 
 
 def contest_problem(record: Record) -> str | None:
-    """What the candidate did wrong in a contest, or None."""
+    """Return the fault of the candidate in a contest, or None."""
     return Contest.model_validate(record.payload).result.problem
 
 
 def is_policy_violation(record: Record) -> bool:
-    """Whether what it did wrong there is what it executed, and not what came out."""
+    """Whether that fault is what the candidate executed, and not a wrong result."""
     return Contest.model_validate(record.payload).result.policy
 
 
 def confirmed_speedup(contests: Sequence[Record], objective: Objective, confidence: float) -> Interval:
-    """Incumbent / candidate over the rounds of the `contests` that count, pooled; at the confidence that each of
-    `MAX_CONFIRMATIONS` looks must have so that all together keep `confidence`.
+    """Return the interval of incumbent / candidate over the rounds of the counted `contests`, pooled.
 
-    StorageError unless they are the attempts, from the first on, of one and the same confirmation.
+    Each of the `MAX_CONFIRMATIONS` looks has the confidence with which all together keep `confidence`. Raises
+    StorageError unless the records are the attempts of one confirmation, from the first on.
     """
     loaded = [Contest.model_validate(record.payload) for record in contests]
     if [contest.attempt for contest in loaded] != list(range(len(loaded))) or not 0 < len(loaded) <= MAX_CONFIRMATIONS:
-        raise StorageError("the confirmations are not all attempts from the first on")
+        raise StorageError("the records are not the attempts of a confirmation from the first on")
     if any(contest.candidates != loaded[0].candidates for contest in loaded):
-        raise StorageError("the confirmations are of several candidates")
+        raise StorageError("the records are confirmations of several candidates")
     samples = pool_by_workload(
         [sample for record in counted_contests(contests) for sample in paired_times(record, "incumbent", "candidate")]
     )
@@ -71,45 +72,46 @@ def confirmed_speedup(contests: Sequence[Record], objective: Objective, confiden
 
 
 def counted_contests(contests: Sequence[Record]) -> Sequence[Record]:
-    """The contests that count: all, or only the repeat where the first was disturbed.
+    """Return the contests that count: all, or only the repeat if the first one was disturbed.
 
-    What others do to a contest may lean to one side through all of its rounds. Pooled with as many good ones that is no
-    noise which an interval allows for: of kernels alike, one in five would seem faster.
+    A disturbance may favour one side in all rounds of a contest. An interval that pools these with as many good rounds
+    does not allow for it: of equal kernels, one in five would seem faster.
     """
     return contests[1:] if len(contests) > 1 and _is_disturbed(contests[0]) else contests
 
 
 def confidence_per_confirmation(confidence: float) -> float:
-    """The confidence of each single look at a confirmation."""
+    """Return the confidence that each single look at a confirmation must have."""
     return bonferroni_confidence(confidence, MAX_CONFIRMATIONS, 1)
 
 
 def needs_another_contest(interval: Interval, min_effect: float, *, disturbed: bool) -> bool:
-    """Whether another contest may settle it: the estimate exceeds the effect that is demanded, while the interval
-    holds 1, or what others may do to it where they kept the machine busy (`any_disturbed`)."""
+    """Whether another contest may decide: the estimate exceeds the required effect, but the interval contains 1 or a
+    disturbance explains the gain (`any_disturbed`)."""
     return interval.estimate > 1.0 + min_effect and (
         interval.low <= 1.0 or is_explained_by_disturbance(interval, disturbed=disturbed)
     )
 
 
 def is_explained_by_disturbance(interval: Interval, *, disturbed: bool) -> bool:
-    """Whether others were there, and the gain is not beyond what they can bring about."""
+    """Whether the contest was disturbed, and the gain is not larger than a disturbance can cause."""
     return disturbed and interval.low <= 1.0 + DISTURBED_MARGIN
 
 
 def any_disturbed(contests: Sequence[Record]) -> bool:
-    """Whether others disturbed one of the `contests` that count."""
+    """Whether one of the counted `contests` was disturbed by other processes."""
     return any(_is_disturbed(record) for record in counted_contests(contests))
 
 
 def _is_disturbed(contest: Record) -> bool:
-    """Whether more than half of the rounds of a workload were dirty when no repeat was left, and others were there to
-    make them so.
+    """Whether other processes disturbed a contest: more than half of a workload's rounds were still dirty when no
+    repeat was left, and other processes were active.
 
-    A round is dirty on a CPU when threads had to wait for a core; a program whose own threads get in each other's way
-    has such rounds alone, too. A hypervisor that took much of a core disturbs a contest as a whole. On a GPU a round is
-    dirty when others computed there meanwhile; what they do on the CPU does not count, nor do lower clocks, which a
-    kernel can bring about itself. A GPU that was busy before any of ours ran is disturbed as a whole.
+    On a CPU a round is dirty if threads had to wait for a core. A program whose own threads compete has dirty rounds as
+    well, without other processes. A hypervisor that took much of a core disturbs the whole contest. On a GPU a round is
+    dirty if others computed there at the same time. Their work on the CPU does not count, and neither do lower clocks,
+    which a kernel can cause itself. A GPU that was busy before the harness's first kernel is disturbed during the whole
+    contest.
     """
     result = Contest.model_validate(contest.payload).result
     gpu, cpu = result.telemetry.gpu, result.telemetry
@@ -119,7 +121,7 @@ def _is_disturbed(contest: Record) -> bool:
         else (cpu.stolen_fraction or 0.0) >= DISTURBING_STOLEN_SHARE
     ):
         return True
-    # Where nobody can say who used the cores, a dirty round is not held to be the program's own doing.
+    # If the use of the cores is unknown, a dirty round counts as a disturbance and not as the program's own fault.
     others_use_cores = cpu.foreign_cpu_fraction is None or cpu.foreign_cpu_fraction * cpu.cores > DISTURBING_CORES
     others = bool(gpu.foreign_busy) if gpu is not None else others_use_cores
     return others and any(2 * workload.dirty > len(workload.rounds) for workload in result.workloads)
@@ -128,14 +130,14 @@ def _is_disturbed(contest: Record) -> bool:
 def speedup_on_device(
     contests: Sequence[Record], objective: Objective, confidence: float, min_effect: float
 ) -> Interval | None:
-    """Incumbent / candidate over the rounds that count by the device's own events, where launches dilute the wall
-    clock's.
+    """Return the interval of incumbent / candidate by the device's own events over the counted rounds, if launches hide
+    the gain from the wall clock; else None.
 
-    The events are read in the candidate's own process, so that they only say how large a gain is that the clock outside
-    bears out. None where there are no such events; where the candidate's wall time exceeds its device time by no more
-    than `min_effect`, since then launches explain nothing; and where the seconds that the wall clock saw saved are
-    surely fewer than those that the events say (the candidate spends more outside its events than the incumbent does),
-    or not surely `MIN_CONFIRMED_SAVING_SHARE` of them. Then the wall clock decides alone.
+    The candidate's own process reads the events, so they only show how large a gain is that the supervisor's clock
+    confirms. The result is None in three cases. There are no events. Or launches explain nothing, because the
+    candidate's wall time exceeds its device time by no more than `min_effect`. Or the wall clock surely saw fewer
+    seconds saved than the events report (the candidate spends more time outside its events than the incumbent), or not
+    surely `MIN_CONFIRMED_SAVING_SHARE` of them. The wall clock then decides alone.
     """
     rounds = _wall_and_device_times(contests)
     if not rounds:
@@ -156,8 +158,7 @@ def speedup_on_device(
 
 
 def claim_of(contests: Sequence[Record], objective: Objective, confidence: float, min_effect: float) -> Claim:
-    """What the confirmation lets one say of the candidate: the gain by the clock that decides, and by the other
-    where there is one."""
+    """Return the candidate's confirmed gain by the clock that decides, and by the other clock if there is one."""
     wall = confirmed_speedup(contests, objective, confidence)
     device = speedup_on_device(contests, objective, confidence, min_effect)
     if device is not None:
@@ -173,7 +174,7 @@ def claim_of(contests: Sequence[Record], objective: Objective, confidence: float
 
 
 def is_contradicted_by_wall_clock(contests: Sequence[Record], objective: Objective, confidence: float) -> bool:
-    """Whether the wall clock surely saw less than `MIN_CONFIRMED_SAVING_SHARE` of the saved seconds that the
+    """Whether the wall clock surely saw less than `MIN_CONFIRMED_SAVING_SHARE` of the seconds saved that the
     candidate's own process reported."""
     rounds = _wall_and_device_times(contests)
     return (
@@ -186,8 +187,8 @@ def is_contradicted_by_wall_clock(contests: Sequence[Record], objective: Objecti
 
 
 def _wall_and_device_times(contests: Sequence[Record]) -> tuple[tuple[PairedTimes, PairedTimes], ...]:
-    """(by the wall clock, by the device's events) of each workload, pooled over those of `contests` that count;
-    empty where some has no events."""
+    """Return (times by the wall clock, times by the device's events) of each workload, pooled over the counted
+    `contests`; empty if a workload has no events."""
     weighted = _weighted_workloads(contests)
     if not all(
         w.device_rounds and min(r[name] for r in w.device_rounds for name in ("incumbent", "candidate")) > 0
@@ -200,8 +201,8 @@ def _wall_and_device_times(contests: Sequence[Record]) -> tuple[tuple[PairedTime
 
 
 def _device_only_times(contests: Sequence[Record]) -> Sequence[PairedTimes]:
-    """What the device alone took: with the launches queued behind a spin where that was measured, since a kernel
-    that is shorter than its launch leaves gaps between its events."""
+    """Return the times of the device alone. If they were measured, they are those with all launches queued behind a
+    spin, because a kernel shorter than its launch leaves gaps between its events."""
     return pool_by_workload(
         [_paired_times(weight, w, w.kernel_rounds or w.device_rounds) for weight, w in _weighted_workloads(contests)]
     )
@@ -219,9 +220,10 @@ def _paired_times(weight: float, w: ContestOfWorkload, rounds: Sequence[Mapping[
 def _confirmed_saving_interval(
     rounds: Sequence[tuple[PairedTimes, PairedTimes]], share: float, objective: Objective, confidence: float
 ) -> Interval:
-    """Above 1 where the wall clock saw more than `share` of the seconds saved that the device's events say.
+    """Return an interval that lies above 1 if the wall clock saw more than `share` of the seconds saved by the device's
+    events.
 
-    wall_i - wall_c > share x (device_i - device_c), with the terms put so that both sides are positive.
+    wall_i - wall_c > share x (device_i - device_c), with the terms arranged so that both sides are positive.
     """
     compared = [
         PairedTimes(
@@ -236,7 +238,7 @@ def _confirmed_saving_interval(
 
 
 def reason_unprofiled(contests: Sequence[Record]) -> str | None:
-    """Why it is not known what the candidate executed on its device in `contests`; None where it was looked at, or
+    """Return why it is unknown what the candidate executed on its device in `contests`; None if it is known, or if
     nothing is launched."""
     executed = [
         name
@@ -247,13 +249,13 @@ def reason_unprofiled(contests: Sequence[Record]) -> str | None:
 
 
 def library_share(contests: Sequence[Record], name: str = "candidate") -> float | None:
-    """The library's part of the candidate's device time, as the last contest saw it; None where it called none."""
+    """Return the library's share of the contestant's device time in the last contest; None if it called no library."""
     return Contest.model_validate(contests[-1].payload).result.library_share.get(name)
 
 
 def device_seconds(record: Record) -> dict[str, float]:
-    """Contestant -> weighted sum of its medians by the device's own events, without the host's gaps where these were
-    kept out; empty where there are no events."""
+    """Return contestant -> weighted sum of its medians by the device's own events, without gaps between launches where
+    they were measured so; empty if there are no events."""
     contest = Contest.model_validate(record.payload)
     weighted_rounds = [
         (contest.weights[w.workload], w.kernel_rounds or w.device_rounds)
@@ -267,7 +269,7 @@ def device_seconds(record: Record) -> dict[str, float]:
 
 
 def with_device_times(record: Record) -> Record | None:
-    """The contest's record with device-only times in place of the host's; None where they were not measured."""
+    """Return the contest's record with device-only times in place of the host's; None if they were not measured."""
     contest = Contest.model_validate(record.payload)
     if not all(
         w.kernel_rounds and min(t for r in w.kernel_rounds for t in r.values()) > 0 for w in contest.result.workloads
@@ -279,7 +281,7 @@ def with_device_times(record: Record) -> Record | None:
 
 
 def host_bound_rounds(record: Record) -> dict[str, int]:
-    """Contestant -> rounds of `device_seconds` in which the host's gaps could not be kept out."""
+    """Return contestant -> number of rounds in `device_seconds` that may contain gaps between launches."""
     rounds: Counter[str] = Counter()
     for workload in Contest.model_validate(record.payload).result.workloads:
         rounds.update(workload.host_bound)
@@ -287,7 +289,7 @@ def host_bound_rounds(record: Record) -> dict[str, int]:
 
 
 def median_seconds(record: Record) -> dict[str, dict[str, float]]:
-    """Workload -> contestant -> median seconds a call."""
+    """Return workload -> contestant -> median seconds per call."""
     contest = Contest.model_validate(record.payload)
     return {
         w.workload: {name: median([r[name] for r in w.rounds]) for name in (w.rounds[0] if w.rounds else ())}
@@ -296,7 +298,7 @@ def median_seconds(record: Record) -> dict[str, dict[str, float]]:
 
 
 def paired_times(record: Record, slow: str, fast: str) -> tuple[PairedTimes, ...]:
-    """The rounds of two contestants by workload, `slow` as incumbent and `fast` as candidate."""
+    """Return the rounds of two contestants by workload, with `slow` as incumbent and `fast` as candidate."""
     contest = Contest.model_validate(record.payload)
     return tuple(
         PairedTimes(

@@ -1,8 +1,7 @@
-"""What a benchmark record amounts to (pure): the one place where its times and its ratios are made, so that they tell
-the same.
+"""Evaluates benchmark records (pure): the only module that derives their times and ratios, so that both agree.
 
-A ratio is estimated from paired rounds: slow spells of the machine cancel in it, and in two medians that stand side by
-side they do not. So only the anchor's time is a median, and the others follow from it by their ratios.
+A ratio is estimated from paired rounds, in which slow phases of the machine cancel; in the ratio of two medians they do
+not. Therefore only the anchor's time is a median, and the others follow from it by their ratios.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ from tools.gate import confirmation
 from tools.gate.statistics import Objective, PairedTimes, interval_product, speedup_interval
 
 FRAMEWORKS = ("eager", "compile", "max_autotune")
-"""Torch's own, in the order in which they are shown."""
+"""Torch's contestants in the order in which they are shown."""
 
 
 def order_frameworks(names: Iterable[str]) -> tuple[str, ...]:
-    """The names of contestants that are not kernels: torch's first, then other libraries' in the given order."""
+    """Return the names of contestants that are not kernels: torch's first, then other packages' in the given order."""
     names = tuple(names)
     return tuple(dict.fromkeys(name for name in (*FRAMEWORKS, *names) if name in names))
 
 
 def contestant_label(name: str) -> str:
-    """The contestant's name as users read it, e.g. "torch max-autotune"."""
+    """Return the contestant's name as users read it, e.g. "torch max-autotune"."""
     return f"torch {name.replace('_', '-')}" if name in FRAMEWORKS else name
 
 
@@ -33,14 +32,14 @@ class Placing(Artifact):
     """One contestant of a benchmark, on one workload or over the objective."""
 
     seconds: float
-    """`Ranking.anchor`: its median. Every other: what its paired ratio makes of that, so that times and ratios tell
-    the same."""
+    """The median for `Ranking.anchor`; for the others, the value that follows from their paired ratio to it, so that
+    times and ratios agree."""
     against_best: Interval | None
-    """Its time / the best kernel's, by paired rounds; None for the best kernel itself."""
+    """Its time / the best kernel's, from paired rounds; None for the best kernel itself."""
 
 
 class Ranking(Artifact):
-    """What a benchmark record amounts to."""
+    """Times and ratios of a benchmark record."""
 
     anchor: str
     best: str
@@ -52,11 +51,11 @@ class Ranking(Artifact):
 def rank_contestants(
     record: Record, objective: Objective, *, anchor: str, best: str, confidence: float = 0.95
 ) -> Ranking:
-    """All contestants of a benchmark against `best`: best = anchor's median / (anchor / best), other = best x (other /
-    best).
+    """Compare all contestants of a benchmark with `best`: best = anchor's median / (anchor / best), other = best x
+    (other / best).
 
     Over the objective `total_time` the times are summed with the workloads' weights, over `geomean` averaged
-    geometrically; either way each quotient of two of them is the overall ratio.
+    geometrically. In both cases the quotient of two times is the overall ratio.
     """
     contest = confirmation.Contest.model_validate(record.payload)
     names = [
@@ -79,8 +78,8 @@ def rank_contestants(
     overall = {}
     for name in names:
         times = {workload: placings[name].seconds for workload, placings in workloads.items()}
-        # A workload's share of the objective is that of the time which is shown, so that the overall ratio is the
-        # quotient of the sums.
+        # The shown times determine a workload's share of the objective, so that the overall ratio is the quotient of
+        # the sums.
         shares = [_rescale(sample, times[sample.workload]) for sample in samples.get(name, ())]
         against = speedup_interval(shares, objective, confidence) if shares else None
         overall[name] = Placing(seconds=objective_s(times, contest.weights, objective), against_best=against)
@@ -88,14 +87,14 @@ def rank_contestants(
 
 
 def objective_s(times: Mapping[str, float], weights: Mapping[str, float], objective: Objective) -> float:
-    """Seconds of all workloads together: their weighted sum, or their weighted geometric mean."""
+    """Return the seconds of all workloads together: their weighted sum, or their weighted geometric mean."""
     if objective == "geomean":
         return math.exp(sum(weights[w] * math.log(t) for w, t in times.items()) / sum(weights[w] for w in times))
     return sum(weights[w] * t for w, t in times.items())
 
 
 def _rescale(sample: PairedTimes, incumbent_s: float) -> PairedTimes:
-    """A sample with the same paired ratios and `incumbent_s` as the incumbent's median."""
+    """Return a sample with the same paired ratios and `incumbent_s` as the incumbent's median."""
     factor = incumbent_s / sample.incumbent_s
     return PairedTimes(
         sample.workload,
@@ -106,27 +105,27 @@ def _rescale(sample: PairedTimes, incumbent_s: float) -> PairedTimes:
 
 
 class FrameworkTimes(Artifact):
-    """What torch and other libraries take for what the reference computes, beside a kernel of ours: the bar."""
+    """Times of torch and other packages for the reference's computation, in comparison with a kernel."""
 
     record: str
-    """The contest in which v0 was timed beside it."""
+    """Record of the contest of v0 with the frameworks."""
     clock: Clock
     kernel_s: float
-    """Objective time of our kernel."""
+    """Objective time of the kernel, in seconds."""
     seconds: dict[str, float]
-    """Framework -> its objective time."""
+    """Framework -> its objective time, in seconds."""
     against: dict[str, Interval]
-    """Framework -> its time / our kernel's: below 1 it is faster."""
+    """Framework -> its time / the kernel's; below 1 the framework is faster."""
     unavailable: dict[str, str] = {}
     """Framework -> why it could not be timed."""
     of: str = ""
-    """What the times are of where that is not one call of one workload."""
+    """What the times measure, if it is not one call of one workload."""
     fastest: tuple[float, ...] = ()
-    """Seconds of the fastest framework at each workload in order, by the same clock."""
+    """Seconds of the fastest framework for each workload in order, by the same clock."""
 
     def after(self, gain: Interval) -> FrameworkTimes:
-        """These times compared with a kernel that is faster by `gain`."""
-        against = {name: interval_product((found, gain)) for name, found in self.against.items()}
+        """Return these times in comparison with a kernel that is faster by `gain`."""
+        against = {name: interval_product((ratio, gain)) for name, ratio in self.against.items()}
         return self.model_copy(update={"against": against, "kernel_s": self.kernel_s / gain.estimate})
 
     @property
@@ -137,25 +136,25 @@ class FrameworkTimes(Artifact):
     @property
     def ahead(self) -> tuple[str, ...]:
         """Names of the frameworks that are surely faster than the kernel."""
-        return tuple(name for name, found in self.against.items() if found.high < 1)
+        return tuple(name for name, ratio in self.against.items() if ratio.high < 1)
 
 
 def framework_times(record: Record, objective: Objective, of: str = "") -> FrameworkTimes:
-    """What a contest of v0, there called baseline, with the frameworks amounts to; of the device alone where that
-    was seen."""
-    alone = confirmation.with_device_times(record)
-    placed = rank_contestants(alone or record, objective, anchor="baseline", best="baseline").overall
-    each = [
-        [taken for name, taken in one.items() if name != "baseline"]
-        for one in confirmation.median_seconds(alone or record).values()
+    """Return the times in a contest of v0 (there called baseline) with the frameworks; of the device alone if these
+    were measured."""
+    device_contest = confirmation.with_device_times(record)
+    placings = rank_contestants(device_contest or record, objective, anchor="baseline", best="baseline").overall
+    times_by_workload = [
+        [seconds for name, seconds in medians.items() if name != "baseline"]
+        for medians in confirmation.median_seconds(device_contest or record).values()
     ]
     return FrameworkTimes(
         record=record.id,
-        clock="device-only" if alone else "launch-included" if confirmation.device_seconds(record) else "wall",
-        kernel_s=placed["baseline"].seconds,
-        seconds={name: placing.seconds for name, placing in placed.items() if name != "baseline"},
-        against={name: placing.against_best for name, placing in placed.items() if placing.against_best is not None},
+        clock="device-only" if device_contest else "launch-included" if confirmation.device_seconds(record) else "wall",
+        kernel_s=placings["baseline"].seconds,
+        seconds={name: placing.seconds for name, placing in placings.items() if name != "baseline"},
+        against={name: placing.against_best for name, placing in placings.items() if placing.against_best is not None},
         unavailable=confirmation.Contest.model_validate(record.payload).result.unavailable,
         of=of,
-        fastest=tuple(min(one) for one in each if one),
+        fastest=tuple(min(medians) for medians in times_by_workload if medians),
     )

@@ -1,5 +1,5 @@
-"""What compute-sanitizer says of one call of a kernel, read from its own lines (pure): memcheck refuses, the others
-remark."""
+"""Reads compute-sanitizer's output for one call of a kernel (pure): findings of memcheck reject the kernel, those of
+the other tools are remarks."""
 
 from __future__ import annotations
 
@@ -28,47 +28,47 @@ class SanitizerReport(Artifact):
     workload: str
     version: str = ""
     seconds: float = 0.0
-    """All tools, side by side."""
+    """Seconds of all tools together, which run at the same time."""
     missing: str = ""
-    """Why nothing was looked at; empty: something was."""
+    """Why no tool ran; empty if one did."""
     found: dict[str, tuple[str, ...]] = {}
-    """Tool -> its findings, for those that came to their end."""
+    """Tool -> its findings, for the tools that finished."""
     failed: dict[str, str] = {}
-    """Tool -> why it did not."""
+    """Tool -> why it did not finish."""
 
     def sentence(self) -> str:
-        """What is to be known of a kernel that memcheck does not refuse."""
+        """Return the findings as a sentence, for a kernel that memcheck does not reject."""
         if self.missing:
-            return f"Faults of memory on the device were not looked for: {self.missing.rstrip('.')}."
+            return f"Memory errors on the device were not checked: {self.missing.rstrip('.')}."
         clauses = [
             f"{tool} found {_quote_findings(found) if found else 'nothing'}" for tool, found in self.found.items()
         ]
-        clauses += [f"{tool} could not look ({why})" for tool, why in self.failed.items()]
+        clauses += [f"{tool} could not run ({why})" for tool, why in self.failed.items()]
         return f"compute-sanitizer {self.version} on {self.workload}: {'; '.join(clauses)}."
 
     def refusal(self) -> str | None:
-        """What memcheck found, in its own words; None: nothing."""
+        """Return memcheck's findings as a sentence; None if there are none."""
         found = self.found.get("memcheck", ())
         return f"compute-sanitizer's memcheck on {self.workload} found {_quote_findings(found)}." if found else None
 
 
 def parse_answer(answer: Mapping[str, Any], candidate: str, workload: str) -> SanitizerReport:
-    """The payload from what the program beside the device left."""
+    """Return the payload of the record from the harness's answer."""
     found, failed = {}, {}
-    for tool, seen in answer.get("tools", {}).items():
+    for tool, result in answer.get("tools", {}).items():
         lines = [
             line.removeprefix(TOOL_LINE_PREFIX).rstrip()
-            for line in seen["text"].splitlines()
+            for line in result["text"].splitlines()
             if line.startswith(TOOL_LINE_PREFIX)
         ]
-        complaints = [line.strip() for line in lines if _TOOL_FAILURE.match(line.strip())]
-        seen_faults = collect_findings(lines)
-        # A faulty kernel also ends its process badly, of which the tool complains: what it found counts all the same.
-        if not any(_SUMMARY_LINE.match(line.strip()) for line in lines) or (complaints and not seen_faults):
-            said = [line for line in str(seen["said"]).splitlines() if line.strip()]
-            failed[tool] = " ".join((complaints or said or ["it gave no reason"])[-1].split())[:200]
+        failures = [line.strip() for line in lines if _TOOL_FAILURE.match(line.strip())]
+        findings = collect_findings(lines)
+        # A faulty kernel also crashes its process, which the tool reports as a failure; its findings still count.
+        if not any(_SUMMARY_LINE.match(line.strip()) for line in lines) or (failures and not findings):
+            output = [line for line in str(result["said"]).splitlines() if line.strip()]
+            failed[tool] = " ".join((failures or output or ["it gave no reason"])[-1].split())[:200]
         else:
-            found[tool] = seen_faults
+            found[tool] = findings
     return SanitizerReport(
         candidate=candidate,
         workload=workload,
@@ -81,7 +81,8 @@ def parse_answer(answer: Mapping[str, Any], candidate: str, workload: str) -> Sa
 
 
 def collect_findings(lines: list[str]) -> tuple[str, ...]:
-    """Each finding once: its headline and where it was, kernel and source line, with how many threads told of it."""
+    """Return each finding once: its headline and location (kernel and source line), with the number of threads that
+    reported it."""
     count_by_finding: Counter[str] = Counter()
     finding = ""
     for line in [*lines, ""]:
@@ -93,7 +94,7 @@ def collect_findings(lines: list[str]) -> tuple[str, ...]:
             finding = "" if _NOT_A_FINDING.match(text) or _TOOL_FAILURE.match(text) else text
         elif finding and _LOCATION_LINE.match(text):
             finding = f"{finding} {text}"
-    return tuple(f"{text} ({times} times)" if times > 1 else text for text, times in count_by_finding.items())
+    return tuple(f"{text} ({count} times)" if count > 1 else text for text, count in count_by_finding.items())
 
 
 def _quote_findings(found: tuple[str, ...]) -> str:

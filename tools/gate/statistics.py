@@ -1,14 +1,14 @@
-"""From paired timings to a speed-up with its interval, and from that to a decision (pure).
+"""Computes speed-ups with their intervals from paired timings, and compares them with a threshold (pure).
 
-The unit is the pair: incumbent and candidate measured one right after the other, so that whatever slows the machine
-down for a while slows both and cancels in their ratio. A workload's statistic is the median of its paired log ratios,
-which a burst that hits one half of a few pairs cannot move.
+The unit is the pair: incumbent and candidate measured one right after the other, so that a slow phase of the machine
+affects both and cancels in their ratio. A workload's statistic is the median of its paired log ratios, which a burst in
+one half of a few pairs does not change.
 
-The interval resamples that median. Resampling the pairs themselves (the plain bootstrap) reaches too short in the far
-tails that the correction for many candidates and many looks asks for: with 20 pairs it calls false at 0.6 % where 0.2 %
-was wanted. So the median's rank is drawn from Binomial(pairs, 1/2), the distribution that the sign test gives it. For
-one workload the interval is then the exact sign-test interval, whatever the noise looks like, and several workloads are
-combined draw by draw.
+The interval resamples that median. Resampling the pairs themselves (the plain bootstrap) gives intervals that are too
+short in the far tails, which the correction for many candidates and looks needs: with 20 pairs, its rate of false calls
+is 0.6 % where 0.2 % is wanted. Therefore the median's rank is drawn from Binomial(pairs, 1/2), its distribution in the
+sign test. For one workload the interval is then the exact sign-test interval for any distribution of the noise. Several
+workloads are combined draw by draw.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RESAMPLES = 10_000
 
 @dataclass(frozen=True)
 class PairedTimes:
-    """The pairs of one workload; seconds a call, equally long."""
+    """The pairs of one workload: two tuples of the same length, in seconds per call."""
 
     workload: str
     weight: float
@@ -47,32 +47,34 @@ class PairedTimes:
 
     def __post_init__(self) -> None:
         if not self.incumbent or len(self.incumbent) != len(self.candidate):
-            raise ValueError(f"workload {self.workload!r} needs as many incumbent as candidate times, and at least one")
+            raise ValueError(
+                f"workload {self.workload!r} needs the same number of incumbent and candidate times, and at least one"
+            )
         if not all(0 < t < float("inf") for t in (*self.incumbent, *self.candidate)):
-            raise ValueError(f"workload {self.workload!r} holds a time that is not a positive number of seconds")
+            raise ValueError(f"workload {self.workload!r} has a time that is not a positive number of seconds")
         if not 0 < self.weight < float("inf"):
-            raise ValueError(f"workload {self.workload!r} has weight {self.weight}; a weight is positive")
+            raise ValueError(f"workload {self.workload!r} has the weight {self.weight}; a weight must be positive")
 
     @cached_property
     def log_ratios(self) -> Floats:
-        """Sorted log(incumbent / candidate) of each pair; above 0: the candidate was faster."""
+        """Sorted log(incumbent / candidate) of the pairs; above 0 the candidate was faster."""
         import numpy as np
 
         return np.sort(np.log(np.asarray(self.incumbent) / np.asarray(self.candidate)))
 
     @property
     def incumbent_s(self) -> float:
-        """Median seconds a call."""
+        """Median seconds per call of the incumbent."""
         return median(self.incumbent)
 
     @property
     def candidate_s(self) -> float:
-        """Median seconds a call."""
+        """Median seconds per call of the candidate."""
         return median(self.candidate)
 
 
 def pool_by_workload(samples: Sequence[PairedTimes]) -> tuple[PairedTimes, ...]:
-    """One sample a workload from the batches of several jobs, in order of first appearance."""
+    """Return one sample per workload from the batches of several jobs, in order of first appearance."""
     grouped: dict[str, list[PairedTimes]] = {}
     for sample in samples:
         grouped.setdefault(sample.workload, []).append(sample)
@@ -94,15 +96,16 @@ def speedup_interval(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Interval:
-    """Speed-up incumbent / candidate of the objective, with its two-sided interval.
+    """Return the speed-up incumbent / candidate of the objective with its two-sided interval.
 
-    `total_time`: sum of weight x incumbent's median over sum of weight x (incumbent's median / paired speed-up); that
-    is the weighted total, with the candidate's time expressed through the paired ratio so that common drift cancels.
-    The incumbent's shares of time are taken as measured. `geomean`: weighted geometric mean of the workloads' paired
+    `total_time`: sum of weight x incumbent's median over sum of weight x (incumbent's median / paired speed-up). That
+    is the weighted total, with the candidate's time expressed by the paired ratio so that common drift cancels; the
+    incumbent's shares of time are taken as measured. `geomean`: weighted geometric mean of the workloads' paired
     speed-ups.
 
-    Deterministic for a seed. False "above 1" at most (1 - confidence) / 2 for independent pairs of one workload. Beyond
-    the smallest and the largest pair nothing is known: with fewer than `least_pairs` the interval is not `bounded`.
+    The result is deterministic for a seed. For independent pairs of one workload, the interval lies falsely above 1
+    with a probability of at most (1 - confidence) / 2. Nothing is known beyond the smallest and the largest pair: with
+    fewer than `least_pairs` the interval is not `bounded`.
     """
     import numpy as np
 
@@ -116,10 +119,9 @@ def speedup_interval(
     lows, highs = np.empty((2, len(samples), draws))
     for row, sample in enumerate(samples):
         ladder = np.concatenate(([-np.inf], sample.log_ratios, [np.inf]))
-        # Evenly spread, shuffled: each workload's own distribution is met exactly, only their combination is drawn.
+        # Evenly spaced and shuffled: each workload's own distribution is exact, and only their combination is random.
         rank = np.searchsorted(_median_rank_distribution(len(sample.incumbent)), (rng.permutation(draws) + 0.5) / draws)
-        # The true median lies between the rank-th and the next pair: the lower end bounds it from below, the upper from
-        # above.
+        # The true median lies between the rank-th and the next pair, which bound it from below and from above.
         lows[row] = ladder[rank]
         highs[row] = ladder[rank + 1]
     estimate = _combine_workloads(np.array([[np.median(s.log_ratios)] for s in samples]), weights, objective)
@@ -134,15 +136,15 @@ def speedup_interval(
 
 
 def interval_product(intervals: Iterable[Interval]) -> Interval:
-    """What factors come to one after another, end by end; 1 of none. What each interval may miss adds up in the
-    confidence."""
+    """Return the interval of a product of factors, end by end; 1 for no factors. The error probabilities of the factors
+    add up."""
     factors = tuple(intervals)
     ends = {end: math.prod(getattr(one, end) for one in factors) for end in ("estimate", "low", "high")}
     return Interval(**ends, confidence=max(0.0, 1 - sum(1 - one.confidence for one in factors)))
 
 
 def least_pairs(confidence: float, workloads: int = 1) -> int:
-    """The fewest pairs a workload whose interval at `confidence` has two ends, whatever the objective."""
+    """Return the fewest pairs per workload for which an interval at `confidence` has two ends, for any objective."""
     tail = (1.0 - confidence) / 2.0
     draws = _draw_count(tail, RESAMPLES)
     pairs = 1
@@ -153,35 +155,35 @@ def least_pairs(confidence: float, workloads: int = 1) -> int:
 
 
 def _draw_count(tail: float, resamples: int) -> int:
-    """Number of draws with which about fifty lie beyond the quantile `tail`, at least `resamples`."""
+    """Return the number of draws of which about fifty lie beyond the quantile `tail`, at least `resamples`."""
     return max(resamples, int(50 / tail))
 
 
 def _median_rank_distribution(pairs: int) -> Floats:
-    """P(at most r of `pairs` lie below the true median), r = 0 … pairs: Binomial(pairs, 1/2), cumulated in exact
-    integers."""
+    """Return P(at most r of `pairs` lie below the true median) for r = 0 … pairs: Binomial(pairs, 1/2), accumulated in
+    exact integers."""
     import numpy as np
 
     return np.array([total / 2**pairs for total in accumulate(comb(pairs, r) for r in range(pairs + 1))])
 
 
 def _combine_workloads(log_ratios: Floats, weights: Floats, objective: Objective) -> Floats:
-    """Log speed-up of the objective for each column; rows are workloads."""
+    """Return the log speed-up of the objective for each column; rows are workloads."""
     import numpy as np
 
     if objective == "geomean":
         return np.asarray(weights @ log_ratios)
-    with np.errstate(divide="ignore"):  # no time at all is an open upper end
+    with np.errstate(divide="ignore"):  # a time of 0 means an open upper end
         return -np.log(weights @ np.exp(-log_ratios))
 
 
 def noise_floor(
     samples: Sequence[PairedTimes], objective: Objective = "total_time", confidence: float = 0.95, seed: int = 0
 ) -> float:
-    """How far from 1 the same statistic strays when a kernel is measured against a copy of itself (relative, 0.03 = 3
+    """Return the relative distance from 1 of this statistic for a kernel measured against a copy of itself (0.03 = 3
     %).
 
-    ValueError for fewer than `least_pairs`, which show no such distance.
+    Raises ValueError for fewer than `least_pairs` pairs, because the interval is then open.
     """
     interval = speedup_interval(samples, objective, confidence, seed)
     if not interval.is_bounded:
@@ -192,24 +194,25 @@ def noise_floor(
 
 
 def bonferroni_confidence(confidence: float, max_looks: int, k: int) -> float:
-    """Confidence that each single look at each of `k` candidates must have so that all together keep `confidence`
-    (Bonferroni)."""
+    """Return the confidence that each single look at each of `k` candidates must have so that all together keep
+    `confidence` (Bonferroni)."""
     return 1.0 - (1.0 - confidence) / (max_looks * k)
 
 
 def compare_samples(
     interval: Interval, threshold: float, looks: int, max_looks: int, k: int, *, confidence: float = 0.95
 ) -> Decision:
-    """The one place that says whether the measured gain is real; a sequential test would replace this function and
-    `bonferroni_confidence`.
+    """Compare a measured gain with the threshold. This is the only place that does; a sequential test would replace
+    this function and `bonferroni_confidence`.
 
-    `threshold` is the gain that must be exceeded (0.02 = 2 %), `looks` how often these pairs have been looked at, this
-    time included, `k` how many candidates compete for the same place. `interval` must be at `corrected(confidence,
-    max_looks, k)` or above.
+    `threshold` is the gain that must be exceeded (0.02 = 2 %), `looks` the number of looks at these pairs, this one
+    included, and `k` the number of candidates that compete for one place. `interval` must have a confidence of
+    `bonferroni_confidence(confidence, max_looks, k)` or more; otherwise ValueError is raised.
 
-    faster: even the lower end exceeds it. not_faster: even the upper end does not. Between (an open end is between):
-    `more` pairs while looks are left and the estimate leaves hope, else inconclusive. With k candidates that are all
-    equal to the incumbent, the chance that any is ever called faster is at most 1 - confidence.
+    Returns `faster` if even the lower end exceeds the threshold and `not_faster` if even the upper end does not. In
+    between, which includes an open end, it returns `more` while looks are left and the estimate is not futile, or else
+    `inconclusive`. With k candidates that are all equal to the incumbent, the probability that any is ever called
+    faster is at most 1 - confidence.
     """
     needed = bonferroni_confidence(confidence, max_looks, k)
     if interval.confidence < needed - 1e-12:
@@ -226,19 +229,19 @@ def compare_samples(
 
 
 def is_futile(interval: Interval, threshold: float) -> bool:
-    """True when more pairs would be wasted: the estimate has not come half the way to the threshold.
+    """Whether more pairs would be wasted, because the estimate is less than half the way to the threshold.
 
-    Giving up early can only cost power, never raise the chance of a false "faster".
+    Stopping early can only cost power and never raises the probability of a false "faster".
     """
     return interval.estimate < 1.0 + threshold / 2
 
 
 def is_surely_slower(interval: Interval, margin: float) -> bool:
-    """True when a workload is surely slower (the interval excludes 1) and, by the estimate, takes more than 1 +
-    margin times as long."""
+    """Whether a workload is surely slower (the interval excludes 1) and, by the estimate, takes more than 1 + margin
+    times as long."""
     return interval.high < 1.0 and seems_slower(interval, margin)
 
 
 def seems_slower(interval: Interval, margin: float) -> bool:
-    """True when a workload takes more than 1 + margin times as long by the estimate, however sure that is."""
+    """Whether a workload takes more than 1 + margin times as long by the estimate alone."""
     return interval.estimate < 1.0 / (1.0 + margin)

@@ -1,7 +1,7 @@
-"""From evidence to a verdict, in the order of design 7 (pure).
+"""Derives a verdict from evidence, in the order of design 7 (pure).
 
-The gate measures nothing and trusts no prose: everything it weighs was computed from records, which its reasons name. A
-model's review can only take away.
+The gate measures nothing and trusts no prose: all of its evidence is computed from records, which its reasons cite. A
+model's review can only reject.
 """
 
 from __future__ import annotations
@@ -18,79 +18,81 @@ from tools.roofline.lower_bounds import PhysicalLimits
 
 
 class Veto(Artifact):
-    """What a review takes away; it needs a line of the diff to stand on."""
+    """A review's rejection, with the line of the diff that it is based on."""
 
     quote: str
-    """Empty: the review cannot be used, and nothing is accepted without one."""
+    """Line of the diff; empty if the review cannot be used, and nothing is accepted without a review."""
     reason: str
 
 
 class GateEvidence(Artifact):
-    """All that a verdict rests on."""
+    """All evidence of a verdict."""
 
     incumbent: str
     trial: Trial | None
-    """The champion's, else the best one's; None: nothing was proposed."""
+    """The champion's trial, or the best candidate's if there is no champion; None if nothing was proposed."""
     siblings: int = 1
-    """Candidates judged this iteration: the correction for best-of-K."""
+    """Number of candidates judged in this iteration, for the best-of-K correction."""
     task_at_start: str
-    """Task.identity() as frozen."""
+    """Task.identity() as frozen at the start of the run."""
     task_now: str
-    """Task.identity() of what lies in the workspace."""
+    """Task.identity() of the task in the workspace."""
     workloads: tuple[str, ...]
     """Names of the visible workloads."""
     margins: dict[str, float] = {}
-    """Workload -> its own margin, in place of the policy's."""
+    """Workload -> its own margin, in place of the settings' one."""
     screen: tuple[str, ...] = ()
-    """Sentences of the screen on the champion's files."""
+    """The screen's sentences about the champion's files."""
     veto: Veto | None = None
     earlier_refusal: str = ""
-    """What was put to the gate before this one, in this iteration, and why it was refused."""
+    """The candidate refused before this one in the same iteration, with the reason; empty if there is none."""
     cases: tuple[CaseResult, ...] = ()
-    """Of the champion's correctness record."""
+    """Results in the champion's correctness record."""
     physics: PhysicalLimits = PhysicalLimits()
     noise_floor: float | None
-    """Relative, of this run's A/A blocks."""
+    """Relative noise floor of this run's A/A blocks; None if it was not measured."""
     looks: int = 1
-    """Timing batches that were looked at."""
+    """Number of timing batches looked at."""
     confirmation: Interval | None = None
-    """Incumbent / candidate in separate processes (`confirmation.confirmed_speedup`); None: not run."""
+    """Incumbent / candidate in separate processes (`confirmation.confirmed_speedup`); None if no confirmation ran."""
     unconfirmed: str = ""
-    """Why it was not run, where something kept it from that."""
+    """Why no confirmation ran, if something prevented it."""
     confirmation_problem: str | None = None
-    """What the candidate did wrong there."""
+    """The candidate's fault in the confirmation; None if there is none."""
     confirmation_policy: bool = False
-    """What it did wrong is what it executed, not what came out."""
+    """Whether that fault is what the candidate executed, and not a wrong result."""
     confirmation_disturbed: bool = False
-    """Others disturbed more than half of its rounds (`confirmation.any_disturbed`)."""
+    """Whether other processes disturbed more than half of the confirmation's rounds (`confirmation.any_disturbed`)."""
     confirmation_on_device: Interval | None = None
-    """The same by the device's own events, where launches dilute the wall clock's
-    (`confirmation.speedup_on_device`)."""
+    """Incumbent / candidate by the device's own events, if launches hide the gain from the wall clock
+    (`confirmation.speedup_on_device`); else None."""
     claim: Claim | None = None
-    """What the confirmation lets one say (`confirmation.claim_of`); None: it was not run, or the candidate failed in
-    it."""
+    """The confirmed gain with its clocks (`confirmation.claim_of`); None if no confirmation ran or the candidate failed
+    in it."""
     confirmation_contradicted: bool = False
-    """The candidate's own process reported a gain there that the clock outside surely did not see
+    """Whether the candidate's own process reported a gain that the supervisor's clock surely did not see
     (`confirmation.is_contradicted_by_wall_clock`)."""
     library_share: float | None = None
-    """What part of its device time the task's `library` took; None: it called none, or that was not seen."""
+    """Share of the candidate's device time that the task's `library` took; None if it called no library or the share is
+    unknown."""
     unseen: str | None = None
-    """Why it is not known what the candidate executed on its device; None: it was looked at, or nothing is launched."""
+    """Why it is unknown what the candidate executed on its device; None if it is known, or if nothing is launched."""
     sanitized: SanitizerReport | None = None
-    """What compute-sanitizer said; None: it was not asked."""
+    """compute-sanitizer's report; None if it did not run."""
     mechanisms: dict[str, bool | None] = {}
-    """Claimed mechanism -> whether the machine code shows it, and not as much without it; None: not checked, or not
-    clear."""
+    """Claimed mechanism -> whether the machine code shows it, and shows it less without the change; None if it was not
+    checked or is unclear."""
     unclear: tuple[str, ...] = ()
-    """Of these, what was looked for with and without it, and neither shown nor excluded."""
+    """Mechanisms that were searched for with and without the change and are neither shown nor excluded."""
     idle: tuple[str, ...] = ()
-    """Of these, what is seen neither there nor in the time."""
+    """Mechanisms that are visible neither in the machine code nor in the time."""
     records: tuple[str, ...] = ()
-    """Ids of further records that this rests on: calibration, confirmation, roofs, review."""
+    """Ids of further records that the evidence comes from: calibration, confirmation, roofs, review."""
 
 
 def with_confirmations(evidence: GateEvidence, confirmed: Sequence[Record], settings: JudgeSettings) -> GateEvidence:
-    """`evidence` with what the records of a confirmation (`Judge.confirm_until_settled`; none: not run) amount to."""
+    """Return `evidence` with the results of a confirmation's records (`Judge.confirm_until_settled`), unchanged if
+    there are none."""
     if not confirmed:
         return evidence
     problem = confirmation.contest_problem(confirmed[-1])
@@ -119,8 +121,8 @@ def with_confirmations(evidence: GateEvidence, confirmed: Sequence[Record], sett
 def with_sanitizers(
     evidence: GateEvidence, run_sanitizers: Callable[[], Record | None], settings: JudgeSettings
 ) -> GateEvidence:
-    """`evidence` with what compute-sanitizer says, which runs (`Judge.read_or_run_sanitizers`) only
-    where no other check stands against an accept."""
+    """Return `evidence` with compute-sanitizer's report. The tool runs (`Judge.read_or_run_sanitizers`) only if all
+    other checks allow an accept."""
     if (
         settings.sanitize == "off"
         or decide_verdict(evidence, settings).outcome != "accept"
@@ -132,7 +134,7 @@ def with_sanitizers(
 
 
 def decide_verdict(evidence: GateEvidence, settings: JudgeSettings) -> Verdict:
-    """The verdict: the first check that does not pass decides; where all pass, accept."""
+    """Return the verdict: the first check that does not pass decides; if all pass, accept."""
     passed: list[str] = []
     for outcome, reason in _run_checks(evidence, settings):
         if outcome is not None:
@@ -144,7 +146,7 @@ def decide_verdict(evidence: GateEvidence, settings: JudgeSettings) -> Verdict:
     )
     names_by_state = {
         "checked": [name for name in unchecked if name not in evidence.unclear],
-        "clear": [n for n in unchecked if n in evidence.unclear],
+        "clear": [name for name in unchecked if name in evidence.unclear],
     }
     passed += [
         f"Not {what} in the machine code: {', '.join(names)}." for what, names in names_by_state.items() if names
@@ -158,16 +160,17 @@ def decide_verdict(evidence: GateEvidence, settings: JudgeSettings) -> Verdict:
         claimed = (
             "The claimed mechanisms are visible" if not evidence.idle else "Of the claimed mechanisms these are visible"
         )
-        idle_clause = f"; neither there nor in the time: {', '.join(evidence.idle)}" if evidence.idle else ""
+        idle_clause = f"; visible neither there nor in the time: {', '.join(evidence.idle)}" if evidence.idle else ""
         passed.append(f"{claimed}: {', '.join(shown)}{idle_clause}.")
     return _make_verdict(evidence, "accept", tuple(passed), explained=not absent)
 
 
 Check = tuple[Outcome | None, str]
-"""None and what was shown, or the outcome that ends it and why."""
+"""None and the statement that holds, or the outcome that the check demands and its reason."""
 
 
 def _run_checks(evidence: GateEvidence, settings: JudgeSettings) -> Iterator[Check]:
+    """Yield the checks in their order; the caller stops at the first with an outcome."""
     if evidence.task_now != evidence.task_at_start:
         yield (
             "infra_error",
@@ -217,11 +220,12 @@ def _run_checks(evidence: GateEvidence, settings: JudgeSettings) -> Iterator[Che
 
 
 def _policy_checks(evidence: GateEvidence) -> Iterator[Check]:
+    """Yield the checks of the screen and of the review."""
     if evidence.screen:
         yield "reject_policy", f"The screen refuses the source: {evidence.screen[0].rstrip('.')}."
     if evidence.veto is not None:
         if not evidence.veto.quote.strip():
-            # A veto without a line to point at is not held against the idea, and not overruled either.
+            # A veto without a quoted line does not reject the idea, and nothing overrules it either.
             yield "inconclusive", f"The review cannot be used: {evidence.veto.reason.rstrip('.')}."
         yield (
             "reject_policy",
@@ -231,13 +235,15 @@ def _policy_checks(evidence: GateEvidence) -> Iterator[Check]:
 
 
 def _correctness_check(evidence: GateEvidence, trial: Passed, settings: JudgeSettings) -> Check:
-    """Every visible workload passed as given, and nothing that counts failed."""
+    """Check that every visible workload passed as given, and that no case that counts failed."""
     citation = _citation(trial.records)
     failed = [c for c in evidence.cases if c.status == "failed" or (c.case.required and c.status != "passed")]
     if failed:
         return "reject_correctness", f"The record says {failed[0].status} for {failed[0].case.workload}{citation}."
-    right = {c.case.workload for c in evidence.cases if c.status == "passed" and c.case.distribution == "as_given"}
-    unchecked = [name for name in evidence.workloads if name not in right]
+    passed_workloads = {
+        c.case.workload for c in evidence.cases if c.status == "passed" and c.case.distribution == "as_given"
+    }
+    unchecked = [name for name in evidence.workloads if name not in passed_workloads]
     if unchecked:
         return "reject_correctness", f"Workload {unchecked[0]} was never checked{citation}."
     dropped = sum(c.status == "dropped" for c in evidence.cases)
@@ -252,6 +258,7 @@ def _correctness_check(evidence: GateEvidence, trial: Passed, settings: JudgeSet
 
 
 def _physics_checks(evidence: GateEvidence, trial: Passed) -> Iterator[Check]:
+    """Check that no time is below its physical lower bound, and report corrections of these bounds."""
     physics = evidence.physics
     for measured in physics.impossible_measurements(trial.measurements):
         bound = physics.lower_bound(measured.workload)
@@ -290,6 +297,7 @@ def _physics_checks(evidence: GateEvidence, trial: Passed) -> Iterator[Check]:
 
 
 def _speedup_check(evidence: GateEvidence, trial: Passed, settings: JudgeSettings) -> Check:
+    """Check that the paired timings show a gain above the threshold."""
     if evidence.noise_floor is None:
         return "inconclusive", "The noise floor of this run was not measured."
     threshold = max(settings.min_effect, evidence.noise_floor)
@@ -309,12 +317,15 @@ def _speedup_check(evidence: GateEvidence, trial: Passed, settings: JudgeSetting
     if answer == "faster":
         return (
             None,
-            f"Faster: {comparison}, corrected for {evidence.siblings} candidates and {settings.batches} looks{citation}.",
+            (
+                f"Faster: {comparison}, corrected for {evidence.siblings} candidates and {settings.batches} looks"
+                f"{citation}."
+            ),
         )
     if answer == "not_faster":
         if trial.speedup.high <= 1.0 + settings.min_effect:
             return "reject_perf", f"Not faster by enough: {comparison}{citation}."
-        # What a noisy machine hides is no failure.
+        # A gain that a noisy machine hides is not a failure.
         remedy = "stop what else runs on the machine, or raise judge.calibration_pairs"
         seems_faster = trial.speedup.estimate > 1.0
         complaint = (
@@ -325,7 +336,7 @@ def _speedup_check(evidence: GateEvidence, trial: Passed, settings: JudgeSetting
         return "inconclusive", f"{complaint}; {remedy}: {comparison}{citation}."
     regression_check = _regression_check(trial, evidence.margins, settings)
     if regression_check[0] == "reject_perf":
-        # The judge stops where it sees that, before all batches are spent on the gain.
+        # The judge stops at a sure regression, before all batches are spent on the gain.
         return regression_check
     spent = f"{evidence.looks} of {settings.batches} batches"
     if evidence.looks < settings.batches and is_futile(trial.speedup, threshold):
@@ -348,12 +359,11 @@ def _speedup_check(evidence: GateEvidence, trial: Passed, settings: JudgeSetting
 
 
 def _confirmation_check(evidence: GateEvidence, settings: JudgeSettings) -> Check:
-    """In processes of their own the gain must show again: surely above 1, and not surely below the effect that is
-    demanded."""
+    """Check that the gain recurs in separate processes: surely above 1, and not surely below the required effect."""
     if evidence.confirmation_problem is not None:
         problem = evidence.confirmation_problem.rstrip(".")
         if evidence.confirmation_policy:
-            return "reject_policy", f"The device executed what is not the candidate's own: {problem}."
+            return "reject_policy", f"The device executed kernels that are not the candidate's own: {problem}."
         return "reject_correctness", f"In a process of its own the candidate failed: {problem}."
     if evidence.confirmation is None:
         reason = f": {evidence.unconfirmed.rstrip('.')}" if evidence.unconfirmed else ""
@@ -363,9 +373,9 @@ def _confirmation_check(evidence: GateEvidence, settings: JudgeSettings) -> Chec
     citation = _citation(evidence.records)
     confirmed = wall
     if evidence.confirmation_on_device is not None:
-        # Launches are in both wall clocks alike and make a gain on the device look small: the events may say how large
-        # it is, while that there is one the clock outside must see for itself, since the events are read in the
-        # candidate's own process.
+        # Launches are part of both wall times and make a gain on the device look small. The events may show how large
+        # it is. That there is one must be visible to the supervisor's clock, because the candidate's own process reads
+        # the events.
         confirmed = evidence.confirmation_on_device
         comparison = (
             f"{_interval_text(confirmed)} on the device, {_interval_text(wall)} by the wall clock with launches, in "
@@ -390,29 +400,29 @@ def _confirmation_check(evidence: GateEvidence, settings: JudgeSettings) -> Chec
         return (
             "reject_perf",
             (
-                f"The clock outside surely saw less than half of the time saved that the candidate's own process "
+                f"The supervisor's clock surely saw less than half of the time saved that the candidate's process "
                 f"reports: {comparison}{citation}."
             ),
         )
     if confirmed.high <= 1.0 + settings.min_effect or (wall.low <= 1.0 and wall.high <= 1.0 + settings.min_effect):
-        return "reject_perf", f"The gain is not there again: {comparison}{citation}."
+        return "reject_perf", f"The gain did not recur: {comparison}{citation}."
     if confirmed.low <= 1.0 or wall.low <= 1.0:
         return "inconclusive", f"The gain is not confirmed: {comparison}{citation}."
     return None, f"Confirmed: {comparison}{citation}."
 
 
 def _profiler_check(reason: str, settings: JudgeSettings) -> Check:
-    """No profiler works on this machine, so that a library's kernels could have been run instead of the candidate's
-    own."""
-    sentence = f"What the candidate executed on the device was not looked at: {reason.rstrip('.')}"
+    """Report that no profiler works on this machine, so that a library's kernels could have run instead of the
+    candidate's."""
+    sentence = f"The kernels that the candidate executed on the device are unknown: {reason.rstrip('.')}"
     if settings.unprofiled == "accept":
         return None, f"{sentence}; judge.unprofiled: accept lets it pass."
-    return "inconclusive", f"{sentence}; mend the profiler, or set judge.unprofiled: accept to do without."
+    return "inconclusive", f"{sentence}; make the profiler work, or set judge.unprofiled: accept."
 
 
 def _regression_check(trial: Passed, margin_by_workload: Mapping[str, float], settings: JudgeSettings) -> Check:
-    """Surely slower is rejected, slower by the estimate alone is open, and what passes is said to be shown only
-    where it is."""
+    """Check single workloads: a sure slowdown beyond the margin rejects, one by the estimate alone leaves the verdict
+    open."""
     citation = _citation(trial.records)
     limited = with_margins(trial.measurements, margin_by_workload, settings.workload_margin)
     if (found := first_regression(limited)) is not None:
@@ -425,7 +435,7 @@ def _regression_check(trial: Passed, margin_by_workload: Mapping[str, float], se
         allowance = _margin_text(measured.workload, margin, margin_by_workload)
         slower = f"Workload {measured.workload} may be slower by more than {allowance}"
         return "inconclusive", f"{slower}, the noise hides it: {_interval_text(measured.speedup)}{citation}."
-    # The nearest to its own margin: with margins of their own that need not be the slowest.
+    # The workload nearest to its margin, which need not be the slowest if workloads have their own margins.
     worst, margin = min(limited, key=lambda pair: pair[0].speedup.low * (1.0 + pair[1]))
     allowed = f"the margin of {100 * settings.workload_margin:.3g}%" if not margin_by_workload else "its margin"
     worst_text = f"{_interval_text(worst.speedup)} on {worst.workload}" + (
@@ -435,7 +445,7 @@ def _regression_check(trial: Passed, margin_by_workload: Mapping[str, float], se
         return (
             None,
             (
-                f"No workload was seen slower by more than {allowed}, though the noise does not exclude it; the worst "
+                f"No workload seems slower by more than {allowed}, though the noise does not exclude it; the worst "
                 f"is {worst_text}."
             ),
         )

@@ -1,1 +1,2 @@
-"""RUNS BESIDE THE DEVICE: stdlib, and torch in the oracle; imports nothing of ours, copied into each job."""
+"""RUNS BESIDE THE DEVICE: the standard library, and torch in some processes; it imports no other package of
+Kernelwright and is copied into each job."""

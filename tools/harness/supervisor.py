@@ -1,9 +1,9 @@
 """Entry of the harness: answers `request.json` in the job's folder with `result.json`.
 
 `supervisor.py request.json` answers one request. With `--serve` it reads lines {"folder": path, "memory_bytes": n} on
-stdin, answers each folder's request with a line {"exit": 0} on stdout, and ends with stdin. Oracle and fork server are
-its children, started when first needed and kept. It alone clocks contests and believes nothing that a kernel's process
-says about correctness.
+stdin, answers each folder's request with a line {"exit": 0} on stdout, and ends when stdin closes. The oracle and the
+fork server are its children; they start when they are first needed and stay. Only the supervisor times contests, and it
+trusts no answer of a kernel's process about correctness.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import time
 import traceback
 from pathlib import Path
 
-# For this import alone: what else lies in the job's folder, a candidate's kernel.py among it, is not to be importable.
+# For this import only: other files of the job's folder, such as a candidate's kernel.py, must not be importable.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import harness  # noqa: F401
 
@@ -45,18 +45,18 @@ FOR_TORCH = (
     "CUDA_PATH",
 )
 ORACLE_LIMIT_S = 600.0
-# The oracle allocates and frees the same tens of megabytes again and again: keep them, or page faults cost more than
+# The oracle allocates and frees the same tens of megabytes many times. Malloc keeps them, or page faults cost more than
 # the arithmetic.
 KEEP_MEMORY = {"THP_MEM_ALLOC_ENABLE": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 
 
 def torch_environment() -> dict[str, str]:
-    """What a process with torch in it sees."""
+    """Return the environment of a process with torch in it."""
     return sandbox.environment() | {name: os.environ[name] for name in FOR_TORCH if name in os.environ}
 
 
 class TorchProcess:
-    """A child that speaks over a channel and has torch: the oracle, or a contestant under eager or compile."""
+    """A child with a channel and torch: the oracle, or a contestant under eager or compile."""
 
     def __init__(self, script: str, folder: Path, extra: dict[str, str] | None = None):
         ours, theirs = ipc.socket_pair()
@@ -74,22 +74,25 @@ class TorchProcess:
             )
         theirs.close()
         self.channel = ipc.Channel(ours)
-        self.ahead = False
-        """It was asked to make itself ready, and has not answered yet."""
+        self.is_warming_up = False
+        """Whether it was told to warm up and has not answered yet."""
 
     def call(self, op: str, limit_s: float = ORACLE_LIMIT_S, fds=(), watched_s: float = 0.0, **message) -> dict:
-        """One verb; WorkloadError for the reference's fault, InfraError for the machine's. `watched_s`: wait awake
-        for so long."""
-        self.tell(op, fds, **message)
+        """Send one verb and return its answer.
+
+        Raises WorkloadError for a fault of the reference and InfraError for one of the machine. For `watched_s` seconds
+        the wait does not sleep.
+        """
+        self.send(op, fds, **message)
         return self.answer(op, limit_s, watched_s)
 
-    def tell(self, op: str, fds=(), **message) -> None:
-        """Send a verb without waiting; `answer` must be asked for before the next one."""
+    def send(self, op: str, fds=(), **message) -> None:
+        """Send a verb without waiting; `answer` must be called before the next verb."""
         with contextlib.suppress(ipc.ClosedError):
             self.channel.send({"op": op, **message}, fds)
 
     def answer(self, op: str, limit_s: float = ORACLE_LIMIT_S, watched_s: float = 0.0) -> dict:
-        """What the verb `op` that was told came to; as `call`."""
+        """Return the answer to the verb `op` that was sent; raises as `call` does."""
         try:
             if watched_s:
                 self.channel.watch(watched_s)
@@ -98,31 +101,33 @@ class TorchProcess:
                 answer["fds"] = carried
         except (ipc.ClosedError, ipc.LateError) as error:
             self.close()
-            late = isinstance(error, ipc.LateError)
-            tail = self.log.read_text(errors="replace")[-300:].strip().replace("\n", " | ")
+            timed_out = isinstance(error, ipc.LateError)
+            end_of_log = self.log.read_text(errors="replace")[-300:].strip().replace("\n", " | ")
             raise InfraError(
                 f"{self.log.name.split('.')[0]} "
-                f"{f'did not answer within {limit_s:g} s' if late else f'died ({self.process.returncode})'} "
-                f"while asked to {op}{f': {tail}' if tail else ''}"
+                f"{f'did not answer within {limit_s:g} s' if timed_out else f'died ({self.process.returncode})'} "
+                f"while asked to {op}{f': {end_of_log}' if end_of_log else ''}"
             ) from error
         if "infra" in answer:
             raise InfraError(f"{answer['infra']}: {answer.get('log', '')[-600:]}")
         if "error" in answer:
-            raised = WorkloadError(answer["error"])
-            raised.log = answer.get("log", "")
-            raise raised
+            workload_error = WorkloadError(answer["error"])
+            workload_error.log = answer.get("log", "")
+            raise workload_error
         return answer
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
+        """Whether the process is running."""
         return self.process.poll() is None
 
     def signal(self, number: int) -> None:
-        """To it and the compilers that it started; nothing where they have ended."""
+        """Send a signal to the process and to the compilers that it started; ignored if they have ended."""
         with contextlib.suppress(OSError):
             os.killpg(self.process.pid, number)
 
     def close(self) -> None:
+        """Kill the process."""
         self.channel.close()
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -132,6 +137,8 @@ class TorchProcess:
 
 
 class Supervisor:
+    """Starts and keeps the harness's processes, and answers requests."""
+
     def __init__(self):
         self.scratch = Path(tempfile.mkdtemp(prefix="harness-", dir=Path.cwd()))
         self.job = Path.cwd()
@@ -140,16 +147,16 @@ class Supervisor:
         self._fork_server: cpu_kernel.ForkServer | None = None
         self._device_fork_server: gpu_kernel.GpuForkServer | None = None
         self._caches: gpu_kernel.CompileCaches | None = None
-        self._ahead: dict[str, TorchProcess] = {}
+        self._contestants: dict[str, TorchProcess] = {}
         """Torch's contestants that were started before their contest, or kept after one."""
         self.visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        """The GPU of all our processes: what was visible to us, until a request chooses one."""
+        """The GPU of all processes of the harness: the one visible to this process, until a request chooses another."""
         self._watches: dict[str, nvml.GpuWatch] = {}
         self.profiled: dict | None = None
-        """What the profiler saw of a kernel of ours; None: not tried yet."""
+        """What the profiler reports about the harness's own kernel; None before the first try."""
 
-    def choose(self, index: int) -> None:
-        """Use the GPU with this index among those visible to us; processes that see another one are ended."""
+    def select_gpu(self, index: int) -> None:
+        """Use the GPU with this index among the visible ones; processes that see another one are ended."""
         listed = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
         if listed and index >= len(listed):
             raise InfraError(f"there is no device {index}; CUDA_VISIBLE_DEVICES lists {len(listed)}")
@@ -158,77 +165,81 @@ class Supervisor:
             self.restart()
             self.visible = chosen
 
-    def watch(self) -> nvml.GpuWatch:
-        """Of the GPU of all our processes; made before the first of them is on it, and kept."""
+    def gpu_watch(self) -> nvml.GpuWatch:
+        """Return the watch of the current GPU, created before the harness's first process uses it."""
         if self.visible not in self._watches:
             self._watches[self.visible] = nvml.GpuWatch(self.visible)
         return self._watches[self.visible]
 
     def oracle(self) -> TorchProcess:
-        if self._oracle is None or not self._oracle.alive:
-            self._oracle = TorchProcess("reference/oracle.py", self.scratch, KEEP_MEMORY | self._visible())
+        """Return the oracle; start it if it is not running."""
+        if self._oracle is None or not self._oracle.is_alive:
+            self._oracle = TorchProcess("reference/oracle.py", self.scratch, KEEP_MEMORY | self._gpu_environment())
         return self._oracle
 
-    def torch_host(self, kind: str) -> TorchProcess:
-        """A process for the reference under `kind`: one that was started ahead, else a new one."""
-        ahead = self._ahead.pop(kind, None)
-        if ahead is not None and ahead.alive:
-            ahead.signal(signal.SIGCONT)
-            return ahead
-        # On a CPU Inductor's pool of compiling processes is never asked, and would be there for the whole run.
-        quiet = {} if self.visible else {"TORCH_WARM_POOL": "0"}
-        return TorchProcess("workers/torch_worker.py", self.scratch, self._visible() | quiet)
+    def torch_process(self, kind: str) -> TorchProcess:
+        """Return a process for the reference under `kind`: one that was started in advance, or a new one."""
+        waiting = self._contestants.pop(kind, None)
+        if waiting is not None and waiting.is_alive:
+            waiting.signal(signal.SIGCONT)
+            return waiting
+        # On a CPU, Inductor never uses its pool of compiling processes, which would stay for the whole run.
+        extra_environment = {} if self.visible else {"TORCH_WARM_POOL": "0"}
+        return TorchProcess("workers/torch_worker.py", self.scratch, self._gpu_environment() | extra_environment)
 
-    def keep(self, kind: str, process: TorchProcess) -> None:
-        """After a contest, for the next one that wants this `kind`."""
-        self._ahead[kind] = process
+    def keep_process(self, kind: str, process: TorchProcess) -> None:
+        """Keep a contestant's process for the next contest with this `kind`."""
+        self._contestants[kind] = process
 
     def prepare(self, request: dict) -> dict:
-        """Start torch's contestants now; what they were asked is answered when they are taken. Without any: those
-        there are rest until the next timing is over."""
+        """Start torch's contestants in advance; their answers are read when they are used. A request without
+        contestants stops the waiting ones until the next timing is over."""
         if not request["frameworks"]:
-            self.ahead_signal(signal.SIGSTOP)
+            self.signal_contestants(signal.SIGSTOP)
             return {"kind": "prepare"}
         if request["device"] != "cpu":
-            self.choose(request["device_index"])
-            self.watch()  # before any of ours is on it
+            self.select_gpu(request["device_index"])
+            self.gpu_watch()  # before a process of the harness uses the GPU
             self.oracle()
             self.device_fork_server(request["capability"])
         for kind in request["frameworks"]:
-            if kind not in self._ahead:
-                self._ahead[kind] = self.torch_host(kind)
-                self._ahead[kind].ahead = True
-                self._ahead[kind].tell(
-                    "ahead", mode=kind, task=request["task"], dims=request["dims"], device=request["device"]
+            if kind not in self._contestants:
+                self._contestants[kind] = self.torch_process(kind)
+                self._contestants[kind].is_warming_up = True
+                self._contestants[kind].send(
+                    "warm_up", mode=kind, task=request["task"], dims=request["dims"], device=request["device"]
                 )
         return {"kind": "prepare"}
 
     @contextlib.contextmanager
-    def alone(self):
-        """What was started ahead rests while kernels are checked and timed."""
-        resting = list(self._ahead.values())
-        for process in resting:
+    def paused_contestants(self):
+        """Context in which the contestants that were started in advance are stopped, while kernels are checked and
+        timed."""
+        stopped = list(self._contestants.values())
+        for process in stopped:
             process.signal(signal.SIGSTOP)
         try:
             yield
         finally:
-            for process in resting:
+            for process in stopped:
                 process.signal(signal.SIGCONT)
 
-    def ahead_signal(self, number: int) -> None:
-        for process in list(self._ahead.values()):
+    def signal_contestants(self, number: int) -> None:
+        """Send a signal to all contestants that were started in advance."""
+        for process in list(self._contestants.values()):
             process.signal(number)
 
-    def _visible(self) -> dict[str, str]:
-        # A job on a CPU is told that no GPU is visible, and torch must be told so too: it would take a context on each.
+    def _gpu_environment(self) -> dict[str, str]:
+        """Return the environment variables that select the GPU."""
+        # A job on a CPU sees no GPU, and neither may torch, which would create a context on each.
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES") == ""
         return (
             {"CUDA_VISIBLE_DEVICES": self.visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if self.visible or hidden else {}
         )
 
     def device_fork_server(self, capability: int) -> gpu_kernel.GpuForkServer:
-        """The parent of kernels' processes on the GPU; `capability` is ten times the major plus the minor number of
-        its architecture."""
+        """Return the parent of kernels' processes on the GPU. `capability` is ten times the major plus the minor number
+        of its architecture."""
         if self._device_fork_server is None or self._device_fork_server.process.poll() is not None:
             self._device_fork_server = gpu_kernel.GpuForkServer(
                 self.scratch, gpu_kernel.gpu_environment(self.visible), capability
@@ -236,37 +247,43 @@ class Supervisor:
         return self._device_fork_server
 
     def caches(self) -> gpu_kernel.CompileCaches:
+        """Return the caches of compiled kernels."""
         self._caches = self._caches or gpu_kernel.compile_caches_in(self.scratch)
         return self._caches
 
     def fork_server(self) -> cpu_kernel.ForkServer:
+        """Return the parent of kernels' processes on the CPU."""
         if self._fork_server is None or self._fork_server.process.poll() is not None:
             self._fork_server = cpu_kernel.ForkServer(self.scratch)
         return self._fork_server
 
     @functools.cached_property
     def flush(self):
-        """Puts (address, bytes) out of the caches."""
+        """Function that evicts (address, bytes) from the caches."""
         return trampoline.load_flush_function(self.scratch)
 
-    def kernel(self, kinds: tuple[str, ...], libraries: dict[str, str], limit_s: float) -> cpu_kernel.KernelProcess:
+    def kernel_process(
+        self, kinds: tuple[str, ...], libraries: dict[str, str], limit_s: float
+    ) -> cpu_kernel.KernelProcess:
+        """Start a process for kernels with parameters of these kinds."""
         space = self.memory + (4 << 30) + (160 << 20) * (os.cpu_count() or 1)
         return cpu_kernel.KernelProcess(self.fork_server(), kinds, self.scratch, libraries, space, limit_s)
 
-    def library(self, relative: str) -> str:
+    def job_file(self, relative: str) -> str:
+        """Return the path of a file in the job's folder; raise InfraError if there is none."""
         path = (self.job / relative).resolve()
         if not path.is_file():
             raise InfraError(f"the job has no file {relative}")
         return str(path)
 
-    def own_cpu(self) -> float:
-        """CPU seconds of this process, of its children and of those that they have ended."""
+    def own_cpu_seconds(self) -> float:
+        """Return the CPU seconds of this process, its children, and those that they have reaped."""
         pids = [os.getpid()]
-        children = (self._oracle, self._fork_server, self._device_fork_server, *self._ahead.values())
+        children = (self._oracle, self._fork_server, self._device_fork_server, *self._contestants.values())
         pids += [child.process.pid for child in children if child is not None]
         return sum(telemetry.cpu_seconds_of(pid) for pid in pids)
 
-    def handle(self, folder: Path) -> None:
+    def answer_folder(self, folder: Path) -> None:
         """Answer the request in `folder`."""
         self.job = folder
         try:
@@ -286,21 +303,21 @@ class Supervisor:
         if self._device_fork_server is not None and not self._device_fork_server.starting:
             self._device_fork_server.warm()  # between jobs, so that no context is made while a kernel is timed
 
-    def take(self, order: dict) -> int:
-        """Answer one of the jobs of a process that stays."""
+    def answer_job(self, order: dict) -> int:
+        """Answer one job of a process that stays; return 0."""
         self.memory = int(order.get("memory_bytes", self.memory))
         os.chdir(order["folder"])
-        self.handle(Path(order["folder"]))
+        self.answer_folder(Path(order["folder"]))
         os.chdir("/")
         return 0
 
-    def abandon(self) -> None:
-        """Before an end at once: the children die with us, but compilers that torch's contestants started and that
-        rest would not."""
-        self.ahead_signal(signal.SIGKILL)
+    def end_children(self) -> None:
+        """End at once: other children die with this process, but stopped compilers of torch's contestants would not."""
+        self.signal_contestants(signal.SIGKILL)
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def answer(self, request: dict) -> dict:
+        """Return the answer to a request; raises InfraError and WorkloadError."""
         kind = request["kind"]
         if kind == "probe":
             try:
@@ -310,7 +327,7 @@ class Supervisor:
         if kind == "inductor":
             try:
                 return backend.backend_for(self, request).oracle.call(
-                    "inductor", others=request["others"], seconds=request["search_s"]
+                    "compile_reference", others=request["others"], seconds=request["search_s"]
                 )
             except WorkloadError as error:
                 return {"kind": "inductor", "refused": str(error)}
@@ -319,18 +336,19 @@ class Supervisor:
         module = {"correctness": correctness, "timing": timing, "contest": interleaved, "needed": needed}.get(kind)
         if module is None:
             raise InfraError(f"this harness does not know requests of kind {kind!r}")
-        with self.alone():
+        with self.paused_contestants():
             return module.answer(self, request)
 
     def restart(self) -> None:
-        """After a failure of our own nothing is trusted: the children are started anew when next needed."""
-        for child in (self._oracle, self._fork_server, self._device_fork_server, *self._ahead.values()):
+        """Close all children after a failure of the harness; new ones start when they are next needed."""
+        for child in (self._oracle, self._fork_server, self._device_fork_server, *self._contestants.values()):
             if child is not None:
                 child.close()
-        self._ahead.clear()
+        self._contestants.clear()
         self._oracle = self._fork_server = self._device_fork_server = self.profiled = None
 
     def close(self) -> None:
+        """Close all children and delete the scratch folder."""
         self.restart()
         shutil.rmtree(self.scratch, ignore_errors=True)
 
@@ -341,9 +359,9 @@ def main() -> None:
     supervisor = Supervisor()
     try:
         if "--serve" in sys.argv:
-            ipc.serve_jobs(supervisor.take, supervisor.abandon)
+            ipc.serve_jobs(supervisor.answer_job, supervisor.end_children)
         else:
-            supervisor.handle(Path(sys.argv[1]).resolve().parent)
+            supervisor.answer_folder(Path(sys.argv[1]).resolve().parent)
     finally:
         supervisor.close()
 

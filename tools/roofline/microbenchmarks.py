@@ -1,8 +1,8 @@
 """Measures the roofs of the device: memory bandwidth, arithmetic rates and an empty call, in about five seconds.
 
 A measured roof is evidence, labelled so, and never replaces a citation. The programs harness/device/roofs_cpu.cpp and
-harness/device/roofs_cuda.py report every try. On a CPU the best try counts, because noise on a shared machine only slows down;
-on a GPU, which is not shared, the median counts.
+harness/device/roofs_cuda.py report every try. On a CPU the best try counts, because noise on a shared machine only
+slows down; on a GPU, which is not shared, the median counts.
 """
 
 from __future__ import annotations

@@ -166,7 +166,8 @@ def reason_roof_may_be_low(roofs: Sequence[Roof], metric: str) -> str:
 
 
 def confirming_roof(roofs: Sequence[Roof], metric: str) -> Roof | None:
-    """Return an undisturbed measurement that agrees with the best, disturbed roof of a metric; None if there is none."""
+    """Return an undisturbed measurement that agrees with the best, disturbed roof of a metric; None if there is
+    none."""
     binding = best_roof(roofs, metric)
     if binding is None or not binding.doubt:
         return None
@@ -221,8 +222,8 @@ def method_budget(
     `per_axis` on one axis (A4).
 
     An open axis (its gap is unknown or at least MIN_OPEN_HEADROOM) gets at least one method, and so does an axis in
-    `asked`, which findings or pages ask for; `methods` bounds the plan, not this sum. Occupancy has no gap of its own and
-    gets what latency gets.
+    `asked`, which findings or pages ask for; `methods` bounds the plan, not this sum. Occupancy has no gap of its own
+    and gets what latency gets.
     """
     gaps: dict[Axis, float | None] = {
         "compute": headroom.compute,

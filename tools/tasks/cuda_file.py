@@ -120,7 +120,8 @@ class CudaFile:
         if entry is not None:
             if entry not in known:
                 raise SettingsError(
-                    f"--entry: there is no kernel or launcher {entry!r} in the file; {suggest_or_list(entry, list(known))}"
+                    f"--entry: there is no kernel or launcher {entry!r} in the file; "
+                    f"{suggest_or_list(entry, list(known))}"
                 )
             return known[entry]
         hosts = [f for f in known.values() if not f.is_kernel]

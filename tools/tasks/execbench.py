@@ -192,7 +192,8 @@ class ExecBench(SuiteFormat):
         for dims_of_workload in dims:
             for name in {*dims_of_workload} - {*variable, *numbers}:
                 raise SettingsError(
-                    f"dims: {name!r} is not a size of the problem's workloads; {suggest_or_list(name, [*variable, *numbers])}"
+                    f"dims: {name!r} is not a size of the problem's workloads; "
+                    f"{suggest_or_list(name, [*variable, *numbers])}"
                 )
             for name in {*variable, *numbers} - {*dims_of_workload}:
                 raise SettingsError(f"dims: {name!r} is missing; give it too")

@@ -124,7 +124,8 @@ class KernelBench(SuiteFormat):
         for name in overrides:
             if name not in constants:
                 raise SettingsError(
-                    f"dims: {problem.name} has no number {name!r} at module level; {suggest_or_list(name, list(constants))}"
+                    f"dims: {problem.name} has no number {name!r} at module level; "
+                    f"{suggest_or_list(name, list(constants))}"
                 )
         # `height = width = 128` gives one number two names.
         value_by_expression_id = {id(constants[name][0]): value for name, value in overrides.items()}

@@ -88,7 +88,7 @@ X = {"x": randn("M", "N"), "out": empty("M", "N"), **MN}
         ),
         (
             source("return x * WEIGHTS", X, SIZES, extra="WEIGHTS = torch.ones(72)"),
-            "reads WEIGHTS beside its arguments",
+            "reads WEIGHTS, which is not one of its arguments",
         ),
         (
             source("return x * 2", {"x": randn("M", "N"), "out": empty("M", "N")}, SIZES),

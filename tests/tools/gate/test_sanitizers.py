@@ -87,7 +87,7 @@ def test_memcheck_refuses_and_the_others_remark() -> None:
     for piece in (
         "memcheck found nothing",
         "race.cu:5",
-        "initcheck could not look (the kernel's process raised RuntimeError)",
+        "initcheck could not run (the kernel's process raised RuntimeError)",
         "on small",
     ):
         assert piece in told
@@ -95,7 +95,7 @@ def test_memcheck_refuses_and_the_others_remark() -> None:
         sanitizers.parse_answer({"missing": "compute-sanitizer was not found", "seconds": 0.0}, "cand", "small")
     )
     assert missing.outcome == "accept" and any(
-        "were not looked for: compute-sanitizer was not found" in r for r in missing.reasons
+        "were not checked: compute-sanitizer was not found" in r for r in missing.reasons
     )
     assert (
         verdict(seen(memcheck=recorded("memcheck-oob")), policy.model_copy(update={"sanitize": "off"}))[0].outcome

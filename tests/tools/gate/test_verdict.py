@@ -102,7 +102,9 @@ def test_accept_says_why_with_numbers_and_records():
     absent = verdict(mechanisms={"simd": True, "parallel": False})
     assert (absent.outcome, absent.explained) == ("accept", False) and "unexplained: parallel" in absent.reasons[-1]
     idle = verdict(mechanisms={"simd": True, "parallel": False}, idle=("parallel",))
-    assert idle.explained and idle.reasons[-1].endswith("visible: simd; neither there nor in the time: parallel.")
+    assert idle.explained and idle.reasons[-1].endswith(
+        "visible: simd; visible neither there nor in the time: parallel."
+    )
     assert not idle.reasons[-1].startswith("The claimed mechanisms are")
     unchecked = verdict(mechanisms={"simd": True, "tiles": None})
     assert unchecked.explained and ["tiles" in reason for reason in unchecked.reasons[-2:]] == [True, False]
@@ -167,7 +169,7 @@ FAILED = Failed(candidate="cand", stage="correctness", reason="On small: error."
             "inconclusive",
             "too few pairs for an interval with two ends, raise judge.pairs or judge.batches: 2.000x [N/A]",
         ),
-        ({"confirmation": interval(1.01, 0.005)}, "reject_perf", "not there again"),
+        ({"confirmation": interval(1.01, 0.005)}, "reject_perf", "did not recur"),
         ({"confirmation_problem": "it crashed"}, "reject_correctness", "it crashed"),
         (
             {"confirmation": interval(1.4, 0.2), "confirmation_disturbed": True},

@@ -145,7 +145,7 @@ def test_a_batch_says_who_else_had_the_cores(
     monkeypatch.setattr(pairs.telemetry.os, "sched_getaffinity", lambda _: cores)
     monkeypatch.setattr(pairs.telemetry, "CLOCK_TICKS_PER_S", 10)
     monkeypatch.setattr(pairs.telemetry, "STAT_FILE", counts(tmp_path / "stat", (10, 90, 0), (10, 90, 0), (0, 0, 0)))
-    supervisor = SimpleNamespace(own_cpu=lambda: used[0])
+    supervisor = SimpleNamespace(own_cpu_seconds=lambda: used[0])
     meter = pairs.TelemetryMeter(SimpleNamespace(supervisor=supervisor, telemetry=dict), lambda: time[0])
     time[0], used[0] = 1.0, own
     counts(tmp_path / "stat", *later, (5000, 0, 0))
@@ -331,7 +331,7 @@ CHANGES = {
 @pytest.mark.parametrize("what", CHANGES)
 def test_what_is_changed_in_the_harness_is_named(what: str) -> None:
     held, watched = module("isolation.integrity").HeldReferences(), _watched()
-    held.module("ours", watched, classes=("ctypes",))
+    held.hold_module("ours", watched, classes=("ctypes",))
     assert held.changed() == ""
     watched.__dict__["__warningregistry__"] = {}
     assert held.changed() == "", "what `warnings` adds by itself is nobody's doing"
@@ -395,7 +395,7 @@ def test_the_harness_itself_passes_and_its_driver_is_held() -> None:
     """All of our modules that a kernel's process has, and a driver whose functions are those of the C library."""
     integrity, cuda = module("isolation.integrity"), module("memory.cuda_driver")
     held = integrity.HeldReferences()
-    held.module("the harness's cuda_driver", cuda, classes=integrity.FOREIGN_CLASSES)
+    held.hold_module("the harness's cuda_driver", cuda, classes=integrity.FOREIGN_CLASSES)
     driver = object.__new__(cuda.CudaDriver)
     function = ctypes.CDLL(None).labs
     function.argtypes, function.restype = [ctypes.c_long], ctypes.c_long
@@ -405,11 +405,11 @@ def test_the_harness_itself_passes_and_its_driver_is_held() -> None:
     snapshot = object.__new__(integrity.Snapshot)
     snapshot.held, snapshot.readers, snapshot.flags = held, {}, {"current stream": 0, "current device": 0}
     snapshot.current_stream, snapshot.current_device = (lambda index: 0), (lambda: 0)
-    snapshot.host(host, ("driver", "cycles"))
+    snapshot.hold_backend(host, ("driver", "cycles"))
     host.calls = [1]
     assert snapshot.changed() == ""
     function.errcheck = lambda *_: 0
-    assert snapshot.changed() == "replaced what becomes of the driver's labs"
+    assert snapshot.changed() == "replaced a conversion of the driver's labs"
     del function.errcheck
     assert snapshot.changed() == ""
     host.run = _lie

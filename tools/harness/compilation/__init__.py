@@ -1,1 +1,1 @@
-"""Triton kernels compiled, interpreted and cached without a device."""
+"""Compiles, interprets and caches kernels for GPUs without a device."""

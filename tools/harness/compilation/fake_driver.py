@@ -1,9 +1,9 @@
-"""Answers a kernel's questions about the GPU in a process that sees none: while it is compiled, and in Triton's
+"""Answers a kernel's queries about the GPU in a process that sees none: while it is compiled, and in Triton's
 interpreter.
 
-Beside a GPU the compiler's process answers what the driver reports of the one that jobs run on. Elsewhere, and in the
-interpreter always, the answers are made up: small, so that a grid of one program per multiprocessor is run in a moment,
-and no figure of any product. They steer how a kernel is launched, never what is said about it.
+On a machine with a GPU, the compiler's process answers with the driver's values of the GPU that jobs run on. Elsewhere,
+and always in the interpreter, the answers are made up: small, so that a grid of one program per multiprocessor runs
+quickly, and not those of any product. They influence how a kernel is launched, never what is reported about it.
 """
 
 import contextlib
@@ -27,7 +27,8 @@ MADE_UP = {
     "L2_cache_size": 1 << 20,
     "memory_bus_width": 1,
 }
-"""By torch's names, without clocks, which no launch depends on; capability and architecture are those of the target."""
+"""Made-up properties by torch's names, without clocks, because no launch depends on these. Capability and architecture
+are those of the target."""
 TRITON = {
     "max_shared_mem": "shared_memory_per_block_optin",
     "max_num_regs": "regs_per_block",
@@ -35,23 +36,25 @@ TRITON = {
     "warpSize": "warp_size",
     "mem_bus_width": "memory_bus_width",
 }
-"""Triton's names for the same."""
+"""Triton's name of a property -> torch's name."""
 QUERIES = ("/torch/cuda/", "/triton/runtime/driver.py", "/triton/backends/")
+"""Parts of the paths of files that query the driver."""
 DEVICE = "cuda"
 
 
 class StandIns:
-    """What takes the place of torch's and Triton's questions to the driver, for the kernel's file alone."""
+    """Replaces torch's and Triton's queries to the driver for calls from the kernel's file only."""
 
     def __init__(self, facts: dict, device: str, *, made_up: bool):
         self.facts = facts
         self.device = device
         self.made_up = made_up
         self.asked: set[str] = set()
-        """Questions that a kernel got a made-up answer to."""
+        """Queries that got a made-up answer."""
         self.utils = self
 
     def install(self, path: Path) -> None:
+        """Install the answers for calls from the file at `path`."""
         import torch
         from triton.runtime import driver
 
@@ -63,7 +66,7 @@ class StandIns:
             "get_device_name": lambda device=None: self.facts["name"],
             "current_device": lambda: 0,
             "device_count": lambda: 1,
-            # In the interpreter tensors lie on the CPU, and what asks in order to choose a device must choose that one.
+            # In the interpreter tensors are on the CPU, so a kernel that chooses its device must choose the CPU.
             "is_available": lambda: self.device == DEVICE,
             "device": contextlib.nullcontext,
         }
@@ -71,24 +74,24 @@ class StandIns:
             setattr(cuda, name, only_for(path, answer, getattr(cuda, name)))
 
     def _properties(self, device=None) -> SimpleNamespace:
-        self._note("its properties")
+        self._record_query("its properties")
         return SimpleNamespace(**self.facts)
 
-    def _note(self, what: str) -> None:
+    def _record_query(self, what: str) -> None:
         if self.made_up:
             self.asked.add(what)
 
-    # What Triton's driver is asked.
+    # The interface of Triton's driver.
 
     def get_device_properties(self, device=0) -> dict:
-        self._note("its properties")
+        self._record_query("its properties")
         return {name: self.facts[ours] for name, ours in TRITON.items()}
 
     def get_current_device(self) -> int:
         return 0
 
     def set_current_device(self, device) -> None:
-        """There is one."""
+        """Do nothing, because there is one device."""
 
     def get_current_stream(self, device=None) -> int:
         return 0
@@ -107,40 +110,41 @@ class StandIns:
         return torch.device(self.device, 0) if self.device == DEVICE else torch.device(self.device)
 
 
-def only_for(path: Path, answer, own):
-    """`answer` for calls from the file at `path`, `own` for everybody else: torch asks these questions itself."""
+def only_for(path: Path, answer, original):
+    """Return a function that answers with `answer` if the file at `path` calls it, and with `original` otherwise,
+    because torch itself queries the driver as well."""
 
-    @functools.wraps(own, updated=())
-    def asked(*args, **kwargs):
-        theirs = sys._getframe(1).f_code.co_filename == str(path)
-        return (answer if theirs else own)(*args, **kwargs)
+    @functools.wraps(original, updated=())
+    def dispatch(*args, **kwargs):
+        from_file = sys._getframe(1).f_code.co_filename == str(path)
+        return (answer if from_file else original)(*args, **kwargs)
 
-    return asked
+    return dispatch
 
 
 def of_target(capability: int, reported: dict | None) -> StandIns:
-    """For the compiler: what the driver reports of the GPU here where that is the target, else made-up answers for
-    the target."""
+    """Return the compiler's answers for a capability: those of the driver if the local GPU has it, or made-up ones."""
     major, minor = divmod(capability, 10)
-    here = bool(reported) and (reported["major"], reported["minor"]) == (major, minor)
-    facts = reported if here else {**MADE_UP, "major": major, "minor": minor}
+    is_local = bool(reported) and (reported["major"], reported["minor"]) == (major, minor)
+    facts = reported if is_local else {**MADE_UP, "major": major, "minor": minor}
     return StandIns(
         {**facts, "gcnArchName": f"sm_{capability}", "is_integrated": 0, "is_multi_gpu_board": 0},
         DEVICE,
-        made_up=not here,
+        made_up=not is_local,
     )
 
 
 def of_interpreter() -> StandIns:
-    """For Triton's interpreter, whose tensors lie on the CPU; the capability is that of the default target."""
-    made = of_target(90, None)
-    made.device = "cpu"
-    return made
+    """Return the answers for Triton's interpreter, whose tensors are on the CPU; the capability is that of the default
+    target."""
+    answers = of_target(90, None)
+    answers.device = "cpu"
+    return answers
 
 
 def asks_for_a_device(error: BaseException, statement: str) -> bool:
-    """Did it come of asking for a GPU that this process does not see: from within torch's or Triton's driver, or a
-    failed assertion?"""
+    """Whether an error follows from the lack of a GPU: it was raised in torch's or Triton's driver, or by an assertion
+    on the device."""
     import traceback
 
     while error is not None:

@@ -1,13 +1,13 @@
 """Compiles a Triton kernel without running it: records what run_kernel launches on tensors without storage, and
-compiles just that.
+compiles these launches.
 
-`triton_compile.py` answers `build.json` in the job's folder: {"reference", "workloads", "ahead", "target", "listing"};
-errors go to stderr.txt, what could not be done to stdout.txt, machine code and its facts to assembly.txt and
-facts.json. Beside the GPU that was compiled for, what the compiler made goes to compiled.tar, where the launches to
-come find it; those at the dims of "ahead" are compiled for that alone. The candidate's code runs, and is compiled, in a
-confined child that writes to a folder of its own, from which plain files are taken over: what it was given stays as it
-is. With `--serve` it reads lines {"folder": path} on stdin, forks for each and answers {"exit": code}: torch and triton
-are imported once, and never used before a fork.
+The script reads `build.json` in the job's folder: {"reference", "workloads", "ahead", "target", "listing"}. Errors go
+to stderr.txt, notes on what could not be compiled to stdout.txt, and machine code and its facts to assembly.txt and
+facts.json. If the local GPU is the target, the compiler's cache goes to compiled.tar, where later launches find it;
+launches at the dims of "ahead" are compiled for this cache only. The candidate's code is run and compiled in a confined
+child that writes to a folder of its own; plain files are then moved from there, so that the job's inputs stay
+unchanged. With `--serve` the script reads lines {"folder": path} on stdin, forks for each and answers {"exit": code};
+torch and triton are imported once, and never used before a fork.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ import sys
 import traceback
 from pathlib import Path
 
-# For this import alone: what else lies in the job's folder, a candidate's kernel.py among it, is not to be importable.
+# For this import only: other files of the job's folder, such as a candidate's kernel.py, must not be importable.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import harness  # noqa: F401
 
@@ -35,21 +35,23 @@ from harness.isolation import confinement, ipc, sandbox
 KERNEL = "kernel.py"
 DEFAULT = "sm_90"
 MOST = 16
-"""Distinct specialisations compiled for one kernel file."""
+"""Most specialisations that are compiled for one kernel file."""
 WALL_S = 120
+"""Seconds that one job may take."""
 AHEAD_S = 30
-"""Seconds for what is compiled for the cache alone; a kernel may take longer, or for ever, at dims that nobody asks
-for in the end."""
+"""Seconds that compiling one launch for the cache alone may take, because a kernel may take long, or never end, at dims
+that are not used later."""
 WIDTH = min(os.cpu_count() or 1, 8)
+"""Most compilations at once."""
 MADE, CACHE, WHOLE, COMPILED = "made", "cache", "whole", "compiled.tar"
 """The folder in a job's own that the child may write to, the compiler's cache in it, its name once it holds all that
 the workloads launch as far as is known, and what the job leaves of that."""
 SAID = ("stdout.txt", "stderr.txt", "assembly.txt", "facts.json")
-"""What the child may leave in the job's folder."""
+"""Files that the child may leave in the job's folder."""
 
 
 def load(folder: Path):
-    """The kernel's module, imported from the job's folder; BuildError names the line."""
+    """Import the kernel's module from the job's folder; BuildError names the line."""
     path = folder / KERNEL
     specification = importlib.util.spec_from_file_location("kernel", path)
     module = importlib.util.module_from_spec(specification)
@@ -66,8 +68,8 @@ def load(folder: Path):
 
 
 def target_of(name: str):
-    """sm_90 -> what Triton calls it; without a name the GPU that is here (looked up once, before any fork), else the
-    default."""
+    """Return a target's name, as "sm_90", and Triton's object for it. An empty name means the local GPU, or the default
+    if there is none."""
     from triton.backends.compiler import GPUTarget
 
     name = name or (f"sm_{gpu()['major']}{gpu()['minor']}" if gpu() else DEFAULT)
@@ -76,66 +78,68 @@ def target_of(name: str):
 
 @functools.cache
 def gpu() -> dict:
-    """What the driver reports of the GPU that jobs run on; asked once, before any fork."""
+    """Return the driver's attributes of the GPU that jobs run on; read once, before any fork."""
     return cuda_attributes.attributes_of_job_gpu()
 
 
 def compiled(recorder: Recorder, target, aside: "Aside") -> tuple[list[dict], list[str]]:
-    """Compile each launch once; BuildError with the compiler's words."""
-    made, notes = [], []
+    """Compile each launch once; BuildError carries the compiler's message. Returns the results and notes."""
+    results, notes = [], []
     launches = list(recorder.launches.values())
     if len(launches) > MOST:
         notes.append(f"{len(launches) - MOST} more specialisations were not compiled")
-    aside.all(launches[1:MOST], launches[:MOST])
+    aside.compile_all(launches[1:MOST], launches[:MOST])
     for at, launch in enumerate(launches[:MOST]):
         if at == 1:
             aside.wait()
         try:
-            done = compile_one(launch, target)
+            result = compile_one(launch, target)
         except BaseException as error:
             raise BuildError(f"{told(launch.function, error)}") from error
         settings = launch.settings() | {
-            "num_warps": str(done.metadata.num_warps),
+            "num_warps": str(result.metadata.num_warps),
             "num_stages": str(launch.given.get("num_stages", "")),
         }
-        made.append(
+        results.append(
             {
                 "kernel": launch.function.__name__,
                 "settings": settings,
-                "shared": done.metadata.shared,
-                "cubin": done.asm["cubin"],
+                "shared": result.metadata.shared,
+                "cubin": result.asm["cubin"],
             }
         )
-    return made, notes
+    return results, notes
 
 
 def compile_one(launch: Launch, target):
+    """Compile one launch."""
     import triton
 
     return triton.compile(launch.source(), target=target, options=launch.options.__dict__)
 
 
 def compile_launcher(launch: Launch) -> None:
-    """The C code around a launch, where this version of Triton compiles some; it is in the cache before what needs a
-    GPU fails."""
+    """Compile the C code around a launch, where this version of Triton has any. It is in the cache before the step that
+    needs a GPU fails."""
     from triton.backends.nvidia.driver import CudaLauncher
 
     CudaLauncher(launch.source(), None)
 
 
 class Aside:
-    """Children that compile side by side, for the cache alone: an error is met again by whoever needs the code."""
+    """Compiles in child processes for the cache only; errors are ignored, because the process that needs the code meets
+    them again."""
 
     def __init__(self, target, *, useful: bool):
         self.target, self.useful = target, useful
         self.running: list[int] = []
 
-    def do(self, work) -> None:
-        """In a child of its own, for a limited time, and for nothing where it is of no use."""
+    def start(self, work) -> None:
+        """Call `work` in a child with a time limit; does nothing if the cache is not used."""
         if not self.useful:
             return
         if len(self.running) >= WIDTH:
-            self._await(self.running.pop(0))
+            self._wait_for(self.running.pop(0))
         parent, child = os.getpid(), os.fork()
         if child == 0:
             try:
@@ -147,80 +151,89 @@ class Aside:
                 os._exit(0)
         self.running.append(child)
 
-    def all(self, kernels: list[Launch], launchers: list[Launch]) -> None:
+    def compile_all(self, kernels: list[Launch], launchers: list[Launch]) -> None:
+        """Compile these kernels and launchers."""
         for launch in kernels:
-            self.do(functools.partial(compile_one, launch, self.target))
-        # A launcher depends on the types alone, and with a descriptor on more than is known before its kernel is
-        # compiled.
+            self.start(functools.partial(compile_one, launch, self.target))
+        # A launcher depends on the types only. With a descriptor it also depends on facts that are unknown before its
+        # kernel is compiled.
         distinct = {str(launch.signature): launch for launch in launchers if "tensordesc" not in str(launch.signature)}
         for launch in distinct.values():
-            self.do(functools.partial(compile_launcher, launch))
+            self.start(functools.partial(compile_launcher, launch))
 
-    def ahead(self, recorder: Recorder, dims: list[dict]) -> None:
-        """What is launched at dims that the kernel will be run at later."""
+    def compile_ahead(self, recorder: Recorder, dims: list[dict]) -> None:
+        """Compile the launches at dims that the kernel is run with later."""
 
         def work() -> None:
-            found = recorder.ahead(dims)[:MOST]
-            self.all(found, found)
+            found = recorder.new_launches_at(dims)[:MOST]
+            self.compile_all(found, found)
             self.wait()
 
         if dims:
-            self.do(work)
+            self.start(work)
 
     def wait(self) -> None:
+        """Wait for all children."""
         while self.running:
-            self._await(self.running.pop())
+            self._wait_for(self.running.pop())
 
     @staticmethod
-    def _await(child: int) -> None:
+    def _wait_for(child: int) -> None:
+        """Wait for one child."""
         with contextlib.suppress(
             ChildProcessError
-        ):  # the kernel's file may have waited for all of its process's children
+        ):  # the kernel's file may have waited for all children of its process
             os.waitpid(child, 0)
 
 
 def reused(request: dict) -> bool:
-    """Whether the harness will run the kernel on the GPU here, as it was compiled for it."""
+    """Whether the harness will run the kernel on the local GPU with the code compiled here."""
     return bool(gpu()) and not request.get("listing") and target_of(request.get("target", ""))[0] == target_of("")[0]
 
 
 def told(function, error: BaseException) -> str:
-    """A compiler's complaint with the user's own lines, the innermost first: Triton counts from the first line of
-    each function, and its last words may be about one of its own."""
-    source, frames, inner = Path(function.fn.__code__.co_filename).read_text(), [], error
+    """Return a compiler's error with the lines of the kernel's file, the innermost first.
+
+    Triton counts lines from the first of each function, and its last message may be about one of its own functions.
+    """
+    source, locations, cause = Path(function.fn.__code__.co_filename).read_text(), [], error
     while True:
-        text, node = getattr(inner, "src", None) or function.src, getattr(inner, "node", None)
+        text, node = getattr(cause, "src", None) or function.src, getattr(cause, "node", None)
         if hasattr(node, "lineno") and text in source:
             line = source.count("\n", 0, source.index(text)) + node.lineno
-            frames.append((line, text.partition("(")[0].removeprefix("def "), node.col_offset))
-        if inner.__cause__ is None:
+            locations.append((line, text.partition("(")[0].removeprefix("def "), node.col_offset))
+        if cause.__cause__ is None:
             break
-        inner = inner.__cause__
-    (last, name, _), *_ = reversed(frames := frames or [(function.starting_line_number, function.__name__, 0)])
-    said = str(inner.error_message or "" if hasattr(inner, "error_message") else inner).strip() or type(inner).__name__
+        cause = cause.__cause__
+    (last_line, name, _), *_ = reversed(
+        locations := locations or [(function.starting_line_number, function.__name__, 0)]
+    )
+    message = (
+        str(cause.error_message or "" if hasattr(cause, "error_message") else cause).strip() or type(cause).__name__
+    )
     heads = [
-        f"{KERNEL}:{last}: error: in {name}: {said}",
-        *(f"{KERNEL}:{line}: called here" for line, *_ in reversed(frames[:-1])),
+        f"{KERNEL}:{last_line}: error: in {name}: {message}",
+        *(f"{KERNEL}:{line}: called here" for line, *_ in reversed(locations[:-1])),
     ]
     lines = source.split("\n")
-    quoted = [f"    {lines[line - 1]}\n    {' ' * column}^" for line, _, column in reversed(frames)]
+    quoted = [f"    {lines[line - 1]}\n    {' ' * column}^" for line, _, column in reversed(locations)]
     return "\n".join(f"{head}\n{code}" for head, code in zip(heads, quoted, strict=True))
 
 
-def listing(made: list[dict], folder: Path) -> tuple[str, list[dict]]:
-    """Disassembly in objdump's layout under a table of launches, and each kernel's registers, stack and shared
-    bytes."""
+def listing(kernels: list[dict], folder: Path) -> tuple[str, list[dict]]:
+    """Return the disassembly in objdump's layout below a table of launches, and each kernel's registers, stack and
+    shared bytes."""
     import triton
 
     tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
     lines, facts = ["0000000000000000 <run_kernel>:"], []
-    names = [f"{m['kernel']}_{at}" for at, m in enumerate(made)]
+    names = [f"{m['kernel']}_{at}" for at, m in enumerate(kernels)]
     lines += [f"   {at:x}:\tlaunch\tkernel <{name}>" for at, name in enumerate(names)]
-    for name, one in zip(names, made, strict=True):
+    for name, one in zip(names, kernels, strict=True):
         path = folder / f"{name}.cubin"
         path.write_bytes(one.pop("cubin"))
-        said = cuobjdump(tools, "-res-usage", path)
-        usage = {word.lower(): int(value) for word, value in re.findall(r"\b(REG|STACK|LOCAL):(\d+)", said)}
+        output = cuobjdump(tools, "-res-usage", path)
+        usage = {word.lower(): int(value) for word, value in re.findall(r"\b(REG|STACK|LOCAL):(\d+)", output)}
         code = re.findall(
             r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;",
             cuobjdump(tools, "-sass", path),
@@ -240,7 +253,8 @@ def listing(made: list[dict], folder: Path) -> tuple[str, list[dict]]:
 
 
 def cuobjdump(tools: Path, what: str, cubin: Path) -> str:
-    done = subprocess.run(
+    """Return cuobjdump's output for a file."""
+    completed = subprocess.run(
         [str(tools / "cuobjdump"), what, str(cubin)],
         capture_output=True,
         text=True,
@@ -248,15 +262,16 @@ def cuobjdump(tools: Path, what: str, cubin: Path) -> str:
         check=False,
         env={**os.environ, "PATH": f"{tools}:{os.environ.get('PATH', '')}"},
     )
-    return done.stdout
+    return completed.stdout
 
 
 def answer(folder: Path) -> int:
-    """One job, in the child: 0 when the kernel may go on, 1 when it does not compile."""
-    request, made_in = json.loads((folder / "build.json").read_text()), folder / MADE
-    os.environ["TRITON_CACHE_DIR"] = str(made_in / CACHE)
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(made_in / "inductor")
-    said: list[str] = []
+    """Compile one job in the child. Returns 0 if the kernel may be used, 1 if it does not compile, 2 for a failure of
+    the harness."""
+    request, output_folder = json.loads((folder / "build.json").read_text()), folder / MADE
+    os.environ["TRITON_CACHE_DIR"] = str(output_folder / CACHE)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(output_folder / "inductor")
+    messages: list[str] = []
     try:
         name, target = target_of(request.get("target", ""))
         stand_ins = fake_driver.of_target(target.arch, gpu())
@@ -265,51 +280,50 @@ def answer(folder: Path) -> int:
         recorder.install()
         for dims in request["workloads"]:
             recorder.follow(dims)
-        early, aside = (Aside(target, useful=reused(request)) for _ in range(2))
-        early.ahead(recorder, request.get("ahead", []))
-        made, more = compiled(recorder, target, aside)
-        notes = [*recorder.notes, *more]
-        notes += [f"stand-ins answered what the kernel asks of the GPU: {what}" for what in sorted(stand_ins.asked)]
-        said = [f"compiled {len(made)} specialisations for {name}", *notes]
-        aside.wait()
-        early.wait()
-        if not (recorder.notes or more):
+        background_ahead, background = (Aside(target, useful=reused(request)) for _ in range(2))
+        background_ahead.compile_ahead(recorder, request.get("ahead", []))
+        results, compile_notes = compiled(recorder, target, background)
+        notes = [*recorder.notes, *compile_notes]
+        notes += [f"made-up answers replaced the GPU's: {what}" for what in sorted(stand_ins.asked)]
+        messages = [f"compiled {len(results)} specialisations for {name}", *notes]
+        background.wait()
+        background_ahead.wait()
+        if not (recorder.notes or compile_notes):
             with contextlib.suppress(OSError):
-                (made_in / CACHE).rename(made_in / WHOLE)
+                (output_folder / CACHE).rename(output_folder / WHOLE)
         if request.get("listing"):
-            text, facts = listing(made, made_in)
-            (made_in / "assembly.txt").write_text(text)
-            (made_in / "facts.json").write_text(json.dumps({"target": name, "kernels": facts, "notes": notes}))
+            text, facts = listing(results, output_folder)
+            (output_folder / "assembly.txt").write_text(text)
+            (output_folder / "facts.json").write_text(json.dumps({"target": name, "kernels": facts, "notes": notes}))
     except BuildError as error:
-        (made_in / "stderr.txt").write_text(f"{error}\n")
+        (output_folder / "stderr.txt").write_text(f"{error}\n")
         return 1
     except BaseException:
-        (made_in / "stderr.txt").write_text(traceback.format_exc())
+        (output_folder / "stderr.txt").write_text(traceback.format_exc())
         return 2
     finally:
-        (made_in / "stdout.txt").write_text("\n".join(said) + "\n")
+        (output_folder / "stdout.txt").write_text("\n".join(messages) + "\n")
     return 0
 
 
 def forked(folder: Path) -> int:
-    """Answer in a confined child; its exit status, 2 when it died."""
-    made = folder / MADE
-    made.mkdir()
+    """Answer a job in a confined child and return its exit status, 2 if it died."""
+    output_folder = folder / MADE
+    output_folder.mkdir()
     ready()
-    status = confinement.run(lambda: answer(folder), WALL_S, (folder, Path(__file__).parents[1]), made)
-    confinement.hand_over(made, folder, SAID)
+    status = confinement.run(lambda: answer(folder), WALL_S, (folder, Path(__file__).parents[1]), output_folder)
+    confinement.hand_over(output_folder, folder, SAID)
     if os.WIFEXITED(status):
         if os.WEXITSTATUS(status) == 0 and reused(json.loads((folder / "build.json").read_text())):
             with contextlib.suppress(OSError):
-                cache.pack(made / WHOLE, folder / COMPILED)
+                cache.pack(output_folder / WHOLE, folder / COMPILED)
         return os.WEXITSTATUS(status)
     (folder / "stderr.txt").write_text(f"{KERNEL}:1: error: the compiler was ended by signal {os.WTERMSIG(status)}\n")
     return 2
 
 
 def ready() -> None:
-    """Ask once what those who are shut in cannot: for the GPU, and for what C code around a launch is compiled with
-    and kept under."""
+    """Query once what a confined child cannot: the GPU, and the compiler and cache key of C code around a launch."""
     if gpu():
         from triton.backends.nvidia import driver
         from triton.runtime import build
@@ -320,13 +334,14 @@ def ready() -> None:
 
 
 def serve() -> None:
+    """Answer jobs from stdin."""
     import torch
     import triton.backends.compiler
     import triton.compiler  # noqa: F401
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     ready()
-    # The first tensor without storage loads most of torch's Python; nothing is computed, so that forks stay safe.
+    # The first tensor without storage imports most of torch; nothing is computed, so forks stay safe.
     with FakeTensorMode(allow_non_fake_inputs=True):
         (torch.randn(4, 4, generator=torch.Generator()).to(torch.float16) / 2).contiguous()
     ipc.serve_jobs(lambda order: forked(Path(order["folder"])))

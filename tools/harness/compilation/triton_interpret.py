@@ -1,8 +1,8 @@
 """Runs a Triton kernel in Triton's interpreter at small dims and compares it with the float64 reference.
 
-Answers `interpret.json` {"reference", "cases": [dims...], "outputs": [...], "numeric"} in the job's folder with
-`interpreted.json`. The reference is computed in one process; the kernel runs in a child that is given inputs as bytes
-and leaves outputs in anonymous memory, so that it needs no file it could write to. `--serve` as elsewhere.
+The script reads `interpret.json` {"reference", "cases": [dims...], "outputs": [...], "numeric"} in the job's folder and
+writes `interpreted.json`. One process computes the reference; the kernel runs in a child that gets its inputs as bytes
+and writes its outputs to anonymous memory, so that it needs no writable file. `--serve` works as in triton_compile.py.
 """
 
 import importlib.util
@@ -13,7 +13,7 @@ import sys
 import traceback
 from pathlib import Path
 
-# For this import alone: what else lies in the job's folder, a candidate's kernel.py among it, is not to be importable.
+# For this import only: other files of the job's folder, such as a candidate's kernel.py, must not be importable.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import harness  # noqa: F401
 
@@ -22,46 +22,49 @@ from harness.compilation import fake_driver
 from harness.isolation import confinement, ipc, sandbox
 
 WALL_S = 40
-"""For one call; what takes longer is not said to be wrong."""
+"""Seconds that one call may take; a slower kernel is not called wrong."""
 KERNEL = "kernel.py"
 
 
 class InputChanged(Exception):
-    """What the kernel may only read is not what it was."""
+    """The kernel changed an input."""
 
 
 class Child:
-    """One call of the kernel in a process of its own; what it left is read from anonymous memory."""
+    """One call of the kernel in a process of its own; its outputs are read from anonymous memory."""
 
     def __init__(self, folder: Path, args: list[tuple], outputs: list[str]):
         self.path = folder / KERNEL
         self.args = args
-        self.left = {name: os.memfd_create("output", os.MFD_CLOEXEC) for name in outputs}
-        self.said = os.memfd_create("said", os.MFD_CLOEXEC)
+        self.output_files = {name: os.memfd_create("output", os.MFD_CLOEXEC) for name in outputs}
+        self.answer_file = os.memfd_create("answer", os.MFD_CLOEXEC)
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        for handle in (self.said, *self.left.values()):
+        for handle in (self.answer_file, *self.output_files.values()):
             os.close(handle)
 
     def run(self) -> dict:
-        """{"problem", "kind"}: kind as in `tools.languages.triton_interpreter.SmallCase`; both empty when done."""
+        """Call the kernel and return {"problem", "kind"}, both empty if the call finished; kind as in
+        `tools.languages.triton_interpreter.SmallCase`."""
         status = confinement.run(self._work, WALL_S, (self.path, Path(__file__).parents[1]))
         if os.WIFSIGNALED(status):
-            late = os.WTERMSIG(status) == signal.SIGALRM
-            problem = f"it took longer than {WALL_S} s" if late else f"it ended by signal {os.WTERMSIG(status)}"
-            return {"problem": problem, "kind": "late" if late else "wrong"}
+            timed_out = os.WTERMSIG(status) == signal.SIGALRM
+            problem = f"it took longer than {WALL_S} s" if timed_out else f"it ended by signal {os.WTERMSIG(status)}"
+            return {"problem": problem, "kind": "late" if timed_out else "wrong"}
         try:
-            return json.loads(read(self.said))
+            return json.loads(read(self.answer_file))
         except ValueError:
             return {"problem": "it ended before it was done", "kind": "broken"}
 
     def output(self, name: str) -> bytearray:
-        return bytearray(read(self.left[name]))
+        """Return the bytes of an output."""
+        return bytearray(read(self.output_files[name]))
 
     def _work(self) -> int:
+        """Call the kernel in the child and write its answer."""
         try:
             self._call()
             answer = {"problem": "", "kind": ""}
@@ -78,19 +81,20 @@ class Child:
             where = f" at line {line}, `{text}`" if line and text else ""
             problem = " ".join(problem.split())
             answer = {"problem": f"{problem if len(problem) <= 600 else problem[:599] + '…'}{where}", "kind": kind}
-        os.write(self.said, json.dumps(answer).encode())
+        os.write(self.answer_file, json.dumps(answer).encode())
         return 0
 
     def _call(self) -> None:
+        """Import the kernel, call it and write its outputs; raise InputChanged if an input differs afterwards."""
         import torch
 
-        made = {}
+        arguments = {}
         for name, value, dtype, shape in self.args:
             if dtype is None:
-                made[name] = value
+                arguments[name] = value
                 continue
             kind = getattr(torch, dtype)
-            made[name] = (
+            arguments[name] = (
                 torch.frombuffer(bytearray(value), dtype=kind).reshape(shape)
                 if value
                 else torch.empty(shape, dtype=kind)
@@ -102,27 +106,31 @@ class Child:
         specification.loader.exec_module(module)
         before = {
             name: value.clone()
-            for name, value in made.items()
-            if name not in self.left and isinstance(value, torch.Tensor)
+            for name, value in arguments.items()
+            if name not in self.output_files and isinstance(value, torch.Tensor)
         }
-        module.run_kernel(**made)
+        module.run_kernel(**arguments)
         for name, value in before.items():
-            if not torch.equal(torch.nan_to_num(value), torch.nan_to_num(made[name])):
+            if not torch.equal(torch.nan_to_num(value), torch.nan_to_num(arguments[name])):
                 raise InputChanged(f"the kernel changes its input {name}")
-        for name, handle in self.left.items():
+        for name, handle in self.output_files.items():
             with os.fdopen(os.dup(handle), "wb") as file:
-                file.write(made[name].contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+                file.write(arguments[name].contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
 
 
 def read(handle: int) -> bytes:
+    """Return the content of an anonymous file."""
     with os.fdopen(os.dup(handle), "rb") as file:
         file.seek(0)
         return file.read()
 
 
 def case(contract, dims: dict, request: dict, folder: Path) -> dict:
-    """{"dims", "problem", "kind", "error", "tolerance"}: the output that comes closest to its tolerance, or goes
-    furthest beyond."""
+    """Compare the kernel with the reference at these dims.
+
+    Returns {"dims", "problem", "kind", "error", "tolerance"}, with the error and tolerance of the output with the
+    largest error or of the first that is wrong.
+    """
     import torch
 
     from harness.memory.input_ring import tolerance
@@ -134,7 +142,7 @@ def case(contract, dims: dict, request: dict, folder: Path) -> dict:
         for arg in args:
             arg.role = "output" if arg.name in request["outputs"] else "input" if arg.is_tensor else "scalar"
             if arg.role == "output":
-                # As on a device: what the kernel does not write is seen.
+                # As on a device, elements that the kernel does not write are detected.
                 arg.value.fill_(float("nan") if arg.value.dtype.is_floating_point else 77)
         expected, natives = expected_outputs(contract, args)[0], native_outputs(contract, args)
     except ContractError as error:
@@ -146,31 +154,37 @@ def case(contract, dims: dict, request: dict, folder: Path) -> dict:
         for a in args
     ]
     with Child(folder, given, request["outputs"]) as child:
-        ended = child.run()
-        if ended["problem"]:
-            return {"dims": dims, **ended}
-        found = {"dims": dims, "error": 0.0, "tolerance": 0.0}
-        for one, own in zip(expected, natives, strict=True):
-            limit = tolerance(request["numeric"], one.dtype, one.error(own)["error"], None)
-            left = child.output(one.name)
+        answer = child.run()
+        if answer["problem"]:
+            return {"dims": dims, **answer}
+        result = {"dims": dims, "error": 0.0, "tolerance": 0.0}
+        for one, native in zip(expected, natives, strict=True):
+            limit = tolerance(request["numeric"], one.dtype, one.error(native)["error"], None)
+            output_bytes = child.output(one.name)
             dtype = next(a.value.dtype for a in args if a.name == one.name)
-            if len(left) != one.count * dtype.itemsize:
-                return {"dims": dims, "problem": f"{one.name}: it was made another size", "kind": "wrong"}
-            if not left:
+            if len(output_bytes) != one.count * dtype.itemsize:
+                return {"dims": dims, "problem": f"{one.name}: its size was changed", "kind": "wrong"}
+            if not output_bytes:
                 continue
-            seen = one.error(torch.frombuffer(left, dtype=dtype), request["numeric"])
-            if seen["problem"] or seen["error"] is None:
-                return {"dims": dims, "problem": f"{one.name}: {seen['problem']}", "kind": "wrong"}
-            if seen["error"] > limit:
-                problem = f"{one.name}: error {seen['error']:.3g} is above {limit:g}"
-                return {"dims": dims, "error": seen["error"], "tolerance": limit, "problem": problem, "kind": "wrong"}
-            if seen["error"] >= found["error"]:
-                found = {**found, "error": seen["error"], "tolerance": limit}
-    return found
+            difference = one.error(torch.frombuffer(output_bytes, dtype=dtype), request["numeric"])
+            if difference["problem"] or difference["error"] is None:
+                return {"dims": dims, "problem": f"{one.name}: {difference['problem']}", "kind": "wrong"}
+            if difference["error"] > limit:
+                problem = f"{one.name}: error {difference['error']:.3g} is above {limit:g}"
+                return {
+                    "dims": dims,
+                    "error": difference["error"],
+                    "tolerance": limit,
+                    "problem": problem,
+                    "kind": "wrong",
+                }
+            if difference["error"] >= result["error"]:
+                result = {**result, "error": difference["error"], "tolerance": limit}
+    return result
 
 
 def answer(folder: Path) -> None:
-    """In a child of the server: everything of one job."""
+    """Answer one job in a child of the server."""
     from harness.device.precision import set_precision
     from harness.reference.contract import Contract
 
@@ -180,14 +194,14 @@ def answer(folder: Path) -> None:
     cases = []
     for dims in request["cases"]:
         cases.append(case(contract, dims, request, folder))
-        # A size that the reference refuses says nothing of the kernel.
+        # A size that the reference refuses says nothing about the kernel.
         if cases[-1].get("problem") and cases[-1]["kind"] != "reference":
             break
     (folder / "interpreted.json").write_text(json.dumps(cases))
 
 
 def forked(folder: Path) -> int:
-    """Exit status of the child that answers one job."""
+    """Answer one job in a child and return its exit status."""
     parent, child = os.getpid(), os.fork()
     if child == 0:
         code = 1
@@ -211,7 +225,7 @@ def main() -> None:
     import torch
     import triton  # noqa: F401
 
-    # Threads of torch would be lost in a fork.
+    # Torch's threads would not exist after a fork.
     torch.set_num_threads(1)
     if "--serve" not in sys.argv:
         sys.exit(forked(Path.cwd()))

@@ -1,6 +1,7 @@
-"""What a Triton kernel's `run_kernel` launches, found without a GPU: it runs on tensors without storage, and what
-Triton would compile is noted in place of compiling it. Triton's own launcher says what that is, so that a later launch
-on a GPU finds it in the cache.
+"""Finds what a Triton kernel's `run_kernel` launches, without a GPU.
+
+It runs on tensors without storage, and each function that Triton would compile is recorded instead. Triton's own
+launcher determines the specialisation, so that a later launch on a GPU finds it in the cache.
 """
 
 import contextlib
@@ -12,11 +13,11 @@ from harness.isolation import confinement
 
 
 class BuildError(Exception):
-    """The kernel's fault: the text goes to stderr."""
+    """A fault of the kernel; the text goes to stderr."""
 
 
 class NotFollowed(Exception):
-    """A launch that Triton's launcher does not take without a GPU, or not at all: the text is a clause."""
+    """A launch that Triton's launcher does not accept without a GPU, or never; the text is a clause."""
 
 
 class Launch:
@@ -25,30 +26,32 @@ class Launch:
     def __init__(self, function, signature: dict, constants: dict, attributes: dict, options, given: dict):
         self.function, self.signature, self.constants, self.attributes = function, signature, constants, attributes
         self.options, self.given = options, given
-        """Of the backend: all of them, and those that are written in the launch."""
+        """Options of the backend: all of them, and those that the launch gives."""
 
     def source(self):
+        """Return Triton's object for the source of this specialisation."""
         return self.function.ASTSource(self.function, self.signature, self.constants, self.attributes)
 
     def settings(self) -> dict[str, str]:
-        """Constexpr arguments by name; of a tuple with the places in it."""
+        """Return the constexpr arguments by name; elements of a tuple have their positions appended."""
         names = self.function.arg_names
         return {".".join([names[at], *map(str, path)]): str(value) for (at, *path), value in self.constants.items()}
 
 
 class Without:
-    """A tensor without storage, as the launcher sees one on the device, where buffers begin at multiples of 256
+    """A tensor without storage, with the address that the launcher would see if buffers begin at multiples of 256
     bytes."""
 
     def __init__(self, tensor):
         self.tensor, self.dtype = tensor, tensor.dtype
 
     def data_ptr(self) -> int:
+        """Return the tensor's offset in its storage, in bytes."""
         return self.tensor.storage_offset() * self.dtype.itemsize
 
 
 def without(value):
-    """The arguments of a launch with `Without` in place of tensors."""
+    """Return the arguments of a launch with `Without` in place of tensors."""
     if isinstance(value, tuple):
         inside = [without(one) for one in value]
         return type(value)(*inside) if hasattr(value, "_fields") else tuple(inside)
@@ -56,33 +59,33 @@ def without(value):
 
 
 class Recorder:
-    """Stands between the launcher of every jitted function and the compiler, for one kernel's module and its
-    reference."""
+    """Records the launches of one kernel's module: it replaces the compiler behind Triton's launcher."""
 
     def __init__(self, module, reference: str, target, path: Path):
         from triton.compiler import make_backend
 
         self.options = frozenset(make_backend(target).parse_options({}).__dict__)
-        """Names that the backend takes beside the kernel's parameters."""
+        """Names of options that a launch may give beside the kernel's parameters."""
         self.module, self.path = module, path
         self.launches: dict[tuple, Launch] = {}
         self.notes: list[str] = []
         self.given: dict = {}
-        """Options in the launch that is under way."""
+        """Options of the current launch."""
         self.reference = types.ModuleType("reference")
         sys.modules["reference"] = self.reference
         exec(compile(reference, "reference.py", "exec"), self.reference.__dict__)
 
     def install(self) -> None:
+        """Replace Triton's launcher, compiler and autotuner."""
         from triton.runtime import autotuner, jit
 
-        own = jit.JITFunction.run
+        launcher = jit.JITFunction.run
 
         def run(function, *args, grid, warmup=False, **kwargs):
             try:
-                self._launched(own, function, args, grid, kwargs)
+                self._run_launcher(launcher, function, args, grid, kwargs)
             except NotFollowed as error:
-                self._note(f"not followed: {function.__name__}: {error}")
+                self._add_note(f"not followed: {function.__name__}: {error}")
 
         def compiler(function, key, signature, device, constants, options, attributes, warmup):
             launch = Launch(function, signature, constants, attributes, options, self.given)
@@ -92,7 +95,9 @@ class Recorder:
         jit.JITFunction._do_compile = compiler
         autotuner.Autotuner.run = tuned
 
-    def _launched(self, own, function, args, grid, kwargs) -> None:
+    def _run_launcher(self, launcher, function, args, grid, kwargs) -> None:
+        """Call Triton's launcher for one launch, without storage. Raises BuildError for the kernel's fault, NotFollowed
+        otherwise."""
         options = {
             name: kwargs.pop(name) for name in tuple(kwargs) if name in self.options and name not in function.arg_names
         }
@@ -106,7 +111,7 @@ class Recorder:
             raise BuildError(f"{function.__name__}: its grid is {size!r}; it must be a tuple of positive whole numbers")
         try:
             self.given = options
-            own(
+            launcher(
                 function,
                 *without(args),
                 grid=grid,
@@ -118,54 +123,57 @@ class Recorder:
             raise NotFollowed(str(error)) from error
 
     def follow(self, dims: dict) -> None:
-        """Run `run_kernel` at these dims. BuildError for what is the kernel's fault at any; what else goes wrong is
-        noted."""
+        """Run `run_kernel` at these dims. Raises BuildError for the kernel's fault; any other failure becomes a
+        note."""
         with stand_ins(self.reference, dims) as given:
             try:
                 self.module.run_kernel(**given)
             except (NameError, BuildError) as error:
                 raise error if isinstance(error, BuildError) else BuildError(located(error, self.path)) from error
             except BaseException as error:
-                said, line, code = confinement.error_location(error, self.path)
-                first = said.splitlines()[0] if said else type(error).__name__
-                self._note(f"not followed at {dims}: {first}" + (f" ({self.path.name}:{line}: {code})" if line else ""))
+                message, line, code = confinement.error_location(error, self.path)
+                summary = message.splitlines()[0] if message else type(error).__name__
+                self._add_note(
+                    f"not followed at {dims}: {summary}" + (f" ({self.path.name}:{line}: {code})" if line else "")
+                )
 
-    def ahead(self, dims: list[dict]) -> list[Launch]:
-        """What is launched at these dims and was not before, as far as it can be told."""
+    def new_launches_at(self, dims: list[dict]) -> list[Launch]:
+        """Return the launches at these dims that were not recorded before; failures are ignored."""
         known = set(self.launches)
         for one in dims:
             with contextlib.suppress(BaseException):
                 self.follow(one)
         return [launch for key, launch in self.launches.items() if key not in known]
 
-    def _note(self, note: str) -> None:
+    def _add_note(self, note: str) -> None:
         if note not in self.notes:
             self.notes.append(note)
 
 
 @contextlib.contextmanager
 def stand_ins(reference, dims: dict):
-    """Arguments of `run_kernel` at these dims as tensors without storage, and what is made in the block, too."""
+    """Yield the arguments of `run_kernel` at these dims as tensors without storage; tensors made in the context have
+    none either."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
     with FakeTensorMode(allow_non_fake_inputs=True):
         try:
-            made = reference.make_inputs(dict(dims), 1)
+            arguments = reference.make_inputs(dict(dims), 1)
         except Exception:
-            # What asks for a value, as `.item()` does, needs real numbers.
+            # Code that reads a value, such as `.item()`, needs real numbers.
             with unset_fake_temporarily():
-                made = reference.make_inputs(dict(dims), 1)
+                arguments = reference.make_inputs(dict(dims), 1)
         yield {
             name: torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="cuda")
             if isinstance(v, torch.Tensor)
             else v
-            for name, v in made.items()
+            for name, v in arguments.items()
         }
 
 
 def tuned(self, *args, **kwargs):
-    """In place of the autotuner: its first config, with the hook that makes arguments fit it."""
+    """Replacement of the autotuner: run its first config, with the hook that prepares the arguments."""
     config = self.configs[0]
     current = {**kwargs, **config.all_kwargs()}
     if config.pre_hook:
@@ -174,6 +182,6 @@ def tuned(self, *args, **kwargs):
 
 
 def located(error: BaseException, path: Path) -> str:
-    """An error with the line of the kernel that it comes from."""
-    said, line, code = confinement.error_location(error, path)
-    return f"{path.name}:{line or 1}: error: {said}" + (f"\n    {code}" if code else "")
+    """Return an error with the line of the kernel that raised it."""
+    message, line, code = confinement.error_location(error, path)
+    return f"{path.name}:{line or 1}: error: {message}" + (f"\n    {code}" if code else "")

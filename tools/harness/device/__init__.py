@@ -1,1 +1,2 @@
-"""The device itself: who is on it, what its clocks do, how torch multiplies there, its roofs, and ncu."""
+"""The device itself: the processes on it, its clocks, the precision of torch's products, its roofs, and NVIDIA's
+profiling tools."""

@@ -1,7 +1,7 @@
-"""Prints what the CUDA driver reports of each GPU, as JSON: `python -I cuda_attributes.py [LIBRARY]`.
+"""Prints the CUDA driver's attributes of each GPU as JSON: `python -I cuda_attributes.py [LIBRARY]`.
 
-A program of its own, so that the caller's process never initialises CUDA; it makes no context and takes no memory of
-the GPU.
+It is a program of its own, so that the caller's process never initialises CUDA. It creates no context and uses no
+memory of the GPU.
 """
 
 import contextlib
@@ -28,46 +28,51 @@ ATTRIBUTE_CODES = {
     "major": 75,
     "minor": 76,
 }
-"""Torch's names of what is asked for -> numbers of the attributes in cuda.h."""
+"""Torch's name of an attribute -> its number in cuda.h."""
 PATIENCE_S = 60.0
+"""Seconds within which the driver must answer."""
 
 
 def read_attributes_in_child(library: str = LIBRARY) -> "list[dict[str, object]]":
-    """What this program prints, run in a process of its own that sees every GPU; OSError, in one clause, where there
-    is no answer."""
-    seen = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    """Return the output of this program, run in a process that sees every GPU; raise OSError, with a clause as its
+    text, if the driver does not answer."""
+    environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     command = [sys.executable, "-I", "-S", __file__, library]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=seen)
+        completed = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=environment
+        )
     except subprocess.TimeoutExpired:
         raise TimeoutError(
             f"the CUDA driver did not answer within {PATIENCE_S:g} s; see whether `nvidia-smi` does"
         ) from None
-    if done.returncode:
+    if completed.returncode:
         raise OSError(
-            done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "the CUDA driver does not answer"
+            completed.stderr.strip().splitlines()[-1] if completed.stderr.strip() else "the CUDA driver does not answer"
         )
-    found: list[dict[str, object]] = json.loads(done.stdout)
-    return found
+    gpus: list[dict[str, object]] = json.loads(completed.stdout)
+    return gpus
 
 
 def attributes_of_job_gpu() -> "dict[str, object]":
-    """Of the GPU that jobs run on (HARNESS_GPU names it, else the first); empty where none answers."""
+    """Return the attributes of the GPU that jobs run on (HARNESS_GPU names it, else the first); empty if no driver
+    answers."""
     with contextlib.suppress(OSError):
-        found, wanted = read_attributes_in_child(), os.environ.get("HARNESS_GPU")
-        return next((gpu for gpu in found if gpu["uuid"] == wanted), found[0] if found else {})
+        gpus, uuid = read_attributes_in_child(), os.environ.get("HARNESS_GPU")
+        return next((gpu for gpu in gpus if gpu["uuid"] == uuid), gpus[0] if gpus else {})
     return {}
 
 
 def attributes(library: str) -> "list[dict[str, object]]":
-    """Of each visible GPU uuid ("GPU-…"), name, total_memory in bytes and the attributes; OSError without a driver."""
+    """Return uuid ("GPU-…"), name, total_memory in bytes and the attributes of each visible GPU; raise OSError without
+    a driver."""
     cuda = ctypes.CDLL(library)
     if status := cuda.cuInit(0):
         raise OSError(f"cuInit: error {status}")
     count, device, value, total = ctypes.c_int(), ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
     name, raw = ctypes.create_string_buffer(96), (ctypes.c_ubyte * 16)()
     cuda.cuDeviceGetCount(ctypes.byref(count))
-    found: list[dict[str, object]] = []
+    gpus: list[dict[str, object]] = []
     for index in range(count.value):
         cuda.cuDeviceGet(ctypes.byref(device), index)
         cuda.cuDeviceGetUuid_v2(raw, device)
@@ -77,10 +82,10 @@ def attributes(library: str) -> "list[dict[str, object]]":
         facts["name"] = name.value.decode(errors="replace")
         for key, code in ATTRIBUTE_CODES.items():
             if cuda.cuDeviceGetAttribute(ctypes.byref(value), code, device):
-                raise OSError(f"it does not know attribute {code}")
+                raise OSError(f"the driver does not know attribute {code}")
             facts[key] = value.value
-        found.append(facts)
-    return found
+        gpus.append(facts)
+    return gpus
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Counts one call of a GPU kernel with Nsight Compute; its times are no measurement (the counters need the kernel run
-again and again).
+"""Counts one call of a GPU kernel with Nsight Compute. Its times are not measurements, because collecting the counters
+needs several runs of the kernel.
 
-`ncu_target.py` starts ncu on itself and leaves report.ncu-rep, raw.csv and details.csv; `ncu_target.py launch` is the
-program that ncu looks into: inputs by reference.py's make_inputs on the GPU, then the kernel (of Python, or a library),
-shut in as far as ncu bears it (sandbox.json says how): two calls to compile and warm up, then the one that is counted.
+`ncu_target.py` starts ncu on itself and writes report.ncu-rep, raw.csv and details.csv. `ncu_target.py launch` is the
+program that ncu profiles: it makes inputs with reference.py's make_inputs on the GPU, confines itself as far as ncu
+allows (sandbox.json reports that), and calls the kernel (a Python module or a shared object) twice to compile and warm
+up and once to be counted.
 """
 
 import functools
@@ -15,7 +16,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-# For this import alone: what else lies in the job's folder, a candidate's kernel.py among it, is not to be importable.
+# For this import only: other files of the job's folder, such as a candidate's kernel.py, must not be importable.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import harness  # noqa: F401
 
@@ -35,15 +36,15 @@ SECTIONS = (
     "SourceCounters",
 )
 MAX_PROFILED_KERNELS = 8
-"""Kernels of the one call that are looked at."""
+"""Most kernels of the counted call that are profiled."""
 EXPORT_S = 60
 CPU_S = 600
 TEMPORARY, COMPILED = "scratch", "compiled"
-"""Folders in the job's: the only ones that a kernel may write to. ncu keeps its own lock files in the first."""
+"""Subfolders of the job's folder, the only ones that a kernel may write to. The first holds ncu's lock files."""
 
 
 def load(name):
-    """reference.py or kernel.py from this folder."""
+    """Import reference.py or kernel.py from the current folder."""
     specification = importlib.util.spec_from_file_location(name, Path(f"{name}.py"))
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module
@@ -52,25 +53,25 @@ def load(name):
 
 
 def prepared(program):
-    """The kernel and its arguments in this process, shut in beside the tool `program` that looks into it."""
+    """Return the kernel and its arguments in this process, which is confined as far as the tool `program` allows."""
     import torch
-    import triton  # noqa: F401  (what it reads is allowed by where it lies)
+    import triton  # noqa: F401  (the kernel may read only the folders of imported modules)
 
-    asked = json.loads(Path("launch.json").read_text())
-    precision.set_precision(asked["precision"])
-    made = load("reference").make_inputs(asked["dims"], asked["seed"])
-    tensors = {name: value.to("cuda") if isinstance(value, torch.Tensor) else value for name, value in made.items()}
+    job = json.loads(Path("launch.json").read_text())
+    precision.set_precision(job["precision"])
+    values = load("reference").make_inputs(job["dims"], job["seed"])
+    tensors = {name: value.to("cuda") if isinstance(value, torch.Tensor) else value for name, value in values.items()}
     inputs = dict(tensors)
     torch.cuda.synchronize()
     shut_in(program)
     if not Path("kernel.so").exists():
         return load("kernel").run_kernel, inputs, tensors
-    given = {a["name"]: native.to_c_argument(a["dtype"], inputs[a["name"]]) for a in asked["arguments"]}
-    return native.Native(str(Path("kernel.so").resolve())), given, tensors
+    c_arguments = {a["name"]: native.to_c_argument(a["dtype"], inputs[a["name"]]) for a in job["arguments"]}
+    return native.Native(str(Path("kernel.so").resolve())), c_arguments, tensors
 
 
 def launch():
-    """Call run_kernel; only the last call lies between the marks that ncu waits for."""
+    """Call the kernel; ncu profiles only the last call."""
     import torch
 
     call, inputs, _kept = prepared(json.loads(Path("launch.json").read_text())["ncu"])
@@ -84,22 +85,22 @@ def launch():
 
 
 def shut_in(ncu):
-    """No file but what torch, Triton, the driver and ncu read, before a line of the kernel runs; how far it went to
-    sandbox.json."""
+    """Confine this process to files of torch, Triton, the driver and ncu before the kernel's code runs; write what was
+    applied to sandbox.json."""
     here = Path.cwd()
     readable = [str(here), sys.prefix, sys.base_prefix, str(Path(ncu).resolve().parent)]
-    with Path("sandbox.json").open("w") as told:
+    with Path("sandbox.json").open("w") as file:
         report = sandbox.shut_in_under_a_profiler(readable, [str(here / TEMPORARY), str(here / COMPILED)], CPU_S)
-        json.dump(report, told)
+        json.dump(report, file)
 
 
 def count():
-    """Run ncu and export its report; exit with ncu's own status and last words when it fails."""
-    asked = json.loads(Path("launch.json").read_text())
-    ncu = [asked["ncu"]]
-    # The clocks are left alone: they belong to whoever runs the machine.
+    """Run ncu and export its report; exit with ncu's status and output if it fails."""
+    job = json.loads(Path("launch.json").read_text())
+    ncu = [job["ncu"]]
+    # The clocks stay unchanged, because they belong to the user of the machine.
     ncu += ["--clock-control", "none", "--profile-from-start", "off", "--launch-count", str(MAX_PROFILED_KERNELS)]
-    ncu += ["--export", "report", "--force-overwrite", "--metrics", ",".join(asked["metrics"])]
+    ncu += ["--export", "report", "--force-overwrite", "--metrics", ",".join(job["metrics"])]
     ncu += [word for section in SECTIONS for word in ("--section", section)]
     target = [sys.executable, "-I", __file__, "launch"]
     here = Path.cwd()
@@ -110,20 +111,22 @@ def count():
         "TRITON_CACHE_DIR": str(here / COMPILED),
         "CUTE_DSL_DISABLE_FILE_CACHING": "1",
     }
-    done = subprocess.run([*ncu, *target], capture_output=True, text=True, check=False)
-    if "Failed to find metric" in done.stdout + done.stderr:
-        # Another version of ncu knows other names; its sections are there all the same.
-        at = ncu.index("--metrics")
-        done = subprocess.run([*ncu[:at], *ncu[at + 2 :], *target], capture_output=True, text=True, check=False)
-    if done.returncode or not Path("report.ncu-rep").is_file():
-        sys.stderr.write((done.stdout + done.stderr)[-4000:])
-        sys.exit(done.returncode or 1)
+    completed = subprocess.run([*ncu, *target], capture_output=True, text=True, check=False)
+    if "Failed to find metric" in completed.stdout + completed.stderr:
+        # Metric names differ between versions of ncu; its sections exist in all of them.
+        position = ncu.index("--metrics")
+        completed = subprocess.run(
+            [*ncu[:position], *ncu[position + 2 :], *target], capture_output=True, text=True, check=False
+        )
+    if completed.returncode or not Path("report.ncu-rep").is_file():
+        sys.stderr.write((completed.stdout + completed.stderr)[-4000:])
+        sys.exit(completed.returncode or 1)
     with ThreadPoolExecutor() as side_by_side:
-        list(side_by_side.map(functools.partial(export, asked["ncu"]), ("raw", "details")))
+        list(side_by_side.map(functools.partial(export, job["ncu"]), ("raw", "details")))
 
 
 def export(ncu, page):
-    """One page of the report to PAGE.csv."""
+    """Export one page of the report to PAGE.csv."""
     argv = [ncu, "--import", "report.ncu-rep", "--csv", "--page", page]
     shown = subprocess.run(argv, capture_output=True, text=True, timeout=EXPORT_S, check=True)
     Path(f"{page}.csv").write_text(shown.stdout)

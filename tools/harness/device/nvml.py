@@ -1,10 +1,10 @@
-"""What the driver's management library says about the GPU around a measurement; clocks from nvidia-smi where the
-library is missing.
+"""Reads from the driver's management library (NVML) the state of the GPU around a measurement; without the library,
+clocks come from nvidia-smi.
 
-Whose a process is cannot be told from /proc: in a container, processes of others have no number there, and ours may be
-listed under numbers of the host. So those that were there before our first process are others', those that descend from
-us are ours, and of the rest it is said that it is not known (None) unless the library has shown that it lists ours
-under the numbers that we know.
+/proc does not show who owns a process: in a container, other processes have no number, and the harness's own may be
+listed under numbers of the host. Processes that were there before the harness's first one belong to others, and
+descendants of the harness are its own. Whether others are running is unknown (None) until the library has listed a
+process of the harness under the number known here.
 """
 
 import contextlib
@@ -28,18 +28,18 @@ SLOWDOWN_REASONS = {
 FIELDS = "clocks.sm,clocks.mem,temperature.gpu,power.draw"
 OF_UNITS, OF_MEMORY = 1, 2
 CLOCKS = {"sm_mhz": OF_UNITS, "memory_mhz": OF_MEMORY}
-"""What a clock is called in telemetry -> NVML's number of it."""
+"""Name of a clock in telemetry -> NVML's number of it."""
 MAX_LISTED_PROCESSES = 256
 NAME_BYTES = 96
 NOT_FOUND = 6
-"""NVML has no sample since then."""
+"""NVML's status if there is no sample since the given time."""
 BY_POWER = 0xFFFFFF01
-"""NVML's name of the clock that the GPU's power limit sustains; the driver knows its figure."""
+"""NVML's number for the clock that the GPU's power limit sustains; the driver knows its value."""
 QUIET_S, STEP_S = 1.2, 0.1
-"""The share of time in use is over a window of up to a second, in which work of our own may lie that has ended."""
+"""Seconds to wait, because the driver averages the share of time in use over up to a second, and between reads."""
 
 PROCESS_LISTING_DELAY_S = 3.0
-"""An ended process is listed for less than this."""
+"""Seconds within which an ended process disappears from the list."""
 
 
 class _Process(ctypes.Structure):
@@ -62,14 +62,14 @@ class _Used(ctypes.Structure):
 
 
 def count_gpus(library: ctypes.CDLL) -> int:
-    """GPUs of this machine."""
+    """Return the number of GPUs of this machine."""
     found = ctypes.c_uint()
     library.nvmlDeviceGetCount_v2(ctypes.byref(found))
     return found.value
 
 
 def load_library(library: str = LIBRARY) -> ctypes.CDLL:
-    """The library, ready to be asked. OSError when it cannot be had, in words."""
+    """Load and initialise the library; raise OSError, with a sentence, if that fails."""
     found = ctypes.CDLL(library)
     if status := found.nvmlInit_v2():
         raise OSError(f"the NVIDIA driver does not answer (NVML error {status})")
@@ -77,7 +77,7 @@ def load_library(library: str = LIBRARY) -> ctypes.CDLL:
 
 
 class Nvml:
-    """The library with one GPU's handle. OSError when either cannot be had, in words."""
+    """The library with the handle of one GPU; raises OSError, with a sentence, if either is missing."""
 
     def __init__(self, name: str, library: str = LIBRARY) -> None:
         self.library = load_library(library)
@@ -85,7 +85,7 @@ class Nvml:
         self._find(name)
 
     def _find(self, name: str) -> None:
-        """The GPU with this index, UUID or beginning of one."""
+        """Find the GPU with this index, UUID or beginning of a UUID."""
         call, handle = self.library, ctypes.byref(self.handle)
         if name.isdigit():
             if call.nvmlDeviceGetHandleByIndex_v2(int(name), handle) == 0:
@@ -100,7 +100,7 @@ class Nvml:
         raise OSError(f"NVML does not know the GPU {name!r}")
 
     def text(self, function: str, *before: object) -> str:
-        """A name, UUID or version; empty where it is not told."""
+        """Return a name, UUID or version; empty if the library does not report it."""
         buffer = ctypes.create_string_buffer(NAME_BYTES)
         return (
             ""
@@ -111,70 +111,72 @@ class Nvml:
     def number(
         self, *functions: str, before: "tuple[int, ...]" = (), kind: type = ctypes.c_uint, pending: bool = False
     ) -> "int | None":
-        """One number, of the first of these functions that the library has; None where it does not tell. `pending`:
-        the state to come is told behind it."""
+        """Return one number, from the first of these functions that the library has; None if it does not report it.
+
+        `pending`: the function also returns the pending state, which is ignored.
+        """
         function, value = next((name for name in functions if hasattr(self.library, name)), functions[0]), kind()
-        behind = (ctypes.byref(kind()),) if pending else ()
+        pending_state = (ctypes.byref(kind()),) if pending else ()
         try:
-            refused = getattr(self.library, function)(
-                self.handle, *map(ctypes.c_int, before), ctypes.byref(value), *behind
+            status = getattr(self.library, function)(
+                self.handle, *map(ctypes.c_int, before), ctypes.byref(value), *pending_state
             )
         except AttributeError:
             return None
-        return None if refused else value.value
+        return None if status else value.value
 
-    def memory(self) -> int:
-        """Bytes of device memory in all."""
+    def total_memory(self) -> int:
+        """Return the bytes of device memory."""
         found = (ctypes.c_ulonglong * 3)()
         self.library.nvmlDeviceGetMemoryInfo(self.handle, found)
         return found[0]
 
-    def running(self) -> "list[int] | None":
-        """Processes with a compute context, under the numbers that the library gives them; None where it does not
-        tell."""
+    def compute_pids(self) -> "list[int] | None":
+        """Return the processes with a compute context, under the library's numbers; None if it does not list them."""
         found, count = (_Process * MAX_LISTED_PROCESSES)(), ctypes.c_uint(MAX_LISTED_PROCESSES)
         try:
-            refused = self.library.nvmlDeviceGetComputeRunningProcesses_v3(self.handle, ctypes.byref(count), found)
+            status = self.library.nvmlDeviceGetComputeRunningProcesses_v3(self.handle, ctypes.byref(count), found)
         except AttributeError:
             return None
-        return None if refused else [process.pid for process in found[: count.value]]
+        return None if status else [process.pid for process in found[: count.value]]
 
     def busy_percent(self) -> "int | None":
-        """Per cent of the last window in which a kernel ran, anybody's; None where the library does not tell."""
+        """Return the per cent of the last window in which any kernel ran; None if the library does not report it."""
         found = _Share()
         try:
             return None if self.library.nvmlDeviceGetUtilizationRates(self.handle, ctypes.byref(found)) else found.gpu
         except AttributeError:
             return None
 
-    def used(self, since: int) -> "list[tuple[int, int, int]] | None":
-        """(process, time stamp, per cent of the multiprocessors) of each sample since a time stamp; None where it
-        does not tell."""
+    def utilization_since(self, since: int) -> "list[tuple[int, int, int]] | None":
+        """Return (process, time stamp, per cent of the multiprocessors) of each sample since a time stamp; None if the
+        library does not report them."""
         count = ctypes.c_uint()
         try:
-            ask = self.library.nvmlDeviceGetProcessUtilization
+            query = self.library.nvmlDeviceGetProcessUtilization
         except AttributeError:
             return None
-        ask(self.handle, None, ctypes.byref(count), ctypes.c_ulonglong(since))
-        found = (_Used * max(count.value, 1))()
-        count.value = len(found)
-        status = ask(self.handle, found, ctypes.byref(count), ctypes.c_ulonglong(since))
+        query(self.handle, None, ctypes.byref(count), ctypes.c_ulonglong(since))
+        samples = (_Used * max(count.value, 1))()
+        count.value = len(samples)
+        status = query(self.handle, samples, ctypes.byref(count), ctypes.c_ulonglong(since))
         if status == NOT_FOUND:
             return []
-        return None if status else [(sample.pid, sample.stamp, sample.sm) for sample in found[: count.value]]
+        return None if status else [(sample.pid, sample.stamp, sample.sm) for sample in samples[: count.value]]
 
 
 class GpuWatch:
-    """One GPU, named as in CUDA_VISIBLE_DEVICES (an index or a UUID); made before our first process is on it."""
+    """Watches one GPU, named as in CUDA_VISIBLE_DEVICES (an index or a UUID). Created before the harness's first
+    process uses the GPU."""
 
     def __init__(self, name: str, library: str = LIBRARY):
         self.name = name
         self.stamp = self.busy = self.bits = 0
-        self.telling = False
-        """The library has listed a process of ours under the number that we know it by."""
-        self.ours: set[int] = set()
-        self.since: dict[int, float] = {}
-        """When those that are neither ours nor were there before were first seen."""
+        self.lists_own_processes = False
+        """Whether the library has listed an own process under the number known here."""
+        self.own_pids: set[int] = set()
+        self.first_seen: dict[int, float] = {}
+        """Process -> time at which it was first listed, for new processes that are not the harness's."""
         self.nvml: Nvml | None = None
         self.missing = ""
         try:
@@ -182,107 +184,111 @@ class GpuWatch:
         except (OSError, AttributeError) as error:
             self.missing = str(error)
         self.source = "nvml" if self.nvml else "nvidia-smi"
-        self.before = frozenset(self.nvml.running() or ()) if self.nvml else frozenset()
-        """Processes that were there before ours: others'."""
-        self.idle_share = self._quiet()
-        """Per cent of the time in which kernels ran before ours did: others' again; None where that is not told."""
+        self.pids_before = frozenset(self.nvml.compute_pids() or ()) if self.nvml else frozenset()
+        """Processes that were there before the harness's, so that they belong to others."""
+        self.idle_share = self._idle_percent()
+        """Per cent of the time in which kernels of others ran before the harness's; None if it is unknown."""
 
-    def _quiet(self) -> "int | None":
-        """The least share seen until the window has passed in which work of ours may still lie."""
+    def _idle_percent(self) -> "int | None":
+        """Return the lowest share of time in use, read until the window has passed that may still contain the harness's
+        own work."""
         if self.nvml is None:
             return None
-        least, end = self.nvml.busy_percent(), time.monotonic() + QUIET_S
-        while least and time.monotonic() < end:
+        lowest, end = self.nvml.busy_percent(), time.monotonic() + QUIET_S
+        while lowest and time.monotonic() < end:
             time.sleep(STEP_S)
-            least = min(least, self.nvml.busy_percent() or 0)
-        return least
+            lowest = min(lowest, self.nvml.busy_percent() or 0)
+        return lowest
 
-    def foreign(self) -> "set[int] | None":
-        """Processes of others that have a compute context now; None where it is not known whether there are any."""
-        running = self.nvml.running() if self.nvml else None
+    def other_processes(self) -> "set[int] | None":
+        """Return other users' processes that have a compute context now; None if that is unknown."""
+        running = self.nvml.compute_pids() if self.nvml else None
         if running is None:
             return None
-        here, now = os.getpid(), time.monotonic()
-        ours = {pid for pid in running if pid not in self.before and is_descendant(pid, here)}
-        self.ours |= ours
-        self.telling |= bool(ours)
-        rest = set(running) - self.ours
-        known = rest & self.before
-        if not self.telling:
-            return known or None
-        # One of ours that has just ended is listed a little longer, and /proc no longer says whose it was.
-        self.since = {pid: self.since.get(pid, now) for pid in rest - known}
-        return known | {
+        own_pid, now = os.getpid(), time.monotonic()
+        own_processes = {pid for pid in running if pid not in self.pids_before and is_descendant(pid, own_pid)}
+        self.own_pids |= own_processes
+        self.lists_own_processes |= bool(own_processes)
+        others = set(running) - self.own_pids
+        earlier = others & self.pids_before
+        if not self.lists_own_processes:
+            return earlier or None
+        # An own process that has just ended is listed a little longer, and /proc no longer shows its parent.
+        self.first_seen = {pid: self.first_seen.get(pid, now) for pid in others - earlier}
+        return earlier | {
             pid
-            for pid, seen in self.since.items()
+            for pid, seen in self.first_seen.items()
             if Path(f"/proc/{pid}").exists() or now - seen > PROCESS_LISTING_DELAY_S
         }
 
-    def state(self) -> int:
-        """Samples so far in which others computed; the same before and after when nobody is known to have disturbed."""
-        self.bits |= self.reasons()
-        others = self.foreign()
+    def disturbance_count(self) -> int:
+        """Return the number of samples so far in which others computed; equal values before and after a measurement
+        mean that no disturbance is known."""
+        self.bits |= self.slowdown_bits()
+        others = self.other_processes()
         if others:
-            self.busy += self._used(others)
+            self.busy += self._busy_samples(others)
         return self.busy
 
-    def reasons(self) -> int:
-        """NVML's bits of SLOWED that are set now; 0 where that cannot be known."""
+    def slowdown_bits(self) -> int:
+        """Return NVML's bits of SLOWDOWN_REASONS that are set now; 0 if they are unknown."""
         if self.nvml is None:
             return 0
         names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
         return (self.nvml.number(*names, kind=ctypes.c_ulonglong) or 0) & sum(SLOWDOWN_REASONS)
 
-    def _used(self, others: set[int]) -> int:
-        samples = self.nvml.used(self.stamp)
+    def _busy_samples(self, others: set[int]) -> int:
+        """Return the new samples in which these processes computed."""
+        samples = self.nvml.utilization_since(self.stamp)
         if samples is None:
-            return 1  # nobody says how busy they are
+            return 1  # their utilization is unknown, so they count as busy
         self.stamp = max((stamp for _, stamp, _ in samples), default=self.stamp)
         return sum(1 for pid, _, share in samples if pid in others and share)
 
     def read(self) -> dict:
-        """Clocks in MHz, temperature in degrees Celsius, power in watts, each None where it is not told; empty where
-        nothing answers."""
+        """Return clocks in MHz, temperature in degrees Celsius and power in watts, each None if unknown; empty if there
+        is no source."""
         if self.nvml is None:
-            return self._smi()
+            return self._read_with_nvidia_smi()
         found = {name: self.nvml.number("nvmlDeviceGetClockInfo", before=(number,)) for name, number in CLOCKS.items()}
         watts = self.nvml.number("nvmlDeviceGetPowerUsage")
-        self.bits |= self.reasons()
+        self.bits |= self.slowdown_bits()
         celsius = self.nvml.number("nvmlDeviceGetTemperature", before=(0,))
         return found | {"celsius": celsius, "watts": None if watts is None else watts / 1000}
 
     def begin(self) -> None:
-        """From now on is what `summary` tells of."""
+        """Begin the interval that `summary` describes."""
         self.bits = 0
-        self.first, self.first_busy = self.read(), self.state()
+        self.first, self.first_busy = self.read(), self.disturbance_count()
 
     def summary(self) -> dict:
-        """The readings of then and now and what was noted in between, as one dict of telemetry."""
-        last, busy = self.read(), self.state()
+        """Return the readings at both ends of the interval and what happened within it, as the telemetry of a GPU."""
+        last, busy = self.read(), self.disturbance_count()
         if not self.first or not last:
             return {"source": "absent"}
-        others = self.foreign()
-        found = {
+        others = self.other_processes()
+        summary = {
             "source": self.source,
             "foreign_processes": None if others is None else len(others),
             "idle_share": self.idle_share,
         }
-        found["foreign_busy"] = None if others is None else busy - self.first_busy
+        summary["foreign_busy"] = None if others is None else busy - self.first_busy
         for name in ("sm_mhz", "memory_mhz", "celsius", "watts"):
-            found |= {f"{name}_before": self.first[name], f"{name}_after": last[name]}
-        return found | {"slowed_by": [text for bit, text in SLOWDOWN_REASONS.items() if self.bits & bit]}
+            summary |= {f"{name}_before": self.first[name], f"{name}_after": last[name]}
+        return summary | {"slowed_by": [text for bit, text in SLOWDOWN_REASONS.items() if self.bits & bit]}
 
-    def _smi(self) -> dict:
+    def _read_with_nvidia_smi(self) -> dict:
         try:
             command = ["nvidia-smi", f"--id={self.name}", f"--query-gpu={FIELDS}", "--format=csv,noheader,nounits"]
-            said = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
-            sm, memory, celsius, watts = (float(field) for field in said.strip().splitlines()[0].split(","))
+            output = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
+            sm, memory, celsius, watts = (float(field) for field in output.strip().splitlines()[0].split(","))
         except (OSError, ValueError, IndexError, subprocess.SubprocessError):
             return {}
         return {"sm_mhz": sm, "memory_mhz": memory, "celsius": celsius, "watts": watts}
 
 
 def is_descendant(pid: int, ancestor: int) -> bool:
+    """Whether a process is the ancestor or one of its descendants."""
     while pid > 1:
         if pid == ancestor:
             return True
@@ -294,9 +300,8 @@ def is_descendant(pid: int, ancestor: int) -> bool:
 
 
 def hold_clocks(name: str, library: str = LIBRARY) -> None:
-    """Lock a GPU's clocks, print NVML's status (0: they are), and give them back when standard input ends: when
-    whoever asked is done, or gone, however that came about. What somebody had locked before cannot be asked for, and
-    is not given back."""
+    """Lock a GPU's clocks, print NVML's status (0: they are locked), and unlock them when standard input closes, which
+    also happens if the caller dies. Clocks that were locked before cannot be read and are not restored."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     gpu = Nvml(name, library)

@@ -1,9 +1,9 @@
-"""Measures what this GPU can do at most: memory bandwidth, matrix products by type, an empty kernel. Prints one JSON
+"""Measures this GPU's highest rates: memory bandwidth, matrix products by type, an empty kernel. Prints one JSON
 object.
 
-`roofs_cuda.py LAST_LEVEL_CACHE_BYTES`. Every figure comes as all of its tries, clocked by events of the device except
-where it says host. Rates are per second, times seconds. Data is random: products of zeros draw less power and run
-faster than any real ones.
+Usage: `roofs_cuda.py LAST_LEVEL_CACHE_BYTES`. Each figure is a list of all tries, timed by events of the device except
+where it says host. Rates are per second, times in seconds. Data is random, because products of zeros draw less power
+and run faster than real ones.
 """
 
 import json
@@ -17,19 +17,19 @@ import triton.language as tl
 BLOCK = 8192
 TRIES = 15
 TRAIN = 200
-"""Empty kernels in a row, so that the clock's own cost does not count."""
+"""Empty kernels in a row, so that the cost of the clock does not count."""
 
 
 @triton.jit
 def stream(source, target, size, BLOCK: tl.constexpr):
-    """One block of 32-bit words from `source` to `target`."""
+    """Copy one block of 32-bit words from `source` to `target`."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     tl.store(target + at, tl.load(source + at, mask=at < size), mask=at < size)
 
 
 @triton.jit
 def read(source, target, size, BLOCK: tl.constexpr):
-    """Reads a block and writes one word of it."""
+    """Read a block and write one word for it."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     tl.store(target + tl.program_id(0), tl.sum(tl.load(source + at, mask=at < size, other=0.0)))
 
@@ -40,7 +40,7 @@ def empty_kernel(source):
 
 
 def call_seconds(call, tries=TRIES):
-    """Seconds of each of `tries` calls, after three that do not count."""
+    """Return the seconds of each of `tries` calls, after three that do not count."""
     for _ in range(3):
         call()
     marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(tries)]
@@ -53,7 +53,7 @@ def call_seconds(call, tries=TRIES):
 
 
 def bandwidth(cache):
-    """Bytes of each array, and access pattern -> bytes read and written a second."""
+    """Return the bytes of each array, and access pattern -> bytes read and written per second."""
     free = torch.cuda.mem_get_info()[0]
     words = min(max(16 * cache, 1 << 30), free // 4) // 4
     source = torch.empty(words, dtype=torch.float32, device="cuda").normal_()
@@ -70,8 +70,8 @@ def bandwidth(cache):
 
 
 def products():
-    """Type -> operations a second of a dense matrix product with products added up in float32; a type that fails is
-    left out."""
+    """Return type -> operations per second of a dense matrix product accumulated in float32; a type that fails is left
+    out."""
     kinds = {
         "float16": torch.float16,
         "bfloat16": torch.bfloat16,
@@ -96,8 +96,8 @@ def products():
 
 
 def launch():
-    """Seconds of an empty kernel: on the device alone (a captured train), in a train launched one by one, and for
-    the host."""
+    """Return the seconds of an empty kernel: on the device alone (a captured train), in a train of single launches, and
+    on the host."""
     word = torch.zeros(1, device="cuda")
 
     def train():
@@ -114,9 +114,9 @@ def launch():
     host = []
     for _ in range(TRIES):
         torch.cuda.synchronize()
-        begun = time.perf_counter()
+        start = time.perf_counter()
         train()
-        host.append((time.perf_counter() - begun) / TRAIN)
+        host.append((time.perf_counter() - start) / TRAIN)
     torch.cuda.synchronize()
     return {"device": device, "event": event, "host": host}
 
@@ -124,17 +124,17 @@ def launch():
 def main():
     torch.manual_seed(0)
     torch.empty(1, device="cuda")
-    begun = time.perf_counter()
-    array_bytes, moved = bandwidth(int(sys.argv[1]))
+    start = time.perf_counter()
+    array_bytes, rates_by_pattern = bandwidth(int(sys.argv[1]))
     torch.cuda.empty_cache()
-    rates = products()
-    called = launch()
+    rates_by_type = products()
+    launch_times = launch()
     report = {
         "array_bytes": array_bytes,
-        "bandwidth": moved,
-        "products": rates,
-        "launch": called,
-        "seconds": time.perf_counter() - begun,
+        "bandwidth": rates_by_pattern,
+        "products": rates_by_type,
+        "launch": launch_times,
+        "seconds": time.perf_counter() - start,
         "versions": {"torch": torch.__version__, "triton": triton.__version__, "cuda": torch.version.cuda or ""},
     }
     print(json.dumps(report))

@@ -1,4 +1,4 @@
-"""What the operating system says about the machine around a measurement."""
+"""Reads from the operating system the state of the machine around a measurement."""
 
 import itertools
 import os
@@ -10,7 +10,7 @@ STAT_FILE = Path("/proc/stat")
 
 
 class ThreadTimes:
-    """What the scheduler has counted for the living threads of a process; zeros where it does not count."""
+    """The scheduler's times of the live threads of a process; zeros if it does not count them."""
 
     def __init__(self, pid: int):
         self.count, ran, waited = 0, 0, 0
@@ -25,30 +25,34 @@ class ThreadTimes:
 
 
 def busy_and_stolen_by_core() -> dict[int, tuple[float, float]]:
-    """Of each core that we may run on: seconds since boot that it was not idle, and those of them that a hypervisor
-    took away.
+    """Return for each core that this process may use the seconds since boot in which it was not idle, and those of them
+    that a hypervisor took.
 
-    Empty where the system does not tell. A container may number the cores it has by itself; where ours are not among
-    those listed, all that are listed are taken for ours.
+    Empty if the system does not report them. A container may number its cores differently; if this process's cores are
+    not among those listed, all listed cores are returned.
     """
-    found = {}
+    seconds_by_core = {}
     try:
         for line in STAT_FILE.read_text().splitlines():
             name, *fields = line.split() or [""]
             if name.startswith("cpu") and name[3:].isdecimal():
                 user, nice, system, _, _, irq, softirq, steal = (*(int(field) for field in fields[:8]), *[0] * 8)[:8]
-                found[int(name[3:])] = (
+                seconds_by_core[int(name[3:])] = (
                     (user + nice + system + irq + softirq + steal) / CLOCK_TICKS_PER_S,
                     steal / CLOCK_TICKS_PER_S,
                 )
     except (OSError, ValueError):
         return {}
-    ours = os.sched_getaffinity(0)
-    return {core: seconds for core, seconds in found.items() if core in ours} if ours <= found.keys() else found
+    own_cores = os.sched_getaffinity(0)
+    return (
+        {core: seconds for core, seconds in seconds_by_core.items() if core in own_cores}
+        if own_cores <= seconds_by_core.keys()
+        else seconds_by_core
+    )
 
 
 def busy_and_stolen_since(before: dict[int, tuple[float, float]]) -> list[tuple[float, float]]:
-    """(not idle, stolen) seconds of each core since `before`; of those alone that were counted then, too."""
+    """Return (not idle, stolen) seconds of each core since `before`, for cores that were counted then as well."""
     return [
         (busy - before[core][0], stolen - before[core][1])
         for core, (busy, stolen) in busy_and_stolen_by_core().items()
@@ -57,7 +61,7 @@ def busy_and_stolen_since(before: dict[int, tuple[float, float]]) -> list[tuple[
 
 
 def cpu_seconds_of(pid: int) -> float:
-    """CPU seconds that one process and its ended children have used."""
+    """Return the CPU seconds of a process and its ended children."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
         return sum(int(field) for field in fields[11:15]) / CLOCK_TICKS_PER_S
@@ -66,12 +70,14 @@ def cpu_seconds_of(pid: int) -> float:
 
 
 def load_average() -> float:
+    """Return the load average of the last minute."""
     return os.getloadavg()[0]
 
 
 def last_level_cache() -> int:
-    """Bytes of the last-level caches of all cores that we may use, as the kernel reports them; 0 when it does not."""
-    seen: dict[str, tuple[int, int]] = {}
+    """Return the bytes of the last-level caches of all cores that this process may use; 0 if the operating system does
+    not report them."""
+    sizes: dict[str, tuple[int, int]] = {}
     for folder in (
         f for core in os.sched_getaffinity(0) for f in (CPU_FOLDER / f"cpu{core}" / "cache").glob("index[0-9]*")
     ):
@@ -84,13 +90,13 @@ def last_level_cache() -> int:
         except (OSError, ValueError):
             continue
         size = int(text.rstrip("KMG")) << {"K": 10, "M": 20, "G": 30}.get(text[-1], 0)
-        seen[f"{level}/{shared}"] = (level, size)
-    top = max((level for level, _ in seen.values()), default=0)
-    return sum(size for level, size in seen.values() if level == top)
+        sizes[f"{level}/{shared}"] = (level, size)
+    top = max((level for level, _ in sizes.values()), default=0)
+    return sum(size for level, size in sizes.values() if level == top)
 
 
 def available_memory() -> int:
-    """Bytes that could be had without swapping."""
+    """Return the bytes that are available without swapping; 1 GiB if that is unknown."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable"):

@@ -1,1 +1,1 @@
-"""Foreign code shut in, what it may not change, and the channel to it."""
+"""Confines a candidate's code, checks what it may not change, and carries messages to and from it."""

@@ -1,8 +1,8 @@
-"""Runs a candidate's code on the CPU, to compile or to interpret it, in a child that can touch nothing else.
+"""Compiles or interprets a candidate's code on the CPU in a confined child process.
 
-The child has no network, no capabilities, no end later than its parent's, and no files but Python's own, the toolkit's,
-and the folder it is given. What it may write lies in one folder, if in any. Workspaces and the user's own files are not
-among what it can read: system folders are named one by one, since a workspace may lie below /opt or /usr.
+The child has no network and no capabilities, ends no later than its parent, and can read only Python's own files, the
+toolkit's, and the folders it is given. It can write to one folder, or to none. It cannot read workspaces and the user's
+own files: system folders are listed one by one, because a workspace may be below /opt or /usr.
 """
 
 import contextlib
@@ -31,22 +31,22 @@ SYSTEM_FOLDERS = (
     "/nix/store",
 )
 HEADERS = ("/usr/include", "/usr/local/include")
-"""Triton may compile C around a kernel's launch."""
+"""Folders of C headers, because Triton may compile C around a kernel's launch."""
 SINGLE_FILES = ("/etc/ld.so.cache", "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system")
 PARTS = ("bin", "lib", "lib64", "libexec", "include", "x86_64-linux-gnu", "aarch64-linux-gnu")
-"""Folders of a compiler's installation."""
+"""Subfolders of a compiler's installation that the child may read."""
 TOOLKITS = ("CUDA_HOME", "CUDA_PATH", "TRITON_PTXAS_PATH")
 FILE_BYTES = 256 << 20
-"""A kernel that spills leaves megabytes of intermediate code."""
+"""Largest file that the child may write; a kernel that spills leaves megabytes of intermediate code."""
 HANDED_BYTES = 64 << 20
-"""Of one file that is handed over; whoever takes it reads it whole."""
+"""Largest file that is moved to the job's folder, because it is later read whole."""
 
 
 def run(work, wall_s: int, readable, writable: Path | None = None) -> int:
-    """Wait status of a child that ran `work` and exited with what it returned, 2 when it raised. Whatever it started
-    ends with it."""
+    """Run `work` in a confined child and return its wait status: it exits with the result of `work`, or with 2 if that
+    raised. Processes that it started end with it."""
     sandbox.become_subreaper()
-    before = sandbox.child_pids()
+    children_before = sandbox.child_pids()
     parent, child = os.getpid(), os.fork()
     if child == 0:
         code = 2
@@ -65,43 +65,44 @@ def run(work, wall_s: int, readable, writable: Path | None = None) -> int:
     _, status = os.waitpid(child, 0)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)
-    # A process with a session of its own outlives the group: it would go on writing what is read next, and disturb what
-    # is timed next.
-    while strays := sandbox.child_pids() - before:
-        for stray in strays:
+    # A process in a session of its own outlives the group. It could still write to files that are read next, and
+    # disturb the next measurement.
+    while orphans := sandbox.child_pids() - children_before:
+        for orphan in orphans:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
-                os.kill(stray, signal.SIGKILL)
-                os.waitpid(stray, 0)
+                os.kill(orphan, signal.SIGKILL)
+                os.waitpid(orphan, 0)
     return status
 
 
 def shut_in(wall_s: int, readable, writable: Path | None) -> None:
-    """Bound the calling process's time and file sizes, and take network, privileges and foreign files from it."""
+    """Confine the calling process: limit its time and file sizes, and remove network, privileges and access to other
+    files."""
     libc = ctypes.CDLL(None, use_errno=True)
     sandbox.limit(0, wall_s, FILE_BYTES)
     sandbox.drop_network(libc)
     libc.prctl(sandbox.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    look = sandbox.FS_READ_FILE | sandbox.FS_EXECUTE
-    allowed = dict.fromkeys((*SYSTEM_FOLDERS, *HEADERS, *toolkits(), *python_folders()), look)
+    read_and_execute = sandbox.FS_READ_FILE | sandbox.FS_EXECUTE
+    allowed = dict.fromkeys((*SYSTEM_FOLDERS, *HEADERS, *toolkits(), *python_folders()), read_and_execute)
     allowed |= dict.fromkeys((*SINGLE_FILES, *map(str, readable)), sandbox.FS_READ_FILE)
     if writable is not None:
         allowed[str(writable)] = sandbox.FS_FILES
-        # Compilers put what lies between their steps where Python puts its temporary files.
+        # Compilers write intermediate files to Python's folder of temporary files.
         os.environ["TMPDIR"] = tempfile.tempdir = str(writable)
     sandbox.landlock(libc, (), allowed)
     sandbox.drop_capabilities(libc)
 
 
 def toolkits() -> list[str]:
-    """Folders of compilers and libraries that the environment names."""
-    named = [os.environ[name] for name in TOOLKITS if os.environ.get(name)]
-    folders = [str(Path(path).parent) if Path(path).is_file() else path for path in named]
+    """Return the folders of compilers and libraries that the environment names."""
+    paths = [os.environ[name] for name in TOOLKITS if os.environ.get(name)]
+    folders = [str(Path(path).parent) if Path(path).is_file() else path for path in paths]
     folders += compilers()
     return folders + [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path]
 
 
 def compilers() -> list[str]:
-    """What belongs to the C compiler that Triton would take, which may be installed outside of the system's folders."""
+    """Return the folders of the C compiler that Triton would use, which may be outside the system's folders."""
     found = next(filter(None, map(shutil.which, filter(None, (os.environ.get("CC"), "clang", "gcc")))), None)
     # Not the prefix itself: a compiler in a home's `bin` must not open the home.
     prefixes = {Path(found).parent.parent, Path(os.path.realpath(found)).parent.parent} if found else set()
@@ -109,9 +110,10 @@ def compilers() -> list[str]:
 
 
 def python_folders() -> set[str]:
-    """Where Python keeps its modules, and where those lie that are loaded: an environment may link to them.
+    """Return the folders of Python's modules and of the modules already imported, because an environment may link to
+    other folders.
 
-    Not `sys.path`, which in an editable installation holds folders of the user's own.
+    `sys.path` is not used: in an editable installation it holds the user's own folders.
     """
     paths = sysconfig.get_paths()
     found = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib", "include", "platinclude")} | set(
@@ -127,8 +129,8 @@ def python_folders() -> set[str]:
 
 
 def hand_over(source: Path, target: Path, names) -> None:
-    """Move the plain files of these names, and no others: those beside them in `target` are not the child's to
-    replace."""
+    """Move the plain files of these names to `target`; no other file is moved, so that the child cannot replace the
+    job's files."""
     for name in names:
         with contextlib.suppress(OSError):
             found = (source / name).lstat()
@@ -137,16 +139,16 @@ def hand_over(source: Path, target: Path, names) -> None:
 
 
 def error_location(error: BaseException, path: Path) -> tuple[str, int, str]:
-    """(what was raised, line, its text) of the innermost error of a chain that passes through the file; line 0 where
-    none does."""
+    """Return (message, line, text of the line) of the innermost error of a chain that passes through the file; the line
+    is 0 if none does."""
     import traceback
 
     chain = [error]
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)
-    said = f"{type(chain[-1]).__name__}: {chain[-1]}".strip().removesuffix(":")
+    message = f"{type(chain[-1]).__name__}: {chain[-1]}".strip().removesuffix(":")
     for one in reversed(chain):
         frames = [f for f in traceback.extract_tb(one.__traceback__) if f.filename == str(path)]
         if frames:
-            return said, frames[-1].lineno or 0, (frames[-1].line or "").strip()
-    return said, 0, ""
+            return message, frames[-1].lineno or 0, (frames[-1].line or "").strip()
+    return message, 0, ""

@@ -1,8 +1,8 @@
-"""What a kernel's process on a GPU may not change: the libraries' functions, torch's flags, our own modules, and
-kernels loaded before.
+"""Detects changes that a kernel makes in its process on a GPU: to functions of the libraries, torch's flags, the
+harness's modules, and kernels loaded before.
 
-It raises the price and is no proof: whoever shares a process with us can reach this code as well. What decides is the
-supervisor's clock, which is in another process (`tools.gate.confirmation.speedup_on_device`).
+This makes an attack harder and is no proof, because code in the same process can reach this code as well. The decision
+rests on the supervisor's clock, which is in another process (`tools.gate.confirmation.speedup_on_device`).
 """
 
 import ast
@@ -27,26 +27,26 @@ GUARDED_MODULES = (
 )
 """Modules of the harness that a kernel's process on a GPU has imported."""
 FOREIGN_CLASSES = ("ctypes", "_ctypes")
-"""Classes of these modules that ours use are held as ours are: their values carry the times."""
+"""Modules whose classes are guarded where the harness uses them, because their values carry times."""
 MAY_APPEAR = frozenset({"__warningregistry__"})
-"""What `warnings` adds to a module by itself."""
+"""Names that `warnings` adds to a module."""
 CODE = ("__code__", "__defaults__", "__kwdefaults__")
 JITTED = ("JITFunction", "Autotuner", "Heuristics")
-"""Classes of Triton whose objects are called through attributes of their own …"""
+"""Classes of Triton whose objects hold attributes that decide what a call runs."""
 FIXED = ("fn", "pre_run_hooks", "run", "configs", "pre_hook", "post_hook", "values")
-"""… and those of these attributes that no call changes."""
+"""Attributes of such objects that no call changes."""
 
 
 LARGE, TURNS = 100, 4
-"""Namespaces of more names than this are looked at in turns."""
+"""Namespaces of more names than this are checked in turns, one part of so many at each call."""
 
 
 class HeldReferences:
-    """Names with the objects that they stood for, and functions with their code; compared by identity."""
+    """Names with the objects that they referred to, and functions with their code; compared by identity."""
 
     def __init__(self):
         self.names: list[tuple] = []
-        """(namespace's name, its dict or a view of a class's, names, objects)"""
+        """(namespace's name, its dict or the view of a class's, names, objects)"""
         self.closed: list[tuple] = []
         """(namespace's name, its dict or view, the names that may be in it)"""
         self.barred: list[tuple] = []
@@ -57,17 +57,19 @@ class HeldReferences:
         self.functions: dict[int, tuple] = {}
         """id -> (name, function, code, defaults, keyword defaults)"""
 
-    def namespace(self, name: str, where, chosen=None, *, closed: bool = False) -> None:
-        """Hold what `where` maps `chosen` names to (all, when not given); `closed`: nothing may be added either."""
-        before = {key: where[key] for key in (list(where) if chosen is None else chosen)}
-        self.names.append((name, where, tuple(before), tuple(before.values())))
+    def hold_namespace(self, name: str, where, chosen=None, *, closed: bool = False) -> None:
+        """Record the objects that `where` maps the `chosen` names to, by default all of them; `closed` forbids new
+        names."""
+        objects = {key: where[key] for key in (list(where) if chosen is None else chosen)}
+        self.names.append((name, where, tuple(objects), tuple(objects.values())))
         if closed:
             self.closed.append((name, where, MAY_APPEAR.union(where)))
-        for key, value in before.items():
-            self.function(f"{name}.{key}", value)
+        for key, value in objects.items():
+            self.hold_function(f"{name}.{key}", value)
 
-    def function(self, name: str, value) -> None:
-        """Hold the code of a function, also of one in a staticmethod, classmethod or property; others have none."""
+    def hold_function(self, name: str, value) -> None:
+        """Record the code of a function, also of one in a staticmethod, classmethod or property; other values are
+        ignored."""
         inner = [value]
         if isinstance(value, (staticmethod, classmethod)):
             inner = [value.__func__]
@@ -77,38 +79,39 @@ class HeldReferences:
             if isinstance(found, types.FunctionType):
                 self.functions.setdefault(id(found), (name, found, *(getattr(found, part) for part in CODE)))
 
-    def instance(self, name: str, value, chosen) -> None:
-        """Hold the `chosen` attributes of an object; no other may come to stand before a method of its class."""
+    def hold_instance(self, name: str, value, chosen) -> None:
+        """Record the `chosen` attributes of an object; a new attribute must not hide a method of its class."""
         where, methods = (
             vars(value),
             {key for kind in type(value).__mro__ for key, held in vars(kind).items() if callable(held)},
         )
-        self.namespace(name, where, chosen)
+        self.hold_namespace(name, where, chosen)
         self.barred.append((name, where, frozenset(methods.difference(where))))
         self.lists += [
             (f"{name}.{key}", where[key], tuple(where[key])) for key in chosen if isinstance(where[key], list)
         ]
 
-    def module(self, name: str, module, *, exempt=(), classes: tuple[str, ...] = ()) -> None:
-        """Everything of a module but the `exempt` names, with its own classes and those that come from the modules
+    def hold_module(self, name: str, module, *, exempt=(), classes: tuple[str, ...] = ()) -> None:
+        """Record all names of a module but the `exempt` ones, and the classes that are its own or come from the modules
         `classes`."""
         namespace = vars(module)
-        self.namespace(name, namespace, [key for key in namespace if key not in exempt], closed=not exempt)
+        self.hold_namespace(name, namespace, [key for key in namespace if key not in exempt], closed=not exempt)
         for key, value in list(namespace.items()):
             if isinstance(value, type) and value.__module__ in (module.__name__, *classes):
                 for held in value.__mro__[:-1]:
-                    self.namespace(f"{name}.{key}", vars(held), closed=True)
+                    self.hold_namespace(f"{name}.{key}", vars(held), closed=True)
 
     def changed(self) -> str:
-        """What is no longer as it was, completing "the candidate ..."; empty when nothing is.
+        """Return the first change as the end of "the candidate ..."; empty if there is none.
 
-        Of the libraries' large namespaces every fourth is looked at, another one each time: they are most of the cost,
-        and this is asked after every train. Ours are looked at always.
+        Each call checks another quarter of the libraries' large namespaces, which cost most of the time, because this
+        is called after every train. The harness's own are checked always.
         """
         self.turn += 1
-        return self._replaced() or self._added() or self._rewritten()
+        return self._replaced_name() or self._added_name() or self._changed_code()
 
-    def _replaced(self, all=all, map=map, len=len, enumerate=enumerate, same=operator.is_) -> str:
+    def _replaced_name(self, all=all, map=map, len=len, enumerate=enumerate, same=operator.is_) -> str:
+        """Return the first recorded name that refers to another object."""
         for at, (name, now, keys, values) in enumerate(self.names):
             if len(keys) > LARGE and (at + self.turn) % TURNS:
                 continue
@@ -119,7 +122,8 @@ class HeldReferences:
                 )
         return ""
 
-    def _added(self) -> str:
+    def _added_name(self) -> str:
+        """Return the first forbidden name that was added."""
         for name, now, allowed in self.closed:
             for key in now:
                 if key not in allowed:
@@ -130,9 +134,10 @@ class HeldReferences:
                     return f"added {name}.{key}"
         return ""
 
-    def _rewritten(self) -> str:
+    def _changed_code(self) -> str:
+        """Return the first list or function that changed."""
         for name, now, before in self.lists:
-            # Lists compare element by element, those that are identical without asking them.
+            # Lists compare element by element, and identical elements without calling their methods.
             if tuple(now) != before:
                 return f"changed {name}"
         for name, function, code, defaults, keywords in self.functions.values():
@@ -146,7 +151,8 @@ class HeldReferences:
 
 
 class Snapshot:
-    """The process as it was before foreign code was imported; `kernel` adds each kernel before the next is imported."""
+    """The state of the process before a candidate's code was imported; `add_kernel` adds each kernel before the next is
+    imported."""
 
     def __init__(self, torch, triton):
         from triton.compiler import CompiledKernel
@@ -174,10 +180,14 @@ class Snapshot:
         }
         for name, holder in holders.items():
             if holder is not None:
-                self.held.namespace(name, vars(holder), [key for key, value in vars(holder).items() if callable(value)])
+                self.held.hold_namespace(
+                    name, vars(holder), [key for key, value in vars(holder).items() if callable(value)]
+                )
         for name in GUARDED_MODULES:
             if name in sys.modules:
-                self.held.module(f"the harness's {name.rpartition('.')[2]}", sys.modules[name], classes=FOREIGN_CLASSES)
+                self.held.hold_module(
+                    f"the harness's {name.rpartition('.')[2]}", sys.modules[name], classes=FOREIGN_CLASSES
+                )
         cublas, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
         self.readers = {
             "allow_tf32": lambda: cublas.allow_tf32,
@@ -193,42 +203,45 @@ class Snapshot:
         self.flags = self._flags()
         self.bound: list[tuple] = []
 
-    def host(self, host, parts: tuple[str, ...]) -> None:
-        """Our own objects: these `parts` of the process's host, and all of its driver with the bound C functions."""
-        self.held.instance("the harness's host", host, parts)
-        self.held.namespace("the harness's driver", vars(host.driver), closed=True)
-        self.held.namespace("the harness's driver", host.driver._bound, closed=True)
+    def hold_backend(self, host, parts: tuple[str, ...]) -> None:
+        """Record these `parts` of the process's backend, and all of its driver with the bound C functions."""
+        self.held.hold_instance("the harness's host", host, parts)
+        self.held.hold_namespace("the harness's driver", vars(host.driver), closed=True)
+        self.held.hold_namespace("the harness's driver", host.driver._bound, closed=True)
         self.bound = [(name, call, call.argtypes, call.restype) for name, call in host.driver._bound.items()]
         self.code: list[tuple] = []
-        """Of the driver's functions, as `native.machine_code_of` gives it."""
+        """First bytes of the driver's functions, as `native.machine_code_of` returns them."""
 
-    def machine_code(self) -> None:
-        """Of the driver's functions and the clock, before native code is loaded: it could write over them."""
+    def hold_machine_code(self) -> None:
+        """Record the code of the driver's functions and of the clock, before native code is loaded that could overwrite
+        it."""
         functions = {name: call for name, call, *_ in self.bound} | {"clock_gettime": ctypes.CDLL(None).clock_gettime}
         self.code = self.code or native.machine_code_of(functions)
 
-    def kernel(self, name: str, module, functions: dict) -> None:
-        """A kernel's module (None: a library) and its entry in `functions`, before another one is imported."""
+    def add_kernel(self, name: str, module, functions: dict) -> None:
+        """Record a kernel's module (None: a shared object) and its entry in `functions`, before another one is
+        imported."""
         if module is not None:
             hold_kernel(self.held, name, module)
-        self.held.namespace("the harness's functions", functions, [name])
+        self.held.hold_namespace("the harness's functions", functions, [name])
 
     def _flags(self) -> dict:
+        """Return torch's flags, the current stream and the current device."""
         found = {name: read() for name, read in self.readers.items()}
         return found | {"current stream": self.current_stream(0), "current device": self.current_device()}
 
     def changed(self) -> str:
-        """What is no longer as it was, completing "the candidate ..."; empty when nothing is."""
-        said = self.held.changed()
-        if said:
-            return said
+        """Return the first change as the end of "the candidate ..."; empty if there is none."""
+        change = self.held.changed()
+        if change:
+            return change
         for name, call, types_, result in self.bound:
-            # ctypes gives None for an errcheck that was never set.
+            # ctypes returns None for an errcheck that was never set.
             if call.argtypes is not types_ or call.restype is not result or call.errcheck is not None:
-                return f"replaced what becomes of the driver's {name}"
-        said = native.first_rewritten_function(self.code)
-        if said:
-            return said
+                return f"replaced a conversion of the driver's {name}"
+        change = native.first_rewritten_function(self.code)
+        if change:
+            return change
         for name, value in self._flags().items():
             if value != self.flags[name]:
                 return f"changed torch's {name} from {self.flags[name]} to {value}"
@@ -236,11 +249,11 @@ class Snapshot:
 
 
 def hold_kernel(held: HeldReferences, name: str, module) -> None:
-    """A kernel's module: all names that it does not itself rebind, and of its jitted functions what they run."""
+    """Record a kernel's module: all names that it does not rebind itself, and what its jitted functions run."""
     tree = ast.parse(module.__loader__.get_source(module.__name__) or "")
     rebound = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
-    held.module(f"the {name}'s module", module, exempt=rebound | {"__warningregistry__"})
+    held.hold_module(f"the {name}'s module", module, exempt=rebound | {"__warningregistry__"})
     for key, value in list(vars(module).items()):
         if type(value).__name__ in JITTED:
             fixed = [part for part in FIXED if part in vars(value)]
-            held.instance(f"the {name}'s {key}", value, fixed)
+            held.hold_instance(f"the {name}'s {key}", value, fixed)

@@ -1,7 +1,7 @@
-"""Messages between the harness's own processes: length-prefixed JSON over a Unix socket, with descriptors, optionally
+"""Messages between the harness's processes: length-prefixed JSON over a Unix socket, with descriptors, optionally
 authenticated.
 
-And how a process that stays takes its jobs: a line of JSON each on standard input.
+It also has the loop of a process that stays and takes its jobs as lines of JSON on standard input.
 """
 
 import fcntl
@@ -21,19 +21,19 @@ MAX_MESSAGE_BYTES = 256 << 20
 
 
 class ClosedError(Exception):
-    """The other end is gone."""
+    """The other end is closed."""
 
 
 class LateError(Exception):
-    """Nothing came within the time allowed."""
+    """No message came within the time allowed."""
 
 
 class ForgedError(Exception):
-    """Somebody without the key, or out of turn, wrote on this channel."""
+    """A message was written without the key, or out of turn."""
 
 
 class Channel:
-    """One end. With a key, each message carries an HMAC over its running number and body."""
+    """One end of a socket. With a key, each message carries an HMAC of its number and body."""
 
     def __init__(self, sock: socket.socket, key: bytes = b""):
         self.sock = sock
@@ -45,38 +45,40 @@ class Channel:
         return self.sock.fileno()
 
     def send(self, message: dict, fds=()):
+        """Send a message with descriptors; raise ClosedError if the other end is closed."""
         body = json.dumps(message).encode()
         data = HEADER.pack(len(body), len(fds))
-        rest = self._tag(self.sent, body) + body
+        tagged_body = self._authentication_tag(self.sent, body) + body
         self.sent += 1
         try:
             self.sock.settimeout(None)
             if fds:
                 socket.send_fds(self.sock, [data], list(fds))
-                self.sock.sendall(rest)
+                self.sock.sendall(tagged_body)
             else:
-                self.sock.sendall(data + rest)
+                self.sock.sendall(data + tagged_body)
         except OSError as error:
             raise ClosedError(str(error)) from error
 
     def recv(self, timeout=None) -> tuple[dict, list[int]]:
-        """The next message and its descriptors."""
+        """Return the next message and its descriptors. Raises ClosedError, LateError after `timeout` seconds, and
+        ForgedError."""
         deadline = None if timeout is None else time.monotonic() + timeout
         fds: list[int] = []
-        header = self._read(HEADER.size, deadline, fds)
+        header = self._read_exactly(HEADER.size, deadline, fds)
         length, _ = HEADER.unpack(header)
         if length > MAX_MESSAGE_BYTES:
             raise ForgedError("a message of impossible length")
-        tag = self._read(32, deadline) if self.key else b""
-        body = self._read(length, deadline)
-        if not hmac.compare_digest(tag, self._tag(self.received, body)):
+        tag = self._read_exactly(32, deadline) if self.key else b""
+        body = self._read_exactly(length, deadline)
+        if not hmac.compare_digest(tag, self._authentication_tag(self.received, body)):
             raise ForgedError("a message without the right signature")
         self.received += 1
         return json.loads(body), fds
 
     def watch(self, seconds: float):
-        """Return when something has come, or after so many seconds. Never sleeps: waking up would be part of what is
-        clocked."""
+        """Poll without sleeping until a message arrives or `seconds` have passed, because waking up would be part of
+        what is timed."""
         poll = select.poll()
         poll.register(self.sock, select.POLLIN)
         deadline = time.monotonic() + seconds
@@ -86,17 +88,18 @@ class Channel:
     def close(self):
         self.sock.close()
 
-    def _tag(self, number: int, body: bytes) -> bytes:
+    def _authentication_tag(self, number: int, body: bytes) -> bytes:
         return hmac.digest(self.key, number.to_bytes(8, "big") + body, "sha256") if self.key else b""
 
-    def _read(self, size: int, deadline, fds=None) -> bytes:
+    def _read_exactly(self, size: int, deadline, fds=None) -> bytes:
+        """Return `size` bytes; append descriptors that come with them to `fds`."""
         parts = []
         while size:
             if deadline is not None:
-                left = deadline - time.monotonic()
-                if left <= 0:
+                remaining_s = deadline - time.monotonic()
+                if remaining_s <= 0:
                     raise LateError
-                self.sock.settimeout(left)
+                self.sock.settimeout(remaining_s)
             else:
                 self.sock.settimeout(None)
             try:
@@ -117,22 +120,22 @@ class Channel:
 
 
 def socket_pair() -> tuple[socket.socket, socket.socket]:
-    """Two connected ends."""
+    """Return two connected Unix sockets."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
 
 
 def receive_channel(sock: socket.socket) -> tuple[Channel, dict, list[int]]:
-    """In a kernel's process: its channel, under a number that foreign code would have to guess, with the first
-    message and its descriptors, which brings the key."""
+    """Return a kernel's process's channel with its first message, which brings the key, and that message's descriptors.
+    The channel has a descriptor number that a kernel would have to guess."""
     hello, fds = Channel(sock).recv()
     high = fcntl.fcntl(sock.fileno(), fcntl.F_DUPFD_CLOEXEC, random.SystemRandom().randrange(300, 900))
     sock.close()
     return Channel(socket.socket(fileno=high), bytes.fromhex(hello["key"])), hello, fds
 
 
-def serve_verbs(channel: Channel, verbs: dict, failed=None) -> None:
-    """Answer each message with what its verb makes of it and of its descriptors, or with `failed(error)`, until the
-    other end is gone."""
+def serve_verbs(channel: Channel, verbs: dict, answer_error=None) -> None:
+    """Answer each message by its verb's function (message, fds), or by `answer_error(error)`, until the other end is
+    closed."""
     while True:
         try:
             message, fds = channel.recv()
@@ -141,26 +144,26 @@ def serve_verbs(channel: Channel, verbs: dict, failed=None) -> None:
         try:
             answer = verbs[message["op"]](message, fds)
         except Exception as error:
-            if failed is None:
+            if answer_error is None:
                 raise
-            answer = failed(error)
-        carried = answer.pop("fds", [])
-        channel.send(answer, carried)
-        for fd in carried:
+            answer = answer_error(error)
+        descriptors = answer.pop("fds", [])
+        channel.send(answer, descriptors)
+        for fd in descriptors:
             os.close(fd)
 
 
-def serve_jobs(answer, last=lambda: None) -> None:
-    """To each line {"folder": path, ...} on stdin a line {"exit": answer(line)} on stdout.
+def serve_jobs(answer, before_exit=lambda: None) -> None:
+    """Answer each line {"folder": path, ...} on stdin with a line {"exit": answer(line)} on stdout.
 
-    When whoever feeds us is gone, `last` is called and this process ends at once, even in the middle of a job.
+    When stdin closes, `last` is called and the process ends at once, even during a job.
     """
 
     def end_with_stdin() -> None:
         poll = select.poll()
         poll.register(0, 0)
         poll.poll()
-        last()
+        before_exit()
         os._exit(0)
 
     threading.Thread(target=end_with_stdin, daemon=True).start()

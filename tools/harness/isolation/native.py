@@ -1,4 +1,4 @@
-"""Kernels that are shared libraries with `solve(...)`, launched by a process that has torch: device pointers and
+"""Calls kernels that are shared objects with `solve(...)`, in a process that has torch: with device pointers and
 scalars in ABI order."""
 
 import ctypes
@@ -16,11 +16,11 @@ HEAD = 16
 
 
 class LaunchError(Exception):
-    """What the CUDA runtime says of a launch that did not come about."""
+    """The CUDA runtime's error of a launch that failed."""
 
 
 class Native:
-    """A loaded library; called with what `to_c_argument` has made, on the default stream."""
+    """A loaded shared object; called with the values of `to_c_argument`, on the default stream."""
 
     def __init__(self, path: str):
         library = ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
@@ -30,21 +30,21 @@ class Native:
     def __call__(self, **arguments) -> None:
         self.solve(*arguments.values())
 
-    def complaint(self) -> None:
-        """Raise LaunchError where a launch since the last look failed."""
-        said = self.error()
-        if said:
-            raise LaunchError(said.decode(errors="replace"))
+    def raise_launch_error(self) -> None:
+        """Raise LaunchError if a launch failed since the last call."""
+        message = self.error()
+        if message:
+            raise LaunchError(message.decode(errors="replace"))
 
 
 def to_c_argument(dtype: str, value):
-    """A scalar, or a tensor's address, as C takes it."""
+    """Return a scalar, or a tensor's address, as a C argument."""
     return ctypes.c_void_p(value.data_ptr()) if hasattr(value, "data_ptr") else SCALARS[dtype](value)
 
 
 def machine_code_of(functions: dict) -> list[tuple[str, int, bytes]]:
-    """(name, address, first bytes) of C functions that have been resolved: whoever shares the process could write
-    over them."""
+    """Return (name, address, first bytes) of C functions that are resolved, because code in the same process could
+    overwrite them."""
     found = []
     for name, function in functions.items():
         address = ctypes.cast(function, ctypes.c_void_p).value
@@ -53,7 +53,7 @@ def machine_code_of(functions: dict) -> list[tuple[str, int, bytes]]:
 
 
 def first_rewritten_function(known: list[tuple[str, int, bytes]]) -> str:
-    """Completes "the candidate …" where code is no longer what it was."""
+    """Return the first overwritten function as the end of "the candidate …"; empty if there is none."""
     return next(
         (f"wrote over the driver's {name}" for name, at, code in known if ctypes.string_at(at, HEAD) != code), ""
     )

@@ -1,7 +1,7 @@
-"""Shut a process in before it loads foreign code: own session, limits, no network, no new privileges, no file system.
+"""Confines a process before it loads a kernel: its own session, limits, no network, no new privileges, no file system.
 
-Each step that the kernel refuses is left out and reported. `python -I sandbox.py` prints, as JSON, what works on this
-machine.
+Steps that the operating system refuses are skipped and reported. `python -I sandbox.py` prints as JSON what works on
+this machine.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 1, 38, 36
 SIGKILL = 9
 FS_EXECUTE, FS_READ_FILE, FS_READ_DIR, FS_WRITE_FILE, FS_IOCTL = 1 << 0, 1 << 2, 1 << 3, 1 << 1, 1 << 15
 FS_FILES = 0b111_1111_1111_1111 & ~(1 << 6 | 1 << 11)
-"""Everything that can be done to files and folders, but no device nodes."""
+"""All rights on files and folders except those on device nodes."""
 ON_FILES = FS_EXECUTE | FS_READ_FILE | FS_WRITE_FILE | FS_IOCTL | 1 << 14
 READABLE = (
     "/usr",
@@ -33,7 +33,7 @@ READABLE = (
     "/proc/stat",
 )
 PSEUDO = ("/proc/self", "/proc/driver", "/proc/meminfo", "/proc/modules", "/proc/devices", "/proc/version", "/sys")
-"""Read by CUDA's driver and by CUPTI."""
+"""Files that CUDA's driver and CUPTI read."""
 GPU_FILE_BYTES = 1 << 30
 PASSED_ENVIRONMENT_VARIABLES = (
     "PATH",
@@ -47,19 +47,19 @@ PASSED_ENVIRONMENT_VARIABLES = (
 
 
 def die_with_parent(parent: int) -> None:
-    """Ask the kernel to kill this process when its parent (pid `parent`, the thread that forked) ends."""
+    """Ask the operating system to kill this process when its parent (pid `parent`, the thread that forked) ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def become_subreaper() -> None:
-    """Orphans among the descendants become children of this process, which can then end them."""
+    """Become the parent of orphaned descendants, so that this process can end them."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def child_pids() -> set[int]:
-    """Processes whose parent this one is, by now; none where the kernel lists none."""
+    """Return the current children of this process; empty if the operating system does not list them."""
     found: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):
@@ -68,34 +68,34 @@ def child_pids() -> set[int]:
 
 
 def environment() -> dict[str, str]:
-    """What a kernel's process may see of ours: no secrets; waiting OpenMP threads sleep."""
+    """Return the environment of a kernel's process: no secrets, and waiting OpenMP threads sleep."""
     return {name: os.environ[name] for name in PASSED_ENVIRONMENT_VARIABLES if name in os.environ} | {
         "OMP_WAIT_POLICY": "passive"
     }
 
 
 def torch_thread_count() -> int:
-    """Threads that torch uses: as many as OpenMP kernels get."""
-    given = os.environ.get("OMP_NUM_THREADS", "")
-    return int(given) if given.isdigit() and int(given) else len(os.sched_getaffinity(0))
+    """Return the number of torch's threads, which is that of OpenMP kernels."""
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    return int(setting) if setting.isdigit() and int(setting) else len(os.sched_getaffinity(0))
 
 
 def limit(address_space: int, cpu_s: int, file_bytes: int = 1 << 20) -> dict[str, object]:
-    """Set resource limits; 0 leaves one as it is."""
-    wanted = {
+    """Set resource limits and return them; 0 leaves a limit unchanged."""
+    limits = {
         "RLIMIT_AS": address_space,
         "RLIMIT_CPU": cpu_s,
         "RLIMIT_FSIZE": file_bytes,
         "RLIMIT_NOFILE": 1024,
         "RLIMIT_NPROC": 4096 + 16 * (os.cpu_count() or 1),
     }
-    set_to: dict[str, object] = {}
-    for name, value in wanted.items():
+    applied: dict[str, object] = {}
+    for name, value in limits.items():
         if value:
             _limit_one(getattr(resource, name), value)
-            set_to[name] = value
+            applied[name] = value
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    return set_to
+    return applied
 
 
 def _limit_one(which: int, value: int) -> None:
@@ -105,7 +105,7 @@ def _limit_one(which: int, value: int) -> None:
 
 
 def drop_network(libc) -> str:
-    """A network namespace with nothing in it. Returns how it was had, or why not."""
+    """Enter an empty network namespace. Returns how, or why that failed."""
     if libc.unshare(CLONE_NEWNET | CLONE_NEWIPC) == 0:
         return "namespace"
     if libc.unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWIPC) == 0:
@@ -114,8 +114,8 @@ def drop_network(libc) -> str:
 
 
 def landlock(libc, readable, more: dict[str, int] | None = None) -> str:
-    """Restrict the file system to reading `readable` and what `more` allows (path -> rights); forbid TCP, abstract
-    sockets and signals to others. Returns the ABI or why not."""
+    """Restrict file access to reading `readable` and to the rights in `more` (path -> rights); forbid TCP, abstract
+    sockets and signals to other processes. Returns the ABI, or why that failed."""
     version = libc.syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint(1))
     if version < 1:
         return f"not available ({os.strerror(ctypes.get_errno())})"
@@ -135,8 +135,8 @@ def landlock(libc, readable, more: dict[str, int] | None = None) -> str:
         except OSError:
             continue
         folder = Path(path).is_dir()
-        wanted = handled & (access | FS_READ_DIR if folder else access & ON_FILES)
-        libc.syscall(445, ctypes.c_int(ruleset), ctypes.c_int(1), struct.pack("=Qi", wanted, handle), ctypes.c_uint(0))
+        rights = handled & (access | FS_READ_DIR if folder else access & ON_FILES)
+        libc.syscall(445, ctypes.c_int(ruleset), ctypes.c_int(1), struct.pack("=Qi", rights, handle), ctypes.c_uint(0))
         os.close(handle)
     refused = libc.syscall(446, ctypes.c_int(ruleset), ctypes.c_uint(0))
     os.close(ruleset)
@@ -144,13 +144,13 @@ def landlock(libc, readable, more: dict[str, int] | None = None) -> str:
 
 
 def drop_capabilities(libc) -> str:
-    """Give up every capability (matters as root, and in a user namespace)."""
+    """Drop every capability, which matters as root and in a user namespace; return "none" or why that failed."""
     header = struct.pack("=Ii", 0x20080522, 0)
     return "none" if libc.capset(header, bytes(24)) == 0 else f"kept ({os.strerror(ctypes.get_errno())})"
 
 
 def shut_in(readable, address_space: int, cpu_s: int, parent: int) -> dict[str, object]:
-    """Everything above for the calling process; returns what was applied."""
+    """Confine the calling process by all of these steps; return what was applied."""
     libc = ctypes.CDLL(None, use_errno=True)
     report: dict[str, object] = {"limits": limit(address_space, cpu_s)}
     report["network"] = drop_network(libc)
@@ -164,8 +164,8 @@ def shut_in(readable, address_space: int, cpu_s: int, parent: int) -> dict[str, 
 
 
 def shut_in_on_gpu(libc, hello: dict, parent: int) -> dict[str, object]:
-    """Limits, no new privileges, no files but those that torch, Triton and the driver read, its own cache, and the
-    GPU's nodes."""
+    """Confine the calling process on a GPU: limits, no new privileges, and no files but those of torch, Triton and the
+    driver, its own cache, and the GPU's device nodes. Returns what was applied."""
     report: dict[str, object] = {"limits": limit(0, hello["cpu_s"], GPU_FILE_BYTES)}
     report["no_new_privileges"] = libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
     report["landlock"] = landlock(libc, (), gpu_files(hello["readable"], (hello["cache"],)))
@@ -175,8 +175,8 @@ def shut_in_on_gpu(libc, hello: dict, parent: int) -> dict[str, object]:
 
 
 def shut_in_under_a_profiler(readable, writable, cpu_s: int) -> dict[str, object]:
-    """What of it a profiler that has hooked this process bears, which needs its capabilities, its connection and its
-    own files."""
+    """Confine the calling process as far as an attached profiler allows, which needs its capabilities, its connection
+    and its own files. Returns what was applied."""
     libc = ctypes.CDLL(None, use_errno=True)
     report: dict[str, object] = {"limits": limit(0, cpu_s, GPU_FILE_BYTES)}
     report["no_new_privileges"] = libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
@@ -185,20 +185,20 @@ def shut_in_under_a_profiler(readable, writable, cpu_s: int) -> dict[str, object
 
 
 def gpu_files(readable, writable) -> dict[str, int]:
-    """path -> rights, for `landlock`: what torch, Triton and the driver read, `readable` besides, `writable`
-    folders, the GPU's nodes."""
-    look = FS_READ_FILE | FS_EXECUTE
-    more = dict.fromkeys((*READABLE, *readable, "/bin", "/sbin"), look)
-    more |= {path: look for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path}
+    """Return path -> rights for `landlock`: the files of torch, Triton and the driver, `readable` ones, `writable`
+    folders, and the GPU's device nodes."""
+    read_and_execute = FS_READ_FILE | FS_EXECUTE
+    more = dict.fromkeys((*READABLE, *readable, "/bin", "/sbin"), read_and_execute)
+    more |= {path: read_and_execute for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path}
     more |= dict.fromkeys(PSEUDO, FS_READ_FILE)
     more |= {
-        str(Path(module.__file__).parent): look
+        str(Path(module.__file__).parent): read_and_execute
         for name in ("torch", "triton", "numpy")
         if (module := sys.modules.get(name))
     }
     more |= dict.fromkeys(writable, FS_FILES)
-    nodes = FS_READ_FILE | FS_WRITE_FILE | FS_IOCTL
-    return more | {str(path): nodes for path in (*Path("/dev").glob("nvidia*"), Path("/dev/shm"))}
+    device_rights = FS_READ_FILE | FS_WRITE_FILE | FS_IOCTL
+    return more | {str(path): device_rights for path in (*Path("/dev").glob("nvidia*"), Path("/dev/shm"))}
 
 
 def main() -> None:

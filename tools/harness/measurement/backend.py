@@ -30,7 +30,7 @@ class TimingBackend:
     def __init__(self, supervisor, request: dict):
         self.supervisor, self.request = supervisor, request
         self.oracle = supervisor.oracle()
-        self.oracle.call("begin", task=request["task"])
+        self.oracle.call("begin_request", task=request["task"])
 
     def cache(self) -> int:
         """Bytes of the last-level cache."""
@@ -71,13 +71,15 @@ class TimingBackend:
 
     def slots(self, lane: int, sizes: list[int], floating: list[bool], count: int, edge: str = "") -> HostSlots:
         made = HostSlots(sizes, floating, count, edge)
-        self.oracle.call("attach", size=made.shared.size, lane=lane, fds=[made.shared.fd])
+        self.oracle.call("attach_memory", size=made.shared.size, lane=lane, fds=[made.shared.fd])
         return made
 
     def kernel(self, libraries: dict[str, str]) -> cpu_kernel.KernelProcess:
         """A process for these libraries (name -> path in the job), none loaded yet."""
-        paths = {name: self.supervisor.library(path) for name, path in libraries.items()}
-        return self.supervisor.kernel(parameter_kinds(self.request["task"]), paths, self.request["call_limit_s"])
+        paths = {name: self.supervisor.job_file(path) for name, path in libraries.items()}
+        return self.supervisor.kernel_process(
+            parameter_kinds(self.request["task"]), paths, self.request["call_limit_s"]
+        )
 
     def flush(self, rows: list[tuple[HostInputs | HostSlots, list[int]]]) -> None:
         """Flush buffers from all caches; `rows` holds (buffers, the indices of their sets or slots)."""
@@ -119,10 +121,10 @@ class GpuTimingBackend(TimingBackend):
 
     def __init__(self, supervisor, request: dict):
         self.supervisor, self.request = supervisor, request
-        supervisor.choose(request.get("device_index", 0))
-        self.watch = supervisor.watch()  # before the oracle: who is on the GPU before us is not ours
+        supervisor.select_gpu(request.get("device_index", 0))
+        self.watch = supervisor.gpu_watch()  # before the oracle: who is on the GPU before us is not ours
         self.oracle = supervisor.oracle()
-        self.facts = self.oracle.call("begin", task=request["task"], device=request["device"])
+        self.facts = self.oracle.call("begin_request", task=request["task"], device=request["device"])
         self.watch.begin()
 
     def cache(self) -> int:
@@ -152,7 +154,7 @@ class GpuTimingBackend(TimingBackend):
         return gpu_layout.DeviceSlots(self.oracle, lane, sizes, floating, count)
 
     def kernel(self, libraries: dict[str, str]):
-        paths = {name: self.supervisor.library(path) for name, path in libraries.items()}
+        paths = {name: self.supervisor.job_file(path) for name, path in libraries.items()}
         fork_server = self.supervisor.device_fork_server(self.facts["capability"])
         precision = self.request["task"]["numeric"]["precision"]
         return gpu_kernel.GpuKernelProcess(
@@ -163,7 +165,7 @@ class GpuTimingBackend(TimingBackend):
         """Do nothing: on a GPU the ring and the slots that are poisoned before a train exceed the cache."""
 
     def disturbance(self, pids: list[int]):
-        return self.watch.state()
+        return self.watch.disturbance_count()
 
     def disturbed(self, before, after, seconds: float, samples: list, slack_s: float) -> bool:
         """Whether other processes computed on the GPU meanwhile, or it ran out of queued work. Lower clocks do not

@@ -110,7 +110,7 @@ class KernelContestant:
         except BrokenRuleError as error:
             if not error.wrong:
                 raise
-            self.session.ring.oracle.call("forget")
+            self.session.ring.oracle.call("forget_verified")
             return False
         return True
 
@@ -156,10 +156,10 @@ class TorchContestant:
         self.name, self.limit_s, self.backend = contestant["name"], request["call_limit_s"], where
         self.request = request
         self.start = {"limit_s": RIVAL_START_LIMIT_S} if contestant["kind"] == "rival" else {}
-        self.process = where.supervisor.torch_host(self.name)
+        self.process = where.supervisor.torch_process(self.name)
         self.order_s = self.device_s = 0.0
         task = request["task"]
-        self.process.tell(
+        self.process.send(
             "begin",
             task={name: task.get(name) for name in ("reference", "rivals", "numeric")},
             mode=self.name,
@@ -169,9 +169,9 @@ class TorchContestant:
     def open(self) -> None:
         """Wait until the process has imported torch and the compiler, which takes seconds; `__init__` sent it the
         reference."""
-        if self.process.ahead:
-            self.process.answer("ahead")
-            self.process.ahead = False
+        if self.process.is_warming_up:
+            self.process.answer("warm_up")
+            self.process.is_warming_up = False
         self.process.answer("begin", **self.start)
         self.opened = True
 
@@ -203,7 +203,7 @@ class TorchContestant:
 
     def time_device_only(self, train: list[int]) -> tuple[float, bool]:
         """(device seconds per call, whether launching outlasted the spin); torch's outputs are not checked."""
-        answer = self._call_or_lose("behind", train=train)
+        answer = self._call_or_lose("run_queued", train=train)
         return answer["seconds"], answer["starved"]
 
     def _call_or_lose(self, verb: str, **message) -> dict:
@@ -231,9 +231,9 @@ class TorchContestant:
 
     def close(self) -> None:
         """Keep the process for the next contest on a CPU; end it on a GPU, where it would hold a context."""
-        if self.opened and self.process.alive and not self.backend.launched:
+        if self.opened and self.process.is_alive and not self.backend.launched:
             with contextlib.suppress(InfraError, WorkloadError):
-                self.process.call("rest", limit_s=self.limit_s)
-                self.backend.supervisor.keep(self.name, self.process)
+                self.process.call("release_inputs", limit_s=self.limit_s)
+                self.backend.supervisor.keep_process(self.name, self.process)
                 return
         self.process.close()

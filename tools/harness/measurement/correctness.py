@@ -65,13 +65,13 @@ def check_case(runner: CaseRunner, request: dict, case: dict) -> dict:
             # What the reference refuses is found before a kernel is asked: of any but the user's own workloads that is
             # no fault.
             asked = {"dims": dims, "seed": case["seed"], "distribution": case["distribution"], "answered": not visible}
-            made = where.oracle.call("make", id=0, **asked)["args"]
+            made = where.oracle.call("make_inputs", id=0, **asked)["args"]
             where.require_memory(2 * Ring.set_bytes(made))
             ring = Ring(where, [made], 1, 1, host_buffers.BEHIND)
         except WorkloadError as error:
             if visible:
                 raise InfraError(f"workload {case['workload']}: {error}") from None
-            why = str(error).removesuffix("; mend it there and run again")
+            why = str(error).removesuffix("; correct it there and run again")
             refused.append(
                 f"the reference refuses {'drawn sizes' if case['hidden'] else f'{format_dims(dims)} ({why})'}"
             )
@@ -109,7 +109,7 @@ def check_case_on_ring(runner: CaseRunner, request: dict, case: dict, ring: Ring
     widen = baseline.errors if baseline else None
     verdict = OutputVerdict(ring.check([{"at": 0, "slot": 0}])[0]["outputs"], numeric, widen, secret=hidden)
     if verdict.ok and case["required"] and not hidden and not runner.backend.launched:
-        ring.move(host_buffers.FRONT)
+        ring.move_to_edge(host_buffers.FRONT)
         try:
             runner.run("candidate", ring)
         except KernelError as error:

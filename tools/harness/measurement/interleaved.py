@@ -81,8 +81,10 @@ def run_workload(
     """Append one workload's rounds to `found`. On a GPU, add to `ran` what each kernel executed (names, and seconds in
     and outside of the task's library); the first kernel is left out unless it is alone and may call torch."""
     oracle = where.oracle
-    oracle.call("drop")
-    first = oracle.call("make", id=0, dims=workload["dims"], seed=workload["seed"], distribution="as_given")["args"]
+    oracle.call("release_all")
+    first = oracle.call("make_inputs", id=0, dims=workload["dims"], seed=workload["seed"], distribution="as_given")[
+        "args"
+    ]
     size, slot_bytes = Ring.set_bytes(first), where.slot_bytes(Ring.output_bytes(first))
     distinct, addresses, _ = where.ring(size, 1)
     where.require_memory(

@@ -11,8 +11,8 @@ def answer(supervisor, request: dict) -> dict:
     oracle = backend.backend_for(supervisor, request).oracle
     found: dict[str, int] = {}
     for timed in request["workloads"]:
-        oracle.call("make", id=0, dims=timed["dims"], seed=timed["seed"], distribution="as_given")
-        seen = oracle.call("needed", id=0, seconds=TIME_LIMIT_S / len(request["workloads"]))["bytes"]
+        oracle.call("make_inputs", id=0, dims=timed["dims"], seed=timed["seed"], distribution="as_given")
+        seen = oracle.call("count_needed_bytes", id=0, seconds=TIME_LIMIT_S / len(request["workloads"]))["bytes"]
         found[timed["name"]] = min(seen, found.get(timed["name"], seen))
-    oracle.call("drop")
+    oracle.call("release_all")
     return {"kind": "needed", "unique_bytes": found}

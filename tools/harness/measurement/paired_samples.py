@@ -224,7 +224,8 @@ class TimingSession:
 def make_sets(oracle, dims: dict, seed: int, distinct: int, first: list[dict]) -> list[list[dict]]:
     """Arguments of `distinct` value sets with ids from 0 on; `first` is set 0, which exists already."""
     return [first] + [
-        oracle.call("make", id=i, dims=dims, seed=seed + i, distribution="as_given")["args"] for i in range(1, distinct)
+        oracle.call("make_inputs", id=i, dims=dims, seed=seed + i, distribution="as_given")["args"]
+        for i in range(1, distinct)
     ]
 
 
@@ -275,14 +276,14 @@ class TelemetryMeter:
         self.start, self.counted, self.own = (
             clock(),
             telemetry.busy_and_stolen_by_core(),
-            self.supervisor.own_cpu(),
+            self.supervisor.own_cpu_seconds(),
         )
 
     def read(self) -> dict:
         """The batch's telemetry; called when the kernels' processes have ended, so that their time counts as ours."""
         seconds = self.clock() - self.start
         cores = telemetry.busy_and_stolen_since(self.counted)
-        taken = sum(busy for busy, _ in cores) - (self.supervisor.own_cpu() - self.own)
+        taken = sum(busy for busy, _ in cores) - (self.supervisor.own_cpu_seconds() - self.own)
         available = max(seconds * len(cores), 1e-9)
         # What was counted is less than we took ourselves: a sandbox that does not count.
         told = bool(cores) and taken > -0.05 * available

@@ -78,8 +78,10 @@ def time_workload(
 ) -> dict:
     """Measure one workload: warm up, choose the length of the trains, then time pairs in chunks."""
     oracle = where.oracle
-    oracle.call("drop")
-    made = oracle.call("make", id=0, dims=workload["dims"], seed=workload["seed"], distribution="as_given")["args"]
+    oracle.call("release_all")
+    made = oracle.call("make_inputs", id=0, dims=workload["dims"], seed=workload["seed"], distribution="as_given")[
+        "args"
+    ]
     timed = WorkloadTiming(where, request, workload, kernel, calm, order, made)
     try:
         timed.prepare()
@@ -133,7 +135,7 @@ class WorkloadTiming:
         if self.ring:
             self.ring.close()
             first = where.oracle.call(
-                "make", id=0, dims=self.workload["dims"], seed=self.workload["seed"], distribution="as_given"
+                "make_inputs", id=0, dims=self.workload["dims"], seed=self.workload["seed"], distribution="as_given"
             )
             self.made = first["args"]
         made = make_sets(where.oracle, self.workload["dims"], self.workload["seed"], distinct, self.made)
@@ -178,7 +180,7 @@ class WorkloadTiming:
             if name != "incumbent" or not session.exchange or not error.wrong:
                 raise
             session.exchange = False
-            self.backend.oracle.call("forget")
+            self.backend.oracle.call("forget_verified")
             session.clear(2)
             session.sample(name, [0], [0])
             session.verify()

@@ -1,1 +1,1 @@
-"""Where inputs and outputs lie, on the host and on a GPU."""
+"""Buffers of inputs and outputs, on the host and on a GPU."""

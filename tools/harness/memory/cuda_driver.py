@@ -1,7 +1,7 @@
-"""The few calls of the CUDA driver that the harness makes itself, bound once: memory that processes share, events,
-whole-device waits.
+"""The calls of the CUDA driver that the harness makes itself, bound once: memory that processes share, events, waits
+for the whole device.
 
-Works on the primary context that torch has made current on the calling thread.
+They work on the primary context, which torch has made current on the calling thread.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ _ON_DEVICE = 1
 
 
 class CudaError(Exception):
-    """A call of the driver failed; the text names it and the error."""
+    """A call of the driver failed; the text has the call and the error."""
 
 
 class _Location(ctypes.Structure):
@@ -58,7 +58,7 @@ _CALLS = {
 
 
 class CudaDriver:
-    """libcuda with its functions bound, so that nothing that is changed later changes them."""
+    """libcuda with its functions bound at construction, so that later changes of the library object have no effect."""
 
     def __init__(self, device: int = 0):
         self.device = device
@@ -78,30 +78,32 @@ class CudaDriver:
         self.check(self._bound[name](*arguments), name)
 
     def check(self, result: int, what: str) -> None:
+        """Raise CudaError if `result` is an error."""
         if result:
-            said = c_char_p()
-            self._name(result, byref(said))
-            raise CudaError(f"{what}: {(said.value or b'?').decode()}")
+            error_name = c_char_p()
+            self._name(result, byref(error_name))
+            raise CudaError(f"{what}: {(error_name.value or b'?').decode()}")
 
-    def event(self) -> c_void_p:
-        made = c_void_p()
-        self("cuEventCreate", byref(made), 0)
-        return made
+    def create_event(self) -> c_void_p:
+        """Return a new event."""
+        event = c_void_p()
+        self("cuEventCreate", byref(event), 0)
+        return event
 
-    def stream(self) -> c_void_p:
-        """A stream that waits for no other."""
-        made = c_void_p()
-        self("cuStreamCreate", byref(made), 1)
-        return made
+    def create_stream(self) -> c_void_p:
+        """Return a new stream that waits for no other."""
+        stream = c_void_p()
+        self("cuStreamCreate", byref(stream), 1)
+        return stream
 
     def elapsed(self, start: c_void_p, end: c_void_p) -> float:
-        """Seconds of the device between two events that have come."""
+        """Return the device's seconds between two completed events."""
         milliseconds = c_float()
         self("cuEventElapsedTime", byref(milliseconds), start, end)
         return milliseconds.value * 1e-3
 
     def spin_rate(self, sleep, start: c_void_p, end: c_void_p) -> float:
-        """Cycles a second of the spin `sleep(cycles)`."""
+        """Return the cycles per second of the spin `sleep(cycles)`."""
         for count in (1000, 2_000_000):
             self.record(start, None)
             sleep(count)
@@ -112,35 +114,37 @@ class CudaDriver:
     # ------------------------------------------------------------ memory
 
     def _properties(self) -> _Properties:
-        wanted = _Properties()
-        wanted.type, wanted.handles = _PINNED, _FILE_DESCRIPTOR
-        wanted.location.type, wanted.location.id = _ON_DEVICE, self.device
-        return wanted
+        properties = _Properties()
+        properties.type, properties.handles = _PINNED, _FILE_DESCRIPTOR
+        properties.location.type, properties.location.id = _ON_DEVICE, self.device
+        return properties
 
     def granularity(self) -> int:
+        """Return the unit of allocations, in bytes."""
         unit = c_size_t()
         self("cuMemGetAllocationGranularity", byref(unit), byref(self._properties()), 0)
         return unit.value
 
     def create(self, size: int) -> int:
-        """Handle of `size` bytes (a multiple of the granularity) of device memory."""
+        """Allocate `size` bytes of device memory, a multiple of the granularity; return its handle."""
         handle = c_ulonglong()
         self("cuMemCreate", byref(handle), size, byref(self._properties()), 0)
         return handle.value
 
     def export(self, handle: int) -> int:
-        """A descriptor through which another process can map the memory."""
+        """Return a descriptor with which another process can map the memory."""
         descriptor = c_int()
         self("cuMemExportToShareableHandle", byref(descriptor), handle, _FILE_DESCRIPTOR, 0)
         return descriptor.value
 
-    def adopt(self, descriptor: int) -> int:
+    def import_handle(self, descriptor: int) -> int:
+        """Return the handle of memory that another process exported."""
         handle = c_ulonglong()
         self("cuMemImportFromShareableHandle", byref(handle), c_void_p(descriptor), _FILE_DESCRIPTOR)
         return handle.value
 
     def map(self, handle: int, size: int, access: int) -> int:
-        """Address of the memory in this process."""
+        """Map memory into this process and return its address."""
         address = c_ulonglong()
         self("cuMemAddressReserve", byref(address), size, 0, 0, 0)
         self("cuMemMap", address.value, size, 0, handle, 0)
@@ -150,15 +154,17 @@ class CudaDriver:
         return address.value
 
     def unmap(self, address: int, size: int) -> None:
+        """Unmap memory from this process."""
         self("cuMemUnmap", address, size)
         self("cuMemAddressFree", address, size)
 
     def release(self, handle: int) -> None:
+        """Release a handle; the memory is freed once it is mapped nowhere."""
         self("cuMemRelease", handle)
 
 
 class Window:
-    """Bytes of device memory, as torch.as_tensor takes them."""
+    """A range of device memory, in the form that torch.as_tensor accepts."""
 
     def __init__(self, address: int, size: int):
         self.__cuda_array_interface__ = {
@@ -171,7 +177,7 @@ class Window:
 
 
 def byte_tensor_at(torch, address: int, size: int):
-    """A uint8 tensor over memory that torch does not own."""
+    """Return a uint8 tensor over memory that torch does not own."""
     if size == 0:
         return torch.empty(0, dtype=torch.uint8, device="cuda")
     return torch.as_tensor(Window(address, size), device="cuda")

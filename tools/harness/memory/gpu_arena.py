@@ -1,7 +1,7 @@
-"""The oracle's side of device memory: arenas that it makes, holds and looks at; kernels' processes map them.
+"""The oracle's side of device memory: it allocates arenas and reads them; kernels' processes map them.
 
-Inputs and each lane's output slots are an arena each. All slots of a lane have one layout, so that one operation works
-on many.
+The inputs are one arena, and each lane's output slots another. All slots of a lane have one layout, so that one
+operation handles many.
 """
 
 import secrets
@@ -12,7 +12,7 @@ WORD_DTYPES = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 
 
 class Arena:
-    """Device memory under an exportable handle, mapped here for reading and writing."""
+    """Device memory with an exportable handle, mapped in this process for reading and writing."""
 
     def __init__(self, driver: cuda_driver.CudaDriver, torch, size: int):
         self.driver = driver
@@ -29,8 +29,8 @@ class Arena:
 
 
 class Lane:
-    """Slots of one arena: `stride` bytes each; `outputs` are (start, size, poison byte), `guards` (start, end), all
-    within a slot."""
+    """Output slots in one arena, of `stride` bytes each. `outputs` are (start, size, poison byte) and `guards` (start,
+    end), both within a slot."""
 
     def __init__(self, torch, arena: Arena, message: dict):
         self.torch = torch
@@ -44,12 +44,13 @@ class Lane:
             self.rows[:, start:end] = self.pattern[: end - start]
 
     def poison(self, slots: list[int]) -> None:
-        """Fill the slots' outputs with their byte (0xFF makes a NaN of any floating type)."""
+        """Fill the slots' outputs with their poison byte; 0xFF makes a NaN of any floating type."""
         for first, last in contiguous_runs(slots):
             for start, size, byte in self.outputs:
                 self.rows[first:last, start : start + size] = byte
 
     def intact(self, slots: list[int]) -> list[bool]:
+        """Return for each slot whether its guard bands are unchanged."""
         where = self.torch.tensor(slots, device="cuda")
         good = self.torch.ones(len(slots), dtype=self.torch.bool, device="cuda")
         for start, end in self.guards:
@@ -57,7 +58,7 @@ class Lane:
         return good.tolist()
 
     def fingerprints(self, slots: list[int], places: list[float]) -> list[str]:
-        """Hex of the bytes at `places` (fractions of each output) of each slot."""
+        """Return for each slot the hex of its bytes at `places` (fractions of each output)."""
         if places != self.places:
             self.places, self.columns = places, self._columns(places)
         rows = self.torch.tensor(slots, device="cuda").unsqueeze(1)
@@ -65,17 +66,18 @@ class Lane:
         return [row.tobytes().hex() for row in found]
 
     def _columns(self, places: list[float]):
-        at = []
+        """Return the columns of 8 bytes at each place of each output."""
+        columns = []
         for start, size, _ in self.outputs:
             last = max(size - 8, 0)
             for place in places:
                 begin = start + int(place * last)
-                at += range(begin, begin + min(8, size))
-        return self.torch.tensor(at, device="cuda").unsqueeze(0)
+                columns += range(begin, begin + min(8, size))
+        return self.torch.tensor(columns, device="cuda").unsqueeze(0)
 
 
 def contiguous_runs(slots: list[int]) -> list[tuple[int, int]]:
-    """Consecutive slots as [first, last)."""
+    """Return consecutive slots as [first, last)."""
     found: list[list[int]] = []
     for slot in sorted(set(slots)):
         if found and found[-1][1] == slot:
@@ -86,7 +88,7 @@ def contiguous_runs(slots: list[int]) -> list[tuple[int, int]]:
 
 
 class DeviceMemory:
-    """The verbs that the oracle answers beyond its own where buffers lie on a GPU."""
+    """The oracle's arenas and lanes on a GPU."""
 
     def __init__(self, torch):
         self.torch = torch
@@ -97,22 +99,22 @@ class DeviceMemory:
         self.lanes: dict[int, Lane] = {}
 
     def facts(self) -> dict:
-        """What the driver reports: bytes of L2 cache, bytes free and compute capability."""
+        """Return the driver's values: bytes of L2 cache, free bytes and compute capability."""
         torch = self.torch
         free, total = torch.cuda.mem_get_info()
         if free < total // 2:
             torch.cuda.empty_cache()
             free, total = torch.cuda.mem_get_info()
-        seen = torch.cuda.get_device_properties(0)
+        properties = torch.cuda.get_device_properties(0)
         cached = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         return {
-            "l2": seen.L2_cache_size,
+            "l2": properties.L2_cache_size,
             "free": free + cached,
-            "capability": seen.major * 10 + seen.minor,
+            "capability": properties.major * 10 + properties.minor,
         }
 
     def open(self, lane: int | None, message: dict) -> tuple[Arena, int]:
-        """An arena for the inputs (lane None) or a lane's slots, and a descriptor for it."""
+        """Allocate an arena for the inputs (lane None) or a lane's slots; return it and a descriptor."""
         if lane in self.arenas:
             self._close(lane)
         arena = Arena(self.driver, self.torch, message["bytes"])
@@ -123,7 +125,8 @@ class DeviceMemory:
         return arena, self.driver.export(arena.handle)
 
     def exchange(self, entries: list) -> list[bool]:
-        """Exchange disjoint pairs of elements (offset, other offset, bytes each); True where their bits differ."""
+        """Exchange disjoint pairs of elements (offset, other offset, bytes each); return for each whether their bits
+        differed."""
         torch, arena = self.torch, self.arenas[None].bytes
         differ = [False] * len(entries)
         for size, word in WORD_DTYPES.items():
@@ -140,6 +143,7 @@ class DeviceMemory:
         return differ
 
     def drop(self) -> None:
+        """Free all arenas."""
         for lane in list(self.arenas):
             self._close(lane)
 

@@ -1,5 +1,5 @@
-"""The supervisor's side of device memory: where each buffer lies. The oracle makes the memory and looks at it when
-asked."""
+"""The supervisor's side of device memory: the position of each buffer. The oracle allocates the memory and reads it on
+request."""
 
 import os
 import random
@@ -7,15 +7,16 @@ import random
 ALIGN = 256
 GAP = 4096
 GUARD = 16384
-"""Bytes of a secret pattern on both sides of every output."""
+"""Bytes of a secret pattern on both sides of each output."""
 
 
 def round_up(size: int, unit: int) -> int:
+    """Return the smallest multiple of `unit` that is not below `size`."""
     return (size + unit - 1) // unit * unit
 
 
 class DeviceInputs:
-    """One arena with every input of every set; kernels' processes map it for reading only."""
+    """One arena with all inputs of all sets; kernels' processes map it for reading only."""
 
     def __init__(self, oracle, sizes: list[int], sets: int):
         self.oracle = oracle
@@ -28,21 +29,20 @@ class DeviceInputs:
                 row.append(position)
                 position += round_up(size, ALIGN) + GAP
             self.offsets.append(row)
-        answer = oracle.call("arena", lane=None, bytes=position)
+        answer = oracle.call("open_arena", lane=None, bytes=position)
         self.size, (self.fd,) = answer["size"], answer["fds"]
 
     def exchange(self, pairs: list[tuple[int, int, int]]) -> list[bool]:
-        """Exchange elements at pairs of offsets (offset, other, bytes each); True where they differed. The pairs are
-        disjoint."""
-        return self.oracle.call("exchange", pairs=pairs)["differ"] if pairs else []
+        """Exchange disjoint pairs of elements (offset, other offset, bytes each); return for each whether they
+        differed."""
+        return self.oracle.call("exchange_elements", pairs=pairs)["differ"] if pairs else []
 
     def close(self) -> None:
         os.close(self.fd)
 
 
 class DeviceOutputs:
-    """One slot's layout, the same in all slots: outputs at a random multiple of 256 bytes, a guard on both sides of
-    each."""
+    """The layout of all slots: outputs at a random multiple of 256 bytes, with a guard on both sides of each."""
 
     def __init__(self, sizes: list[int], slots: int):
         chance = random.SystemRandom()
@@ -68,10 +68,10 @@ class DeviceSlots:
         chance = random.SystemRandom()
         self.oracle, self.lane = oracle, lane
         self.plan = DeviceOutputs(sizes, slots)
-        # Every 0xFF byte makes a NaN; integers get a secret byte, bool one that is neither 0 nor 1.
+        # Bytes of 0xFF make a NaN; integers get a secret byte, and bool one that is neither 0 nor 1.
         poison = [0xFF if f else chance.randrange(0x41, 0x7F) for f in floating]
         answer = oracle.call(
-            "arena",
+            "open_arena",
             lane=lane,
             bytes=self.plan.total,
             slots=slots,
@@ -82,15 +82,18 @@ class DeviceSlots:
         self.size, (self.fd,) = answer["size"], answer["fds"]
 
     def poison(self, slots: list[int]) -> None:
-        self.oracle.call("poison", lane=self.lane, slots=slots)
+        """Fill the outputs of these slots with poison."""
+        self.oracle.call("poison_slots", lane=self.lane, slots=slots)
 
     def intact(self, slots: list[int]) -> list[bool]:
-        """Are the guards of these slots as they were laid?"""
-        return self.oracle.call("guards", lane=self.lane, slots=slots)["intact"] if slots else []
+        """Return for each slot whether its guards are unchanged."""
+        return self.oracle.call("check_guards", lane=self.lane, slots=slots)["intact"] if slots else []
 
     def fingerprints(self, slots: list[int], places: list[float]) -> list:
-        """What lies at secret places of each slot, to tell a write that comes after the call."""
-        return self.oracle.call("fingerprints", lane=self.lane, slots=slots, places=places)["seen"] if slots else []
+        """Return the bytes at secret places of each slot, to detect writes after the call."""
+        return (
+            self.oracle.call("read_fingerprints", lane=self.lane, slots=slots, places=places)["seen"] if slots else []
+        )
 
     def close(self) -> None:
         os.close(self.fd)

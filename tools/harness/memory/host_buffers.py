@@ -1,10 +1,10 @@
-"""Memory shared by supervisor, oracle and kernel: two anonymous files per workload.
+"""Memory shared by supervisor, oracle and kernel: two anonymous files for each workload.
 
-Inputs lie in one file that the kernel's process can only read; each buffer ends at the end of a page (within the
-64-byte alignment of its base) and the page after it is not mapped there, so reading beyond it faults. Outputs lie in
-another: each has at least a page of a secret pattern on both sides and begins at a random multiple of 64 bytes, so
-writing beyond it is seen afterwards. Where correctness is looked at, outputs lie against such a page too (`edge`):
-every buffer once with the page behind it, and once with the page in front.
+The kernel's process can only read the inputs' file. Each buffer ends at the end of a page (within the 64-byte alignment
+of its base), and the next page is not mapped there, so that reading beyond the buffer faults. In the outputs' file,
+each buffer has at least a page of a secret pattern on both sides and begins at a random multiple of 64 bytes, so that a
+write beyond it is detected afterwards. While correctness is checked, outputs also lie against an unmapped page
+(`edge`): each buffer once with that page behind it and once with it in front.
 """
 
 import ctypes
@@ -14,23 +14,25 @@ import random
 
 PAGE = mmap.PAGESIZE
 FRONT, BEHIND = "front", "behind"
-"""At which edge of each buffer the page that is not mapped lies."""
+"""Edge of each buffer at which the unmapped page lies."""
 ALIGN = 64
 HEADER = PAGE
-"""The outputs' file begins with a page in which a crashing kernel's process leaves the address that it faulted at."""
+"""Bytes of the first page of the outputs' file, in which a crashing kernel's process leaves the address of its
+fault."""
 
 
 def item_bytes(dtype: str) -> int:
-    """Of one element."""
+    """Return the bytes of one element."""
     return 1 if dtype == "bool" else int("".join(filter(str.isdigit, dtype))) // 8
 
 
 def round_up(size: int, unit: int) -> int:
+    """Return the smallest multiple of `unit` that is not below `size`."""
     return (size + unit - 1) // unit * unit
 
 
 class InputLayout:
-    """Where each input of each set lies, and the gaps between them."""
+    """Offsets of the inputs of each set, and the gaps between them."""
 
     def __init__(self, sizes: list[int], sets: int, edge: str = BEHIND):
         self.offsets: list[list[int]] = []
@@ -48,7 +50,7 @@ class InputLayout:
         self.total = position
 
     def describe(self, offset: int, names: list[str]) -> str:
-        """What lies at `offset` of the file, in words."""
+        """Return a description of what is at `offset` of the file."""
         for row in self.offsets:
             for name, start, size in zip(names, row, self.sizes, strict=True):
                 if start <= offset < start + size:
@@ -57,7 +59,7 @@ class InputLayout:
 
 
 class OutputLayout:
-    """Where each output of each slot lies, the guard bands around it, and with an `edge` the gaps."""
+    """Offsets of the outputs of each slot and of their guard bands, and with an `edge` the gaps."""
 
     def __init__(self, sizes: list[int], slots: int, chance: random.Random, edge: str = ""):
         self.offsets: list[list[int]] = []
@@ -87,12 +89,12 @@ class OutputLayout:
         self.total = position
 
     def describe(self, offset: int, names: list[str]) -> str:
-        """What lies at `offset` of the file, in words."""
+        """Return a description of what is at `offset` of the file."""
         return describe_missed_buffer(self, offset, [f"output {name}" for name in names])
 
 
 def describe_missed_buffer(plan: InputLayout | OutputLayout, offset: int, names: list[str]) -> str:
-    """Which buffer was missed by an access to a page that is not mapped."""
+    """Return the buffer beside which an access to an unmapped page was, as "past the end of output y"."""
     for row in plan.offsets:
         for name, start, size in zip(names, row, plan.sizes, strict=True):
             if plan.edge == FRONT and start - PAGE <= offset < start:
@@ -115,10 +117,11 @@ class SharedMemory:
         del holder
 
     def read_only(self) -> int:
-        """A new descriptor through which nobody can map it writable."""
+        """Return a new descriptor that cannot be mapped for writing."""
         return os.open(f"/proc/self/fd/{self.fd}", os.O_RDONLY | os.O_CLOEXEC)
 
     def fill(self, offset: int, size: int, byte: int) -> None:
+        """Set `size` bytes from `offset` on to `byte`."""
         ctypes.memset(self.address + offset, byte, size)
 
     def close(self) -> None:
@@ -127,18 +130,18 @@ class SharedMemory:
 
 
 class HostInputs:
-    """The inputs' file, which the oracle has mapped too."""
+    """The inputs' file, which the oracle has mapped as well."""
 
     def __init__(self, oracle, plan: InputLayout):
         self.plan = plan
         self.offsets = plan.offsets
         self.shared = SharedMemory(plan.total)
         self.size, self.fd = self.shared.size, self.shared.fd
-        oracle.call("attach", size=self.size, lane=None, fds=[self.fd])
+        oracle.call("attach_memory", size=self.size, lane=None, fds=[self.fd])
 
     def exchange(self, pairs: list[tuple[int, int, int]]) -> list[bool]:
-        """Exchange elements at pairs of offsets (offset, other, bytes each); True where they differed. The pairs are
-        disjoint."""
+        """Exchange disjoint pairs of elements (offset, other offset, bytes each); return for each whether they
+        differed."""
         memory, differ = self.shared.memory, []
         for i, j, size in pairs:
             first, second = memory[i : i + size], memory[j : j + size]
@@ -158,7 +161,7 @@ class HostSlots:
         self.plan = OutputLayout(sizes, slots, chance, edge)
         self.shared = SharedMemory(self.plan.total)
         self.pattern = os.urandom(4 * PAGE)
-        # Every 0xFF byte makes a NaN; integers get a secret byte, bool one that is neither 0 nor 1.
+        # Bytes of 0xFF make a NaN; integers get a secret byte, and bool one that is neither 0 nor 1.
         self.bytes = [0xFF if f else chance.randrange(0x41, 0x7F) for f in floating]
         for guards in self.plan.guards:
             for start, end in guards:
@@ -166,25 +169,26 @@ class HostSlots:
 
     @staticmethod
     def bytes_each(sizes: list[int]) -> int:
-        """About what one slot takes."""
+        """Return about how many bytes one slot takes."""
         return sum(size + 3 * PAGE for size in sizes) or PAGE
 
     def poison(self, slots: list[int]) -> None:
+        """Fill the outputs of these slots with poison."""
         for slot in slots:
             for start, size, byte in zip(self.plan.offsets[slot], self.plan.sizes, self.bytes, strict=True):
                 self.shared.fill(start, size, byte)
 
     def intact(self, slots: list[int]) -> list[bool]:
-        """Are the guards of these slots as they were laid?"""
+        """Return for each slot whether its guards are unchanged."""
         memory = self.shared.memory
         return [all(memory[a:b] == self.pattern[: b - a] for a, b in self.plan.guards[slot]) for slot in slots]
 
     def fingerprints(self, slots: list[int], places: list[float]) -> list[bytes]:
-        """What lies at secret places of each slot, to tell a write that comes after the call."""
+        """Return the bytes at secret places of each slot, to detect writes after the call."""
         return [self._fingerprint(slot, places) for slot in slots]
 
     def _fingerprint(self, slot: int, places: list[float]) -> bytes:
-        """The bytes at secret places (fractions of each output)."""
+        """Return the bytes at secret places (fractions of each output)."""
         memory, found = self.shared.memory, bytearray()
         for start, size in zip(self.plan.offsets[slot], self.plan.sizes, strict=True):
             last = max(size - 8, 0)
@@ -194,10 +198,12 @@ class HostSlots:
         return bytes(found)
 
     def clear_fault(self) -> None:
+        """Delete what the fault handler wrote."""
         self.shared.fill(0, 64, 0)
 
     def fault(self) -> tuple[int, int]:
-        """(address, kind) left by the fault handler: kind 1 read, 2 written, 3 unknown, 0 none."""
+        """Return the (address, kind) that the fault handler wrote: kind 1 for a read, 2 for a write, 3 unknown, 0
+        none."""
         memory = self.shared.memory
         return int.from_bytes(memory[0:8], "little"), int.from_bytes(memory[8:16], "little")
 

@@ -1,1 +1,1 @@
-"""What the reference says: contract, expected outputs, comparison, and the probe."""
+"""Reads a reference: its contract, expected outputs, comparison, and the probe."""

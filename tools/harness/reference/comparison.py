@@ -1,7 +1,8 @@
-"""The float64 reference of one input set, and the error of an output against it.
+"""Computes the float64 reference of one input set and the error of an output against it.
 
-e = |out - ref64| / (|ref64| + rms of that output row, a row being the last axis; 1e-12 where both are zero). NaN and Inf must stand in the
-same places; integers and bool must be equal.
+The error of an element is e = |out - ref64| / (|ref64| + rms of its output row). A row runs along the last axis; where
+both terms are zero, 1e-12 takes their place. NaN and Inf must be at the same positions; integers and bool must be
+equal.
 """
 
 import torch
@@ -9,18 +10,18 @@ import torch
 from harness.reference.contract import Arg, Contract, ContractError
 
 BLOCK = 1 << 18
-"""Elements worked on at a time, so that temporaries stay in the cache."""
+"""Elements compared at a time on a CPU, so that temporaries stay in the cache."""
 DEVICE_BLOCK = 1 << 25
-"""The same on a GPU: enough to fill it, and temporaries of a few hundred megabytes."""
+"""Elements compared at a time on a GPU: enough to fill it, with temporaries of a few hundred megabytes."""
 ZERO_ROW_SIZE = 1e-12
-"""What counts as the size of a row whose reference is all zero: float64 rounds away what a kernel by a better
-formula still gives, as in 1 + tanh(x) far below zero."""
+"""Denominator of the error in a row whose reference is all zero. Float64 rounds away what a kernel with a better
+formula still computes, as in 1 + tanh(x) far below zero."""
 SENTINEL = 0x7FF8_5EED_0BAD_F00D
 """A float64 NaN with this payload marks elements that the reference does not write."""
 
 
 class ExpectedOutput:
-    """What one output must be: rows x columns of float64 (or integers)."""
+    """The correct values of one output: rows x columns of float64, or integers."""
 
     def __init__(self, name: str, values: torch.Tensor, dtype: str, written: torch.Tensor | None):
         shape = list(values.shape)
@@ -32,7 +33,7 @@ class ExpectedOutput:
         self.shape = tuple(values.shape)
         self.count = values.numel()
         self.compared = self.count if written is None else int(written.sum())
-        """Elements that the reference defines."""
+        """Number of elements that the reference defines."""
         self.floating = values.dtype.is_floating_point
         self.values = values.reshape(-1)
         self.written = written.reshape(-1) if written is not None else None
@@ -40,7 +41,7 @@ class ExpectedOutput:
         self.rms = self._rms() if self.floating else None
 
     def _rms(self) -> torch.Tensor:
-        """Root mean square of each row over its finite, written elements."""
+        """Return the root mean square of each row over its finite, written elements."""
         rows = self.values.view(-1, self.columns)
         total = torch.linalg.vector_norm(rows, dim=1)
         scale = torch.full_like(total, self.columns)
@@ -55,14 +56,16 @@ class ExpectedOutput:
         return total / scale.sqrt()
 
     def error(self, out: torch.Tensor, numeric: dict | None = None) -> dict:
-        """{"error": largest e or None, "problem": None or what is wrong beyond a number, "index", "got", "expected"}.
+        """Compare an output with the reference.
 
-        By a task's `numeric` with an atol, elements that are as near as it states, and below the cap, have no error.
+        Returns {"error": largest e or None, "problem": None or a difference that no number expresses, "index", "got",
+        "expected"}. If a task's `numeric` has an atol, an element within atol + rtol * |ref| whose error is below the
+        cap counts as exact.
         """
         out = out.reshape(-1)[: self.count]
-        return self._floating_error(out, numeric or {}) if self.floating else self._exact(out)
+        return self._floating_error(out, numeric or {}) if self.floating else self._integer_error(out)
 
-    def _exact(self, out: torch.Tensor) -> dict:
+    def _integer_error(self, out: torch.Tensor) -> dict:
         if self.dtype == "bool" and out.dtype is torch.bool:
             out = out.view(torch.uint8)
         wrong = out.to(torch.int64) != self.values.to(torch.int64)
@@ -72,7 +75,7 @@ class ExpectedOutput:
         if not count:
             return {"error": 0.0, "problem": None}
         where = int(wrong.to(torch.uint8).argmax())
-        return {"error": None, "problem": f"{count} of {self.count} integers differ", **self._seen(out, where)}
+        return {"error": None, "problem": f"{count} of {self.count} integers differ", **self._element_at(out, where)}
 
     def _floating_error(self, out: torch.Tensor, numeric: dict) -> dict:
         atol, rtol = numeric.get("atol"), numeric.get("floor", {}).get(self.dtype, 0.0)
@@ -94,39 +97,42 @@ class ExpectedOutput:
                 error.masked_fill_(~self.written[start:end], 0.0)
             top = float(error.max())
             if not top < float("inf"):
-                bad = self._odd(error, got, ref)
-                if bad is not None:
-                    return {"error": None, "problem": bad[1], **self._seen(out, start + bad[0])}
+                problem = self._nonfinite_problem(error, got, ref)
+                if problem is not None:
+                    return {"error": None, "problem": problem[1], **self._element_at(out, start + problem[0])}
                 top = float(error.max())
             if top > worst:
                 worst, where = top, start + int(error.argmax())
-        return {"error": worst, "problem": None, **self._seen(out, where)}
+        return {"error": worst, "problem": None, **self._element_at(out, where)}
 
-    def _odd(self, error, got, ref) -> tuple[int, str] | None:
-        """Sort out NaN and Inf: equal places and signs are no error (set to 0 in place); the rest is reported."""
+    def _nonfinite_problem(self, error, got, ref) -> tuple[int, str] | None:
+        """Set the error of equal NaN and Inf to 0 in place, and return the first other one as (position, message) or
+        None."""
         same = (got == ref) | (got.isnan() & ref.isnan())
         error.masked_fill_(same, 0.0)
-        odd = ~torch.isfinite(error)
-        if not bool(odd.any()):
+        nonfinite = ~torch.isfinite(error)
+        if not bool(nonfinite.any()):
             return None
-        at = int(odd.to(torch.uint8).argmax())
-        if bool(got[at].isnan()) and not bool(ref[at].isnan()):
+        first = int(nonfinite.to(torch.uint8).argmax())
+        if bool(got[first].isnan()) and not bool(ref[first].isnan()):
             return (
-                at,
+                first,
                 f"{int(got.isnan().sum())} NaN where the reference has numbers (or elements that were never written)",
             )
-        return at, "NaN or Inf not in the same places as in the reference"
+        return first, "NaN or Inf not in the same places as in the reference"
 
-    def _seen(self, out: torch.Tensor, where: int) -> dict:
-        index, rest = [], where
+    def _element_at(self, out: torch.Tensor, where: int) -> dict:
+        """Return the index and both values of the element at the flat position `where`."""
+        index, remaining = [], where
         for extent in reversed(self.shape):
-            index.append(rest % extent)
-            rest //= extent
+            index.append(remaining % extent)
+            remaining //= extent
         return {"index": index[::-1], "got": repr(out[where].item()), "expected": repr(self.values[where].item())}
 
 
 def float64_copies(args: list[Arg], *, outputs: bool = True) -> list[Arg]:
-    """Copies of the arguments, floating tensors in float64; without `outputs` those are left as they are."""
+    """Return copies of the arguments with floating tensors in float64; without `outputs`, output tensors are passed
+    through."""
     wide = []
     for a in args:
         value = a.value
@@ -137,11 +143,12 @@ def float64_copies(args: list[Arg], *, outputs: bool = True) -> list[Arg]:
 
 
 def copy_arguments(args: list[Arg]) -> list[Arg]:
+    """Return the arguments with clones of their tensors."""
     return [Arg(a.name, a.value.clone() if a.is_tensor else a.value, a.dtype, a.role) for a in args]
 
 
 def mark(args: list[Arg], integer: int = 0x5A) -> None:
-    """Fill the outputs so that elements that the reference leaves alone can be told."""
+    """Fill the outputs with values that show which elements the reference does not write."""
     for a in args:
         if a.role == "output":
             if a.value.dtype is torch.float64:
@@ -153,7 +160,7 @@ def mark(args: list[Arg], integer: int = 0x5A) -> None:
 
 
 def results(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
-    """Call the reference and return one tensor per output: what it returned, else what it wrote."""
+    """Call the reference and return one tensor per output: what it returned, or else what it wrote."""
     outputs = [a for a in args if a.role == "output"]
     returned = contract.call(args)
     if returned is None:
@@ -162,7 +169,7 @@ def results(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
         names = ", ".join(a.name for a in outputs)
         raise ContractError(
             f"reference.py: reference(...) returned {len(returned)} tensors for {len(outputs)} outputs ({names}); "
-            f"return one each"
+            f"return one for each output"
         )
     for tensor, a in zip(returned, outputs, strict=True):
         flat_ok = a.value.dim() == 1 and not contract.has_make_inputs and tensor.numel() <= a.value.numel()
@@ -181,7 +188,8 @@ def results(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
 
 
 def expected_outputs(contract: Contract, args: list[Arg]) -> tuple[list[ExpectedOutput], str]:
-    """The outputs in float64 (native precision where the reference cannot), and a note when it is native."""
+    """Return the float64 outputs, in native precision where the reference cannot run in float64, and a note that says
+    why then."""
     outputs = [a for a in args if a.role == "output"]
     note = ""
     wide = float64_copies(args, outputs=not contract.returns)
@@ -189,12 +197,16 @@ def expected_outputs(contract: Contract, args: list[Arg]) -> tuple[list[Expected
         mark(wide)
     try:
         found = results(contract, wide)
-        hard = [
+        not_float64 = [
             a.name
             for a, t in zip(outputs, found, strict=True)
             if a.value.dtype.is_floating_point and t.dtype is not torch.float64
         ]
-        note = f"the reference computes {', '.join(hard)} in {found[0].dtype} whatever its inputs are" if hard else ""
+        note = (
+            f"the reference computes {', '.join(not_float64)} in {found[0].dtype} for inputs of any type"
+            if not_float64
+            else ""
+        )
     except ContractError as error:
         note = f"the reference cannot run in float64 ({error})"
         wide = copy_arguments(args)
@@ -220,7 +232,7 @@ def expected_outputs(contract: Contract, args: list[Arg]) -> tuple[list[Expected
 
 
 def _call_again(contract: Contract, args: list[Arg], name: str) -> torch.Tensor:
-    """The integer output `name` when the outputs held something else before the call."""
+    """Return the integer output `name` of a call whose outputs are filled with another mark."""
     own = copy_arguments(args)
     mark(own, 0x25)
     results(contract, own)
@@ -228,5 +240,5 @@ def _call_again(contract: Contract, args: list[Arg], name: str) -> torch.Tensor:
 
 
 def native_outputs(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
-    """The reference's outputs in the task's own dtypes: how exact torch itself is."""
+    """Return the reference's outputs in the task's own dtypes, which show torch's own accuracy."""
     return results(contract, args if contract.returns else copy_arguments(args))

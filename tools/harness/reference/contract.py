@@ -1,4 +1,4 @@
-"""Reads the user's reference.py: what arguments it makes, what it calls outputs, and how it is called. Needs torch."""
+"""Reads the user's reference.py: the arguments that it makes, its outputs, and how it is called. Needs torch."""
 
 import hashlib
 import inspect
@@ -19,13 +19,13 @@ DTYPES = {
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 REFERENCE_FILE = "reference.py"
 NO_GPU = "not compiled with CUDA|No CUDA GPUs are available|no NVIDIA driver|Cannot get CUDA generator|CUDA driver"
-"""In torch's words for a GPU that this process does not have."""
-CORRECTION_HINT = "; mend it there and run again"
-"""Ends a sentence about the reference where it is at fault: not at sizes that are not the user's own."""
+"""Pattern of torch's messages about a GPU that this process does not have."""
+CORRECTION_HINT = "; correct it there and run again"
+"""End of a message about a mistake in reference.py; omitted where the sizes are not the user's own."""
 
 
 class ContractError(Exception):
-    """One sentence for the user, and the traceback where there is one."""
+    """A mistake in the user's reference: one sentence for the user, and in `log` the traceback where there is one."""
 
     def __init__(self, sentence: str, log: str = ""):
         super().__init__(sentence)
@@ -46,28 +46,32 @@ class Arg:
         return isinstance(self.value, torch.Tensor)
 
     def json(self) -> dict:
+        """Return name, role, dtype and shape, and the value of a scalar."""
         if self.is_tensor:
             return {"name": self.name, "role": self.role, "dtype": self.dtype, "shape": list(self.value.shape)}
         return {"name": self.name, "role": "scalar", "dtype": self.dtype, "shape": [], "value": self.value}
 
 
 def total_bytes(args: list[Arg]) -> int:
+    """Return the bytes of all tensors."""
     return sum(a.value.numel() * a.value.element_size() for a in args if a.is_tensor)
 
 
 def format_dims(dims: dict) -> str:
+    """Return the sizes as text, "M=4 N=8"."""
     return " ".join(
         f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in dims.items()
     )
 
 
 def first_line(error: BaseException) -> str:
+    """Return the type and the first line of an exception's message, at most 300 characters."""
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0] if text else ''}".rstrip(": ")[:300]
 
 
 def call_or_contract_error(what: str, function, *args, **kwargs):
-    """Call the user's code; anything it raises becomes a sentence that begins with `what`."""
+    """Call the user's code; an exception becomes a ContractError whose message begins with `what`."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -77,42 +81,44 @@ def call_or_contract_error(what: str, function, *args, **kwargs):
     except MemoryError as error:
         raise ContractError(f"{what} does not fit in memory; make its dims smaller", traceback.format_exc()) from error
     except BaseException as error:
-        asked = re.search(r"tried to allocate (\d+) bytes|can't allocate memory|not enough memory", str(error))
-        if asked:
-            amount = f" (it asked for {int(asked[1]):,} bytes)" if asked[1] else ""
+        out_of_memory = re.search(r"tried to allocate (\d+) bytes|can't allocate memory|not enough memory", str(error))
+        if out_of_memory:
+            amount = f" (it asked for {int(out_of_memory[1]):,} bytes)" if out_of_memory[1] else ""
             raise ContractError(
                 f"{what} does not fit in memory{amount}; make its dims smaller", traceback.format_exc()
             ) from error
         if re.search(NO_GPU, str(error)):
-            remedy = "make inputs on the CPU, they are moved to where the kernel needs them"
+            remedy = "make inputs on the CPU; the harness moves them to the kernel's device"
             raise ContractError(
-                f"{what} asks for a GPU, which is not there{_line(error)}; {remedy}", traceback.format_exc()
+                f"{what} asks for a GPU, but this process has none{_line_suffix(error)}; {remedy}",
+                traceback.format_exc(),
             ) from error
-        # What else is guarded is no file that a person could mend.
+        # The hint applies to the reference alone; a user cannot correct anything else that this function calls.
         remedy = CORRECTION_HINT if REFERENCE_FILE in what else ""
         raise ContractError(
-            f"{what} raised {first_line(error)}{_line(error)}{remedy}", traceback.format_exc()
+            f"{what} raised {first_line(error)}{_line_suffix(error)}{remedy}", traceback.format_exc()
         ) from error
 
 
-def _line(error: BaseException) -> str:
+def _line_suffix(error: BaseException) -> str:
+    """Return " (line N)" with the last line of reference.py in the traceback, or an empty text."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == REFERENCE_FILE]
     return f" (line {lines[-1]})" if lines else ""
 
 
 def recording_method(name: str, *, whole: bool):
-    """dict's method `name`, which notes the key that it looks at, or all of them."""
+    """Return dict's method `name`, extended to record the key that it reads, or all keys if `whole`."""
     method = getattr(dict, name)
 
-    def noted(self, *args):
+    def method_with_record(self, *args):
         self.seen.update(dict.keys(self) if whole else args[:1])
         return method(self, *args)
 
-    return noted
+    return method_with_record
 
 
 class RecordingDims(dict):
-    """Dims that know which of them were looked at."""
+    """Dims that record in `seen` which keys were read."""
 
     def __init__(self, dims: dict):
         super().__init__(dims)
@@ -121,7 +127,7 @@ class RecordingDims(dict):
     __getitem__, __contains__, get, pop, setdefault = (
         recording_method(name, whole=False) for name in ("__getitem__", "__contains__", "get", "pop", "setdefault")
     )
-    # An __iter__ of its own keeps `**dims` and dict(dims) from going past these.
+    # Overriding __iter__ makes `**dims` and dict(dims) use these methods.
     __iter__, keys, items, values, copy, __or__, __ror__ = (
         recording_method(name, whole=True)
         for name in ("__iter__", "keys", "items", "values", "copy", "__or__", "__ror__")
@@ -129,7 +135,7 @@ class RecordingDims(dict):
 
 
 def is_same_view(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether the two are the same place in memory, seen in the same way."""
+    """Whether two tensors have the same address, shape, strides and dtype."""
     return one.data_ptr() == other.data_ptr() and (one.shape, one.stride(), one.dtype) == (
         other.shape,
         other.stride(),
@@ -138,8 +144,8 @@ def is_same_view(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def import_source(text: str, file: str) -> types.ModuleType:
-    """The module that `text` is; lines are told as those of `file`."""
-    # torch.compile looks modules up by name and keeps what it found, in a process that may serve several references.
+    """Import `text` as a module; errors and tracebacks show lines of `file`."""
+    # torch.compile caches modules by name, and one process may serve several references, so each needs its own name.
     module = types.ModuleType(f"{file.removesuffix('.py')}_{hashlib.sha256(text.encode()).hexdigest()[:16]}")
     module.__file__ = file
     sys.modules[module.__name__] = module
@@ -167,27 +173,37 @@ class Contract:
                 "the outputs"
             )
         self.has_make_inputs = callable(getattr(self.module, "make_inputs", None))
-        self.takes = self._takes()
+        self.takes = self._parameter_names()
         self.device = "cpu"
-        """Where the arguments are made, or moved to."""
+        """Device on which the arguments are made, or to which they are moved."""
         self.returns = False
-        """Known after the first call: the outputs are returned, so what is in the output arguments does not matter."""
+        """Set by the first call: whether the reference returns its outputs, so that the output arguments are not
+        read."""
         self.sizes: set[str] = set()
-        """Names of dims that make_inputs has looked at."""
+        """Names of the dims that make_inputs has read."""
 
     def get(self, name: str, default=None):
+        """Return the module's attribute `name`, or `default`."""
         return getattr(self.module, name, default)
 
     def build(self, dims: dict, seed: int, parameters: list[dict], elements: int) -> list[Arg]:
-        """The arguments of one call in ABI order. `parameters` ({name, dtype, pointer}) may be empty with
-        make_inputs."""
-        args = self._made(dims, seed) if self.has_make_inputs else self._seeded(dims, seed, parameters, elements)
+        """Make the arguments of one call in ABI order.
+
+        `parameters` ({name, dtype, pointer}) may be empty if the reference has make_inputs; `elements` is the size of
+        pointer buffers without make_inputs (0: from the dims). Raises ContractError.
+        """
+        args = (
+            self._arguments_from_make_inputs(dims, seed)
+            if self.has_make_inputs
+            else self._arguments_from_signature(dims, seed, parameters, elements)
+        )
         if parameters:
             check_signature(args, parameters)
         return args
 
     def call(self, args: list[Arg]) -> tuple | None:
-        """Call the reference on the arguments as they are; its tensors in order, or None when it returns nothing."""
+        """Call the reference with the arguments as they are. Returns its tensors in order, or None when it returns
+        nothing."""
         given = {a.name: a.value for a in args}
         if self.takes is not None:
             given = {name: value for name, value in given.items() if name in self.takes}
@@ -202,8 +218,10 @@ class Contract:
                     f"reference.py: reference(...) returned {type(value).__name__}; return a tensor or a tuple "
                     f"of tensors"
                 )
-            odd = value.is_nested or value.is_quantized or value.is_complex() or value.layout is not torch.strided
-            if odd or value.device.type == "meta":
+            unsupported = (
+                value.is_nested or value.is_quantized or value.is_complex() or value.layout is not torch.strided
+            )
+            if unsupported or value.device.type == "meta":
                 kind = "nested" if value.is_nested else f"{value.layout}"
                 what = "a tensor without values" if value.device.type == "meta" else f"a {kind} tensor of {value.dtype}"
                 raise ContractError(f"reference.py: reference(...) returned {what}; return dense ones of real numbers")
@@ -211,14 +229,14 @@ class Contract:
         if len(found) == len(outputs) and all(
             is_same_view(one, other) for one, other in zip(found, outputs, strict=True)
         ):
-            # It wrote them and hands them on: what it left alone there is no answer.
+            # The reference wrote into its outputs and returns these; elements that it did not write are undefined.
             self.returns = False
             return None
         return found
 
     def check_call(self, args: list[Arg]) -> None:
-        """Does the reference ask for something that nobody gives?"""
-        if missing := self.missing(args):
+        """Raise ContractError if the reference requires an argument that does not exist."""
+        if missing := self.missing_arguments(args):
             source = (
                 "make_inputs does not make it" if self.has_make_inputs else "the kernel has no parameter of that name"
             )
@@ -226,19 +244,21 @@ class Contract:
                 f"reference.py: reference(...) needs the argument {missing[0]!r}, but {source}; use one name for both"
             )
 
-    def missing(self, args: list[Arg]) -> list[str]:
-        """What the function asks for beside these."""
+    def missing_arguments(self, args: list[Arg]) -> list[str]:
+        """Return the function's required parameters that are not among these arguments."""
         try:
             parameters = inspect.signature(self.function).parameters.values()
         except (TypeError, ValueError):
             return []
         names = {a.name for a in args}
-        wanted = [
+        required = [
             p.name for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
         ]
-        return [name for name in wanted if name not in names]
+        return [name for name in required if name not in names]
 
-    def _takes(self) -> set[str] | None:
+    def _parameter_names(self) -> set[str] | None:
+        """Return the names of the function's parameters; None if it accepts any keyword, or its signature cannot be
+        read."""
         try:
             parameters = inspect.signature(self.function).parameters.values()
         except (TypeError, ValueError):
@@ -246,23 +266,27 @@ class Contract:
         return None if any(p.kind is p.VAR_KEYWORD for p in parameters) else {p.name for p in parameters}
 
     def _takes_device(self) -> bool:
-        """make_inputs(dims, seed, device="cpu") makes its tensors where they are needed, which is quicker than
-        moving them."""
+        """Whether make_inputs takes `device`: making tensors there is quicker than moving them."""
         try:
             return "device" in inspect.signature(self.module.make_inputs).parameters
         except (TypeError, ValueError):
             return False
 
-    def _made(self, dims: dict, seed: int) -> list[Arg]:
-        there = {"device": self.device} if self.device != "cpu" and self._takes_device() else {}
-        asked = RecordingDims(dims)
+    def _arguments_from_make_inputs(self, dims: dict, seed: int) -> list[Arg]:
+        """Make the arguments by the reference's make_inputs(dims, seed)."""
+        device_option = {"device": self.device} if self.device != "cpu" and self._takes_device() else {}
+        recorded = RecordingDims(dims)
         try:
             made = call_or_contract_error(
-                f"reference.py: make_inputs({format_dims(dims)})", self.module.make_inputs, asked, seed, **there
+                f"reference.py: make_inputs({format_dims(dims)})",
+                self.module.make_inputs,
+                recorded,
+                seed,
+                **device_option,
             )
         finally:
-            # Also of one that fails: `probe` tells a dim that nobody gave from any other key.
-            self.sizes |= asked.seen
+            # Also after a failure: `probe` distinguishes a missing dim from any other missing key.
+            self.sizes |= recorded.seen
         if not isinstance(made, dict) or not made:
             raise ContractError(
                 "reference.py: make_inputs must return a dict of every argument by name, in the kernel's order"
@@ -286,12 +310,13 @@ class Contract:
                 )
         return args
 
-    def _seeded(self, dims: dict, seed: int, parameters: list[dict], elements: int) -> list[Arg]:
+    def _arguments_from_signature(self, dims: dict, seed: int, parameters: list[dict], elements: int) -> list[Arg]:
+        """Make random buffers for the pointers of the kernel's signature, and its scalars from the dims."""
         if not parameters:
             raise ContractError(
                 "reference.py has no make_inputs(dims, seed); define it, or give a kernel whose signature can be read"
             )
-        # The product of the two largest integer dims, as `tools.contracts.dims.pointer_elements` has it.
+        # The same rule as `tools.contracts.dims.pointer_elements`: the product of the two largest integer dims.
         count = elements or math.prod(sorted(v for v in dims.values() if isinstance(v, int))[-2:])
         generator = torch.Generator().manual_seed(seed)
         args = []
@@ -308,6 +333,7 @@ class Contract:
 
 
 def random_tensor(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Return `count` random elements: normal values, booleans, or integers from 0 to 15."""
     if dtype.is_floating_point:
         wide = torch.float64 if dtype is torch.float64 else torch.float32
         return torch.randn(count, generator=generator, dtype=wide).to(dtype)
@@ -317,11 +343,11 @@ def random_tensor(count: int, dtype: torch.dtype, generator: torch.Generator) ->
 
 
 def check_signature(args: list[Arg], parameters: list[dict]) -> None:
-    """make_inputs must give at all sizes what it gave when the task was read; scalars take the kernel's C type."""
+    """Raise ContractError unless the arguments match the kernel's parameters; cast scalars to the kernel's C types."""
     given = [(a.name, a.dtype if a.is_tensor else "a scalar") for a in args]
-    taken = [(p["name"], p["dtype"] if p["pointer"] else "a scalar") for p in parameters]
-    if given != taken:
-        lists = (", ".join(f"{name}: {what}" for name, what in listed) for listed in (given, taken))
+    expected = [(p["name"], p["dtype"] if p["pointer"] else "a scalar") for p in parameters]
+    if given != expected:
+        lists = (", ".join(f"{name}: {what}" for name, what in listed) for listed in (given, expected))
         raise ContractError(
             "reference.py: make_inputs gives ({}), the kernel takes ({}); make them the same at all sizes".format(
                 *lists

@@ -1,7 +1,7 @@
-"""Which tensors a reference takes values from, and into which it writes: by its operations, whatever the values are.
+"""Records which tensors a reference reads and which it writes, from its operations, independent of the values.
 
-A gate of zeros, a mask that is all true or a weight too small to move a sum hide from a look at values that a tensor is
-read.
+A comparison of values misses some reads: a gate of zeros, a mask that is all true, or a weight too small to change a
+sum.
 """
 
 import torch
@@ -10,13 +10,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from harness.reference.contract import Arg
 
 UPDATING = {
-    "abs_", "add_", "addcdiv_", "addcmul_", "bitwise_and_", "bitwise_not_", "bitwise_or_", "bitwise_xor_", "ceil_", "clamp_", "clamp_max_",
-    "clamp_min_", "div_", "exp_", "floor_", "hardtanh_", "leaky_relu_", "lerp_", "log_", "logical_and_", "logical_not_", "logical_or_",
-    "logical_xor_", "mul_", "neg_", "pow_", "relu_", "remainder_", "round_", "sigmoid_", "silu_", "sqrt_", "sub_", "tanh_", "threshold_",
-    "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__",
+    "abs_", "add_", "addcdiv_", "addcmul_", "bitwise_and_", "bitwise_not_", "bitwise_or_", "bitwise_xor_", "ceil_",
+    "clamp_", "clamp_max_", "clamp_min_", "div_", "exp_", "floor_", "hardtanh_", "leaky_relu_", "lerp_", "log_",
+    "logical_and_", "logical_not_", "logical_or_", "logical_xor_", "mul_", "neg_", "pow_", "relu_", "remainder_",
+    "round_", "sigmoid_", "silu_", "sqrt_", "sub_", "tanh_", "threshold_", "__iand__", "__ior__", "__ixor__",
+    "__ilshift__", "__irshift__",
 }  # fmt: skip
-"""Operations in place that make each element from what was there before. Of the others, such as `out[mask] = 1`,
-values must tell."""
+"""In-place operators that compute each element from its old value. For other in-place operators, such as `out[mask] =
+1`, a comparison of values decides."""
 SHAPING = {
     "resize_",
     "resize_as_",
@@ -30,42 +31,43 @@ SHAPING = {
     "swapaxes_",
     "swapdims_",
 }
-"""Operations in place on shapes and strides alone."""
+"""In-place operators that change shape and strides only."""
 METADATA_PREFIXES = ("new_", "sym_", "is_")
-"""How the names of operations begin that ask a tensor for its shape and kind alone."""
+"""Prefixes of operators that read a tensor's shape and type only."""
 
 
 class DataflowWatch(TorchDispatchMode):
-    """Context in which the operations on these arguments are noted."""
+    """Context that records the operations on the given arguments."""
 
     def __init__(self, args: list[Arg]):
         super().__init__()
         self.owners = {at: a.name for a in args if a.is_tensor and (at := storage_address(a.value))}
         self.read: set[str] = set()
-        """Those from which values were taken before anything had been written there."""
+        """Arguments whose values are read before anything is written to them."""
         self.updated: set[str] = set()
-        """Those of them that were changed in place, by what was there."""
+        """Arguments in `read` that are changed in place from their old values."""
         self.written: set[str] = set()
+        """Arguments that are written."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         name = getattr(getattr(func, "_overloadpacket", None), "__name__", "")
         shaped = name in SHAPING or name.endswith("_like") or name.startswith(METADATA_PREFIXES)
         if not shaped and not getattr(func, "is_view", False):
-            self._note(func, name, args, kwargs)
+            self._record(func, name, args, kwargs)
         return func(*args, **kwargs)
 
-    def _note(self, func, name: str, args: tuple, kwargs: dict) -> None:
+    def _record(self, func, name: str, args: tuple, kwargs: dict) -> None:
         schema = getattr(func, "_schema", None)
         declared = {} if schema is None else {argument.name: argument for argument in schema.arguments}
         given = dict(zip([*declared, *(f"more {at}" for at in range(len(args)))], args, strict=False)) | kwargs
-        # By torch's own rule what is multiplied by a beta of 0 is not looked at.
+        # By torch's own rule, a tensor that is multiplied by a beta of 0 is not read.
         unread = {"self", "input"} if "beta" in declared and given.get("beta", 1) == 0 else set()
         written = set()
         for word, value in given.items():
             alias = declared[word].alias_info if word in declared else None
             writes = alias is not None and alias.is_write
-            for owner in self._owned(value):
+            for owner in self._owners_of(value):
                 if writes:
                     written.add(owner)
                 if owner in self.written or word in unread:
@@ -76,15 +78,15 @@ class DataflowWatch(TorchDispatchMode):
                     self.updated.add(owner)
         self.written |= written
 
-    def _owned(self, value) -> list[str]:
+    def _owners_of(self, value) -> list[str]:
         if isinstance(value, torch.Tensor):
             at = storage_address(value)
             return [self.owners[at]] if at in self.owners else []
-        return [owner for part in value for owner in self._owned(part)] if isinstance(value, (list, tuple)) else []
+        return [owner for part in value for owner in self._owners_of(part)] if isinstance(value, (list, tuple)) else []
 
 
 def storage_address(tensor: torch.Tensor) -> int:
-    """Where a tensor's storage begins, which its views share; 0 where it has none."""
+    """Return the address of a tensor's storage, which its views share; 0 if it has none."""
     try:
         return tensor.untyped_storage().data_ptr()
     except (NotImplementedError, RuntimeError):

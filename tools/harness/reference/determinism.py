@@ -1,5 +1,5 @@
-"""Whether a reference answers twice alike: it may sum in another order, but what is drawn by chance cannot say what
-is right."""
+"""Checks that a reference is deterministic: the order of its sums may vary, but a random result cannot serve as the
+correct one."""
 
 import random
 import sys
@@ -10,40 +10,42 @@ from harness.reference.comparison import copy_arguments, float64_copies, mark, r
 from harness.reference.contract import Arg, Contract, ContractError
 
 UNITS = 128
-"""Of the last place, by which a reference may differ from itself: twice what was seen of any operation."""
+"""Units in the last place by which a reference may differ from itself: twice the largest difference observed."""
 
 
 def look_for_chance(
     contract: Contract, args: list[Arg], own: list[Arg], returned: tuple | None, inferred: list[str]
 ) -> None:
-    """A reference that gives something else when it is called again cannot say what is right. `own`, `returned`: of the
-    first call.
+    """Raise ContractError if the reference gives another result when it is called again.
 
-    Where it draws from a generator that the whole process shares, any difference is chance; else the last digits may
-    differ, and all of them where in float64, which kernels are held against, they do not, and those lie close to both:
-    chance would move them as well.
+    `own` and `returned` are the arguments and the result of the first call. If the reference draws from a generator of
+    the process, any difference is chance. Otherwise the last digits may differ. Larger differences are allowed if the
+    float64 results, with which kernels are compared, agree with each other and lie close to both, because chance would
+    change these as well.
     """
     # A reference may return the same buffer each time.
     first = None if returned is None else [tensor.clone() for tensor in returned]
-    again = copy_arguments(args)
-    before = generators()
-    second = contract.call(again)
-    moved = generators() != before
-    equal = is_equal if moved else is_equal_up_to_summation_order
+    arguments = copy_arguments(args)
+    states_before = random_states()
+    second = contract.call(arguments)
+    draws_random_numbers = random_states() != states_before
+    equal = is_equal if draws_random_numbers else is_equal_up_to_summation_order
     names = [a.name for a in args if a.role == "output"]
     if first is None or second is None:
-        pairs = [(a.name, a.value, b.value) for a, b in zip(own, again, strict=True) if a.role == "output"]
+        pairs = [(a.name, a.value, b.value) for a, b in zip(own, arguments, strict=True) if a.role == "output"]
     else:
         pairs = list(zip(names, first, second, strict=False))
     for name, one, other in pairs:
         if equal(one, other):
             continue
         found = (
-            f"gives another {name!r} when it is called again with the same arguments, {describe_difference(one, other)}"
+            f"gives another {name!r} when it is called again with the same arguments: {describe_difference(one, other)}"
         )
-        if not moved and is_reproducible(contract, args, *zip(*(answers for _, *answers in pairs), strict=True)):
+        if not draws_random_numbers and is_reproducible(
+            contract, args, *zip(*(answers for _, *answers in pairs), strict=True)
+        ):
             inferred.append(
-                f"reference.py: reference(...) {found}; in float64, which kernels are held against, it does not."
+                f"reference.py: reference(...) {found}; in float64, with which kernels are compared, it does not."
             )
             return
         raise ContractError(
@@ -54,8 +56,8 @@ def look_for_chance(
 
 
 def is_reproducible(contract: Contract, args: list[Arg], *natives: tuple[torch.Tensor, ...]) -> bool:
-    """Whether the reference is the same twice in float64, to the precision of the task, and all its answers
-    `natives` in its own dtypes are about that; False where it cannot be told."""
+    """Whether two float64 results agree to the precision of the task and are close to all `natives`, its results in its
+    own dtypes; False where this cannot be determined."""
     calls = []
     try:
         for _ in range(2):
@@ -74,9 +76,9 @@ def is_reproducible(contract: Contract, args: list[Arg], *natives: tuple[torch.T
                 return False
             continue
         close = torch.finfo(dtype).eps ** 0.5
-        precise = one.dtype is torch.float64 and dtype is not torch.float64
+        is_float64 = one.dtype is torch.float64 and dtype is not torch.float64
         if (
-            not precise
+            not is_float64
             or not is_equal_up_to_summation_order(one, other, dtype)
             or any(bool((strayed(one, answer) > close).any()) for answer in own)
         ):
@@ -85,26 +87,28 @@ def is_reproducible(contract: Contract, args: list[Arg], *natives: tuple[torch.T
 
 
 def describe_difference(one: torch.Tensor, other: torch.Tensor) -> str:
-    """How two results differ, in words."""
+    """Return a description of how two results differ: the count, and the position and values of the largest
+    difference."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return f"once {tuple(one.shape)} of {one.dtype}, once {tuple(other.shape)} of {other.dtype}"
     far = strayed(one, other) if one.dtype.is_floating_point else (one != other).to(torch.float64)
-    at = int(far.argmax())
-    values = f"once {one.flatten()[at].item()!r}, once {other.flatten()[at].item()!r}"
-    return f"in {int((far > 0).sum())} of {one.numel()} elements, most in number {at}: {values}"
+    worst = int(far.argmax())
+    values = f"once {one.flatten()[worst].item()!r}, once {other.flatten()[worst].item()!r}"
+    return f"in {int((far > 0).sum())} of {one.numel()} elements, most in number {worst}: {values}"
 
 
-def generators() -> list:
-    """The states of the random generators that a process shares: torch's, Python's and, where it is loaded, NumPy's."""
+def random_states() -> list:
+    """Return the states of the process's random generators: torch's, Python's and, where it is loaded, NumPy's."""
     numpy = sys.modules.get("numpy.random")
     return [torch.get_rng_state().tolist(), random.getstate(), repr(numpy.get_state(legacy=False)) if numpy else None]
 
 
 def is_equal_up_to_summation_order(one: torch.Tensor, other: torch.Tensor, dtype: torch.dtype | None = None) -> bool:
-    """Equal but for what the order of parallel sums may move: some units in the last place (of `dtype`, or their own).
+    """Whether two results differ by no more than another order of parallel sums explains: some units in the last place
+    of `dtype`, or of their own.
 
-    Of torch's operations on a CPU `index_put_(accumulate=True)` was found to sum in another order each time: a million
-    terms into ten elements moved them by 64 units (torch 2.13, two threads).
+    On a CPU, `index_put_(accumulate=True)` sums in another order each time: a million terms into ten elements differed
+    by 64 units (torch 2.13, two threads).
     """
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
@@ -115,17 +119,17 @@ def is_equal_up_to_summation_order(one: torch.Tensor, other: torch.Tensor, dtype
 
 
 def strayed(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """How far each element lies from its other value, as a share of itself and the middle one together; infinity where
-    one is NaN.
+    """Return for each element |one - other| / (|one| + median of |one|), and infinity where one is NaN.
 
-    Not of the largest, beside which chance in all others would not be seen.
+    The median and not the maximum, because beside one large value random differences in all others would not show.
     """
     one, other = one.to(torch.float64).flatten(), other.to(torch.float64).flatten()
     finite = one[torch.isfinite(one)].abs()
     middle = finite.median() if finite.numel() else 0.0
-    far = ((one - other).abs() / (one.abs() + middle)).nan_to_num(nan=torch.inf)
-    return torch.where((one == other) | ((one != one) & (other != other)), 0.0, far)
+    distance = ((one - other).abs() / (one.abs() + middle)).nan_to_num(nan=torch.inf)
+    return torch.where((one == other) | ((one != one) & (other != other)), 0.0, distance)
 
 
 def is_equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors have the same shape and equal elements, with NaN equal to NaN."""
     return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())

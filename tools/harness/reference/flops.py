@@ -1,5 +1,5 @@
-"""Counts the operations that a reference's ATen calls amount to: matmul 2mnk, elementwise one per output, reductions
-one per input."""
+"""Counts the operations of a reference's ATen calls: 2mnk for a matrix product, one per output element for elementwise
+operators, one per input element for reductions."""
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -13,37 +13,40 @@ PER_ELEMENT = {
     "native_batch_norm": 8,
     "_fused_rms_norm": 5,
 }
-"""Composite operations: operations an input element."""
+"""Composite operators: operations per input element."""
 CREATING_OPERATORS = {
-    "clone", "copy_", "_to_copy", "empty", "empty_like", "empty_strided", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like",
-    "fill_", "zero_", "arange", "contiguous", "detach", "lift_fresh", "_local_scalar_dense", "resize_", "set_",
+    "clone", "copy_", "_to_copy", "empty", "empty_like", "empty_strided", "zeros", "zeros_like", "ones", "ones_like",
+    "full", "full_like", "fill_", "zero_", "arange", "contiguous", "detach", "lift_fresh", "_local_scalar_dense",
+    "resize_", "set_",
 }  # fmt: skip
-"""Operations that only make data or copy it as it is."""
+"""Operators that only create or copy data."""
 FREE_OPERATORS = CREATING_OPERATORS | {
     "cat", "stack", "index", "index_select", "gather", "scatter_", "embedding", "flip", "roll", "constant_pad_nd"
 }  # fmt: skip
-"""Those, and what only moves data."""
+"""Operators that only create, copy or move data."""
 MAX_LISTED_OPERATIONS = 100
+"""Longest list of a reference's operators."""
 
 
 def products(names) -> tuple[str, ...]:
-    """What may stand for those of the operations that are products, convolutions or attention, `aten.mm`: the same
-    with and without an addend, and attention by any of torch's ways."""
+    """Return the library operators ("aten.mm") that may replace the products, convolutions and attention among `names`:
+    with and without an addend, and attention by any of torch's implementations."""
     known = {
         packet.__name__: count
         for packet, count in flop_registry.items()
         if isinstance(packet, torch._ops.OpOverloadPacket)
     }
-    # Attention that a CPU computes by its parts has its own softmax.
-    told = {"_safe_softmax": "_scaled_dot_product_flash_attention"}
-    own = {told.get(name, name.removesuffix("_for_cpu")) for name in names} & known.keys()
+    # On a CPU, attention that is computed in parts has a softmax operator of its own.
+    attention_operators = {"_safe_softmax": "_scaled_dot_product_flash_attention"}
+    used = {attention_operators.get(name, name.removesuffix("_for_cpu")) for name in names} & known.keys()
     pairs = [{"mm", "addmm"}, {"bmm", "baddbmm"}]
-    found = own | {o for pair in pairs if pair & own for o in pair}
-    found |= {o for o in known for name in own if "attention" in name and known[o] is known[name]}
+    found = used | {o for pair in pairs if pair & used for o in pair}
+    found |= {o for o in known for name in used if "attention" in name and known[o] is known[name]}
     return tuple(sorted(f"aten.{name}" for name in found))
 
 
 def _tensors(tree) -> list[torch.Tensor]:
+    """Return the tensors in a nested list."""
     if isinstance(tree, torch.Tensor):
         return [tree]
     if isinstance(tree, (list, tuple)):
@@ -52,13 +55,13 @@ def _tensors(tree) -> list[torch.Tensor]:
 
 
 class FlopCounter(TorchDispatchMode):
-    """Context in which the calls are counted."""
+    """Context that counts the operations of all torch calls and lists their operators."""
 
     def __init__(self):
         super().__init__()
         self.total = 0.0
         self.names: list[str] = []
-        """Of the operations, the first MOST in their order; views and copies are none."""
+        """The first MAX_LISTED_OPERATIONS operators in their order, without views and copies."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))

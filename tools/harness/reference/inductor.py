@@ -1,5 +1,5 @@
-"""What torch.compile makes of a reference: Inductor's generated code as text, with what binds it to the task's
-arguments."""
+"""Compiles a reference with torch.compile and returns Inductor's generated code as text, with its relation to the
+task's arguments."""
 
 import contextlib
 import inspect
@@ -25,28 +25,27 @@ from harness.reference.comparison import results
 from harness.reference.contract import Arg, Contract, ContractError, first_line
 
 MOST_STATIC = 4
-"""Visible workloads that have code of their own; the compiler of the lifted source takes its time for each."""
+"""Visible workloads that get code of their own; compiling the lifted source takes time for each."""
 OFFSETS = 9
-"""A size may differ from a multiple of what scalars say by less than this."""
+"""Exclusive bound of the offset that a formula for a size may add to a multiple or part of scalars."""
 
 
 BASE_SETTINGS = {"fx_graph_cache": False}
 SEPARATE_BUFFER_SETTINGS = {**BASE_SETTINGS, "inplace_buffers": False}
-"""Where an operator of torch returns a buffer: that is no output of ours, and would be copied to one if it were
-changed in place."""
+"""Settings for code in which a torch operator returns a buffer. Such a buffer is not one of the task's outputs, and
+changing it in place would cost a copy."""
 QUEUED_CYCLES = 2_000_000
 BACKENDS = ("max_autotune_gemm_backends", "max_autotune_conv_backends")
 FALLBACK = {"test_configs.max_mm_configs": 4}
-"""Of a product's templates for the sizes that nobody times: it takes a second or two to compile each."""
+"""Number of a product's templates for sizes that are not timed: each takes a second or two to compile."""
 
 
 LONGEST_ROW = 1 << 16
-"""Elements that one block of 1024 threads may hold in registers."""
+"""Elements that one block of 1024 threads can hold in registers."""
 
 
 class WholeRows(InductorChoices):
-    """Rows that a reduction would go over in steps, once for each pass, are held whole where that is possible: each
-    is read once."""
+    """Choices that hold a row in registers where possible, so that it is read once and not once per pass."""
 
     @staticmethod
     def should_use_persistent_reduction(features, cooperative_reduction: bool) -> bool:
@@ -57,8 +56,8 @@ class WholeRows(InductorChoices):
 
 
 class SeparatePasses(InductorChoices):
-    """What follows a reduction has a kernel of its own: no row is its unit, so that it reads and writes in vectors
-    where rows begin anywhere."""
+    """Choices that give the operations after a reduction a kernel of their own. A row is not its unit, so that it uses
+    vector accesses even if rows are not aligned."""
 
     @staticmethod
     def can_fuse_vertical(scheduler, node1, node2, shared_data_score: int) -> bool:
@@ -66,12 +65,12 @@ class SeparatePasses(InductorChoices):
 
 
 class RecordingDone(BaseException):
-    """The code is there; nobody needs it run. Not an Exception, or torch would explain it."""
+    """Stops torch.compile once the code is recorded; nobody needs to run it. Not an Exception, because torch would wrap
+    it."""
 
 
 class InductorRecorder:
-    """Listens while torch compiles. Inductor's C++ compiler, which is not needed to read what it would be given, is
-    passed over."""
+    """Records what torch compiles. Inductor's C++ compiler is skipped, because its input is all that is needed."""
 
     def __init__(self, device: str):
         self.device = device
@@ -84,31 +83,37 @@ class InductorRecorder:
 
     @property
     def has_kernels(self) -> bool:
-        """Whether kernels of its own are in the code."""
+        """Whether the code contains kernels of Inductor's own."""
         return self.device == "cpu" or any(name in self.code[-1] for name in self.launches)
 
     def backend(self, module, examples):
+        """Compile a module as torch.compile's backend, and record its inputs and its conditions on sizes."""
         self.inputs = [bound(node.meta["grapharg"].source) for node in module.graph.nodes if node.op == "placeholder"]
-        made = compile_fx.compile_fx(module, examples)
+        compiled_module = compile_fx.compile_fx(module, examples)
         shapes = torch._guards.TracingContext.get().fake_mode.shape_env
         if shapes is not None:
             self.guards = [guard.expr for guard in shapes.guards]
-            self.symbols = {symbol: bound(found[0]) for symbol, found in shapes.var_to_sources.items() if found}
-        return self.stop if self.device == "cpu" else made
+            self.symbols = {symbol: bound(sources[0]) for symbol, sources in shapes.var_to_sources.items() if sources}
+        return self.stop if self.device == "cpu" else compiled_module
 
     def stop(self, *_):
         raise RecordingDone
 
     @contextlib.contextmanager
-    def listening(self, settings: dict):
-        kept = graph.GraphLowering.save_output_code, async_compile.AsyncCompile.cpp_pybinding, config.cpp.vec_isa_ok
+    def recording(self, settings: dict):
+        """Context in which generated code and kernel launches are recorded."""
+        originals = (
+            graph.GraphLowering.save_output_code,
+            async_compile.AsyncCompile.cpp_pybinding,
+            config.cpp.vec_isa_ok,
+        )
         graph.GraphLowering.save_output_code = staticmethod(self.code.append)
         run = triton_heuristics.CachingAutotuner.run
         if self.device == "cpu":
             async_compile.AsyncCompile.cpp_pybinding = lambda *_: lambda *_: None
             config.cpp.vec_isa_ok = True
         else:
-            triton_heuristics.CachingAutotuner.run = self.noting(run)
+            triton_heuristics.CachingAutotuner.run = self.recording_launches(run)
         try:
             with (
                 config.patch(settings),
@@ -119,20 +124,25 @@ class InductorRecorder:
         except RecordingDone:
             pass
         finally:
-            graph.GraphLowering.save_output_code, async_compile.AsyncCompile.cpp_pybinding, config.cpp.vec_isa_ok = kept
+            graph.GraphLowering.save_output_code, async_compile.AsyncCompile.cpp_pybinding, config.cpp.vec_isa_ok = (
+                originals
+            )
             triton_heuristics.CachingAutotuner.run = run
 
-    def noting(self, run):
-        def noted(tuner, *args, **kwargs):
-            done = run(tuner, *args, **kwargs)
-            self.launches[tuner.inductor_meta["kernel_name"]] = launched(tuner)
-            return done
+    def recording_launches(self, run):
+        """Return the autotuner's method `run`, extended to record the launch."""
 
-        return noted
+        def run_and_record(tuner, *args, **kwargs):
+            result = run(tuner, *args, **kwargs)
+            self.launches[tuner.inductor_meta["kernel_name"]] = launch_of(tuner)
+            return result
+
+        return run_and_record
 
 
 def bound(source) -> str:
-    """`x` of an argument, `x.0` of the size of its first dimension."""
+    """Return the argument that a source names: `x`, or `x.0` for the size of its first dimension and `x.-0` for its
+    stride."""
     text = source.name() if callable(source.name) else source.name
     found = re.search(r"\['(\w+)'\](?:\.(size|stride)\(\)\[(\d+)\])?$", text)
     return (
@@ -147,11 +157,15 @@ def bound(source) -> str:
 def inductor(
     contract: Contract, build, visible: list[dict], others: list[list[dict]], seconds: float, library: tuple = ()
 ) -> dict:
-    """An InductorResult (tools/executors/protocol.py). `build(dims)` makes the arguments; of each of `others` the
-    first sizes that the reference takes stand for those that it may yet be asked for. No search begins after
-    `seconds`. `library`: operators of torch that the code may call."""
+    """Return an InductorResult (tools/executors/protocol.py) as a dict.
+
+    `build(dims)` makes the arguments. Each list in `others` holds alternative sizes, of which the first that the
+    reference accepts represents sizes beyond the visible workloads. No search begins after `seconds`. `library` names
+    torch operators that the code may call. Raises ContractError if the reference cannot be compiled or the code is for
+    one value of a scalar only.
+    """
     begun = time.monotonic()
-    # Half of the time is for the sizes behind the first.
+    # Half of the time is for the sizes after the first.
     wanted = GenerationRequest(begun + seconds, tuple(library), begun + seconds / 2)
     samples = [SizeSample(dims, build(dims)) for dims in visible]
     samples += [found for found in (first_accepted_arguments(contract, build, choices) for choices in others) if found]
@@ -170,7 +184,7 @@ def inductor(
                 variants.append(generate_code(contract, build(sample.dims), varying, formulas, wanted))
     several = [fixed(variant["sizes"], scalars) for variant in variants if variant["sizes"] is not None]
     for name in sorted(set.intersection(*several) if several else ()):
-        raise ContractError(f"torch.compile makes other code for each value of {name}; hold it fixed by dims_range")
+        raise ContractError(f"torch.compile makes other code for each value of {name}; fix its value in dims_range")
     return {
         "kind": "inductor",
         "shapes": {name: [python_text(f) for f in found] for name, found in formulas.items()},
@@ -180,21 +194,21 @@ def inductor(
 
 
 def fixed(sizes: list, scalars: list[dict]) -> set[str]:
-    """The whole numbers with several values of which the code is for one."""
-    found = set()
+    """Return the integer scalars with several values for which the code holds for one value only."""
+    names = set()
     for guard in sizes:
-        # A remainder that is fixed leaves many values.
+        # A condition on a remainder leaves many values.
         if (
             isinstance(guard, sympy.Eq)
             and len(guard.free_symbols) == 1
             and (guard.lhs - guard.rhs).is_polynomial(*guard.free_symbols)
         ):
-            found |= {symbol.name for symbol in guard.free_symbols}
-    return {name for name in found if len({values[name] for values in scalars}) > 1}
+            names |= {symbol.name for symbol in guard.free_symbols}
+    return {name for name in names if len({values[name] for values in scalars}) > 1}
 
 
 class SizeSample:
-    """What is known of the arguments at one set of sizes, without the arguments."""
+    """Shapes, scalars and total size of the arguments at one set of dims, without the tensors."""
 
     def __init__(self, dims: dict, args: list[Arg]):
         self.dims = dims
@@ -204,6 +218,7 @@ class SizeSample:
 
 
 def first_accepted_arguments(contract: Contract, build, choices: list[dict]):
+    """Return the sample of the first choice that the reference accepts, or None."""
     for dims in choices:
         try:
             args = build(dims)
@@ -215,21 +230,25 @@ def first_accepted_arguments(contract: Contract, build, choices: list[dict]):
 
 
 def formula(scalars: list[dict], values: list[int], name: str) -> sympy.Expr:
-    """A size as what scalars say, in all samples: itself, a product of two, a multiple or a part of these, a little
-    more or less."""
+    """Express a size by integer scalars so that it holds in all samples: a scalar, a product of two, or a multiple or a
+    quotient of these, plus a small offset. Raises ContractError if there is no such formula."""
     if len(set(values)) == 1:
         return sympy.Integer(values[0])
-    whole = [name for name, value in scalars[0].items() if isinstance(value, int) and not isinstance(value, bool)]
-    for chosen in [(n,) for n in whole] + list(combinations_with_replacement(whole, 2)):
-        product = sympy.Mul(*(sympy.Symbol(n, integer=True, positive=True) for n in chosen))
-        found = [math.prod(s[n] for n in chosen) for s in scalars]
-        for more in sorted(range(-OFFSETS, OFFSETS + 1), key=abs):
-            times = (values[0] - more) // found[0] if found[0] else 0
-            if times and all(value == times * base + more for value, base in zip(values, found, strict=True)):
-                return times * product + more
-            part = round((found[0] + more) / values[0]) if values[0] else 0
-            if part > 1 and all(value == (base + more) // part for value, base in zip(values, found, strict=True)):
-                return FloorDiv(product + more, sympy.Integer(part))
+    integers = [name for name, value in scalars[0].items() if isinstance(value, int) and not isinstance(value, bool)]
+    for factors in [(n,) for n in integers] + list(combinations_with_replacement(integers, 2)):
+        product = sympy.Mul(*(sympy.Symbol(n, integer=True, positive=True) for n in factors))
+        products = [math.prod(s[n] for n in factors) for s in scalars]
+        for offset in sorted(range(-OFFSETS, OFFSETS + 1), key=abs):
+            multiple = (values[0] - offset) // products[0] if products[0] else 0
+            if multiple and all(
+                value == multiple * base + offset for value, base in zip(values, products, strict=True)
+            ):
+                return multiple * product + offset
+            divisor = round((products[0] + offset) / values[0]) if values[0] else 0
+            if divisor > 1 and all(
+                value == (base + offset) // divisor for value, base in zip(values, products, strict=True)
+            ):
+                return FloorDiv(product + offset, sympy.Integer(divisor))
     raise ContractError(
         f"reference.py: the size {name} follows from none of its scalars; give it as an argument of its own"
     )
@@ -237,32 +256,37 @@ def formula(scalars: list[dict], values: list[int], name: str) -> sympy.Expr:
 
 @dataclass
 class GenerationRequest:
-    """Until when a search may begin, which operators of torch the code may call, and until when more than the first
-    is searched for."""
+    """Limits of code generation.
+
+    `end` is the time after which no search begins, `library` names the torch operators that the code may call, and
+    after `spare` only one search is made.
+    """
 
     end: float
     library: tuple[str, ...]
     spare: float = math.inf
 
-    def search(self) -> dict:
+    def search_settings(self) -> dict:
+        """Return Inductor's settings for a search over configurations."""
         backends = "ATEN,TRITON" if self.library else "TRITON"
         return {"max_autotune": True, "coordinate_descent_tuning": True, **dict.fromkeys(BACKENDS, backends)}
 
-    def alien(self, code: str) -> bool:
-        """Whether it calls anything else."""
+    def calls_other_operators(self, code: str) -> bool:
+        """Whether the code calls a torch operator that is not allowed."""
         return any(f"aten.{name}" not in self.library for _, name in operators(code))
 
 
 def operators(code: str) -> list[tuple[str, str]]:
-    """Torch's operators in the wrapper, each behind "= " where it returns a buffer."""
+    """Return torch's operators in the wrapper as (prefix, name); the prefix is "= " where the operator returns a
+    buffer."""
     return re.findall(r"(= )?(?:extern_kernels|torch\.ops\.aten)\.(\w+)[.\w]*\(", code.partition("def call")[2])
 
 
 def generate_code(
     contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, formulas: dict, wanted: GenerationRequest
 ) -> dict:
-    """A Generated (tools/executors/protocol.py) for the sizes of `args`; with `varying`, which names what varies,
-    for others as well."""
+    """Return a Generated (tools/executors/protocol.py) for the sizes of `args`; with `varying` (tensor -> axes that
+    vary) for other sizes as well."""
     values = {a.name: a.value for a in args if not a.is_tensor}
     recorders, settings = [compiled(contract, args, varying, BASE_SETTINGS)], BASE_SETTINGS
     if wanted.library and any(returns for returns, _ in operators(recorders[0].code[-1])):
@@ -278,10 +302,10 @@ def generate_code(
                         else []
                     )
         if wanted.library and not any(recorder.has_kernels for recorder in recorders):
-            # All is left to the library: a template of Triton's may do it as well, if more slowly.
+            # The library does all the work; one of Triton's templates may do it as well, if more slowly.
             recorders += generate_with_search(contract, args, varying, replace(wanted, library=()), BASE_SETTINGS)
-    # What is not lifted comes last.
-    recorder = min(recorders, key=lambda r: (wanted.alien(r.code[-1]), not r.has_kernels, r.seconds))
+    # Code that calls other operators cannot be lifted, so it comes last.
+    recorder = min(recorders, key=lambda r: (wanted.calls_other_operators(r.code[-1]), not r.has_kernels, r.seconds))
     sizes = guards(recorder, formulas, values) if varying is not None else None
     conditions = (
         [python_text(c) for c in sizes]
@@ -304,20 +328,20 @@ def generate_code(
 def generate_with_search(
     contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, wanted: GenerationRequest, plain: dict
 ) -> list[InductorRecorder]:
-    """What a search comes to beside `plain` settings; nothing where there is no time, or where it ended without
-    code."""
-    left = wanted.end - time.monotonic()
+    """Compile with a search over configurations, beside `plain` settings; empty if there is no time left or the search
+    ended without code."""
+    remaining_s = wanted.end - time.monotonic()
     settings = {
         **plain,
-        **wanted.search(),
-        "precompilation_timeout_seconds": math.ceil(left),
+        **wanted.search_settings(),
+        "precompilation_timeout_seconds": math.ceil(remaining_s),
         **(FALLBACK if varying is not None else {}),
     }
     try:
-        # Not every torch knows all of them.
+        # Not every version of torch has all of these settings.
         return (
             [compiled(contract, args, varying, {k: v for k, v in settings.items() if hasattr(config, k)})]
-            if left > 0
+            if remaining_s > 0
             else []
         )
     except ContractError:
@@ -327,11 +351,13 @@ def generate_with_search(
 def compiled(
     contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, settings: dict
 ) -> InductorRecorder:
+    """Compile the reference for these arguments and return the recorder with its code. Raises ContractError with the
+    reason if torch.compile fails."""
     takes = contract.takes
     kinds = [a.value.dtype for a in args if a.role == "output"]
     given = {a.name: a.value for a in args if takes is None or a.name in takes}
 
-    def called(given):
+    def call_reference(given):
         found = contract.function(**given)
         found = () if found is None else tuple(found) if isinstance(found, (tuple, list)) else (found,)
         return tuple(value.to(kind).contiguous() for value, kind in zip(found, kinds, strict=True)) if found else ()
@@ -342,46 +368,51 @@ def compiled(
             for at in range(value.dim() if isinstance(value, torch.Tensor) else 0):
                 (torch._dynamo.maybe_mark_dynamic if at in varying[name] else torch._dynamo.mark_static)(value, at)
     recorder = InductorRecorder(contract.device)
-    # What the reference prints is no part of a kernel; its own fractions are constants where no argument is one.
+    # Output of print is not part of a kernel. Floats are constants unless an argument is a float.
     fractions = any(isinstance(value, float) for value in given.values())
     tracing = {"ignore_logger_methods": {print, warnings.warn}, "specialize_float": not fractions}
     try:
-        with recorder.listening(settings), torch._dynamo.config.patch(tracing):
-            function = torch.compile(called, dynamic=varying is not None, fullgraph=True, backend=recorder.backend)
+        with recorder.recording(settings), torch._dynamo.config.patch(tracing):
+            function = torch.compile(
+                call_reference, dynamic=varying is not None, fullgraph=True, backend=recorder.backend
+            )
             function(given)
             recorder.seconds = best_gpu_call_s(lambda: function(given))
     except Exception as error:
         raise ContractError(error_message(getattr(error, "inner_exception", error))) from error
     if not recorder.code:
         raise ContractError("torch.compile finds nothing to compute")
-    for what in recorder.inputs:
-        if what.partition(".")[0] not in given:
+    for source in recorder.inputs:
+        if source.partition(".")[0] not in given:
             raise ContractError(
-                f"it reads {what.rpartition('].')[2]} beside its arguments, which a kernel cannot; make it one of them"
+                f"it reads {source.rpartition('].')[2]}, which is not one of its arguments; a kernel cannot read it, "
+                f"so make it one of them"
             )
     return recorder
 
 
 def best_gpu_call_s(call) -> float:
-    """Seconds of a call on the GPU, the least of a few; which of two codes is faster, nothing else."""
+    """Return the shortest of 20 times of a call on the GPU in seconds; used only to choose the faster of several
+    codes."""
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    others = torch.empty(2 * torch.cuda.get_device_properties().L2_cache_size, dtype=torch.uint8, device="cuda")
-    found = []
+    scratch = torch.empty(2 * torch.cuda.get_device_properties().L2_cache_size, dtype=torch.uint8, device="cuda")
+    times = []
     for _ in range(20):
-        # As a benchmark times it: what the call before left in the cache helps the one kernel more than the other.
-        others.zero_()
-        # While the device waits the launches are queued, so that gaps between them do not decide.
+        # A benchmark also clears the cache: data left by the call before would help some kernels more than others.
+        scratch.zero_()
+        # Launches are queued while the device sleeps, so that gaps between them do not count.
         torch.cuda._sleep(QUEUED_CYCLES)
         start.record()
         call()
         end.record()
         end.synchronize()
-        found.append(start.elapsed_time(end) / 1000)
-    return min(found)
+        times.append(start.elapsed_time(end) / 1000)
+    return min(times)
 
 
-def launched(tuner) -> dict:
-    """A TritonLaunch (tools/executors/protocol.py) of a kernel that has run, and so has its configuration."""
+def launch_of(tuner) -> dict:
+    """Return a TritonLaunch (tools/executors/protocol.py) of a kernel that has run and therefore has its
+    configuration."""
     config = tuner.launchers[0].config
     constants = {k: v for k, v in tuner.triton_meta.get("constants", {}).items() if isinstance(k, str)}
     grid = triton_heuristics.GridExpr.from_meta(tuner.inductor_meta, {name: name for name in config.kwargs})
@@ -397,7 +428,8 @@ def launched(tuner) -> dict:
 
 
 def helper_functions(source: str) -> dict[str, str]:
-    """Inductor's own Triton functions that the kernels use, and those that they use, each behind what it needs."""
+    """Return the source of Inductor's Triton functions that the kernels use, directly or not, each after those that it
+    needs."""
     found: dict[str, str] = {}
     for name in dict.fromkeys(re.findall(r"triton_helpers\.(\w+)", source)):
         add(name, found)
@@ -405,6 +437,7 @@ def helper_functions(source: str) -> dict[str, str]:
 
 
 def add(name: str, found: dict[str, str]) -> None:
+    """Add the function `name` of Inductor's helpers to `found`, after those that it calls."""
     function = getattr(getattr(triton_helpers, name, None), "fn", None)
     if function is None or name in found:
         return
@@ -416,7 +449,8 @@ def add(name: str, found: dict[str, str]) -> None:
 
 
 def guards(recorder: InductorRecorder, formulas: dict, values: dict) -> list:
-    """What Inductor took for granted of the sizes, in the task's scalars; what they say of themselves is left out."""
+    """Return the conditions on sizes under which Inductor's code is valid, in the task's scalars, without those that
+    always hold."""
     known = {}
     for symbol, what in recorder.symbols.items():
         name, _, at = what.partition(".")
@@ -427,12 +461,13 @@ def guards(recorder: InductorRecorder, formulas: dict, values: dict) -> list:
             if at
             else scalar(name, values)
         )
-    # A size as a float is that size; left in, torch's own function would stand in the source.
+    # ToFloat of a size is removed, because torch's own function is unknown in the lifted source.
     found = dict.fromkeys(guard.xreplace(known).replace(ToFloat, lambda size: size) for guard in recorder.guards)
     return [guard for guard in found if guard not in (sympy.true, True)]
 
 
 def scalar(name: str, values: dict):
+    """Return the sympy symbol of a scalar: real, or a positive integer."""
     return (
         sympy.Symbol(name, real=True)
         if isinstance(values.get(name), float)
@@ -441,24 +476,26 @@ def scalar(name: str, values: dict):
 
 
 def covers(variant: dict, values: dict) -> bool:
-    told = {scalar(name, values): value for name, value in values.items()}
-    return all(bool(guard.xreplace({k: sympy.sympify(v) for k, v in told.items()})) for guard in variant["sizes"])
+    """Whether a variant's conditions hold for these scalars."""
+    symbols = {scalar(name, values): value for name, value in values.items()}
+    return all(bool(guard.xreplace({k: sympy.sympify(v) for k, v in symbols.items()})) for guard in variant["sizes"])
 
 
 def value_condition(name: str, value) -> str:
-    """A scalar's value as a condition; a number with a fraction is stored with fewer digits in a kernel's argument."""
+    """Return the condition that a scalar has this value; with a tolerance for floats, which lose digits as a kernel's
+    argument."""
     return f"abs({name} - {value!r}) <= {abs(value) * 1e-6!r}" if isinstance(value, float) else f"{name} == {value!r}"
 
 
 def python_text(expression) -> str:
-    """In Python's words."""
+    """Return an expression as Python source."""
     if isinstance(expression, sympy.Eq) and expression.lhs.is_Symbol and expression.rhs.is_Float:
         return value_condition(expression.lhs.name, float(expression.rhs))
     return PythonPrinter().doprint(expression)
 
 
 def error_message(error: Exception) -> str:
-    """Why torch.compile gives up, to stand behind "reference.py cannot be lifted: "."""
+    """Return the reason why torch.compile fails, as the end of the message "reference.py cannot be lifted: "."""
     text = str(error)
     if re.search("data-dependent|Data-dependent|data dependent|_local_scalar_dense|Tensor.item", text):
         return "it looks at a tensor's value while it runs, and a kernel has no such branch; use torch.where"

@@ -1,7 +1,7 @@
-"""The long-lived process that alone knows the right answers: makes inputs, computes the reference in float64, compares
-outputs.
+"""The long-lived process that alone knows the correct results: it makes inputs, computes the reference in float64 and
+compares outputs.
 
-Started by the supervisor with a descriptor; answers one verb at a time and sleeps in between.
+The supervisor starts it with a socket's descriptor. It answers one verb at a time and sleeps in between.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import traceback
 import warnings
 from pathlib import Path
 
-# For this import alone: what else lies in the job's folder, a candidate's kernel.py among it, is not to be importable.
+# For this import only: other files of the job's folder, such as a candidate's kernel.py, must not be importable.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import harness  # noqa: F401
 
@@ -25,16 +25,27 @@ from harness.device.precision import set_precision
 from harness.isolation import ipc, sandbox
 
 MAX_BITWISE_DIFFERENCE_SHARE = 0.05
-"""Outputs of two calls that differ in more than this share of their elements are not compared bit by bit but by the
-reference."""
+"""Share of differing elements above which two calls' outputs are compared through the reference, not bit by bit."""
 
 
-VERBS = ("probe", "begin", "make", "needed", "inductor", "attach", "place", "intact", "check", "forget", "drop")
-ON_DEVICE = ("arena", "exchange", "poison", "guards", "fingerprints")
+VERBS = (
+    "probe",
+    "begin_request",
+    "make_inputs",
+    "count_needed_bytes",
+    "compile_reference",
+    "attach_memory",
+    "copy_inputs",
+    "changed_inputs",
+    "compare_slots",
+    "forget_verified",
+    "release_all",
+)
+ON_DEVICE = ("open_arena", "exchange_elements", "poison_slots", "check_guards", "read_fingerprints")
 
 
 class InputSet:
-    """One set of arguments, its expected outputs (when first needed), and torch's own error on them."""
+    """One set of arguments, with its expected outputs and torch's own errors once they are needed."""
 
     def __init__(self, args, note=""):
         self.args = args
@@ -58,19 +69,20 @@ class Oracle:
         self.verified: dict[str, list] = {}
         self.device = "cpu"
         self.memory = None
-        """Where buffers lie on a GPU: the arenas there. `inputs` and `outputs` are then tensors of bytes over them."""
+        """Arenas of the GPU, or None on a CPU. On a GPU, `inputs` and `outputs` are byte tensors over these."""
         self.inputs: mmap.mmap | None = None
         self.outputs: dict[int, mmap.mmap] = {}
 
     def probe(self, message: dict, fds) -> dict:
+        """Answer a ProbeResult, with the request's bound on memory."""
         bound_memory(message["request"]["memory_bytes"])
         try:
             return self.prober.probe(message["request"])
         finally:
             bound_memory(0)
 
-    def begin(self, message: dict, fds) -> dict:
-        """A new request: forget all sets, load the task's reference."""
+    def begin_request(self, message: dict, fds) -> dict:
+        """Begin a request: forget all sets and load the task's reference."""
         self.sets.clear()
         self.verified.clear()
         task = message["task"]
@@ -91,28 +103,28 @@ class Oracle:
         set_precision(task["numeric"]["precision"])
         return self.memory.facts() if self.device != "cpu" else {}
 
-    def make(self, message: dict, fds) -> dict:
-        """One input set; its arguments with shapes and scalars' values. `answered`: the reference computes its
-        outputs at once."""
+    def make_inputs(self, message: dict, fds) -> dict:
+        """Make one input set and answer its arguments with shapes and scalar values. If `answered`, the reference
+        computes its outputs at once."""
         args = self._arguments(message["dims"], message["seed"])
         transform(self.torch, args, message["distribution"], message["seed"])
         self.sets[message["id"]] = InputSet(args)
         if message.get("answered"):
-            self._set(message["id"])
+            self._set_with_outputs(message["id"])
         return {"args": [a.json() for a in args]}
 
-    def needed(self, message: dict, fds) -> dict:
-        """Bytes that a set's outputs depend on, and those of the outputs."""
+    def count_needed_bytes(self, message: dict, fds) -> dict:
+        """Answer the bytes that a call must move: those on which a set's outputs depend, and those of the outputs."""
         return {"bytes": self.needs.needed_bytes(self.loaded[1], self.sets[message["id"]].args, message["seconds"])}
 
-    def inductor(self, message: dict, fds) -> dict:
-        """What torch.compile makes of the reference: an InductorResult."""
+    def compile_reference(self, message: dict, fds) -> dict:
+        """Answer an InductorResult: torch.compile's code for the reference."""
         from harness.reference import inductor
 
         visible = [w["dims"] for w in self.task["workloads"]]
-        own, library = self.loaded[1], self.task.get("library") or ()
+        contract, library = self.loaded[1], self.task.get("library") or ()
         return inductor.inductor(
-            own, lambda dims: self._arguments(dims, 1), visible, message["others"], message["seconds"], library
+            contract, lambda dims: self._arguments(dims, 1), visible, message["others"], message["seconds"], library
         )
 
     def _arguments(self, dims: dict, seed: int) -> list:
@@ -121,7 +133,7 @@ class Oracle:
             a.role = self.roles[a.name]
         return args
 
-    def attach(self, message: dict, fds: list[int]) -> dict:
+    def attach_memory(self, message: dict, fds: list[int]) -> dict:
         """Map a shared file: the inputs (lane None) or the outputs of one lane."""
         mapped = mmap.mmap(fds[0], message["size"])
         os.close(fds[0])
@@ -131,8 +143,9 @@ class Oracle:
             self.outputs[message["lane"]] = mapped
         return {}
 
-    def arena(self, message: dict, fds) -> dict:
-        """Device memory for the inputs (lane None) or the slots of a lane; the answer carries a descriptor of it."""
+    def open_arena(self, message: dict, fds) -> dict:
+        """Allocate device memory for the inputs (lane None) or the slots of a lane; the answer carries its
+        descriptor."""
         lane = message["lane"]
         arena, descriptor = self.memory.open(lane, message)
         if lane is None:
@@ -141,33 +154,37 @@ class Oracle:
             self.outputs[lane] = arena.bytes
         return {"size": arena.size, "fds": [descriptor]}
 
-    def exchange(self, message: dict, fds) -> dict:
+    def exchange_elements(self, message: dict, fds) -> dict:
+        """Exchange pairs of elements in the inputs on the GPU; answer whether each pair differs."""
         return {"differ": self.memory.exchange(message["pairs"])}
 
-    def poison(self, message: dict, fds) -> dict:
+    def poison_slots(self, message: dict, fds) -> dict:
+        """Fill these slots of a lane with poison."""
         self.memory.lanes[message["lane"]].poison(message["slots"])
         self.torch.cuda.synchronize()
         return {}
 
-    def guards(self, message: dict, fds) -> dict:
+    def check_guards(self, message: dict, fds) -> dict:
+        """Answer whether the guard bands of these slots are intact."""
         return {"intact": self.memory.lanes[message["lane"]].intact(message["slots"])}
 
-    def fingerprints(self, message: dict, fds) -> dict:
+    def read_fingerprints(self, message: dict, fds) -> dict:
+        """Answer the fingerprints of these slots at the given positions."""
         return {"seen": self.memory.lanes[message["lane"]].fingerprints(message["slots"], message["places"])}
 
-    def place(self, message: dict, fds) -> dict:
-        """Copy a set's inputs to the offsets given."""
-        tensors = self._inputs(message["id"])
+    def copy_inputs(self, message: dict, fds) -> dict:
+        """Copy a set's inputs to the given offsets."""
+        tensors = self._input_tensors(message["id"])
         for tensor, offset in zip(tensors, message["offsets"], strict=True):
             self._view(self.inputs, tensor.dtype, tensor.numel(), offset).copy_(tensor.reshape(-1))
         if self.memory:
             self.torch.cuda.synchronize()
         return {}
 
-    def intact(self, message: dict, fds) -> dict:
-        """Are the inputs at these offsets still what was placed there?"""
+    def changed_inputs(self, message: dict, fds) -> dict:
+        """Answer which inputs no longer equal what was copied to these offsets."""
         torch = self.torch
-        tensors = self._inputs(message["id"])
+        tensors = self._input_tensors(message["id"])
         pairs = zip(tensors, message["offsets"], strict=True)
         wrong = [
             i
@@ -178,16 +195,16 @@ class Oracle:
         ]
         return {"changed": wrong}
 
-    def check(self, message: dict, fds) -> dict:
-        """Compare slots; each is {id, swaps, offsets, tag, full}. Stops at none: one answer a slot."""
+    def compare_slots(self, message: dict, fds) -> dict:
+        """Compare slots with the expected outputs, one answer for each; a slot is {id, swaps, offsets, tag, full}."""
         return {"slots": [self._check_one(slot) for slot in message["slots"]]}
 
     def _check_one(self, slot: dict) -> dict:
-        outs = self._outs(slot)
+        outs = self._output_views(slot)
         known = self.verified.get(slot["tag"])
         if known is not None and not slot["full"] and all(self._nearly(a, b) for a, b in zip(outs, known, strict=True)):
             return {"outputs": [], "full": False}
-        base = self._set(slot["id"])
+        base = self._set_with_outputs(slot["id"])
         expected = base.expected if not slot["swaps"] else self._expect_swapped(base, slot["swaps"])
         answers = [
             e.error(out, self.task["numeric"]) | {"name": e.name, "dtype": e.dtype, "torch_error": t}
@@ -197,12 +214,13 @@ class Oracle:
             self.verified[slot["tag"]] = [out.clone() for out in outs]
         return {"outputs": answers, "full": True, "note": base.note}
 
-    def forget(self, message: dict, fds) -> dict:
-        """Outputs found right are not to be compared with any more (they were not, after all)."""
+    def forget_verified(self, message: dict, fds) -> dict:
+        """Forget the verified outputs, so that the next ones are compared with the reference again."""
         self.verified.clear()
         return {}
 
-    def drop(self, message: dict, fds) -> dict:
+    def release_all(self, message: dict, fds) -> dict:
+        """Forget all sets and release all memory."""
         self.sets.clear()
         self.verified.clear()
         self.inputs = None
@@ -212,7 +230,8 @@ class Oracle:
         return {}
 
     def failed(self, error: Exception) -> dict:
-        """What to answer where a verb raised: whose fault it is, and in what words."""
+        """Return the answer to a verb that raised: `error` for the user's mistake, `infra` for a failure of the
+        oracle."""
         if isinstance(error, self.contract.ContractError):
             return {"error": str(error), "log": error.log[-4000:]}
         log = traceback.format_exc()[-4000:]
@@ -221,29 +240,31 @@ class Oracle:
         return {"infra": f"the oracle failed: {error}", "log": log}
 
     def _nearly(self, a, b) -> bool:
-        """Does `a` differ from the verified `b` in so few elements, all of them numbers, that the exchanged inputs
-        can explain it?"""
+        """Whether `a` differs from the verified `b` in so few elements, all finite, that the exchanged inputs can
+        explain it."""
         differing = self._bits(a) != self._bits(b)
         count = int(self.torch.count_nonzero(differing))
         if count == 0:
             return True
-        # Integers and what is no number (poison that was never written over, too) always go to the reference.
+        # Integers and NaN or Inf, which includes poison that was never overwritten, always go to the reference.
         return (
             count <= MAX_BITWISE_DIFFERENCE_SHARE * a.numel()
             and a.is_floating_point()
             and bool(self.torch.isfinite(a[differing]).all())
         )
 
-    def _set(self, identity: int) -> InputSet:
-        made = self.sets[identity]
-        if made.expected is None:
+    def _set_with_outputs(self, identity: int) -> InputSet:
+        """Return the input set, and compute its expected outputs first if they are missing."""
+        input_set = self.sets[identity]
+        if input_set.expected is None:
             contract = self.loaded[1]
-            made.expected, made.note = self.compare.expected_outputs(contract, made.args)
-            outs = self.compare.native_outputs(contract, made.args)
-            made.torch_errors = [e.error(out)["error"] for e, out in zip(made.expected, outs, strict=True)]
-        return made
+            input_set.expected, input_set.note = self.compare.expected_outputs(contract, input_set.args)
+            outs = self.compare.native_outputs(contract, input_set.args)
+            input_set.torch_errors = [e.error(out)["error"] for e, out in zip(input_set.expected, outs, strict=True)]
+        return input_set
 
     def _expect_swapped(self, base: InputSet, swaps: list) -> list:
+        """Return the expected outputs of a set after the swaps, and undo these."""
         inputs = [a.value.view(-1) for a in base.args if a.role == "input"]
         for which, i, j in swaps:
             exchange(inputs[which], i, j)
@@ -253,10 +274,10 @@ class Oracle:
             for which, i, j in reversed(swaps):
                 exchange(inputs[which], i, j)
 
-    def _inputs(self, identity: int) -> list:
+    def _input_tensors(self, identity: int) -> list:
         return [a.value for a in self.sets[identity].args if a.role == "input"]
 
-    def _outs(self, slot: dict) -> list:
+    def _output_views(self, slot: dict) -> list:
         outputs = [a.value for a in self.sets[slot["id"]].args if a.role == "output"]
         dtypes = [self.torch.uint8 if t.dtype is self.torch.bool else t.dtype for t in outputs]
         return [
@@ -265,6 +286,7 @@ class Oracle:
         ]
 
     def _view(self, memory, dtype, count: int, offset: int):
+        """Return `count` elements of `memory` from a byte offset, as a flat tensor."""
         if count == 0:
             return self.torch.empty(0, dtype=dtype, device=self.device)
         if self.device != "cpu":
@@ -272,18 +294,20 @@ class Oracle:
         return self.torch.frombuffer(memory, dtype=dtype, count=count, offset=offset)
 
     def _bits(self, tensor):
+        """Return the tensor's bits as integers of its size."""
         sizes = {1: self.torch.uint8, 2: self.torch.int16, 4: self.torch.int32, 8: self.torch.int64}
         return tensor.view(sizes[tensor.element_size()])
 
 
 def exchange(flat, i: int, j: int) -> None:
-    kept = flat[i].clone()
+    """Exchange two elements of a flat tensor."""
+    first = flat[i].clone()
     flat[i] = flat[j]
-    flat[j] = kept
+    flat[j] = first
 
 
 def transform(torch, args, distribution: str, seed: int) -> None:
-    """Change the floating inputs in place as the distribution says; what was never negative stays so."""
+    """Change the floating inputs in place as the distribution says; inputs without negative values get none."""
     if distribution == "as_given":
         return
     chance = random.Random(f"{seed}/{distribution}")
@@ -308,7 +332,7 @@ def transform(torch, args, distribution: str, seed: int) -> None:
 
 
 def bound_memory(extra: int) -> None:
-    """Allow `extra` bytes beyond what is mapped now; 0 lifts the bound."""
+    """Limit the address space to `extra` bytes above its present size; 0 lifts the limit."""
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     now = int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
     resource.setrlimit(resource.RLIMIT_AS, (now + extra if extra else hard, hard))

@@ -1,5 +1,5 @@
-"""Which tensors of a reference are outputs, and whether a kernel could write there: none can be input and output at
-once."""
+"""Determines which tensors of a reference are outputs, and whether a kernel can write there; no tensor can be input and
+output at once."""
 
 from collections.abc import Sequence
 
@@ -11,11 +11,11 @@ from harness.reference.dataflow import DataflowWatch
 from harness.reference.determinism import is_equal, is_equal_up_to_summation_order
 
 SEED = 0x6B65726E656C
-"""Of made-up values: none that a make_inputs is likely to have used for its own."""
+"""Seed of generated input values, which no make_inputs is likely to use itself."""
 
 
 def infer_roles(contract: Contract, args: list[Arg], inferred: list[str]) -> dict[str, str]:
-    """Which tensors are outputs: as declared, else those that a call changes, else the last ones, one for each
+    """Return the role of each tensor: output as declared, else as changed by a call, else the last ones, one for each
     tensor returned."""
     tensors = [a.name for a in args if a.is_tensor]
     if not tensors:
@@ -27,7 +27,7 @@ def infer_roles(contract: Contract, args: list[Arg], inferred: list[str]) -> dic
         if unknown or not outputs:
             raise ContractError(
                 f"reference.py: `outputs` names {unknown or 'nothing'}; add a buffer of that name to make_inputs, or "
-                f"name what it gives "
+                f"name some that it makes "
                 f"({', '.join(tensors)})"
             )
     else:
@@ -36,12 +36,13 @@ def infer_roles(contract: Contract, args: list[Arg], inferred: list[str]) -> dic
 
 
 def seen_outputs(contract: Contract, args: list[Arg], tensors: list[str], inferred: list[str]) -> list[str]:
+    """Return the names of the outputs as a call shows them, and append the reason to `inferred`."""
     own = copy_arguments(args)
     returned = contract.call(own)
     flow = watch_call(contract, copy_arguments(args))
     written = flow.written if flow else set()
     if returned is not None:
-        # What is written beside an answer counts where it shows; the answer itself may hold what was there before.
+        # A write counts if the result shows it; values equal to the old ones are writes as well.
         written = {a.name for a in own if a.name in written and any(is_same_view(one, a.value) for one in returned)}
     changed = [
         a.name
@@ -64,10 +65,11 @@ def seen_outputs(contract: Contract, args: list[Arg], tensors: list[str], inferr
 def returned_to(
     contract: Contract, args: list[Arg], flow: DataflowWatch | None, returned: list[torch.Tensor]
 ) -> tuple[list[str], str]:
-    """The tensors in which a kernel writes what the reference returns, and why these. `flow`: of a call with `args`.
+    """Return the names of the tensors in which a kernel writes what the reference returns, and the reason.
 
-    They are the last ones. Where it reads one of those, which a kernel finds full of something else, or they have other
-    shapes, they are the only others that it does not read and that have the shapes of what it returns.
+    `flow` is of a call with `args`. They are the last tensors. If the reference reads one of these, or their shapes
+    differ from the results, they are the only other tensors that it does not read and that have the shapes of the
+    results.
     """
     tensors = [a for a in args if a.is_tensor]
     last, why = (
@@ -75,7 +77,7 @@ def returned_to(
         f"the last of the pointers, because reference() returns {len(returned)} tensor(s)",
     )
     names = [a.name for a in last]
-    # What differs without any change shows nothing of what is read; chance has a sentence of its own.
+    # Results that differ between equal calls cannot show what is read; `look_for_chance` reports them.
     if not contract.has_make_inputs or not outputs_agree(
         returned, call_without_return_check(contract, copy_arguments(args))
     ):
@@ -101,7 +103,8 @@ def returned_to(
 
 
 def in_order(last: list[Arg], returned: Sequence[torch.Tensor]) -> None:
-    """Indices are not written where values belong: of shapes that are equal the types tell which is which."""
+    """Raise ContractError if the returned types are those of the buffers in another order, as indices in place of
+    values. Equal shapes do not show such a mistake."""
     buffers, answers = [a.value.is_floating_point() for a in last], [one.is_floating_point() for one in returned]
     if buffers != answers and sorted(buffers) == sorted(answers):
         listed = ", ".join(f"{a.name!r} ({a.dtype})" for a in last)
@@ -112,23 +115,24 @@ def in_order(last: list[Arg], returned: Sequence[torch.Tensor]) -> None:
 
 
 def fits(a: Arg, returned: torch.Tensor) -> bool:
+    """Whether a result has the buffer's shape and both are floating or neither is."""
     return a.value.shape == returned.shape and a.value.is_floating_point() == returned.is_floating_point()
 
 
 def reads(
     contract: Contract, args: list[Arg], name: str, flow: DataflowWatch | None, returned: Sequence[torch.Tensor]
 ) -> bool:
-    """Whether this tensor has a say in what is returned: an operation takes its values, or other values show.
+    """Whether the result depends on this tensor: an operation reads its values, or other values change the result.
 
-    The second is for what operations do not tell, such as a reference in NumPy. It allows for sums in another order
-    each time.
+    Other values are tried because not all code shows its operations, such as a reference in NumPy. The comparison
+    allows for another order of sums.
     """
     if flow is not None and name in flow.read:
         return True
     value = next(a.value for a in args if a.name == name)
     if value.is_floating_point():
-        drawn = torch.randn(value.shape, generator=torch.Generator().manual_seed(SEED))
-        others = (drawn, -drawn, torch.full(value.shape, torch.nan))
+        normal = torch.randn(value.shape, generator=torch.Generator().manual_seed(SEED))
+        others = (normal, -normal, torch.full(value.shape, torch.nan))
     else:
         others = (value == 0, torch.zeros(value.shape))
     for other in others:
@@ -143,6 +147,7 @@ def reads(
 
 
 def outputs_agree(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor] | None) -> bool:
+    """Whether two lists of results are equal up to the order of sums; False if there is no second one."""
     return (
         other is not None
         and len(one) == len(other)
@@ -151,7 +156,8 @@ def outputs_agree(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor] | N
 
 
 def watch_call(contract: Contract, args: list[Arg]) -> DataflowWatch | None:
-    """What a call does with these arguments; None where the reference cannot run while it is watched."""
+    """Return the reads and writes of a call with these arguments; None if the reference cannot run while it is
+    watched."""
     try:
         with DataflowWatch(args) as flow:
             call_without_return_check(contract, args)
@@ -161,7 +167,8 @@ def watch_call(contract: Contract, args: list[Arg]) -> DataflowWatch | None:
 
 
 def call_without_return_check(contract: Contract, args: list[Arg]) -> tuple | None:
-    """What the reference returns; how it answers made-up values does not say whether it returns at all."""
+    """Call the reference and return its result, without letting generated values decide whether it returns its
+    outputs."""
     before = contract.returns
     try:
         return contract.call(args)
@@ -170,10 +177,10 @@ def call_without_return_check(contract: Contract, args: list[Arg]) -> tuple | No
 
 
 def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg]) -> None:
-    """A reference that reads what it writes (in place), or what it returns to, does not fit: kernels find something
-    else there.
+    """Raise ContractError if the reference reads a tensor that it writes, or to which it returns its result: a kernel
+    finds other values there.
 
-    `plain`: the arguments after a call with `args`.
+    `plain` are the arguments after a call with `args`.
     """
     written = {}
     for before, after in zip(args, plain, strict=True):
@@ -190,7 +197,7 @@ def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg])
     flow = watch_call(contract, copy_arguments(args))
     name = next((a.name for a in args if a.role == "output" and flow and a.name in flow.updated), None)
     if name is None and contract.returns and flow:
-        # Declared to be outputs: then only what comes of it counts, not a copy of one that is overwritten.
+        # The outputs are declared, so only a read that changes the result counts, not a copy that is overwritten.
         taken = [a.name for a in args if a.role == "output" and a.name in flow.read]
         returned = (
             [tensor.clone() for tensor in call_without_return_check(contract, copy_arguments(args)) or ()]
@@ -200,7 +207,7 @@ def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg])
         name = next((one for one in taken if reads(contract, args, one, None, returned)), None)
     if name is None and written:
         name = changed_outputs(contract, args, plain, written, marked=True)
-        # Sums in another order move what is written as well.
+        # Another order of sums changes what is written as well.
         name = None if name is None or changed_outputs(contract, args, plain, written, marked=False) else name
     if name is not None:
         raise ContractError(
@@ -214,8 +221,8 @@ def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg])
 def changed_outputs(
     contract: Contract, args: list[Arg], plain: list[Arg], written: dict[str, torch.Tensor], *, marked: bool
 ) -> str | None:
-    """The first output in which another call writes something else, with the outputs `marked` before it or as they
-    were."""
+    """Return the first output in which another call writes other values, with the outputs `marked` before it or as they
+    were; None if there is none."""
     own = copy_arguments(args)
     if marked:
         mark(own)

@@ -1,4 +1,4 @@
-"""Answers a probe: which arguments, roles, shapes, operations and bytes a reference has at each dims."""
+"""Answers a probe: the arguments, roles, shapes, operations and bytes of a reference at each set of dims."""
 
 import math
 from functools import partial
@@ -15,11 +15,11 @@ from harness.reference.outputs import infer_roles, look_for_read_outputs
 from harness.reference.workloads import build_arguments, check_dims, dims_range, requested_workloads
 
 NEEDED_S = 8.0
-"""Seconds that it may take, at each size, to tell what the outputs depend on."""
+"""Seconds for each size in which to determine what the outputs depend on."""
 
 
 def probe(request: dict) -> dict:
-    """A ProbeResult; raises ContractError with the sentence for the user."""
+    """Return a ProbeResult as a dict; raises ContractError with a sentence for the user."""
     contract = Contract(request["reference"])
     look_for_operators(request["library"])
     if request["tentative"]:
@@ -36,14 +36,14 @@ def probe(request: dict) -> dict:
     inferred: list[str] = []
     roles: dict[str, str] = {}
     if request["dims"] and contract.get("workloads"):
-        inferred.append("The sizes that were given are timed; the reference's own `workloads` are not.")
+        inferred.append("The sizes of --dims are timed; the reference's own `workloads` are not.")
     for at, (name, dims, weight, margin, declared) in enumerate(workloads):
         args = build_arguments(contract, name, dims, request)
         check_dims(contract, dims, request["reference"], given=bool(request["dims"]))
         contract.check_call(args)
         require_memory(args, dims, request["memory_bytes"])
         if at == 0:
-            inferred += said_of_buffers(contract, request, args)
+            inferred += buffer_notes(contract, request, args)
             roles = infer_roles(contract, args, inferred)
         set_roles(args, roles)
         flops, compared, operations, coarse = run_once(
@@ -55,7 +55,7 @@ def probe(request: dict) -> dict:
         size = (
             needed_bytes(contract, args, NEEDED_S)
             if declared is None
-            else said_of_bytes(name, declared, args, inferred)
+            else check_declared_bytes(name, declared, args, inferred)
         )
         figures = {"weight": weight, "margin": margin, "flops": flops, "unique_bytes": size}
         answer["workloads"].append(describe_workload(name, dims, args, compared) | figures)
@@ -63,7 +63,7 @@ def probe(request: dict) -> dict:
 
 
 def look_for_operators(library: list[str]) -> None:
-    """Refuse names that stand for nothing in torch before any kernel calls them."""
+    """Raise ContractError for an operator name that torch does not have, before a kernel calls it."""
     for name in library:
         if not hasattr(torch.ops.aten, name.removeprefix("aten.")):
             raise ContractError(
@@ -73,7 +73,7 @@ def look_for_operators(library: list[str]) -> None:
 
 
 def try_tentative_sizes(contract: Contract, request: dict) -> dict:
-    """Of each choice of sizes the first that the reference takes, and what it said to those before."""
+    """Return for each list of sizes the first that the reference accepts, and its messages about the others before."""
     tried, refused = [], []
     for choices in request["tentative"]:
         for dims in choices:
@@ -94,15 +94,16 @@ def try_tentative_sizes(contract: Contract, request: dict) -> dict:
 
 
 def describe_workload(name: str, dims: dict, args: list[Arg], compared: dict[str, int]) -> dict:
-    """What a SeenWorkload says of the arguments."""
+    """Return a workload as a SeenWorkload."""
     arguments = [describe_argument(a, compared.get(a.name)) for a in args]
     return {"name": name, "dims": dims, "arguments": arguments}
 
 
 def describe_argument(a: Arg, compared: int | None) -> dict:
-    """A SeenArgument; a scalar that is infinite or NaN has no JSON."""
-    told = a.json() | {"compared": compared}
-    return told | {
+    """Return an argument as a SeenArgument; the value of an infinite or NaN scalar is None, because JSON has none for
+    it."""
+    description = a.json() | {"compared": compared}
+    return description | {
         "value": a.value
         if isinstance(a.value, int) or (isinstance(a.value, float) and math.isfinite(a.value))
         else None
@@ -110,6 +111,7 @@ def describe_argument(a: Arg, compared: int | None) -> dict:
 
 
 def number(contract: Contract, name: str) -> float | None:
+    """Return a number that the reference declares, or None; raise ContractError for any other type."""
     value = contract.get(name)
     if value is not None and not isinstance(value, (int, float)):
         raise ContractError(f"reference.py: `{name}` must be a number, not {value!r}")
@@ -117,7 +119,7 @@ def number(contract: Contract, name: str) -> float | None:
 
 
 def require_memory(args: list[Arg], dims: dict, memory: int) -> None:
-    """Inputs and outputs, a native copy, and float64 copies must fit."""
+    """Raise ContractError unless inputs and outputs, a native copy and float64 copies fit in `memory` bytes."""
     need = sum(a.value.numel() * (2 * a.value.element_size() + 16) for a in args if a.is_tensor)
     if need > memory:
         raise ContractError(
@@ -126,7 +128,8 @@ def require_memory(args: list[Arg], dims: dict, memory: int) -> None:
         )
 
 
-def said_of_buffers(contract: Contract, request: dict, args: list[Arg]) -> list[str]:
+def buffer_notes(contract: Contract, request: dict, args: list[Arg]) -> list[str]:
+    """Return the note on the size of flat buffers; empty if the reference has make_inputs."""
     if contract.has_make_inputs:
         return []
     count = next((a.value.numel() for a in args if a.is_tensor), 0)
@@ -134,8 +137,9 @@ def said_of_buffers(contract: Contract, request: dict, args: list[Arg]) -> list[
     return [f"Every pointer is a flat buffer of {count} elements ({origin})."]
 
 
-def said_of_bytes(name: str, declared: int, args: list[Arg], inferred: list[str]) -> int:
-    """The bytes that a call must move, as its workload declares them."""
+def check_declared_bytes(name: str, declared: int, args: list[Arg], inferred: list[str]) -> int:
+    """Return the bytes that a call must move as its workload declares them, and append a note; raise ContractError if
+    they exceed its tensors."""
     if not 0 < declared <= total_bytes(args):
         raise ContractError(
             f"reference.py: workload {name}: its bytes are {declared}; its tensors have {total_bytes(args)}, give 1 "
@@ -149,6 +153,7 @@ def said_of_bytes(name: str, declared: int, args: list[Arg], inferred: list[str]
 
 
 def set_roles(args: list[Arg], roles: dict[str, str]) -> None:
+    """Set the role of each argument; scalars have their own."""
     for a in args:
         a.role = roles[a.name] if a.is_tensor else "scalar"
 
@@ -163,11 +168,11 @@ def run_once(
     roles: dict[str, str],
     inferred: list[str],
 ) -> tuple[float | None, dict[str, int], list[str], dict[str, float]]:
-    """Run the reference as often as is needed to count its operations and the elements that it defines of each output,
-    and to name them.
+    """Run the reference as often as needed and return its operations, the elements that it defines of each output, the
+    names of its operators, and the errors of coarser types.
 
-    The first dims stand for all where the reference makes its own inputs; there read-write outputs are looked for as
-    well.
+    Where the reference makes its own inputs, the first dims stand for all in what does not depend on size. At the first
+    dims, chance, read outputs and degenerate outputs are looked for as well.
     """
     counter = FlopCounter()
     own = copy_arguments(args)
@@ -204,7 +209,7 @@ def run_once(
 
 
 def another(contract: Contract, dims: dict, request: dict, roles: dict[str, str]) -> list[Arg]:
-    """Arguments of the same dims from another seed; ContractError where both could not be held."""
+    """Return arguments of the same dims from another seed; raise ContractError if memory does not hold both sets."""
     args = contract.build(dims, 2, request["parameters"], request["pointer_elements"])
     require_memory(args, dims, request["memory_bytes"] // 2)
     set_roles(args, roles)
@@ -212,7 +217,10 @@ def another(contract: Contract, dims: dict, request: dict, roles: dict[str, str]
 
 
 def check_count(contract: Contract, found: ExpectedOutput, allocated: int, dims: dict) -> None:
-    """Seed style: a reference that returns less than the buffer holds must return as much as some of the sizes make."""
+    """Raise ContractError if a returned output of fewer elements than its buffer is not a product of some dims.
+
+    This applies without make_inputs, where buffers are flat.
+    """
     count = found.count
     if contract.has_make_inputs or not contract.returns or count == allocated:
         return

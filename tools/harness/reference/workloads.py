@@ -1,5 +1,5 @@
-"""At which sizes a reference is asked: its own workloads or those of the command line, and what is wrong with
-either."""
+"""Determines the sizes at which a reference is called, from its own workloads or the command line, and reports mistakes
+in either."""
 
 import ast
 import difflib
@@ -8,11 +8,11 @@ import math
 from harness.reference.contract import Arg, Contract, ContractError
 
 KEYS = frozenset({"name", "dims", "weight", "margin", "bytes"})
-"""Of a workload."""
+"""Keys of a workload that has `dims`."""
 
 
 def requested_workloads(contract: Contract, request: dict) -> list[tuple[str, dict, float, float | None, int | None]]:
-    """Name, dims, weight, margin and declared bytes of each workload."""
+    """Return name, dims, weight, margin and declared bytes of each workload."""
     if request["dims"]:
         return [(label(dims), dims, 1.0, None, None) for dims in request["dims"]]
     listed = contract.get("workloads")
@@ -25,22 +25,22 @@ def requested_workloads(contract: Contract, request: dict) -> list[tuple[str, di
         raise ContractError(
             f"reference.py: `workloads` {what}; list at least one, such as {{'dims': {{'M': 4096, 'N': 1024}}}}"
         )
-    found = []
+    workloads = []
     for entry in listed:
         if not isinstance(entry, dict):
             raise ContractError(
                 "reference.py: `workloads` must be a list of dicts such as {'dims': {'M': 4096}, 'weight': 1.0}"
             )
-        # Without `dims` all else is a dim, `margin` too: losses have a scalar of that name.
+        # Without `dims`, every other key is a dim, `margin` as well: losses have a scalar of that name.
         dims = entry.get("dims", {k: v for k, v in entry.items() if k not in ("name", "weight")})
         if not dims or not all(isinstance(v, (int, float)) for v in dims.values()):
             raise ContractError(f"reference.py: a workload's dims must be numbers by name, not {dims!r}")
         name = str(entry.get("name", label(dims)))
         if "dims" in entry and (unknown := sorted(set(entry) - KEYS)):
             near = difflib.get_close_matches(str(unknown[0]), sorted(KEYS), n=1)
-            meant = f"did you mean {near[0]!r}? " if near else ""
+            suggestion = f"did you mean {near[0]!r}? " if near else ""
             raise ContractError(
-                f"reference.py: workload {name}: unknown key {unknown[0]!r}; {meant}Beside its dims may be name, "
+                f"reference.py: workload {name}: unknown key {unknown[0]!r}; {suggestion}A workload takes dims, name, "
                 f"weight, margin, bytes"
             )
         weight = amount(name, "weight", entry.get("weight", 1.0))
@@ -56,14 +56,14 @@ def requested_workloads(contract: Contract, request: dict) -> list[tuple[str, di
                 f"reference.py: workload {name}: its margin is relative, 0.05 for 5 %; give 0 to 1, not {margin:g}"
             )
         count = amount(name, "bytes", entry["bytes"]) if "dims" in entry and entry.get("bytes") is not None else None
-        found.append((name, dict(dims), weight, margin, None if count is None else int(count)))
-    if len({name for name, *_ in found}) != len(found):
+        workloads.append((name, dict(dims), weight, margin, None if count is None else int(count)))
+    if len({name for name, *_ in workloads}) != len(workloads):
         raise ContractError("reference.py: two workloads have the same name; give each its own")
-    return found
+    return workloads
 
 
 def amount(workload: str, key: str, value: object) -> float:
-    """A number that is finite and not negative."""
+    """Return the value as a float; raise ContractError unless it is a finite number of 0 or more."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
         raise ContractError(
             f"reference.py: workload {workload}: its {key} must be a number of 0 or more, not {value!r}"
@@ -72,35 +72,36 @@ def amount(workload: str, key: str, value: object) -> float:
 
 
 def build_arguments(contract: Contract, name: str, dims: dict, request: dict) -> list[Arg]:
-    """The arguments at `dims`; a dim that make_inputs reads and nobody gave is named, with whoever should have given
-    it."""
+    """Make the arguments at `dims`; if make_inputs reads a dim that is missing, raise a ContractError that says where
+    to add it."""
     try:
         return contract.build(dims, 1, request["parameters"], request["pointer_elements"])
     except ContractError as error:
         cause = error.__cause__
-        lacking = cause.args[0] if isinstance(cause, KeyError) and cause.args else None
-        if not isinstance(lacking, str) or lacking in dims or lacking not in contract.sizes:
+        missing = cause.args[0] if isinstance(cause, KeyError) and cause.args else None
+        if not isinstance(missing, str) or missing in dims or missing not in contract.sizes:
             raise
         if not request["dims"]:
-            said = (
-                f"reference.py: workload {name}: {lacking!r}, which make_inputs reads, is not among its dims; add "
+            message = (
+                f"reference.py: workload {name}: {missing!r}, which make_inputs reads, is not among its dims; add "
                 f"it there"
             )
         elif contract.get("workloads"):
-            said = (
-                f"--dims: they replace the reference's own `workloads`, and {lacking!r}, which make_inputs reads, is "
+            message = (
+                f"--dims: they replace the reference's own `workloads`, and {missing!r}, which make_inputs reads, is "
                 f"not among them; "
-                f"add {lacking}=NUMBER, or give no dims to time the reference's own"
+                f"add {missing}=NUMBER, or give no dims to time the reference's own"
             )
         else:
-            said = f"--dims: {lacking!r}, which make_inputs reads, is not among them; add {lacking}=NUMBER"
-        raise ContractError(said, error.log) from error
+            message = f"--dims: {missing!r}, which make_inputs reads, is not among them; add {missing}=NUMBER"
+        raise ContractError(message, error.log) from error
 
 
 def check_dims(contract: Contract, dims: dict, text: str, *, given: bool) -> None:
-    """A size that make_inputs never looks at changes nothing: whoever has `given` it meant another one.
+    """Raise ContractError if a size `given` by the user is never read by make_inputs, because the user meant another
+    one.
 
-    One that it looks at in some cases alone stands in the reference's `text`, or is among the dims that this declares.
+    A size that make_inputs reads in some cases only is found in the reference's `text` or among its declared dims.
     """
     unknown = [name for name in dims if name not in contract.sizes]
     if (
@@ -111,13 +112,14 @@ def check_dims(contract: Contract, dims: dict, text: str, *, given: bool) -> Non
     ):
         known = ", ".join(sorted(contract.sizes))
         raise ContractError(
-            f"--dims: {unknown[0]!r} is no dim of this task, whose make_inputs reads {known}; leave it out, or name "
+            f"--dims: {unknown[0]!r} is not a dim of this task, whose make_inputs reads {known}; leave it out, or name "
             f"one of these"
         )
 
 
 def mentioned_sizes(contract: Contract, text: str) -> set[str]:
-    """Dims of the reference's own workloads and dims_range, and whatever its text looks up by name."""
+    """Return the dims of the reference's own workloads and dims_range, and every constant key that its text looks
+    up."""
     listed = contract.get("workloads") or []
     found = {
         *dims_range(contract),
@@ -140,12 +142,14 @@ def mentioned_sizes(contract: Contract, text: str) -> set[str]:
 
 
 def label(dims: dict) -> str:
+    """Return the sizes as a name, "M4_N8"."""
     return "_".join(
         f"{name}{value:g}" if isinstance(value, float) else f"{name}{value}" for name, value in dims.items()
     )
 
 
 def dims_range(contract: Contract) -> dict:
+    """Return dim -> (lowest, highest) as the reference declares them."""
     listed = contract.get("dims_range") or {}
     try:
         return {str(name): (int(low), int(high)) for name, (low, high) in listed.items()}

@@ -1,4 +1,5 @@
-"""The supervisor's side of the kernels' processes: start, map, load, call, and say in words how one died."""
+"""The supervisor's side of the kernels' processes: it starts them, maps buffers, loads kernels, calls them, and
+explains how a process ended."""
 
 import base64
 import contextlib
@@ -23,11 +24,11 @@ SCALAR_FORMATS = {"int32": "<i4x", "int64": "<q", "float32": "<f4x", "float64": 
 
 
 class KernelError(Exception):
-    """The kernel's fault; the text completes "the candidate ..."."""
+    """A fault of the kernel; the text completes "the candidate ..."."""
 
 
 class ForkServer:
-    """Handle of the fork server, started when first needed."""
+    """Handle of the fork server, which starts with this object."""
 
     def __init__(self, folder: Path, environment: dict[str, str] | None = None, arguments: tuple[str, ...] = ()):
         ours, theirs = ipc.socket_pair()
@@ -53,13 +54,15 @@ class ForkServer:
         self.channel = ipc.Channel(ours)
 
     def spawn(self, theirs: socket.socket) -> int:
+        """Fork a process that owns the socket `theirs`; return its pid. Raises InfraError if it does not start."""
         self.channel.send({"op": "spawn"}, [theirs.fileno()])
         answer = self.channel.recv(150)[0]
-        if answer.get("said"):
-            raise InfraError(f"a process for kernels did not start: {answer['said'][-600:]}")
+        if answer.get("error"):
+            raise InfraError(f"a process for kernels did not start: {answer['error'][-600:]}")
         return answer["pid"]
 
     def reap(self, pid: int, patience: float) -> dict:
+        """Wait up to `patience` seconds for a process to end, then kill it; return how it ended."""
         self.channel.send({"op": "reap", "pid": pid, "patience": patience})
         return self.channel.recv(patience + 30)[0]
 
@@ -70,31 +73,31 @@ class ForkServer:
 
 
 class TrainSample:
-    """One train of calls."""
+    """Timing of one train of calls."""
 
     def __init__(self, answer: dict, wall: float, calls: int):
         self.seconds = answer["ns"] * 1e-9
-        """As the kernel's process says, around the train."""
+        """Seconds around the train, as the kernel's process measured them."""
         self.wall = wall
-        """By the supervisor's clock, from its order to the answer."""
+        """Seconds from the order to the answer, by the supervisor's clock."""
         self.calls = calls
         self.flags = (answer["before"], answer["after"])
         self.omp = answer["omp"]
         self.accounted_s = self.seconds
-        """How much of `wall` the process's own clocks account for."""
+        """Seconds of `wall` that the process's own clocks account for."""
         self.starved = False
-        """A device ran dry before the train was launched, so that `seconds` holds launches too."""
+        """Whether the device became idle before the train was launched, so that `seconds` includes launches."""
         self.trailing_s = 0.0
-        """Seconds for which a device went on after the train's last event."""
+        """Seconds for which the device worked on after the train's last event."""
         self.enqueue = 0.0
-        """Seconds that launching took, as the kernel's process says."""
+        """Seconds that launching took, as the kernel's process measured them."""
 
 
 class KernelProcess:
-    """One process with one or two libraries in it."""
+    """A process with one or two shared objects in it."""
 
     launches = False
-    """A call only launches the work; how long that takes is measured for itself."""
+    """Whether a call only launches the work, so that launching is timed separately."""
     plan: host_buffers.InputLayout | None = None
     slots: host_buffers.HostSlots | None = None
 
@@ -115,7 +118,7 @@ class KernelProcess:
         self._start(folder, {"stub": str(stub), "readable": readable, "address_space": address_space}, 30)
 
     def _start(self, folder: Path, hello: dict, limit_s: float) -> None:
-        """A process of the fork server's, told `hello`; what it prints goes to a file in `folder`."""
+        """Start a process of the fork server and send it `hello`; its output goes to a file in `folder`."""
         ours, theirs = ipc.socket_pair()
         self.log = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         self.pid = self.fork_server.spawn(theirs)
@@ -127,11 +130,11 @@ class KernelProcess:
         self.affinity = os.sched_getaffinity(self.pid)
 
     def load(self, name: str) -> dict:
-        """dlopen one of the libraries; KernelError when it cannot be had."""
+        """Load one of the shared objects; raise KernelError if it cannot be loaded."""
         return self._ask({"op": "load", "name": name, "path": self.libraries[name]}, "while being loaded", self.limit_s)
 
     def map(self, ring) -> None:
-        """Have the ring's inputs and slots at hand; those of before go."""
+        """Map the ring's inputs and slots, and unmap those of before."""
         shared, slots = ring.inputs.shared, ring.slots
         readable = shared.read_only()
         self.plan, self.slots, self.names = ring.inputs.plan, slots, (ring.names, [a["name"] for a in ring.outs])
@@ -148,11 +151,11 @@ class KernelProcess:
         self.inputs, self.outputs = answer["inputs"], answer["outputs"]
 
     def train(self, ring, at: list[int], slots: list[int]) -> bytes:
-        """The arguments of a train of calls over these addresses and slots."""
+        """Return the packed arguments of a train of calls with these addresses and slots."""
         return b"".join(self.pack(ring.arguments(a), a, s) for a, s in zip(at, slots, strict=True))
 
     def pack(self, arguments: list[dict], set_index: int, slot: int) -> bytes:
-        """The arguments of one call, 8 bytes each; `arguments` in ABI order with scalars' values."""
+        """Return the arguments of one call, 8 bytes each; `arguments` are in ABI order with the values of scalars."""
         parts, inputs, outputs = [], iter(self.plan.offsets[set_index]), iter(self.slots.plan.offsets[slot])
         for argument in arguments:
             if argument["role"] == "scalar":
@@ -164,21 +167,21 @@ class KernelProcess:
         return b"".join(parts)
 
     def run(self, name: str, packed: bytes, calls: int) -> TrainSample:
-        """A train of `calls`; KernelError when it does not come back."""
+        """Run a train of `calls`; raise KernelError if it does not return."""
         self._ask({"op": "prepare", "args": base64.b64encode(packed).decode()}, "between calls")
         start = time.perf_counter()
         answer = self._ask({"op": "run", "fn": name, "calls": calls}, "", self.limit_s)
         return TrainSample(answer, time.perf_counter() - start, calls)
 
     def threads(self) -> int:
-        """Threads alive in the process, as the operating system counts them."""
+        """Return the number of live threads of the process, as the operating system counts them."""
         try:
             return sum(1 for _ in Path(f"/proc/{self.pid}/task").iterdir())
         except OSError:
             return 0
 
     def close(self) -> None:
-        """End the process and whatever it left behind."""
+        """End the process and its descendants."""
         if self.pid:
             pid, self.pid = self.pid, 0
             self.channel.close()
@@ -191,18 +194,23 @@ class KernelProcess:
         self.fork_server.reap(pid, 0.0)
 
     def _ask(self, message: dict, moment: str, limit_s: float = 60, *, fds=(), blamed: str = "") -> dict:
-        """One verb; KernelError for what the answer complains of, `blamed` on a moment, and for an end at this
-        `moment`."""
+        """Send one message and return its answer.
+
+        KernelError carries the answer's error followed by `blamed`, or how the process ended at this `moment`.
+        """
         self.channel.send(message, fds)
         return self._raise_on_error(self._answer(moment, limit_s), blamed)
 
     def _raise_on_error(self, answer: dict, blamed: str = "") -> dict:
+        """Return the answer, or close the process and raise KernelError for its error."""
         if "error" in answer:
             self.close()
             raise KernelError(f"{answer['error']} {blamed}".strip())
         return answer
 
     def _answer(self, moment: str, limit_s: float) -> dict:
+        """Wait for an answer. Raises KernelError if the process ended, was late or forged a message, and InfraError for
+        a failure of the harness."""
         try:
             answer = self.channel.recv(limit_s)[0]
             if "infra" in answer:
@@ -218,10 +226,11 @@ class KernelProcess:
             raise KernelError(self._death_reason(moment)) from None
 
     def _death_reason(self, moment: str) -> str:
+        """Reap the process and return how it ended, as the end of "the candidate ..."."""
         pid, self.pid = self.pid, 0
         self.channel.close()
         ended = self.fork_server.reap(pid, 2.0)
-        said = self._last_log_line()
+        last_line = self._last_log_line()
         self.log.close()
         if ended["killed"]:
             return f"closed the harness's private channel {moment}".strip()
@@ -229,14 +238,15 @@ class KernelProcess:
             return f"called exit({ended['exit']}) {moment}".strip()
         name = signal.Signals(ended["signal"]).name
         if name == "SIGKILL":
-            return f"was killed (SIGKILL), probably for want of memory {moment}".strip()
+            return f"was killed (SIGKILL), probably because memory ran out {moment}".strip()
         return (
             f"crashed with {name} {moment}".strip()
             + self._fault_location()
-            + (f": {said}" if name == "SIGABRT" and said else "")
+            + (f": {last_line}" if name == "SIGABRT" and last_line else "")
         )
 
     def _fault_location(self) -> str:
+        """Return where an invalid access was, as " (wrote past the end of output y)"; empty if it is unknown."""
         if not self.slots or not self.plan:
             return ""
         address, kind = self.slots.fault()
@@ -251,6 +261,7 @@ class KernelProcess:
         return f" ({act} through a null pointer)" if address < 4096 else f" ({act} outside its buffers)"
 
     def _last_log_line(self) -> str:
+        """Return the last line of the process's output, at most 200 characters."""
         size = self.log.seek(0, 2)
         self.log.seek(max(size - 300, 0))
         lines = self.log.read().decode(errors="replace").strip().splitlines()

@@ -1,7 +1,7 @@
-"""Runs in a kernel's process, from fork to end. It shuts itself in, loads the libraries and calls them when told to.
+"""Runs in a kernel's process from fork to end: it confines itself, loads the shared objects and calls them on request.
 
-Nothing that it says decides whether a kernel is right: outputs lie in shared memory, and supervisor and oracle look at
-them there.
+No answer of this process decides whether a kernel is correct. Outputs are in shared memory, where the supervisor and
+the oracle read them.
 """
 
 import base64
@@ -22,7 +22,7 @@ MAP_SHARED, MAP_POPULATE = 0x1, 0x8000
 
 
 class CpuBackend:
-    """The libraries and mappings of this process."""
+    """The shared objects and mappings of this process."""
 
     def __init__(self, stub: str):
         self.stub = ctypes.CDLL(stub)
@@ -36,8 +36,8 @@ class CpuBackend:
         self.mapped: list[tuple[int, int]] = []
 
     def map(self, message: dict, fds: list[int]) -> dict:
-        """Map the inputs' file for reading and the outputs' file for writing, both without their gaps; the old
-        mappings go."""
+        """Map the inputs' file for reading and the outputs' file for writing, both without their gaps, and unmap the
+        old ones."""
         for address, size in self.mapped:
             LIBC.munmap(address, size)
         try:
@@ -55,6 +55,7 @@ class CpuBackend:
         return {"inputs": inputs, "outputs": outputs}
 
     def load(self, message: dict, fds: list[int]) -> dict:
+        """Load a kernel; answer the floating-point control word and the number of OpenMP threads, or an error."""
         try:
             library = ctypes.CDLL(message["path"], mode=os.RTLD_NOW | os.RTLD_LOCAL)
         except OSError as error:
@@ -68,11 +69,12 @@ class CpuBackend:
         return {"flags": self.stub.kw_flags(), "omp": self._omp_threads()}
 
     def prepare(self, message: dict, fds: list[int]) -> dict:
-        """Keep the arguments of the next train, so that unpacking them is not timed by anybody."""
+        """Store the arguments of the next train, so that decoding them is not timed."""
         self.arguments = base64.b64decode(message["args"])
         return {}
 
     def run(self, message: dict, fds: list[int]) -> dict:
+        """Call the kernel in a train; answer nanoseconds, control words before and after, and OpenMP threads."""
         out = (ctypes.c_longlong * 3)()
         self.stub.kw_train(self.functions[message["fn"]], self.arguments, message["calls"], out)
         return {"ns": out[0], "before": out[1], "after": out[2], "omp": self._omp_threads()}
@@ -81,6 +83,7 @@ class CpuBackend:
         return self.openmp() if self.openmp else 0
 
     def _openmp(self):
+        """Return omp_get_max_threads of the OpenMP library that is loaded, or None."""
         for name in OPENMP_LIBRARIES:
             try:
                 return ctypes.CDLL(name, mode=os.RTLD_NOLOAD | os.RTLD_NOW).omp_get_max_threads
@@ -89,6 +92,7 @@ class CpuBackend:
         return None
 
     def _map(self, fd: int, size: int, protection: int) -> int:
+        """Map a file and return its address; raise MemoryError if that fails."""
         address = LIBC.mmap(None, size, protection, MAP_SHARED | MAP_POPULATE, fd, 0)
         if address in (None, ctypes.c_void_p(-1).value):
             raise MemoryError(f"cannot map {size} bytes: {os.strerror(ctypes.get_errno())}")
@@ -96,7 +100,7 @@ class CpuBackend:
 
 
 def serve(sock: socket.socket, parent: int) -> None:
-    """The life of a kernel's process."""
+    """Run a kernel's process: confine it and answer requests until the supervisor closes the socket."""
     channel, hello, fds = ipc.receive_channel(sock)
     null = os.open("/dev/null", os.O_RDONLY)
     for source, target in ((null, 0), (fds[0], 1), (fds[0], 2)):

@@ -1,9 +1,10 @@
-"""Parent of the kernels' processes: has imported what they need, has never computed, and holds no secret and no oracle
-data.
+"""Parent of the kernels' processes. It has imported what they need, has never computed, and holds neither secrets nor
+data of the oracle.
 
-It answers on the descriptor named in argv: `spawn` (with the child's end of its channel), `reap`, and nothing else.
-With `device` and a compute capability behind, its children are those of a GPU: some are kept with their context made,
-on `warm`; `bury` leaves one that was killed for later; `settled` waits for all that are starting or ending.
+It answers requests on the descriptor named in argv: `spawn`, with the child's end of its channel, and `reap`. With
+`device` and a compute capability as further arguments, its children run on a GPU. Then `warm` starts spare children
+that already have a context, `reap_later` notes a child that was killed, and `wait_until_settled` waits for all children
+that are starting or ending.
 """
 
 import ctypes  # noqa: F401  (imported here so that no child has to)
@@ -14,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-# For this import alone: what else lies in the job's folder, a candidate's kernel.py among it, is not to be importable.
+# For this import only: other files of the job's folder, such as a candidate's kernel.py, must not be importable.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import harness  # noqa: F401
 
@@ -23,7 +24,7 @@ from harness.isolation import ipc, sandbox
 
 
 class CpuSpawner:
-    """Children that start when they are wanted."""
+    """Starts children on request."""
 
     def __init__(self):
         from harness.workers import cpu_worker
@@ -31,6 +32,7 @@ class CpuSpawner:
         self.serve = cpu_worker.serve
 
     def spawn(self, channel: ipc.Channel, fds: list[int]) -> dict:
+        """Fork a child for the channel in `fds` and answer its pid."""
         pid = fork(channel, lambda parent: self.serve(socket.socket(fileno=fds[0]), parent))
         for fd in fds:
             os.close(fd)
@@ -38,7 +40,7 @@ class CpuSpawner:
 
 
 class GpuSpawner:
-    """Children that make their context first and wait until they are wanted."""
+    """Starts children in advance; each creates its context and waits for a request."""
 
     def __init__(self, capability: int):
         from harness.workers import gpu_worker
@@ -48,48 +50,51 @@ class GpuSpawner:
         gpu_worker.prepare_parent(capability)
 
     def warm(self, channel: ipc.Channel, count: int) -> None:
+        """Start spare children until there are `count`."""
         while len(self.spares) < count:
             ours, theirs = ipc.socket_pair()
 
-            def live(parent: int, ours=ours, theirs=theirs) -> None:
+            def run_child(parent: int, ours=ours, theirs=theirs) -> None:
                 ours.close()
                 for _, other, _ in self.spares:
                     other.close()
                 self.serve(theirs, parent)
 
-            pid = fork(channel, live)
+            pid = fork(channel, run_child)
             theirs.close()
             self.spares.append((pid, ipc.Channel(ours), {}))
 
     def wait_until_settled(self) -> dict:
-        """Wait for all that are starting; what one said when it could not."""
-        self.clear()
+        """Wait for all children that are starting or ending; answer the error of one that could not start, or an empty
+        one."""
+        self.reap_ending()
         for pid, outlet, state in self.spares:
-            if self._wait(outlet, state)["said"]:
+            if self._wait_until_ready(outlet, state)["error"]:
                 self.spares = [spare for spare in self.spares if spare[0] != pid]
                 return state
-        return {"said": ""}
+        return {"error": ""}
 
-    def clear(self) -> None:
-        """Wait for all that were killed."""
+    def reap_ending(self) -> None:
+        """Wait for all children that were killed."""
         for pid in ENDING_PIDS.copy():
             reap(pid, 30.0)
 
     @staticmethod
-    def _wait(outlet: ipc.Channel, state: dict) -> dict:
+    def _wait_until_ready(outlet: ipc.Channel, state: dict) -> dict:
+        """Return the child's state once it has its context, or the error with which it could not create one."""
         if not state:
             try:
                 state |= outlet.recv(120)[0]
             except (ipc.ClosedError, ipc.LateError) as error:
-                state["said"] = f"it ended or hung before it had a context ({type(error).__name__})"
+                state["error"] = f"it ended or hung before it had a context ({type(error).__name__})"
         return state
 
     def spawn(self, channel: ipc.Channel, fds: list[int]) -> dict:
-        """Hand the channel to the spare that has waited longest."""
+        """Give the channel to the spare child that has waited longest."""
         self.warm(channel, 1)
         pid, outlet, state = self.spares.pop(0)
-        answer = self._wait(outlet, state)
-        if not answer["said"]:
+        answer = self._wait_until_ready(outlet, state)
+        if not answer["error"]:
             outlet.send({}, fds)
             answer = {"pid": pid}
         outlet.close()
@@ -98,8 +103,8 @@ class GpuSpawner:
         return answer
 
 
-def fork(channel: ipc.Channel, live) -> int:
-    """A child of its own session that lives `live(parent)` and ends."""
+def fork(channel: ipc.Channel, run_child) -> int:
+    """Fork a child in a session of its own that calls `run_child(parent)` and exits; return its pid."""
     parent = os.getpid()
     child = os.fork()
     if child:
@@ -111,7 +116,7 @@ def fork(channel: ipc.Channel, live) -> int:
         sandbox.die_with_parent(parent)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         channel.close()
-        live(parent)
+        run_child(parent)
         code = 0
     except BaseException:
         import traceback
@@ -122,24 +127,25 @@ def fork(channel: ipc.Channel, live) -> int:
 
 
 def reap(pid: int, patience: float) -> dict:
-    """Wait for a child that is ending (kill it when it does not), then for every orphan that it left to us."""
+    """Wait `patience` seconds for a child to end, then kill it, and kill every orphan that it left; return how it
+    ended."""
     end = time.monotonic() + patience
     killed = False
     while True:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
+        ended_pid, status = os.waitpid(pid, os.WNOHANG)
+        if ended_pid:
             break
         if time.monotonic() > end and not killed:
             os.kill(pid, signal.SIGKILL)
             killed = True
         time.sleep(0.0005)
     orphans = 0
-    while strays := sandbox.child_pids() - LIVE_PIDS:
-        orphans += len(strays)
-        for stray in strays:
+    while orphan_pids := sandbox.child_pids() - LIVE_PIDS:
+        orphans += len(orphan_pids)
+        for orphan in orphan_pids:
             try:
-                os.kill(stray, signal.SIGKILL)
-                os.waitpid(stray, 0)
+                os.kill(orphan, signal.SIGKILL)
+                os.waitpid(orphan, 0)
             except OSError:
                 continue
     LIVE_PIDS.discard(pid)
@@ -153,9 +159,9 @@ def reap(pid: int, patience: float) -> dict:
 
 
 LIVE_PIDS: set[int] = set()
-"""Children that were spawned and not yet reaped; the strays are all the others."""
+"""Children that were started and not yet reaped; any other child is an orphan of one of them."""
 ENDING_PIDS: set[int] = set()
-"""Those among them that were killed and need not be waited for at once: a context takes a while to go."""
+"""Children in LIVE_PIDS that were killed and are reaped later, because a context takes a while to close."""
 
 
 def main() -> None:
@@ -174,11 +180,11 @@ def main() -> None:
         elif message["op"] == "warm":
             parent.warm(channel, message["count"] if len(parent.spares) < message["least"] else 0)
             channel.send({})
-            parent.clear()
-        elif message["op"] == "bury":
+            parent.reap_ending()
+        elif message["op"] == "reap_later":
             ENDING_PIDS.add(message["pid"])
             channel.send({})
-        elif message["op"] == "settled":
+        elif message["op"] == "wait_until_settled":
             channel.send(parent.wait_until_settled())
         else:
             channel.send(reap(message["pid"], message["patience"]))

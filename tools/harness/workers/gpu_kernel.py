@@ -1,5 +1,5 @@
-"""The supervisor's side of kernels' processes on a GPU: their fork server, caches of compiled code, and the same
-verbs as on a CPU."""
+"""The supervisor's side of kernels' processes on a GPU: their fork server, the caches of compiled code, and the same
+requests as on a CPU."""
 
 import hashlib
 import os
@@ -17,17 +17,18 @@ from harness.workers import cpu_kernel
 from harness.workers.cpu_kernel import TrainSample
 
 MAX_SPARE_PROCESSES, MIN_SPARE_PROCESSES = 4, 2
-"""Processes kept with their context made, filled up when fewer than the least are left: correctness takes two, and
+"""Spare processes that have a context: new ones start when fewer than the minimum are left. Correctness takes two, and
 timing up to two."""
 START_LIMIT_S = 120.0
+"""Seconds that a process may take to import torch and create its context."""
 BUILD_CACHE_SUFFIX = ".compiled"
-"""In place of a library's suffix: the file with what its build left."""
+"""Suffix of the file with the code that a build compiled, in place of the kernel file's suffix."""
 BUSY_WAIT_S = 0.5
-"""A train that the supervisor clocks is waited for awake for so long."""
+"""Longest time in which the supervisor polls without sleeping for a train that it times itself."""
 
 
 class GpuForkServer(cpu_kernel.ForkServer):
-    """Fork server for a GPU: its children have imported torch and triton, and spare ones also have their context."""
+    """Fork server of a GPU: its children have imported torch and triton, and spare ones have a context as well."""
 
     def __init__(self, folder: Path, environment: dict[str, str], capability: int):
         self.base = folder / "triton"
@@ -36,10 +37,10 @@ class GpuForkServer(cpu_kernel.ForkServer):
         super().__init__(folder, environment | extra, ("device", str(capability)))
         self.channel.send({"op": "warm", "count": MAX_SPARE_PROCESSES, "least": MIN_SPARE_PROCESSES})
         self.starting = True
-        """It imports torch, and answers then."""
+        """Whether it is still importing torch; it answers once that is done."""
 
     def wait_until_started(self) -> None:
-        """Wait until it has imported what its children need."""
+        """Wait until the fork server has imported what its children need."""
         if self.starting:
             self.channel.recv(START_LIMIT_S)
             self.starting = False
@@ -49,81 +50,82 @@ class GpuForkServer(cpu_kernel.ForkServer):
         return super().spawn(theirs)
 
     def warm(self) -> None:
-        """Start what is missing of the spare processes; returns before they are ready."""
+        """Start the missing spare processes; returns before they are ready."""
         self.wait_until_started()
         self.channel.send({"op": "warm", "count": MAX_SPARE_PROCESSES, "least": MIN_SPARE_PROCESSES})
         self.channel.recv(START_LIMIT_S)
 
     def reap_later(self, pid: int) -> None:
-        """A child that was killed: to be waited for later."""
-        self.channel.send({"op": "bury", "pid": pid})
+        """Let the fork server reap a killed child later."""
+        self.channel.send({"op": "reap_later", "pid": pid})
         self.channel.recv(30)
 
     def wait_until_settled(self) -> None:
-        """Wait until no process is still starting or ending."""
+        """Wait until no process is starting or ending; raise InfraError if one could not start."""
         self.wait_until_started()
-        self.channel.send({"op": "settled"})
+        self.channel.send({"op": "wait_until_settled"})
         answer = self.channel.recv(START_LIMIT_S)[0]
-        if answer["said"]:
-            raise InfraError(f"a process for kernels on the GPU did not start: {answer['said'][-600:]}")
+        if answer["error"]:
+            raise InfraError(f"a process for kernels on the GPU did not start: {answer['error'][-600:]}")
 
 
 class CompileCaches:
-    """Folders of compiled kernels, by the source's hash: what the build and then each candidate's own process left,
-    for later processes."""
+    """Folders of compiled kernels by the hash of their source, first from the build and then from the candidate's own
+    process, for later processes."""
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self.kept: dict[str, Path] = {}
-        self.built: dict[str, Path] = {}
-        """What came with the library and was not yet replaced by what a process left."""
+        self.from_processes: dict[str, Path] = {}
+        self.from_builds: dict[str, Path] = {}
+        """Folders from builds that no process has replaced yet."""
 
     def add(self, source: bytes, beside: Path) -> None:
-        """Take over what the build left of a library, where it is there: without it, kernels are compiled when they
-        are launched."""
+        """Import the compiled code of a build, if there is any; without it, kernels are compiled when they are
+        launched."""
         identity = source_digest(source)
-        if identity not in self.kept and identity not in self.built and beside.is_file():
-            made = Path(tempfile.mkdtemp(prefix="built-", dir=self.folder))
-            cache.write_entries(cache.read_archive(beside), made)
-            if any(made.iterdir()):
-                self.built[identity] = made
+        if identity not in self.from_processes and identity not in self.from_builds and beside.is_file():
+            folder = Path(tempfile.mkdtemp(prefix="built-", dir=self.folder))
+            cache.write_entries(cache.read_archive(beside), folder)
+            if any(folder.iterdir()):
+                self.from_builds[identity] = folder
 
     def open(self, fork_server: GpuForkServer, sources: dict[str, bytes]) -> Path:
-        """A new folder for a process with these sources, filled with what is known.
+        """Return a new cache folder for a process with these sources, filled with known code.
 
-        A candidate, by its build or by its own process, may have left slow code under the key of somebody else's: so
-        the others' and ours come last, and where it is not known what another launches, there is nothing of the
-        candidate's and all is compiled there.
+        A candidate's build or process may have stored slow code under the key of another kernel. Therefore the code of
+        the others and of the harness is written last. If the code of another kernel is unknown, the candidate's code is
+        left out and everything is compiled in the process.
         """
-        made = Path(tempfile.mkdtemp(prefix="cache-", dir=self.folder))
-        known = self.built | self.kept
-        own = source_digest(sources["candidate"]) if "candidate" in sources else ""
-        others = [identity for source in sources.values() if (identity := source_digest(source)) != own]
-        safe = own in known and all(identity in known for identity in others)
-        for identity in [*([own] if safe else []), *others]:
+        folder = Path(tempfile.mkdtemp(prefix="cache-", dir=self.folder))
+        known = self.from_builds | self.from_processes
+        candidate = source_digest(sources["candidate"]) if "candidate" in sources else ""
+        others = [identity for source in sources.values() if (identity := source_digest(source)) != candidate]
+        is_complete = candidate in known and all(identity in known for identity in others)
+        for identity in [*([candidate] if is_complete else []), *others]:
             if identity in known:
-                cache.write_entries(cache.contents(known[identity]), made)
-        cache.write_entries(cache.contents(fork_server.base), made)
-        return made
+                cache.write_entries(cache.contents(known[identity]), folder)
+        cache.write_entries(cache.contents(fork_server.base), folder)
+        return folder
 
-    def close(self, made: Path, sources: dict[str, bytes], *, launched: bool = True) -> None:
-        """The process has ended: keep its folder when it had a single source that was not known, whose kernels it
-        launched."""
+    def close(self, folder: Path, sources: dict[str, bytes], *, launched: bool = True) -> None:
+        """Keep the folder of a process that has ended if the process launched kernels of a single source that is not
+        known yet, or delete it."""
         identity = source_digest(*sources.values())
-        if len(sources) == 1 and identity not in self.kept and launched and made.is_dir():
-            self.kept[identity] = made
-            if replaced := self.built.pop(identity, None):
+        if len(sources) == 1 and identity not in self.from_processes and launched and folder.is_dir():
+            self.from_processes[identity] = folder
+            if replaced := self.from_builds.pop(identity, None):
                 shutil.rmtree(replaced, ignore_errors=True)
         else:
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def source_digest(*sources: bytes) -> str:
+    """Return the hash of these sources without trailing space."""
     return hashlib.sha256(b"\0".join(source.rstrip() for source in sources)).hexdigest()
 
 
 class GpuKernelProcess(cpu_kernel.KernelProcess):
-    """One process with one or two kernels' modules in it."""
+    """A process with one or two kernels' modules in it."""
 
     launches = True
 
@@ -148,27 +150,28 @@ class GpuKernelProcess(cpu_kernel.KernelProcess):
         )
 
     def source(self, name: str) -> str:
+        """Return the source of the kernel `name`."""
         return self.sources[name].decode(errors="replace")
 
     def load(self, name: str) -> dict:
-        """Import one of the modules; KernelError when it cannot be had."""
+        """Import one of the modules; raise KernelError if it cannot be imported."""
         moment = "while being imported"
         self._ask({"op": "load", "name": name, "path": self.libraries[name]}, moment, self.limit_s, blamed=moment)
         return {"flags": 0, "omp": 0}
 
     def map(self, ring) -> None:
-        """Have the ring's inputs and slots at hand; those of before go."""
+        """Map the ring's inputs and slots, and unmap those of before."""
         message = {"op": "map", "sizes": [ring.inputs.size, ring.slots.size], "sets": ring.made}
         message |= {"inputs": ring.inputs.offsets, "outputs": ring.slots.plan.offsets}
         moment = "while its buffers were mapped"
         self._ask(message, moment, fds=[ring.inputs.fd, ring.slots.fd], blamed=moment)
 
     def train(self, ring, at: list[int], slots: list[int]) -> list[tuple[int, int]]:
-        """The arguments of a train of calls over these addresses and slots."""
+        """Return the addresses and slots of a train of calls."""
         return list(zip(at, slots, strict=True))
 
     def run(self, name: str, packed: list[tuple[int, int]], calls: int) -> TrainSample:
-        """A train of calls; KernelError when it does not come back, raises, or changed what it may not."""
+        """Run a train of calls; raise KernelError if it does not return, raises, or changes guarded state."""
         self._ask({"op": "prepare", "calls": packed, "fn": name, "spin": self.spin}, "between calls")
         start = time.perf_counter()
         self.channel.send({"op": "run"})
@@ -182,12 +185,15 @@ class GpuKernelProcess(cpu_kernel.KernelProcess):
         return GpuTrainSample(answer, wall, calls)
 
     def flush(self, size: int) -> None:
-        """Write through `size` bytes of other memory."""
+        """Overwrite `size` bytes of other memory, to evict buffers from the cache."""
         self._ask({"op": "flush", "bytes": size}, "between calls")
 
     def profile(self, name: str, packed: list[tuple[int, int]], library: bool) -> dict:
-        """What one call executes: {kernels, streams, stream}; where it may call a `library`, also {seconds, launched,
-        operators} as `kernel_trace.calling_operators` takes them; or {unavailable}."""
+        """Return what one call executes: {kernels, streams, stream}, or {unavailable}.
+
+        With `library`, for kernels that may call library operators, also {seconds, launched, operators} as
+        `kernel_trace.calling_operators` takes them.
+        """
         self._ask({"op": "prepare", "calls": packed, "fn": name, "spin": False}, "between calls")
         moment = "under the profiler"
         answer = self._ask({"op": "profile", "library": library}, moment, max(self.limit_s, 60), blamed=moment)
@@ -195,23 +201,23 @@ class GpuKernelProcess(cpu_kernel.KernelProcess):
         return answer
 
     def profile_own(self) -> dict:
-        """What the profiler reports of the harness's own kernel, in a process without other kernels."""
+        """Return what the profiler reports about the harness's own kernel in a process without other kernels."""
         self.channel.send({"op": "profile_own"})
         return self._answer("under the profiler", 60)
 
     def _reap(self, pid: int) -> None:
-        """What it compiled may be kept."""
+        """Let the fork server reap the process later, and keep the code that it compiled."""
         self.fork_server.reap_later(pid)
         self.caches.close(self.cache, self.sources, launched=self.launched)
 
     def _death_reason(self, moment: str) -> str:
-        said = super()._death_reason(moment)
+        reason = super()._death_reason(moment)
         shutil.rmtree(self.cache, ignore_errors=True)
-        return said
+        return reason
 
 
 class GpuTrainSample(TrainSample):
-    """One train of calls on a GPU."""
+    """Timing of one train of calls on a GPU."""
 
     def __init__(self, answer: dict, wall: float, calls: int):
         super().__init__({"ns": answer["device_s"] * 1e9, "before": 0, "after": 0, "omp": 0}, wall, calls)
@@ -224,11 +230,12 @@ class GpuTrainSample(TrainSample):
 
 
 def compile_caches_in(folder: Path) -> CompileCaches:
+    """Return caches in a new subfolder of `folder`."""
     (folder / "caches").mkdir(exist_ok=True)
     return CompileCaches(folder / "caches")
 
 
 def gpu_environment(visible: str) -> dict[str, str]:
-    """What processes on the GPU `visible` (an index or a UUID) see."""
+    """Return the environment of processes on the GPU `visible` (an index or a UUID)."""
     passed = {name: os.environ[name] for name in ("CC", "CXX", "CUDA_HOME", "CUDA_PATH") if name in os.environ}
     return sandbox.environment() | passed | {"CUDA_VISIBLE_DEVICES": visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

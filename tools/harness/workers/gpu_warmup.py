@@ -1,5 +1,5 @@
-"""A kernel of the harness's own: compiled in the fork server and launched once a process, so that what Triton does
-once is done before."""
+"""A kernel of the harness. It is compiled in the fork server and launched once in each process, so that Triton's
+one-time work is done before timing."""
 
 import triton
 import triton.language as tl
@@ -9,14 +9,16 @@ from triton.compiler import ASTSource
 
 @triton.jit
 def touch(x, BLOCK: tl.constexpr):
+    """Add 1 to each of BLOCK elements."""
     at = tl.arange(0, BLOCK)
     tl.store(x + at, tl.load(x + at) + 1.0)
 
 
 def compile_only(capability: int) -> None:
-    """Needs no GPU: imports the compiler, hashes it, asks ptxas for its version."""
+    """Compile the kernel without a GPU: this imports the compiler, hashes it, and asks ptxas for its version."""
     triton.compile(ASTSource(touch, {"x": "*fp32"}, constexprs={"BLOCK": 64}), target=GPUTarget("cuda", capability, 32))
 
 
 def launch(tensor) -> None:
+    """Launch the kernel on a tensor of 64 elements."""
     touch[(1,)](tensor, BLOCK=64)

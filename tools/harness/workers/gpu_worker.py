@@ -1,8 +1,8 @@
-"""Runs in a kernel's process on a GPU, from fork to end: makes its context, shuts itself in, imports the kernels,
-launches trains.
+"""Runs in a kernel's process on a GPU from fork to end: it creates its context, confines itself, imports the kernels
+and launches trains.
 
-Nothing that it says decides whether a kernel is right: outputs lie in the oracle's memory, and the oracle looks at them
-there. Its times come from device events, and the supervisor's own clock is held against them.
+No answer of this process decides whether a kernel is correct. Outputs are in the oracle's memory, where the oracle
+reads them. Times come from device events, and the supervisor compares them with its own clock.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ from harness.isolation import integrity, ipc, native, sandbox
 from harness.memory import cuda_driver
 
 SPIN_SLACK_S = 150e-6
-"""The spin before a train lasts this much longer than launching the train took before, and half as long again."""
+"""Seconds by which a spin exceeds one and a half times the longest recent launch of the train."""
 MAX_SPIN_S = 20e-3
 PEEK_BYTES = 64
-"""Bytes of an output that are looked at while nothing may have been written yet."""
+"""Bytes of an output that are read to detect writes before the train's turn."""
 VERBS = ("load", "map", "prepare", "run", "inspect", "flush", "profile", "profile_own")
 MAX_SPIN_MISSES = 3
-"""After so many trains that a spin could not cover, a kernel (one that waits for the device itself) is timed
-without."""
+"""Number of successive trains not covered by a spin, after which a kernel (one that waits for the device itself) is
+timed without a spin."""
 FIXED_ATTRIBUTES = (
     "torch",
     "marker",
@@ -46,7 +46,7 @@ FIXED_ATTRIBUTES = (
     "triton",
     "snapshot",
 )
-"""Attributes of the host that no kernel changes."""
+"""Attributes of the backend that no kernel may change."""
 PASSED_ENVIRONMENT_VARIABLES = (
     *sandbox.PASSED_ENVIRONMENT_VARIABLES,
     "CC",
@@ -69,8 +69,11 @@ class GpuBackend:
         torch.cuda.init()
         self.marker = torch.zeros(64, device="cuda")
         self.driver = cuda_driver.CudaDriver()
-        self.start, self.end = self.driver.event(), self.driver.event()
-        self.aside, self.peeked = self.driver.stream(), torch.zeros(PEEK_BYTES, dtype=torch.uint8, pin_memory=True)
+        self.start, self.end = self.driver.create_event(), self.driver.create_event()
+        self.aside, self.peeked = (
+            self.driver.create_stream(),
+            torch.zeros(PEEK_BYTES, dtype=torch.uint8, pin_memory=True),
+        )
         self.sleep, self.profiler, self.clock = torch.cuda._sleep, torch.profiler, time.perf_counter
         self.cycles = self.driver.spin_rate(self.sleep, self.start, self.end)
         warm_launch(self.marker)
@@ -81,19 +84,20 @@ class GpuBackend:
         self.mapped: list[tuple[int, int]] = []
         self.eviction = None
         self.enqueued: dict[tuple[str, int], list[float]] = {}
-        """Seconds that launching the last trains took, by kernel and number of calls."""
+        """(kernel, number of calls) -> seconds that launching the last trains took."""
         self.misses: dict[str, int] = {}
         self.calls: list[dict] = []
 
     # ------------------------------------------------------------ verbs
 
     def load(self, message: dict, fds: list[int]) -> dict:
+        """Import a kernel and answer an error, if there is one, of the import or of the integrity check."""
         if self.snapshot is None:
             import_cute(message["path"])
             self.snapshot = integrity.Snapshot(self.torch, self.triton)
-            self.snapshot.host(self, FIXED_ATTRIBUTES)
+            self.snapshot.hold_backend(self, FIXED_ATTRIBUTES)
         for name in self.functions:
-            self.snapshot.kernel(name, sys.modules.get(f"kernel_{name}"), self.functions)
+            self.snapshot.add_kernel(name, sys.modules.get(f"kernel_{name}"), self.functions)
         path = message["path"]
         if path.endswith(".so"):
             return self._load_native(message["name"], path)
@@ -111,7 +115,8 @@ class GpuBackend:
         return self.inspect(message, fds)
 
     def _load_native(self, name: str, path: str) -> dict:
-        self.snapshot.machine_code()
+        """Load a CUDA kernel's shared object and answer an error, if there is one."""
+        self.snapshot.hold_machine_code()
         try:
             self.functions[name] = native.Native(path), path
         except OSError as error:
@@ -121,12 +126,11 @@ class GpuBackend:
         return self.inspect({}, [])
 
     def map(self, message: dict, fds: list[int]) -> dict:
-        """Map the inputs' arena for reading and the outputs' for writing; the old mappings go. Each buffer is a
-        tensor of its own."""
+        """Map the inputs' arena for reading and the outputs' arena for writing, and unmap the old ones."""
         try:
             self._unmap()
             for size, fd, access in zip(message["sizes"], fds, (cuda_driver.READ, cuda_driver.READ_WRITE), strict=True):
-                handle = self.driver.adopt(fd)
+                handle = self.driver.import_handle(fd)
                 self.mapped.append((self.driver.map(handle, size, access), size))
                 self.driver.release(handle)
         except cuda_driver.CudaError as error:
@@ -142,11 +146,11 @@ class GpuBackend:
         return {}
 
     def prepare(self, message: dict, fds: list[int]) -> dict:
-        """Make the arguments of the next train, so that doing so is not timed by anybody."""
+        """Make the arguments of the next train, so that this work is not timed."""
         self.name, self.spinning = message["fn"], message["spin"]
         self.calls = [self._arguments(at, slot) for at, slot in message["calls"]]
         if not self.spinning:
-            # What another process did last on the device, and its change to ours, is no part of the train.
+            # The end of another process's work and the switch to this context are not part of the train.
             self.sleep(1000)
             self.driver("cuCtxSynchronize")
         if self.spinning and message["calls"]:
@@ -155,33 +159,34 @@ class GpuBackend:
             size = self.outputs[slot][written].nbytes
             self.peek_at = self.outputs[slot][written].data_ptr() + random.randrange(max(size - PEEK_BYTES, 0) + 1)
             self.peek_size = min(PEEK_BYTES, size)
-            self.before = self._peek()
+            self.before = self._read_output_bytes()
         return {}
 
     def run(self, message: dict, fds: list[int]) -> dict:
-        """One train: [spin] start, launches, end; then wait for the end, and for whatever else still runs."""
+        """Run one train: an optional spin, the start event, launches, the end event; then wait for the end event and
+        for all other work."""
         driver, clock, name = self.driver, self.clock, self.name
         function, path = self.functions[name]
-        spin = self._spin() if self.spinning else 0.0
+        spin = self._spin_seconds() if self.spinning else 0.0
         try:
             if spin:
                 self.sleep(int(spin * self.cycles))
             driver.record(self.start, None)
-            begun = clock()
+            launch_start = clock()
             for given in self.calls:
                 function(**given)
-            launched = clock()
+            launch_end = clock()
             driver.record(self.end, None)
             starved = bool(spin) and driver.query(self.start) != cuda_driver.NOT_READY
-            if spin and self.calls and self._written_early():
+            if spin and self.calls and self._writes_on_another_stream():
                 return {"error": "ran its work on another stream than the one given"}
             driver.check(driver.wait(self.end), "cuEventSynchronize")
-            ended = clock()
+            train_end = clock()
             driver.check(driver.wait_for_all(), "cuCtxSynchronize")
-            left = clock() - ended
+            trailing_s = clock() - train_end
             seconds = driver.elapsed(self.start, self.end)
             if isinstance(function, native.Native):
-                function.complaint()
+                function.raise_launch_error()
         except cuda_driver.CudaError as error:
             return {"error": describe_device_fault(str(error))}
         except BaseException as error:
@@ -190,36 +195,40 @@ class GpuBackend:
                 if not is_device_error(error)
                 else describe_device_fault(str(error))
             }
-        enqueue = launched - begun
-        seen = self.enqueued.setdefault((name, len(self.calls)), [])
-        seen[:] = [*seen[-2:], enqueue]
+        enqueue = launch_end - launch_start
+        recent = self.enqueued.setdefault((name, len(self.calls)), [])
+        recent[:] = [*recent[-2:], enqueue]
         self.misses[name] = self.misses.get(name, 0) + 1 if starved else 0
-        return {"device_s": seconds, "enqueue_s": enqueue, "spin_s": spin, "starved": starved, "left_s": left}
+        return {"device_s": seconds, "enqueue_s": enqueue, "spin_s": spin, "starved": starved, "left_s": trailing_s}
 
-    def _written_early(self) -> bool:
-        """While the stream given is still held by the spin, has an output changed?"""
+    def _writes_on_another_stream(self) -> bool:
+        """Whether an output changes while the spin still blocks the stream that the kernel should use."""
         while self.driver.query(self.start) == cuda_driver.NOT_READY:
-            changed = self._peek() != self.before
+            changed = self._read_output_bytes() != self.before
             if changed and self.driver.query(self.start) == cuda_driver.NOT_READY:
                 return True
         return False
 
-    def _peek(self) -> bytes:
+    def _read_output_bytes(self) -> bytes:
+        """Copy the observed bytes of an output to the host, on a stream of its own."""
         self.driver("cuMemcpyDtoHAsync_v2", self.peeked.data_ptr(), self.peek_at, self.peek_size, self.aside)
         self.driver("cuStreamSynchronize", self.aside)
         return ctypes.string_at(self.peeked.data_ptr(), self.peek_size)
 
-    def _spin(self) -> float:
+    def _spin_seconds(self) -> float:
+        """Return how long the spin before a train lasts; 0 if a spin cannot cover this kernel."""
         if self.misses.get(self.name, 0) >= MAX_SPIN_MISSES:
             return 0.0
-        seen = self.enqueued.get((self.name, len(self.calls)), [50e-6 * len(self.calls)])
-        return min(1.5 * max(seen) + SPIN_SLACK_S, MAX_SPIN_S)
+        recent = self.enqueued.get((self.name, len(self.calls)), [50e-6 * len(self.calls)])
+        return min(1.5 * max(recent) + SPIN_SLACK_S, MAX_SPIN_S)
 
     def inspect(self, message: dict, fds: list[int]) -> dict:
+        """Answer the first guarded object that changed, as an error."""
         changed = self.snapshot.changed()
         return {"error": changed} if changed else {}
 
     def flush(self, message: dict, fds: list[int]) -> dict:
+        """Overwrite so many bytes of memory, to evict buffers from the cache."""
         size = message["bytes"]
         try:
             if self.eviction is None or self.eviction.numel() < size:
@@ -231,8 +240,8 @@ class GpuBackend:
         return {}
 
     def profile(self, message: dict, fds: list[int]) -> dict:
-        """Names and streams of what one train executes, after a fill of our own that shows which the given stream
-        is."""
+        """Answer the kernels and streams of one train. A fill by the harness comes first and shows which stream is the
+        given one."""
         function, path = self.functions[self.name]
         raised: list[BaseException] = []
 
@@ -244,54 +253,55 @@ class GpuBackend:
             except BaseException as error:
                 raised.append(error)
 
-        seen = self._profiled(train, message["library"])
+        trace = self._trace(train, message["library"])
         if raised:
             return {
                 "error": describe_device_fault(str(raised[0]))
                 if is_device_error(raised[0])
                 else f"raised {describe_error(raised[0], path)}"
             }
-        return seen
+        return trace
 
     def profile_own(self, message: dict, fds: list[int]) -> dict:
-        """The same of a kernel of ours, in a process that has imported no other: can this machine's profiler see one
-        at all?"""
-        seen = self._profiled(lambda: (warm_launch(self.marker), self.torch.cuda.synchronize()))
-        if "unavailable" not in seen and not any("touch" in name for name in seen["kernels"]):
-            return {"unavailable": "the profiler did not see a kernel of ours"}
-        return seen
+        """Answer the trace of the harness's own kernel. In a process without other kernels this shows whether the
+        profiler of this machine works at all."""
+        trace = self._trace(lambda: (warm_launch(self.marker), self.torch.cuda.synchronize()))
+        if "unavailable" not in trace and not any("touch" in name for name in trace["kernels"]):
+            return {"unavailable": "the profiler did not see the harness's own kernel"}
+        return trace
 
-    def _profiled(self, train, library: bool = False) -> dict:
-        """{kernels, streams, stream} of what `train()` runs, with {seconds, launched, operators} for a `library`; or
-        {unavailable}."""
+    def _trace(self, train, library: bool = False) -> dict:
+        """Return {kernels, streams, stream} of what `train()` runs, with {seconds, launched, operators} for a
+        `library`; or {unavailable}."""
         profiler = self.profiler
         try:
             host = [profiler.ProfilerActivity.CPU] if library else []
-            with profiler.profile(activities=[*host, profiler.ProfilerActivity.CUDA]) as seen:
+            with profiler.profile(activities=[*host, profiler.ProfilerActivity.CUDA]) as profile:
                 self.marker.fill_(1.0)
                 train()
-            traced = seen.profiler.kineto_results.events()
-            events = [e for e in traced if "CUDA" in str(e.device_type()) and e.duration_ns() > 0]
+            all_events = profile.profiler.kineto_results.events()
+            events = [e for e in all_events if "CUDA" in str(e.device_type()) and e.duration_ns() > 0]
             events = [e for e in sorted(events, key=lambda e: e.start_ns()) if "ynchronize" not in e.name()]
         except Exception as error:
             return {"unavailable": f"{type(error).__name__}: {str(error)[:200]}"}
         if len(events) < 1:
             return {"unavailable": "the profiler saw nothing"}
-        first, *rest = events
-        streams = [e.device_resource_id() for e in rest]
-        found = {"kernels": [e.name() for e in rest], "streams": streams, "stream": first.device_resource_id()}
+        first, *kernels = events
+        streams = [e.device_resource_id() for e in kernels]
+        trace = {"kernels": [e.name() for e in kernels], "streams": streams, "stream": first.device_resource_id()}
         if library:
-            dispatched = [e for e in traced if "CPU" in str(e.device_type()) and e.linked_correlation_id() == 0]
-            found["operators"] = [
-                (e.correlation_id(), e.name(), e.start_ns(), e.start_ns() + e.duration_ns()) for e in dispatched
+            operators = [e for e in all_events if "CPU" in str(e.device_type()) and e.linked_correlation_id() == 0]
+            trace["operators"] = [
+                (e.correlation_id(), e.name(), e.start_ns(), e.start_ns() + e.duration_ns()) for e in operators
             ]
-            found["launched"] = [e.linked_correlation_id() for e in rest]
-            found["seconds"] = [e.duration_ns() / 1e9 for e in rest]
-        return found
+            trace["launched"] = [e.linked_correlation_id() for e in kernels]
+            trace["seconds"] = [e.duration_ns() / 1e9 for e in kernels]
+        return trace
 
     # ------------------------------------------------------------ inside
 
     def _unmap(self) -> None:
+        """Unmap all arenas."""
         self.calls, self.inputs, self.outputs = [], {}, {}
         if self.mapped:
             self.driver.check(self.driver.wait_for_all(), "cuCtxSynchronize")
@@ -299,7 +309,7 @@ class GpuBackend:
             self.driver.unmap(*self.mapped.pop())
 
     def _arguments(self, at: int, slot: int) -> dict:
-        """Keyword arguments of one call."""
+        """Return the keyword arguments of one call."""
         arguments = self.sets[at % len(self.sets)]
         if at not in self.inputs:
             self.inputs[at] = self._tensors(arguments, "input", self.mapped[0][0], self.offsets[at])
@@ -312,19 +322,20 @@ class GpuBackend:
         return values
 
     def _tensors(self, arguments: list[dict], role: str, base: int, offsets: list[int]) -> dict:
-        torch, made = self.torch, {}
+        """Return the tensors of all arguments of a role, over mapped memory."""
+        torch, tensors = self.torch, {}
         chosen = [a for a in arguments if a["role"] == role]
         for a, offset in zip(chosen, offsets, strict=True):
             dtype, elements = getattr(torch, a["dtype"]), 1
             for extent in a["shape"]:
                 elements *= extent
             flat = cuda_driver.byte_tensor_at(torch, base + offset, elements * dtype.itemsize)
-            made[a["name"]] = flat.view(dtype).view(a["shape"])
-        return made
+            tensors[a["name"]] = flat.view(dtype).view(a["shape"])
+        return tensors
 
 
 def describe_error(error: BaseException, path: str) -> str:
-    """An error in a line, with the line of the kernel's file that it comes from."""
+    """Return an error in one line, with the line of the kernel's file that raised it."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     at = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else (lines[-1] if lines else None)
     text = (str(error).strip().splitlines() or [""])[0]
@@ -332,6 +343,7 @@ def describe_error(error: BaseException, path: str) -> str:
 
 
 def is_device_error(error: BaseException) -> bool:
+    """Whether an exception reports a fault on the device."""
     return any(
         word in str(error)
         for word in ("illegal memory access", "CUDA error", "misaligned address", "unspecified launch failure")
@@ -339,6 +351,7 @@ def is_device_error(error: BaseException) -> bool:
 
 
 def describe_device_fault(text: str) -> str:
+    """Return a fault on the device as the end of "the candidate ..."."""
     if "ILLEGAL_ADDRESS" in text or "illegal memory access" in text:
         return (
             "made an illegal memory access on the device (wrote to an input, which is read-only, or went outside "
@@ -348,24 +361,24 @@ def describe_device_fault(text: str) -> str:
 
 
 def import_cute(path: str) -> None:
-    """Import CuTe DSL where the kernel's file does: it replaces sys.excepthook, which a candidate may not, and asks
-    the driver for the GPU, which no process may do before it forks."""
+    """Import CuTe DSL if the kernel's file uses it, before the kernel does: it replaces sys.excepthook, which a
+    candidate may not, and queries the driver, which is not allowed before a fork."""
     if path.endswith(".py") and b"cutlass" in Path(path).read_bytes():
         with contextlib.suppress(ImportError):
             importlib.import_module("cutlass.cute")
 
 
 def warm_launch(tensor) -> None:
-    """Launch a kernel of our own, so that what Triton does once a process is done."""
+    """Launch the harness's own kernel, so that Triton's one-time work in a process is done."""
     from harness.workers import gpu_warmup
 
     gpu_warmup.launch(tensor)
 
 
 def prepare_parent(capability: int) -> None:
-    """In the fork server: import and compile what every child would, without touching the device."""
-    # Torch replaces functions of its own when it first imports this (the profiler does); nobody else is to be blamed
-    # for it.
+    """Import and compile in the fork server what every child needs, without touching the device."""
+    # Torch replaces functions of its own when it first imports this module (the profiler does); a kernel must not be
+    # blamed for it.
     import torch._dynamo
     import torch.profiler
     import triton  # noqa: F401
@@ -377,8 +390,8 @@ def prepare_parent(capability: int) -> None:
 
 
 def serve(control: socket.socket, parent: int) -> None:
-    """The life of a kernel's process. `control` brings its channel when it is wanted; until then it has its context
-    and waits."""
+    """Run a kernel's process: create the context, wait until `control` brings the channel, confine the process and
+    answer requests."""
     null = os.open("/dev/null", os.O_RDWR)
     for target in (0, 1):
         os.dup2(null, target)
@@ -390,25 +403,25 @@ def serve(control: socket.socket, parent: int) -> None:
     network = sandbox.drop_network(libc)
     outlet = ipc.Channel(control)
     try:
-        host = GpuBackend()
+        backend = GpuBackend()
     except BaseException:
-        outlet.send({"said": traceback.format_exc()[-1500:]})
+        outlet.send({"error": traceback.format_exc()[-1500:]})
         os._exit(1)
-    outlet.send({"said": ""})
+    outlet.send({"error": ""})
     try:
-        _, (taken,) = outlet.recv()
+        _, (channel_fd,) = outlet.recv()
     except ipc.ClosedError:
         return
     control.close()
-    channel, hello, fds = ipc.receive_channel(socket.socket(fileno=taken))
+    channel, hello, fds = ipc.receive_channel(socket.socket(fileno=channel_fd))
     for target in (1, 2):
         os.dup2(fds[0], target)
     os.close(fds[0])
-    os.environ["LOGNAME"] = "kernel"  # asked for by torch's profiler; the list of users cannot be read
+    os.environ["LOGNAME"] = "kernel"  # torch's profiler asks for it, and the list of users cannot be read
     os.environ["TRITON_CACHE_DIR"] = os.environ["TMPDIR"] = tempfile.tempdir = hello["cache"]
     os.environ |= {"CUTE_DSL_CACHE_DIR": hello["cache"], "CUTE_DSL_DISABLE_FILE_CACHING": "1"}
     report = sandbox.shut_in_on_gpu(libc, hello, parent)
-    # What a candidate calls of torch must not be narrower than what it is compared with; cuDNN's own default is TF32.
+    # A candidate's calls of torch must have the precision of the reference; cuDNN's own default is TF32.
     precision.set_precision(hello["precision"])
     channel.send({"sandbox": report | {"network": network}})
-    ipc.serve_verbs(channel, {verb: getattr(host, verb) for verb in VERBS})
+    ipc.serve_verbs(channel, {verb: getattr(backend, verb) for verb in VERBS})

@@ -1,5 +1,5 @@
-"""A contestant: the reference itself under torch eager or torch.compile, or another library's function for it, in
-native precision, in a process of its own."""
+"""A contestant in a process of its own: the reference under torch eager or torch.compile, or another package's function
+for it, in native precision."""
 
 import contextlib
 import mmap
@@ -12,7 +12,7 @@ import traceback
 import warnings
 from pathlib import Path
 
-# For this import alone: what else lies in the job's folder, a candidate's kernel.py among it, is not to be importable.
+# For this import only: other files of the job's folder, such as a candidate's kernel.py, must not be importable.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import harness  # noqa: F401
 
@@ -21,14 +21,16 @@ from harness.device.precision import set_precision
 from harness.isolation import ipc, sandbox
 
 COMPILE_MODES = {"compile": None, "max_autotune": "max-autotune-no-cudagraphs"}
-"""Of torch.compile. CUDA graphs would record addresses, and each call has its own."""
+"""Contestant -> mode of torch.compile. CUDA graphs are off, because they record addresses and each call has its own."""
 SPIN_SLACK_S, MAX_SPIN_S = 150e-6, 20e-3
-"""Of the spin before a train: so much longer than launching takes, and never longer."""
+"""Seconds by which a spin exceeds one and a half times the launches behind it, and its longest duration."""
 MAX_QUEUED_CALLS = 64
-"""Calls behind a spin: a device's queue holds about a thousand launches, and the host waits for room in it."""
+"""Most calls behind a spin: a device's queue holds about a thousand launches, and a full queue blocks the host."""
 
 
 class TorchBackend:
+    """The contestant's function, its inputs and its clocks."""
+
     def __init__(self):
         import torch
 
@@ -40,19 +42,19 @@ class TorchBackend:
         warnings.filterwarnings("ignore")
         self.calls: list[dict] = []
 
-    def ahead(self, message: dict, fds) -> dict:
-        """What is known before the contest: import the compiler and, on a CPU, compile at the task's sizes, whose code
-        stays in Inductor's cache. What fails here fails again, and is told, when it is wanted.
-        """
+    def warm_up(self, message: dict, fds) -> dict:
+        """Prepare for a contest: import the compiler and, on a CPU, compile at the task's sizes, which fills Inductor's
+        cache. A failure here repeats, and is reported, when the contest starts."""
         self.mode, self.device = message["mode"], message["device"]
         if self.mode in COMPILE_MODES:
-            self._compiler()
+            self._import_compiler()
         if self.mode in COMPILE_MODES and self.device == "cpu":
             with contextlib.suppress(Exception):
                 self._compile_at(message["task"], message["dims"])
         return {}
 
     def _compile_at(self, task: dict, sizes: list[dict]) -> None:
+        """Compile the reference at these sizes, with made-up inputs."""
         set_precision(task["numeric"]["precision"])
         self.reference = self.contract.Contract(task["reference"])
         roles = {a["name"]: a["role"] for a in task["arguments"]}
@@ -60,13 +62,16 @@ class TorchBackend:
             {"name": a["name"], "dtype": a["dtype"], "pointer": a["role"] != "scalar"} for a in task["arguments"]
         ]
         for dims in sizes:
-            made = self.reference.build(dims, 0, parameters, task["pointer_elements"])
-            given = {a.name: self.torch.zeros_like(a.value) if roles[a.name] == "output" else a.value for a in made}
-            self.calls = [self._taken(given)]
-            self.compiled()
+            arguments = self.reference.build(dims, 0, parameters, task["pointer_elements"])
+            given = {
+                a.name: self.torch.zeros_like(a.value) if roles[a.name] == "output" else a.value for a in arguments
+            }
+            self.calls = [self._accepted_arguments(given)]
+            self.compile_for_inputs()
         self.calls = []
 
     def begin(self, message: dict, fds) -> dict:
+        """Load the contestant of a task."""
         self.task, self.mode, self.rival = message["task"], message["mode"], None
         set_precision(self.task["numeric"]["precision"])
         self.device, self.arena = message["device"], None
@@ -76,24 +81,24 @@ class TorchBackend:
             self.torch.cuda.init()
             self.torch.zeros(1, device="cuda")
             self.driver, self.cuda = cuda_driver.CudaDriver(), cuda_driver
-            self.events = self.driver.event(), self.driver.event()
+            self.events = self.driver.create_event(), self.driver.create_event()
             self.cycles = self.driver.spin_rate(self.torch.cuda._sleep, *self.events)
             self.launch_s = SPIN_SLACK_S
         self.reference = self.contract.Contract(self.task["reference"])
         self.function = self.reference.function
         if self.mode in COMPILE_MODES:
-            self._compiler()
+            self._import_compiler()
         elif self.mode != "eager":
             self.rival = self.rivals.Rival(self.task["rivals"]["source"], self.mode, self.reference)
             self.function = self.rival.function
         return {}
 
-    def _compiler(self) -> None:
-        """Import it now, beside the other contestants; it takes longer than torch itself.
+    def _import_compiler(self) -> None:
+        """Import the compiler now, beside the other contestants, because that takes longer than importing torch.
 
-        Inductor compiles and loads a test program for each vector extension that the processor names, ten seconds of a
-        core where none of it is cached. Which one it chooses is the same without; a compiler that does not know that
-        one is found by `compiled`.
+        Inductor compiles and loads a test program for each vector extension of the processor: ten seconds of a core
+        where nothing is cached. It would choose the same extension without the tests, so they are skipped;
+        `compile_for_inputs` handles a compiler that does not know the extension.
         """
         import torch._dynamo
         import torch._inductor.compile_fx
@@ -103,9 +108,9 @@ class TorchBackend:
         if self.device == "cpu" and torch._inductor.config.cpp.vec_isa_ok is None:
             torch._inductor.config.cpp.vec_isa_ok = True
 
-    def compiled(self) -> None:
-        """The reference compiled for the shapes attached, and called once; trusted extensions are tested where that
-        fails."""
+    def compile_for_inputs(self) -> None:
+        """Compile the reference for the attached shapes and call it once. If that fails on a CPU, test the vector
+        extensions and compile again."""
         torch = self.torch
         torch._dynamo.reset()
         self.function = torch.compile(self.reference.function, dynamic=False, mode=COMPILE_MODES[self.mode])
@@ -119,44 +124,49 @@ class TorchBackend:
             torch._inductor.cpu_vec_isa.valid_vec_isa_list.cache_clear()
             for isa in torch._inductor.cpu_vec_isa.supported_vec_isa_list:
                 getattr(type(isa).__bool__, "cache_clear", lambda: None)()
-            self.compiled()
+            self.compile_for_inputs()
 
     def attach(self, message: dict, fds: list[int]) -> dict:
-        """Tensors over the shared inputs, one set of keyword arguments an address."""
+        """Make tensors over the shared inputs, one set of keyword arguments for each address."""
         torch = self.torch
-        view = self._mapped(fds[0], message["size"])
+        view = self._map_inputs(fds[0], message["size"])
         os.close(fds[0])
 
-        def given(a: dict, places):
+        def argument_value(a: dict, remaining_offsets):
             if a["role"] == "scalar":
                 return a["value"]
             dtype = self.contract.DTYPES[a["dtype"]]
             if a["role"] == "output":
                 return torch.zeros(a["shape"], dtype=dtype, device=self.device)
-            return view(dtype, torch.Size(a["shape"]).numel(), next(places)).view(a["shape"])
+            return view(dtype, torch.Size(a["shape"]).numel(), next(remaining_offsets)).view(a["shape"])
 
         sets = []
         for arguments, offsets in zip(message["arguments"], message["offsets"], strict=True):
-            places = iter(offsets)
-            sets.append([self.contract.Arg(a["name"], given(a, places), a["dtype"], a["role"]) for a in arguments])
-        self.calls = [self._taken({a.name: a.value for a in args}) for args in sets]
+            remaining_offsets = iter(offsets)
+            sets.append(
+                [
+                    self.contract.Arg(a["name"], argument_value(a, remaining_offsets), a["dtype"], a["role"])
+                    for a in arguments
+                ]
+            )
+        self.calls = [self._accepted_arguments({a.name: a.value for a in args}) for args in sets]
         if self.mode in COMPILE_MODES:
-            self.compiled()
+            self.compile_for_inputs()
         elif self.rival:
-            # Two sets of inputs: what it keeps of the one must not answer for the other.
+            # Two sets of inputs, because a result that is cached for one must not be correct for the other.
             for args in sets[:2]:
                 self.rival.check(args, self.task["numeric"])
             if self.device != "cpu":
                 torch.cuda.empty_cache()
         return {}
 
-    def _taken(self, given: dict) -> dict:
-        """Of the arguments those that the contestant takes."""
+    def _accepted_arguments(self, given: dict) -> dict:
+        """Return those arguments that the contestant's function accepts."""
         takes = (self.rival or self.reference).takes
         return given if takes is None else {name: value for name, value in given.items() if name in takes}
 
-    def _mapped(self, fd: int, size: int):
-        """view(dtype, count, offset) of the inputs, which this process cannot write."""
+    def _map_inputs(self, fd: int, size: int):
+        """Map the inputs, which this process cannot write; return view(dtype, count, offset)."""
         torch = self.torch
         if self.device == "cpu":
             memory = mmap.mmap(fd, size, access=mmap.ACCESS_READ)
@@ -165,7 +175,7 @@ class TorchBackend:
         if self.arena:
             torch.cuda.synchronize()
             self.driver.unmap(*self.arena)
-        handle = self.driver.adopt(fd)
+        handle = self.driver.import_handle(fd)
         address = self.driver.map(handle, size, self.cuda.READ)
         self.driver.release(handle)
         self.arena = address, size
@@ -173,12 +183,13 @@ class TorchBackend:
             torch, address + offset, count * dtype.itemsize
         ).view(dtype)
 
-    def rest(self, message: dict, fds) -> dict:
-        """Let go of the inputs, which stay mapped as long as a tensor lies over them."""
+    def release_inputs(self, message: dict, fds) -> dict:
+        """Release the inputs, which stay mapped as long as a tensor lies over them."""
         self.calls, self.function = [], None
         return {}
 
     def run(self, message: dict, fds) -> dict:
+        """Call the function for each address in the train; on a GPU answer the seconds of the device."""
         if self.device == "cpu":
             for at in message["train"]:
                 self.function(**self.calls[at])
@@ -190,18 +201,18 @@ class TorchBackend:
         self.driver("cuCtxSynchronize")
         return {"seconds": self.driver.elapsed(*self.events)}
 
-    def behind(self, message: dict, fds) -> dict:
-        """Seconds a call of the device alone: all launches wait behind a spin. `starved`: they outlasted it, even
-        with few calls."""
-        driver, wanted = self.driver, message["train"][:MAX_QUEUED_CALLS]
-        for fewer in (1, 4):
-            train = wanted[: max(min(len(wanted) // fewer, int(MAX_SPIN_S / (2 * self.launch_s))), 1)]
+    def run_queued(self, message: dict, fds) -> dict:
+        """Queue the train behind a spin and answer the device's seconds for each call. `starved`: the launches
+        outlasted the spin even with few calls."""
+        driver, addresses = self.driver, message["train"][:MAX_QUEUED_CALLS]
+        for divisor in (1, 4):
+            train = addresses[: max(min(len(addresses) // divisor, int(MAX_SPIN_S / (2 * self.launch_s))), 1)]
             self.torch.cuda._sleep(int(min(1.5 * self.launch_s * len(train) + SPIN_SLACK_S, MAX_SPIN_S) * self.cycles))
             driver.record(self.events[0], None)
-            begun = time.perf_counter()
+            launch_start = time.perf_counter()
             for at in train:
                 self.function(**self.calls[at])
-            self.launch_s = max((time.perf_counter() - begun) / len(train), 1e-6)
+            self.launch_s = max((time.perf_counter() - launch_start) / len(train), 1e-6)
             driver.record(self.events[1], None)
             starved = driver.query(self.events[0]) != self.cuda.NOT_READY
             driver("cuCtxSynchronize")
@@ -211,18 +222,22 @@ class TorchBackend:
 
 
 def error_answer(error: Exception) -> dict:
-    said = str(error).strip().splitlines()
+    """Return the answer to a request that raised."""
+    lines = str(error).strip().splitlines()
     if type(error).__name__ == "ContractError":
-        return {"error": said[0], "log": traceback.format_exc()[-4000:]}
-    return {"error": f"{type(error).__name__}: {said[0][:300] if said else ''}", "log": traceback.format_exc()[-4000:]}
+        return {"error": lines[0], "log": traceback.format_exc()[-4000:]}
+    return {
+        "error": f"{type(error).__name__}: {lines[0][:300] if lines else ''}",
+        "log": traceback.format_exc()[-4000:],
+    }
 
 
 def main() -> None:
     sandbox.die_with_parent(int(sys.argv[2]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = ipc.Channel(socket.socket(fileno=int(sys.argv[1])))
-    host = TorchBackend()
-    verbs = (host.ahead, host.begin, host.attach, host.run, host.behind, host.rest)
+    backend = TorchBackend()
+    verbs = (backend.warm_up, backend.begin, backend.attach, backend.run, backend.run_queued, backend.release_inputs)
     ipc.serve_verbs(channel, {verb.__name__: verb for verb in verbs}, error_answer)
 
 

@@ -1,6 +1,6 @@
-"""The few lines of C that call `solve` in a train and take the time around it, compiled once per signature.
+"""The few lines of C that call `solve` in a train and time it, compiled once for each signature.
 
-Written in the common part of C and C++, so that whatever compiler is here will do.
+The text is valid C and C++, so that any compiler will do.
 """
 
 import ctypes
@@ -94,7 +94,7 @@ FLUSH_SOURCE = r"""
 #else
 #error "kernels are timed with cold caches, and programs can empty them on x86 and 64-bit Arm alone"
 #endif
-/* Put these bytes out of all caches, whichever process has them mapped. */
+/* Evict these bytes from all caches, in whichever process they are mapped. */
 #ifdef __cplusplus
 extern "C"
 #endif
@@ -108,11 +108,12 @@ __attribute__((visibility("default"))) void flush(const char *memory, long long 
 
 
 class NoCompilerError(Exception):
-    """Nothing here compiles C."""
+    """No C compiler works on this machine."""
 
 
 def stub_source(kinds: tuple[str, ...]) -> str:
-    """C text for a signature: "pointer" or a scalar's dtype per parameter; each argument takes 8 bytes."""
+    """Return the C text for a signature: "pointer" or a scalar's dtype for each parameter; each argument takes 8
+    bytes."""
     types = ["void *" if kind == "pointer" else C_TYPES[kind] for kind in kinds]
     values = [f"*({t} *)(a + {8 * i})" for i, t in enumerate(types)]
     text = STUB_TEMPLATE.replace("@TYPES@", ", ".join(types) or "void").replace("@VALUES@", ", ".join(values))
@@ -120,15 +121,15 @@ def stub_source(kinds: tuple[str, ...]) -> str:
 
 
 def compiler_commands() -> list[list[str]]:
-    """Commands worth trying, the user's own first."""
+    """Return compiler commands to try, the user's own first."""
     found = [shlex.split(os.environ[name]) for name in ("CC", "CXX") if os.environ.get(name)]
     found += [[path] for name in ("gcc", "cc", "clang", "g++", "c++", "clang++") if (path := shutil.which(name))]
     return [*found, [sys.executable, "-m", "ziglang", "cc"]]
 
 
 def runtime_library_folders() -> list[str]:
-    """Where compilers outside the system's folders (conda, a module system) keep the run-time libraries that kernels
-    link to."""
+    """Return the folders in which compilers outside the system's folders (conda, a module system) keep the run-time
+    libraries that kernels link to."""
     homes = {
         Path(path).resolve().parent.parent for command in compiler_commands() if (path := shutil.which(command[0]))
     }
@@ -136,24 +137,24 @@ def runtime_library_folders() -> list[str]:
 
 
 def load_flush_function(folder: Path):
-    """The function (address, bytes) that puts memory out of the caches."""
+    """Return the function (address, bytes) that evicts memory from the caches."""
     function = ctypes.CDLL(str(compile_cached(FLUSH_SOURCE, folder))).flush
     function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_longlong], None
     return function
 
 
 def compile_cached(text: str, folder: Path) -> Path:
-    """The shared library of `text`, which `stub_source` gives, in `folder`, compiled unless it is there."""
-    library = folder / f"trampoline-{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
-    if library.exists():
-        return library
-    path = library.with_suffix(".c")
+    """Return the shared object of `text` in `folder`, compiled if it is not there yet."""
+    shared_object = folder / f"trampoline-{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
+    if shared_object.exists():
+        return shared_object
+    path = shared_object.with_suffix(".c")
     path.write_text(text)
     log = ""
     for compiler in compiler_commands():
         try:
-            done = subprocess.run(
-                [*compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(path)],
+            completed = subprocess.run(
+                [*compiler, "-O1", "-shared", "-fPIC", "-o", str(shared_object), str(path)],
                 capture_output=True,
                 text=True,
                 timeout=120,
@@ -161,9 +162,9 @@ def compile_cached(text: str, folder: Path) -> Path:
         except (OSError, subprocess.TimeoutExpired) as error:
             log += f"{compiler[0]}: {error}\n"
             continue
-        if done.returncode == 0:
-            return library
-        log += f"{' '.join(compiler)}: {done.stderr[-400:]}\n"
+        if completed.returncode == 0:
+            return shared_object
+        log += f"{' '.join(compiler)}: {completed.stderr[-400:]}\n"
     raise NoCompilerError(
         f"no C compiler here can build the harness's call stub; install gcc or clang ({log.strip()[-600:]})"
     )

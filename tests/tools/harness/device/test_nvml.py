@@ -67,7 +67,7 @@ def test_without_the_library_nothing_is_claimed(
     monkeypatch.setenv("PATH", str(tmp_path))
     watch = nvml.GpuWatch("0", "libno-such-library.so.1")
     watch.begin()
-    assert watch.foreign() is None and watch.state() == 0 and watch.idle_share is None
+    assert watch.other_processes() is None and watch.disturbance_count() == 0 and watch.idle_share is None
     assert told(watch) == GpuTelemetry(source="absent") and told(watch).foreign_processes is None
 
 
@@ -84,8 +84,8 @@ def test_other_processes_are_counted_only_where_the_driver_lists_ours(
     found = told(watch)
     assert found.foreign_processes == 1 and found.foreign_busy
     monkeypatch.setenv("STUB_BUSY", str(os.getpid()))
-    before = watch.state()
-    assert watch.state() == before, "samples of ours disturb nobody"
+    before = watch.disturbance_count()
+    assert watch.disturbance_count() == before, "samples of ours disturb nobody"
 
 
 def test_a_child_that_has_just_ended_does_not_count_as_another_process(
@@ -95,9 +95,9 @@ def test_a_child_that_has_just_ended_does_not_count_as_another_process(
     child.wait()
     watch = nvml.GpuWatch("0", library)
     monkeypatch.setenv("STUB_PROCESSES", f"{os.getpid()},{child.pid}")
-    assert watch.foreign() == set()
-    watch.since = {child.pid: watch.since[child.pid] - 2 * nvml.PROCESS_LISTING_DELAY_S}
-    assert watch.foreign() == {child.pid}, "listed for so long, it is somebody whom /proc does not show"
+    assert watch.other_processes() == set()
+    watch.first_seen = {child.pid: watch.first_seen[child.pid] - 2 * nvml.PROCESS_LISTING_DELAY_S}
+    assert watch.other_processes() == {child.pid}, "listed for so long, it is somebody whom /proc does not show"
 
 
 def test_processes_on_the_gpu_before_ours_count_as_others(
@@ -106,14 +106,14 @@ def test_processes_on_the_gpu_before_ours_count_as_others(
     elsewhere = "4194300"
     monkeypatch.setenv("STUB_PROCESSES", elsewhere)
     watch = nvml.GpuWatch("0", library)
-    assert watch.foreign() == {int(elsewhere)}
+    assert watch.other_processes() == {int(elsewhere)}
     # In a container ours may be listed under numbers that we do not know: then others cannot be told from them.
     monkeypatch.setenv("STUB_PROCESSES", "4194301,4194302")
-    assert watch.foreign() is None
+    assert watch.other_processes() is None
     monkeypatch.setenv("STUB_PROCESSES", f"{elsewhere},4194301")
-    assert watch.foreign() == {int(elsewhere)}
+    assert watch.other_processes() == {int(elsewhere)}
     monkeypatch.setenv("STUB_PROCESSES", "?")
-    assert watch.foreign() is None
+    assert watch.other_processes() is None
 
 
 def test_a_gpu_at_work_before_ours_ran_is_noted(
@@ -131,9 +131,9 @@ def test_lower_clocks_are_told_and_disturb_nothing(
 ) -> None:
     watch = nvml.GpuWatch("0", library)
     watch.begin()
-    before = watch.state()
+    before = watch.disturbance_count()
     monkeypatch.setenv("STUB_REASONS", str(0x4 | 0x20 | 0x1))
-    assert watch.state() == before
+    assert watch.disturbance_count() == before
     monkeypatch.setenv("STUB_REASONS", "0")
     assert told(watch).slowed_by == ("power cap", "thermal")
     watch.begin()

@@ -196,7 +196,7 @@ def test_seed_style_outputs_that_are_returned_are_the_last_pointers(asker: Asker
     [
         ("def reference(:\n", ["does not parse", "line 1"]),
         ("import nowhere_to_be_found\n", ["importing reference.py", "nowhere_to_be_found"]),
-        (MADE.replace("return alpha * (a @ b)", "raise KeyError('nope')"), ["raised KeyError: 'nope' (line", "mend it there"]),
+        (MADE.replace("return alpha * (a @ b)", "raise KeyError('nope')"), ["raised KeyError: 'nope' (line", "correct it there"]),
         (MADE.replace('"K": 4, ', ""), ["workload small: 'K', which make_inputs reads, is not among its dims"]),
         (MADE.replace("return alpha * (a @ b)", "return (a @ b)[1:]"), ["shape (7, 6)", "'c'", "(8, 6)"]),
         (MADE.replace("return alpha * (a @ b)", "a += 1\n    return alpha * (a @ b)"), ["changes its input 'a'"]),
@@ -315,7 +315,7 @@ def test_a_size_that_make_inputs_does_not_read_is_refused(asker: Asker) -> None:
     sizes = {"M": 8, "K": 4, "N": 6}
     refused = asker.probe(MADE, {**sizes, "Q": 3})
     assert refused.error is not None and refused.error.startswith(
-        "--dims: 'Q' is no dim of this task, whose make_inputs reads K, M, N"
+        "--dims: 'Q' is not a dim of this task, whose make_inputs reads K, M, N"
     )
     # One that takes whatever it is given reads them all.
     some = ("q = dims['Q'] if dims['M'] > 100 else 1", "q = dims['M'] > 100 and 'Q' in dims")
@@ -336,7 +336,7 @@ NOISE = "1e-5 * torch.randn(c.shape, dtype=a.dtype)"
         "c.copy_(torch.randn(c.shape))",
         # One buffer, returned each time.
         "kept.append(c)\n    kept[0][:] = alpha * (a @ b) + __import__('random').random()\n    return kept[0]",
-        # Steady in float64 alone: answers in its own precision are far from those that kernels are held against.
+        # Steady in float64 alone: answers in its own precision are far from those with which kernels are compared.
         "calls.append(1)\n    return alpha * (a @ b) * (1 + (0.3 * len(calls) if a.dtype is torch.float32 else 0))",
     ],
 )
@@ -369,7 +369,7 @@ def test_a_reference_that_varies_in_its_own_precision_alone_is_accepted_with_a_n
     seen = asker.probe("calls = []\n" + MADE.replace("return alpha * (a @ b)\n", f"{body}\n"))
     assert seen.error is None
     assert any(
-        "gives another 'c'" in note and "in float64, which kernels are held against, it does not" in note
+        "gives another 'c'" in note and "in float64, with which kernels are compared, it does not" in note
         for note in seen.inferred
     )
 
@@ -449,7 +449,7 @@ DRAWN = "def make_inputs(dims, seed):\n    x = torch.rand(dims['N'], generator=t
         (DRAWN, "(x > 2).float()", "output 'out' is 0 everywhere"),
         (DRAWN, "torch.arange(len(x)) + 1e-7 * x", "hardly depends on the inputs"),
         (DRAWN, "torch.arange(len(x)) + 10 * x", None),
-        (DRAWN.replace("manual_seed(seed)", "manual_seed(7)"), "x * 2", "same inputs for another seed"),
+        (DRAWN.replace("manual_seed(seed)", "manual_seed(7)"), "x * 2", "same inputs for every seed"),
         (DRAWN + "    if seed == 2: raise ValueError('no')\n", "x * 2", None),
     ],
     ids=["honest", "constant", "drowned", "small but there", "one input", "another seed is refused"],
