@@ -249,7 +249,7 @@ def _torch_cuda(executor: Executor, blobs: Blobs, *, needed: bool) -> Item:
 
 def _counters(features: dict[str, str]) -> Item:
     """Nsight Compute, whether it may read counters, and how a kernel is shut in that runs under it."""
-    program, refused = ncu.program(), ncu.refused()
+    program, refused = ncu.find_ncu(), ncu.reason_counters_unreadable()
     if program is None:
         fix = "install Nsight Compute (it comes with the CUDA toolkit); without it conclusions rest on static evidence"
         return _item("ncu", "", fix, optional=True)

@@ -10,11 +10,11 @@ from tools.languages.base import Language
 from tools.store.records import Blobs
 
 PROFILERS = {
-    "static": "tools.profilers.static:Static",
-    "ncu": "tools.profilers.ncu:Ncu",
+    "static": "tools.profilers.static:StaticProfiler",
+    "ncu": "tools.profilers.ncu:NcuProfiler",
 }
 """Name -> class; a new profiler is one file and one line here."""
-DEFAULTS: dict[DeviceKind, tuple[str, ...]] = {"cpu": ("static",), "cuda": ("static", "ncu"), "hip": ()}
+DEFAULT_PROFILERS: dict[DeviceKind, tuple[str, ...]] = {"cpu": ("static",), "cuda": ("static", "ncu"), "hip": ()}
 """Device -> the profilers that look at its kernels where the settings name none."""
 
 

@@ -16,17 +16,17 @@ from tools.executors.base import Executor
 from tools.languages.base import Language
 from tools.store.records import Blobs
 
-_LOAD = re.compile(r"^(?:LDG|LDGSTS|UTMALDG|UBLKCP)\b")
-_STORE = re.compile(r"^(?:STG|UTMASTG)\b")
-_TENSOR = re.compile(r"^(?:HMMA|HGMMA|IMMA|IGMMA|QGMMA|BGMMA|DMMA|UTC[HQIO]MMA|OMMA|QMMA)\b")
-_WIDE = re.compile(r"^(?:[HIQB]GMMA|UTC[HQIO]MMA)\b")
+_GLOBAL_LOAD = re.compile(r"^(?:LDG|LDGSTS|UTMALDG|UBLKCP)\b")
+_GLOBAL_STORE = re.compile(r"^(?:STG|UTMASTG)\b")
+_TENSOR_PRODUCT = re.compile(r"^(?:HMMA|HGMMA|IMMA|IGMMA|QGMMA|BGMMA|DMMA|UTC[HQIO]MMA|OMMA|QMMA)\b")
+_WARP_GROUP_PRODUCT = re.compile(r"^(?:[HIQB]GMMA|UTC[HQIO]MMA)\b")
 """Products of a warp group, or of a block's one thread: what the tensor cores of sm_90 and of sm_100 to sm_110 need
 for their full rate."""
-_WIDE_TARGETS = re.compile(r"sm_(?:9|1[01])\d")
-_BRANCH = re.compile(r"(?:^|[\s,])(?:0x)([0-9a-f]+)\b")
+_WARP_GROUP_TARGETS = re.compile(r"sm_(?:9|1[01])\d")
+_BRANCH_TARGET = re.compile(r"(?:^|[\s,])(?:0x)([0-9a-f]+)\b")
 
 
-class Compiled(Artifact):
+class CompiledKernel(Artifact):
     """One kernel at one set of constants, as the compiler left it."""
 
     kernel: str
@@ -41,15 +41,15 @@ class Compiled(Artifact):
     instructions: dict[str, int]
 
 
-class Facts(Artifact):
+class ListingFacts(Artifact):
     """facts.json of a listing."""
 
     target: str
-    kernels: tuple[Compiled, ...]
+    kernels: tuple[CompiledKernel, ...]
     notes: tuple[str, ...] = ()
 
 
-def profile(
+def profile_listing(
     task: Task, candidate: Candidate, library: str, language: Language, executor: Executor, blobs: Blobs
 ) -> tuple[Profile, dict[str, str]]:
     """Compile and disassemble what is launched; metrics are `sass.*`. HarnessError when the kernel that was built
@@ -60,30 +60,30 @@ def profile(
         raise HarnessError(f"the kernel was built but its machine code could not be listed: {said or 'no output'}")
     raw = {name: finished.files[name] for name in ("facts.json", "assembly.txt")}
     try:
-        facts = Facts.model_validate_json(blobs.get(raw["facts.json"]))
+        facts = ListingFacts.model_validate_json(blobs.get(raw["facts.json"]))
     except ValidationError as error:
         raise HarnessError(f"the listing's facts cannot be read: {error}") from error
-    metrics, remarks = examine(facts, blobs.text(raw["assembly.txt"]))
+    metrics, remarks = examine_listing(facts, blobs.text(raw["assembly.txt"]))
     found = Profile(
         tool="static", launch=facts.target, source=candidate.id, binary=library, metrics=metrics, remarks=remarks
     )
     return found, raw
 
 
-def examine(facts: Facts, assembly: str) -> tuple[dict[str, Quantity], tuple[Remark, ...]]:
+def examine_listing(facts: ListingFacts, assembly: str) -> tuple[dict[str, Quantity], tuple[Remark, ...]]:
     """`sass.*` over all kernels that are launched: the largest of sizes, the sum of counts. Empty where nothing was
     compiled. Pure."""
     if not facts.kernels:
         return {}, tuple(Remark(tool="triton", line=0, kind="note", text=note) for note in facts.notes)
-    counted = count(sum((Counter(kernel.instructions) for kernel in facts.kernels), Counter()))
-    if not _WIDE_TARGETS.match(facts.target):
+    counted = count_instructions(sum((Counter(kernel.instructions) for kernel in facts.kernels), Counter()))
+    if not _WARP_GROUP_TARGETS.match(facts.target):
         del counted["wgmma"]  # Unknown, not zero: no rule is to ask for what the device does not have.
     values: dict[str, tuple[float, str]] = {
         "kernels": (len({k.kernel for k in facts.kernels}), "kernels"),
         "registers": (max(k.registers for k in facts.kernels), "registers a thread"),
         "stack": (max(k.stack for k in facts.kernels), "bytes a thread"),
         "shared": (max(k.shared for k in facts.kernels), "bytes a block"),
-        "loops": (max((loops(f) for f in parse_disassembly(assembly).values()), default=0), "loops"),
+        "loops": (max((count_loops(f) for f in parse_disassembly(assembly).values()), default=0), "loops"),
         **{name: (value, "instructions") for name, value in counted.items()},
     }
     remarks = [
@@ -93,8 +93,8 @@ def examine(facts: Facts, assembly: str) -> tuple[dict[str, Quantity], tuple[Rem
             kind="note",
             text=f"{k.kernel} ({', '.join(f'{n}={v}' for n, v in k.settings.items() if v)}) on {facts.target}: "
             f"{k.registers} registers, "
-            f"{k.stack} bytes of stack, {count(k.instructions)['spills']} instructions that spill, {k.shared} "
-            f"bytes shared",
+            f"{k.stack} bytes of stack, "
+            f"{count_instructions(k.instructions)['spills']} instructions that spill, {k.shared} bytes shared",
         )
         for k in facts.kernels
     ]
@@ -104,27 +104,29 @@ def examine(facts: Facts, assembly: str) -> tuple[dict[str, Quantity], tuple[Rem
     )
 
 
-def count(instructions: Mapping[str, int]) -> dict[str, int]:
+def count_instructions(instructions: Mapping[str, int]) -> dict[str, int]:
     """Instructions by what they do."""
 
-    def of(pattern: re.Pattern[str], part: str = "") -> int:
+    def count_matching(pattern: re.Pattern[str], part: str = "") -> int:
         return sum(n for mnemonic, n in instructions.items() if pattern.match(mnemonic) and part in mnemonic)
 
     return {
         "instructions": sum(instructions.values()),
-        "global_loads": of(_LOAD),
-        "wide_loads": of(_LOAD, ".128") + of(_LOAD, ".256") + of(re.compile(r"^UTMALDG\b")),
-        "global_stores": of(_STORE),
+        "global_loads": count_matching(_GLOBAL_LOAD),
+        "wide_loads": count_matching(_GLOBAL_LOAD, ".128")
+        + count_matching(_GLOBAL_LOAD, ".256")
+        + count_matching(re.compile(r"^UTMALDG\b")),
+        "global_stores": count_matching(_GLOBAL_STORE),
         "spills": sum(n for mnemonic, n in instructions.items() if mnemonic.startswith(("STL", "LDL"))),
-        "tensor": of(_TENSOR),
-        "wgmma": of(_WIDE),
+        "tensor": count_matching(_TENSOR_PRODUCT),
+        "wgmma": count_matching(_WARP_GROUP_PRODUCT),
     }
 
 
-def loops(function: DisassembledFunction) -> int:
+def count_loops(function: DisassembledFunction) -> int:
     """Branches back to an earlier instruction (the one behind the end, which branches to itself, does not count)."""
     found = 0
     for instruction in function.instructions:
-        target = _BRANCH.search(instruction.operands) if instruction.mnemonic.startswith("BRA") else None
+        target = _BRANCH_TARGET.search(instruction.operands) if instruction.mnemonic.startswith("BRA") else None
         found += target is not None and int(target[1], 16) < instruction.address
     return found

@@ -13,12 +13,12 @@ from tools.errors import SettingsError
 from tools.executors.base import Executor, Job, Limits
 from tools.languages.base import Language
 from tools.languages.cpp_source import CUDA
-from tools.profilers import remarks, sass
+from tools.profilers import compiler_remarks, sass
 from tools.profilers.base import Profiler
 from tools.store.records import Blobs
 
 
-class Static(Profiler):
+class StaticProfiler(Profiler):
     """Compiler remarks (`compiler.*`) and the instruction mix of innermost loops (`objdump.*`)."""
 
     name = "static"
@@ -46,12 +46,14 @@ class Static(Profiler):
     ) -> tuple[Profile, dict[str, str]]:
         """Build once more with remarks on, disassemble `library`, and count. `workload` plays no part."""
         if language.device != "cpu":
-            return sass.profile(task, candidate, library, language, executor, blobs)
+            return sass.profile_listing(task, candidate, library, language, executor, blobs)
         family = language.toolchain().family
         raw: dict[str, str] = {}
         twin: str | None = None
-        if family in remarks.FLAGS:
-            built = executor.run(language.build(task, candidate, blobs, extra_flags=remarks.FLAGS[family]))
+        if family in compiler_remarks.REMARK_FLAGS:
+            built = executor.run(
+                language.build(task, candidate, blobs, extra_flags=compiler_remarks.REMARK_FLAGS[family])
+            )
             raw["remarks.txt"] = built.files["stderr.txt"]
             twin = language.built(built)
         note: tuple[Remark, ...] = ()
@@ -63,8 +65,8 @@ class Static(Profiler):
             if disassembled.exit_code == 0 and "assembly.txt" in disassembled.files:
                 raw["assembly.txt"] = disassembled.files["assembly.txt"]
         texts = {name: blobs.text(sha) for name, sha in raw.items()}
-        debug = _with_debug_lines(twin, executor, blobs) if twin and "assembly.txt" in texts else ""
-        metrics, found = examine(
+        debug = _disassemble_with_lines(twin, executor, blobs) if twin and "assembly.txt" in texts else ""
+        metrics, found = examine_machine_code(
             texts.get("remarks.txt", ""), family, texts.get("assembly.txt", ""), debug, f"kernel{language.suffix}"
         )
         profile = Profile(
@@ -78,7 +80,7 @@ class Static(Profiler):
         return profile, raw
 
 
-def examine(
+def examine_machine_code(
     said: str, family: str, assembly: str, debug: str, source: str = "kernel."
 ) -> tuple[dict[str, Quantity], tuple[Remark, ...]]:
     """Metrics and remarks, in source order, from a compiler's stderr and two disassemblies. Pure.
@@ -86,27 +88,27 @@ def examine(
     `assembly` is of the library that is timed, `debug` of its twin with line numbers; empty texts are things not
     collected, and their metrics are absent. `source` is what the kernel's file name begins with.
     """
-    found = remarks.parse(said, family, source) if family in remarks.FLAGS else ()
+    found = compiler_remarks.parse_remarks(said, family, source) if family in compiler_remarks.REMARK_FLAGS else ()
     metrics: dict[str, Quantity] = {}
     inner: frozenset[int] = frozenset()
     code = functions_reachable_from(
         copy_source_lines(parse_disassembly(assembly, source), parse_disassembly(debug, source))
     )
     if code:
-        seen = loops.find_source_loops(code, remarks.loop_lines(found))
+        seen = loops.find_source_loops(code, compiler_remarks.lines_with_loops(found))
         inner = frozenset(loop.line for loop in seen if loop.line)
-        metrics.update(count(code, seen))
-    if family in remarks.FLAGS and (said or found):
-        metrics.update(remarks.metrics(found, inner))
+        metrics.update(loop_metrics(code, seen))
+    if family in compiler_remarks.REMARK_FLAGS and (said or found):
+        metrics.update(compiler_remarks.remark_metrics(found, inner))
     if code:
         found = (
-            *remarks.without_outer(found, inner),
-            *(remark for loop in seen if loop.line and (remark := _remark(loop)).text),
+            *compiler_remarks.drop_outer_loop_remarks(found, inner),
+            *(remark for loop in seen if loop.line and (remark := _loop_remark(loop)).text),
         )
     return metrics, tuple(sorted(found, key=lambda remark: remark.line))
 
 
-def count(functions: tuple[DisassembledFunction, ...], seen: tuple[MachineLoop, ...]) -> dict[str, Quantity]:
+def loop_metrics(functions: tuple[DisassembledFunction, ...], seen: tuple[MachineLoop, ...]) -> dict[str, Quantity]:
     """`objdump.*` of `solve` and all that it reaches; instruction counts are taken in `seen`, its innermost source
     loops.
 
@@ -120,7 +122,7 @@ def count(functions: tuple[DisassembledFunction, ...], seen: tuple[MachineLoop, 
         "instructions": len(whole),
     }
     if seen:
-        values |= _in_loops(seen)
+        values |= _instruction_counts(seen)
     units = {"vector_bytes": "bytes", "loops": "loops", "sibling_loops": "loops", "scalar_loops": "loops"}
     result = {
         f"objdump.{name}": Quantity(value=float(value), unit=units.get(name, "instructions"))
@@ -132,7 +134,7 @@ def count(functions: tuple[DisassembledFunction, ...], seen: tuple[MachineLoop, 
     return result
 
 
-def _in_loops(seen: tuple[MachineLoop, ...]) -> dict[str, float]:
+def _instruction_counts(seen: tuple[MachineLoop, ...]) -> dict[str, float]:
     body = [i for loop in seen for i in loop.instructions]
     calls = Counter(i.symbol or "indirect" for i in body if i.is_call)
     math = sum(number for name, number in calls.items() if instructions.is_scalar_math_function(name))
@@ -177,7 +179,7 @@ def _packed_share(seen: list[MachineLoop] | tuple[MachineLoop, ...]) -> float | 
     return sum(shares) / len(shares) if shares else None
 
 
-def _remark(loop: MachineLoop) -> Remark:
+def _loop_remark(loop: MachineLoop) -> Remark:
     """What the machine code shows of one source loop, in words; empty when there is nothing to complain of."""
     calls = sorted(
         {i.symbol for i in loop.instructions if i.is_call and instructions.is_scalar_math_function(i.symbol)}
@@ -192,7 +194,7 @@ def _remark(loop: MachineLoop) -> Remark:
     return Remark(tool="objdump", line=loop.line, kind="note", text="loop " + "; ".join(parts) if parts else "")
 
 
-def _with_debug_lines(library: str, executor: Executor, blobs: Blobs) -> str:
+def _disassemble_with_lines(library: str, executor: Executor, blobs: Blobs) -> str:
     """Disassembly of the twin that was built with line numbers; empty where the disassembler cannot say them."""
     arguments = "-dl --no-show-raw-insn --demangle kernel.so > assembly.txt"
     argv = ("sh", "-c", f"objdump {arguments} || llvm-objdump {arguments}")

@@ -21,7 +21,7 @@ from tools.judge import evidence
 from tools.judge.build import KernelBuilder
 from tools.judge.judge import Emit, Judge
 from tools.languages.base import open_language
-from tools.profilers.base import DEFAULTS, PROFILERS, Profiler
+from tools.profilers.base import DEFAULT_PROFILERS, PROFILERS, Profiler
 from tools.registry import load
 from tools.roofline import microbenchmarks
 from tools.store.records import Records, record_key
@@ -103,7 +103,7 @@ class Opened:
     def profile(self, name: str = "", setting: str = "profilers") -> tuple[Profile, dict[str, str]] | str:
         """What a profiler (by default the first for this device) sees of the kernel, with its raw outputs; or why it
         sees nothing."""
-        profiler = load(PROFILERS, name or DEFAULTS[self.language.device][0], Profiler, key=setting)()
+        profiler = load(PROFILERS, name or DEFAULT_PROFILERS[self.language.device][0], Profiler, key=setting)()
         if lacking := profiler.missing(self.language):
             return lacking
         library, first = self.library(), self.task.workloads[0]
@@ -116,7 +116,7 @@ class Opened:
         placed = self.placed()
         profiles: list[tuple[Profile, str]] = []
         missing: dict[str, str] = {}
-        for name in DEFAULTS[self.language.device]:
+        for name in DEFAULT_PROFILERS[self.language.device]:
             seen = self.profile(name)
             if isinstance(seen, str):
                 missing[name] = seen

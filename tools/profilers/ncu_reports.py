@@ -18,12 +18,12 @@ from pathlib import Path
 from tools.artifacts import Quantity
 from tools.errors import SettingsError
 
-DURATION = "gpu__time_duration.sum"
-SAME = 0.02
+DURATION_METRIC = "gpu__time_duration.sum"
+DURATION_TOLERANCE = 0.02
 """Durations of one launch differ by no more than this between two pages, which round differently."""
-EXPORT_S = 120
-LABELS = {
-    "Duration": DURATION,
+EXPORT_TIMEOUT_S = 120
+METRIC_BY_LABEL = {
+    "Duration": DURATION_METRIC,
     "DRAM Throughput": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
     "L1/TEX Cache Throughput": "l1tex__throughput.avg.pct_of_peak_sustained_active",
     "L2 Cache Throughput": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
@@ -53,12 +53,32 @@ LABELS = {
     "Average SM Active Cycles": "sm__cycles_active.avg",
 }
 """Label of the details page -> metric. `Memory Throughput` is two of them: in percent and in bytes a second."""
-BUSY = ("Memory Throughput", "%", "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed")
-SHARED = ("Driver Shared Memory Per Block", "Dynamic Shared Memory Per Block", "Static Shared Memory Per Block")
-_SCALES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "n": 1e-9, "u": 1e-6, "m": 1e-3}
-_BASES = ("byte", "byte/second", "byte/s", "second", "s", "hz", "byte/block", "byte/cycle", "inst", "sector", "cycle")
-_KERNEL = re.compile(r"^  (?P<name>\S.*?) \((?P<grid>[\d, ]+)\)x\((?P<block>[\d, ]+)\)(?:, Context|$)")
-_ADVICE = re.compile(r"^ {4}(OPT|INF|WRN) +(?:Est\. (Local )?Speedup: ([\d.]+)% *$)?(.*)$")
+MEMORY_THROUGHPUT_PERCENT = (
+    "Memory Throughput",
+    "%",
+    "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+)
+SHARED_MEMORY_LABELS = (
+    "Driver Shared Memory Per Block",
+    "Dynamic Shared Memory Per Block",
+    "Static Shared Memory Per Block",
+)
+_FACTOR_BY_PREFIX = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "n": 1e-9, "u": 1e-6, "m": 1e-3}
+_SCALED_UNITS = (
+    "byte",
+    "byte/second",
+    "byte/s",
+    "second",
+    "s",
+    "hz",
+    "byte/block",
+    "byte/cycle",
+    "inst",
+    "sector",
+    "cycle",
+)
+_KERNEL_LINE = re.compile(r"^  (?P<name>\S.*?) \((?P<grid>[\d, ]+)\)x\((?P<block>[\d, ]+)\)(?:, Context|$)")
+_ADVICE_LINE = re.compile(r"^ {4}(OPT|INF|WRN) +(?:Est\. (Local )?Speedup: ([\d.]+)% *$)?(.*)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +102,7 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class ProfiledLaunch:
     """One launch of a kernel."""
 
     id: str
@@ -95,10 +115,10 @@ class Launch:
     @property
     def seconds(self) -> float:
         """By ncu's clock, under the profiler: good for an order, no measurement. 0: not told."""
-        return self.metrics[DURATION].value if DURATION in self.metrics else 0.0
+        return self.metrics[DURATION_METRIC].value if DURATION_METRIC in self.metrics else 0.0
 
 
-def read(path: Path, ncu: str | None) -> tuple[Launch, ...]:
+def read_report(path: Path, ncu: str | None) -> tuple[ProfiledLaunch, ...]:
     """The launches of one file, whichever of its forms it has. `ncu`: the program, which .ncu-rep needs.
 
     Raises SettingsError for a file that cannot be read, and says what to do.
@@ -108,8 +128,8 @@ def read(path: Path, ncu: str | None) -> tuple[Launch, ...]:
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     if content[:3] == b"NVR" or path.suffix == ".ncu-rep":
-        return _exported(path, ncu)
-    found = parse(content.decode("utf-8", "replace"))
+        return _export_and_read(path, ncu)
+    found = parse_page(content.decode("utf-8", "replace"))
     if not found:
         raise SettingsError(
             f"{path} holds no kernel of Nsight Compute; give .ncu-rep, or the raw or details page (ncu --import FILE "
@@ -118,21 +138,21 @@ def read(path: Path, ncu: str | None) -> tuple[Launch, ...]:
     return found
 
 
-def parse(text: str) -> tuple[Launch, ...]:
+def parse_page(text: str) -> tuple[ProfiledLaunch, ...]:
     """The launches of a page: raw or details as CSV, or details as text. What a program printed before the table is
     passed over. Pure."""
     at = text.find('"ID","')
     if at < 0:
-        return _text(text)
+        return _parse_details_text(text)
     head, _, _ = (table := text[at:]).partition("\n")
-    return _details(table) if '"Section Name"' in head else _raw(table)
+    return _parse_details_csv(table) if '"Section Name"' in head else _parse_raw_csv(table)
 
 
-def merged(found: Iterable[Launch]) -> tuple[Launch, ...]:
+def merge_pages(found: Iterable[ProfiledLaunch]) -> tuple[ProfiledLaunch, ...]:
     """Pages of one launch as one: the same place in the report, kernel, shape and duration. Pure."""
-    whole: list[Launch] = []
+    whole: list[ProfiledLaunch] = []
     for launch in found:
-        twin = next((n for n, other in enumerate(whole) if _same(other, launch)), None)
+        twin = next((n for n, other in enumerate(whole) if _are_same_launch(other, launch)), None)
         if twin is None:
             whole.append(launch)
             continue
@@ -147,40 +167,42 @@ def merged(found: Iterable[Launch]) -> tuple[Launch, ...]:
     return tuple(whole)
 
 
-def longest_first(found: Iterable[Launch]) -> tuple[Launch, ...]:
+def sort_longest_first(found: Iterable[ProfiledLaunch]) -> tuple[ProfiledLaunch, ...]:
     """Launches by their time."""
     return tuple(sorted(found, key=lambda launch: -launch.seconds))
 
 
-def _same(one: Launch, other: Launch) -> bool:
+def _are_same_launch(one: ProfiledLaunch, other: ProfiledLaunch) -> bool:
     alike = (one.id, one.kernel, one.shape) == (other.id, other.kernel, other.shape)
     # A page of which only the advice was kept has no duration.
     known = one.seconds and other.seconds
-    return alike and (not known or abs(one.seconds - other.seconds) <= SAME * max(one.seconds, other.seconds))
+    return alike and (
+        not known or abs(one.seconds - other.seconds) <= DURATION_TOLERANCE * max(one.seconds, other.seconds)
+    )
 
 
-def _exported(path: Path, ncu: str | None) -> tuple[Launch, ...]:
+def _export_and_read(path: Path, ncu: str | None) -> tuple[ProfiledLaunch, ...]:
     if ncu is None:
         raise SettingsError(
             f"{path} needs ncu, which was not found; install Nsight Compute, or export it where it is: ncu --import "
             f"{path} --page raw --csv"
         )
-    found: list[Launch] = []
+    found: list[ProfiledLaunch] = []
     for page in ("raw", "details"):
         try:
             argv = [ncu, "--import", str(path), "--csv", "--page", page]
-            done = subprocess.run(argv, capture_output=True, text=True, timeout=EXPORT_S, check=False)
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=EXPORT_TIMEOUT_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise SettingsError(f"{ncu} could not export {path}: {error}") from error
         if done.returncode:
             raise SettingsError(
                 f"{ncu} could not export {path}: {' '.join((done.stderr or done.stdout).split())[:300]}"
             )
-        found += parse(done.stdout)
-    return merged(found)
+        found += parse_page(done.stdout)
+    return merge_pages(found)
 
 
-def _raw(table: str) -> tuple[Launch, ...]:
+def _parse_raw_csv(table: str) -> tuple[ProfiledLaunch, ...]:
     lines = [row for row in csv.reader(io.StringIO(table)) if len(row) > 1]
     if len(lines) < 2:
         return ()
@@ -188,68 +210,74 @@ def _raw(table: str) -> tuple[Launch, ...]:
     found = []
     for row in rows:
         cells = dict(zip(names, row, strict=False))
-        read_ = ((name, quantity(text, unit)) for name, unit, text in zip(names, units, row, strict=False))
+        read_ = ((name, parse_quantity(text, unit)) for name, unit, text in zip(names, units, row, strict=False))
         metrics = {name: value for name, value in read_ if value is not None}
-        found.append(Launch(cells.get("ID", ""), cells.get("Kernel Name", ""), metrics, shape=_shape(cells)))
+        found.append(
+            ProfiledLaunch(cells.get("ID", ""), cells.get("Kernel Name", ""), metrics, shape=_grid_and_block(cells))
+        )
     return tuple(found)
 
 
-def _details(table: str) -> tuple[Launch, ...]:
-    found: dict[str, Launch] = {}
+def _parse_details_csv(table: str) -> tuple[ProfiledLaunch, ...]:
+    found: dict[str, ProfiledLaunch] = {}
     for row in csv.DictReader(io.StringIO(table)):
-        launch = found.setdefault(row["ID"], Launch(row["ID"], row["Kernel Name"], {}, shape=_shape(row)))
+        launch = found.setdefault(
+            row["ID"], ProfiledLaunch(row["ID"], row["Kernel Name"], {}, shape=_grid_and_block(row))
+        )
         if row.get("Rule Type"):
-            gain = quantity(row.get("Estimated Speedup") or "", "%")
+            gain = parse_quantity(row.get("Estimated Speedup") or "", "%")
             scope = row.get("Estimated Speedup Type") or ""
             launch.advice.append(
                 Advice(row["Rule Type"], row["Rule Name"], row["Rule Description"], gain.value if gain else None, scope)
             )
         else:
-            _labelled(launch.metrics, row["Metric Name"], row["Metric Unit"], row["Metric Value"])
+            _add_labelled_metric(launch.metrics, row["Metric Name"], row["Metric Unit"], row["Metric Value"])
     return tuple(found.values())
 
 
-def _text(text: str) -> tuple[Launch, ...]:
-    found: list[Launch] = []
-    section, told = "", False
+def _parse_details_text(text: str) -> tuple[ProfiledLaunch, ...]:
+    found: list[ProfiledLaunch] = []
+    section, in_advice = "", False
     """`told`: the line before belongs to an advice, whose text may go on."""
     for line in text.splitlines():
-        if kernel := _KERNEL.match(line):
+        if kernel := _KERNEL_LINE.match(line):
             found.append(
-                Launch(
+                ProfiledLaunch(
                     str(len(found)),
                     kernel["name"],
                     {},
-                    shape=_shape({"Grid Size": kernel["grid"], "Block Size": kernel["block"]}),
+                    shape=_grid_and_block({"Grid Size": kernel["grid"], "Block Size": kernel["block"]}),
                 )
             )
         elif not found:
             continue
         elif line.startswith("    Section: "):
-            section, told = line.partition(": ")[2].strip(), False
-        elif advice := _ADVICE.match(line):
+            section, in_advice = line.partition(": ")[2].strip(), False
+        elif advice := _ADVICE_LINE.match(line):
             kind, local, gain, words = advice.groups()
             scope = "" if gain is None else "local" if local else "global"
             found[-1].advice.append(Advice(kind, section, words.strip(), float(gain) if gain else None, scope))
-            told = True
-        elif told and line.startswith(" " * 10):
+            in_advice = True
+        elif in_advice and line.startswith(" " * 10):
             last = found[-1].advice[-1]
             found[-1].advice[-1] = replace(last, text=f"{last.text} {line.strip()}".strip())
         elif len(cells := re.split(r"\s{2,}", line.strip())) in (2, 3):
-            told = False
-            _labelled(found[-1].metrics, cells[0], cells[1] if len(cells) == 3 else "", cells[-1])
+            in_advice = False
+            _add_labelled_metric(found[-1].metrics, cells[0], cells[1] if len(cells) == 3 else "", cells[-1])
     return tuple(found)
 
 
-def _labelled(metrics: dict[str, Quantity], label: str, unit: str, text: str) -> None:
+def _add_labelled_metric(metrics: dict[str, Quantity], label: str, unit: str, text: str) -> None:
     # Where a column is full, one space alone parts the label from its unit.
-    if label not in LABELS and label.rpartition(" ")[0] in LABELS and not unit:
+    if label not in METRIC_BY_LABEL and label.rpartition(" ")[0] in METRIC_BY_LABEL and not unit:
         label, _, unit = label.rpartition(" ")
-    value = quantity(text, unit)
-    name = BUSY[2] if (label, unit) == BUSY[:2] else LABELS.get(label)
+    value = parse_quantity(text, unit)
+    name = (
+        MEMORY_THROUGHPUT_PERCENT[2] if (label, unit) == MEMORY_THROUGHPUT_PERCENT[:2] else METRIC_BY_LABEL.get(label)
+    )
     if value is None:
         return
-    if label in SHARED:
+    if label in SHARED_MEMORY_LABELS:
         before = metrics.get("launch__shared_mem_per_block")
         metrics["launch__shared_mem_per_block"] = Quantity(
             value=value.value + (before.value if before else 0.0), unit="byte/block"
@@ -258,28 +286,28 @@ def _labelled(metrics: dict[str, Quantity], label: str, unit: str, text: str) ->
         metrics.setdefault(name, value)
 
 
-def _shape(cells: Mapping[str, str]) -> str:
+def _grid_and_block(cells: Mapping[str, str]) -> str:
     return " x ".join(re.sub(r"[()\s]", "", cells.get(name, "")) for name in ("Grid Size", "Block Size"))
 
 
-def quantity(text: str, unit: str) -> Quantity | None:
+def parse_quantity(text: str, unit: str) -> Quantity | None:
     """A cell as a number; ncu groups digits by commas and scales units, which is undone for those that rules
     compare."""
     try:
         value = float(text.replace(",", ""))
     except ValueError:
         return None
-    scale, base = _SCALES.get(unit[:1]), unit[1:]
-    if scale is not None and base in _BASES:
+    scale, base = _FACTOR_BY_PREFIX.get(unit[:1]), unit[1:]
+    if scale is not None and base in _SCALED_UNITS:
         return Quantity(value=value * scale, unit=base)
     return Quantity(value=value, unit=unit)
 
 
-def choose(found: Sequence[Launch], named: str) -> tuple[Launch, ...]:
+def select_kernels(found: Sequence[ProfiledLaunch], named: str) -> tuple[ProfiledLaunch, ...]:
     """Those whose name contains `named`, the longest first; all where it is empty. Raises SettingsError where none
     does."""
-    chosen = longest_first(launch for launch in found if named in launch.kernel)
+    chosen = sort_longest_first(launch for launch in found if named in launch.kernel)
     if not chosen:
-        known = ", ".join(dict.fromkeys(launch.kernel for launch in longest_first(found)))
+        known = ", ".join(dict.fromkeys(launch.kernel for launch in sort_longest_first(found)))
         raise SettingsError(f"no kernel of the report is called {named!r}; there are: {known}")
     return chosen
