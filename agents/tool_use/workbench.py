@@ -90,7 +90,7 @@ class Workbench:
         record = builds.records.find(asked)
         try:
             library = builds.shared_object_of(candidate)
-            if record is None and library and not static.missing(builds.language):
+            if record is None and library and not static.reason_unavailable(builds.language):
                 there = (builds.task, candidate, library, builds.task.workloads[0], builds.language)
                 seen, blobs = static.profile(*there, builds.executor, builds.records.blobs)
                 payload = seen.model_dump(mode="json")

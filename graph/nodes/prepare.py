@@ -412,7 +412,7 @@ def profiled(candidate: Candidate, services: Services) -> tuple[tuple[Profile, .
     missing: dict[str, str] = {}
     library, jobs = services.judge.builder.shared_object_of(candidate) or "", services.capped_executor()
     for name, profiler in services.profilers.items():
-        lacking = profiler.missing(services.language)
+        lacking = profiler.reason_unavailable(services.language)
         if lacking:
             missing[name] = lacking
             continue

@@ -106,7 +106,7 @@ def test_published_figures_of_this_gpu_are_no_lower_than_measured_ones(
 
 def test_counters_of_a_triton_kernel(local: LocalExecutor, records: Records) -> None:
     language, profiler = triton(), NcuProfiler()
-    lacking = profiler.missing(language)
+    lacking = profiler.reason_unavailable(language)
     if lacking:
         pytest.skip(lacking)
     task = load_folder(TASKS / "triton-softmax", local, records.blobs).task

@@ -1,7 +1,7 @@
-"""What gcc and clang say about a kernel's loops (text of stderr) -> remarks and metrics. Pure.
+"""Parse the remarks of gcc and clang on a kernel's loops (text of stderr) into remarks and metrics. Pure.
 
-gcc prints the loop that it gave up and then the reason, clang the other way round; both may place the reason in a
-header. Here a missed loop is one remark on its own line in the kernel, with its reasons behind it.
+gcc prints the loop that it did not vectorise and then the reason, clang prints the reason first; both may place the
+reason in a header. Here each missed loop is one remark on its line in the kernel, followed by its reasons.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REMARK_FLAGS = {
         "-Rpass-analysis=loop-vectorize",
     ),
 }
-"""Compiler family -> flags that make it talk; they do not change the code (-g1 adds line numbers beside it)."""
+"""Flags by compiler family that print remarks; they do not change the generated code (-g1 adds line numbers)."""
 
 OBSTACLE_PATTERNS = {
     "call": re.compile(
@@ -40,7 +40,7 @@ OBSTACLE_PATTERNS = {
     ),
     "unprofitable": re.compile(r"not profitable|not beneficial|never be profitable"),
 }
-"""Kind of obstacle -> how the compilers word it; `compiler.<kind>` counts the source lines on which it is met."""
+"""The compilers' wording of each kind of obstacle; `compiler.<kind>` counts the source lines that have it."""
 _OUTER_LOOP = re.compile(r"multiple nested loops|two or more consecutive inner loops|loop is not the innermost loop")
 _REMARK_LINE = re.compile(r"^(\S.*?):(\d+):(\d+): (missed|optimized|note|remark): +(.*)$")
 _GCC_MISSED_LOOP = "couldn't vectorize loop"
@@ -54,44 +54,43 @@ _VECTOR_ELEMENTS = re.compile(r"vectorization width: (\d+)")
 
 
 def parse_remarks(text: str, family: str, source: str = "kernel.") -> tuple[Remark, ...]:
-    """Remarks on the kernel's lines, each once, in source order; `source` is what the kernel's file name begins
-    with."""
-    own: list[tuple[int, str, str]] = []
-    for row in text.splitlines():
-        if place := _REMARK_LINE.match(row):
-            inside = place[1].rsplit("/", 1)[-1].startswith(source)
-            own.append((int(place[2]) if inside else 0, place[4], place[5]))
-    found = _read_gcc_rows(own) if family == "gcc" else _read_clang_rows(own)
+    """Remarks on the kernel's lines, each once, in source order; the kernel's file name begins with `source`."""
+    rows: list[tuple[int, str, str]] = []
+    for line in text.splitlines():
+        if place := _REMARK_LINE.match(line):
+            is_in_kernel = place[1].rsplit("/", 1)[-1].startswith(source)
+            rows.append((int(place[2]) if is_in_kernel else 0, place[4], place[5]))
+    found = _read_gcc_rows(rows) if family == "gcc" else _read_clang_rows(rows)
     unique = dict.fromkeys(Remark(tool=family, line=line, kind=kind, text=text) for line, kind, text in found)
     return tuple(sorted(unique, key=lambda remark: remark.line))
 
 
 def lines_with_loops(remarks: Iterable[Remark]) -> frozenset[int]:
-    """Source lines on which the compiler saw a loop."""
+    """Source lines on which the compiler reports a loop."""
     return frozenset(r.line for r in remarks if r.line and re.match(r"loop (?:not )?vectorized", r.text))
 
 
 def drop_outer_loop_remarks(remarks: Iterable[Remark], innermost: frozenset[int]) -> tuple[Remark, ...]:
-    """Drop what was said of outer loops merely because they are outer; the rest, and everything where `innermost` is
-    not known, stays."""
+    """The remarks without those that a loop got only because it is an outer loop; all remarks where `innermost` is
+    empty (unknown)."""
 
     def is_about_outer(remark: Remark) -> bool:
-        named = any(
+        has_obstacle = any(
             pattern.search(remark.text) for kind, pattern in OBSTACLE_PATTERNS.items() if kind != "control_flow"
         )
         return remark.kind == "missed" and (
-            _OUTER_LOOP.search(remark.text) is not None or (remark.line not in innermost and not named)
+            _OUTER_LOOP.search(remark.text) is not None or (remark.line not in innermost and not has_obstacle)
         )
 
     return tuple(remark for remark in remarks if not innermost or not is_about_outer(remark))
 
 
 def remark_metrics(remarks: Iterable[Remark], innermost: frozenset[int] = frozenset()) -> dict[str, Quantity]:
-    """`compiler.*`: loops vectorised and missed (source lines), widest vector (bytes, gcc only), and lines with each
-    obstacle.
+    """Metrics `compiler.*`: vectorised and missed loops (source lines), widest vector (bytes, gcc only), and lines with
+    each obstacle.
 
-    A loop counts as missed only when it is innermost: by `innermost`, the lines of the machine code's inner loops,
-    where they are known, else by the reason given.
+    Only innermost loops count as missed: those on the lines `innermost` of the machine code's inner loops; where these
+    are unknown, the compiler's reason decides.
     """
     remarks = tuple(remarks)
     vectorised = {r.line for r in remarks if r.kind == "applied" and r.text.startswith("loop vectorized")}
@@ -121,6 +120,7 @@ RemarkRows = list[tuple[int, RemarkKind, str]]
 
 
 def _read_gcc_rows(rows: list[tuple[int, str, str]]) -> RemarkRows:
+    """Remarks from rows of (line, kind, message) as gcc prints them."""
     found: RemarkRows = []
     widths: dict[int, int] = {}
     loop = 0
@@ -147,6 +147,7 @@ def _read_gcc_rows(rows: list[tuple[int, str, str]]) -> RemarkRows:
 
 
 def _read_clang_rows(rows: list[tuple[int, str, str]]) -> RemarkRows:
+    """Remarks from rows of (line, kind, message) as clang prints them."""
     found: RemarkRows = []
     reasons: list[str] = []
     for line, _, message in rows:
@@ -156,7 +157,7 @@ def _read_clang_rows(rows: list[tuple[int, str, str]]) -> RemarkRows:
                 found.append((line, "missed", _missed_loop_text(reasons)))
             reasons = []
         elif text.startswith("loop not vectorized: "):
-            # What follows is advice on flags, which are frozen here.
+            # The rest is advice on flags, which are frozen here.
             reasons.append(re.split(r"; allow |\. Try ", text.removeprefix("loop not vectorized: "))[0])
         elif lanes := _VECTOR_ELEMENTS.search(text):
             found.append((line, "applied", f"loop vectorized, {lanes[1]} elements at once"))
@@ -167,14 +168,14 @@ def _read_clang_rows(rows: list[tuple[int, str, str]]) -> RemarkRows:
 
 
 def _missed_loop_text(reasons: list[str]) -> str:
-    """One remark for a loop that was given up, with at most three distinct reasons."""
+    """The text of a remark on a loop that was not vectorised, with at most three distinct reasons."""
     distinct = list(dict.fromkeys(reasons))[:3]
     return "loop not vectorized" + (": " + "; ".join(distinct) if distinct else "")
 
 
 def _without_temporaries(message: str) -> str:
-    """gcc's reason without the names of its temporaries: `statement clobbers memory: _56 = __builtin_expf (_15);` ->
-    `… memory: expf`."""
+    """A reason of gcc without the names of its temporaries, so that `statement clobbers memory: _56 = __builtin_expf
+    (_15);` becomes `statement clobbers memory: expf`."""
     text = message.removeprefix("not vectorized: ")
-    called = re.search(r"clobbers memory: (?:.*?= )?(?:__builtin_)?(\w+) ?\(", text)
-    return f"statement clobbers memory: {called[1]}" if called else re.sub(r":? \S+ = .*$", "", text).strip()
+    clobber = re.search(r"clobbers memory: (?:.*?= )?(?:__builtin_)?(\w+) ?\(", text)
+    return f"statement clobbers memory: {clobber[1]}" if clobber else re.sub(r":? \S+ = .*$", "", text).strip()

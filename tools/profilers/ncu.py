@@ -1,8 +1,8 @@
-"""Hardware counters of one call of a GPU kernel, through Nsight Compute.
+"""The profiler for Nsight Compute: hardware counters of one call of a GPU kernel.
 
-Metrics keep ncu's names and units, verbatim. What is worked out from them is named `ncu.*`, and is a share, a ratio or
-a count, so that rules need no number of any one device. The times that ncu sees are discarded (D5): only the judge
-times.
+Metrics keep the names and units of ncu. Metrics derived from them are named `ncu.*` and are shares, ratios or counts,
+so that rules need no constant of a particular device. The times that ncu measures are discarded (D5): only the judge
+measures time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ STALL_REASONS = (
 OCCUPANCY_LIMITS = ("registers", "shared_mem", "blocks", "warps", "barriers")
 PIPE_METRIC = "sm__inst_executed_pipe_{}.avg.pct_of_peak_sustained_active"
 ARITHMETIC_PIPES = ("alu", "fma", "fp64", "xu")
-"""Pipes that compute; the others move operands or direct the flow."""
+"""Pipes that compute; the other pipes move operands or control the flow."""
 TENSOR_PIPE_METRIC = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
 MEMORY_BUSY_METRICS = (
     "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
@@ -116,25 +116,25 @@ METRICS = (
     *(STALL_METRIC.format(reason) for reason in STALL_REASONS),
     *(f"launch__occupancy_limit_{what}" for what in OCCUPANCY_LIMITS),
 )
-"""What is asked for beside the sections, and all that a profile keeps of the thousands that ncu can tell."""
+"""Metrics that are collected beside the sections; a profile keeps only these of the thousands that ncu knows."""
 SECTION_ONLY_PREFIXES = ("launch__", "derived__")
-"""What only comes with a section, and is refused when asked for by name."""
+"""Prefixes of metrics that only a section collects; ncu refuses them by name."""
 
 
 class NcuProfiler(Profiler):
-    """Nsight Compute's counters, with its own advice as remarks."""
+    """Profiles a kernel by the counters of Nsight Compute, with its advice as remarks."""
 
     name = "ncu"
-    on_device = True
+    runs_on_device = True
 
-    def missing(self, language: Language) -> str | None:
-        """None when counters of `language`'s kernels can be read here, else what to install or to allow."""
+    def reason_unavailable(self, language: Language) -> str | None:
+        """What to install or to allow before the counters can be read here; None: they can."""
         if language.device != "cuda":
-            return f"ncu counts on NVIDIA GPUs; {language.name} kernels run elsewhere"
+            return f"ncu reads counters of NVIDIA GPUs; {language.name} kernels run on another device"
         if find_ncu() is None:
             return (
-                "ncu was not found; install Nsight Compute (it comes with the CUDA toolkit); what follows rests on "
-                "static evidence"
+                "ncu was not found; install Nsight Compute (part of the CUDA toolkit); the diagnosis uses static "
+                "evidence only"
             )
         return reason_counters_unreadable()
 
@@ -142,29 +142,28 @@ class NcuProfiler(Profiler):
         self,
         task: Task,
         candidate: Candidate,
-        library: str,
+        shared_object: str,
         workload: Workload,
         language: Language,
         executor: Executor,
         blobs: Blobs,
     ) -> tuple[Profile, dict[str, str]]:
-        """Count one call at `workload`. A tool that fails leaves a profile without metrics that says so, and the run
-        goes on."""
+        """Read the counters of one call at `workload`. Where ncu fails, the profile has only a remark that says why."""
         ncu = find_ncu() or self.name
-        asked = {
+        request = {
             "dims": workload.dims,
             "seed": INPUT_SEED,
             "ncu": ncu,
             "metrics": [name for name in METRICS if not name.startswith(SECTION_ONLY_PREFIXES)],
         }
-        asked["precision"] = task.numeric.precision
-        asked["arguments"] = [a.model_dump(mode="json", include={"name", "dtype"}) for a in task.arguments]
+        request["precision"] = task.numeric.precision
+        request["arguments"] = [a.model_dump(mode="json", include={"name", "dtype"}) for a in task.arguments]
         job = Job(
             files={
                 **harness_files(blobs),
                 "reference.py": blobs.put(task.reference),
-                language.library: library,
-                "launch.json": blobs.put(json.dumps(asked)),
+                language.library: shared_object,
+                "launch.json": blobs.put(json.dumps(request)),
             },
             argv=("{python}", TARGET_PROGRAM),
             limits=Limits(wall_s=TIME_LIMIT_S),
@@ -173,107 +172,113 @@ class NcuProfiler(Profiler):
         )
         finished = executor.run(job)
         raw = {name: sha for name, sha in finished.files.items() if name != "stdout.txt"}
-        seen = (
+        launches = (
             parse_launches(blobs.text(raw["raw.csv"]), blobs.text(raw["details.csv"]))
             if {"raw.csv", "details.csv"} <= raw.keys()
             else ()
         )
-        if not seen:
-            said = [
+        if not launches:
+            errors = [
                 line
                 for line in blobs.text(finished.files["stderr.txt"]).splitlines()
                 if "ERROR" in line or "rror:" in line
             ]
-            why = (
-                " ".join(said[0].split())
-                if said
-                else "it counted no kernel"
+            reason = (
+                " ".join(errors[0].split())
+                if errors
+                else "it found no kernel"
                 if raw.keys() >= {"raw.csv"}
                 else "it gave no reason"
             )
-            notes = (Remark(tool=self.name, line=0, kind="note", text=f"ncu could not count: {why[:300]}"),)
+            notes = (Remark(tool=self.name, line=0, kind="note", text=f"ncu could not read counters: {reason[:300]}"),)
             return Profile(
-                tool=self.name, launch=workload.name, source=candidate.id, binary=library, metrics={}, remarks=notes
+                tool=self.name,
+                launch=workload.name,
+                source=candidate.id,
+                binary=shared_object,
+                metrics={},
+                remarks=notes,
             ), raw
-        main = longest_launch(seen)
-        others = f" and {len(seen) - 1} more" if len(seen) > 1 else ""
-        remarks = tuple(Remark(tool=self.name, line=0, kind="note", text=str(said)) for said in main.advice)
+        main = longest_launch(launches)
+        others = f" and {len(launches) - 1} more" if len(launches) > 1 else ""
+        remarks = tuple(Remark(tool=self.name, line=0, kind="note", text=str(advice)) for advice in main.advice)
         return Profile(
             tool=self.name,
             launch=f"{workload.name}: {main.kernel}{others}",
             source=candidate.id,
-            binary=library,
-            metrics=profile_metrics(main.metrics, len(seen)),
+            binary=shared_object,
+            metrics=profile_metrics(main.metrics, len(launches)),
             remarks=remarks,
         ), raw
 
 
 def find_ncu() -> str | None:
-    """Path of ncu, or None."""
-    found = shutil.which("ncu")
-    if found:
-        return found
+    """Path of the program ncu; None: it is not installed."""
+    path_of_ncu = shutil.which("ncu")
+    if path_of_ncu:
+        return path_of_ncu
     return next(
-        (str(path) for place in NCU_PATHS for path in sorted(Path("/").glob(place.lstrip("/")), reverse=True)), None
+        (str(path) for pattern in NCU_PATHS for path in sorted(Path("/").glob(pattern.lstrip("/")), reverse=True)), None
     )
 
 
 def reason_counters_unreadable() -> str | None:
-    """None where this user may read counters, or nobody can tell; else one sentence on how to allow it."""
+    """One sentence on how to allow this user to read counters; None: the user may, or the driver does not say."""
     try:
         admin_only = "RmProfilingAdminOnly: 1" in DRIVER_PARAMETERS_FILE.read_text()
     except OSError:
         return None
     if admin_only and os.geteuid() != 0:
         return (
-            "the driver lets only root read counters; load it with `options nvidia "
+            "the driver allows only root to read counters; load the driver with `options nvidia "
             "NVreg_RestrictProfilingToAdminUsers=0` (a file in "
-            "/etc/modprobe.d, then reboot), or run as root; what follows rests on static evidence"
+            "/etc/modprobe.d, then reboot), or run as root; the diagnosis uses static evidence only"
         )
     return None
 
 
 def parse_launches(raw: str, details: str = "") -> tuple[ProfiledLaunch, ...]:
-    """The kernels of a report, from ncu's `--csv --page raw` and, for its advice, `--page details`. Pure."""
+    """The launches of a report, from the output of `--csv --page raw` and, for the advice, `--page details`. Pure."""
     return ncu_reports.merge_pages((*ncu_reports.parse_page(raw), *ncu_reports.parse_page(details)))
 
 
 def parse_sections(details: str) -> dict[str, tuple[str, ...]]:
-    """Section of a report -> what it says of each kernel, from ncu's `--csv --page details`. Pure."""
-    found: dict[str, dict[str, list[str]]] = {}
+    """Lines of metrics by section of a report, one line for each kernel, from `--csv --page details`. Pure."""
+    rows_by_section: dict[str, dict[str, list[str]]] = {}
     for row in csv.DictReader(line for line in details.splitlines() if not line.startswith("==")):
         if row.get("Metric Name"):
-            kernels = found.setdefault(row["Section Name"], {})
+            kernels = rows_by_section.setdefault(row["Section Name"], {})
             kernels.setdefault(row["Kernel Name"], []).append(
                 f"{row['Metric Name']} {row['Metric Value']} {row['Metric Unit']}".strip()
             )
-    found.pop("Command line profiler metrics", None)
+    rows_by_section.pop("Command line profiler metrics", None)
     return {
         name: tuple(f"{kernel}: {'; '.join(rows)}" for kernel, rows in kernels.items())
-        for name, kernels in found.items()
+        for name, kernels in rows_by_section.items()
     }
 
 
-def longest_launch(found: Sequence[ProfiledLaunch]) -> ProfiledLaunch:
-    """The kernel that takes most of the call."""
-    return ncu_reports.sort_longest_first(found)[0]
+def longest_launch(launches: Sequence[ProfiledLaunch]) -> ProfiledLaunch:
+    """The launch with the longest time."""
+    return ncu_reports.sort_longest_first(launches)[0]
 
 
 def profile_metrics(metrics: Mapping[str, Quantity], kernels: int = 1) -> dict[str, Quantity]:
-    """The metrics that a profile keeps, without times, and what follows from them. Pure."""
+    """The metrics that a profile keeps, without times, and the metrics derived from them. Pure."""
     chosen = {name: metrics[name] for name in METRICS if name in metrics and name != DURATION_METRIC}
     return {**chosen, **_derived_metrics(metrics), "ncu.kernels": Quantity(value=float(kernels), unit="kernels")}
 
 
 def _derived_metrics(metrics: Mapping[str, Quantity]) -> dict[str, Quantity]:
-    found: dict[str, Quantity] = {}
+    """All metrics `ncu.*` whose counters were collected."""
+    derived: dict[str, Quantity] = {}
 
     def value(name: str) -> float | None:
         return metrics[name].value if name in metrics else None
 
     def add_ratio(name: str, part: float | None, whole: float | None, unit: str = "fraction") -> None:
         if part is not None and whole:
-            found[f"ncu.{name}"] = Quantity(value=part / whole, unit=unit)
+            derived[f"ncu.{name}"] = Quantity(value=part / whole, unit=unit)
 
     latency = value(WARP_LATENCY_METRIC)
     for reason in STALL_REASONS:
@@ -293,10 +298,10 @@ def _derived_metrics(metrics: Mapping[str, Quantity]) -> dict[str, Quantity]:
         rate = value(f"{sector}.max_rate")
         sectors = value(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{kind}.sum")
         if rate is not None and sectors is not None:
-            found[f"ncu.global_bytes.{kind}"] = Quantity(value=rate * sectors, unit="byte")
-    moved = [value(f"dram__bytes_{way}.sum") for way in ("read", "write")]
-    if None not in moved:
-        found["ncu.dram_bytes"] = Quantity(value=sum(part or 0.0 for part in moved), unit="byte")
+            derived[f"ncu.global_bytes.{kind}"] = Quantity(value=rate * sectors, unit="byte")
+    transferred = [value(f"dram__bytes_{way}.sum") for way in ("read", "write")]
+    if None not in transferred:
+        derived["ncu.dram_bytes"] = Quantity(value=sum(part or 0.0 for part in transferred), unit="byte")
     add_ratio("blocks_per_multiprocessor", value("launch__grid_size"), value("launch__sm_count"), "blocks")
     conflicts, wavefronts = (
         value("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"),
@@ -315,36 +320,36 @@ def _derived_metrics(metrics: Mapping[str, Quantity]) -> dict[str, Quantity]:
     if limits:
         least = min(limits.values())
         for what, limit in limits.items():
-            # 1 where this is what bounds the blocks on a multiprocessor.
+            # 1 where this resource limits the number of blocks on a multiprocessor.
             add_ratio(f"occupancy_limited_by.{what}", least, limit, "ratio")
-    found |= _balance_metrics(value) | _instruction_mix_metrics(value)
+    derived |= _balance_metrics(value) | _instruction_mix_metrics(value)
     add_ratio(
         "achieved_over_possible_occupancy",
         value("sm__warps_active.avg.pct_of_peak_sustained_active"),
         value("sm__maximum_warps_per_active_cycle_pct"),
     )
-    return found
+    return derived
 
 
 def _balance_metrics(value: Callable[[str], float | None]) -> dict[str, Quantity]:
-    """How full the device is, and how evenly its work lies."""
-    found: dict[str, Quantity] = {}
+    """How busy the device is and how evenly its work is distributed."""
+    balance: dict[str, Quantity] = {}
     busy = [share for name in (*MEMORY_BUSY_METRICS, COMPUTE_BUSY_METRIC) if (share := value(name)) is not None]
     if busy:
-        found["ncu.busiest"] = Quantity(value=max(busy), unit="%")
+        balance["ncu.busiest"] = Quantity(value=max(busy), unit="%")
     average, most = value("sm__cycles_active.avg"), value("sm__cycles_active.max")
     if average is not None and most:
-        found["ncu.multiprocessor_balance"] = Quantity(value=average / most, unit="fraction")
+        balance["ncu.multiprocessor_balance"] = Quantity(value=average / most, unit="fraction")
     waves = value("launch__waves_per_multiprocessor")
     if waves:
-        # Less than one wave has no tail; that the grid is too small is another finding.
-        found["ncu.tail_share"] = Quantity(value=1 - waves / math.ceil(waves) if waves > 1 else 0.0, unit="fraction")
-    return found
+        # Less than one wave has no tail; a grid that is too small is a finding of its own.
+        balance["ncu.tail_share"] = Quantity(value=1 - waves / math.ceil(waves) if waves > 1 else 0.0, unit="fraction")
+    return balance
 
 
 def _instruction_mix_metrics(value: Callable[[str], float | None]) -> dict[str, Quantity]:
-    """Shares of kinds of instructions, each where all that it is made of was counted."""
-    found: dict[str, Quantity] = {}
+    """Shares of kinds of instructions, each where all of its counters were collected."""
+    mix: dict[str, Quantity] = {}
 
     def add_share(
         name: str, parts: Sequence[float | None], whole: Sequence[float | None], unit: str = "fraction"
@@ -353,7 +358,7 @@ def _instruction_mix_metrics(value: Callable[[str], float | None]) -> dict[str, 
         total = [part for part in whole if part is not None]
         divisor = sum(total, 0.0)
         if len(known) == len(parts) and len(total) == len(whole) and divisor:
-            found[f"ncu.{name}"] = Quantity(value=sum(known) / divisor, unit=unit)
+            mix[f"ncu.{name}"] = Quantity(value=sum(known) / divisor, unit=unit)
 
     add, multiply, fused = (value(FLOAT_METRIC.format(kind)) for kind in ("add", "mul", "fma"))
     pairs = min(add, multiply) if add is not None and multiply is not None else None
@@ -375,7 +380,7 @@ def _instruction_mix_metrics(value: Callable[[str], float | None]) -> dict[str, 
     sector = value("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.max_rate")
     if missed is not None and sector:
         add_share("l2_reads_over_dram", (missed * sector,), (value("dram__bytes_read.sum"),), "ratio")
-    return found
+    return mix
 
 
 _SECTION_PATTERNS = (
@@ -394,5 +399,5 @@ _SECTION_PATTERNS = (
 
 
 def section_of_metric(metric: str) -> str:
-    """The section of ncu that a rule's `metric` comes with: what to collect where it is missing. Pure."""
+    """The section of ncu that collects a rule's `metric`. Pure."""
     return next(name for name, pattern in _SECTION_PATTERNS if re.match(pattern, metric))

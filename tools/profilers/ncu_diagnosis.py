@@ -1,4 +1,4 @@
-"""Why is a kernel slow, from a report of Nsight Compute alone: no task, no GPU, no times of ours. Pure."""
+"""Diagnose why kernels are slow from a report of Nsight Compute alone, without a task, a GPU or timing. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tools.profilers import ncu
 from tools.profilers.ncu_reports import Advice, ProfiledLaunch
 
 FULL_PERCENT = 60.0
-"""Per cent of a peak below which neither memory nor computing binds, but latency: the threshold of NVIDIA's own rule
+"""Percent of a peak below which latency binds, not memory or computation: the threshold of NVIDIA's rule
 SOLBottleneck."""
 NEARLY_FULL_PERCENT, BALANCED_POINTS = 80.0, 10.0
-"""Per cent from which that rule calls a unit full, and points within which it calls two balanced."""
+"""Percent from which that rule calls a unit full, and percentage points within which it calls two units balanced."""
 IDLE_SHARE = 0.2
-"""Share of the time that multiprocessors stand idle from which it is looked at; the rule partial_wave has the same."""
+"""Least idle share of the multiprocessors' time that counts as low occupancy; the rule partial_wave uses the same."""
 MIN_ESTIMATED_SPEEDUP_PERCENT = 20.0
-"""Per cent of speed-up from which NVIDIA's estimate alone makes a finding of a rule that the counters leave open."""
+"""Least speed-up, in percent, that NVIDIA must estimate to make a finding of a rule that the counters do not decide."""
 _SHORT_OF_FULL = f": the busiest unit is {{:.0f}} points short of {FULL_PERCENT:.0f} %"
 MARGIN_PHRASES = {
     "latency": _SHORT_OF_FULL,
@@ -31,74 +31,74 @@ PAGE_PATH = "knowledge_base/wiki/skills/{}.md"
 
 
 class ReportFinding(Artifact):
-    """One finding."""
+    """A finding: one rule that fires on a kernel."""
 
     rule: str
     severity: Literal["high", "medium", "low"]
     metrics: dict[str, float]
-    """What the rule read."""
+    """The values that the rule compares."""
     why: str
     action: str
     page: str
-    agrees: str = ""
-    """NVIDIA's own advice on the same, with the speed-up that it estimates."""
+    nvidia_advice: str = ""
+    """NVIDIA's advice on the same cause, with its estimated speed-up; empty: none."""
 
 
 class MatchedAdvice(Artifact):
-    """One piece of NVIDIA's own advice."""
+    """One piece of NVIDIA's advice, with the findings that it confirms."""
 
     kind: str
     rule: str
     text: str
     estimated_speedup: float | None
-    """Percent, of the kernel (`global`) or of the unit spoken of (`local`)."""
+    """Percent, for the kernel (`global`) or for one unit of the device (`local`)."""
     scope: str
     findings: tuple[str, ...]
-    """Ours that say the same."""
+    """Rules of our findings on the same cause."""
 
 
 class KernelDiagnosis(Artifact):
-    """One kernel of a report."""
+    """The diagnosis of one kernel of a report."""
 
     name: str
     seconds: float
-    """By ncu's clock, under the profiler; 0: not told."""
+    """Seconds by the clock of ncu, under the profiler; 0: unknown."""
     bound: Bound
     margin: float | None
-    """Points of per cent by which the bound stands before the next (mixed: between the two); for latency and
-    occupancy: by which the busiest unit falls short of being full."""
+    """Percentage points between the bound and the next (mixed: between the two); for latency and occupancy: what the
+    busiest unit lacks to be full."""
     findings: tuple[ReportFinding, ...]
-    """Most important first."""
+    """The most severe first."""
     advice: tuple[MatchedAdvice, ...]
     """The largest estimate first."""
     undecided: dict[str, tuple[str, ...]]
-    """Section of ncu -> rules that need it to be decided."""
+    """Rules that lack counters, by the section of ncu that collects them."""
 
 
 class ReportDiagnosis(Artifact):
-    """All kernels that were asked for, the longest first."""
+    """The selected kernels of a report, the longest first."""
 
     kernels: tuple[KernelDiagnosis, ...]
 
 
 def diagnose_launch(launch: ProfiledLaunch) -> KernelDiagnosis:
-    """What the counters of one launch and NVIDIA's advice say together."""
+    """The diagnosis of one launch from its counters and NVIDIA's advice."""
     metrics = ncu.profile_metrics(launch.metrics)
-    remarks = tuple(Remark(tool="ncu", line=0, kind="note", text=str(said)) for said in launch.advice)
+    remarks = tuple(Remark(tool="ncu", line=0, kind="note", text=str(advice)) for advice in launch.advice)
     findings = rules.evaluate_rules(
         [(Profile(tool="ncu", launch=launch.kernel, source="", metrics=metrics, remarks=remarks), "")], {}
     )
-    holding = rules.firing_rules(metrics)
-    found = [
-        _make_finding(f.text, [rule for rule in holding if rule.id == f.rule], metrics, launch.advice) for f in findings
+    firing = rules.firing_rules(metrics)
+    report_findings = [
+        _make_finding(f.text, [rule for rule in firing if rule.id == f.rule], metrics, launch.advice) for f in findings
     ]
     undecided = rules.missing_counters_by_rule(metrics)
-    found += _findings_from_advice(undecided, metrics, launch.advice)
-    found.sort(key=lambda one: (rules.SEVERITIES.index(one.severity), not one.agrees))
-    named = {one.rule for one in found}
+    report_findings += _findings_from_advice(undecided, metrics, launch.advice)
+    report_findings.sort(key=lambda one: (rules.SEVERITIES.index(one.severity), not one.nvidia_advice))
+    found_rules = {one.rule for one in report_findings}
     sections: dict[str, set[str]] = {}
-    for rule, lacking in undecided.items():
-        for metric in lacking if rule not in named else ():
+    for rule, missing in undecided.items():
+        for metric in missing if rule not in found_rules else ():
             sections.setdefault(ncu.section_of_metric(metric), set()).add(rule)
     bound, margin = find_bound(metrics)
     return KernelDiagnosis(
@@ -106,18 +106,18 @@ def diagnose_launch(launch: ProfiledLaunch) -> KernelDiagnosis:
         seconds=launch.seconds,
         bound=bound,
         margin=margin,
-        findings=tuple(found),
-        advice=tuple(_match_advice(said, found) for said in _sort_by_estimate(launch.advice)),
+        findings=tuple(report_findings),
+        advice=tuple(_match_advice(advice, report_findings) for advice in _sort_by_estimate(launch.advice)),
         undecided={name: tuple(sorted(ids)) for name, ids in sorted(sections.items())},
     )
 
 
 def find_bound(metrics: Mapping[str, Quantity]) -> tuple[Bound, float | None]:
-    """What binds, and by how much.
+    """What bounds the kernel, and by how many percentage points.
 
-    `memory` or `compute`, whichever has the busier unit over the time of the kernel; `mixed` where both are as full as
-    NVIDIA's rule tells apart. Where nothing is full, `occupancy` if there are blocks for all multiprocessors and more
-    is lost by those that stand idle than by how little the others do; else `latency`.
+    `memory` or `compute`: the one with the busier unit over the whole time of the kernel. `mixed`: both are full and
+    NVIDIA's rule calls them balanced. Where no unit is full, `occupancy` if there are blocks for all multiprocessors
+    and idle multiprocessors lose more than the low activity of the others; else `latency`.
     """
 
     def largest(names: Sequence[str]) -> float | None:
@@ -128,9 +128,9 @@ def find_bound(metrics: Mapping[str, Quantity]) -> tuple[Bound, float | None]:
         for name in ("sm__cycles_active.avg", "gpc__cycles_elapsed.max", "ncu.blocks_per_multiprocessor")
     )
     share = min(active / elapsed, 1.0) if active and elapsed else 1.0
-    """Of the time, in which a multiprocessor has work; what is counted while it has some does not bind in the rest."""
+    """Share of the time in which a multiprocessor has work; rates that are counted only then are scaled by it."""
     memory = largest(ncu.MEMORY_BUSY_METRICS)
-    # The multiprocessor's own figure counts the units that load and store among those that compute.
+    # The throughput metric of the multiprocessor also counts load and store units.
     arithmetic = [ncu.PIPE_METRIC.format(pipe) for pipe in ncu.ARITHMETIC_PIPES]
     counts_pipes = any(name in metrics for name in arithmetic)
     computing = (
@@ -145,8 +145,8 @@ def find_bound(metrics: Mapping[str, Quantity]) -> tuple[Bound, float | None]:
     if busiest < FULL_PERCENT <= NEARLY_FULL_PERCENT <= issued:
         return "compute", issued - memory
     if busiest < FULL_PERCENT:
-        idle = blocks is not None and blocks >= 1 and share <= 1 - IDLE_SHARE and busiest > FULL_PERCENT * share**2
-        return ("occupancy" if idle else "latency"), FULL_PERCENT - busiest
+        is_idle = blocks is not None and blocks >= 1 and share <= 1 - IDLE_SHARE and busiest > FULL_PERCENT * share**2
+        return ("occupancy" if is_idle else "latency"), FULL_PERCENT - busiest
     gap = abs(memory - computing)
     both_full = all(
         min(memory, computing) >= limit for limit in (FULL_PERCENT, NEARLY_FULL_PERCENT) if busiest >= limit
@@ -157,29 +157,31 @@ def find_bound(metrics: Mapping[str, Quantity]) -> tuple[Bound, float | None]:
 
 
 def render_report(report: ReportDiagnosis) -> str:
-    """For people."""
-    blocks = [_render_kernel(kernel) for kernel in report.kernels]
-    lacking = {name: ids for kernel in report.kernels for name, ids in kernel.undecided.items()}
-    if lacking:
-        sections = " ".join(f"--section {name}" for name in sorted(lacking))
-        blocks.append(f"some rules could not be decided for lack of counters; to collect them: ncu {sections}")
-    return "\n\n".join(blocks)
+    """The diagnosis as text for a terminal."""
+    paragraphs = [_render_kernel(kernel) for kernel in report.kernels]
+    missing_sections = {name: ids for kernel in report.kernels for name, ids in kernel.undecided.items()}
+    if missing_sections:
+        sections = " ".join(f"--section {name}" for name in sorted(missing_sections))
+        paragraphs.append(f"some rules lack counters; to collect them, run ncu with: {sections}")
+    return "\n\n".join(paragraphs)
 
 
 def bound_sentence(kernel: KernelDiagnosis) -> str:
-    """Name, time and bound in a line."""
-    told = "" if kernel.margin is None else MARGIN_PHRASES.get(kernel.bound, " by {:.0f} points").format(kernel.margin)
-    took = f" ({format_seconds(kernel.seconds)} under the profiler)" if kernel.seconds else ""
-    return f"{kernel.name}{took}: bound by {kernel.bound}{told}"
+    """One line with the kernel's name, time and bound."""
+    margin = (
+        "" if kernel.margin is None else MARGIN_PHRASES.get(kernel.bound, " by {:.0f} points").format(kernel.margin)
+    )
+    time = f" ({format_seconds(kernel.seconds)} under the profiler)" if kernel.seconds else ""
+    return f"{kernel.name}{time}: bound by {kernel.bound}{margin}"
 
 
 def unmatched_lines(kernel: KernelDiagnosis) -> list[str]:
-    """What NVIDIA advises beside the findings, and what could not be decided, a line each."""
-    lines = []
-    for said in kernel.advice:
-        if said.kind != "INF" and not said.findings:
-            gain = "" if said.estimated_speedup is None else f", estimates {said.estimated_speedup:g} % {said.scope}"
-            lines.append(f"NVIDIA alone ({said.rule}{gain}): {said.text}")
+    """One line for each piece of NVIDIA's advice that no finding matches and each section that rules lack."""
+    lines = [
+        f"NVIDIA only ({advice.rule}{_estimate(advice)}): {advice.text}"
+        for advice in kernel.advice
+        if advice.kind != "INF" and not advice.findings
+    ]
     return lines + [f"undecided without --section {name}: {', '.join(ids)}" for name, ids in kernel.undecided.items()]
 
 
@@ -188,7 +190,7 @@ def _render_kernel(kernel: KernelDiagnosis) -> str:
     for number, one in enumerate(kernel.findings, 1):
         lines += [f"{number}. {one.rule} ({one.severity}): {one.why}"]
         lines += [f"   do: {one.action}"] if one.action else []
-        lines += [f"   NVIDIA agrees: {one.agrees}"] if one.agrees else []
+        lines += [f"   NVIDIA agrees: {one.nvidia_advice}"] if one.nvidia_advice else []
         lines += (
             ["   figures: " + ", ".join(f"{name} {value:.4g}" for name, value in one.metrics.items())]
             if one.metrics
@@ -196,15 +198,15 @@ def _render_kernel(kernel: KernelDiagnosis) -> str:
         )
         lines += [f"   page: {one.page}"]
     if not kernel.findings:
-        lines.append("no rule names a lack")
+        lines.append("no rule fires")
     return "\n".join([*lines, *(f"   {line}" for line in unmatched_lines(kernel))])
 
 
 def _make_finding(
     why: str, entries: Sequence[rules.Rule], metrics: Mapping[str, Quantity], advice: Sequence[Advice]
 ) -> ReportFinding:
-    said = next(
-        (said for said in _sort_by_estimate(advice) if any(_concerns_rule(said, rule) for rule in entries)), None
+    matching = next(
+        (one for one in _sort_by_estimate(advice) if any(_concerns_rule(one, rule) for rule in entries)), None
     )
     return ReportFinding(
         rule=entries[0].id,
@@ -213,40 +215,52 @@ def _make_finding(
         why=why,
         action=entries[0].action,
         page=PAGE_PATH.format(entries[0].page),
-        agrees=f"{said.rule}{'' if said.gain is None else f', estimates {said.gain:g} % {said.scope}'}" if said else "",
+        nvidia_advice=f"{matching.rule}{_estimate(matching)}" if matching else "",
     )
 
 
 def _findings_from_advice(
     undecided: Mapping[str, tuple[str, ...]], metrics: Mapping[str, Quantity], advice: Sequence[Advice]
 ) -> list[ReportFinding]:
-    """Rules that the counters leave open and NVIDIA's rules, which saw more of them, decide."""
-    found = {}
+    """Findings of rules that lack counters, where NVIDIA's rules, which read more counters, report the cause."""
+    findings = {}
     for rule in rules.load_rules():
-        said = next(
+        matching = next(
             (
-                said
-                for said in _sort_by_estimate(advice)
-                if (said.gain or 0.0) >= MIN_ESTIMATED_SPEEDUP_PERCENT and _concerns_rule(said, rule)
+                one
+                for one in _sort_by_estimate(advice)
+                if (one.estimated_speedup or 0.0) >= MIN_ESTIMATED_SPEEDUP_PERCENT and _concerns_rule(one, rule)
             ),
             None,
         )
-        if rule.id in undecided and rule.id not in found and said is not None:
-            found[rule.id] = _make_finding(f"by NVIDIA's own rule: {said.text}", [rule], metrics, advice)
-    return list(found.values())
+        if rule.id in undecided and rule.id not in findings and matching is not None:
+            findings[rule.id] = _make_finding(f"by NVIDIA's rule: {matching.text}", [rule], metrics, advice)
+    return list(findings.values())
 
 
-def _concerns_rule(said: Advice, rule: rules.Rule) -> bool:
-    return rule.remark is not None and re.search(rule.remark, str(said)) is not None
+def _concerns_rule(advice: Advice, rule: rules.Rule) -> bool:
+    """Whether the advice matches the pattern of remarks that the rule lists."""
+    return rule.remark is not None and re.search(rule.remark, str(advice)) is not None
 
 
-def _match_advice(said: Advice, found: Sequence[ReportFinding]) -> MatchedAdvice:
-    named = {rule.id for rule in rules.load_rules() if _concerns_rule(said, rule)}
-    same = tuple(one.rule for one in found if one.rule in named)
+def _estimate(advice: Advice | MatchedAdvice) -> str:
+    """The estimated speed-up as the end of a phrase; empty: NVIDIA estimates none."""
+    return "" if advice.estimated_speedup is None else f", estimates {advice.estimated_speedup:g} % {advice.scope}"
+
+
+def _match_advice(advice: Advice, findings: Sequence[ReportFinding]) -> MatchedAdvice:
+    """The advice with the rules of the findings on the same cause."""
+    concerned = {rule.id for rule in rules.load_rules() if _concerns_rule(advice, rule)}
     return MatchedAdvice(
-        kind=said.kind, rule=said.rule, text=said.text, estimated_speedup=said.gain, scope=said.scope, findings=same
+        kind=advice.kind,
+        rule=advice.rule,
+        text=advice.text,
+        estimated_speedup=advice.estimated_speedup,
+        scope=advice.scope,
+        findings=tuple(one.rule for one in findings if one.rule in concerned),
     )
 
 
 def _sort_by_estimate(advice: Sequence[Advice]) -> list[Advice]:
-    return sorted(advice, key=lambda said: (said.gain is None, -(said.gain or 0.0)))
+    """The advice, the largest estimated speed-up first, advice without an estimate last."""
+    return sorted(advice, key=lambda one: (one.estimated_speedup is None, -(one.estimated_speedup or 0.0)))

@@ -1,8 +1,7 @@
-"""What people have of Nsight Compute, read as launches: the raw and the details page as CSV, the details page as text,
-and .ncu-rep.
+"""Read reports of Nsight Compute as launches: the raw and the details page as CSV, the details page as text, and
+.ncu-rep files.
 
-Names of metrics are those of the raw page; the details page's labels are led back to them where they name one and the
-same counter.
+Metrics have the names of the raw page; labels of the details page are translated where they mean the same counter.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tools.errors import SettingsError
 
 DURATION_METRIC = "gpu__time_duration.sum"
 DURATION_TOLERANCE = 0.02
-"""Durations of one launch differ by no more than this between two pages, which round differently."""
+"""Largest relative difference between the durations of one launch on two pages, which round differently."""
 EXPORT_TIMEOUT_S = 120
 METRIC_BY_LABEL = {
     "Duration": DURATION_METRIC,
@@ -52,7 +51,7 @@ METRIC_BY_LABEL = {
     "Elapsed Cycles": "gpc__cycles_elapsed.max",
     "Average SM Active Cycles": "sm__cycles_active.avg",
 }
-"""Label of the details page -> metric. `Memory Throughput` is two of them: in percent and in bytes a second."""
+"""Metrics by label of the details page. `Memory Throughput` is missing: it means two metrics, by its unit."""
 MEMORY_THROUGHPUT_PERCENT = (
     "Memory Throughput",
     "%",
@@ -83,45 +82,47 @@ _ADVICE_LINE = re.compile(r"^ {4}(OPT|INF|WRN) +(?:Est\. (Local )?Speedup: ([\d.
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What ncu's own rules say of a launch."""
+    """One piece of advice that a rule of ncu gives on a launch."""
 
     kind: str
-    """OPT (do something), WRN (look), INF."""
+    """OPT (optimise), WRN (warning) or INF (information)."""
     rule: str
-    """Its rule's name; the page as text names the section instead."""
+    """Name of ncu's rule; the text page gives the name of the section instead."""
     text: str
-    gain: float | None = None
-    """Speed-up that it estimates, percent."""
+    estimated_speedup: float | None = None
+    """The speed-up that ncu estimates, percent."""
     scope: str = ""
-    """`global`: of the kernel; `local`: of the unit that is spoken of."""
+    """`global`: the estimate is for the kernel; `local`: for one unit of the device."""
 
     def __str__(self) -> str:
-        """As a remark."""
-        gain = "" if self.gain is None else f" (ncu estimates {self.gain:g} % {self.scope})"
-        return f"{self.kind} {self.rule}: {self.text}{gain}"
+        """The advice as the text of a remark."""
+        estimate = (
+            "" if self.estimated_speedup is None else f" (ncu estimates {self.estimated_speedup:g} % {self.scope})"
+        )
+        return f"{self.kind} {self.rule}: {self.text}{estimate}"
 
 
 @dataclass(frozen=True, slots=True)
 class ProfiledLaunch:
-    """One launch of a kernel."""
+    """One launch of a kernel in a report."""
 
     id: str
     kernel: str
     metrics: dict[str, Quantity]
     advice: list[Advice] = field(default_factory=list)
     shape: str = ""
-    """Grid and block."""
+    """Sizes of grid and block."""
 
     @property
     def seconds(self) -> float:
-        """By ncu's clock, under the profiler: good for an order, no measurement. 0: not told."""
+        """Seconds by the clock of ncu, under the profiler: enough to sort launches, not a measurement. 0: unknown."""
         return self.metrics[DURATION_METRIC].value if DURATION_METRIC in self.metrics else 0.0
 
 
 def read_report(path: Path, ncu: str | None) -> tuple[ProfiledLaunch, ...]:
-    """The launches of one file, whichever of its forms it has. `ncu`: the program, which .ncu-rep needs.
+    """The launches of one report in any of its forms. `ncu`: path of the program, which a .ncu-rep file needs.
 
-    Raises SettingsError for a file that cannot be read, and says what to do.
+    Raises SettingsError for a file that cannot be read.
     """
     try:
         content = path.read_bytes()
@@ -129,18 +130,18 @@ def read_report(path: Path, ncu: str | None) -> tuple[ProfiledLaunch, ...]:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     if content[:3] == b"NVR" or path.suffix == ".ncu-rep":
         return _export_and_read(path, ncu)
-    found = parse_page(content.decode("utf-8", "replace"))
-    if not found:
+    launches = parse_page(content.decode("utf-8", "replace"))
+    if not launches:
         raise SettingsError(
-            f"{path} holds no kernel of Nsight Compute; give .ncu-rep, or the raw or details page (ncu --import FILE "
-            f"--page raw --csv)"
+            f"{path} contains no kernel of Nsight Compute; give a .ncu-rep file, or the raw or details page (ncu "
+            f"--import FILE --page raw --csv)"
         )
-    return found
+    return launches
 
 
 def parse_page(text: str) -> tuple[ProfiledLaunch, ...]:
-    """The launches of a page: raw or details as CSV, or details as text. What a program printed before the table is
-    passed over. Pure."""
+    """The launches of a page: raw or details as CSV, or details as text. Output of the program before the table is
+    ignored. Pure."""
     at = text.find('"ID","')
     if at < 0:
         return _parse_details_text(text)
@@ -148,57 +149,57 @@ def parse_page(text: str) -> tuple[ProfiledLaunch, ...]:
     return _parse_details_csv(table) if '"Section Name"' in head else _parse_raw_csv(table)
 
 
-def merge_pages(found: Iterable[ProfiledLaunch]) -> tuple[ProfiledLaunch, ...]:
-    """Pages of one launch as one: the same place in the report, kernel, shape and duration. Pure."""
-    whole: list[ProfiledLaunch] = []
-    for launch in found:
-        twin = next((n for n, other in enumerate(whole) if _are_same_launch(other, launch)), None)
-        if twin is None:
-            whole.append(launch)
+def merge_pages(launches: Iterable[ProfiledLaunch]) -> tuple[ProfiledLaunch, ...]:
+    """The launches with the pages of each merged: same id, kernel, shape and duration. Pure."""
+    merged: list[ProfiledLaunch] = []
+    for launch in launches:
+        index = next((n for n, other in enumerate(merged) if _are_same_launch(other, launch)), None)
+        if index is None:
+            merged.append(launch)
             continue
-        other = whole[twin]
-        # The page that tells more is the raw one, which rounds less.
+        other = merged[index]
+        # The page with more metrics is the raw page, which rounds less.
         more, less = sorted((other, launch), key=lambda page: -len(page.metrics))
         advice = [
             *other.advice,
-            *(said for said in launch.advice if said.text not in {known.text for known in other.advice}),
+            *(one for one in launch.advice if one.text not in {known.text for known in other.advice}),
         ]
-        whole[twin] = replace(other, metrics={**less.metrics, **more.metrics}, advice=advice)
-    return tuple(whole)
+        merged[index] = replace(other, metrics={**less.metrics, **more.metrics}, advice=advice)
+    return tuple(merged)
 
 
-def sort_longest_first(found: Iterable[ProfiledLaunch]) -> tuple[ProfiledLaunch, ...]:
-    """Launches by their time."""
-    return tuple(sorted(found, key=lambda launch: -launch.seconds))
+def sort_longest_first(launches: Iterable[ProfiledLaunch]) -> tuple[ProfiledLaunch, ...]:
+    """The launches, the longest first."""
+    return tuple(sorted(launches, key=lambda launch: -launch.seconds))
 
 
 def _are_same_launch(one: ProfiledLaunch, other: ProfiledLaunch) -> bool:
-    alike = (one.id, one.kernel, one.shape) == (other.id, other.kernel, other.shape)
-    # A page of which only the advice was kept has no duration.
-    known = one.seconds and other.seconds
-    return alike and (
-        not known or abs(one.seconds - other.seconds) <= DURATION_TOLERANCE * max(one.seconds, other.seconds)
+    is_same_kernel = (one.id, one.kernel, one.shape) == (other.id, other.kernel, other.shape)
+    # A page that was stored with its advice only has no duration.
+    have_durations = one.seconds and other.seconds
+    return is_same_kernel and (
+        not have_durations or abs(one.seconds - other.seconds) <= DURATION_TOLERANCE * max(one.seconds, other.seconds)
     )
 
 
 def _export_and_read(path: Path, ncu: str | None) -> tuple[ProfiledLaunch, ...]:
     if ncu is None:
         raise SettingsError(
-            f"{path} needs ncu, which was not found; install Nsight Compute, or export it where it is: ncu --import "
-            f"{path} --page raw --csv"
+            f"{path} needs ncu, which was not found; install Nsight Compute, or export the report where "
+            f"ncu is installed: ncu --import {path} --page raw --csv"
         )
     found: list[ProfiledLaunch] = []
     for page in ("raw", "details"):
         try:
             argv = [ncu, "--import", str(path), "--csv", "--page", page]
-            done = subprocess.run(argv, capture_output=True, text=True, timeout=EXPORT_TIMEOUT_S, check=False)
+            process = subprocess.run(argv, capture_output=True, text=True, timeout=EXPORT_TIMEOUT_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise SettingsError(f"{ncu} could not export {path}: {error}") from error
-        if done.returncode:
+        if process.returncode:
             raise SettingsError(
-                f"{ncu} could not export {path}: {' '.join((done.stderr or done.stdout).split())[:300]}"
+                f"{ncu} could not export {path}: {' '.join((process.stderr or process.stdout).split())[:300]}"
             )
-        found += parse_page(done.stdout)
+        found += parse_page(process.stdout)
     return merge_pages(found)
 
 
@@ -210,8 +211,8 @@ def _parse_raw_csv(table: str) -> tuple[ProfiledLaunch, ...]:
     found = []
     for row in rows:
         cells = dict(zip(names, row, strict=False))
-        read_ = ((name, parse_quantity(text, unit)) for name, unit, text in zip(names, units, row, strict=False))
-        metrics = {name: value for name, value in read_ if value is not None}
+        quantities = ((name, parse_quantity(text, unit)) for name, unit, text in zip(names, units, row, strict=False))
+        metrics = {name: value for name, value in quantities if value is not None}
         found.append(
             ProfiledLaunch(cells.get("ID", ""), cells.get("Kernel Name", ""), metrics, shape=_grid_and_block(cells))
         )
@@ -237,8 +238,7 @@ def _parse_details_csv(table: str) -> tuple[ProfiledLaunch, ...]:
 
 def _parse_details_text(text: str) -> tuple[ProfiledLaunch, ...]:
     found: list[ProfiledLaunch] = []
-    section, in_advice = "", False
-    """`told`: the line before belongs to an advice, whose text may go on."""
+    section, in_advice = "", False  # in_advice: the previous line is part of an advice, whose text may continue
     for line in text.splitlines():
         if kernel := _KERNEL_LINE.match(line):
             found.append(
@@ -268,7 +268,7 @@ def _parse_details_text(text: str) -> tuple[ProfiledLaunch, ...]:
 
 
 def _add_labelled_metric(metrics: dict[str, Quantity], label: str, unit: str, text: str) -> None:
-    # Where a column is full, one space alone parts the label from its unit.
+    # Where the label fills its column, only one space separates it from its unit.
     if label not in METRIC_BY_LABEL and label.rpartition(" ")[0] in METRIC_BY_LABEL and not unit:
         label, _, unit = label.rpartition(" ")
     value = parse_quantity(text, unit)
@@ -278,9 +278,9 @@ def _add_labelled_metric(metrics: dict[str, Quantity], label: str, unit: str, te
     if value is None:
         return
     if label in SHARED_MEMORY_LABELS:
-        before = metrics.get("launch__shared_mem_per_block")
+        previous = metrics.get("launch__shared_mem_per_block")
         metrics["launch__shared_mem_per_block"] = Quantity(
-            value=value.value + (before.value if before else 0.0), unit="byte/block"
+            value=value.value + (previous.value if previous else 0.0), unit="byte/block"
         )
     elif name is not None:
         metrics.setdefault(name, value)
@@ -291,8 +291,8 @@ def _grid_and_block(cells: Mapping[str, str]) -> str:
 
 
 def parse_quantity(text: str, unit: str) -> Quantity | None:
-    """A cell as a number; ncu groups digits by commas and scales units, which is undone for those that rules
-    compare."""
+    """A cell as a number with its unit; None: it is not a number. Units that ncu scales (Kbyte, usecond) become
+    the base unit where rules compare them."""
     try:
         value = float(text.replace(",", ""))
     except ValueError:
@@ -303,11 +303,11 @@ def parse_quantity(text: str, unit: str) -> Quantity | None:
     return Quantity(value=value, unit=unit)
 
 
-def select_kernels(found: Sequence[ProfiledLaunch], named: str) -> tuple[ProfiledLaunch, ...]:
-    """Those whose name contains `named`, the longest first; all where it is empty. Raises SettingsError where none
-    does."""
-    chosen = sort_longest_first(launch for launch in found if named in launch.kernel)
+def select_kernels(launches: Sequence[ProfiledLaunch], name_part: str) -> tuple[ProfiledLaunch, ...]:
+    """The launches of kernels whose names contain `name_part` (empty: all), the longest first. Raises SettingsError
+    where there are none."""
+    chosen = sort_longest_first(launch for launch in launches if name_part in launch.kernel)
     if not chosen:
-        known = ", ".join(dict.fromkeys(launch.kernel for launch in sort_longest_first(found)))
-        raise SettingsError(f"no kernel of the report is called {named!r}; there are: {known}")
+        known = ", ".join(dict.fromkeys(launch.kernel for launch in sort_longest_first(launches)))
+        raise SettingsError(f"the report contains no kernel named {name_part!r}; its kernels are: {known}")
     return chosen

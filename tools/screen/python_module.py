@@ -187,8 +187,8 @@ class _ModuleScreen:
         self.defined_names.add(name)
 
     def _screen_builders(self) -> Iterator[Refusal]:
-        """Refuse a function under `functools.cache` that keeps anything but one compiled kernel per signature: other values
-        could be earlier results."""
+        """Refuse a function under `functools.cache` that keeps anything but a compiled kernel: it could keep earlier
+        results."""
         compiling: dict[ast.AST, str] = {}
         for name in self.names.builders:
             body = [n for statement in self.module.functions[name].body for n in ast.walk(statement)]

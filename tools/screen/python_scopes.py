@@ -168,7 +168,7 @@ def refusal_at(module: Module, node: ast.AST, reason: str) -> Refusal:
     """A refusal of `node`, which quotes the first line of its code."""
     line: int = getattr(node, "lineno", 1)
     quote = ast.get_source_segment(module.source, node) or ""
-    return line, quote.splitlines()[0] if quote else type(node).__name__, reason
+    return Refusal(line, quote.splitlines()[0] if quote else type(node).__name__, reason)
 
 
 def matches_pattern(patterns: str, name: str) -> bool:

@@ -104,7 +104,7 @@ class Opened:
         """What a profiler (by default the first for this device) sees of the kernel, with its raw outputs; or why it
         sees nothing."""
         profiler = load(PROFILERS, name or DEFAULT_PROFILERS[self.language.device][0], Profiler, key=setting)()
-        if lacking := profiler.missing(self.language):
+        if lacking := profiler.reason_unavailable(self.language):
             return lacking
         library, first = self.library(), self.task.workloads[0]
         return profiler.profile(

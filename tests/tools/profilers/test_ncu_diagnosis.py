@@ -94,7 +94,7 @@ def test_raw_and_details_pages_are_one_launch_and_nvidias_agreement_is_named(nam
     assert both == diagnosed(page(name), page(name, "details")), "in whichever order they are given"
     assert [one.rule for one in both.findings] == [one.rule for one in diagnosed(page(name)).findings]
     assert not both.undecided
-    assert any("CPIStall, estimates" in one.agrees for one in both.findings)
+    assert any("CPIStall, estimates" in one.nvidia_advice for one in both.findings)
     gains = [said.estimated_speedup for said in both.advice if said.estimated_speedup is not None]
     assert gains == sorted(gains, reverse=True) and len(gains) > 2
 
@@ -129,7 +129,9 @@ def test_a_report_as_nsight_compute_saves_it_goes_through_ncu(tmp_path: Path) ->
     program.chmod(0o755)
     (launch,) = ncu_reports.read_report(saved, str(program))
     assert ncu_diagnosis.diagnose_launch(launch) == diagnosed(page("membar"), page("membar", "details"))
-    with pytest.raises(SettingsError, match="needs ncu, which was not found; install Nsight Compute, or export it"):
+    with pytest.raises(
+        SettingsError, match="needs ncu, which was not found; install Nsight Compute, or export the report"
+    ):
         ncu_reports.read_report(saved, None)
 
 
@@ -163,11 +165,12 @@ def test_all_kernels_of_a_report_come_the_longest_first_and_one_can_be_chosen(
         "stall_membar"
     )
     assert main(["diagnose", made, "--kernel", "softmax"]) == 2
-    assert "no kernel of the report is called 'softmax'; there are: " in capsys.readouterr().err
+    assert "the report contains no kernel named 'softmax'; its kernels are: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(None, "cannot be read: No such file"), ("hello", "holds no kernel of Nsight Compute; give")]
+    ("content", "said"),
+    [(None, "cannot be read: No such file"), ("hello", "contains no kernel of Nsight Compute; give")],
 )
 def test_a_file_that_is_no_report_is_refused_in_one_sentence(
     content: str | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
