@@ -20,7 +20,7 @@ from agents.models.providers.anthropic import Anthropic
 from agents.roles.agent import Agent
 from agents.tool_use import coder_tools
 from agents.tool_use.base import Toolbox
-from benchmarks.scenario import Asked
+from benchmarks.scenario import ScriptedExchange
 from tests.agents.models.anthropic_rules import Body
 from tests.agents.models.anthropic_server import Server
 from tests.agents.models.scripted_server import Step
@@ -72,7 +72,7 @@ class Cost(NamedTuple):
         return self.cached / max(1, self.uncached + self.cached)
 
 
-class Way(NamedTuple):
+class CachingMethod(NamedTuple):
     """How the roles are asked."""
 
     rounds: int | None = None
@@ -108,13 +108,15 @@ class Rehearsal(Toolbox):
         return said or (self.drafts if self.closed else None)
 
 
-def run(story: Iterable[Asked], way: Way) -> dict[tuple[int, str], Cost]:
-    """(iteration, role) -> what its exchanges took; an exchange that is on record already is none, as in a run."""
+def story_costs(story: Iterable[ScriptedExchange], way: CachingMethod) -> dict[tuple[int, str], Cost]:
+    """Costs by (iteration, role); an exchange that is already recorded costs nothing, as in a run."""
     with tempfile.TemporaryDirectory() as folder:
-        return _costs(booked(story, way, Path(folder)).records)
+        return _costs(play_story(story, way, Path(folder)).records)
 
 
-def booked(story: Iterable[Asked], way: Way, folder: Path, prices: Mapping[str, Price] | None = None) -> Ledger:
+def play_story(
+    story: Iterable[ScriptedExchange], way: CachingMethod, folder: Path, prices: Mapping[str, Price] | None = None
+) -> Ledger:
     """The account of the story, with its records in `folder`."""
     with Server() as server:
         records = Records(folder)
@@ -122,21 +124,21 @@ def booked(story: Iterable[Asked], way: Way, folder: Path, prices: Mapping[str, 
         agents = {role: _agent(role, server, way, records, ledger) for role in get_args(RoleName)}
         for one in story:
             ledger.iteration, server.cache.now = one.iteration, one.iteration * MINUTES * 60.0
-            said = _said(one)
+            said = _scripted_answer(one)
             # A toolbox of no rounds is not offered; one round more is never used where the model answers at once.
             tools = Rehearsal(max(way.rounds, 1), said) if way.rounds is not None and isinstance(said, Drafts) else None
-            server.answer = partial(_step, said=said, rounds=way.rounds or 0)
+            server.answer = partial(_next_step, said=said, rounds=way.rounds or 0)
             agents[one.role].ask(one.brief, type(said), toolbox=tools)
         return ledger
 
 
-def _agent(role: RoleName, server: Server, way: Way, records: Records, ledger: Ledger) -> Agent:
+def _agent(role: RoleName, server: Server, way: CachingMethod, records: Records, ledger: Ledger) -> Agent:
     name = way.model if way.models == 1 else f"claude-for-{role}"
     options = {"model": name, "base_url": server.url, "structured": way.structured}
     return Agent(role, Anthropic(options), records, lambda event, details: None, ledger)
 
 
-def _said(one: Asked) -> Answer:
+def _scripted_answer(one: ScriptedExchange) -> Answer:
     """An answer of the type owed: the playbook's, or where it has none one that says little. What it says is not
     read again."""
     made = answer(one.brief)
@@ -148,7 +150,7 @@ def _said(one: Asked) -> Answer:
     return made
 
 
-def _step(body: Body, said: Answer, rounds: int) -> Step:
+def _next_step(body: Body, said: Answer, rounds: int) -> Step:
     """Two drafts are compiled, then checked and timed, then one more, and so on; the last round hands in. Else the
     answer."""
     done = sum(message["role"] == "assistant" for message in body["messages"])
@@ -181,7 +183,7 @@ def total(costs: Iterable[Cost]) -> Cost:
     return Cost(*map(sum, zip(*costs, strict=True)))
 
 
-def later(found: dict[tuple[int, str], Cost]) -> Sequence[Cost]:
-    """What each iteration took, from the second on."""
+def costs_after_first_iteration(found: dict[tuple[int, str], Cost]) -> Sequence[Cost]:
+    """The cost of each iteration from the second on."""
     last = max(at for at, _ in found)
     return [total(cost for (at, _), cost in found.items() if at == number) for number in range(2, last + 1)]

@@ -45,16 +45,16 @@ ROOT = Path(__file__).parent.parent
 KERNELS = Path(__file__).parent / "foreign"
 RUNS = Path("workspaces/foreign")
 TABLE = Path(__file__).parent / "results" / "foreign.md"
-PATIENCE_S = 1200.0
+RUN_TIMEOUT_S = 1200.0
 """A run that takes longer is stopped and counted as lost: its own budget ends it long before."""
-DRAIN_S = 120.0
+OUTPUT_TIMEOUT_S = 120.0
 """For a stopped run to end the job that is under way."""
 SETTINGS = {
     "search": {"iterations": 6, "candidates": 2, "patience": 2},
     "judge": {"calibration_pairs": 16, "confirm_rounds": 8, "benchmark_rounds": 12},
     "budget": {"wall_s": 150},
 }
-AGAINST = ("eager", "compile")
+RIVALS = ("eager", "compile")
 
 
 PAGE = """\
@@ -97,7 +97,7 @@ Result = Row | str | None
 """A finished run, why there is none, or None: it was not finished yet."""
 
 
-def names() -> list[str]:
+def kernel_names() -> list[str]:
     """All kernels, in the table's order."""
     return sorted(path.parent.name for path in KERNELS.glob("*/kernel.cpp"))
 
@@ -135,15 +135,15 @@ def workspace_of(name: str, runs: Path) -> Path | None:
     return workspace.root if same and workspace.settings() == load(runs / f"{name}.yaml") else None
 
 
-def finished(workspace: Path | None) -> bool:
+def is_finished(workspace: Path | None) -> bool:
     return workspace is not None and bool(read_state(peek(workspace)).get("report"))
 
 
-def attempt(name: str, runs: Path, *, again: bool) -> None:
-    """Run the kernel, or go on with its run. What the command said last is kept beside the workspace."""
+def run_or_resume(name: str, runs: Path, *, again: bool) -> None:
+    """Run the kernel or resume its run; the last message of the command is stored beside the workspace."""
     settings, ended = config(name, runs), runs / f"{name}.json"
     workspace = None if again else workspace_of(name, runs)
-    if finished(workspace):
+    if is_finished(workspace):
         return
     ended.unlink(missing_ok=True)
     work = ["resume", str(workspace)] if workspace else ["run", str(settings)]
@@ -154,12 +154,12 @@ def attempt(name: str, runs: Path, *, again: bool) -> None:
         command, cwd=ROOT, env=os.environ | home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as child:
         try:
-            said, complaint = child.communicate(timeout=PATIENCE_S)
+            said, complaint = child.communicate(timeout=RUN_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            said, complaint = _stopped(child)
+            said, complaint = _stop_run(child)
         except KeyboardInterrupt:
             # The terminal has told the child as well; it says when it is done.
-            child.wait(DRAIN_S)
+            child.wait(OUTPUT_TIMEOUT_S)
             raise
     last = (said.splitlines() or [""])[-1]
     ended.write_text(
@@ -184,10 +184,10 @@ def commits(runs: Path, results: dict[str, Result]) -> str:
     )
 
 
-def _stopped(child: subprocess.Popen[str]) -> tuple[str, str]:
+def _stop_run(child: subprocess.Popen[str]) -> tuple[str, str]:
     child.send_signal(signal.SIGINT)
     try:
-        return child.communicate(timeout=DRAIN_S)
+        return child.communicate(timeout=OUTPUT_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         child.kill()
         return child.communicate()
@@ -195,8 +195,8 @@ def _stopped(child: subprocess.Popen[str]) -> tuple[str, str]:
 
 def result(name: str, runs: Path) -> Result:
     workspace = workspace_of(name, runs)
-    if workspace is None or not finished(workspace):
-        return _lost(runs / f"{name}.json")
+    if workspace is None or not is_finished(workspace):
+        return _failure_message(runs / f"{name}.json")
     opened = peek(workspace)
     state = read_state(opened)
     inspection = Inspection.model_validate(opened.records.get(state["profile"]).payload)
@@ -209,8 +209,8 @@ def result(name: str, runs: Path) -> Result:
     )
 
 
-def _lost(path: Path) -> str | None:
-    """How a run ended that has no result, in the command's own words."""
+def _failure_message(path: Path) -> str | None:
+    """The last message of a run that ended without a result; None: the run is not recorded."""
     if not path.is_file():
         return None
     ended = json.loads(path.read_text())
@@ -257,7 +257,7 @@ def audit(workspace: Path, store: Path) -> str | None:
 # ---------------------------------------------------------------- the table
 
 
-def line(name: str, row: Row) -> str:
+def table_row(name: str, row: Row) -> str:
     verdicts = list(row.summary.verdicts.values())
     cells = [
         name,
@@ -265,7 +265,7 @@ def line(name: str, row: Row) -> str:
         f"{verdicts.count('accept')} of {len(verdicts)}",
         format_speedup(row.against("baseline")) if row.final.best == "best" else "1× (none accepted)",
         format_percent(row.roof),
-        *(comparison_words(row.against(other)) for other in AGAINST),
+        *(comparison_words(row.against(other)) for other in RIVALS),
         f"{row.summary.stop_reason}{' †' if row.final.disturbed else ''}",
         f"{row.summary.wall_s:.0f}",
     ]
@@ -278,7 +278,7 @@ def counts(results: dict[str, Result]) -> Iterator[str]:
     lost = {name: one for name, one in results.items() if isinstance(one, str)}
     tried = len(rows) + len(lost)
     at_least = {
-        other: {n for n, r in rows.items() if (found := r.against(other)) and found.estimate >= 1} for other in AGAINST
+        other: {n for n, r in rows.items() if (found := r.against(other)) and found.estimate >= 1} for other in RIVALS
     }
     wrong = {name: row.wrong for name, row in rows.items() if row.wrong is not None}
     yield f"- by the estimate, ≥ 2× over the baseline: {sum(row.speedup >= 2 for row in rows.values())} of {tried}"
@@ -286,12 +286,12 @@ def counts(results: dict[str, Result]) -> Iterator[str]:
     yield "- by the estimate, ≥ 1.0× torch: " + ", ".join(
         f"{other} {len(found)} of {tried}" for other, found in met.items()
     )
-    yield f"- wrong: {len(wrong)}{_listed(wrong)}"
-    yield f"- lost or crashed: {len(lost)}{_listed(lost)}"
+    yield f"- wrong: {len(wrong)}{_list_reasons(wrong)}"
+    yield f"- lost or crashed: {len(lost)}{_list_reasons(lost)}"
     absent = {
         (name, other): row.final.unavailable[other]
         for name, row in rows.items()
-        for other in AGAINST
+        for other in RIVALS
         if other in row.final.unavailable
     }
     for (name, other), why in absent.items():
@@ -301,7 +301,7 @@ def counts(results: dict[str, Result]) -> Iterator[str]:
         yield f"- not finished yet: {', '.join(waiting)}"
 
 
-def _listed(reasons: dict[str, str]) -> str:
+def _list_reasons(reasons: dict[str, str]) -> str:
     return "".join(f"; {name}: {why}" for name, why in reasons.items())
 
 
@@ -320,7 +320,7 @@ def machine(runs: Path, results: dict[str, Result]) -> str:
 
 def table(results: dict[str, Result], runs: Path, command: str) -> str:
     """The whole page."""
-    rows = [line(name, one) for name, one in results.items() if isinstance(one, Row)]
+    rows = [table_row(name, one) for name, one in results.items() if isinstance(one, Row)]
     first = PAGE.format(
         date=f"{datetime.now(UTC):%Y-%m-%d}",
         machine=machine(runs, results),
@@ -333,7 +333,7 @@ def table(results: dict[str, Result], runs: Path, command: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    known = names()
+    known = kernel_names()
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.foreign", description=(__doc__ or "").partition("\n")[0]
     )
@@ -355,7 +355,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     results = {name: result(name, runs) for name in known}
     for name in () if options.render else options.kernels or known:
         print(f"{name} …", end=" ", flush=True)
-        attempt(name, runs, again=options.again)
+        run_or_resume(name, runs, again=options.again)
         results[name] = result(name, runs)
         options.table.write_text(table(results, runs, command))
         one = results[name]

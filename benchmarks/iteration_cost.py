@@ -16,8 +16,8 @@ from pathlib import Path
 from agents.artifacts import CoderBrief, GatekeeperBrief, RoleName
 from agents.models import prices
 from agents.models.ledger import Ledger, Spent, dollars, exchanges
-from benchmarks.caching import Way, booked
-from benchmarks.scenario import FOLDERS, Asked, Scenario
+from benchmarks.caching import CachingMethod, play_story
+from benchmarks.scenario import FOLDERS, Scenario, ScriptedExchange
 
 MODELS = ("claude-opus-5-5", "claude-sonnet-5-5")
 ROLES: tuple[RoleName, ...] = ("profiler_analyst", "knowledge_retriever", "planner", "coder", "gatekeeper")
@@ -25,13 +25,13 @@ ROUNDS = 3
 """Of tools, for each answer of the coder."""
 
 
-def told(language: str) -> Iterator[Asked]:
+def iteration_exchanges(language: str) -> Iterator[ScriptedExchange]:
     """The scenario with the ablations of what is accepted."""
     coder: CoderBrief | None = None
     for one in Scenario(language).asked():
         coder = one.brief if isinstance(one.brief, CoderBrief) else coder
         ablated = _ablations(coder) if coder and isinstance(one.brief, GatekeeperBrief) else ()
-        yield from (Asked(one.iteration, "coder", brief, "Drafts") for brief in ablated)
+        yield from (ScriptedExchange(one.iteration, "coder", brief, "Drafts") for brief in ablated)
         yield one
 
 
@@ -44,15 +44,20 @@ def _ablations(brief: CoderBrief) -> tuple[CoderBrief, ...]:
     return (brief.model_copy(update={"without": methods, "plan": plan, "failures": ()}),)
 
 
-def played(language: str, model: str, folder: Path, *, tools: bool) -> Ledger:
+def play_iteration(language: str, model: str, folder: Path, *, tools: bool) -> Ledger:
     """The account of the story, with `model` in every role and its records in `folder`."""
-    return booked(told(language), Way(rounds=ROUNDS if tools else None, model=model), folder, prices.published())
+    return play_story(
+        iteration_exchanges(language),
+        CachingMethod(rounds=ROUNDS if tools else None, model=model),
+        folder,
+        prices.published(),
+    )
 
 
 def table(language: str, models: Sequence[str] = MODELS, *, tools: bool) -> str:
     """A row a role, summed over the run; then its iterations, and the run."""
     with tempfile.TemporaryDirectory(prefix="kernelwright-cost-") as folder:
-        return _table({model: played(language, model, Path(folder) / model, tools=tools) for model in models})
+        return _table({model: play_iteration(language, model, Path(folder) / model, tools=tools) for model in models})
 
 
 def _table(books: Mapping[str, Ledger]) -> str:
@@ -62,8 +67,8 @@ def _table(books: Mapping[str, Ledger]) -> str:
     lines = [f"| {' | '.join(head)} |", "|---|" + "--:|" * (len(head) - 1)]
     lines += [_row(role, [book.spent(role) for book in books.values()]) for role in ROLES]
     first = [[book.spent(iteration=at) for book in books.values()] for at in (0, 1)]
-    lines.append(_row("v0 and the first iteration", [_sum(pair) for pair in zip(*first, strict=True)]))
-    later = [_sum([book.spent(iteration=at) for at in range(2, last + 1)], last - 1) for book in books.values()]
+    lines.append(_row("v0 and the first iteration", [_total_spent(pair) for pair in zip(*first, strict=True)]))
+    later = [_total_spent([book.spent(iteration=at) for at in range(2, last + 1)], last - 1) for book in books.values()]
     lines.append(_row("each later iteration, mean", later))
     lines.append(_row(f"**run of {last} iterations**", [book.spent() for book in books.values()]))
     return "\n".join(lines)
@@ -76,7 +81,7 @@ def _row(name: str, spent: Sequence[Spent]) -> str:
     return f"| {' | '.join([name, *(f'{number:,}' for number in counted), *(dollars(each.usd) for each in spent)])} |"
 
 
-def _sum(found: Iterable[Spent], parts: int = 1) -> Spent:
+def _total_spent(found: Iterable[Spent], parts: int = 1) -> Spent:
     every = list(found)
     assert not any(one.unknown for one in every)
     whole = {

@@ -103,8 +103,8 @@ def seconds(judge: Judge, candidate: Candidate) -> float:
     return evidence.incumbent_seconds(judge.read_or_measure_calibration(candidate))["w"]
 
 
-def planted(judge: Judge) -> tuple[int, int]:
-    """(rounds, fewer rounds): the extra work that makes `LONG_S`, and `PLANTED` of the time less."""
+def planted_rounds(judge: Judge) -> tuple[int, int]:
+    """Rounds of extra work for a kernel that takes `LONG_S`, and for one that takes the share `PLANTED` less."""
     first, second = (seconds(judge, softmax(rounds)) for rounds in (LOW, HIGH))
     slope = (second - first) / (HIGH - LOW)
     rounds = LOW + (LONG_S - first) / slope
@@ -197,7 +197,7 @@ def main() -> None:
             # How many batches a kernel takes against its equal is chance; the cost is told of one.
             costs(open_judge(task(LARGE), executor, records, POLICY.model_copy(update={"batches": 1})))
             judge = open_judge(task(WIDE), executor, records)
-            rounds, fewer = planted(judge)
+            rounds, fewer = planted_rounds(judge)
             noise = evidence.noise_floor(judge.read_or_measure_calibration(softmax(rounds)), POLICY.objective)
             print(f"noise floor {noise:.2%}, least gain {POLICY.min_effect:.0%}", flush=True)
             compare(judge, "A/A", rounds, rounds, wanted.same, noise)

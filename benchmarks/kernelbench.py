@@ -50,8 +50,8 @@ model. "Correct": the judge finds v0 right, as it does a first version of a run,
 |---|---|---|---|---|---|"""
 
 
-def reductions(problem: Path) -> Iterator[dict[str, int]]:
-    """Sizes to try one after the other, until the problem takes some."""
+def reduced_sizes(problem: Path) -> Iterator[dict[str, int]]:
+    """Yield reduced sizes to try in order, until the problem accepts one."""
     large = {name: own for name, own in problem_sizes(problem).items() if own > LARGEST}
     least = {name: _least(own) for name, own in large.items()}
     yield least
@@ -66,18 +66,20 @@ def _least(own: int) -> int:
     return divisor if 2 * divisor > LARGEST else LARGEST
 
 
-def asked(problem: Path, folder: Path, executor: Executor, records: Records) -> dict[str, str]:
+def try_problem(problem: Path, folder: Path, executor: Executor, records: Records) -> dict[str, str]:
     """Stage -> "" where it is passed, else the sentence why not: at the first sizes that have a contract, else at
     the first of all."""
     found: list[dict[str, str]] = []
-    for dims in reductions(problem):
-        found.append(_asked(problem, folder, dims, executor, records))
+    for dims in reduced_sizes(problem):
+        found.append(_try_sizes(problem, folder, dims, executor, records))
         if found[-1].get("contract") == "" or "crashed" in found[-1]:
             return found[-1]
     return found[0]
 
 
-def _asked(problem: Path, folder: Path, dims: dict[str, int], executor: Executor, records: Records) -> dict[str, str]:
+def _try_sizes(
+    problem: Path, folder: Path, dims: dict[str, int], executor: Executor, records: Records
+) -> dict[str, str]:
     found = {"dims": " ".join(f"{name}={value}" for name, value in dims.items())}
     shutil.rmtree(folder, ignore_errors=True)
     try:
@@ -86,7 +88,7 @@ def _asked(problem: Path, folder: Path, dims: dict[str, int], executor: Executor
         made = initial_kernel.lift(loaded.task, executor, records.blobs, JudgeSettings().job_limit_s)
         (folder / "v0.cpp").write_text(made.source)
         found["lifted"] = ""
-        found["correct"] = wrong(TaskHandle(loaded, executor, records, lambda kind, details: None), made)
+        found["correct"] = reason_wrong(TaskHandle(loaded, executor, records, lambda kind, details: None), made)
     except SettingsError as error:
         found["lifted" if "contract" in found else "contract"] = str(error)
     except InfrastructureError as error:
@@ -94,7 +96,7 @@ def _asked(problem: Path, folder: Path, dims: dict[str, int], executor: Executor
     return found
 
 
-def wrong(opened: TaskHandle, made: Candidate) -> str:
+def reason_wrong(opened: TaskHandle, made: Candidate) -> str:
     """Why v0 is refused before it would be timed; empty: it is not."""
     judge = opened.judge
     fault = judge.screen_failure(made) or evidence.build_failure(judge.builder.read_or_build(made))
@@ -119,15 +121,15 @@ def table(answers: dict[str, dict[str, str]], command: str) -> str:
         ("correct", "Not correct"),
         ("crashed", "Crashed"),
     ):
-        why = {name.partition("_")[0]: sentence(one[stage]) for name, one in answers.items() if one.get(stage)}
+        why = {name.partition("_")[0]: reason_kind(one[stage]) for name, one in answers.items() if one.get(stage)}
         lines += ["", f"## {title}: {len(why)}", ""] if why else []
         for said, count in Counter(why.values()).most_common():
             lines.append(f"- {count}: {said} ({', '.join(name for name, one in why.items() if one == said)})")
     return "\n".join([*lines, ""])
 
 
-def sentence(reason: str) -> str:
-    """A refusal without the problem's own name and the remedy, so that those of one kind are one."""
+def reason_kind(reason: str) -> str:
+    """A refusal without the name of the problem and the remedy, so that refusals of one kind are counted together."""
     said = (
         reason.partition("none could be written: ")[2]
         or reason.partition("reference.py: ")[2]
@@ -158,7 +160,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             folder = options.runs / file.parent.name / file.stem[:64]
             kept, begun = folder.with_name(f"{folder.name}.json"), time.monotonic()
             if not kept.is_file():
-                found = asked(file, folder, executor, records)
+                found = try_problem(file, folder, executor, records)
                 write_atomically(kept, json.dumps(found, indent=1).encode())
                 print(f"{number}/{len(files)} {file.stem} {time.monotonic() - begun:.0f} s {found}", flush=True)
             answers[f"{file.parent.name}/{file.stem}"] = json.loads(kept.read_text())

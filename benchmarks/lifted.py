@@ -40,9 +40,9 @@ TASKS = Path(__file__).parent / "lifted"
 TABLE = Path(__file__).parent / "results" / "lifted.md"
 ON_GPU = ("attention", "gemm_gelu", "rms_norm")
 """On a CPU the first two are a library's."""
-PATIENCE_S = 1800.0
+MEASUREMENT_TIMEOUT_S = 1800.0
 """For others to leave the device."""
-AGAINST = ("eager", "compile", "max_autotune")
+RIVALS = ("eager", "compile", "max_autotune")
 PAGE = """\
 # The code of torch.compile for references, lifted
 
@@ -67,7 +67,7 @@ def folder(name: str, language: str, root: Path) -> Path:
     return made
 
 
-def measured(task: Path, executor: Executor, records: Records) -> Iterator[str]:
+def measure_task(task: Path, executor: Executor, records: Records) -> Iterator[str]:
     """The lines of one task."""
     loaded = loader.load_task_folder(task, executor, records.blobs)
     begun = time.monotonic()
@@ -115,7 +115,7 @@ def measured(task: Path, executor: Executor, records: Records) -> Iterator[str]:
             placed = rank_contestants(record, "total_time", anchor="lifted", best="lifted").overall
             against = [
                 format_speedup(one) if (one := placed[n].against_best if n in placed else None) else "N/A"
-                for n in AGAINST
+                for n in RIVALS
             ]
             own = placed["lifted"].seconds
             share = format_percent(moved / own / rate) if (rate := copy_bandwidth(records)) else "N/A"
@@ -150,7 +150,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             root = Path(temporary)
             (root / "scratch").mkdir()
             records = Records(root / "records")
-            with LocalExecutor(records.blobs, root / "scratch", lock_wait_s=PATIENCE_S) as executor:
+            with LocalExecutor(records.blobs, root / "scratch", lock_wait_s=MEASUREMENT_TIMEOUT_S) as executor:
                 device = pick_device(executor.devices(), open_language(options.language).device)
                 said = {
                     "date": f"{datetime.now(UTC):%Y-%m-%d}",
@@ -160,7 +160,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 }
                 page = page or PAGE.format(device=device.name, units=device.units, **said)
                 try:
-                    lines = list(measured(folder(name, options.language, root), executor, records))
+                    lines = list(measure_task(folder(name, options.language, root), executor, records))
                 except SettingsError as error:
                     lines = [f"| {name} | not lifted: {error} |{' |' * 9}"]
         page += "".join(f"{line}\n" for line in lines)

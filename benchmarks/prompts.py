@@ -11,18 +11,18 @@ from collections.abc import Iterable, Sequence
 
 from agents.prompting.render import parts
 from agents.prompting.token_budget import tokens
-from benchmarks.caching import Cost, Way, later, run, total
-from benchmarks.scenario import FOLDERS, Asked, Scenario
+from benchmarks.caching import CachingMethod, Cost, costs_after_first_iteration, story_costs, total
+from benchmarks.scenario import FOLDERS, Scenario, ScriptedExchange
 
-ONE_ANSWER, TYPICAL = Way(), Way(rounds=3)
+ONE_ANSWER, TYPICAL = CachingMethod(), CachingMethod(rounds=3)
 WAYS = {
     "one answer a call": ONE_ANSWER,
-    "tools offered to the coder, none called": Way(rounds=0),
+    "tools offered to the coder, none called": CachingMethod(rounds=0),
     "3 rounds of tools for each answer of the coder": TYPICAL,
-    "5 rounds": Way(rounds=5),
-    "8 rounds": Way(rounds=8),
-    "one answer a call, each role with a model of its own": Way(models=5),
-    "one answer a call, `structured: json_schema`": Way(structured="json_schema"),
+    "5 rounds": CachingMethod(rounds=5),
+    "8 rounds": CachingMethod(rounds=8),
+    "one answer a call, each role with a model of its own": CachingMethod(models=5),
+    "one answer a call, `structured: json_schema`": CachingMethod(structured="json_schema"),
 }
 HEAD = "not from the cache | from cache | share | uncached equivalent | with the price of writing"
 RULE = "--:|--:|--:|--:|--:|"
@@ -68,7 +68,7 @@ def roles(found: dict[tuple[int, str], Cost]) -> str:
     return "\n".join(rows)
 
 
-def ways(story: Sequence[Asked], named: Iterable[str] = tuple(WAYS)) -> str:
+def ways(story: Sequence[ScriptedExchange], named: Iterable[str] = tuple(WAYS)) -> str:
     """The same story, asked in other ways."""
     rows = [
         (
@@ -78,15 +78,15 @@ def ways(story: Sequence[Asked], named: Iterable[str] = tuple(WAYS)) -> str:
     ]
     rows.append("|---|--:|--:|--:|--:|")
     for name in named:
-        found = run(story, WAYS[name])
-        after = later(found)
+        found = story_costs(story, WAYS[name])
+        after = costs_after_first_iteration(found)
         mean = total(after)
         each = f"{mean.equivalent / len(after):,.0f} | {mean.priced / len(after):,.0f}"
         rows.append(f"| {name} | {total(found.values()).share:.1%} | {mean.share:.1%} | {each} |")
     return "\n".join(rows)
 
 
-def sections(story: Iterable[Asked]) -> str:
+def sections(story: Iterable[ScriptedExchange]) -> str:
     """Most tokens that each section took, a row a role."""
     most: dict[tuple[str, str, str], int] = {}
     limits: dict[tuple[str, str, str], int | None] = {}
@@ -108,7 +108,7 @@ def main(languages: Sequence[str]) -> None:
         most = list(Scenario(language, MOST_METHODS).asked())
         print(f"\n{MOST_METHODS} methods in every plan:\n\n{ways(most, shown)}")
         for name in shown:
-            found = run(story, WAYS[name])
+            found = story_costs(story, WAYS[name])
             print(f"\n{name[0].upper()}{name[1:]}:\n\n{iterations(found)}\n\n{roles(found)}")
         print(f"\nSections, and the most that each took:\n\n{sections(story)}\n")
 

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent
 CONFIG = ROOT / "configs" / "quickstart.yaml"
 
 
-class Seen(NamedTuple):
+class RunOutcome(NamedTuple):
     """One run."""
 
     judged: tuple[str, ...]
@@ -56,7 +56,7 @@ class Seen(NamedTuple):
         }
 
 
-def run(home: Path) -> Seen:
+def run(home: Path) -> RunOutcome:
     """The quickstart in a process of its own, as a user starts it."""
     done = subprocess.run(
         [sys.executable, "-m", "graph", "run", str(CONFIG), "--quiet", "--json"],
@@ -68,10 +68,10 @@ def run(home: Path) -> Seen:
     )
     workspace = Path(home, json.loads(done.stdout.splitlines()[-1])["workspace"])
     log = events.read(workspace / ".kernelwright" / "events.jsonl")
-    return Seen(tuple(e.details["candidate"] for e in log if e.kind == "candidate"), read_versions(workspace))
+    return RunOutcome(tuple(e.details["candidate"] for e in log if e.kind == "candidate"), read_versions(workspace))
 
 
-def table(first: Seen, second: Seen, control: Seen) -> str:
+def table(first: RunOutcome, second: RunOutcome, control: RunOutcome) -> str:
     """The three runs side by side."""
     rows = [
         "| | first, nothing remembered | second, remembers the first | control, nothing remembered |",
@@ -79,9 +79,11 @@ def table(first: Seen, second: Seen, control: Seen) -> str:
         _row("judged candidates in all", (str(len(one.judged)) for one in (first, second, control))),
         _row(
             "judged until the first run's best kernel",
-            (_said(one.until(first.best)) for one in (first, second, control)),
+            (_format_count(one.until(first.best)) for one in (first, second, control)),
         ),
-        _row("iteration that accepted it", (_said(one.iteration(first.best)) for one in (first, second, control))),
+        _row(
+            "iteration that accepted it", (_format_count(one.iteration(first.best)) for one in (first, second, control))
+        ),
     ]
     for name, wanted in (("rejected", ("avoid",)), ("rejected or left open", ("avoid", "pending"))):
         again = [len(first.outcomes(*wanted) & one.outcomes(*STATUS_ORDER)) for one in (second, control)]
@@ -95,12 +97,12 @@ def _row(name: str, cells: Iterable[str]) -> str:
     return f"| {name} | {' | '.join(cells)} |"
 
 
-def _said(count: int | None) -> str:
+def _format_count(count: int | None) -> str:
     return "not reached" if count is None else str(count)
 
 
-def story(name: str, seen: Seen) -> str:
-    """A run, version by version."""
+def describe_run(name: str, seen: RunOutcome) -> str:
+    """A description of one run with a line for each version."""
     lines = [f"{name}:", ""]
     for memory in seen.memories:
         if memory.iteration:
@@ -127,7 +129,7 @@ def main() -> None:
     )
     print(table(first, second, control))
     for name, seen in (("First run", first), ("Second run", second), ("Control", control)):
-        print(f"\n{story(name, seen)}")
+        print(f"\n{describe_run(name, seen)}")
 
 
 if __name__ == "__main__":

@@ -89,8 +89,8 @@ def load(path: Path, wiki: Wiki) -> list[Question]:
     return found
 
 
-def answers(passage: Passage, labels: Iterable[str]) -> bool:
-    """Whether a passage stands where one of the labels says."""
+def is_relevant(passage: Passage, labels: Iterable[str]) -> bool:
+    """Whether one of the labels names the page (and section) of the passage."""
     headings = {heading.lower() for heading in passage.heading}
     return any(
         page == passage.path and (not heading or heading.lower() in headings)
@@ -98,9 +98,9 @@ def answers(passage: Passage, labels: Iterable[str]) -> bool:
     )
 
 
-def scored(question: Question, found: Sequence[Passage]) -> Score:
+def score_question(question: Question, found: Sequence[Passage]) -> Score:
     """By the rank of the first passage that answers."""
-    rank = next((place for place, passage in enumerate(found, 1) if answers(passage, question.answers)), 0)
+    rank = next((place for place, passage in enumerate(found, 1) if is_relevant(passage, question.answers)), 0)
     return Score(float(0 < rank <= 5), 1 / rank if 0 < rank <= DEPTH else 0.0)
 
 
@@ -111,7 +111,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return means[int(0.025 * DRAWS)], means[int(0.975 * DRAWS) - 1]
 
 
-def shown(values: Sequence[float]) -> str:
+def format_mean(values: Sequence[float]) -> str:
     """Mean and interval."""
     low, high = interval(values)
     return f"{statistics.fmean(values):.3f} [{low:.3f}, {high:.3f}]"
@@ -121,7 +121,7 @@ def table(questions: Sequence[Question], methods: dict[str, Search]) -> str:
     """Recall@5 and MRR of each method by kind of question, and what fusion gains over words alone, question by
     question."""
     results = {
-        name: [scored(question, search(question.question)) for question in questions]
+        name: [score_question(question, search(question.question)) for question in questions]
         for name, search in methods.items()
     }
     rows = ["| questions | method | recall@5 | MRR@10 |", "|---|---|---|---|"]
@@ -132,9 +132,11 @@ def table(questions: Sequence[Question], methods: dict[str, Search]) -> str:
             continue
         for name, scores in results.items():
             recall, reciprocal = ([scores[n][column] for n in of_kind] for column in (0, 1))
-            rows.append(f"| {kind} ({len(of_kind)}) | {name} | {shown(recall)} | {shown(reciprocal)} |")
+            rows.append(f"| {kind} ({len(of_kind)}) | {name} | {format_mean(recall)} | {format_mean(reciprocal)} |")
         gains = [[results[last][n][column] - results[first][n][column] for n in of_kind] for column in (0, 1)]
-        rows.append(f"| {kind} ({len(of_kind)}) | {last} − {first} | {shown(gains[0])} | {shown(gains[1])} |")
+        rows.append(
+            f"| {kind} ({len(of_kind)}) | {last} − {first} | {format_mean(gains[0])} | {format_mean(gains[1])} |"
+        )
     return "\n".join(rows)
 
 

@@ -105,7 +105,7 @@ REMARKS = (
 )
 
 
-class Asked(NamedTuple):
+class ScriptedExchange(NamedTuple):
     """One call for an agent."""
 
     iteration: int
@@ -129,39 +129,39 @@ class Scenario:
         self.specs = _specs(self.wiki) if language == "triton" else ()
         self.architecture = "sm_90" if language == "triton" else "x86_64"
 
-    def asked(self) -> Iterator[Asked]:
+    def asked(self) -> Iterator[ScriptedExchange]:
         """Every call in order: an analyst for each version, then who retrieves, plans, writes (twice after a
         failure) and reviews."""
         version, source, tried = 0, self.task.baseline or "", ()
-        yield Asked(0, "profiler_analyst", self.analyst(version, source), "Analysis")
+        yield ScriptedExchange(0, "profiler_analyst", self.analyst(version, source), "Analysis")
         for iteration, verdict in enumerate(VERDICTS, 1):
-            yield Asked(iteration, "knowledge_retriever", self.retriever(version, source), "Queries")
+            yield ScriptedExchange(iteration, "knowledge_retriever", self.retriever(version, source), "Queries")
             planner = self.planner(version, source, tried)
-            yield Asked(iteration, "planner", planner, "Plan")
+            yield ScriptedExchange(iteration, "planner", planner, "Plan")
             plan = self.planned(planner)
             coder = self.coder(version, source, plan, tried)
-            yield Asked(iteration, "coder", coder, "Drafts")
+            yield ScriptedExchange(iteration, "coder", coder, "Drafts")
             if verdict == "reject_correctness":
                 failed = f"4f1d0c8a2b9e: correctness: {REASONS[verdict]}\n" + "\n".join(
                     f"row {n}: nan" for n in range(30)
                 )
-                yield Asked(iteration, "coder", coder.model_copy(update={"failures": (failed,)}), "Drafts")
+                yield ScriptedExchange(iteration, "coder", coder.model_copy(update={"failures": (failed,)}), "Drafts")
             written = self.written(coder, iteration)
             if verdict == "accept":
-                yield Asked(
+                yield ScriptedExchange(
                     iteration, "gatekeeper", GatekeeperBrief(task=self.task, diff=self.diff(source, written)), "Review"
                 )
             tried = (*tried, _tried(iteration, plan, verdict))
             if verdict == "accept":
                 version, source = version + 1, written
-                yield Asked(iteration, "profiler_analyst", self.analyst(version, source), "Analysis")
+                yield ScriptedExchange(iteration, "profiler_analyst", self.analyst(version, source), "Analysis")
 
     def seen(self, version: int) -> Seen:
         """What a run shows of a version; the loops are the first one's, the counters of ncu another softmax's."""
         metrics = self.metrics(version)
         if self.language == "triton":
             report = (FIXTURES / "ncu" / "triton_softmax.raw.csv").read_text(encoding="utf-8")
-            metrics = ncu.kept(ncu.longest(ncu.launches(report)).metrics) | metrics
+            metrics = ncu.profile_metrics(ncu.longest_launch(ncu.parse_launches(report)).metrics) | metrics
         times = {"incumbent": 4e-4 / (1 + version), "measured roof": 6.1e-5, "published roof": 5.6e-5}
         names = [w.name for w in self.task.workloads]
         timed = {f"time.{name}": Quantity(value=times["incumbent"], unit="s") for name in names}
@@ -282,8 +282,8 @@ class Scenario:
         made = answer(brief)
         assert isinstance(made, Plan)
         if not made.methods:
-            made = made.model_copy(update={"methods": _others(brief, ())[:2], "candidates": 4})
-        more = _others(brief, made.methods)[: max(0, self.methods - len(made.methods))]
+            made = made.model_copy(update={"methods": _other_methods(brief, ())[:2], "candidates": 4})
+        more = _other_methods(brief, made.methods)[: max(0, self.methods - len(made.methods))]
         return made.model_copy(update={"methods": (*made.methods, *more)})
 
     def written(self, brief: CoderBrief, iteration: int) -> str:
@@ -382,7 +382,7 @@ def _memory(task: Task, architecture: str) -> tuple[Attempt, ...]:
     )
 
 
-def _others(brief: PlannerBrief, planned: tuple[PlannedMethod, ...]) -> tuple[PlannedMethod, ...]:
+def _other_methods(brief: PlannerBrief, planned: tuple[PlannedMethod, ...]) -> tuple[PlannedMethod, ...]:
     """The methods that were given and are not planned."""
     move = Movement(metric="time", direction="down", factor=0.8, confidence=0.4)
     return tuple(

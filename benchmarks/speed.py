@@ -131,7 +131,7 @@ def judged_candidates(count: int = 5) -> list[Row]:
                 device=nowhere,
                 secret=b"s" * 32,
                 policy=JudgeSettings(),
-                emit=_mute,
+                emit=_ignore_event,
             )
             baseline = Candidate(language="cpp", files={"kernel.cpp": FEW_MS})
             judge.judge(
@@ -158,7 +158,7 @@ def judged_candidates(count: int = 5) -> list[Row]:
     ]
 
 
-def _mute(kind: str, details: object) -> None:
+def _ignore_event(kind: str, details: object) -> None:
     """Nobody listens."""
 
 

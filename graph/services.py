@@ -36,7 +36,7 @@ from tools.executors.base import EXECUTORS, Device, Executor, pick_device
 from tools.executors.protocol import ProbedWorkload
 from tools.judge.judge import Judge
 from tools.languages.base import Language
-from tools.profilers.base import DEFAULTS, PROFILERS, Profiler
+from tools.profilers.base import DEFAULT_PROFILERS, PROFILERS, Profiler
 from tools.registry import load_class
 from tools.roofline import microbenchmarks
 from tools.roofline.hardware import Roof
@@ -272,7 +272,7 @@ def open_executor(
 
 def open_profilers(names: tuple[str, ...] | None, language: Language) -> dict[str, Profiler]:
     """The profilers that names or import paths stand for; None: those that fit the language's device."""
-    names = DEFAULTS[language.device] if names is None else names
+    names = DEFAULT_PROFILERS[language.device] if names is None else names
     return {name: load_class(PROFILERS, name, Profiler, key="profilers")() for name in names}
 
 

@@ -204,7 +204,7 @@ class Settings(Section):
     benchmark: Benchmark = Benchmark()
     """Whom the final benchmark includes beside baseline and best."""
     profilers: tuple[str, ...] | None = None
-    """Default: those that fit the device of the task's language (`DEFAULTS` in tools/profilers/base.py)."""
+    """Default: those that fit the device of the task's language (`DEFAULT_PROFILERS` in tools/profilers/base.py)."""
     handlers: tuple[str, ...] = ()
     """Your own classes for shapes of kernels, `package.module:Class` each, asked after those in agents/handlers
     (docs/model-options.md)."""

@@ -24,10 +24,10 @@ def declared(reference: Path, name: str) -> Any:
 
 
 def test_there_are_as_many_as_the_table_needs() -> None:
-    assert len(foreign.names()) >= 26
+    assert len(foreign.kernel_names()) >= 26
 
 
-@pytest.mark.parametrize("name", foreign.names())
+@pytest.mark.parametrize("name", foreign.kernel_names())
 def test_a_foreign_kernel_fits_its_reference(name: str, beside: tuple[Executor, Blobs]) -> None:
     kernel, reference = foreign.KERNELS / name / "kernel.cpp", foreign.KERNELS / name / "reference.py"
     visible, ranges = declared(reference, "workloads"), declared(reference, "dims_range")
@@ -43,7 +43,7 @@ def test_a_foreign_kernel_fits_its_reference(name: str, beside: tuple[Executor, 
     assert screen(kernel.read_text(), "cpp") == ()
 
 
-@pytest.mark.parametrize("name", foreign.names())
+@pytest.mark.parametrize("name", foreign.kernel_names())
 def test_every_recipe_reads_what_the_others_made_of_a_foreign_kernel(name: str) -> None:
     source = (foreign.KERNELS / name / "kernel.cpp").read_text()
     for one in (recipe(known) for known in RECIPES):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.kernelbench import reductions, table
+from benchmarks.kernelbench import reduced_sizes, table
 
 
 def test_sizes_keep_divisors_then_ratios_then_one_number_of_the_file(tmp_path: Path) -> None:
     problem = tmp_path / "problem.py"
     problem.write_text("channels = 48\nwidth = 3 * 8\nprime = 67\ngroups = 8\n")
-    first, second, *rest = reductions(problem)
+    first, second, *rest = reduced_sizes(problem)
     assert first == {"channels": 16, "width": 12, "prime": 16}
     assert second == {"channels": 9, "width": 4, "prime": 13}
     assert rest == [{name: size for name, size in first.items() if name != kept} for kept in first]

@@ -124,10 +124,10 @@ def check_estimate(settings: Settings, reachable: dict[str, dict[str, Any]], fol
 @pytest.mark.slow
 def test_what_a_run_costs_is_what_it_says(tmp_path: Path) -> None:
     """To a fifth: prompts change, and who changes them much draws the tables anew."""
-    from benchmarks.iteration_cost import MODELS, played
+    from benchmarks.iteration_cost import MODELS, play_iteration
 
     marked = COSTS.read_text().split("<!-- cost cpp one shot: ")[1].split("<!-- end -->")[0]
     told = re.search(r"\*\*run of 6 iterations\*\*.*?\$([\d.]+)", marked)
     assert told
-    spent = played("cpp", MODELS[0], tmp_path, tools=False).spent()
+    spent = play_iteration("cpp", MODELS[0], tmp_path, tools=False).spent()
     assert spent.usd == pytest.approx(float(told[1]), rel=0.2), "run `python -m tests.readme --costs`"

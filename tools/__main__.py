@@ -289,11 +289,15 @@ def _print_diagnosis(options: argparse.Namespace) -> None:
 
 
 def _print_report_diagnosis(paths: Sequence[Path], kernel: str, *, as_json: bool) -> None:
-    from tools.profilers import counted, ncu, reports
+    from tools.profilers import ncu, ncu_diagnosis, ncu_reports
 
-    launches = reports.merged(launch for path in paths for launch in reports.read(path, ncu.program()))
-    report = counted.Report(kernels=tuple(counted.diagnose(launch) for launch in reports.choose(launches, kernel)))
-    print(report.model_dump_json(indent=1) if as_json else counted.text(report))
+    launches = ncu_reports.merge_pages(
+        launch for path in paths for launch in ncu_reports.read_report(path, ncu.find_ncu())
+    )
+    report = ncu_diagnosis.ReportDiagnosis(
+        kernels=tuple(ncu_diagnosis.diagnose_launch(launch) for launch in ncu_reports.select_kernels(launches, kernel))
+    )
+    print(report.model_dump_json(indent=1) if as_json else ncu_diagnosis.render_report(report))
 
 
 def _screen_kernel(options: argparse.Namespace) -> int:

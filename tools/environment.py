@@ -253,7 +253,7 @@ def _torch_cuda_item(executor: Executor, blobs: Blobs, *, needed: bool) -> Envir
 
 def _ncu_item(features: dict[str, str]) -> EnvironmentItem:
     """Return the item of Nsight Compute: whether it may read counters, and how kernels under it are sandboxed."""
-    program, refusal = ncu.program(), ncu.refused()
+    program, refusal = ncu.find_ncu(), ncu.reason_counters_unreadable()
     if program is None:
         fix = "install Nsight Compute (it comes with the CUDA toolkit); without it conclusions rest on static evidence"
         return _environment_item("ncu", "", fix, optional=True)

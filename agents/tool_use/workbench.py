@@ -19,7 +19,7 @@ from tools.artifacts import Candidate, Failed, Interval, Measurement, Profile, R
 from tools.errors import BudgetError, InfrastructureError, SettingsError, StorageError
 from tools.judge import evidence
 from tools.judge.judge import Judge
-from tools.profilers.static import Static
+from tools.profilers.static import StaticProfiler
 from tools.store.records import record_key
 
 CONFIDENCE = 0.95
@@ -86,11 +86,11 @@ class Workbench:
         """What the compiler made of one that compiles: registers, spills, shared memory, or remarks; empty where
         nobody can say."""
         builds = self.judge.builder
-        asked, static = record_key("profile", tool=Static.name, candidate=candidate.id), Static()
+        asked, static = record_key("profile", tool=StaticProfiler.name, candidate=candidate.id), StaticProfiler()
         record = builds.records.find(asked)
         try:
             library = builds.shared_object_of(candidate)
-            if record is None and library and not static.missing(builds.language):
+            if record is None and library and not static.reason_unavailable(builds.language):
                 there = (builds.task, candidate, library, builds.task.workloads[0], builds.language)
                 seen, blobs = static.profile(*there, builds.executor, builds.records.blobs)
                 payload = seen.model_dump(mode="json")

@@ -91,7 +91,7 @@ def _profiles(
     found: list[Profile] = []
     missing: dict[str, str] = {}
     for name, profiler in open_profilers(settings.profilers, language).items():
-        lacking = absent if profiler.on_device else profiler.missing(language)
+        lacking = absent if profiler.runs_on_device else profiler.reason_unavailable(language)
         if lacking:
             missing[name] = lacking
             continue

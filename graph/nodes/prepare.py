@@ -373,7 +373,7 @@ def _times(
 def _report(services: Services, profiles: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """The sections of ncu's report, where there is one."""
     found = [blobs["details.csv"] for one in profiles if "details.csv" in (blobs := services.records.get(one).blobs)]
-    return ncu.sections(services.records.blobs.text(found[0])) if found else {}
+    return ncu.parse_sections(services.records.blobs.text(found[0])) if found else {}
 
 
 def _machine_code(services: Services, profiles: tuple[str, ...]) -> tuple[str, ...]:
@@ -412,7 +412,7 @@ def profiled(candidate: Candidate, services: Services) -> tuple[tuple[Profile, .
     missing: dict[str, str] = {}
     library, jobs = services.judge.builder.shared_object_of(candidate) or "", services.capped_executor()
     for name, profiler in services.profilers.items():
-        lacking = profiler.missing(services.language)
+        lacking = profiler.reason_unavailable(services.language)
         if lacking:
             missing[name] = lacking
             continue

@@ -22,12 +22,12 @@ def profiler(request: pytest.FixtureRequest) -> Profiler:
 
 
 def test_a_profiler_says_in_one_sentence_what_it_lacks(profiler: Profiler, language: Language) -> None:
-    lacking = profiler.missing(language)
+    lacking = profiler.reason_unavailable(language)
     assert lacking is None or (lacking and "\n" not in lacking)
 
 
 def test_a_profile_names_what_was_seen(profiler: Profiler, language: Language, beside: Executor, blobs: Blobs) -> None:
-    lacking = profiler.missing(language)
+    lacking = profiler.reason_unavailable(language)
     if lacking is not None:
         pytest.skip(lacking)
     wanted, candidate = task(language), kernel(language, "good")

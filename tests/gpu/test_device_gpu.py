@@ -22,7 +22,7 @@ from tools.executors.base import Device, Job, Needs, pick_device
 from tools.executors.local import LocalExecutor
 from tools.executors.nvidia import NvidiaDriver
 from tools.languages.base import Language, open_language
-from tools.profilers.ncu import Ncu
+from tools.profilers.ncu import NcuProfiler
 from tools.roofline import microbenchmarks
 from tools.roofline.hardware import Spec
 from tools.store.records import Records
@@ -106,8 +106,8 @@ def test_published_figures_of_this_gpu_are_no_lower_than_measured_ones(
 
 
 def test_counters_of_a_triton_kernel(local: LocalExecutor, records: Records) -> None:
-    language, profiler = triton(), Ncu()
-    lacking = profiler.missing(language)
+    language, profiler = triton(), NcuProfiler()
+    lacking = profiler.reason_unavailable(language)
     if lacking:
         pytest.skip(lacking)
     task = load_task_folder(TASKS / "triton-softmax", local, records.blobs).task

@@ -14,7 +14,7 @@ from knowledge_base.pages.wiki import BUNDLED_WIKI, TableRow, Wiki, table_rows
 from knowledge_base.specs import sheets
 from knowledge_base.specs.lookup import answer_line, figures_of, resolve_spec, reverify
 from tools.analysis import rules
-from tools.profilers import ncu
+from tools.profilers import ncu, ncu_reports
 from tools.roofline.hardware import Spec
 
 WIKI = Wiki.open()
@@ -157,12 +157,12 @@ def test_the_glossary_of_counters_tells_of_each_that_is_kept_and_names_its_rules
         for line in page.body.splitlines()
         if line.startswith("| `") and len(cells := [cell.strip() for cell in line.strip("|").split("|")]) == 4
     }
-    assert set(ncu.METRICS) - {ncu.DURATION} <= told.keys()
+    assert set(ncu.METRICS) - {ncu_reports.DURATION_METRIC} <= told.keys()
     known = {}
     for rule in rules.load_rules():
         for condition in rule.when:
             known.setdefault(condition.metric, set()).add(rule.id)
-    stall, room = re.escape(ncu.STALL).replace(r"\{\}", r"(\w+)"), r"launch__occupancy_limit_(\w+)"
+    stall, room = re.escape(ncu.STALL_METRIC).replace(r"\{\}", r"(\w+)"), r"launch__occupancy_limit_(\w+)"
     for counter, named in told.items():
         worked = counter
         for pattern, share in ((stall, "ncu.stall_share.{}"), (room, "ncu.occupancy_limited_by.{}")):

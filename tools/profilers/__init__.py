@@ -1,1 +1,1 @@
-"""Profilers: one file each, named in `base.PROFILERS`."""
+"""Profilers, one file each, listed in `base.PROFILERS`, and the diagnosis of Nsight Compute reports."""

@@ -1,4 +1,4 @@
-"""The seam for profilers: what a tool says about one kernel, in the tool's own words."""
+"""The interface of profilers: each reports metrics and remarks of one kernel under the tool's own names."""
 
 from __future__ import annotations
 
@@ -10,37 +10,38 @@ from tools.languages.base import Language
 from tools.store.records import Blobs
 
 PROFILERS = {
-    "static": "tools.profilers.static:Static",
-    "ncu": "tools.profilers.ncu:Ncu",
+    "static": "tools.profilers.static:StaticProfiler",
+    "ncu": "tools.profilers.ncu:NcuProfiler",
 }
-"""Name -> class; a new profiler is one file and one line here."""
-DEFAULTS: dict[DeviceKind, tuple[str, ...]] = {"cpu": ("static",), "cuda": ("static", "ncu"), "hip": ()}
-"""Device -> the profilers that look at its kernels where the settings name none."""
+"""Import path of each profiler by name; a new profiler is one file and one line here."""
+DEFAULT_PROFILERS: dict[DeviceKind, tuple[str, ...]] = {"cpu": ("static",), "cuda": ("static", "ncu"), "hip": ()}
+"""Profilers by kind of device, for runs whose settings name none."""
 
 
 class Profiler(ABC):
     """One profiling tool."""
 
     name: str
-    on_device: bool = False
-    """It watches the kernel run on the language's device, and has nothing to say where that is missing."""
+    runs_on_device: bool = False
+    """Whether the profiler needs to run the kernel on the language's device."""
 
     @abstractmethod
-    def missing(self, language: Language) -> str | None:
-        """None when it can profile kernels of `language` here, else one sentence that says what to install."""
+    def reason_unavailable(self, language: Language) -> str | None:
+        """One sentence on why this profiler cannot profile kernels of `language` here, and what to install; None: it
+        can."""
 
     @abstractmethod
     def profile(
         self,
         task: Task,
         candidate: Candidate,
-        library: str,
+        shared_object: str,
         workload: Workload,
         language: Language,
         executor: Executor,
         blobs: Blobs,
     ) -> tuple[Profile, dict[str, str]]:
-        """Profile one kernel (`library` is its blob) and return what was seen, with the raw outputs as blobs by name.
+        """Profile one kernel and return its profile, with the blobs of the tool's raw outputs by file name.
 
-        Raises InfrastructureError when the tool itself failed.
+        `shared_object` is the blob of the built kernel. Raises InfrastructureError when the tool itself failed.
         """

@@ -1,5 +1,4 @@
-"""What can be known of a kernel without running it: the compiler's remarks, and the machine code of the library that
-is timed."""
+"""The static profiler: remarks of the compiler and metrics of the machine code, without running the kernel."""
 
 from __future__ import annotations
 
@@ -13,136 +12,147 @@ from tools.errors import SettingsError
 from tools.executors.base import Executor, Job, Limits
 from tools.languages.base import Language
 from tools.languages.cpp_source import CUDA_GRAMMAR_LANGUAGES
-from tools.profilers import remarks, sass
+from tools.profilers import compiler_remarks, sass
 from tools.profilers.base import Profiler
 from tools.store.records import Blobs
 
 
-class Static(Profiler):
-    """Compiler remarks (`compiler.*`) and the instruction mix of innermost loops (`objdump.*`)."""
+class StaticProfiler(Profiler):
+    """Profiles a kernel by compiler remarks (`compiler.*`) and the instruction mix of innermost loops (`objdump.*`)."""
 
     name = "static"
 
-    def missing(self, language: Language) -> str | None:
-        """None for compiled CPU languages and Triton; without objdump the remarks alone remain, and the profile says
-        so."""
-        known = language.device == "cpu" or language.name in ("triton", "cutedsl", *CUDA_GRAMMAR_LANGUAGES)
+    def reason_unavailable(self, language: Language) -> str | None:
+        """None for compiled CPU languages, CUDA, Triton and CuTe DSL; without objdump the profile has remarks only and
+        says so."""
+        is_supported = language.device == "cpu" or language.name in ("triton", "cutedsl", *CUDA_GRAMMAR_LANGUAGES)
         return (
             None
-            if known
-            else f"static profiling reads machine code of the CPU, of Triton and of CUDA; {language.name} has its own "
-            f"profilers"
+            if is_supported
+            else f"the static profiler reads machine code of CPUs, Triton and CUDA; {language.name} has profilers of "
+            f"its own"
         )
 
     def profile(
         self,
         task: Task,
         candidate: Candidate,
-        library: str,
+        shared_object: str,
         workload: Workload,
         language: Language,
         executor: Executor,
         blobs: Blobs,
     ) -> tuple[Profile, dict[str, str]]:
-        """Build once more with remarks on, disassemble `library`, and count. `workload` plays no part."""
+        """Build the kernel again with remarks, disassemble `shared_object` and count its instructions."""
         if language.device != "cpu":
-            return sass.profile(task, candidate, library, language, executor, blobs)
+            return sass.profile_listing(task, candidate, shared_object, language, executor, blobs)
         family = language.toolchain().family
         raw: dict[str, str] = {}
-        twin: str | None = None
-        if family in remarks.FLAGS:
-            built = executor.run(language.build(task, candidate, blobs, extra_flags=remarks.FLAGS[family]))
+        debug_object: str | None = None
+        if family in compiler_remarks.REMARK_FLAGS:
+            built = executor.run(
+                language.build(task, candidate, blobs, extra_flags=compiler_remarks.REMARK_FLAGS[family])
+            )
             raw["remarks.txt"] = built.files["stderr.txt"]
-            twin = language.build_output_digest(built)
+            debug_object = language.build_output_digest(built)
         note: tuple[Remark, ...] = ()
         try:
-            disassembled = executor.run(language.disassembly_job(library, blobs, task))
+            disassembled = executor.run(language.disassembly_job(shared_object, blobs, task))
         except SettingsError as error:
             note = (Remark(tool="objdump", line=0, kind="note", text=str(error)),)
         else:
             if disassembled.exit_code == 0 and "assembly.txt" in disassembled.files:
                 raw["assembly.txt"] = disassembled.files["assembly.txt"]
         texts = {name: blobs.text(sha) for name, sha in raw.items()}
-        debug = _with_debug_lines(twin, executor, blobs) if twin and "assembly.txt" in texts else ""
-        metrics, found = examine(
+        debug = (
+            _disassemble_with_lines(debug_object, executor, blobs) if debug_object and "assembly.txt" in texts else ""
+        )
+        metrics, found = examine_machine_code(
             texts.get("remarks.txt", ""), family, texts.get("assembly.txt", ""), debug, f"kernel{language.suffix}"
         )
         profile = Profile(
             tool=self.name,
             launch="static",
             source=candidate.id,
-            binary=library,
+            binary=shared_object,
             metrics=metrics,
             remarks=(*note, *found),
         )
         return profile, raw
 
 
-def examine(
-    said: str, family: str, assembly: str, debug: str, source: str = "kernel."
+def examine_machine_code(
+    compiler_output: str, family: str, assembly: str, debug: str, source: str = "kernel."
 ) -> tuple[dict[str, Quantity], tuple[Remark, ...]]:
     """Metrics and remarks, in source order, from a compiler's stderr and two disassemblies. Pure.
 
-    `assembly` is of the library that is timed, `debug` of its twin with line numbers; empty texts are things not
-    collected, and their metrics are absent. `source` is what the kernel's file name begins with.
+    `assembly` is the disassembly of the timed shared object, `debug` that of a build with line numbers. An empty text
+    means that it was not collected; its metrics are absent. The kernel's file name begins with `source`.
     """
-    found = remarks.parse(said, family, source) if family in remarks.FLAGS else ()
+    found = (
+        compiler_remarks.parse_remarks(compiler_output, family, source)
+        if family in compiler_remarks.REMARK_FLAGS
+        else ()
+    )
     metrics: dict[str, Quantity] = {}
     inner: frozenset[int] = frozenset()
     code = functions_reachable_from(
         copy_source_lines(parse_disassembly(assembly, source), parse_disassembly(debug, source))
     )
     if code:
-        seen = loops.find_source_loops(code, remarks.loop_lines(found))
-        inner = frozenset(loop.line for loop in seen if loop.line)
-        metrics.update(count(code, seen))
-    if family in remarks.FLAGS and (said or found):
-        metrics.update(remarks.metrics(found, inner))
+        source_loops = loops.find_source_loops(code, compiler_remarks.lines_with_loops(found))
+        inner = frozenset(loop.line for loop in source_loops if loop.line)
+        metrics.update(loop_metrics(code, source_loops))
+    if family in compiler_remarks.REMARK_FLAGS and (compiler_output or found):
+        metrics.update(compiler_remarks.remark_metrics(found, inner))
     if code:
         found = (
-            *remarks.without_outer(found, inner),
-            *(remark for loop in seen if loop.line and (remark := _remark(loop)).text),
+            *compiler_remarks.drop_outer_loop_remarks(found, inner),
+            *(remark for loop in source_loops if loop.line and (remark := _loop_remark(loop)).text),
         )
     return metrics, tuple(sorted(found, key=lambda remark: remark.line))
 
 
-def count(functions: tuple[DisassembledFunction, ...], seen: tuple[MachineLoop, ...]) -> dict[str, Quantity]:
-    """`objdump.*` of `solve` and all that it reaches; instruction counts are taken in `seen`, its innermost source
-    loops.
+def loop_metrics(
+    functions: tuple[DisassembledFunction, ...], inner_loops: tuple[MachineLoop, ...]
+) -> dict[str, Quantity]:
+    """Metrics `objdump.*` of `solve` and all functions that it reaches; instruction counts cover `inner_loops`, the
+    innermost source loops.
 
-    Without any loop they are absent. `objdump.packed_fraction` is the mean over the loops that do floating-point work
-    of the packed share in each, where a call of a scalar mathematics function counts as scalar work.
+    Without loops these counts are absent. `objdump.packed_fraction` is the mean packed share over the loops with
+    floating-point work; a call of a scalar mathematics function counts as scalar work.
     """
-    whole = [i for function in functions for i in function.instructions]
+    all_instructions = [i for function in functions for i in function.instructions]
     values: dict[str, float] = {
-        "loops": len(seen),
-        "omp_regions": sum(i.is_call and instructions.starts_threads(i.symbol) for i in whole),
-        "instructions": len(whole),
+        "loops": len(inner_loops),
+        "omp_regions": sum(i.is_call and instructions.starts_threads(i.symbol) for i in all_instructions),
+        "instructions": len(all_instructions),
     }
-    if seen:
-        values |= _in_loops(seen)
+    if inner_loops:
+        values |= _instruction_counts(inner_loops)
     units = {"vector_bytes": "bytes", "loops": "loops", "sibling_loops": "loops", "scalar_loops": "loops"}
     result = {
         f"objdump.{name}": Quantity(value=float(value), unit=units.get(name, "instructions"))
         for name, value in values.items()
     }
-    share = _packed_share(seen)
+    share = _packed_share(inner_loops)
     if share is not None:
         result["objdump.packed_fraction"] = Quantity(value=share, unit="fraction")
     return result
 
 
-def _in_loops(seen: tuple[MachineLoop, ...]) -> dict[str, float]:
-    body = [i for loop in seen for i in loop.instructions]
+def _instruction_counts(inner_loops: tuple[MachineLoop, ...]) -> dict[str, float]:
+    """Counts over the loops, by the last part of the metric's name."""
+    body = [i for loop in inner_loops for i in loop.instructions]
     calls = Counter(i.symbol or "indirect" for i in body if i.is_call)
     math = sum(number for name, number in calls.items() if instructions.is_scalar_math_function(name))
     vector_math = sum(number for name, number in calls.items() if instructions.is_vector_math_function(name))
     packed = [i for i in body if instructions.is_packed(i)]
-    counted: dict[str, float] = {
-        "sibling_loops": max(Counter((loop.function, loop.parent) for loop in seen).values(), default=0),
-        "scalar_loops": sum(_packed_share([loop]) == 0.0 for loop in seen),
-        "serial_reductions": sum(loops.is_serial_reduction(loop) for loop in seen),
-        "strided_loops": sum(loops.is_strided(loop) for loop in seen),
+    counts: dict[str, float] = {
+        "sibling_loops": max(Counter((loop.function, loop.parent) for loop in inner_loops).values(), default=0),
+        "scalar_loops": sum(_packed_share([loop]) == 0.0 for loop in inner_loops),
+        "serial_reductions": sum(loops.is_serial_reduction(loop) for loop in inner_loops),
+        "strided_loops": sum(loops.is_strided(loop) for loop in inner_loops),
         "packed_float": len(packed),
         "scalar_float": sum(instructions.is_scalar(i) for i in body),
         "vector_bytes": max((instructions.register_bytes(i) for i in packed), default=0),
@@ -156,14 +166,14 @@ def _in_loops(seen: tuple[MachineLoop, ...]) -> dict[str, float]:
         "vector_math_calls": vector_math,
         "other_calls": sum(calls.values()) - math - vector_math,
     }
-    counted |= {f"{width}mm": sum(f"%{width}mm" in i.operands for i in body) for width in "xyz"}
-    return counted | {f"calls.{name}": number for name, number in calls.items()}
+    counts |= {f"{width}mm": sum(f"%{width}mm" in i.operands for i in body) for width in "xyz"}
+    return counts | {f"calls.{name}": number for name, number in calls.items()}
 
 
-def _packed_share(seen: list[MachineLoop] | tuple[MachineLoop, ...]) -> float | None:
-    """Mean over loops of packed / (packed + scalar) floating-point work; None when there is no such work."""
+def _packed_share(inner_loops: list[MachineLoop] | tuple[MachineLoop, ...]) -> float | None:
+    """Mean over loops of packed / (packed + scalar) floating-point instructions; None where there are none."""
     shares: list[float] = []
-    for loop in seen:
+    for loop in inner_loops:
         packed = sum(
             instructions.is_packed(i) or (i.is_call and instructions.is_vector_math_function(i.symbol))
             for i in loop.instructions
@@ -177,8 +187,8 @@ def _packed_share(seen: list[MachineLoop] | tuple[MachineLoop, ...]) -> float | 
     return sum(shares) / len(shares) if shares else None
 
 
-def _remark(loop: MachineLoop) -> Remark:
-    """What the machine code shows of one source loop, in words; empty when there is nothing to complain of."""
+def _loop_remark(loop: MachineLoop) -> Remark:
+    """A remark on what slows one source loop down by its machine code; the text is empty where nothing does."""
     calls = sorted(
         {i.symbol for i in loop.instructions if i.is_call and instructions.is_scalar_math_function(i.symbol)}
     )
@@ -192,12 +202,12 @@ def _remark(loop: MachineLoop) -> Remark:
     return Remark(tool="objdump", line=loop.line, kind="note", text="loop " + "; ".join(parts) if parts else "")
 
 
-def _with_debug_lines(library: str, executor: Executor, blobs: Blobs) -> str:
-    """Disassembly of the twin that was built with line numbers; empty where the disassembler cannot say them."""
+def _disassemble_with_lines(shared_object: str, executor: Executor, blobs: Blobs) -> str:
+    """Disassembly of a build with line numbers; empty where the disassembler fails."""
     arguments = "-dl --no-show-raw-insn --demangle kernel.so > assembly.txt"
     argv = ("sh", "-c", f"objdump {arguments} || llvm-objdump {arguments}")
     finished = executor.run(
-        Job(files={"kernel.so": library}, argv=argv, limits=Limits(wall_s=60.0), results=("assembly.txt",))
+        Job(files={"kernel.so": shared_object}, argv=argv, limits=Limits(wall_s=60.0), results=("assembly.txt",))
     )
     return (
         blobs.text(finished.files["assembly.txt"])

@@ -1,10 +1,9 @@
-"""The static screen for kernels in Python: host code that allocates, looks at shapes and launches, and @triton.jit
-kernels.
+"""The static screen for kernels in Python: host code may allocate, read shapes and launch; kernels are functions under
+@triton.jit or @cute.kernel.
 
-Whatever else host code does is either work that the kernel should do (torch's own operators), a way to touch the judge
-(patching, frames, files, threads, streams), or a memory of earlier calls (globals, attributes, caches). All of it is
-refused by allow-lists: here what stands at the file's top level, in `tools.screen.python_code` what stands in its
-functions.
+Anything else in host code is work that the kernel should do (operators of torch), a way to tamper with the judge
+(patching, frames, files, threads, streams), or memory of earlier calls (globals, attributes, caches). Allow-lists
+refuse all of it. This module screens the top level of a file, `tools.screen.python_code` the bodies of functions.
 """
 
 from __future__ import annotations
@@ -16,108 +15,121 @@ from typing import TYPE_CHECKING
 
 from tools.languages.triton_setup import SETUP_FUNCTION as SETUP
 from tools.languages.triton_source import PythonModule, called_name, count_autotune_configs, dotted_name, parse_module
-from tools.screen.python_code import Code
-from tools.screen.python_launches import configured
-from tools.screen.python_scopes import BUILTINS, Fault, Names, Scope, annotation, matches, why
-from tools.screen.python_tensors import Tensors
+from tools.screen.python_code import CodeScreen
+from tools.screen.python_launches import screen_configs
+from tools.screen.python_scopes import (
+    BUILTIN_NAMES,
+    ModuleNames,
+    Scope,
+    matches_pattern,
+    reason_not_allowed,
+    screen_annotation,
+)
+from tools.screen.python_tensors import TensorNames
+from tools.screen.refusals import Refusal
 
 if TYPE_CHECKING:
-    from tools.screen.allowed_names import PythonRules
+    from tools.screen.screen_rules import PythonRules
 
-_COMPILE, _SHORT = "cutlass.cute.compile", "cute.compile(…)"
-_OPTIONS = r"(--(opt-level[ =][0-3]|enable-tvm-ffi)\s*)*"
-_MAIN = ast.dump(ast.parse("__name__ == '__main__'", mode="eval").body)
+_CUTE_COMPILE, _CUTE_COMPILE_SHORT = "cutlass.cute.compile", "cute.compile(…)"
+_COMPILE_OPTIONS = r"(--(opt-level[ =][0-3]|enable-tvm-ffi)\s*)*"
+_MAIN_TEST = ast.dump(ast.parse("__name__ == '__main__'", mode="eval").body)
 
 
-def screen(source: str, rules: PythonRules, tensors: Collection[str] = ()) -> tuple[str, ...]:
-    """One sentence, with line and quoted text, for each thing that is refused.
+def screen_python(source: str, rules: PythonRules, tensors: Collection[str] = ()) -> tuple[str, ...]:
+    """One sentence for each refusal, with its line and the quoted code.
 
-    `tensors`: those arguments of run_kernel, where a task says which.
+    `tensors`: arguments of run_kernel that the task declares as tensors.
     """
     module = parse_module(source)
     if module is None:
-        return ("line 1: the source is no valid Python; mend it",)
-    faults = sorted(set(_File(module, rules, tensors).faults()))
-    return tuple(f"line {line}: `{' '.join(quote.split())[:80]}` {reason}" for line, quote, reason in faults)
+        return ("line 1: the source is not valid Python; correct the syntax",)
+    refusals = sorted(set(_ModuleScreen(module, rules, tensors).refusals()))
+    return tuple(f"line {line}: `{' '.join(quote.split())[:80]}` {reason}" for line, quote, reason in refusals)
 
 
-class _File:
-    """The top level of one file."""
+class _ModuleScreen:
+    """Screens the top level of one file and, through `CodeScreen`, its functions."""
 
     def __init__(self, module: PythonModule, rules: PythonRules, tensors: Collection[str]) -> None:
         self.module = module
         self.rules = rules
-        self.names = Names(module)
-        self.tensors = Tensors(module, tensors, rules.library)
-        self.host = Code(self.names, rules.host, self.tensors)
-        self.constants: set[str] = set()
-        self.defined: set[str] = set()
-        self.unused = _of_setup(module)
+        self.names = ModuleNames(module)
+        self.tensors = TensorNames(module, tensors, rules.library_calls)
+        self.host_code = CodeScreen(self.names, rules.host, self.tensors)
+        self.constant_names: set[str] = set()
+        self.defined_names: set[str] = set()
+        self.setup_functions = _functions_of_setup(module)
 
-    def faults(self) -> Iterator[Fault]:
+    def refusals(self) -> Iterator[Refusal]:
         for node in ast.walk(self.module.tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
-                yield from self._taken(node)
-                if not self._by_hand(node):
-                    yield from self._import(node)
+                yield from self._screen_import_names(node)
+                if not self._is_never_run(node):
+                    yield from self._screen_import(node)
         top = Scope()
         for statement in self.module.tree.body:
             match statement:
                 case ast.Import() | ast.ImportFrom() | ast.Pass() | ast.Expr(value=ast.Constant()):
                     continue
-                case ast.If(test=test, orelse=[]) if ast.dump(test) == _MAIN:
+                case ast.If(test=test, orelse=[]) if ast.dump(test) == _MAIN_TEST:
                     continue
                 case ast.FunctionDef():
-                    yield from self._function(statement, top)
+                    yield from self._screen_function(statement, top)
                 case ast.Assign() | ast.AnnAssign(value=ast.expr()):
-                    yield from self._value(statement, top)
+                    yield from self._screen_value(statement, top)
                 case ast.AnnAssign(annotation=given):
-                    yield from annotation(self.module, self.rules.host.types_of, given)
+                    yield from screen_annotation(self.module, self.rules.host.annotation_types, given)
                 case ast.ClassDef() | ast.AsyncFunctionDef() | ast.Try() | ast.TryStar():
-                    yield from self.host.visit(statement, top)
+                    yield from self.host_code.visit(statement, top)
                 case _:
-                    yield self.host.fault(statement, "does work at import; move it into run_kernel")
-        yield from self._builders()
-        if self.rules.library and not self.module.kernels:
-            yield (
-                *(1, "run_kernel"),
-                (
-                    "has no kernel of its own to launch: what only calls `library:` is reported as library, not as a "
-                    "kernel; add what is fused"
-                ),
+                    yield self.host_code.refusal(statement, "runs at import; move it into run_kernel")
+        yield from self._screen_builders()
+        if self.rules.library_calls and not self.module.kernels:
+            yield Refusal(
+                1,
+                "run_kernel",
+                "launches no kernel: code that only calls operators of `library:` is reported as library, not as a "
+                "kernel; add a kernel",
             )
-        yield from self._at_import()
-        yield from configured(self.module)
-        yield from self._autotune()
+        yield from self._screen_work_at_import()
+        yield from screen_configs(self.module)
+        yield from self._screen_autotune()
 
     # ------------------------------------------------------------ imports
 
-    def _by_hand(self, node: ast.AST) -> bool:
-        """Whether an import stands where the harness never comes: behind `__main__`, or in setup()."""
-        places = [
-            s for s in self.module.tree.body if isinstance(s, ast.If) and not s.orelse and ast.dump(s.test) == _MAIN
+    def _is_never_run(self, node: ast.AST) -> bool:
+        """Whether the import is in code that the harness never runs: under `__main__`, or in setup()."""
+        main_blocks = [
+            s
+            for s in self.module.tree.body
+            if isinstance(s, ast.If) and not s.orelse and ast.dump(s.test) == _MAIN_TEST
         ]
-        functions = [f for name, f in self.module.functions.items() if name in self.unused]
-        return any(node is inner for place in (*places, *functions) for inner in ast.walk(place))
+        functions = [f for name, f in self.module.functions.items() if name in self.setup_functions]
+        return any(node is inner for block in (*main_blocks, *functions) for inner in ast.walk(block))
 
-    def _taken(self, node: ast.Import | ast.ImportFrom) -> Iterator[Fault]:
-        """Each import gives a name that means nothing else: what is called is known by it."""
+    def _screen_import_names(self, node: ast.Import | ast.ImportFrom) -> Iterator[Refusal]:
+        """Refuse an import whose name also means something else: the screen identifies calls by imported names."""
         owner = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
         for alias in node.names:
             name = (alias.asname or alias.name).split(".")[0]
-            meant = f"{owner}{alias.name}" if alias.asname or owner else name
-            if name in BUILTINS and not matches(f"{self.rules.host.builtins} {self.rules.kernel.builtins}", name):
-                yield self.host.fault(node, "gives one of Python's own names another meaning; choose another name")
-            elif self.module.import_names.get(name) != meant:
-                yield self.host.fault(node, "gives one name two meanings; import each under a name of its own")
+            full = f"{owner}{alias.name}" if alias.asname or owner else name
+            if name in BUILTIN_NAMES and not matches_pattern(
+                f"{self.rules.host.builtins} {self.rules.kernel.builtins}", name
+            ):
+                yield self.host_code.refusal(node, "gives a builtin name another meaning; choose another name")
+            elif self.module.import_names.get(name) != full:
+                yield self.host_code.refusal(
+                    node, "gives one name two meanings; import each object under a different name"
+                )
 
-    def _import(self, node: ast.Import | ast.ImportFrom) -> Iterator[Fault]:
+    def _screen_import(self, node: ast.Import | ast.ImportFrom) -> Iterator[Refusal]:
         host, kernel = self.rules.host, self.rules.kernel
         tables = (
             host.modules,
             host.calls,
             host.values,
-            host.types_of,
+            host.annotation_types,
             kernel.calls,
             kernel.values,
             self.rules.decorators,
@@ -125,57 +137,58 @@ class _File:
         known = " ".join((*tables, r"__future__\.\w+"))
         for alias in node.names:
             if isinstance(node, ast.Import):
-                fine = matches(host.modules, alias.name)
+                is_allowed = matches_pattern(host.modules, alias.name)
             else:
-                fine = not node.level and matches(host.modules, node.module or "")
-            if not fine:
-                yield self.host.fault(
-                    node, f"imports what a kernel may not use; allowed are torch, {self.rules.framework}, math, typing"
+                is_allowed = not node.level and matches_pattern(host.modules, node.module or "")
+            if not is_allowed:
+                yield self.host_code.refusal(
+                    node,
+                    "imports a module that a kernel may not use; allowed are torch, "
+                    f"{self.rules.framework_modules}, math, typing",
                 )
-            elif isinstance(node, ast.ImportFrom) and not matches(known, f"{node.module}.{alias.name}"):
-                yield self.host.fault(node, why(f"{node.module}.{alias.name}"))
+            elif isinstance(node, ast.ImportFrom) and not matches_pattern(known, f"{node.module}.{alias.name}"):
+                yield self.host_code.refusal(node, reason_not_allowed(f"{node.module}.{alias.name}"))
 
     # ------------------------------------------------------------ functions
 
-    def _function(self, node: ast.FunctionDef, top: Scope) -> Iterator[Fault]:
+    def _screen_function(self, node: ast.FunctionDef, top: Scope) -> Iterator[Refusal]:
         kernel = node.name in self.names.kernels
-        yield from self._defines(node, node.name)
-        yield from self.host.defaults(node)
-        yield from self.host.annotations(node)
+        yield from self._screen_definition(node, node.name)
+        yield from self.host_code.screen_defaults(node)
+        yield from self.host_code.screen_annotations(node)
         for decorator in node.decorator_list:
             first = dotted_name(decorator.func if isinstance(decorator, ast.Call) else decorator).partition(".")[0]
-            if first not in self.module.import_names or not matches(
+            if first not in self.module.import_names or not matches_pattern(
                 self.rules.decorators, self.module.full_name(decorator)
             ):
-                yield self.host.fault(
-                    decorator, f"is a decorator that may cache or delay; allowed are {self.rules.jits}"
+                yield self.host_code.refusal(
+                    decorator,
+                    f"is a decorator that can cache results or delay work; allowed are {self.rules.decorator_names}",
                 )
             elif isinstance(decorator, ast.Call):
                 for value in (*decorator.args, *(k.value for k in decorator.keywords)):
-                    yield from self.host.visit(value, top)
-        if node.name in self.unused:
+                    yield from self.host_code.visit(value, top)
+        if node.name in self.setup_functions:
             return
         code = (
-            Code(self.names, self.rules.kernel, None)
+            CodeScreen(self.names, self.rules.kernel, None)
             if kernel
-            else Code(self.names, self.rules.host, self.tensors, node.name)
+            else CodeScreen(self.names, self.rules.host, self.tensors, node.name)
         )
-        yield from code.body(node, top)
+        yield from code.screen_function(node, top)
 
-    def _defines(self, node: ast.AST, name: str) -> Iterator[Fault]:
+    def _screen_definition(self, node: ast.AST, name: str) -> Iterator[Refusal]:
         if name in self.module.import_names:
-            yield self.host.fault(node, "gives an imported name another meaning; choose another name")
-        elif name in self.defined:
-            yield self.host.fault(
-                node, "defines a name a second time, so that one name means two things; choose another name"
-            )
-        elif name.startswith("__") or name in BUILTINS:
-            yield self.host.fault(node, "gives one of Python's own names another meaning; choose another name")
-        self.defined.add(name)
+            yield self.host_code.refusal(node, "gives an imported name another meaning; choose another name")
+        elif name in self.defined_names:
+            yield self.host_code.refusal(node, "defines a name a second time; choose another name")
+        elif name.startswith("__") or name in BUILTIN_NAMES:
+            yield self.host_code.refusal(node, "gives a builtin name another meaning; choose another name")
+        self.defined_names.add(name)
 
-    def _builders(self) -> Iterator[Fault]:
-        """Who compiles does so once for each signature, and keeps nothing besides: what else a cached function
-        called could be results."""
+    def _screen_builders(self) -> Iterator[Refusal]:
+        """Refuse a function under `functools.cache` that keeps anything but a compiled kernel: it could keep earlier
+        results."""
         compiling: dict[ast.AST, str] = {}
         for name in self.names.builders:
             body = [n for statement in self.module.functions[name].body for n in ast.walk(statement)]
@@ -183,79 +196,82 @@ class _File:
             returned = [n for n in body if isinstance(n, ast.Return)]
             if (
                 len(returned) != 1
-                or self.module.full_name(returned[0].value) != _COMPILE
+                or self.module.full_name(returned[0].value) != _CUTE_COMPILE
                 or returned[0] is not self.module.functions[name].body[-1]
             ):
-                yield self.host.fault(
+                yield self.host_code.refusal(
                     self.module.functions[name],
-                    f"keeps something else than a compiled kernel; end it with return {_SHORT}",
+                    f"keeps a value other than a compiled kernel; end the function with return {_CUTE_COMPILE_SHORT}",
                 )
         for node in ast.walk(self.module.tree):
             if not isinstance(node, ast.Call):
                 continue
-            if node in compiling and not matches(self.rules.builders, self.module.full_name(node)):
-                yield self.host.fault(
-                    node, "is no part of compiling a kernel, and its cache would keep it; call it in run_kernel"
+            if node in compiling and not matches_pattern(self.rules.builder_calls, self.module.full_name(node)):
+                yield self.host_code.refusal(
+                    node, "does not compile a kernel, and its cache would keep the result; call it in run_kernel"
                 )
-            elif self.module.full_name(node) == _COMPILE:
+            elif self.module.full_name(node) == _CUTE_COMPILE:
                 if node not in compiling:
-                    said = (
-                        "compiles in every call; do it in a function under @functools.cache that takes sizes and types"
+                    yield self.host_code.refusal(
+                        node,
+                        "compiles in every call; compile in a function under @functools.cache that takes sizes and "
+                        "types",
                     )
-                    yield self.host.fault(node, said)
                 for given in node.keywords:
                     if given.arg != "options" or not (
-                        isinstance(given.value, ast.Constant) and re.fullmatch(_OPTIONS, str(given.value.value))
+                        isinstance(given.value, ast.Constant) and re.fullmatch(_COMPILE_OPTIONS, str(given.value.value))
                     ):
-                        yield self.host.fault(
+                        yield self.host_code.refusal(
                             given,
-                            "is no option that a kernel may set; allowed is options= with --opt-level, "
+                            "is an option that a kernel may not set; allowed is options= with --opt-level, "
                             "--enable-tvm-ffi",
                         )
 
     # ------------------------------------------------------------ values
 
-    def _value(self, node: ast.Assign | ast.AnnAssign, top: Scope) -> Iterator[Fault]:
+    def _screen_value(self, node: ast.Assign | ast.AnnAssign, top: Scope) -> Iterator[Refusal]:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         names = [n for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
         if isinstance(node, ast.AnnAssign):
-            yield from annotation(self.module, self.rules.host.types_of, node.annotation)
+            yield from screen_annotation(self.module, self.rules.host.annotation_types, node.annotation)
         if any(not isinstance(n, ast.Name | ast.Tuple | ast.Store) for t in targets for n in ast.walk(t)):
-            yield self.host.fault(node, "does work at import; move it into run_kernel")
+            yield self.host_code.refusal(node, "runs at import; move it into run_kernel")
             return
         for name in names:
-            yield from self._defines(name, name.id)
+            yield from self._screen_definition(name, name.id)
         value = node.value
-        assert value is not None, "the caller looked"
-        yield from self.host.visit(value, top)
-        if self._constant(value):
-            self.constants |= {n.id for n in names}
-        elif self._configs(value):
+        assert value is not None, "the caller passes only assignments with a value"
+        yield from self.host_code.visit(value, top)
+        if self._is_constant(value):
+            self.constant_names |= {n.id for n in names}
+        elif self._is_config_list(value):
             self.names.containers |= {n.id for n in names}
         elif isinstance(value, ast.Call):
-            yield self.host.fault(node, "does work at import; move it into run_kernel")
+            yield self.host_code.refusal(node, "runs at import; move it into run_kernel")
         elif not (isinstance(value, ast.Lambda) and len(names) == 1 == len(targets)):
-            yield self.host.fault(
-                node, "is a container that outlives a call and may hold earlier results; write a tuple of constants"
+            yield self.host_code.refusal(
+                node, "is a container that outlives the call and can hold earlier results; write a tuple of constants"
             )
 
-    def _constant(self, node: ast.AST) -> bool:
-        """Whether the value can never change: numbers, text, types, tuples of them, and what is computed from them."""
+    def _is_constant(self, node: ast.AST) -> bool:
+        """Whether the value can never change: numbers, text, types, tuples of these, and values computed from these."""
         match node:
             case ast.Constant() | ast.Attribute():
                 return True
             case ast.Name(id=name):
                 return (
-                    name in self.constants or name in self.module.import_names or matches(self.rules.host.types, name)
+                    name in self.constant_names
+                    or name in self.module.import_names
+                    or matches_pattern(self.rules.host.types, name)
                 )
             case ast.Call():
                 full = self.module.full_name(node)
-                fixed = matches(
+                is_pure = matches_pattern(
                     r"triton\.(cdiv|next_power_of_2) triton\.language\.constexpr math\.\w+ int float bool str min max "
                     r"abs len round",
                     full,
                 )
-                return fixed and all(map(self._constant, [*node.args, *(k.value for k in node.keywords)]))
+                return is_pure and all(map(self._is_constant, [*node.args, *(k.value for k in node.keywords)]))
             case (
                 ast.Tuple()
                 | ast.UnaryOp()
@@ -266,32 +282,35 @@ class _File:
                 | ast.Subscript()
                 | ast.JoinedStr()
             ):
-                return all(self._constant(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+                return all(
+                    self._is_constant(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)
+                )
         return False
 
-    def _configs(self, node: ast.AST) -> bool:
-        """Whether the value is a list of autotune configs, written or computed."""
+    def _is_config_list(self, node: ast.AST) -> bool:
+        """Whether the value is a list of autotune configs, literal or computed."""
         match node:
             case ast.Name(id=name):
                 return name in self.names.containers
             case ast.List(elts=parts):
                 return bool(parts) and all(
-                    called_name(p) == "Config" or (isinstance(p, ast.Starred) and self._configs(p.value)) for p in parts
+                    called_name(p) == "Config" or (isinstance(p, ast.Starred) and self._is_config_list(p.value))
+                    for p in parts
                 )
             case ast.ListComp(elt=made):
                 return called_name(made) == "Config"
             case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return self._configs(left) and self._configs(right)
+                return self._is_config_list(left) and self._is_config_list(right)
             case ast.Subscript(value=value):
-                return self._configs(value)
+                return self._is_config_list(value)
             case ast.Call(func=ast.Name(id="list" | "filter" | "sorted"), args=parts):
-                return any(map(self._configs, parts))
+                return any(map(self._is_config_list, parts))
             case ast.Call(func=ast.Name(id=name)):
                 return name in self.module.functions
         return False
 
-    def _at_import(self) -> Iterator[Fault]:
-        """What runs at import must leave nothing behind: no buffer in a config or default could be told from a
+    def _screen_work_at_import(self) -> Iterator[Refusal]:
+        """Refuse calls of torch and triton at import that could leave a buffer in a config or default: it could be a
         cache."""
         pending: list[ast.AST] = []
         for statement in self.module.tree.body:
@@ -305,43 +324,45 @@ class _File:
                 pending.append(statement.value)
         seen: set[str] = set()
         while pending:
-            for node in _running(pending.pop()):
+            for node in _nodes_that_run(pending.pop()):
                 name = self.module.full_name(node)
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                    started = {
+                    called_functions = {
                         n.id for n in (node.func, *node.args) if isinstance(n, ast.Name)
                     } & self.module.functions.keys() - seen
-                    seen |= started
-                    pending += [s for f in started for s in self.module.functions[f].body]
-                outside = isinstance(node, ast.Call) and name.startswith(("torch.", "triton."))
-                if outside and not matches(f"{self.rules.at_import} {self.rules.decorators}", name):
-                    yield self.host.fault(node, "does work at import; move it into run_kernel")
+                    seen |= called_functions
+                    pending += [s for f in called_functions for s in self.module.functions[f].body]
+                is_library_call = isinstance(node, ast.Call) and name.startswith(("torch.", "triton."))
+                if is_library_call and not matches_pattern(
+                    f"{self.rules.calls_at_import} {self.rules.decorators}", name
+                ):
+                    yield self.host_code.refusal(node, "runs at import; move it into run_kernel")
 
-    def _autotune(self) -> Iterator[Fault]:
+    def _screen_autotune(self) -> Iterator[Refusal]:
         for name, count in count_autotune_configs(self.module.source).items():
             decorator = self.module.kernels[name].autotune
             if decorator is not None and count == 0:
-                reason = "names no config to choose from; give configs=[triton.Config(...)], or remove the decorator"
-                yield decorator.lineno, f"@triton.autotune on {name}", reason
+                reason = "has no config to choose from; give configs=[triton.Config(...)] or remove the decorator"
+                yield Refusal(decorator.lineno, f"@triton.autotune on {name}", reason)
             elif decorator is not None and count != 1:
-                yield (
+                yield Refusal(
                     decorator.lineno,
                     f"@triton.autotune on {name}",
-                    "measures for itself when it is called; give one config",
+                    "measures configs when the kernel is called; give one config",
                 )
 
 
-def _running(node: ast.AST) -> Iterator[ast.AST]:
-    """What runs when `node` does: bodies of lambdas do not."""
+def _nodes_that_run(node: ast.AST) -> Iterator[ast.AST]:
+    """`node` and all nodes that run when it runs; bodies of lambdas do not."""
     yield node
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, ast.Lambda):
-            yield from _running(child)
+            yield from _nodes_that_run(child)
 
 
-def _of_setup(module: PythonModule) -> frozenset[str]:
-    """setup() of the seed style and what serves it alone: frozen into the reference when a run begins, and never
-    called in a kernel."""
+def _functions_of_setup(module: PythonModule) -> frozenset[str]:
+    """setup() of a seed file and the functions that only it uses: a run freezes them into the reference and never calls
+    them in a kernel."""
     if SETUP not in module.functions:
         return frozenset()
     unused = {SETUP}

@@ -1,7 +1,7 @@
-"""Where a name of a Python file is bound, and to what sort of thing: what the screen must know before it lets a name be
-called.
+"""Scopes of a Python file: which names are bound, and to what kind of value. The screen allows calls only of names
+whose binding it knows.
 
-And what it compares and says of one: a name in a table, an annotation, a refusal.
+The module also compares names with patterns, screens annotations and makes refusals.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tools.languages.triton_source import PythonModule, called_name
+from tools.screen.refusals import Refusal
 
-BUILTINS = frozenset(dir(builtins))
-Fault = tuple[int, str, str]
-"""Line, quoted text, reason."""
-Sort = Literal["function", "kernel", "fresh", "other"]
-"""function: bound by def or lambda alone, or to compiled kernels. kernel: to kernels of the file. fresh: to lists
-and dicts of the call."""
-_FRESH = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
-_SCOPES = (
+BUILTIN_NAMES = frozenset(dir(builtins))
+BindingKind = Literal["function", "kernel", "new_container", "other"]
+"""What all bindings of a name are: a `function` (one def or lambda, or compiled kernels), a `kernel` of the file, a
+`new_container` (a list, dict or set made in the function), or `other`."""
+_CONTAINER_DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
+_SCOPE_NODES = (
     ast.FunctionDef,
     ast.AsyncFunctionDef,
     ast.Lambda,
@@ -37,101 +36,105 @@ _SCOPES = (
 
 @dataclass(frozen=True)
 class Scope:
-    """The names of one function, lambda or comprehension, and those around it."""
+    """The names that one function, lambda or comprehension binds, and the scope around it."""
 
-    names: dict[str, Sort] = field(default_factory=dict)
-    around: Scope | None = None
+    names: dict[str, BindingKind] = field(default_factory=dict)
+    outer: Scope | None = None
 
-    def find(self, name: str) -> Sort | None:
-        """What a local name is; None where it belongs to the module, to an import or to Python."""
-        return self.names.get(name) or (self.around.find(name) if self.around else None)
+    def binding_kind(self, name: str) -> BindingKind | None:
+        """What a local name is bound to; None for a name of the module, an import or a builtin."""
+        return self.names.get(name) or (self.outer.binding_kind(name) if self.outer else None)
 
 
-def inside(node: ast.FunctionDef | ast.Lambda, around: Scope | None, known: Names) -> Scope:
-    """The scope of a function's body."""
+def function_scope(node: ast.FunctionDef | ast.Lambda, outer: Scope | None, module_names: ModuleNames) -> Scope:
+    """The scope of the body of a function or lambda."""
     bound: dict[str, list[ast.AST | None]] = defaultdict(list)
-    for argument in arguments(node):
+    for argument in parameters_of(node):
         bound[argument.arg].append(None)
     for statement in node.body if isinstance(node, ast.FunctionDef) else ():
-        _bindings(statement, bound)
-    names = {name: _sort(values, known) for name, values in bound.items()}
+        _collect_bindings(statement, bound)
+    names = {name: _binding_kind(values, module_names) for name, values in bound.items()}
     if node.args.kwarg and bound[node.args.kwarg.arg] == [None]:
-        names[node.args.kwarg.arg] = "fresh"
-    return Scope(names, around)
+        names[node.args.kwarg.arg] = "new_container"
+    return Scope(names, outer)
 
 
-def comprehension(generators: list[ast.comprehension], around: Scope) -> Scope:
-    """The scope of a comprehension: its loop variables."""
-    return Scope({n.id: "other" for g in generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}, around)
+def comprehension_scope(generators: list[ast.comprehension], outer: Scope) -> Scope:
+    """The scope of a comprehension, which binds its loop variables."""
+    return Scope({n.id: "other" for g in generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}, outer)
 
 
-def arguments(node: ast.FunctionDef | ast.Lambda) -> Iterator[ast.arg]:
-    """All parameters, the starred ones included."""
+def parameters_of(node: ast.FunctionDef | ast.Lambda) -> Iterator[ast.arg]:
+    """All parameters of a function or lambda, including `*args` and `**kwargs`."""
     a = node.args
     yield from (x for x in (*a.posonlyargs, *a.args, a.vararg, *a.kwonlyargs, a.kwarg) if x is not None)
 
 
-def _bindings(node: ast.AST, bound: dict[str, list[ast.AST | None]]) -> None:
+def _collect_bindings(node: ast.AST, bound: dict[str, list[ast.AST | None]]) -> None:
+    """Add to `bound` each name that `node` binds, with the value; None: the value is not known."""
     if isinstance(node, ast.FunctionDef):
         bound[node.name].append(node)
         return
-    if isinstance(node, _SCOPES):
+    if isinstance(node, _SCOPE_NODES):
         return
     if isinstance(node, ast.Assign):
         for target in node.targets:
-            _paired(target, node.value, bound)
+            _collect_target_bindings(target, node.value, bound)
         return
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
         bound[node.target.id].append(node.value)
         return
-    # A list that `+=` makes longer is the same list.
+    # `+=` extends a list in place, so the name still refers to the same list.
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-        bound[node.target.id].append(node.value if isinstance(node.value, _FRESH) else None)
+        bound[node.target.id].append(node.value if isinstance(node.value, _CONTAINER_DISPLAYS) else None)
         return
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
         bound[node.id].append(None)
     for child in ast.iter_child_nodes(node):
-        _bindings(child, bound)
+        _collect_bindings(child, bound)
 
 
-def _paired(target: ast.expr, value: ast.expr, bound: dict[str, list[ast.AST | None]]) -> None:
+def _collect_target_bindings(target: ast.expr, value: ast.expr, bound: dict[str, list[ast.AST | None]]) -> None:
+    """Add to `bound` the names of an assignment target, each with its part of the value where that is written out."""
     if isinstance(target, ast.Name):
         bound[target.id].append(value)
     elif isinstance(target, ast.Tuple | ast.List):
-        given = value.elts if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts) else []
-        plain = given and not any(isinstance(e, ast.Starred) for e in (*given, *target.elts))
+        values = value.elts if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts) else []
+        is_pairwise = values and not any(isinstance(e, ast.Starred) for e in (*values, *target.elts))
         for at, element in enumerate(target.elts):
-            _paired(
+            _collect_target_bindings(
                 element.value if isinstance(element, ast.Starred) else element,
-                given[at] if plain else ast.Constant(None),
+                values[at] if is_pairwise else ast.Constant(None),
                 bound,
             )
 
 
-def _sort(values: list[ast.AST | None], known: Names) -> Sort:
+def _binding_kind(values: list[ast.AST | None], module_names: ModuleNames) -> BindingKind:
+    """The kind that all values of one name have."""
     if len(values) == 1 and isinstance(values[0], ast.FunctionDef | ast.Lambda):
         return "function"
-    if all(known.built(v) for v in values):
+    if all(module_names.is_compiled_kernel(v) for v in values):
         return "function"
-    if all(_kernel(v, known.kernels) for v in values):
+    if all(_is_kernel(v, module_names.kernels) for v in values):
         return "kernel"
     if all(
-        isinstance(v, _FRESH)
+        isinstance(v, _CONTAINER_DISPLAYS)
         or (isinstance(v, ast.Call) and isinstance(v.func, ast.Name) and called_name(v) in ("list", "dict"))
         for v in values
     ):
-        return "fresh"
+        return "new_container"
     return "other"
 
 
-def _kernel(value: ast.AST | None, kernels: frozenset[str]) -> bool:
+def _is_kernel(value: ast.AST | None, kernels: frozenset[str]) -> bool:
+    """Whether the value is the name of a kernel, or a choice between kernels."""
     if isinstance(value, ast.IfExp):
-        return _kernel(value.body, kernels) and _kernel(value.orelse, kernels)
+        return _is_kernel(value.body, kernels) and _is_kernel(value.orelse, kernels)
     return isinstance(value, ast.Name) and value.id in kernels
 
 
-class Names:
-    """What the names of a file's top level stand for."""
+class ModuleNames:
+    """The names of a file's top level by kind: kernels, functions, containers and builders."""
 
     def __init__(self, module: PythonModule) -> None:
         self.module = module
@@ -141,72 +144,71 @@ class Names:
             for s in module.tree.body
             if isinstance(s, ast.Assign) and isinstance(s.value, ast.Lambda)
             for t in s.targets
-            if (n := _name(t))
+            if (n := _identifier(t))
         }
         self.containers: set[str] = set()
-        """Module names whose value can be changed in place: for decorators only."""
+        """Names whose value can be changed in place; only decorators may use them."""
         self.builders = frozenset(
             name
             for name, node in module.functions.items()
             if any(module.full_name(d).startswith("functools.") for d in node.decorator_list)
         )
-        """Functions that compile a kernel once for each signature."""
+        """Functions under `functools.cache`, which compile a kernel once for each signature."""
 
-    def built(self, node: ast.AST | None) -> bool:
-        """Whether the value is a compiled kernel."""
+    def is_compiled_kernel(self, node: ast.AST | None) -> bool:
+        """Whether `node` calls a builder, whose result is a compiled kernel."""
         return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self.builders
 
 
-def _name(node: ast.expr) -> str:
+def _identifier(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def fault(module: PythonModule, node: ast.AST, reason: str) -> Fault:
-    """A refusal of `node`."""
+def refusal_at(module: PythonModule, node: ast.AST, reason: str) -> Refusal:
+    """A refusal of `node`, which quotes the first line of its code."""
     line: int = getattr(node, "lineno", 1)
     quote = ast.get_source_segment(module.source, node) or ""
-    return line, quote.splitlines()[0] if quote else type(node).__name__, reason
+    return Refusal(line, quote.splitlines()[0] if quote else type(node).__name__, reason)
 
 
-def matches(patterns: str, name: str) -> bool:
-    """Whether the whole name stands in a table: patterns apart by spaces."""
+def matches_pattern(patterns: str, name: str) -> bool:
+    """Whether one of the patterns, separated by spaces, matches the whole name."""
     return re.fullmatch(patterns.replace(" ", "|"), name) is not None
 
 
-def why(full: str) -> str:
-    """Why a dotted name that is in no table is refused."""
+def reason_not_allowed(full: str) -> str:
+    """Why a dotted name that no table allows is refused."""
     last = full.rpartition(".")[2]
     if re.fullmatch("inline_(asm_elementwise|ptx)|globaltimer(_lo)?|clock(64)?|n?smid", last):
         return "reads a clock or is inline assembly, which cannot be checked; use the language's own operators"
     if full.startswith("triton"):
         return (
-            "is no allowed part of Triton; allowed are jit, Config, cdiv, next_power_of_2 and the operators of "
-            "triton.language"
+            "is a part of Triton that is not allowed; allowed are jit, Config, cdiv, next_power_of_2 and the operators "
+            "of triton.language"
         )
     if full.startswith("torch"):
         return (
-            "is work or machinery of torch; do it in the kernel (allowed are allocation, types, device properties, "
-            "and the operators "
-            "that task.yaml lists under `library:`)"
+            "is an operator or internal of torch; compute in the kernel (allowed are allocation, types, device "
+            "properties and the operators that task.yaml lists under `library:`)"
         )
-    return "is no name that a kernel needs; allowed are torch's allocation, the kernel language, math and typing"
+    return "is not allowed in a kernel; allowed are torch's allocation, the kernel language, math and typing"
 
 
-def signature(module: PythonModule, types: str, node: ast.FunctionDef) -> Iterator[Fault]:
-    """Annotations of parameters and result: they run when the file is imported."""
+def screen_signature(module: PythonModule, types: str, node: ast.FunctionDef) -> Iterator[Refusal]:
+    """Yield a refusal for each annotation that names something other than `types`: annotations run at import."""
     for parameter in getattr(node, "type_params", ()):
-        yield fault(
+        yield refusal_at(
             module,
             parameter,
-            "is a type parameter, which a kernel does not need; write torch.Tensor, tl.constexpr, int or the like",
+            "is a type parameter, which a kernel does not need; write a type such as torch.Tensor, tl.constexpr or int",
         )
-    for given in (*(a.annotation for a in arguments(node)), node.returns):
-        if given is not None:
-            yield from annotation(module, types, given)
+    for written in (*(a.annotation for a in parameters_of(node)), node.returns):
+        if written is not None:
+            yield from screen_annotation(module, types, written)
 
 
-def annotation(module: PythonModule, types: str, node: ast.expr) -> Iterator[Fault]:
-    """Names of types alone."""
+def screen_annotation(module: PythonModule, types: str, node: ast.expr) -> Iterator[Refusal]:
+    """Yield a refusal unless the annotation consists of names of types."""
     match node:
         case ast.Constant(value=plain) if plain is None or plain is ...:
             return
@@ -220,10 +222,12 @@ def annotation(module: PythonModule, types: str, node: ast.expr) -> Iterator[Fau
             parts = [left, right]
         case ast.Name(id=name) if name in ("int", "float", "bool", "str", "tuple", "list", "dict", "object", "type"):
             return
-        case ast.Name() | ast.Attribute() if matches(types, module.full_name(node)):
+        case ast.Name() | ast.Attribute() if matches_pattern(types, module.full_name(node)):
             return
         case _:
-            yield fault(module, node, "is no plain name of a type; write torch.Tensor, tl.constexpr, int or the like")
+            yield refusal_at(
+                module, node, "is not the name of a type; write a type such as torch.Tensor, tl.constexpr or int"
+            )
             return
     for part in parts:
-        yield from annotation(module, types, part)
+        yield from screen_annotation(module, types, part)

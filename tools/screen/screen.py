@@ -1,10 +1,10 @@
-"""Static refusals before any machine time: what no honest kernel needs and what would make its measurement mean
-something else.
+"""The static screen: it refuses source code that an honest kernel does not need and that could falsify a measurement.
 
-Pure: text in, sentences out. A screen narrows what reaches the sandbox and tells the author early; it is not the
-sandbox. What it cannot decide it decides strictly where an honest kernel has another way: scratch comes from the stack
-or the heap inside the call, because whether a static buffer is scratch or a cache of earlier results cannot be seen in
-the text; inline assembly becomes intrinsics (in CUDA it stays, without clocks); tables become constexpr.
+Pure: text in, sentences out. The screen reduces what reaches the sandbox and tells the author early; it does not
+replace the sandbox. Where the text does not show whether code is honest, the screen refuses it if an honest kernel has
+an alternative. A static buffer could be scratch or a cache of earlier results, so scratch memory must come from the
+stack or the heap inside the call; tables must be constexpr; inline assembly must become intrinsics (CUDA device code
+may use assembly that reads no clock).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import NamedTuple
 from tools.errors import SettingsError
 from tools.languages.cpp_source import CUDA_GRAMMAR_LANGUAGES
 from tools.screen import cpp_state, cuda_code, python_module
-from tools.screen.allowed_names import Rules, rules
+from tools.screen.refusals import Refusal
+from tools.screen.screen_rules import ScreenRules, load_screen_rules
 
 _LEXER = re.compile(
     r"""(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))
@@ -30,20 +31,12 @@ _LEXER = re.compile(
 
 
 class Token(NamedTuple):
-    """A token outside of comments."""
+    """One token of C++ source outside comments."""
 
     line: int
     kind: str
-    """string | number | name | digraph | other."""
+    """string, number, name, digraph or other."""
     text: str
-
-
-class Fault(NamedTuple):
-    """One thing refused."""
-
-    line: int
-    quote: str
-    reason: str
 
 
 def screen(
@@ -53,52 +46,55 @@ def screen(
     tensors: Collection[str] = (),
     library: Collection[str] = (),
 ) -> tuple[str, ...]:
-    """One sentence, with line and quoted text, for each thing in `source` that is refused; empty for a kernel that may
-    go on.
+    """One sentence for each refusal of `source`, with its line and the quoted code; empty: the source passes.
 
-    `files`: names of the candidate's other files, which it may include (each is to be screened too). `tensors`:
-    arguments of the entry that are tensors, which kernels in Python do not say themselves. `library`: operators of
-    torch that the task lets their host code call. Raises SettingsError for a language that has no screen.
+    `files`: names of the candidate's other files, which `source` may include; the caller screens each of them, too.
+    `tensors`: arguments of the entry that are tensors, which a kernel in Python need not annotate. `library`: operators
+    of torch that the task lets host code call. Raises SettingsError for a language that has no screen.
     """
     if language in ("triton", "cutedsl"):
-        allowed = rules().python if language == "triton" else rules().python.with_cute(rules().cutedsl)
-        return python_module.screen(source, allowed.calling(library), tensors)
+        allowed = (
+            load_screen_rules().python
+            if language == "triton"
+            else load_screen_rules().python.with_cute_dsl(load_screen_rules().cutedsl)
+        )
+        return python_module.screen_python(source, allowed.with_library(library), tensors)
     if language not in ("cpp", *CUDA_GRAMMAR_LANGUAGES):
         raise SettingsError(
-            f"language: {language!r} has no screen, so that its kernels cannot be let through; allowed are "
+            f"language: {language!r} has no screen, so its kernels are not accepted; allowed are "
             f"cpp, triton, cutedsl, {', '.join(CUDA_GRAMMAR_LANGUAGES)}"
         )
     cuda = language in CUDA_GRAMMAR_LANGUAGES
     joined = _join_directives(source)
     lines = source.splitlines()
-    tokens = list(_tokens(joined))
-    checks: tuple[Callable[[], Iterator[Fault]], ...] = (
-        lambda: _characters(source, tokens),
-        lambda: _directives(joined, files, cuda=cuda),
-        lambda: _names(tokens, rules().of_cuda if cuda else rules()),
-        lambda: _attributes(tokens),
-        lambda: (Fault(*found) for found in cuda_code.faults(source)) if cuda else _assembly(tokens),
-        lambda: (Fault(*found) for found in cpp_state.faults(source, "cuda" if cuda else language)),
+    tokens = list(_tokenise(joined))
+    checks: tuple[Callable[[], Iterator[Refusal]], ...] = (
+        lambda: _screen_characters(source, tokens),
+        lambda: _screen_directives(joined, files, cuda=cuda),
+        lambda: _screen_names(tokens, load_screen_rules().with_cuda_refusals if cuda else load_screen_rules()),
+        lambda: _screen_attributes(tokens),
+        lambda: cuda_code.screen_cuda_code(source) if cuda else _screen_assembly(tokens),
+        lambda: cpp_state.screen_static_state(source, "cuda" if cuda else language),
     )
-    faults = {fault for check in checks for fault in check()}
-    return tuple(f"line {f.line}: `{f.quote or lines[f.line - 1].strip()[:80]}` {f.reason}" for f in sorted(faults))
+    refusals = {refusal for check in checks for refusal in check()}
+    return tuple(f"line {f.line}: `{f.quote or lines[f.line - 1].strip()[:80]}` {f.reason}" for f in sorted(refusals))
 
 
 def _join_directives(source: str) -> str:
-    """Preprocessor lines continued by a backslash on one line; blank lines keep the numbers right."""
-    found: list[str] = []
+    """The source with each continued preprocessor directive on one line; blank lines keep the line numbers."""
+    joined: list[str] = []
     pending, blank = "", 0
     for line in source.splitlines():
         if (pending or line.lstrip().startswith(("#", "%:"))) and line.endswith("\\"):
             pending, blank = pending + line[:-1] + " ", blank + 1
             continue
-        found.append(pending + line)
-        found.extend([""] * blank)
+        joined.append(pending + line)
+        joined.extend([""] * blank)
         pending, blank = "", 0
-    return "\n".join([*found, pending] if pending else found)
+    return "\n".join([*joined, pending] if pending else joined)
 
 
-def _tokens(text: str) -> Iterator[Token]:
+def _tokenise(text: str) -> Iterator[Token]:
     line, position = 1, 0
     for match in _LEXER.finditer(text):
         line += text.count("\n", position, match.start())
@@ -108,48 +104,56 @@ def _tokens(text: str) -> Iterator[Token]:
             yield Token(line, kind, match[0])
 
 
-def _characters(source: str, tokens: list[Token]) -> Iterator[Fault]:
+def _screen_characters(source: str, tokens: list[Token]) -> Iterator[Refusal]:
     for token in tokens:
         if token.kind == "digraph":
-            yield Fault(token.line, token.text, "is a digraph, which hides code; write the plain characters")
+            yield Refusal(
+                token.line, token.text, "is a digraph, which hides code; write the characters that it stands for"
+            )
         elif token.kind in ("name", "other") and (not token.text.isascii() or "$" in token.text):
-            yield Fault(token.line, token.text, "is no plain ASCII identifier; rename it")
+            yield Refusal(token.line, token.text, "is not an ASCII identifier; rename it")
         elif token.kind == "other" and (token.text == "\\" or not token.text.isprintable()):
-            yield Fault(
-                token.line, "", "has a backslash or control character outside of a string; write it on one plain line"
+            yield Refusal(
+                token.line,
+                "",
+                "has a backslash or control character outside a string; write plain characters on one line",
             )
     for number, line in enumerate(source.splitlines(), start=1):
         if re.search(r"\?\?[=/'()!<>-]", re.sub(r"//(?!.*\?\?/).*", "", line)):
-            yield Fault(number, "", "has a trigraph, which hides code; write the plain characters")
+            yield Refusal(number, "", "has a trigraph, which hides code; write the character that it stands for")
         if line.endswith("\\") and "//" in line:
-            yield Fault(number, "", "ends a comment with a backslash, which hides the next line; remove the backslash")
+            yield Refusal(
+                number, "", "ends a comment with a backslash, which hides the next line; remove the backslash"
+            )
 
 
-def _directives(joined: str, files: Collection[str], *, cuda: bool) -> Iterator[Fault]:
+def _screen_directives(joined: str, files: Collection[str], *, cuda: bool) -> Iterator[Refusal]:
     for number, line in enumerate(_without_comments(joined).splitlines(), start=1):
-        found = re.match(r"\s*(?:#|%:)\s*(\w*)\s*(.*)$", line)
+        directive = re.match(r"\s*(?:#|%:)\s*(\w*)\s*(.*)$", line)
         for written in re.findall(r"_Pragma\s*\(\s*(.*?)\s*\)(?=[^)]*$|\s)", line):
-            if not (re.fullmatch(r'"[^"\\]*"', written) and rules().allows_pragma(written.strip('"').strip())):
-                yield Fault(
+            if not (
+                re.fullmatch(r'"[^"\\]*"', written) and load_screen_rules().allows_pragma(written.strip('"').strip())
+            ):
+                yield Refusal(
                     number,
                     "_Pragma",
                     "hides a pragma or changes the frozen compiler flags; write an allowed `#pragma` line",
                 )
-        if not found:
+        if not directive:
             continue
-        word, rest = found[1], found[2].strip()
-        if word == "pragma" and not rules().allows_pragma(rest):
-            yield Fault(
+        word, rest = directive[1], directive[2].strip()
+        if word == "pragma" and not load_screen_rules().allows_pragma(rest):
+            yield Refusal(
                 number,
                 f"#pragma {rest}"[:80],
                 "may change the frozen compiler flags; allowed are omp, GCC ivdep, GCC unroll, clang loop",
             )
         elif word == "include":
-            yield from _include(number, rest, files, cuda=cuda)
+            yield from _screen_include(number, rest, files, cuda=cuda)
         elif word == "define":
-            yield from _define(number, rest)
+            yield from _screen_define(number, rest)
         elif word in ("include_next", "import", "embed", "line", "ident", "sccs", "assert"):
-            yield Fault(number, f"#{word} {rest}"[:80], "is not allowed in a kernel; remove it")
+            yield Refusal(number, f"#{word} {rest}"[:80], "is not allowed in a kernel; remove it")
 
 
 def _without_comments(joined: str) -> str:
@@ -159,60 +163,64 @@ def _without_comments(joined: str) -> str:
     return _LEXER.sub(blank, joined)
 
 
-def _include(number: int, rest: str, files: Collection[str], *, cuda: bool) -> Iterator[Fault]:
-    named = re.fullmatch(r'<([^>]+)>|"([^"]+)"', rest)
-    if named is None:
-        yield Fault(number, f"#include {rest}"[:80], "is not a plain name; write <header>")
-    elif not rules().allows_header(named[1] or named[2], cuda=cuda) and named[2] not in files:
-        yield Fault(
+def _screen_include(number: int, rest: str, files: Collection[str], *, cuda: bool) -> Iterator[Refusal]:
+    header = re.fullmatch(r'<([^>]+)>|"([^"]+)"', rest)
+    if header is None:
+        yield Refusal(number, f"#include {rest}"[:80], "does not contain a plain name; write <header>")
+    elif not load_screen_rules().allows_header(header[1] or header[2], cuda=cuda) and header[2] not in files:
+        yield Refusal(
             number,
             f"#include {rest}"[:80],
-            "is not among the headers that a kernel may use (mathematics, memory, containers, omp.h, intrinsics)",
+            "is not among the headers that a kernel may include (mathematics, memory, containers, omp.h, intrinsics)",
         )
 
 
-def _define(number: int, rest: str) -> Iterator[Fault]:
+def _screen_define(number: int, rest: str) -> Iterator[Refusal]:
     split = re.match(r"(\w+(?:\([^)]*\))?)\s*(.*)$", rest)
     name, body = (split[1], split[2]) if split else (rest[:40], "")
-    tokens = [token.text for token in _tokens(body)]
+    tokens = [token.text for token in _tokenise(body)]
     if "##" in tokens or "#" in tokens:
-        yield Fault(number, f"#define {name}", "pastes or quotes tokens, which hides names; write them out")
-    if name.partition("(")[0] in rules().keywords.split():
-        yield Fault(number, f"#define {name}", "gives another meaning to a word of the language; choose another name")
+        yield Refusal(number, f"#define {name}", "pastes or quotes tokens, which hides names; write the names out")
+    if name.partition("(")[0] in load_screen_rules().keywords.split():
+        yield Refusal(number, f"#define {name}", "gives another meaning to a keyword; choose another name")
     if "(" in name and {"static", "thread_local", "extern", "asm", "__asm__"} & set(tokens):
-        yield Fault(number, f"#define {name}", "declares storage or assembly inside a macro; write it out")
+        yield Refusal(
+            number,
+            f"#define {name}",
+            "declares storage or assembly inside a macro; write the declaration without the macro",
+        )
 
 
-def _names(tokens: list[Token], known: Rules) -> Iterator[Fault]:
-    own = _own_functions(tokens)
+def _screen_names(tokens: list[Token], known: ScreenRules) -> Iterator[Refusal]:
+    defined = _defined_names(tokens)
     for index, token in enumerate(tokens):
         previous = tokens[index - 1].text if index else ""
         following = tokens[index + 1].text if index + 1 < len(tokens) else ""
         if token.kind != "name" or previous in (".", "->"):
             continue
-        reason = known.reason(token.text, "names")
-        if reason is None and following == "(" and (previous == "::" or token.text not in own):
-            reason = known.reason(token.text, "calls")
+        reason = known.refusal_reason(token.text, "names")
+        if reason is None and following == "(" and (previous == "::" or token.text not in defined):
+            reason = known.refusal_reason(token.text, "calls")
         if reason:
-            yield Fault(token.line, token.text, f"{reason}; remove it, or rename it if it is your own")
-        elif _of_std(tokens, index) and (reason := known.reason(token.text, "std")):
-            yield Fault(token.line, f"std::{token.text}", f"{reason}; remove it")
+            yield Refusal(token.line, token.text, f"{reason}; remove it, or rename it if the source defines it")
+        elif _is_std_name(tokens, index) and (reason := known.refusal_reason(token.text, "std")):
+            yield Refusal(token.line, f"std::{token.text}", f"{reason}; remove it")
         elif token.text == "operator" and following in ("new", "delete"):
-            yield Fault(
+            yield Refusal(
                 token.line,
                 f"operator {following}",
-                "replaces the process's allocator; use malloc, new or std::vector as they are",
+                "replaces the allocator of the process; use the standard malloc, new or std::vector",
             )
 
 
-def _of_std(tokens: list[Token], index: int) -> bool:
-    """Whether the name stands behind `std::`, or before `::` as it does after `using namespace std`."""
-    behind = index > 1 and tokens[index - 1].text == "::" and tokens[index - 2].text == "std"
-    return behind or (index + 1 < len(tokens) and tokens[index + 1].text == "::")
+def _is_std_name(tokens: list[Token], index: int) -> bool:
+    """Whether the name follows `std::`, or precedes `::` as after `using namespace std`."""
+    follows_std = index > 1 and tokens[index - 1].text == "::" and tokens[index - 2].text == "std"
+    return follows_std or (index + 1 < len(tokens) and tokens[index + 1].text == "::")
 
 
-def _own_functions(tokens: list[Token]) -> set[str]:
-    """Names that stand where a definition has them: behind a type, before a bracket or an initialiser."""
+def _defined_names(tokens: list[Token]) -> set[str]:
+    """Names that the source defines: each follows a type and precedes a bracket or an initialiser."""
     found = set()
     for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
         typed = (before.kind == "name" and before.text not in ("return", "else", "do", "throw")) or before.text in (
@@ -225,32 +233,34 @@ def _own_functions(tokens: list[Token]) -> set[str]:
     return found
 
 
-def _attributes(tokens: list[Token]) -> Iterator[Fault]:
-    """Attributes outside of the allow-list, in GNU, C++11 and Microsoft spelling."""
-    allowed = {*rules().attributes.split(), "using"}
+def _screen_attributes(tokens: list[Token]) -> Iterator[Refusal]:
+    """Refuse attributes that are not allowed, in GNU, C++11 and Microsoft spelling."""
+    allowed = {*load_screen_rules().attributes.split(), "using"}
     depth = 0
     for index, token in enumerate(tokens):
         following = tokens[index + 1].text if index + 1 < len(tokens) else ""
         if token.text == "__declspec":
-            yield Fault(token.line, token.text, "is not allowed in a kernel; remove it")
+            yield Refusal(token.line, token.text, "is not allowed in a kernel; remove it")
         if depth == 0:
             opens = token.text in ("__attribute__", "__attribute") or (token.text == following == "[")
             depth = -1 if opens and following == "(" else 1 if opens else 0
             continue
         depth = max(depth, 0) + (token.text in ("(", "[")) - (token.text in (")", "]"))
-        # Depth 2 names attributes; deeper stand their arguments.
+        # Attributes are named at depth 2, their arguments are deeper.
         if (
             depth == 2
             and token.kind == "name"
             and following not in ("::", ":")
             and token.text.strip("_") not in allowed
         ):
-            yield Fault(
-                token.line, token.text, "is an attribute that may change flags, linkage or when code runs; remove it"
+            yield Refusal(
+                token.line,
+                token.text,
+                "is an attribute that may change flags, linkage or the time at which code runs; remove it",
             )
 
 
-def _assembly(tokens: list[Token]) -> Iterator[Fault]:
+def _screen_assembly(tokens: list[Token]) -> Iterator[Refusal]:
     for index, token in enumerate(tokens):
         if token.text not in ("asm", "__asm__", "__asm"):
             continue
@@ -259,7 +269,7 @@ def _assembly(tokens: list[Token]) -> Iterator[Fault]:
         ]
         # An empty template is a compiler barrier, not an instruction.
         if not (len(rest) > 2 and rest[0].text == "(" and rest[1].text == '""' and rest[2].text in (":", "::", ")")):
-            yield Fault(
+            yield Refusal(
                 token.line,
                 token.text,
                 "is inline assembly, which cannot be checked; use intrinsics (immintrin.h, arm_neon.h)",

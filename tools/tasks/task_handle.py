@@ -20,7 +20,7 @@ from tools.judge import evidence
 from tools.judge.build import KernelBuilder
 from tools.judge.judge import Emit, Judge
 from tools.languages.base import open_language
-from tools.profilers.base import DEFAULTS, PROFILERS, Profiler
+from tools.profilers.base import DEFAULT_PROFILERS, PROFILERS, Profiler
 from tools.registry import load_class
 from tools.roofline import microbenchmarks
 from tools.store.records import Records, record_key
@@ -109,8 +109,8 @@ class TaskHandle:
 
         The default profiler is the first for the kernel's device; an error names `setting`.
         """
-        profiler = load_class(PROFILERS, name or DEFAULTS[self.language.device][0], Profiler, key=setting)()
-        if reason := profiler.missing(self.language):
+        profiler = load_class(PROFILERS, name or DEFAULT_PROFILERS[self.language.device][0], Profiler, key=setting)()
+        if reason := profiler.reason_unavailable(self.language):
             return reason
         library, first = self.build(), self.task.workloads[0]
         return profiler.profile(
@@ -122,7 +122,7 @@ class TaskHandle:
         roofline = self.compute_roofline()
         profiles: list[tuple[Profile, str]] = []
         missing: dict[str, str] = {}
-        for name in DEFAULTS[self.language.device]:
+        for name in DEFAULT_PROFILERS[self.language.device]:
             profiled = self.profile(name)
             if isinstance(profiled, str):
                 missing[name] = profiled

@@ -15,12 +15,12 @@ from agents.artifacts import Brief, CoderBrief, PlannerBrief, Tried
 from agents.prompting.render import PROMPTS, blocks, budget, parts
 from agents.prompting.token_budget import tokens
 from agents.text.fencing import fence
-from benchmarks.scenario import FOLDERS, Asked, Scenario
+from benchmarks.scenario import FOLDERS, Scenario, ScriptedExchange
 from tools.artifacts import Interval, Workload
 from tools.gate.ranking import FrameworkTimes
 
 STORIES = {language: tuple(Scenario(language).asked()) for language in FOLDERS}
-LAST: dict[tuple[str, str], Asked] = {
+LAST: dict[tuple[str, str], ScriptedExchange] = {
     (language, one.role): one for language, story in STORIES.items() for one in story if one.iteration < 6
 }
 """Of each role the last call before the end, when there is something to remember."""
@@ -28,7 +28,7 @@ KEYS = sorted(LAST)
 FENCE = re.compile(r"(`{3,})data: ([^`]*)")
 
 
-def rendered(one: Asked, brief: Brief | None = None) -> str:
+def rendered(one: ScriptedExchange, brief: Brief | None = None) -> str:
     return "\n".join(block.text for block in blocks(one.role, brief or one.brief, one.answer))
 
 

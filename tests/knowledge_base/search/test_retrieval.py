@@ -299,7 +299,7 @@ def test_the_benchmark_scores_and_refuses_what_is_no_question(tmp_path: Path, in
         ([wrong] * 5 + [right], (0.0, 1 / 6)),
         ([wrong], (0.0, 0.0)),
     ):
-        assert retrieval.scored(first, found) == score
+        assert retrieval.score_question(first, found) == score
     low, high = retrieval.interval([0.0, 1.0] * 50)
     assert low < 0.5 < high
     told = retrieval.table(questions[:2], {"FTS5": lambda text: [], "fused": index.search})
@@ -314,6 +314,7 @@ def test_smoke_questions_are_answered(index: Index) -> None:
     """Few, and the author's own: this only finds out that something broke. The figure of record is
     `benchmarks.retrieval`'s."""
     scores = [
-        retrieval.scored(question, index.search(question.question, 10)) for question in retrieval.load(SMOKE, WIKI)
+        retrieval.score_question(question, index.search(question.question, 10))
+        for question in retrieval.load(SMOKE, WIKI)
     ]
     assert sum(score.recall for score in scores) / len(scores) >= 0.7

@@ -4,7 +4,7 @@ import pytest
 
 from tools.analysis.rules import evaluate_rules, find_bottleneck
 from tools.artifacts import Profile, Quantity, Remark
-from tools.profilers.static import examine
+from tools.profilers.static import examine_machine_code
 from tools.roofline.hardware import Headroom
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "static"
@@ -19,7 +19,7 @@ FAR = Headroom(total=0.95, compute=0.99, memory=0.95, latency=0.9, bound="memory
 
 def profile(kernel: str) -> Profile:
     texts = [(FIXTURES / kernel / f"gcc.{part}.txt").read_text() for part in ("remarks", "assembly", "debug")]
-    metrics, remarks = examine(texts[0], "gcc", texts[1], texts[2])
+    metrics, remarks = examine_machine_code(texts[0], "gcc", texts[1], texts[2])
     return Profile(tool="static", launch="static", source="c", metrics=metrics, remarks=remarks)
 
 

@@ -73,19 +73,23 @@ CHEATS = {
         "cute.compile(swiglu, from_dlpack(gate), from_dlpack(up), from_dlpack(out))",
         "compiles in every call",
     ),
-    "results kept": (FLAT, f"kept = torch.empty(n)\n    {FLAT}", "its cache would keep it"),
+    "results kept": (FLAT, f"kept = torch.empty(n)\n    {FLAT}", "its cache would keep the result"),
     "a cache of results": (
         "return cute.compile(swiglu, flat, flat, flat)",
         "return flat",
-        "keeps something else than a compiled kernel",
+        "keeps a value other than a compiled kernel",
     ),
     "one that returns early": (
         FLAT,
         f"if n:\n        return None\n    {FLAT}",
-        "keeps something else than a compiled kernel",
+        "keeps a value other than a compiled kernel",
     ),
     "a cache by tensor": (CALL, "compiled(gate)(gate, up, out)", "is given a tensor"),
-    "files": ("flat, flat, flat)", 'flat, flat, flat, options="--dump-dir /tmp")', "is no option"),
+    "files": (
+        "flat, flat, flat)",
+        'flat, flat, flat, options="--dump-dir /tmp")',
+        "is an option that a kernel may not set",
+    ),
     "a clock": ("block, _, _ = cute.arch.block_idx()", "block = cute.arch.clock64()", "reads a clock"),
     "assembly": ("block, _, _ = cute.arch.block_idx()", 'block = cute.arch.inline_ptx("mov")', "is inline assembly"),
     "traced in each call": (
@@ -99,11 +103,11 @@ CHEATS = {
         "    with torch.cuda.stream(gate):\n            g = gate[at]\n        g = gate[at]",
         "enters a context",
     ),
-    "a module's dict": ("THREADS = 256", "THREADS = 256\nBUILT = {}", "container that outlives a call"),
+    "a module's dict": ("THREADS = 256", "THREADS = 256\nBUILT = {}", "container that outlives the call"),
     "another module": (
         "import functools",
         "import functools\nimport cutlass.base_dsl.dsl",
-        "imports what a kernel may not use",
+        "imports a module that a kernel may not use",
     ),
     "the compiler's insides": ("g = gate[at]", "g = cutlass._mlir.ir\n        g = gate[at]", "_mlir"),
     "a timer of the wheel": (CALL, f"cute.testing.benchmark(compiled)\n    {CALL}", "cute.testing.benchmark"),
@@ -174,7 +178,7 @@ def test_the_wheel_compiles_each_signature_without_a_gpu_and_names_the_line_of_a
         assert crashed.payload["ok"], "the wheel's own crash refuses no kernel"
         assert "not compiled in advance, only in the process that runs it" in blobs.text(crashed.payload["log_blob"])
         listed = executor.run(language.disassembly_job(str(built.payload["library"]), blobs, task)).files
-        facts = sass.Facts.model_validate_json(blobs.text(listed["facts.json"]))
-        metrics, remarks = sass.examine(facts, blobs.text(listed["assembly.txt"]))
+        facts = sass.ListingFacts.model_validate_json(blobs.text(listed["facts.json"]))
+        metrics, remarks = sass.examine_listing(facts, blobs.text(listed["assembly.txt"]))
     told = " ".join(remark.text for remark in remarks)
     assert facts.target == "sm_90a" and ("sass.registers" in metrics or "cuobjdump was not found" in told)

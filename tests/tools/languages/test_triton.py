@@ -262,7 +262,7 @@ def test_a_listing_shows_registers_and_tensor_instructions(target: str, beside: 
     )
     source = (TASKS / "triton-matmul" / "kernel.py").read_text()
     candidate = Candidate(language="triton", files={"kernel.py": source})
-    profile, raw = sass.profile(product, candidate, blobs.put(source), Triton(), executor, blobs)
+    profile, raw = sass.profile_listing(product, candidate, blobs.put(source), Triton(), executor, blobs)
     found = {name.removeprefix("sass."): quantity.value for name, quantity in profile.metrics.items()}
     assert profile.launch == target and found["registers"] > 16 and min(found["tensor"], found["shared"]) > 0
     assert (found["loops"], found["spills"]) == (1, 0)

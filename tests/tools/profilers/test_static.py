@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.profilers import remarks
-from tools.profilers.static import examine
+from tools.profilers import compiler_remarks
+from tools.profilers.static import examine_machine_code
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "static"
 
@@ -14,7 +14,7 @@ def read(kernel: str, family: str) -> tuple[dict[str, float], list[tuple[str, in
     folder = FIXTURES / kernel
     assembly = folder / ("gcc.assembly.txt" if family == "gcc" else "clang.debug.txt")
     said, debug = (folder / f"{family}.remarks.txt").read_text(), (folder / f"{family}.debug.txt").read_text()
-    metrics, found = examine(said, family, assembly.read_text(), debug, "kernel.cpp")
+    metrics, found = examine_machine_code(said, family, assembly.read_text(), debug, "kernel.cpp")
     return {name: quantity.value for name, quantity in metrics.items()}, [
         (r.tool, r.line, r.kind, r.text) for r in found
     ]
@@ -74,7 +74,7 @@ def test_unrolled_serial_chain_is_seen_through_renamed_registers(family):
 
 def test_aarch64_loops_are_read_too():
     assembly = (FIXTURES / "matmul" / "aarch64.debug.txt").read_text()
-    metrics, _ = examine("", "none", assembly, "", "kernel.cpp")
+    metrics, _ = examine_machine_code("", "none", assembly, "", "kernel.cpp")
     assert (
         metrics["objdump.loops"].value
         == metrics["objdump.strided_loops"].value
@@ -85,14 +85,14 @@ def test_aarch64_loops_are_read_too():
 
 
 def test_what_was_not_collected_has_no_metric():
-    assert examine("", "gcc", "", "") == ({}, ())
-    metrics, _ = examine((FIXTURES / "softmax" / "gcc.remarks.txt").read_text(), "gcc", "", "")
+    assert examine_machine_code("", "gcc", "", "") == ({}, ())
+    metrics, _ = examine_machine_code((FIXTURES / "softmax" / "gcc.remarks.txt").read_text(), "gcc", "", "")
     assert all(name.startswith("compiler.") for name in metrics)
 
 
 def test_remarks_about_other_files_lend_their_reason_but_not_their_line():
     loop = "kernel.cpp:9:27: missed: couldn't vectorize loop\n"
     text = loop + "/usr/include/cmath:223:26: missed: statement clobbers memory: _5 = __builtin_expf (_1);\n"
-    assert [(r.line, r.text) for r in remarks.parse(text, "gcc")] == [
+    assert [(r.line, r.text) for r in compiler_remarks.parse_remarks(text, "gcc")] == [
         (9, "loop not vectorized: statement clobbers memory: expf")
     ]

@@ -33,7 +33,7 @@ CALLS = {
     "z = torch.mm(x, x)\n    kernel[(1,)](z + 1, y, n, B=128)": "lets torch compute on a tensor",
     "torch.addmm(x, x, x, out=y)": "task.yaml lists under `library:`",
     "torch.ops.aten.mm_out(x, x)": "task.yaml lists under `library:`",
-    "f = torch.mm\n    f(x, x)": "passes a function on",
+    "f = torch.mm\n    f(x, x)": "uses a function as a value",
 }
 
 
@@ -53,7 +53,7 @@ def test_what_only_calls_the_library_is_no_kernel() -> None:
 
 
 def test_what_is_no_python_is_said() -> None:
-    assert screen("def f(:\n", "triton") == ("line 1: the source is no valid Python; mend it",)
+    assert screen("def f(:\n", "triton") == ("line 1: the source is not valid Python; correct the syntax",)
 
 
 def inside(code: str) -> str:
@@ -99,7 +99,7 @@ def test_a_task_says_what_the_text_does_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"), [("key=['n']", "names no config"), ("configs=[], key=['n']", "names no config")]
+    ("given", "said"), [("key=['n']", "has no config"), ("configs=[], key=['n']", "has no config")]
 )
 def test_autotuning_over_nothing_is_called_so(given: str, said: str) -> None:
     found = screen(f"{cheats.IMPORTS}@triton.autotune({given})\n{cheats.KERNEL}{cheats.RUN}", "triton")

@@ -13,7 +13,7 @@ from tools.__main__ import main
 from tools.analysis import rules
 from tools.artifacts import Quantity
 from tools.errors import SettingsError
-from tools.profilers import counted, ncu, reports
+from tools.profilers import ncu, ncu_diagnosis, ncu_reports
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "ncu"
 LABELS = json.loads((FIXTURES / "labels.json").read_text())
@@ -33,9 +33,9 @@ def page(name: str, kind: str = "raw") -> Path:
     return FIXTURES / f"{name}.{kind}.csv"
 
 
-def diagnosed(*paths: Path) -> counted.Kernel:
-    (launch,) = reports.merged(launch for path in paths for launch in reports.read(path, None))
-    return counted.diagnose(launch)
+def diagnosed(*paths: Path) -> ncu_diagnosis.KernelDiagnosis:
+    (launch,) = ncu_reports.merge_pages(launch for path in paths for launch in ncu_reports.read_report(path, None))
+    return ncu_diagnosis.diagnose_launch(launch)
 
 
 def as_text(details: Path) -> str:
@@ -95,7 +95,7 @@ def test_raw_and_details_pages_are_one_launch_and_nvidias_agreement_is_named(nam
     assert both == diagnosed(page(name), page(name, "details")), "in whichever order they are given"
     assert [one.rule for one in both.findings] == [one.rule for one in diagnosed(page(name)).findings]
     assert not both.undecided
-    assert any("CPIStall, estimates" in one.agrees for one in both.findings)
+    assert any("CPIStall, estimates" in one.nvidia_advice for one in both.findings)
     gains = [said.estimated_speedup for said in both.advice if said.estimated_speedup is not None]
     assert gains == sorted(gains, reverse=True) and len(gains) > 2
 
@@ -115,7 +115,7 @@ def test_the_details_page_says_the_same_as_text_and_as_csv_and_names_what_it_lac
 
 
 def test_labels_of_the_details_page_mean_the_metrics_of_the_raw_one() -> None:
-    (raw,), (details,) = (reports.read(page("membar", kind), None) for kind in ("raw", "details"))
+    (raw,), (details,) = (ncu_reports.read_report(page("membar", kind), None) for kind in ("raw", "details"))
     shared = raw.metrics.keys() & details.metrics.keys()
     assert len(shared) > 25
     for name in shared:
@@ -128,10 +128,12 @@ def test_a_report_as_nsight_compute_saves_it_goes_through_ncu(tmp_path: Path) ->
     program = tmp_path / "ncu"
     program.write_text(f'#!/bin/sh\nexec cat "{FIXTURES}/membar.$5.csv"\n')
     program.chmod(0o755)
-    (launch,) = reports.read(saved, str(program))
-    assert counted.diagnose(launch) == diagnosed(page("membar"), page("membar", "details"))
-    with pytest.raises(SettingsError, match="needs ncu, which was not found; install Nsight Compute, or export it"):
-        reports.read(saved, None)
+    (launch,) = ncu_reports.read_report(saved, str(program))
+    assert ncu_diagnosis.diagnose_launch(launch) == diagnosed(page("membar"), page("membar", "details"))
+    with pytest.raises(
+        SettingsError, match="needs ncu, which was not found; install Nsight Compute, or export the report"
+    ):
+        ncu_reports.read_report(saved, None)
 
 
 def many(tmp_path: Path) -> Path:
@@ -162,11 +164,12 @@ def test_all_kernels_of_a_report_come_the_longest_first_and_one_can_be_chosen(tm
         "stall_membar"
     )
     assert main(["diagnose", made, "--kernel", "softmax"]) == 2
-    assert "no kernel of the report is called 'softmax'; there are: " in capsys.readouterr().err
+    assert "the report contains no kernel named 'softmax'; its kernels are: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(None, "cannot be read: No such file"), ("hello", "holds no kernel of Nsight Compute; give")]
+    ("content", "said"),
+    [(None, "cannot be read: No such file"), ("hello", "contains no kernel of Nsight Compute; give")],
 )
 def test_a_file_that_is_no_report_is_refused_in_one_sentence(
     content: str | None, said: str, tmp_path: Path, capsys: Capsys
@@ -181,7 +184,7 @@ def test_a_file_that_is_no_report_is_refused_in_one_sentence(
 
 def made(**metrics: float) -> tuple[set[str], dict[str, tuple[str, ...]]]:
     """Rules that fire on raw metrics, and those that these leave open."""
-    kept = ncu.kept({name: Quantity(value=value) for name, value in metrics.items()})
+    kept = ncu.profile_metrics({name: Quantity(value=value) for name, value in metrics.items()})
     return {rule.id for rule in rules.firing_rules(kept)}, rules.missing_counters_by_rule(kept)
 
 
@@ -191,7 +194,7 @@ def test_the_tail_balance_and_mix_of_instructions_are_worked_out() -> None:
         for kind in ("add", "mul", "fma")
     }
     cycles = {"sm__cycles_active.avg": 40.0, "sm__cycles_active.max": 100.0, "launch__waves_per_multiprocessor": 1.25}
-    metrics = ncu.kept({name: Quantity(value=value) for name, value in {**float32, **cycles}.items()})
+    metrics = ncu.profile_metrics({name: Quantity(value=value) for name, value in {**float32, **cycles}.items()})
     worked = {name: metrics[f"ncu.{name}"].value for name in ("unfused_share", "multiprocessor_balance", "tail_share")}
     assert worked == pytest.approx({"unfused_share": 2 / 3, "multiprocessor_balance": 0.4, "tail_share": 0.375})
     assert "ncu.fused_share" not in metrics, "the instructions were not counted"
@@ -212,7 +215,7 @@ def test_every_rule_over_counters_says_what_to_do_where_to_read_and_whence_its_t
     assert len({rule.id for rule in over_counters}) >= 40
     for rule in over_counters:
         assert rule.action and rule.page and rule.source, rule.id
-        assert all(ncu.section(c.metric) for c in rule.when)
+        assert all(ncu.section_of_metric(c.metric) for c in rule.when)
 
 
 DEVICE = {
@@ -236,7 +239,7 @@ DEVICE = {
             50,
             40,
             45,
-            {ncu.ISSUED: 90},
+            {ncu.ISSUE_METRIC: 90},
         ),  # no unit is full, but the instructions are issued in nearly every cycle
         (
             "occupancy",
@@ -253,8 +256,8 @@ DEVICE = {
 def test_what_binds_is_told_by_the_units_that_are_busy_over_the_whole_kernel(
     bound: str, margin: float, memory: float, pipe: float, others: dict[str, float]
 ) -> None:
-    raw = {**DEVICE, ncu.BUSY_MEMORY[0]: memory, ncu.PIPE.format("fma"): pipe, **others}
-    found = counted.bound_of(ncu.kept({name: Quantity(value=value) for name, value in raw.items()}))
+    raw = {**DEVICE, ncu.MEMORY_BUSY_METRICS[0]: memory, ncu.PIPE_METRIC.format("fma"): pipe, **others}
+    found = ncu_diagnosis.find_bound(ncu.profile_metrics({name: Quantity(value=value) for name, value in raw.items()}))
     assert found == (bound, pytest.approx(margin))
 
 
@@ -271,5 +274,5 @@ def test_what_binds_is_told_by_the_units_that_are_busy_over_the_whole_kernel(
     ],
 )
 def test_advice_of_nvidia_is_the_counterpart_of_a_rule(rule: str, kind: str, words: str) -> None:
-    said = str(reports.Advice(kind, "Rule", words or "ALU is the highest-utilized pipeline (41.3%)."))
+    said = str(ncu_reports.Advice(kind, "Rule", words or "ALU is the highest-utilized pipeline (41.3%)."))
     assert any(one.remark and one.remark.search(said) for one in rules.load_rules() if one.id == rule) == bool(words)
