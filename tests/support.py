@@ -26,8 +26,8 @@ def run_captured(command: Sequence[str | Path], **options: Any) -> subprocess.Co
 
 
 @contextmanager
-def one_sentence(*words: str, error: type[Exception] = SettingsError, without: str = "Input should") -> Iterator[None]:
-    """The block must raise `error`, in one line that holds all `words` and not `without` (else: pydantic's own words)."""
+def one_sentence(*words: str, error: type[Exception] = SettingsError, without: str = "Traceback") -> Iterator[None]:
+    """The block must raise `error`, in one line that holds all `words` and not `without`."""
     with pytest.raises(error) as caught:
         yield
     said = str(caught.value)

@@ -90,7 +90,7 @@ def test_every_role_has_the_default_model_and_files_of_models_are_relative_to_th
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, text: str, says: list[str]) -> None:
-    with one_sentence(*says):
+    with one_sentence(*says, without="Input should"):
         load(written(tmp_path, text))
 
 
