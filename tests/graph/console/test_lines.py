@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
-from agents.models.ledger import Ledger, Spent, unpriced, unsaid
+from agents.models.ledger import Ledger, Spending, uncounted_message, unpriced_message
 from graph.budget.metering import Metered
 from graph.build import _timed
 from graph.console.lines import event_line
@@ -44,14 +44,16 @@ def test_what_is_not_known_of_a_cost_is_not_said_on_every_line() -> None:
     lines: list[str] = []
     took = {"exchanges": 1, "input": 1200, "cached": 0, "written": 0, "output": 34, "seconds": 1.0}
     for usd, unknown, unseen in (
-        (0.0, (unpriced("own"),), 0),
-        (0.5, (unpriced("own"),), 0),
-        (0.0, (unsaid("Command"),), 1),
+        (0.0, (unpriced_message("own"),), 0),
+        (0.5, (unpriced_message("own"),), 0),
+        (0.0, (uncounted_message("Command"),), 1),
         (0.0, (), 0),
     ):
         counts = {**took, "input": 0, "output": 0} if unseen else took
-        spent = Spent(**counts, usd=usd, unknown=unknown, unseen=unseen)
-        lines.append(event_line(FINISHED.model_copy(update={"details": {**FINISHED.details, **spent.told()}})) or "")
+        spent = Spending(**counts, usd=usd, unknown=unknown, unseen=unseen)
+        lines.append(
+            event_line(FINISHED.model_copy(update={"details": {**FINISHED.details, **spent.event_details()}})) or ""
+        )
     assert [line.partition("memory-bound")[2] for line in lines] == [
         "  [1,234 tokens]",
         "  [1,234 tokens, $0.5000 and more]",
