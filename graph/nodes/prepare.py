@@ -264,7 +264,7 @@ def _inspect(
         remarks=remarks,
         headroom=whole,
         records=(calibration.id, *records),
-        seen=seen,
+        observations=seen,
         specs=specs,
         architecture=services.architecture,
         task=services.task,

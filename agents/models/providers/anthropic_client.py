@@ -154,7 +154,7 @@ def _open_vertex_client(options: AnthropicOptions) -> AnthropicClient:
             raise SettingsError("models.project: vertex needs a project, and your credentials name none; add it")
         region = options.region or anthropic.not_given
         client = anthropic.AnthropicVertex(
-            project_id=project, region=region, credentials_text=credentials, **_client_arguments(options)
+            project_id=project, region=region, credentials=credentials, **_client_arguments(options)
         )
     except refused as error:
         raise SettingsError(

@@ -38,7 +38,9 @@ def planner_brief() -> PlannerBrief:
     assert isinstance(given, PlannerBrief)
     dossier = Dossier(queries=(), passages=(PASSAGE,), methods=(PAGE,), attempts=())
     seen = KernelObservations(counters={RECORD: COUNTERS})
-    return given.model_copy(update={"dossier": dossier, "records": (RECORD,), "specs": (cited(),), "observations": seen})
+    return given.model_copy(
+        update={"dossier": dossier, "records": (RECORD,), "specs": (cited(),), "observations": seen}
+    )
 
 
 def analyst_brief() -> AnalystBrief:
@@ -58,9 +60,12 @@ def figure(**changed: object) -> Figure:
     ("named", "fault"),
     [
         (figure(), ""),
-        (figure(value=cited().value / 1000, unit="TB/s"), f"is not what {cited().citation} gives, {cited()}; copy"),
-        (figure(metric="compute_float32"), f"is not what {cited().citation} gives"),
-        (figure(value=cited().value + 1), f"is not what {cited().citation} gives"),
+        (
+            figure(value=cited().value / 1000, unit="TB/s"),
+            f"differs from {cited().citation}, which gives {cited()}; copy",
+        ),
+        (figure(metric="compute_float32"), f"differs from {cited().citation}, which gives"),
+        (figure(value=cited().value + 1), f"differs from {cited().citation}, which gives"),
         (
             figure(citation="<gpu-wiki>/hardware/nvidia/invented.md:24"),
             "is not among the specs, records and lines that you were given",
@@ -69,9 +74,9 @@ def figure(**changed: object) -> Figure:
         (figure(citation=f"<gpu-wiki>/{PAGE.path}:{PAGE.body_line}"), "does not occur in <gpu-wiki>/methods/"),
         (figure(citation=RECORD), f"does not occur in {RECORD}"),
         (Figure(metric="gcc.share", value=0.03142, unit="fraction", citation=RECORD), ""),
-        (Figure(metric="gcc.share", value=0.04, unit="fraction", citation=RECORD), "gives, 0.03142 fraction; copy"),
+        (Figure(metric="gcc.share", value=0.04, unit="fraction", citation=RECORD), "gives 0.03142 fraction; copy"),
         (Figure(metric="time.w", value=33, unit="us", citation=RECORD), ""),
-        (Figure(metric="time.w", value=33, unit="ms", citation=RECORD), "gives, 33 us; copy value and unit"),
+        (Figure(metric="time.w", value=33, unit="ms", citation=RECORD), "gives 33 us; copy value and unit"),
         (Figure(metric="bytes", value=8, unit="bytes", citation=str(PASSAGE.citation)), ""),
         (Figure(metric="bytes", value=987654, unit="bytes", citation=str(PASSAGE.citation)), "does not occur in"),
     ],

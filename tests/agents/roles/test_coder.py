@@ -88,7 +88,7 @@ def test_what_was_handed_in_and_what_is_said_go_together(
 def test_tools_end_with_the_rounds_that_the_run_allows(judging: Judge, tmp_path: Path) -> None:
     turns = [called(("read_kernel", {"name": "incumbent"}), turn=n) for n in range(2)]
     asked, model = agent("coder", tmp_path, [*turns, drafts(FASTER)], tools=True)
-    assert coder.write_candidates(asked, brief(), "p", ".cpp", bench(judging, rounds=1))
+    assert coder.write_candidates(asked, brief(), "p", ".cpp", bench(judging, max_turns=1))
     assert model.asked[2].refused and len(model.asked) == 3
 
 
@@ -109,7 +109,7 @@ def test_ablations_are_asked_for_at_once_and_told_apart_by_what_they_hold(judgin
     asked, model = agent("coder", tmp_path, [unclear, drafts(ALSO, methods=(other,))])
     made = coder.write_ablations(asked, brief().model_copy(update={"plan": both}), champion, ".cpp", bench(judging))
     assert {method: one.methods for method, one in made.items()} == {METHOD: (other,)}
-    assert len(model.asked) == 2 and "all methods of the champion but one" in model.asked[1].refused[0]
+    assert len(model.asked) == 2 and "all methods of the champion except one" in model.asked[1].refused[0]
 
 
 def test_the_playbook_is_not_held_up(judging: Judge, place: tuple[Path, Counting], tmp_path: Path) -> None:

@@ -43,7 +43,9 @@ def retrieved(root: Path, wiki: Wiki, *lines: Line) -> tuple[Dossier, Scripted]:
 
 def test_a_missing_kind_is_returned_and_then_completed_from_the_facts(tmp_path: Path, wiki: Wiki) -> None:
     dossier, model = retrieved(tmp_path, wiki, *[Queries(queries=(KERNEL,))] * 2)
-    assert model.asked[1].refused == ("queries: no query has the purpose 'bottleneck'; ask at least one of each purpose",)
+    assert model.asked[1].refused == (
+        "queries: no query has the purpose 'bottleneck'; ask at least one of each purpose",
+    )
     assert dossier.queries == (KERNEL, KnowledgeQuery(text="memory", purpose="bottleneck"))
 
 

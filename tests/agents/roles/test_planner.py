@@ -86,7 +86,7 @@ def test_a_sound_plan_passes_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "why"),
     [
-        (planned(method="invented-method"), "an idea of your own is called `own:<slug>`"),
+        (planned(method="invented-method"), "write an idea of your own as `own:<slug>`"),
         (planned(method=SECOND.head.id), "no listed method page has this id"),
         *(
             (planned(method=f"own:{slug}"), "small letters, digits and single dashes")
@@ -101,7 +101,7 @@ def test_a_sound_plan_passes_at_once(tmp_path: Path) -> None:
         ),
         (planned(expected=()), "its hypothesis has no prediction"),
         (planned(expected=(TIME.model_copy(update={"metric": "gcc.loops"}),)), "does not predict `time`"),
-        (planned(expected=(TIME.model_copy(update={"factor": 2.0}),)), "its prediction of time cannot be"),
+        (planned(expected=(TIME.model_copy(update={"factor": 2.0}),)), "its prediction of time is impossible"),
     ],
 )
 def test_what_breaks_a_rule_is_returned_with_the_reason_and_then_struck_out(
@@ -133,7 +133,7 @@ def test_budget_and_priority_advise_want_a_word_once_and_never_block(tmp_path: P
     lower = Plan(methods=(planned(method=SECOND.head.id, axis="memory"),), candidates=2, reason="I like it.")
     made, told = answered(tmp_path / "a", both, lower)
     steps = (
-        "1 method on the compute axis, beyond its budget of 0; plan",
+        "1 method on the compute axis, beyond its budget of 0; change",
         f"{FIRST.head.id} come before {SECOND.head.id} on the compute axis",
     )
     assert all(any(fault.startswith(step) for fault in told) for step in steps) and len(told) == 2

@@ -117,7 +117,7 @@ def test_only_planned_methods_and_new_kernels_are_handed_in(judging: Judge) -> N
     use(mine, "compile", name="a", source=FASTER)
     foreign = use(mine, "submit", name="a", methods=["openmp-parallel-outer"])
     assert foreign.failed and f"the plan contains {METHOD}" in foreign.text
-    assert "there already" in use(mine, "submit", name="a", methods=[METHOD]).text
+    assert "existing kernel" in use(mine, "submit", name="a", methods=[METHOD]).text
     assert not mine.submitted
 
 
@@ -126,7 +126,7 @@ def test_machine_code_is_shown_some_lines_at_a_time(judging: Judge) -> None:
     use(mine, "compile", name="a", source=FASTER)
     first = use(mine, "disassemble", name="a")
     assert not first.failed and "<solve>" in first.text and len(first.text.splitlines()) <= MAX_LISTING_LINES + 3
-    if "go on with from_line" in first.text:
+    if "continue with from_line" in first.text:
         assert (
             use(mine, "disassemble", name="a", from_line=MAX_LISTING_LINES + 1).text.splitlines()[1] not in first.text
         )
@@ -206,7 +206,7 @@ def test_a_machine_that_fails_or_is_out_of_time_costs_a_hint_alone(tmp_path: Pat
         executor.error = error
         for name, arguments in (("quick_check", {}), ("quick_time", {}), ("submit", {"methods": [METHOD]})):
             refused = use(mine, name, name="a", **arguments)
-            assert refused.failed and str(error) in refused.text and "not to blame" in refused.text
+            assert refused.failed and str(error) in refused.text and "not the cause" in refused.text
         # What was found before is on record and needs no machine.
         assert not use(mine, "compile", name="a", source=FASTER).failed
         asked, _ = agent("coder", tmp_path, [Drafts(drafts=(Draft(source=FASTER, methods=(METHOD,)),))])
