@@ -1,4 +1,4 @@
-"""The Brief that each role is given and the answer that it owes."""
+"""The brief that each role receives, and the type of answer that it returns."""
 
 from __future__ import annotations
 
@@ -15,128 +15,128 @@ RoleName = Literal["planner", "coder", "profiler_analyst", "knowledge_retriever"
 
 
 class Figure(Artifact):
-    """A value copied from the material."""
+    """A value that a model copies from the material of its prompt, with its source."""
 
     metric: str
     value: FiniteFloat
     unit: str
     citation: str
-    """`<gpu-wiki>/path:line`, or id of a record."""
+    """`<gpu-wiki>/path:line`, or the id of a record."""
 
     def __str__(self) -> str:
-        """As reports print it, with its citation."""
+        """The figure with its citation, as reports print it."""
         return f"{self.metric}: {self.value:.10g} {self.unit} <- {self.citation}"
 
 
-class Movement(Artifact):
-    """A prediction that the gate will score (F6)."""
+class Prediction(Artifact):
+    """One predicted change of a metric, which the gate scores after the measurement (F6)."""
 
     metric: str
-    """A metric's name with its tool, or "time"."""
+    """Name of a metric together with its tool, or "time"."""
     direction: Literal["up", "down"]
     factor: FiniteFloat
-    """Expected new / old value; for "time" e.g. 0.5 means twice as fast."""
+    """Expected new value / old value; for "time", 0.5 means twice as fast."""
     confidence: FiniteFloat
-    """0..1."""
+    """Probability that the prediction holds, 0..1."""
 
 
 class Hypothesis(Artifact):
-    """One intended change with its parts (B3)."""
+    """One intended change, why it should help, and what it should change in the measurements (B3)."""
 
     change: str
     rationale: str
     citations: tuple[str, ...]
-    """`<gpu-wiki>/path:line`, ids of records or findings."""
-    expected: tuple[Movement, ...]
+    """`<gpu-wiki>/path:line`, or ids of records or findings."""
+    expected: tuple[Prediction, ...]
 
 
 class PlannedMethod(Artifact):
-    """One method of a plan."""
+    """One method of a plan with its hypothesis."""
 
     method: str
-    """Page id, or `own:<slug>`."""
+    """Id of a method page, or `own:<slug>` for an idea of the model's own."""
     axis: Axis
     hypothesis: Hypothesis
     signature: dict[str, str] = Field(default_factory=dict)
-    """Architecture -> pattern expected in the machine code."""
+    """Architecture -> regular expression that the machine code should match."""
 
 
 class Plan(Artifact):
-    """Planner's answer; an empty plan of no candidates says that nothing applicable is left."""
+    """The planner's answer. A plan without methods and candidates says that no applicable method is left."""
 
     methods: tuple[PlannedMethod, ...]
     candidates: int
-    """Candidates wanted."""
+    """Number of candidates that the coder should write."""
     reason: str = ""
-    """Why nothing is left, or what guided the choice."""
+    """Why no method is left, or what guided the choice."""
     figures: tuple[Figure, ...] = ()
-    """Values on which the plan rests."""
+    """Hardware figures and counters on which the plan rests."""
 
 
 class Draft(Artifact):
-    """One candidate from the coder."""
+    """One candidate kernel that the coder wrote."""
 
     source: str
-    """Whole text of the kernel file."""
+    """The whole text of the kernel file."""
     methods: tuple[str, ...]
-    """Methods really applied."""
+    """Ids of the methods that the source really applies."""
     knobs: dict[str, str] = Field(default_factory=dict)
     note: str = ""
 
 
 class Drafts(Artifact):
-    """Coder's answer: the candidates, plus one simplified kernel for each method left out (ablation) when asked."""
+    """The coder's answer: its candidates, or for an ablation one kernel for each method that is left out."""
 
     drafts: tuple[Draft, ...]
     skipped: dict[str, str] = Field(default_factory=dict)
-    """Method -> why it could not be applied to this source."""
+    """Method -> reason why it cannot be applied to this source."""
 
 
 class Analysis(Artifact):
-    """Profiler-analyst's answer: localises and ranks the findings."""
+    """The profiler-analyst's answer: it ranks the findings and locates them in the source."""
 
     ranking: tuple[str, ...]
     """Rule ids of the findings, most important first."""
     text: str
-    """Prose: `[rule:ID]` stands for a finding and `[record:ID METRIC]` for a value; both are filled in."""
+    """Prose in which `[rule:ID]` stands for a finding and `[record:ID METRIC]` for a value; reports fill in both."""
     section: str = ""
-    """A section of the profiler's report that would decide; with it in sight the question is asked once more. Empty:
-    none."""
+    """Name of a section of the profiler's report that would decide between causes; the analyst is asked once more with
+    it. Empty: no section is wanted."""
     figures: tuple[Figure, ...] = ()
-    """Values on which the analysis rests."""
+    """Hardware figures on which the analysis rests."""
 
 
-class Query(Artifact):
-    """One archived question to the knowledge base (C3)."""
+class KnowledgeQuery(Artifact):
+    """One question to the knowledge base; it is stored with its results (C3)."""
 
     text: str
     purpose: Literal["kernel", "bottleneck"]
 
 
 class Queries(Artifact):
-    """Knowledge-retriever's answer: what to ask. At least one kernel-specific and one bottleneck query."""
+    """The knowledge-retriever's answer: at least one query about the kernel and one about the bottleneck."""
 
-    queries: tuple[Query, ...]
+    queries: tuple[KnowledgeQuery, ...]
 
 
 class Dossier(Artifact):
-    """What retrieval found, all cited."""
+    """Everything that retrieval found, with citations."""
 
-    queries: tuple[Query, ...]
+    queries: tuple[KnowledgeQuery, ...]
     passages: tuple[Passage, ...]
     methods: tuple[Page, ...]
-    """Own experience from like conditions, then method pages whose rules fired or whose triggers hold, those that
-    fit best first."""
+    """Pages of this installation's own experience under similar conditions, then method pages whose rules fired or
+    whose triggers hold; the best match comes first."""
     attempts: tuple[Attempt, ...]
-    """Past outcomes in like conditions."""
+    """Outcomes of earlier runs under similar conditions."""
     earlier: tuple[Page, ...] = ()
-    """Methods and skills that this run listed before and no longer asks for; they stay to be planned and cited."""
+    """Method and skill pages that earlier iterations of this run listed; a plan may still use and cite them."""
     shortfall: str = ""
-    """Why passages were found by their words alone; empty where vectors had a say."""
+    """Why the passages were found by words alone; empty when vectors took part."""
 
 
 class Review(Artifact):
-    """Gatekeeper's answer: may veto with a quoted line, never accept."""
+    """The gatekeeper's answer: a veto with a quoted line, or no objection. It can never accept a candidate."""
 
     veto: bool = False
     quote: str = ""
@@ -146,44 +146,43 @@ class Review(Artifact):
 # ---------------------------------------------------------------- briefs
 
 
-class Tried(Artifact):
-    """An earlier attempt of this run."""
+class RunAttempt(Artifact):
+    """One earlier iteration of this run: what was planned and written, and the verdict."""
 
     iteration: int
     methods: tuple[str, ...]
-    """Of the candidate that was weighed."""
+    """Methods of the candidate that was judged."""
     knobs: dict[str, str]
     verdict: str
     reason: str
     planned: tuple[str, ...] = ()
-    """Of the plan; a candidate may have left some out."""
+    """Methods of the plan, of which the candidate may lack some."""
     speedup: Interval | None = None
-    """Incumbent / candidate; None: it was not timed."""
+    """Incumbent time / candidate time; None when the candidate was not timed."""
     predicted: str = ""
-    """How many of the predictions that could be scored held (F6), and what came of the others; empty: none could be
-    scored."""
-    moved: dict[str, tuple[float, float]] = Field(default_factory=dict)
-    """Counter -> before and after, of those that changed; the last attempts'."""
+    """How many of the scored predictions held (F6), and the outcome of the others; empty when none could be scored."""
+    counter_changes: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    """Counter -> value before and after, for counters that changed; filled for the latest attempts only."""
 
 
-class Seen(Artifact):
-    """What was measured of the kernel at HEAD; the same for all roles that read of it, so that a cache keeps it
+class KernelObservations(Artifact):
+    """Measurements of the incumbent kernel. All roles receive the same text of them, so that a prompt cache stores it
     once."""
 
     times: dict[str, dict[str, float | None]] = Field(default_factory=dict)
-    """Workload -> what was timed or worked out for it -> seconds a call; None: not known."""
+    """Workload -> label of a measured or computed time -> seconds per call; None when unknown."""
     counters: dict[str, dict[str, Quantity]] = Field(default_factory=dict)
-    """Record -> metric -> value: what an analysis may refer to."""
+    """Record id -> metric -> value; an analysis may refer to these values."""
     machine_code: tuple[str, ...] = ()
-    """Of the hot loops, the longest first."""
+    """Machine code of the hot loops, the longest first."""
     section: tuple[str, ...] = ()
-    """What the section of the profiler's report that the analyst asked for says of each kernel."""
+    """Text of the profiler section that the analyst asked for, one entry per kernel."""
     operator: tuple[Passage, ...] = ()
-    """The page on what the reference computes, whole."""
+    """The whole wiki page about the operator that the reference computes."""
 
 
 class AnalystBrief(Artifact):
-    """For the profiler-analyst."""
+    """Everything that the profiler-analyst receives."""
 
     kind: Literal["analyst"] = "analyst"
     source: str
@@ -191,41 +190,40 @@ class AnalystBrief(Artifact):
     remarks: tuple[Remark, ...]
     headroom: Headroom
     records: tuple[str, ...]
-    seen: Seen = Seen()
+    observations: KernelObservations = KernelObservations()
     specs: tuple[Spec, ...] = ()
-    """What is published of the device: the only hardware figures that an answer may rest on, each with its
-    citation."""
+    """Published figures of the device with their citations; an answer may rest on no other hardware figure."""
     architecture: str = ""
-    """Of the device, as pages and signatures name it; empty: not known."""
+    """The device's architecture as pages and signatures name it; empty when unknown."""
     sections: tuple[str, ...] = ()
-    """Of the profiler's report, one of which may be asked for."""
+    """Names of the profiler's report sections; the analyst may ask for one."""
     task: Task | None = None
-    """None: the kernel's source says it all."""
+    """The task; None when the brief is about the kernel's source alone."""
     skills: tuple[Page, ...] = ()
-    """The skill pages whose signal fired, most important first."""
+    """Skill pages whose signal fired, the most important first."""
 
 
 class RetrieverBrief(Artifact):
-    """For the knowledge-retriever; what it has in common with the planner's is the same in both."""
+    """Everything that the knowledge-retriever receives; fields that the planner also has hold the same values there."""
 
     kind: Literal["retriever"] = "retriever"
     task: Task
     findings: tuple[Finding, ...]
     bottleneck: str
     source: str = ""
-    """The incumbent; empty: the baseline says it all."""
+    """Source of the incumbent; empty when it is not shown."""
     headroom: Headroom | None = None
     specs: tuple[Spec, ...] = ()
-    """As in AnalystBrief."""
+    """See AnalystBrief."""
     architecture: str = ""
-    """As in AnalystBrief."""
+    """See AnalystBrief."""
     skills: tuple[Page, ...] = ()
-    """As in AnalystBrief."""
-    seen: Seen = Seen()
+    """See AnalystBrief."""
+    observations: KernelObservations = KernelObservations()
 
 
 class PlannerBrief(Artifact):
-    """For the planner."""
+    """Everything that the planner receives."""
 
     kind: Literal["planner"] = "planner"
     task: Task
@@ -233,78 +231,78 @@ class PlannerBrief(Artifact):
     findings: tuple[Finding, ...]
     headroom: Headroom
     dossier: Dossier
-    tried: tuple[Tried, ...]
+    tried: tuple[RunAttempt, ...]
     budget: dict[Axis, int]
-    """How many methods each axis is worth this iteration; a guide that a plan goes beyond with a reason."""
+    """Number of methods that each axis deserves in this iteration; a plan may exceed it if it gives a reason."""
     methods_per_iteration: int
     candidates: int
     records: tuple[str, ...]
     specs: tuple[Spec, ...] = ()
-    """As in AnalystBrief."""
+    """See AnalystBrief."""
     architecture: str = ""
-    """As in AnalystBrief."""
+    """See AnalystBrief."""
     memory: tuple[Attempt, ...] = ()
-    """Outcomes of earlier runs in like conditions, newest first, as they stood when this run first asked."""
+    """Outcomes of earlier runs under similar conditions, the newest first, as of this run's first look-up."""
     forecasts: str = ""
-    """How the predictions of this model fared in them all; empty: too few were scored."""
+    """How often this model's earlier predictions held; empty when too few were scored."""
     shape_class: str = ""
-    """Of the task's visible workloads, as an Attempt names it."""
+    """Shape class of the task's visible workloads, as `Attempt.shape_class` names it."""
     skills: tuple[Page, ...] = ()
-    """As in AnalystBrief."""
-    seen: Seen = Seen()
+    """See AnalystBrief."""
+    observations: KernelObservations = KernelObservations()
     analysis: str = ""
-    """What the profiler-analyst says of these findings, its figures put in place from the records."""
+    """The profiler-analyst's text on these findings, with values filled in from the records."""
     frameworks: FrameworkTimes | None = None
-    """Torch's times beside the incumbent's; None: not known."""
+    """Times of torch and of the incumbent; None when they were not measured."""
 
 
 class CoderBrief(Artifact):
-    """For the coder."""
+    """Everything that the coder receives."""
 
     kind: Literal["coder"] = "coder"
     task: Task
     source: str
     plan: Plan
     pages: tuple[Page, ...]
-    """The planned methods' pages (knobs and recipe names are in their heads)."""
-    tried: tuple[Tried, ...]
-    without: tuple[str, ...] = ()
-    """Ablation: write the champion's kernel once without each of these methods."""
+    """Pages of the planned methods; their heads hold knobs and recipe names."""
+    tried: tuple[RunAttempt, ...]
+    ablated_methods: tuple[str, ...] = ()
+    """Methods of an ablation: the coder writes the champion's kernel once without each of them."""
     champion: str = ""
-    """Its source, then."""
+    """Source of the champion, in an ablation; else empty."""
     champion_knobs: dict[str, str] = Field(default_factory=dict)
     failures: tuple[str, ...] = ()
-    """Reasons, logs and sources of drafts of this iteration that failed, to be mended (A10)."""
-    sound: tuple[str, ...] = ()
-    """What compiler and check say of those that stand."""
+    """Reasons, logs and sources of this iteration's drafts that failed and that the coder should repair (A10)."""
+    passing_drafts: tuple[str, ...] = ()
+    """Reports of compiler and quick check on this iteration's drafts that passed."""
     specs: tuple[Spec, ...] = ()
-    """As in AnalystBrief."""
+    """See AnalystBrief."""
     architecture: str = ""
-    """As in AnalystBrief."""
+    """See AnalystBrief."""
     memory: tuple[Attempt, ...] = ()
-    """As in PlannerBrief."""
+    """See PlannerBrief."""
     shape_class: str = ""
-    """As in PlannerBrief."""
+    """See PlannerBrief."""
     findings: tuple[Finding, ...] = ()
     headroom: Headroom | None = None
     skills: tuple[Page, ...] = ()
-    """As in AnalystBrief."""
-    seen: Seen = Seen()
+    """See AnalystBrief."""
+    observations: KernelObservations = KernelObservations()
     hints: tuple[str, ...] = ()
-    """What the handlers of the kernel's shape say, in words of ours."""
+    """Hints of the handlers that apply to this kernel's source."""
     frameworks: FrameworkTimes | None = None
-    """As in PlannerBrief."""
-    lifted: str = ""
-    """What torch.compile makes of the reference, as a kernel, where the plan names the method of that."""
+    """See PlannerBrief."""
+    lifted_source: str = ""
+    """The kernel that torch.compile generates from the reference, when the plan names the lift; else empty."""
 
     @property
-    def first(self) -> bool:
-        """Whether v0 is owed: there is no source yet, and nothing is planned."""
+    def writes_first_kernel(self) -> bool:
+        """Whether the coder must write v0: there is no source yet, and no method is planned."""
         return not self.source and not self.plan.methods
 
 
 class GatekeeperBrief(Artifact):
-    """For the gatekeeper: the diff and the task, nothing else."""
+    """Everything that the gatekeeper receives: the diff and the task."""
 
     kind: Literal["gatekeeper"] = "gatekeeper"
     task: Task

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from agents.artifacts import Answer, CoderBrief, Draft, Drafts, RoleName
 from agents.models.base import Tool, ToolCall, ToolResult, Usage
-from agents.models.ledger import Ledger, exchanges
+from agents.models.ledger import Ledger, exchange_records
 from agents.models.playbook.model import answer
 from agents.models.prices import Price
 from agents.models.providers.anthropic import Anthropic
@@ -88,23 +88,23 @@ class Rehearsal(Toolbox):
     """The coder's tools, offered as they are; what they say is made up, and as long as it is in a run."""
 
     def __init__(self, rounds: int, drafts: Drafts) -> None:
-        self.rounds = rounds
+        self.max_turns = rounds
         self.drafts = drafts
         self.closed = False
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        return coder_tools.offered()
+        return coder_tools.tool_definitions()
 
     def call(self, wanted: ToolCall) -> ToolResult:
         self.closed = self.closed or wanted.arguments.get("last") is True
         return ToolResult(id=wanted.id, text=RESULTS[wanted.name].format(wanted.arguments["name"]))
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         return self.closed
 
-    def answered(self, said: Answer | None) -> Answer | None:
+    def merge_answer(self, said: Answer | None) -> Answer | None:
         return said or (self.drafts if self.closed else None)
 
 
@@ -169,7 +169,7 @@ def _next_step(body: Body, said: Answer, rounds: int) -> Step:
 
 def _costs(records: Records) -> dict[tuple[int, str], Cost]:
     found: dict[tuple[int, str], Cost] = {}
-    for record in exchanges(records):
+    for record in exchange_records(records):
         payload = cast("dict[str, JsonValue]", record.payload)
         at = (int(str(payload["iteration"])), str(payload["role"]))
         took = Usage.model_validate(payload["usage"])

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agents.artifacts import CoderBrief, GatekeeperBrief, RoleName
 from agents.models import prices
-from agents.models.ledger import Ledger, Spent, dollars, exchanges
+from agents.models.ledger import Ledger, Spending, exchange_records, format_dollars
 from benchmarks.caching import CachingMethod, play_story
 from benchmarks.scenario import FOLDERS, Scenario, ScriptedExchange
 
@@ -41,7 +41,7 @@ def _ablations(brief: CoderBrief) -> tuple[CoderBrief, ...]:
     if len(methods) < 2:
         return ()
     plan = brief.plan.model_copy(update={"candidates": len(methods)})
-    return (brief.model_copy(update={"without": methods, "plan": plan, "failures": ()}),)
+    return (brief.model_copy(update={"ablated_methods": methods, "plan": plan, "failures": ()}),)
 
 
 def play_iteration(language: str, model: str, folder: Path, *, tools: bool) -> Ledger:
@@ -50,7 +50,7 @@ def play_iteration(language: str, model: str, folder: Path, *, tools: bool) -> L
         iteration_exchanges(language),
         CachingMethod(rounds=ROUNDS if tools else None, model=model),
         folder,
-        prices.published(),
+        prices.published_prices(),
     )
 
 
@@ -62,33 +62,35 @@ def table(language: str, models: Sequence[str] = MODELS, *, tools: bool) -> str:
 
 def _table(books: Mapping[str, Ledger]) -> str:
     models = tuple(books)
-    last = max(record.payload["iteration"] for record in exchanges(books[models[0]].records))
+    last = max(record.payload["iteration"] for record in exchange_records(books[models[0]].records))
     head = ["", "exchanges", "written to the cache", "read from the cache", "output", *models]
     lines = [f"| {' | '.join(head)} |", "|---|" + "--:|" * (len(head) - 1)]
-    lines += [_row(role, [book.spent(role) for book in books.values()]) for role in ROLES]
-    first = [[book.spent(iteration=at) for book in books.values()] for at in (0, 1)]
+    lines += [_row(role, [book.spending(role) for book in books.values()]) for role in ROLES]
+    first = [[book.spending(iteration=at) for book in books.values()] for at in (0, 1)]
     lines.append(_row("v0 and the first iteration", [_total_spent(pair) for pair in zip(*first, strict=True)]))
-    later = [_total_spent([book.spent(iteration=at) for at in range(2, last + 1)], last - 1) for book in books.values()]
+    later = [
+        _total_spent([book.spending(iteration=at) for at in range(2, last + 1)], last - 1) for book in books.values()
+    ]
     lines.append(_row("each later iteration, mean", later))
-    lines.append(_row(f"**run of {last} iterations**", [book.spent() for book in books.values()]))
+    lines.append(_row(f"**run of {last} iterations**", [book.spending() for book in books.values()]))
     return "\n".join(lines)
 
 
-def _row(name: str, spent: Sequence[Spent]) -> str:
+def _row(name: str, spent: Sequence[Spending]) -> str:
     one = spent[0]
     # Its last block carries a mark, so that an exchange with this provider reads nothing at the plain price.
     counted = [one.exchanges, one.written + one.input, one.cached, one.output]
-    return f"| {' | '.join([name, *(f'{number:,}' for number in counted), *(dollars(each.usd) for each in spent)])} |"
+    return f"| {' | '.join([name, *(f'{number:,}' for number in counted), *(format_dollars(each.usd) for each in spent)])} |"
 
 
-def _total_spent(found: Iterable[Spent], parts: int = 1) -> Spent:
+def _total_spent(found: Iterable[Spending], parts: int = 1) -> Spending:
     every = list(found)
     assert not any(one.unknown for one in every)
     whole = {
         name: sum(getattr(one, name) for one in every) for name in ("exchanges", "input", "cached", "written", "output")
     }
     usd, seconds = sum(one.usd for one in every) / parts, sum(one.seconds for one in every) / parts
-    return Spent(
+    return Spending(
         **{name: round(number / parts) for name, number in whole.items()}, usd=usd, unknown=(), seconds=seconds
     )
 

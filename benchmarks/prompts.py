@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-from agents.prompting.render import parts
-from agents.prompting.token_budget import tokens
+from agents.prompting.render import render_sections
+from agents.prompting.token_budget import token_upper_bound
 from benchmarks.caching import CachingMethod, Cost, costs_after_first_iteration, story_costs, total
 from benchmarks.scenario import FOLDERS, Scenario, ScriptedExchange
 
@@ -91,9 +91,9 @@ def sections(story: Iterable[ScriptedExchange]) -> str:
     most: dict[tuple[str, str, str], int] = {}
     limits: dict[tuple[str, str, str], int | None] = {}
     for one in story:
-        for part in parts(one.role, one.brief, one.answer):
+        for part in render_sections(one.role, one.brief, one.answer):
             at = (one.role, part.block, part.section)
-            most[at] = max(most.get(at, 0), tokens(part.text))
+            most[at] = max(most.get(at, 0), token_upper_bound(part.text))
             limits[at] = part.most
     rows = [f"| {' | '.join(at)} | {used} | {limits[at] or '—'} |" for at, used in most.items()]
     return "\n".join(["| role | block | section | most tokens | budget |", "|---|---|---|--:|--:|", *rows])

@@ -16,15 +16,15 @@ from agents.artifacts import (
     Dossier,
     GatekeeperBrief,
     Hypothesis,
-    Movement,
+    KernelObservations,
     Plan,
     PlannedMethod,
     PlannerBrief,
+    Prediction,
     Queries,
     RetrieverBrief,
     RoleName,
-    Seen,
-    Tried,
+    RunAttempt,
 )
 from agents.models.playbook.model import answer
 from graph.nodes.gate_evidence import diff
@@ -156,7 +156,7 @@ class Scenario:
                 version, source = version + 1, written
                 yield ScriptedExchange(iteration, "profiler_analyst", self.analyst(version, source), "Analysis")
 
-    def seen(self, version: int) -> Seen:
+    def seen(self, version: int) -> KernelObservations:
         """What a run shows of a version; the loops are the first one's, the counters of ncu another softmax's."""
         metrics = self.metrics(version)
         if self.language == "triton":
@@ -165,7 +165,7 @@ class Scenario:
         times = {"incumbent": 4e-4 / (1 + version), "measured roof": 6.1e-5, "published roof": 5.6e-5}
         names = [w.name for w in self.task.workloads]
         timed = {f"time.{name}": Quantity(value=times["incumbent"], unit="s") for name in names}
-        return Seen(
+        return KernelObservations(
             times=dict.fromkeys(names, times),
             counters={
                 record("calibration", version): timed,
@@ -197,7 +197,7 @@ class Scenario:
             architecture=self.architecture,
             task=self.task,
             skills=self.skills(findings),
-            seen=self.seen(version),
+            observations=self.seen(version),
         )
 
     def retriever(self, version: int, source: str) -> RetrieverBrief:
@@ -211,10 +211,10 @@ class Scenario:
             specs=self.specs,
             architecture=self.architecture,
             skills=self.skills(findings),
-            seen=self.seen(version),
+            observations=self.seen(version),
         )
 
-    def planner(self, version: int, source: str, tried: tuple[Tried, ...]) -> PlannerBrief:
+    def planner(self, version: int, source: str, tried: tuple[RunAttempt, ...]) -> PlannerBrief:
         findings = self.findings(version)
         return PlannerBrief(
             task=self.task,
@@ -231,10 +231,10 @@ class Scenario:
             architecture=self.architecture,
             memory=_memory(self.task, self.architecture),
             skills=self.skills(findings),
-            seen=self.seen(version),
+            observations=self.seen(version),
         )
 
-    def coder(self, version: int, source: str, plan: Plan, tried: tuple[Tried, ...]) -> CoderBrief:
+    def coder(self, version: int, source: str, plan: Plan, tried: tuple[RunAttempt, ...]) -> CoderBrief:
         findings = self.findings(version)
         found = [self.wiki.page(item.method) for item in plan.methods]
         return CoderBrief(
@@ -248,7 +248,7 @@ class Scenario:
             findings=findings,
             headroom=_headroom(version),
             skills=self.skills(findings),
-            seen=self.seen(version),
+            observations=self.seen(version),
         )
 
     def skills(self, findings: Sequence[Finding]) -> tuple[Page, ...]:
@@ -334,13 +334,13 @@ def _headroom(version: int) -> Headroom:
     return Headroom(total=left, compute=0.5 * left, memory=left, latency=0.1, bound="memory")
 
 
-def _tried(iteration: int, plan: Plan, verdict: str) -> Tried:
+def _tried(iteration: int, plan: Plan, verdict: str) -> RunAttempt:
     methods = tuple(item.method for item in plan.methods)
     gains = {
         "accept": Interval(estimate=1.62, low=1.571, high=1.668),
         "reject_perf": Interval(estimate=1.003, low=0.996, high=1.009),
     }
-    return Tried(
+    return RunAttempt(
         iteration=iteration,
         methods=methods,
         knobs={"WARPS": "8"},
@@ -349,7 +349,7 @@ def _tried(iteration: int, plan: Plan, verdict: str) -> Tried:
         planned=methods,
         speedup=gains.get(verdict),
         predicted=f"{len(methods) if verdict == 'accept' else 0} of {len(methods)} predictions held" if methods else "",
-        moved={"sass.registers": (26.0, 40.0), "ncu.dram_bytes": (4.1e8, 2.7e8)} if verdict in gains else {},
+        counter_changes={"sass.registers": (26.0, 40.0), "ncu.dram_bytes": (4.1e8, 2.7e8)} if verdict in gains else {},
     )
 
 
@@ -384,7 +384,7 @@ def _memory(task: Task, architecture: str) -> tuple[Attempt, ...]:
 
 def _other_methods(brief: PlannerBrief, planned: tuple[PlannedMethod, ...]) -> tuple[PlannedMethod, ...]:
     """The methods that were given and are not planned."""
-    move = Movement(metric="time", direction="down", factor=0.8, confidence=0.4)
+    move = Prediction(metric="time", direction="down", factor=0.8, confidence=0.4)
     return tuple(
         PlannedMethod(
             method=page.head.id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from agents.artifacts import Analysis, PlannedMethod, Seen
+from agents.artifacts import Analysis, KernelObservations, PlannedMethod
 from knowledge_base.artifacts import Attempt
 from tools.analysis.signatures import MechanismCheck
 from tools.artifacts import Artifact, Bound, Finding, Interval, Profile, Quantity, Trial
@@ -136,7 +136,7 @@ class Inspection(Artifact):
     """Why the roof that binds may lie higher, where the kernel is so near to it that this decides; empty where
     nothing speaks for it."""
     analysis: Analysis
-    seen: Seen = Seen()
+    seen: KernelObservations = KernelObservations()
     """What all who read of this kernel are shown; empty in records from before it was kept."""
 
     @property

@@ -84,8 +84,8 @@ def _timed(name: str, work: Node) -> Any:
         summary = update.pop("summary", "")
         # A node that gives its iteration back (`plan` with nothing left) has still worked for that one.
         worked_for = str(max(int(iteration), update.get("iteration", 0)))
-        spent = services.ledger.spent()
-        paid = spent.told() if spent.paid else {}
+        spent = services.ledger.spending()
+        paid = spent.event_details() if spent.is_paid else {}
         services.emit("node", {**details, "iteration": worked_for, "summary": summary, **paid})
         return update
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from agents.artifacts import RoleName
 from agents.handlers.base import Handler
 from agents.models import prices
-from agents.models.ledger import Ledger, Left
+from agents.models.ledger import Ledger, RemainingTime
 from agents.roles.agent import Agent, open_model
 from agents.tool_use.workbench import Workbench
 from graph.artifacts import Reached
@@ -230,9 +230,9 @@ class Services:
             variant=self.settings.variant,
             incumbent=self.candidate(incumbent),
             baseline=self.candidate(baseline),
-            earlier=earlier or {},
-            rounds=search.tool_rounds,
-            fixes=search.fix_rounds,
+            earlier_drafts=earlier or {},
+            max_turns=search.tool_rounds,
+            fix_attempts=search.fix_rounds,
             handlers=self.handlers,
         )
 
@@ -291,7 +291,7 @@ def open_index(settings: Settings, guide: Wiki, language: str) -> Index:
 
 def open_ledger(settings: Settings, records: Records) -> Ledger:
     """The account of a run's exchanges with models, under its caps and prices."""
-    return Ledger(records, settings.budget, {**prices.published(), **settings.prices})
+    return Ledger(records, settings.budget, {**prices.published_prices(), **settings.prices})
 
 
 def open_agents(
@@ -300,7 +300,7 @@ def open_agents(
     emit: Emit,
     ledger: Ledger,
     folder: Path | None = None,
-    begin: Callable[[], Left] | None = None,
+    begin: Callable[[], RemainingTime] | None = None,
     unset: list[str] | None = None,
 ) -> dict[RoleName, Agent]:
     """All five roles, each with the model its config entry names; SettingsError for a cap in dollars on a model without
@@ -316,5 +316,5 @@ def open_agents(
         model = open_model(role, settings.model_for(role), folder, entry=entry, unset=unset)
         agents[role] = Agent(role, model, records, emit, ledger, begin)
     for role, agent in agents.items():
-        ledger.check(role, agent.model)
+        ledger.check_caps_can_be_kept(role, agent.model)
     return agents

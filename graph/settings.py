@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agents.artifacts import RoleName
-from agents.models.ledger import Caps, seconds
+from agents.models.ledger import ModelCaps, format_seconds
 from agents.models.prices import Price
 from tools.cli.validation import read_yaml, validation_sentences, yaml_fault
 from tools.contracts.inference import SourceNames, default_task_name
@@ -108,7 +108,7 @@ class Stop(Figures):
     """Stop at this speed-up over v0."""
 
 
-class Budget(Caps):
+class Budget(ModelCaps):
     """Caps of the run. Reaching one ends the run in order, with exit code 3.
 
     Those on dollars and tokens are looked at before each exchange with a model, which is not begun when it could pass
@@ -123,8 +123,8 @@ class Budget(Caps):
 
     def named(self) -> dict[str, str]:
         """Each cap that is set, by its key, as people read it."""
-        found = {"wall_s": seconds(self.wall_s)}
-        found |= {"device_s": seconds(self.device_s)} if self.device_s else {}
+        found = {"wall_s": format_seconds(self.wall_s)}
+        found |= {"device_s": format_seconds(self.device_s)} if self.device_s else {}
         found |= {"usd": f"${self.usd:,g}"} if self.usd else {}
         found |= {"tokens": f"{self.tokens:,} tokens"} if self.tokens else {}
         return found

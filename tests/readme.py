@@ -19,7 +19,7 @@ import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from agents.models.prices import LongPrompt, Price
+from agents.models.prices import LongPromptSurcharge, Price
 from agents.models.providers import anthropic_client, command, manual, openai_client, recorded
 from graph.settings import Benchmark, Budget, ExecutorChoice, ModelChoice, Search, Settings, Stop
 from knowledge_base.pages.wiki import Wiki
@@ -37,11 +37,11 @@ RESULTS = ROOT / "benchmarks" / "results"
 # ---------------------------------------------------------------- keys and options
 
 OPTIONS: dict[str, type[BaseModel]] = {
-    "anthropic": anthropic_client.Options,
-    "openai_compatible": openai_client.Options,
-    "command": command.Options,
-    "manual": manual.Options,
-    "recorded": recorded.Options,
+    "anthropic": anthropic_client.AnthropicOptions,
+    "openai_compatible": openai_client.OpenAIOptions,
+    "command": command.CommandOptions,
+    "manual": manual.ManualOptions,
+    "recorded": recorded.RecordedOptions,
 }
 """Provider -> its options; the playbook has none."""
 SECTIONS: dict[str, type[BaseModel]] = {
@@ -51,7 +51,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "stop": Stop,
     "budget": Budget,
     "prices.<model>": Price,
-    "prices.<model>.long_prompt": LongPrompt,
+    "prices.<model>.long_prompt": LongPromptSurcharge,
     "judge": JudgeSettings,
     "benchmark": Benchmark,
     "executor": ExecutorChoice,

@@ -14,7 +14,7 @@ import yaml
 from agents.artifacts import RoleName
 from agents.models.base import PROVIDERS, Request
 from agents.models.ledger import Ledger
-from agents.prompting.render import blocks
+from agents.prompting.render import render_blocks
 from agents.roles.agent import Agent, open_model
 from benchmarks.scenario import Scenario
 from graph import services
@@ -68,9 +68,9 @@ def test_a_recipe_opens_and_its_first_exchanges_are_within_its_caps(
         ledger = services.open_ledger(settings, Records(tmp_path / str(number)))
         model = agents[one.role].model
         asked = Request(
-            role=one.role, brief=one.brief, answer=one.answer, prompt=blocks(one.role, one.brief, one.answer)
+            role=one.role, brief=one.brief, answer=one.answer, prompt=render_blocks(one.role, one.brief, one.answer)
         )
-        with ledger.reserved(one.role, model, asked), ledger.reserved(one.role, model, asked):
+        with ledger.reserve(one.role, model, asked), ledger.reserve(one.role, model, asked):
             pass  # Room for two at least: the second is what the first leaves after it was settled at its dearest.
         if one.iteration > 1:
             break
@@ -129,5 +129,5 @@ def test_what_a_run_costs_is_what_it_says(tmp_path: Path) -> None:
     marked = COSTS.read_text().split("<!-- cost cpp one shot: ")[1].split("<!-- end -->")[0]
     told = re.search(r"\*\*run of 6 iterations\*\*.*?\$([\d.]+)", marked)
     assert told
-    spent = play_iteration("cpp", MODELS[0], tmp_path, tools=False).spent()
+    spent = play_iteration("cpp", MODELS[0], tmp_path, tools=False).spending()
     assert spent.usd == pytest.approx(float(told[1]), rel=0.2), "run `python -m tests.readme --costs`"

@@ -1,1 +1,1 @@
-"""What is refused in an answer: faults of drafts, and figures and citations that do not resolve."""
+"""Checks of answers: faults in drafts, and figures and citations that do not resolve."""

@@ -1,2 +1,1 @@
-"""Plug-ins for shapes of kernels: what a model is told of a shape, and what is put back in a draft that lost a part
-of it."""
+"""Handlers for forms of kernel sources: each gives the model a hint, and restores what a draft lost."""

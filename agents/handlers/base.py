@@ -1,7 +1,7 @@
-"""The seam for handlers: each knows one shape of source, hints at it in the prompt and mends drafts made from it.
+"""The interface of handlers: each knows one form of source, gives a hint about it in the prompt and repairs drafts.
 
-Ours put back what stands in the given source and nothing else: no code is invented. A stranger's come after them, by
-import path from `handlers:` of a config; what they do wrong is a SettingsError that names them.
+The built-in handlers only restore text of the given source; they invent no code. Third-party handlers follow them, by
+import path from `handlers:` of a config; their errors become a SettingsError that names them.
 """
 
 from __future__ import annotations
@@ -15,133 +15,139 @@ from agents.artifacts import CoderBrief, Draft
 from tools.errors import SettingsError
 from tools.registry import load_class, third_party_errors_as_settings_errors
 
-T = TypeVar("T")
+ValueT = TypeVar("ValueT")
 
-HANDLERS = {"prose": "agents.handlers.license_header:Prose"}
-"""Name -> class, in the order in which drafts are mended; a new handler is one class, one text in prompts/handlers
-and one line here."""
-PROMPTS = Path(__file__).parents[1] / "prompts" / "handlers"
-LONGEST = 1200
-"""Characters of the hints of all strangers' handlers together: what `hints` of prompts/budget.yaml has room for
-beside ours."""
+HANDLERS = {"license_header": "agents.handlers.license_header:LicenseHeaderHandler"}
+"""Name -> class, in the order in which handlers repair drafts. A new handler needs one class, one text in
+prompts/handlers and one line here."""
+HINTS_FOLDER = Path(__file__).parents[1] / "prompts" / "handlers"
+MAX_HINT_CHARS = 1200
+"""Most characters of the hints of all third-party handlers together; `hints` in prompts/budget.yaml has room for this
+much beside the built-in hints."""
 
 
 class Handler(ABC):
-    """One shape of source. It is made without arguments, once a process, and keeps nothing from one draft to the
-    next."""
+    """Base class of a handler for one form of source. It is created without arguments, once per process, and keeps no
+    state between drafts."""
 
     name: ClassVar[str]
-    """Of the hint's file; whoever overrides `hint` needs none."""
-    prompts: ClassVar[Path] = PROMPTS
-    """Folder of that file."""
+    """Name of the hint's file; a class that overrides `hint` needs none."""
+    prompts: ClassVar[Path] = HINTS_FOLDER
+    """Folder that holds the hint's file."""
 
     @abstractmethod
     def applies(self, source: str, language: str) -> bool:
-        """Whether `source`, a whole kernel file, has this shape."""
+        """Return whether `source`, a whole kernel file, has this form."""
 
     @abstractmethod
-    def mend(self, draft: str, source: str, language: str) -> str:
-        """`draft` with what it lost of `source` put back; as it is where that is not plain to see. Mending twice
-        changes nothing more."""
+    def repair(self, draft: str, source: str, language: str) -> str:
+        """Return `draft` with the parts of `source` restored that it lost, or unchanged where this is not certain.
+        A second repair must change nothing more."""
 
     def hint(self) -> str:
-        """What a model is told of this shape, the same for all sources; default: the text `<name>.md` in `prompts`."""
+        """Return the hint for the model, the same for all sources; default: the text of `<name>.md` in `prompts`."""
         return (self.prompts / f"{self.name}.md").read_text(encoding="utf-8").strip()
 
     def __str__(self) -> str:
         return self.name
 
 
-class Foreign(Handler):
-    """A stranger's handler. Where it raises, or gives what is not owed, SettingsError names it by its import path."""
+class ThirdPartyHandler(Handler):
+    """A third-party handler. If it raises or returns a wrong type, SettingsError names it by its import path."""
 
     def __init__(self, path: str) -> None:
         kind = cast(type[Handler], load_class({}, path, Handler, key="handlers"))
         self.path = path
-        self.inner: Handler = self._owed(kind, kind, "its construction")
+        self.inner: Handler = self._call_checked(kind, kind, "its construction")
 
     def applies(self, source: str, language: str) -> bool:
-        return self._owed(lambda: self.inner.applies(source, language), bool, "`applies`")
+        return self._call_checked(lambda: self.inner.applies(source, language), bool, "`applies`")
 
-    def mend(self, draft: str, source: str, language: str) -> str:
-        return self._owed(lambda: self.inner.mend(draft, source, language), str, "`mend`")
+    def repair(self, draft: str, source: str, language: str) -> str:
+        return self._call_checked(lambda: self.inner.repair(draft, source, language), str, "`repair`")
 
     def hint(self) -> str:
-        return self._owed(self.inner.hint, str, "`hint`").strip()
+        return self._call_checked(self.inner.hint, str, "`hint`").strip()
 
-    def try_out(self, source: str, language: str) -> None:
-        """SettingsError where it fails on a source, or would mend for ever."""
+    def check_on_source(self, source: str, language: str) -> None:
+        """Raise SettingsError if it fails on this source, or if a second repair changes the text again."""
         if self.applies(source, language):
-            once = self.mend(source, source, language)
-            if self.mend(once, source, language) != once:
+            once = self.repair(source, source, language)
+            if self.repair(once, source, language) != once:
                 raise SettingsError(
-                    f"handlers: {self.path!r} changes again what it has mended; let `mend` leave such a draft as it is"
+                    f"handlers: {self.path!r} changes a draft again that it has already repaired; let `repair` return "
+                    f"such a draft unchanged"
                 )
 
-    def _owed(self, act: Callable[[], T], kind: type[T], what: str) -> T:
+    def _call_checked(self, act: Callable[[], ValueT], kind: type[ValueT], what: str) -> ValueT:
         with third_party_errors_as_settings_errors(
-            lambda said: f"handlers: {self.path!r} failed in {what} ({said}); mend that class, then run again or resume"
-        ):
-            made = act()
-        if not isinstance(made, kind):
-            raise SettingsError(
-                f"handlers: {self.path!r} gave {type(made).__name__} from {what} and owes {kind.__name__}; mend "
-                f"that class"
+            lambda said: (
+                f"handlers: {self.path!r} failed in {what} ({said}); correct that class, then run again or resume"
             )
-        return made
+        ):
+            value = act()
+        if not isinstance(value, kind):
+            raise SettingsError(
+                f"handlers: {self.path!r} returned {type(value).__name__} from {what} instead of {kind.__name__}; "
+                f"correct that class"
+            )
+        return value
 
     def __str__(self) -> str:
         return self.path
 
 
-def opened(paths: Iterable[str] = (), source: str | None = None, language: str = "") -> tuple[Handler, ...]:
-    """Ours in the table's order, then those that the import paths name.
+def open_handlers(paths: Iterable[str] = (), source: str | None = None, language: str = "") -> tuple[Handler, ...]:
+    """Return the built-in handlers in the table's order, then those that the import paths name.
 
-    `source`: the user's kernel, on which a stranger's handlers are tried. SettingsError for one that is not there, is
-    none or fails.
+    `source`: the user's kernel, on which third-party handlers are tried. SettingsError for a class that does not exist,
+    is no handler or fails.
     """
-    ours = tuple(load_class(HANDLERS, name, Handler, key="handlers")() for name in HANDLERS)
-    theirs: dict[str, Foreign] = {}
+    built_in = tuple(load_class(HANDLERS, name, Handler, key="handlers")() for name in HANDLERS)
+    third_party: dict[str, ThirdPartyHandler] = {}
     for path in paths:
         if ":" not in path:
-            ours_too = f"{', '.join(HANDLERS)} take part anyway"
+            always_active = f"{', '.join(HANDLERS)} are always active"
             raise SettingsError(
-                f"handlers: {path!r} is no import path; write package.module:Class of your own handler ({ours_too})"
+                f"handlers: {path!r} is not an import path; write package.module:Class of your own handler "
+                f"({always_active})"
             )
-        if path in theirs:
-            raise SettingsError(f"handlers: {path!r} stands there twice; write it once")
-        theirs[path] = Foreign(path)
-    told = 0
-    for path, handler in theirs.items():
+        if path in third_party:
+            raise SettingsError(f"handlers: {path!r} is listed twice; list it once")
+        third_party[path] = ThirdPartyHandler(path)
+    hint_chars = 0
+    for path, handler in third_party.items():
         hint = handler.hint()
-        told += len(hint)
+        hint_chars += len(hint)
         if not hint:
             raise SettingsError(
-                f"handlers: {path!r} has an empty hint; let `hint` say what a model should know of that shape"
+                f"handlers: {path!r} has an empty hint; let `hint` return what a model should know about that form "
+                f"of source"
             )
-        if told > LONGEST:
+        if hint_chars > MAX_HINT_CHARS:
             raise SettingsError(
-                f"handlers: {path!r} makes it {told:,} characters of hints, and a prompt has room for {LONGEST:,}; "
+                f"handlers: {path!r} raises the hints to {hint_chars:,} characters, and a prompt has room for "
+                f"{MAX_HINT_CHARS:,}; "
                 f"shorten them"
             )
         if source:
-            handler.try_out(source, language)
-    return (*ours, *theirs.values())
+            handler.check_on_source(source, language)
+    return (*built_in, *third_party.values())
 
 
-def applying(handlers: Iterable[Handler], source: str, language: str) -> tuple[Handler, ...]:
-    """Those for a source, in their order; none where there is no source yet."""
+def applicable_handlers(handlers: Iterable[Handler], source: str, language: str) -> tuple[Handler, ...]:
+    """Return the handlers that apply to a source, in their order; empty when there is no source yet."""
     return tuple(handler for handler in handlers if handler.applies(source, language)) if source.strip() else ()
 
 
-def hints(handlers: Iterable[Handler], source: str, language: str) -> tuple[str, ...]:
-    """What a model is told of the shape of `source`, for the part of a prompt that stays for a run."""
-    return tuple(handler.hint() for handler in applying(handlers, source, language))
+def handler_hints(handlers: Iterable[Handler], source: str, language: str) -> tuple[str, ...]:
+    """Return the hints of the handlers that apply to `source`."""
+    return tuple(handler.hint() for handler in applicable_handlers(handlers, source, language))
 
 
-def mended(handlers: Iterable[Handler], draft: Draft, brief: CoderBrief) -> Draft:
-    """The draft as the handlers leave it, one after the other."""
+def apply_handlers(handlers: Iterable[Handler], draft: Draft, brief: CoderBrief) -> Draft:
+    """Return the draft after every applicable handler has repaired it, one after the other."""
     text = draft.source
-    for handler in applying(handlers, brief.source, brief.task.language):
-        text = handler.mend(text, brief.source, brief.task.language)
+    for handler in applicable_handlers(handlers, brief.source, brief.task.language):
+        text = handler.repair(text, brief.source, brief.task.language)
     return draft if text == draft.source else draft.model_copy(update={"source": text})

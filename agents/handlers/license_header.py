@@ -1,4 +1,4 @@
-"""Sources that begin with much text: a licence and a description stay with every version of the file."""
+"""Sources that begin with a licence or a description: the licence stays with every version of the file."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ import re
 from typing import ClassVar
 
 from agents.handlers.base import Handler
-from agents.text.source import blanked, is_python, parts
+from agents.text.source import blank_comments_and_strings, comments_and_strings, is_python_language
 
-LONG = 4
-"""Lines of text from which on it is worth a word in the prompt."""
-LICENCE = re.compile(r"copyright|licen[cs]e|SPDX|\(c\) \d{4}|all rights reserved", re.IGNORECASE)
+MIN_PROSE_LINES = 4
+"""Number of text lines at the top of a file from which on the prompt mentions them."""
+LICENCE_PATTERN = re.compile(r"copyright|licen[cs]e|SPDX|\(c\) \d{4}|all rights reserved", re.IGNORECASE)
 
 
-class Prose(Handler):
-    """The text at the top of a file, before its first code."""
+class LicenseHeaderHandler(Handler):
+    """Handles the text at the top of a file, before its first code."""
 
-    name: ClassVar[str] = "prose"
+    name: ClassVar[str] = "license_header"
 
     def applies(self, source: str, language: str) -> bool:
-        """Whether there is a licence, or much text, at the top."""
-        head = _head(source, language)
-        return bool(LICENCE.search(head)) or head.count("\n") >= LONG
+        """Return whether the file begins with a licence or with at least MIN_PROSE_LINES lines of text."""
+        head = _text_before_code(source, language)
+        return bool(LICENCE_PATTERN.search(head)) or head.count("\n") >= MIN_PROSE_LINES
 
-    def mend(self, draft: str, source: str, language: str) -> str:
-        """A licence that the draft lost stands at its top again. Other text is the author's to drop."""
-        head = _head(source, language)
-        if not LICENCE.search(head) or " ".join(head.split()) in " ".join(draft.split()):
+    def repair(self, draft: str, source: str, language: str) -> str:
+        """Put back a licence that the draft lost. An author may drop any other text."""
+        head = _text_before_code(source, language)
+        if not LICENCE_PATTERN.search(head) or " ".join(head.split()) in " ".join(draft.split()):
             return draft
-        own = _head(draft, language)
-        if LICENCE.search(own):
+        own = _text_before_code(draft, language)
+        if LICENCE_PATTERN.search(own):
             return draft
         return f"{head}\n\n{draft.lstrip()}"
 
 
-def _head(source: str, language: str) -> str:
-    """Comments (and the docstring of a module) before the first code, as they stand."""
-    python = is_python(language)
-    bare = blanked(source, python)
+def _text_before_code(source: str, language: str) -> str:
+    """Return the comments, and a module's docstring, before the first code, unchanged."""
+    python = is_python_language(language)
+    bare = blank_comments_and_strings(source, python)
     code = len(bare) - len(bare.lstrip()) if bare.strip() else len(source)
     texts = [
         p
-        for p in parts(source, python)
+        for p in comments_and_strings(source, python)
         if p.start < code and (p.kind == "comment" or (python and p.text.endswith(('"""', "'''"))))
     ]
     return source[texts[0].start : texts[-1].start + len(texts[-1].text)].rstrip() if texts else ""

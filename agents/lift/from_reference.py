@@ -40,5 +40,5 @@ def draft_lifted_kernel(brief: CoderBrief) -> Drafts:
     """One draft, the lifted kernel of the brief, with the other planned methods skipped."""
     others = (item.method for item in brief.plan.methods if item.method != LIFT_METHOD)
     skipped = dict.fromkeys(others, "the lifted kernel is judged by itself")
-    draft = Draft(source=brief.lifted, methods=(LIFT_METHOD,), note="the kernel that torch.compile generates")
+    draft = Draft(source=brief.lifted_source, methods=(LIFT_METHOD,), note="the kernel that torch.compile generates")
     return Drafts(drafts=(draft,), skipped=skipped)

@@ -1,1 +1,1 @@
-"""What answers prompts: the seam, keys, prices and the ledger; who does is in `providers` and, built in, `playbook`."""
+"""Models that answer prompts: interface, keys, prices and ledger. `providers` and `playbook` implement it."""

@@ -1,5 +1,5 @@
-"""The seam for model providers: one exchange, a typed brief and a rendered prompt in, a typed answer or tool calls
-out."""
+"""The interface of model providers: one exchange takes a typed brief and a rendered prompt, and returns a typed answer
+or tool calls."""
 
 from __future__ import annotations
 
@@ -22,52 +22,52 @@ PROVIDERS = {
     "manual": "agents.models.providers.manual:Manual",
     "recorded": "agents.models.providers.recorded:Recorded",
 }
-"""Name -> class; a new provider is one file and one line here."""
+"""Name -> class; a new provider needs one file and one line here."""
 CHARACTERS_PER_TOKEN = 3
-"""For an upper bound of what a prompt costs where nobody counts its tokens: code and Markdown come to more
-characters a token."""
-SHORTEST_S = 0.01
-"""Of the time-outs that are cut."""
+"""Gives an upper bound of a prompt's tokens where nobody counts them: code and Markdown have more characters per
+token."""
+MIN_TIMEOUT_S = 0.01
+"""Lower limit in seconds of a time-out that is shortened to the remaining time."""
 
 Scope = Literal["stable", "run", "version", "iteration"]
-"""How long a stretch of the prompt stays byte for byte the same: for all runs, a run, until a version is accepted,
-an iteration."""
+"""How long a block of the prompt stays byte for byte the same: for all runs, for a run, until a version is accepted,
+or for an iteration."""
 
 
-class Block(Artifact):
-    """A stretch of the prompt. Blocks stand in the order stable, run, version, iteration, so that what is kept in a
-    cache comes first.
+class PromptBlock(Artifact):
+    """A block of the prompt. Blocks follow the order stable, run, version, iteration, so that the text that a cache can
+    keep comes first.
 
-    What several prompts share ends where a block ends: there a provider that says what is to be cached says so.
+    Text that several prompts share ends at the end of a block, where a provider can place a cache mark.
     """
 
     scope: Scope
     text: str
     answers: tuple[str, ...] = ()
-    """Answer types whose form is explained behind it; how, is the provider's to say."""
+    """Answer types whose form the provider explains after this block, in its own words."""
 
 
 class Tool(Artifact):
-    """Something that the model may ask us to do before it answers."""
+    """A tool that the model may call before it answers."""
 
     name: str
     description: str
     parameters: dict[str, JsonValue]
-    """JSON schema of its arguments, an object."""
+    """JSON schema of the arguments, which form an object."""
 
 
 class ToolCall(Artifact):
-    """The model's wish."""
+    """A call of a tool by the model."""
 
     id: str
     name: str
     arguments: dict[str, JsonValue]
     fault: str = ""
-    """Why the arguments cannot be read as they were written; the call then fails with this, and nothing is done."""
+    """Why the arguments cannot be read; the call then fails with this text and is not executed."""
 
 
 class ToolResult(Artifact):
-    """What came of it."""
+    """The result of a tool call."""
 
     id: str
     text: str
@@ -75,79 +75,79 @@ class ToolResult(Artifact):
 
 
 class Turn(Artifact):
-    """One exchange that came before in this conversation: what the model said, and what it was told then."""
+    """An earlier exchange of this conversation: the model's message and what it was told in return."""
 
     said: str
-    """As its provider keeps it (`said` of the reply), for nobody else to read."""
+    """The model's message in its provider's own format (`said` of the reply); only that provider reads it."""
     results: tuple[ToolResult, ...] = ()
     refused: tuple[str, ...] = ()
-    """Why the answer was not accepted, one sentence a fault."""
+    """Why the answer was not accepted, one sentence for each fault."""
 
 
 class Request(Artifact):
-    """One exchange."""
+    """Everything that a model receives for one exchange."""
 
     role: RoleName
     brief: Brief
     answer: str
-    """Name of the answer type that is owed."""
-    prompt: tuple[Block, ...] = ()
-    """Empty for a model that reads the brief itself."""
+    """Name of the answer type that the model must return."""
+    prompt: tuple[PromptBlock, ...] = ()
+    """The rendered prompt; empty for a model that reads the brief."""
     tools: tuple[Tool, ...] = ()
     turns: tuple[Turn, ...] = ()
     number: int = 0
-    """Conversations that the run had before with this role for this purpose. Set when a model is asked: no part of
-    what is asked."""
+    """Number of earlier conversations of the run with this role for this purpose. It is set when the model is asked and
+    is no part of the question."""
     ends: float | None = Field(default=None, exclude=True)
-    """When the run's time is up, monotonic seconds; None: never. Set when a model is asked: in no record, and no
-    part of what is asked."""
+    """End of the run's time in monotonic seconds; None: there is no cap. It is set when the model is asked, stands
+    in no record and is no part of the question."""
 
     @property
-    def left_s(self) -> float:
-        """Seconds of the run's time that are left; infinite where no cap is on time."""
+    def remaining_s(self) -> float:
+        """Remaining seconds of the run's time; infinite when time has no cap."""
         return math.inf if self.ends is None else self.ends - time.monotonic()
 
-    def at_most(self, timeout_s: float) -> float:
-        """A provider's time-out, cut to what is left of the run's time."""
-        return min(timeout_s, max(self.left_s, SHORTEST_S))
+    def clip_timeout_s(self, timeout_s: float) -> float:
+        """Return a provider's time-out in seconds, shortened to the remaining time of the run."""
+        return min(timeout_s, max(self.remaining_s, MIN_TIMEOUT_S))
 
     @property
     def purpose(self) -> str:
-        """What it is for within its role: a kernel without each of its methods, one that is mended; else empty."""
+        """Purpose within the role: `ablation`, `repair` of failed drafts, or empty for the usual question."""
         if not isinstance(self.brief, CoderBrief):
             return ""
-        if self.brief.without:
+        if self.brief.ablated_methods:
             return "ablation"
-        return "mend" if self.brief.failures else ""
+        return "repair" if self.brief.failures else ""
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """Why the answer before was not accepted; empty: nothing was refused."""
+        """Why the previous answer was not accepted; empty when none was refused."""
         return self.turns[-1].refused if self.turns else ()
 
 
 class Usage(Artifact):
-    """What an exchange took; zero for the playbook."""
+    """Tokens and seconds that an exchange took; zero for the playbook."""
 
     model: str = ""
-    """As prices name it; empty: no language model."""
+    """Name of the model as prices list it; empty when no language model answered."""
     input: int = 0
-    """Tokens read at the full price: those of `cache_read` and `cache_write…` are not among them."""
+    """Tokens read at the full price, without those of `cache_read` and `cache_write…`."""
     cache_read: int = 0
     cache_write: int = 0
-    """Tokens written to a cache that is kept for five minutes."""
+    """Tokens written to a cache that lasts five minutes."""
     cache_write_1h: int = 0
     output: int = 0
     seconds: float = 0.0
 
-    def plus(self, other: Usage) -> Usage:
-        """Both together, of this one's model."""
+    def combined_with(self, other: Usage) -> Usage:
+        """Return the sum of both, under this usage's model name."""
         counts = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "seconds")
         return self.model_copy(update={name: getattr(self, name) + getattr(other, name) for name in counts})
 
 
-class Answered(Artifact):
-    """The answer."""
+class AnswerReply(Artifact):
+    """A reply that is the answer."""
 
     kind: Literal["answered"] = "answered"
     answer: Answer
@@ -155,8 +155,8 @@ class Answered(Artifact):
     usage: Usage = Usage()
 
 
-class Called(Artifact):
-    """The model wants tools first."""
+class ToolCallReply(Artifact):
+    """A reply in which the model calls tools before it answers."""
 
     kind: Literal["called"] = "called"
     calls: tuple[ToolCall, ...]
@@ -164,57 +164,57 @@ class Called(Artifact):
     usage: Usage = Usage()
 
 
-class Unfit(Artifact):
-    """What was said cannot be taken for the answer: it is asked again, `faults` being told."""
+class UnfitReply(Artifact):
+    """A reply that cannot be read as the answer; the model is told the `faults` and asked again."""
 
     kind: Literal["unfit"] = "unfit"
     faults: tuple[str, ...]
-    """One sentence each: what is wrong, and what is wanted."""
+    """One sentence for each fault: what is wrong, and what is wanted."""
     usable: Answer | None = None
-    """What is right of it, where a part is: it stands when nothing better comes."""
+    """The part of the reply that can be used, if any; it counts when no better answer follows."""
     said: str
     usage: Usage = Usage()
 
 
-Reply = Annotated[Answered | Called | Unfit, Field(discriminator="kind")]
+Reply = Annotated[AnswerReply | ToolCallReply | UnfitReply, Field(discriminator="kind")]
 
 
 class Model(ABC):
     """One provider, configured for one role."""
 
     reads: Literal["brief", "prompt"] = "prompt"
-    """What a request must hold for it."""
+    """Whether the model answers from the typed brief or from the rendered prompt."""
     calls_tools: bool = False
-    """Whether it can answer with `Called`."""
+    """Whether the model can reply with tool calls."""
     bills: Literal["nothing", "tokens", "unseen"] = "tokens"
-    """What an exchange is paid by; unseen: in a way that we do not get to know."""
+    """How an exchange is billed; unseen: its tokens and cost remain unknown to Kernelwright."""
     folder: Path | None = None
-    """Of the run's workspace, where there is one; set when the model is opened."""
+    """Folder of the run's workspace, if there is one; set when the model is opened."""
 
     def __init__(self, options: dict[str, Any]) -> None:
-        """`options` is the role's entry in the config, less `provider`; a provider raises SettingsError for a key it
-        does not know."""
+        """`options` is the role's entry in the config without `provider`; a provider raises SettingsError for an
+        unknown key."""
         self.options = options
 
     @property
     def name(self) -> str:
-        """Of the model, as prices have it; empty: no language model, or none that was named."""
+        """Name of the model as prices list it; empty for no language model, or one without a name."""
         return str(self.options.get("model", ""))
 
     @property
     def provider(self) -> str:
-        """Who answers, as records name it."""
+        """Name of the provider as records show it."""
         return type(self).__name__
 
     @abstractmethod
     def ask(self, request: Request) -> Reply:
-        """One exchange. ProviderError when the provider fails, PendingError when the answer is somebody's who has
-        not given it yet."""
+        """Perform one exchange. ProviderError when the provider fails, PendingError when a person has not answered
+        yet."""
 
-    def bound(self, request: Request) -> Usage:
-        """What `ask(request)` takes at most, to be reserved before it; the default: nothing that we know of."""
+    def usage_bound(self, request: Request) -> Usage:
+        """Return the most that `ask(request)` can take, to be reserved beforehand; zero by default."""
         return Usage()
 
-    def assumed_bound(self, request: Request) -> Usage:
-        """About the same, for an estimate before the run: nothing is sent to find it out."""
-        return self.bound(request)
+    def estimated_usage_bound(self, request: Request) -> Usage:
+        """Return about the same for an estimate before the run, without any request to a server."""
+        return self.usage_bound(request)

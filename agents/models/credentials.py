@@ -1,4 +1,4 @@
-"""Keys come from the environment by the name of a variable; they stand in no config, record, event, log or message."""
+"""Reads keys from environment variables; no key appears in a config, record, event, log or message."""
 
 from __future__ import annotations
 
@@ -6,32 +6,34 @@ import os
 import re
 from collections.abc import Mapping
 
-from agents.models.redaction import KEYLIKE
+from agents.models.redaction import KEY_PATTERN
 from tools.errors import SettingsError
 
-VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
-NAMED_LIKE_KEYS = re.compile(r"(?:^|[_.-])(?:api_?key|key|token|secret|password|credentials?|authorization)(?:$|[_-])")
+VARIABLE_NAME_PATTERN = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
+KEY_OPTION_PATTERN = re.compile(
+    r"(?:^|[_.-])(?:api_?key|key|token|secret|password|credentials?|authorization)(?:$|[_-])"
+)
 
 
 class UnsetKeyError(SettingsError):
-    """The variable that shall hold a key is not set."""
+    """The environment variable that should hold a key is not set."""
 
 
-def refuse_pasted(options: Mapping[str, object], name_of_variable: str = "api_key_env") -> None:
-    """SettingsError where an option is, or looks like, a key itself; the message does not repeat it.
+def refuse_pasted_keys(options: Mapping[str, object], name_of_variable: str = "api_key_env") -> None:
+    """Raise SettingsError if an option is, or looks like, a key itself; the message does not repeat the value.
 
     `name_of_variable`: the option that holds the NAME of an environment variable.
     """
     for option, value in options.items():
         text = "" if value is None else str(value)
         if isinstance(value, Mapping):
-            refuse_pasted({f"{option}.{name}": inner for name, inner in value.items()}, name_of_variable)
+            refuse_pasted_keys({f"{option}.{name}": inner for name, inner in value.items()}, name_of_variable)
             continue
         if option == name_of_variable and value is not None:
-            pasted = not VARIABLE.fullmatch(text) or bool(KEYLIKE.fullmatch(text))
+            pasted = not VARIABLE_NAME_PATTERN.fullmatch(text) or bool(KEY_PATTERN.fullmatch(text))
         else:
-            pasted = bool(NAMED_LIKE_KEYS.search(option.lower()) and isinstance(value, str)) or bool(
-                KEYLIKE.search(text)
+            pasted = bool(KEY_OPTION_PATTERN.search(option.lower()) and isinstance(value, str)) or bool(
+                KEY_PATTERN.search(text)
             )
         if pasted:
             raise SettingsError(
@@ -47,8 +49,8 @@ def refuse_pasted(options: Mapping[str, object], name_of_variable: str = "api_ke
             )
 
 
-def from_environment(variable: str) -> str:
-    """The key that the environment variable holds; UnsetKeyError that names it when it is missing or empty."""
+def read_key_from_environment(variable: str) -> str:
+    """Return the key in the environment variable; UnsetKeyError names the variable if it is missing or empty."""
     key = os.environ.get(variable, "").strip()
     if not key:
         raise UnsetKeyError(

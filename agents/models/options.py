@@ -1,4 +1,4 @@
-"""What a user wrote beside `provider:`, read into a provider's own model of its options."""
+"""Reads the options beside `provider:` in a config into the provider's own options class."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from agents.models.credentials import refuse_pasted
+from agents.models.credentials import refuse_pasted_keys
 from tools.cli.validation import validation_sentences
 from tools.errors import SettingsError
 
 
-class Options(BaseModel):
-    """Base of every provider's options."""
+class ProviderOptions(BaseModel):
+    """Base class of every provider's options."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def _address(value: str) -> str:
+def _check_address(value: str) -> str:
     try:
         split = urlsplit(value)
-        # Read for its own check: a port beyond 65535 is a ValueError.
+        # Reading the port checks it: one above 65535 is a ValueError.
         usable = split.scheme in ("http", "https") and bool(split.hostname) and split.port != 0
     except ValueError:
         usable = False
@@ -31,15 +31,15 @@ def _address(value: str) -> str:
     return value
 
 
-Address = Annotated[str, AfterValidator(_address)]
-"""Of a server."""
-OptionsT = TypeVar("OptionsT", bound=Options)
+ServerAddress = Annotated[str, AfterValidator(_check_address)]
+"""Address of a server, http or https."""
+OptionsT = TypeVar("OptionsT", bound=ProviderOptions)
 
 
-def read(provider: str, kind: type[OptionsT], given: Mapping[str, Any]) -> OptionsT:
-    """`given` as `kind`; SettingsError with a line for each key at fault, or for the option that a key is pasted
-    into."""
-    refuse_pasted(given)
+def read_options(provider: str, kind: type[OptionsT], given: Mapping[str, Any]) -> OptionsT:
+    """Return `given` as an instance of `kind`; SettingsError names each wrong option, or an option that contains a
+    pasted key."""
+    refuse_pasted_keys(given)
     try:
         return kind.model_validate(dict(given))
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""What tokens cost: the dated table `prices.yaml`, and what a config adds to it under `prices:`."""
+"""Prices of tokens: the dated table `prices.yaml`, to which a config adds under `prices:`."""
 
 from __future__ import annotations
 
@@ -13,64 +13,64 @@ from agents.models.base import Usage
 from tools.artifacts import Artifact
 
 MILLION = 1_000_000
-DATED = re.compile(r"[-@]\d{8}$")
-"""The day of release at the end of a model's name, which providers add and leave out as they like."""
+RELEASE_DATE_SUFFIX = re.compile(r"[-@]\d{8}$")
+"""Release date at the end of a model's name, which providers add inconsistently."""
 
 
-class LongPrompt(Artifact):
-    """Dearer long prompts: then the whole exchange costs more, not only the tokens beyond."""
+class LongPromptSurcharge(Artifact):
+    """Surcharge for long prompts. It applies to the whole exchange, not only to the tokens beyond the limit."""
 
     model_config = ConfigDict(strict=True)
 
     above: int = Field(gt=0)
-    """Tokens of the prompt, cached ones included."""
+    """Tokens of the prompt, including cached ones, above which the surcharge applies."""
     times: float = Field(ge=1, allow_inf_nan=False)
-    """Of all prices."""
+    """Factor on all prices."""
 
 
 class Price(Artifact):
-    """USD per million tokens."""
+    """Price of a model in USD per million tokens."""
 
     model_config = ConfigDict(strict=True)
 
     input: float = Field(ge=0, allow_inf_nan=False)
-    """Read at the full price."""
+    """Tokens read at the full price."""
     output: float = Field(ge=0, allow_inf_nan=False)
-    """Written, thinking included."""
+    """Tokens written, including thinking."""
     cache_read: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """Read from a cache; None: as `input`."""
+    """Tokens read from a cache; None: the price of `input`."""
     cache_write: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """Kept for five minutes; None: as `input`."""
+    """Tokens written to a cache for five minutes; None: the price of `input`."""
     cache_write_1h: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """None: as `cache_write`."""
-    long_prompt: LongPrompt | None = None
-    """What long prompts cost more; None: nothing."""
+    """Tokens written to a cache for one hour; None: the price of `cache_write`."""
+    long_prompt: LongPromptSurcharge | None = None
+    """Surcharge for long prompts; None: there is none."""
     source: str = ""
-    """Who says so."""
+    """Source of the price."""
     date: datetime.date | None = None
-    """Day on which it was looked up."""
+    """Day on which the price was looked up."""
 
     @property
-    def free(self) -> bool:
-        """Whether nothing of it costs anything, however much is taken."""
+    def is_free(self) -> bool:
+        """Whether every price is zero."""
         return not any((self.input, self.output, self.cache_read, self.cache_write, self.cache_write_1h))
 
 
-def published() -> dict[str, Price]:
-    """The table that comes with Kernelwright: model -> price."""
+def published_prices() -> dict[str, Price]:
+    """Return the price table that comes with Kernelwright: model -> price."""
     import yaml
 
     table = yaml.safe_load((Path(__file__).parent / "prices.yaml").read_text(encoding="utf-8"))
     return {str(model): Price.model_validate(price) for model, price in table.items()}
 
 
-def find(prices: Mapping[str, Price], model: str) -> Price | None:
-    """The price of a model, under its name or that without the day of release; None: it has none."""
-    return prices.get(model) or prices.get(DATED.sub("", model))
+def find_price(prices: Mapping[str, Price], model: str) -> Price | None:
+    """Return the price of a model by its name, with or without the release date; None if it has no price."""
+    return prices.get(model) or prices.get(RELEASE_DATE_SUFFIX.sub("", model))
 
 
-def cost(price: Price, usage: Usage) -> float:
-    """Dollars."""
+def cost_usd(price: Price, usage: Usage) -> float:
+    """Return the dollars that `usage` costs at `price`."""
     write = price.input if price.cache_write is None else price.cache_write
     rates = (
         (usage.input, price.input),

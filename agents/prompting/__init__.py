@@ -1,1 +1,1 @@
-"""From a brief to a prompt: templates, sections, what fits in a budget, and past attempts."""
+"""Turns a brief into a prompt: templates, sections, token budgets, and past attempts."""

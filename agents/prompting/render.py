@@ -1,10 +1,10 @@
-"""From a brief to the prompt's blocks: `prompts/` holds the texts, its `budget.yaml` each role's sections and how long
-these may be.
+"""Renders a brief as the prompt's blocks. `prompts/` holds the texts; its `budget.yaml` lists each role's sections and
+their token limits.
 
-Blocks stand in the order of how long they stay the same, byte for byte: for all runs, for this run, until a version is
-accepted, for this iteration. Nothing that differs between two runs of one language stands in the first, no date and no
-id of a record before those of a version. A block that several roles name is the same bytes for all of them, so that a
-cache keeps it once.
+The blocks are ordered by how long they stay the same, byte for byte: for all runs, for this run, until a version is
+accepted, for this iteration. The first contain nothing that differs between two runs of one language, and no block
+before those of a version contains a date or the id of a record. A block that several roles use has the same bytes for
+all of them, so that a cache stores it once.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from agents.artifacts import Brief, RoleName
-from agents.models.base import Block, Scope
-from agents.prompting.sections import SECTIONS, Content
-from agents.prompting.token_budget import fit, tokens
-from agents.text.fencing import fence
+from agents.models.base import PromptBlock, Scope
+from agents.prompting.sections import SECTIONS, SectionContent
+from agents.prompting.token_budget import fit_to_budget, token_upper_bound
+from agents.text.fencing import fence_data
 from tools.artifacts import Artifact
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-PROMPTS = Path(__file__).parents[1] / "prompts"
-LABELS = {
+PROMPTS_FOLDER = Path(__file__).parents[1] / "prompts"
+FENCE_LABELS = {
     "task": "the task's contract",
     "specs": "published figures of the device",
     "operator": "the operator's page",
@@ -47,119 +47,124 @@ LABELS = {
     "champion": "the champion's kernel",
     "iteration": "what the ablation leaves out",
 }
-"""Section -> what its fence calls the data; the others by their own name."""
-OWN = ("role", "iteration")
-"""Sections of which each role has a text of its own."""
+"""Section -> label of its data fence; other sections use their own name."""
+PER_ROLE_SECTIONS = ("role", "iteration")
+"""Sections for which each role has its own template."""
 
 
-class Room(Artifact):
-    """Tokens of a section of which a part is dear."""
+class SectionBudget(Artifact):
+    """Token limits of a section that has parts worth extra room."""
 
     aim: int
-    """What the section keeps to as long as nothing dear must go for it."""
+    """Tokens that the section keeps to unless it would have to drop a part worth extra room."""
     most: int
+    """Tokens that the section never exceeds."""
 
 
-class Layout(Artifact):
-    """One block of prompts."""
+class BlockLayout(Artifact):
+    """The layout of one block of prompts."""
 
     scope: Scope
-    sections: dict[str, Room | int | None]
-    """In order, with the most tokens of each; None: it is never cut."""
+    sections: dict[str, SectionBudget | int | None]
+    """Section -> most tokens, in order; None: the section is never cut."""
     answers: tuple[str, ...] = ()
-    """As in Block."""
+    """See PromptBlock."""
 
 
-class Budget(Artifact):
-    """prompts/budget.yaml."""
+class PromptBudget(Artifact):
+    """The content of prompts/budget.yaml."""
 
-    blocks: dict[str, Layout]
+    blocks: dict[str, BlockLayout]
     roles: dict[RoleName, tuple[str, ...]]
-    """The blocks of each role's prompt, in order."""
+    """Role -> names of the blocks of its prompt, in order."""
 
 
-class Part(NamedTuple):
-    """One section of a prompt."""
+class PromptSection(NamedTuple):
+    """One rendered section of a prompt."""
 
     block: str
     layer: Scope
     section: str
     text: str
     most: int | None
-    """Tokens that it may take; None: it is never cut."""
+    """Most tokens of the section; None: it is never cut."""
 
 
-def blocks(role: RoleName, brief: Brief, answer: str) -> tuple[Block, ...]:
-    """The prompt of a role for a brief; `answer` names the type that is owed.
+def render_blocks(role: RoleName, brief: Brief, answer: str) -> tuple[PromptBlock, ...]:
+    """Return the blocks of a role's prompt for a brief; `answer` names the required answer type.
 
-    How an answer is written is the provider's to say, behind the block that names its type: each reads another form
-    most surely.
+    The provider explains the format of the answer, after the block that names its type: each provider reads another
+    format most reliably.
     """
     texts: dict[str, list[str]] = {}
-    for part in parts(role, brief, answer):
+    for part in render_sections(role, brief, answer):
         texts.setdefault(part.block, []).append(part.text)
-    layouts = {name: budget().blocks[name] for name in texts}
+    layouts = {name: read_prompt_budget().blocks[name] for name in texts}
     return tuple(
-        Block(scope=layout.scope, text="\n\n".join(texts[name]) + "\n", answers=layout.answers)
+        PromptBlock(scope=layout.scope, text="\n\n".join(texts[name]) + "\n", answers=layout.answers)
         for name, layout in layouts.items()
     )
 
 
-def parts(role: RoleName, brief: Brief, answer: str) -> tuple[Part, ...]:
-    """The sections of the same prompt, in order."""
+def render_sections(role: RoleName, brief: Brief, answer: str) -> tuple[PromptSection, ...]:
+    """Return the sections of a role's prompt for a brief, in order, without empty ones."""
     found = []
-    for name in budget().roles[role]:
-        layout = budget().blocks[name]
+    for name in read_prompt_budget().roles[role]:
+        layout = read_prompt_budget().blocks[name]
         for section, room in layout.sections.items():
-            most = room.most if isinstance(room, Room) else room
-            text = _section(section, role, brief, answer, most, room.aim if isinstance(room, Room) else None)
+            most = room.most if isinstance(room, SectionBudget) else room
+            text = _render_section(
+                section, role, brief, answer, most, room.aim if isinstance(room, SectionBudget) else None
+            )
             if text:
-                found.append(Part(name, layout.scope, section, text, most))
+                found.append(PromptSection(name, layout.scope, section, text, most))
     return tuple(found)
 
 
 @cache
-def budget() -> Budget:
-    """prompts/budget.yaml."""
+def read_prompt_budget() -> PromptBudget:
+    """Read prompts/budget.yaml once, and return its content."""
     import yaml
 
-    return Budget.model_validate(yaml.safe_load((PROMPTS / "budget.yaml").read_text(encoding="utf-8")))
+    return PromptBudget.model_validate(yaml.safe_load((PROMPTS_FOLDER / "budget.yaml").read_text(encoding="utf-8")))
 
 
-def _section(section: str, role: RoleName, brief: Brief, answer: str, most: int | None, aim: int | None) -> str:
+def _render_section(section: str, role: RoleName, brief: Brief, answer: str, most: int | None, aim: int | None) -> str:
     if section == "language":
-        return _language(brief.task.language) if brief.task else ""
-    template = f"{role}/{section}.md" if section in OWN else f"sections/{section}.md"
+        return _language_text(brief.task.language) if brief.task else ""
+    template = f"{role}/{section}.md" if section in PER_ROLE_SECTIONS else f"sections/{section}.md"
     fill = SECTIONS.get(section)
-    content = fill(brief, most) if fill else Content()
+    content = fill(brief, most) if fill else SectionContent()
     if content is None:
         return ""
     values = {**content.values, "answer": answer}
-    # The section's own sentences are paid for first.
-    own = tokens(_render(template, {**values, "data": ""})) + tokens(fence(LABELS.get(section, section), ""))
-    fitted = fit(content.items, *(None if limit is None else max(0, limit - own) for limit in (most, aim)))
-    data = fence(LABELS.get(section, section), fitted.text) if content.items else ""
-    return _render(template, {**values, "data": f"{data}\n{fitted.note}" if fitted.note else data})
+    # The section's own sentences take their tokens first.
+    own = token_upper_bound(_render_template(template, {**values, "data": ""})) + token_upper_bound(
+        fence_data(FENCE_LABELS.get(section, section), "")
+    )
+    fitted = fit_to_budget(content.items, *(None if limit is None else max(0, limit - own) for limit in (most, aim)))
+    data = fence_data(FENCE_LABELS.get(section, section), fitted.text) if content.items else ""
+    return _render_template(template, {**values, "data": f"{data}\n{fitted.note}" if fitted.note else data})
 
 
-def _language(name: str) -> str:
-    """What prompts say of a language; never read as a template, for code holds doubled braces. Empty where nothing
-    is said."""
-    file = PROMPTS / "languages" / f"{Path(name).name}.md"
+def _language_text(name: str) -> str:
+    """Return the prompt text about a language, empty if there is none. It is not a template, because code contains
+    doubled braces."""
+    file = PROMPTS_FOLDER / "languages" / f"{Path(name).name}.md"
     return file.read_text(encoding="utf-8").strip("\n") if file.is_file() else ""
 
 
-def _render(template: str, values: Mapping[str, object]) -> str:
-    return _environment().get_template(template).render(values).strip("\n")
+def _render_template(template: str, values: Mapping[str, object]) -> str:
+    return _template_environment().get_template(template).render(values).strip("\n")
 
 
 @cache
-def _environment() -> Environment:
+def _template_environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    # Markdown, not HTML: escaping would corrupt code. Foreign text comes in as a value and is never read as a template.
+    # Markdown, not HTML: escaping would corrupt code. External text is a value and never a template.
     return Environment(
-        loader=FileSystemLoader(PROMPTS),
+        loader=FileSystemLoader(PROMPTS_FOLDER),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -1,1 +1,1 @@
-"""The loop of an agent and the five roles."""
+"""The agent's conversation loop and the five roles."""

@@ -1,4 +1,4 @@
-"""An agent is a role with a model: it owes one answer type for each brief, and every exchange is kept as a record."""
+"""An agent is a role with a model: it returns one answer type for each brief, and every exchange becomes a record."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from pydantic_core import PydanticSerializationError
 from agents.artifacts import Analysis, Brief, Drafts, Plan, Queries, Review, RoleName
 from agents.models.base import (
     PROVIDERS,
-    Answered,
-    Called,
+    AnswerReply,
     Model,
     Reply,
     Request,
     ToolCall,
+    ToolCallReply,
     ToolResult,
     Turn,
-    Unfit,
+    UnfitReply,
     Usage,
 )
 from agents.models.credentials import UnsetKeyError
-from agents.models.ledger import Ledger, Left, total
-from agents.models.providers.recorded import Recording
-from agents.models.redaction import each_text, without_keys
-from agents.prompting.render import blocks
+from agents.models.ledger import Ledger, RemainingTime, sum_exchanges
+from agents.models.providers.recorded import RecordingModel
+from agents.models.redaction import map_texts, remove_keys
+from agents.prompting.render import render_blocks
 from agents.tool_use.base import Toolbox
 from tools.artifacts import Record
 from tools.errors import BudgetError, KernelwrightError, ProviderError, SettingsError, UnusableAnswerError
@@ -39,19 +39,22 @@ from tools.registry import load_class
 from tools.store.records import Records, record_key
 
 AnswerT = TypeVar("AnswerT", Analysis, Drafts, Plan, Queries, Review)
-REPAIRS = 1
-"""Times that a model is told what is wrong with its answer and asked again."""
-NOWHERE = "http://localhost"
-"""In place of a server that is not to be asked."""
-ENOUGH = "No more tools for this answer: give it now."
-CALLS = 24
-"""Tool calls of one reply that are done; the rounds bound the replies."""
-MANY = f"Not done: of one reply the first {CALLS} calls are. Ask again for what is still wanted."
-REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
+MAX_REPAIRS = 1
+"""How often a model is told the faults of its answer and asked again."""
+UNUSED_BASE_URL = "http://localhost"
+"""Address for a client that will never send a request."""
+NO_MORE_TOOLS_TEXT = "No more tools for this answer: give it now."
+MAX_CALLS_PER_REPLY = 24
+"""Most tool calls of one reply that are executed; `Toolbox.max_turns` limits the replies."""
+TOO_MANY_CALLS_TEXT = (
+    f"Not executed: only the first {MAX_CALLS_PER_REPLY} calls of a reply are. Call again if you still need this."
+)
+REPLY_ADAPTER: TypeAdapter[Reply] = TypeAdapter(Reply)
 
 
 class Agent:
-    """One role. A reply is looked up by the hash of its request first, so that a crash never asks (or pays) twice."""
+    """One role with its model. A recorded reply to the same request is used first, so that no crash makes it ask (or
+    pay) twice."""
 
     def __init__(
         self,
@@ -60,9 +63,10 @@ class Agent:
         records: Records,
         emit: Callable[[str, Mapping[str, str]], None],
         ledger: Ledger | None = None,
-        begin: Callable[[], Left] | None = None,
+        begin: Callable[[], RemainingTime] | None = None,
     ) -> None:
-        """`begin`: called before each exchange, says what wall time it may take, and raises where none shall begin."""
+        """`begin`: called before each exchange; returns the wall time that is left, and raises if no exchange may
+        begin."""
         self.role = role
         self.model = model
         self.records = records
@@ -77,148 +81,155 @@ class Agent:
         faults: Callable[[AnswerT], tuple[str, ...]] | None = None,
         toolbox: Toolbox | None = None,
     ) -> AnswerT:
-        """The model's answer to `brief`; ProviderError when none was to be had, or one of another type than is owed.
+        """Return the model's answer to `brief`; ProviderError when there is none, or one of a wrong type.
 
-        `faults` says what is wrong with an answer, one sentence each: the model is then asked again with these, REPAIRS
-        times at most. What comes last is returned even so, and the role takes the faulty part out. Of what cannot be
-        read as an answer the parts that can be are returned, else the answer before it, else UnusableAnswerError is
-        raised, with which the role goes on. `toolbox` is offered to a model that can call tools; what was handed in
-        through it counts as answered, also where the model then ends without an answer of the type owed.
+        `faults` returns the faults of an answer, one sentence each; the model is then told them and asked again, at
+        most MAX_REPAIRS times. The last answer is returned even if it has faults, and the role removes the faulty
+        part. If an answer cannot be read, its readable parts are returned, else the answer before it, else
+        UnusableAnswerError is raised, which the role handles. `toolbox` is offered to a model that can call tools;
+        what the model submits through it counts as answered, even if the model then gives no answer of the required
+        type.
         """
-        prompt = blocks(self.role, brief, answer.__name__) if self.model.reads == "prompt" else ()
+        prompt = render_blocks(self.role, brief, answer.__name__) if self.model.reads == "prompt" else ()
         request: Request = Request(role=self.role, brief=brief, answer=answer.__name__, prompt=prompt)
-        rounds, repairs = toolbox.rounds if toolbox and self.model.calls_tools else 0, REPAIRS
-        if toolbox and rounds:
+        turns_left, repairs = toolbox.max_turns if toolbox and self.model.calls_tools else 0, MAX_REPAIRS
+        if toolbox and turns_left:
             request = request.model_copy(update={"tools": toolbox.tools})
         refused: tuple[str, ...]
         faulty: AnswerT | None = None
         while True:
             try:
-                reply = self.exchange(request)
+                reply = self.reply_to(request)
             except BudgetError:
-                paid_for = faulty or self._handed_in(answer, toolbox)
+                paid_for = faulty or self._submitted_answer(answer, toolbox)
                 if paid_for is None:
                     raise
-                # What is wrong with it the role takes out.
+                # The role removes the faulty part.
                 return paid_for
-            if isinstance(reply, Called) and rounds > 0 and toolbox:
-                results = tuple(self._served(call, toolbox) for call in reply.calls[:CALLS])
-                results += tuple(_refusal(call.id, MANY) for call in reply.calls[CALLS:])
-                turn, rounds = Turn(said=reply.said, results=results), rounds - 1
-                if not toolbox.complete:
+            if isinstance(reply, ToolCallReply) and turns_left > 0 and toolbox:
+                results = tuple(self._run_tool(call, toolbox) for call in reply.calls[:MAX_CALLS_PER_REPLY])
+                results += tuple(
+                    _failed_result(call.id, TOO_MANY_CALLS_TEXT) for call in reply.calls[MAX_CALLS_PER_REPLY:]
+                )
+                turn, turns_left = Turn(said=reply.said, results=results), turns_left - 1
+                if not toolbox.is_complete:
                     request = request.model_copy(update={"turns": (*request.turns, turn)})
                     continue
-            given = self._given(reply, answer, toolbox)
-            if given is not None:
-                refused = faults(given) if faults else ()
-                if not refused or repairs == 0 or not isinstance(reply, Answered):
-                    return given
-                turn, faulty = Turn(said=reply.said, refused=refused), given
-            elif isinstance(reply, Called):
+            merged = self._merged_answer(reply, answer, toolbox)
+            if merged is not None:
+                refused = faults(merged) if faults else ()
+                if not refused or repairs == 0 or not isinstance(reply, AnswerReply):
+                    return merged
+                turn, faulty = Turn(said=reply.said, refused=refused), merged
+            elif isinstance(reply, ToolCallReply):
                 # A model that goes on calling tools after it was told to stop has given no answer.
-                refused = (ENOUGH,)
+                refused = (NO_MORE_TOOLS_TEXT,)
                 turn = Turn(
-                    said=reply.said, results=tuple(_refusal(call.id, ENOUGH) for call in reply.calls), refused=refused
+                    said=reply.said,
+                    results=tuple(_failed_result(call.id, NO_MORE_TOOLS_TEXT) for call in reply.calls),
+                    refused=refused,
                 )
             else:
-                refused = reply.faults if isinstance(reply, Unfit) else ()
-                turn, faulty = Turn(said=reply.said, refused=refused), _usable(reply, answer) or faulty
+                refused = reply.faults if isinstance(reply, UnfitReply) else ()
+                turn, faulty = Turn(said=reply.said, refused=refused), _usable_part(reply, answer) or faulty
             repairs -= 1
             if repairs < 0:
-                return self._rest(faulty, f"no usable {answer.__name__} was given, even when asked again: {refused[0]}")
+                return self._usable_or_error(
+                    faulty, f"no usable {answer.__name__} was given, even after a second request: {refused[0]}"
+                )
             request = request.model_copy(update={"turns": (*request.turns, turn)})
 
-    def exchange(self, request: Request) -> Reply:
-        """The reply; that of the exchange's record where there is one."""
-        # What tools said is left out: it follows from the calls, and must not make a paid reply lost where a machine
-        # says it otherwise.
-        heard = tuple(
+    def reply_to(self, request: Request) -> Reply:
+        """Return the reply to a request: from the exchange's record if there is one, else from the model."""
+        # Tool results are left out of the key: they follow from the calls, and a paid reply must not be lost because
+        # another machine words them differently.
+        turns_without_results = tuple(
             turn.model_copy(update={"results": tuple(ToolResult(id=r.id, text="") for r in turn.results)})
             for turn in request.turns
         )
-        put = request.model_copy(update={"turns": heard}).model_dump_json()
-        asked = record_key(
-            "exchange", role=self.role, model=self.model.provider, options=self.model.options, request=put
+        question = request.model_copy(update={"turns": turns_without_results}).model_dump_json()
+        key = record_key(
+            "exchange", role=self.role, model=self.model.provider, options=self.model.options, request=question
         )
-        record = self.records.find(asked)
+        record = self.records.find(key)
         if record is None:
-            left = self._left()
+            left = self._remaining_time()
             ends = time.monotonic() + left.seconds if math.isfinite(left.seconds) else None
-            timed = request.model_copy(update={"number": self._before(request), "ends": ends})
-            with self.ledger.reserved(self.role, self.model, timed) as begun:
-                reply = self._asked(asked, timed, begun, left)
-                record = self._keep("exchange", asked, request, reply.usage, reply.model_dump_json(indent=1), begun)
-            self._tell(record)
-        return REPLY.validate_json(self.records.blobs.get(record.blobs["reply"]))
+            timed = request.model_copy(update={"number": self._count_earlier_conversations(request), "ends": ends})
+            with self.ledger.reserve(self.role, self.model, timed) as begun:
+                reply = self._ask_model(key, timed, begun, left)
+                record = self._save_record(
+                    "exchange", key, request, reply.usage, reply.model_dump_json(indent=1), begun
+                )
+            self._emit_finished(record)
+        return REPLY_ADAPTER.validate_json(self.records.blobs.get(record.blobs["reply"]))
 
-    def _left(self) -> Left:
-        """The time that an exchange may take; BudgetError when there is none."""
-        left = self.begin() if self.begin else Left()
+    def _remaining_time(self) -> RemainingTime:
+        """Return the time that an exchange may take; BudgetError when none is left."""
+        left = self.begin() if self.begin else RemainingTime()
         if left.seconds <= 0:
-            raise BudgetError(left.reached)
+            raise BudgetError(left.exhausted_message)
         return left
 
-    def _before(self, request: Request) -> int:
-        """Conversations of this run before the request's own; counted in the records, so that it is the same after a
-        kill."""
+    def _count_earlier_conversations(self, request: Request) -> int:
+        """Count this run's conversations before the request's own by its records, so that a killed run counts the
+        same."""
         opening = {"role": self.role, "purpose": request.purpose, "turn": 0}
         begun = sum(record.kind == "exchange" and opening.items() <= record.payload.items() for record in self.records)
         return begun - (1 if request.turns else 0)
 
-    def _asked(self, asked: str, request: Request, begun: str, left: Left) -> Reply:
-        """The model's reply; the events around it tell a long wait from a pause of the run. What a failure took is put
-        on record too.
+    def _ask_model(self, key: str, request: Request, begun: str, left: RemainingTime) -> Reply:
+        """Return the model's reply, with events before and after that show a long wait. A failure's usage is recorded
+        too.
 
-        BudgetError where it failed with the time up that was `left`: what an exchange without time fails of is the cap.
+        BudgetError if it failed after the time in `left` was over: then the cap is the cause.
         """
         self.emit("exchange", {"role": self.role, "state": "started"})
         start = time.monotonic()
         try:
-            return _keepable(self.model.ask(request))
+            return _make_storable(self.model.ask(request))
         except KernelwrightError as error:
             if begun or error.usage is not None:
                 took = {"seconds": time.monotonic() - start, **(error.usage or {})}
-                self._keep("failed_exchange", asked, request, Usage.model_validate(took), str(error), begun)
+                self._save_record("failed_exchange", key, request, Usage.model_validate(took), str(error), begun)
             self.emit("exchange", {"role": self.role, "state": "failed"})
             if isinstance(error, ProviderError) and request.ends is not None and time.monotonic() >= request.ends:
-                raise BudgetError(left.reached) from error
+                raise BudgetError(left.exhausted_message) from error
             raise
 
-    def _rest(self, usable: AnswerT | None, why: str) -> AnswerT:
-        """What is left of an answer that cannot be read; UnusableAnswerError where nothing is."""
+    def _usable_or_error(self, usable: AnswerT | None, why: str) -> AnswerT:
+        """Return the usable part of an unreadable answer; UnusableAnswerError if there is none."""
         why = f"models.{self.role}: {why}"
         self.emit("exchange", {"role": self.role, "state": "unusable", "why": why})
         if usable is None:
             raise UnusableAnswerError(why)
         return usable
 
-    def _handed_in(self, answer: type[AnswerT], toolbox: Toolbox | None) -> AnswerT | None:
-        given = toolbox.answered(None) if toolbox else None
+    def _submitted_answer(self, answer: type[AnswerT], toolbox: Toolbox | None) -> AnswerT | None:
+        given = toolbox.merge_answer(None) if toolbox else None
         return given if isinstance(given, answer) else None
 
-    def _given(self, reply: Reply, answer: type[AnswerT], toolbox: Toolbox | None) -> AnswerT | None:
-        """What a reply amounts to with what was handed in before; None: no answer yet. ProviderError for one of
-        another type."""
-        given = reply.answer if isinstance(reply, Answered) else None
+    def _merged_answer(self, reply: Reply, answer: type[AnswerT], toolbox: Toolbox | None) -> AnswerT | None:
+        """Return a reply's answer merged with earlier submissions; None if there is no answer yet. ProviderError for
+        an answer of a wrong type."""
+        given = reply.answer if isinstance(reply, AnswerReply) else None
         if toolbox and (given is None or isinstance(given, answer)):
-            given = toolbox.answered(given)
+            given = toolbox.merge_answer(given)
         if given is not None and not isinstance(given, answer):
             said = type(given).__name__
-            raise ProviderError(
-                f"models.{self.role}: the provider answered with {said} where {answer.__name__} is owed"
-            )
+            raise ProviderError(f"models.{self.role}: the provider answered with {said} instead of {answer.__name__}")
         return given
 
-    def _served(self, call: ToolCall, toolbox: Toolbox) -> ToolResult:
-        # Arguments that cannot be read fail the call alone: the conversation goes on.
+    def _run_tool(self, call: ToolCall, toolbox: Toolbox) -> ToolResult:
+        # Unreadable arguments fail this call only: the conversation continues.
         result = ToolResult(id=call.id, text=call.fault, failed=True) if call.fault else toolbox.call(call)
         self.emit("tool", {"role": self.role, "tool": call.name, "state": "failed" if result.failed else "done"})
         return result
 
-    def _keep(self, kind: str, asked: str, request: Request, usage: Usage, said: str, begun: str) -> Record:
+    def _save_record(self, kind: str, key: str, request: Request, usage: Usage, reply_text: str, begun: str) -> Record:
         blobs = {
             "request": self.records.blobs.put(request.model_dump_json(indent=1)),
-            "reply": self.records.blobs.put(said),
+            "reply": self.records.blobs.put(reply_text),
         }
         payload = {
             "role": self.role,
@@ -228,41 +239,41 @@ class Agent:
             "provider": self.model.provider,
             "iteration": self.ledger.iteration,
             "usage": usage.model_dump(),
-            "usd": self.ledger.cost(self.model, usage),
+            "usd": self.ledger.cost_usd(self.model, usage),
             "begun": begun,
         }
         if kind == "failed_exchange":
-            # No answer to what was asked, and one more each time.
-            asked = record_key(kind, question=asked, before=sum(record.kind == kind for record in self.records))
-        return self.records.add(Record(kind=kind, key=asked, payload=payload, blobs=blobs))
+            # A failure answers no request, so each one gets a key of its own.
+            key = record_key(kind, question=key, before=sum(record.kind == kind for record in self.records))
+        return self.records.add(Record(kind=kind, key=key, payload=payload, blobs=blobs))
 
-    def _tell(self, record: Record) -> None:
-        """The exchange, and what the run has spent on models with it."""
-        took = total([record])
-        details = {"role": self.role, "state": "finished", "record": record.id, "s": f"{took.seconds:.2f}"}
-        if took.paid:
-            tokens = "unknown" if took.unseen else str(took.tokens)
-            details |= {"tokens": tokens, "cost": took.cost(), **self.ledger.spent().told()}
+    def _emit_finished(self, record: Record) -> None:
+        """Emit an event for a finished exchange, with the run's spending on models."""
+        spending = sum_exchanges([record])
+        details = {"role": self.role, "state": "finished", "record": record.id, "s": f"{spending.seconds:.2f}"}
+        if spending.is_paid:
+            tokens = "unknown" if spending.unseen else str(spending.tokens)
+            details |= {"tokens": tokens, "cost": spending.cost_text(), **self.ledger.spending().event_details()}
         self.emit("exchange", details)
 
 
-def _usable(reply: Reply, answer: type[AnswerT]) -> AnswerT | None:
-    return reply.usable if isinstance(reply, Unfit) and isinstance(reply.usable, answer) else None
+def _usable_part(reply: Reply, answer: type[AnswerT]) -> AnswerT | None:
+    return reply.usable if isinstance(reply, UnfitReply) and isinstance(reply.usable, answer) else None
 
 
-def _refusal(call: str, why: str) -> ToolResult:
+def _failed_result(call: str, why: str) -> ToolResult:
     return ToolResult(id=call, text=why, failed=True)
 
 
-def _keepable(reply: Reply) -> Reply:
-    """`reply` without halves of characters, which no UTF-8 file can hold, and without what looks like a key, for
-    which every later commit of the run would be refused: a paid reply must not be lost for either."""
+def _make_storable(reply: Reply) -> Reply:
+    """Return `reply` without lone surrogates, which UTF-8 cannot hold, and without text that looks like a key, which
+    would block every later commit of the run: a paid reply must not be lost for either reason."""
     with suppress(PydanticSerializationError):
         text = reply.model_dump_json()
-        if without_keys(text) == text:
+        if remove_keys(text) == text:
             return reply
-    return REPLY.validate_python(
-        each_text(reply.model_dump(), lambda text: without_keys(text.encode(errors="replace").decode()))
+    return REPLY_ADAPTER.validate_python(
+        map_texts(reply.model_dump(), lambda text: remove_keys(text.encode(errors="replace").decode()))
     )
 
 
@@ -274,12 +285,11 @@ def open_model(
     entry: str | None = None,
     unset: list[str] | None = None,
 ) -> Model:
-    """The provider that a config entry `{provider: name, ...options}` names; SettingsError when there is none such.
+    """Return the model that a config entry `{provider: name, ...options}` describes; SettingsError if there is none.
 
-    `folder`: of the run's workspace, for a provider that keeps files there. `entry`: where under `models:` the choice
-    stands; default: under the role. The option `record: path`, which goes with any provider, writes down what it
-    answers, for the provider `recorded`. `unset`: takes the sentence about a key that is not set; such a model can be
-    asked what it would cost, and nothing else.
+    `folder`: the run's workspace, for a provider that stores files there. `entry`: the key below `models:`; default:
+    the role. The option `record: path` of any provider saves its replies for the provider `recorded`. `unset`: a list
+    that receives the sentence about a key that is not set; such a model can only estimate costs.
     """
     options, entry = dict(choice), entry or role
     provider, script = str(options.pop("provider")), options.pop("record", None)
@@ -287,11 +297,11 @@ def open_model(
     try:
         model = kind(options)
     except SettingsError as error:
-        # A provider does not know for whom it is opened.
+        # A provider does not know the role that uses it.
         said = re.sub(r"^models(?=[.:])", f"models.{entry}", str(error), flags=re.MULTILINE)
         if unset is None or not isinstance(error, UnsetKeyError):
             raise SettingsError(said) from error
         unset.append(said)
-        model = kind({**options, "api_key_env": None, "base_url": options.get("base_url") or NOWHERE})
+        model = kind({**options, "api_key_env": None, "base_url": options.get("base_url") or UNUSED_BASE_URL})
     model.folder = folder
-    return model if script is None else Recording(model, entry, script)
+    return model if script is None else RecordingModel(model, entry, script)

@@ -1,4 +1,4 @@
-"""Coder: from a plan to candidates, their simplified twins for ablation, and v0 where only PyTorch logic is given."""
+"""The coder: writes candidates for a plan, simplified kernels for an ablation, and v0 if only PyTorch code is given."""
 
 from __future__ import annotations
 
@@ -6,173 +6,194 @@ from collections.abc import Iterable
 from functools import partial
 
 from agents.artifacts import CoderBrief, Draft, Drafts, Plan
-from agents.checks.draft_faults import draft_faults, faults_of_drafts
-from agents.handlers.base import Handler, mended, opened
+from agents.checks.draft_faults import all_draft_faults, draft_faults
+from agents.handlers.base import Handler, apply_handlers, open_handlers
 from agents.lift.from_reference import draft_lifted_kernel
 from agents.roles.agent import Agent
 from agents.tool_use.coder_tools import CoderTools
-from agents.tool_use.workbench import Workbench, candidate, told
+from agents.tool_use.workbench import Workbench, failure_text, make_candidate
 from tools.artifacts import Candidate, Failed, Task, Unmeasured
 from tools.errors import BudgetError, InfrastructureError, SettingsError, StorageError, UnusableAnswerError
 
 
-def write(
+def write_candidates(
     agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Workbench | None = None
 ) -> tuple[Candidate, ...]:
-    """Up to `brief.plan.candidates` distinct candidates; equal sources, copies of the parent and faulty drafts are
-    dropped.
+    """Return up to `brief.plan.candidates` distinct candidates without equal sources, copies of the parent and faulty
+    drafts.
 
-    With a `bench` a language model's drafts are tried before they are handed on: by the model itself where it can call
-    tools, and then again here. What does not compile or is wrong goes back to it, `bench.fixes` times at most; a draft
-    that is still broken then is handed on as far as there is room, so that the judge says what became of it.
+    With a `bench`, a language model's drafts are tried first: by the model itself if it can call tools, and then again
+    here. Drafts that do not compile or compute wrong results go back to the model, at most `bench.fix_attempts` times.
+    A draft that is still broken is returned if there is room, so that the judge records its failure.
     """
     wanted = max(brief.plan.candidates, 1)
-    handlers = bench.handlers if bench else opened()
-    if bench is None or agent.model.reads == "brief" or brief.lifted:
-        # What is lifted is written already, and nobody need be paid for it.
-        answer = draft_lifted_kernel(brief) if brief.lifted else _answer(agent, brief, handlers)
-        return tuple(_distinct(answer, brief, handlers, parent, suffix).values())[:wanted]
-    sound: dict[str, Candidate] = {}
+    handlers = bench.handlers if bench else open_handlers()
+    if bench is None or agent.model.reads == "brief" or brief.lifted_source:
+        # A lifted kernel exists already, so no model has to be paid for it.
+        answer = draft_lifted_kernel(brief) if brief.lifted_source else _ask_for_drafts(agent, brief, handlers)
+        return tuple(_distinct_candidates(answer, brief, handlers, parent, suffix).values())[:wanted]
+    passing: dict[str, Candidate] = {}
     broken: dict[str, tuple[Candidate, str]] = {}
-    asked, right = brief, list[str]()
-    for left in range(bench.fixes, -1, -1):
-        answer = _answer(agent, asked, handlers, CoderTools(bench, asked))
-        made = {
+    current_brief, passing_reports = brief, list[str]()
+    for attempts_left in range(bench.fix_attempts, -1, -1):
+        answer = _ask_for_drafts(agent, current_brief, handlers, CoderTools(bench, current_brief))
+        new_candidates = {
             name: one
-            for name, one in _distinct(answer, brief, handlers, parent, suffix).items()
-            if name not in sound | broken
+            for name, one in _distinct_candidates(answer, brief, handlers, parent, suffix).items()
+            if name not in passing | broken
         }
-        seen = {name: _fault(bench, one) for name, one in made.items()}
-        failed = {name: told(f"draft {name}", why, made[name].source) for name, why in seen.items() if why is not None}
-        # Whoever calls no tools has the compiler's word here; what the screen refuses is not compiled.
+        failure_by_id = {name: _rehearsal_failure(bench, one) for name, one in new_candidates.items()}
+        failure_text_by_id = {
+            name: failure_text(f"draft {name}", why, new_candidates[name].source)
+            for name, why in failure_by_id.items()
+            if why is not None
+        }
+        # A model without tools gets the compiler's remarks here; drafts that the screen refuses are not compiled.
         built = [
             name
-            for name, why in seen.items()
+            for name, why in failure_by_id.items()
             if why is None or (isinstance(why, Failed) and why.stage == "correctness")
         ]
-        said = {name: bench.compiler(made[name]) for name in built if failed}
-        failed |= {name: f"{said[name]}\n{text}" for name, text in failed.items() if said.get(name)}
-        right += [
-            f"Compiler and quick check have nothing against draft {name}.\n{said[name]}"
-            for name in said
-            if name not in failed
+        remarks_by_id = {name: bench.compiler_remarks(new_candidates[name]) for name in built if failure_text_by_id}
+        failure_text_by_id |= {
+            name: f"{remarks_by_id[name]}\n{text}"
+            for name, text in failure_text_by_id.items()
+            if remarks_by_id.get(name)
+        }
+        passing_reports += [
+            f"Draft {name} passes the compiler and the quick check.\n{remarks_by_id[name]}"
+            for name in remarks_by_id
+            if name not in failure_text_by_id
         ]
-        sound |= {name: one for name, one in made.items() if name not in failed}
-        broken |= {name: (made[name], said) for name, said in failed.items()}
-        missing = min(len(failed), wanted - len(sound))
-        if missing <= 0 or not left:
+        passing |= {name: one for name, one in new_candidates.items() if name not in failure_text_by_id}
+        broken |= {name: (new_candidates[name], text) for name, text in failure_text_by_id.items()}
+        missing = min(len(failure_text_by_id), wanted - len(passing))
+        if missing <= 0 or not attempts_left:
             break
-        asked = _mending(brief, failed.values(), missing).model_copy(update={"sound": tuple(right)})
-    last = [made[name] for name in failed] if sound or failed else [one for one, _ in broken.values()][-wanted:]
-    return (*sound.values(), *last)[:wanted]
+        current_brief = _repair_brief(brief, failure_text_by_id.values(), missing).model_copy(
+            update={"passing_drafts": tuple(passing_reports)}
+        )
+    last = (
+        [new_candidates[name] for name in failure_text_by_id]
+        if passing or failure_text_by_id
+        else [one for one, _ in broken.values()][-wanted:]
+    )
+    return (*passing.values(), *last)[:wanted]
 
 
-def first(agent: Agent, task: Task, suffix: str, failures: tuple[str, ...] = ()) -> Candidate:
-    """v0 of a task without a kernel, from its reference; `failures`: what was wrong with earlier tries.
+def write_first_kernel(agent: Agent, task: Task, suffix: str, failures: tuple[str, ...] = ()) -> Candidate:
+    """Return v0 of a task without a kernel, written from its reference; `failures`: faults of earlier attempts.
 
-    SettingsError, in one sentence, where the coder writes none.
+    SettingsError, in one sentence, if the coder writes none.
     """
     plan = Plan(methods=(), candidates=1, reason="There is no kernel yet.")
     brief = CoderBrief(task=task, source="", plan=plan, pages=(), tried=(), failures=failures)
-    # Handlers know shapes of sources, and there is none.
-    answer = _answer(agent, brief, ())
-    made = next(iter(_distinct(answer, brief, (), "", suffix).values()), None)
-    if made is None:
+    # Handlers apply to sources, and there is none.
+    answer = _ask_for_drafts(agent, brief, ())
+    candidate = next(iter(_distinct_candidates(answer, brief, (), "", suffix).values()), None)
+    if candidate is None:
         why = next(iter(answer.skipped.values()), "the coder gave no usable draft; give a kernel").rstrip(".")
         raise SettingsError(f"{task.name}: no kernel is given, and none could be written: {why}")
-    return made.model_copy(update={"parent": None})
+    return candidate.model_copy(update={"parent": None})
 
 
-def ablate(
+def write_ablations(
     agent: Agent, brief: CoderBrief, champion: Candidate, suffix: str, bench: Workbench | None = None
 ) -> dict[str, Candidate]:
-    """Method -> the champion without it, from the same incumbent source, for those that can be taken out alone;
-    asked once for all."""
-    asked = brief.model_copy(
+    """Return method -> champion without that method, for each method that can be removed alone; one question covers
+    all."""
+    ablation_brief = brief.model_copy(
         update={
-            "without": champion.methods,
+            "ablated_methods": champion.methods,
             "champion": champion.source,
             "champion_knobs": champion.knobs,
             "plan": brief.plan.model_copy(update={"candidates": len(champion.methods)}),
         }
     )
-    handlers = bench.handlers if bench else opened()
-    answer = _answer(agent, asked, handlers, CoderTools(bench, asked) if bench else None)
-    made = [
+    handlers = bench.handlers if bench else open_handlers()
+    answer = _ask_for_drafts(agent, ablation_brief, handlers, CoderTools(bench, ablation_brief) if bench else None)
+    simplified = [
         one
-        for one in _distinct(answer, asked, handlers, champion.parent or "", suffix).values()
+        for one in _distinct_candidates(answer, ablation_brief, handlers, champion.parent or "", suffix).values()
         if one.id != champion.id
     ]
-    left_out = [set(champion.methods) - set(one.methods) for one in made]
-    return {method: one for one, missing in zip(made, left_out, strict=True) if len(missing) == 1 for method in missing}
+    left_out = [set(champion.methods) - set(one.methods) for one in simplified]
+    return {
+        method: one
+        for one, missing in zip(simplified, left_out, strict=True)
+        if len(missing) == 1
+        for method in missing
+    }
 
 
-def _answer(
+def _ask_for_drafts(
     agent: Agent, brief: CoderBrief, handlers: tuple[Handler, ...], toolbox: CoderTools | None = None
 ) -> Drafts:
-    """What the coder wrote; no draft where nothing of it can be read."""
+    """Return the coder's drafts; none if its answer is unreadable."""
     try:
-        return agent.ask(brief, Drafts, partial(faults, brief=brief, handlers=handlers), toolbox)
+        return agent.ask(brief, Drafts, partial(coder_faults, brief=brief, handlers=handlers), toolbox)
     except UnusableAnswerError as error:
         return Drafts(drafts=(), skipped={"every draft": str(error)})
 
 
-def faults(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...]) -> tuple[str, ...]:
-    """What is wrong with drafts before anything is compiled, and one sentence for each method that a draft claims and
-    the plan does not hold: it would be credited with what was never planned.
+def coder_faults(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...]) -> tuple[str, ...]:
+    """Return the faults of drafts before compilation, and one sentence for each method that a draft claims although the
+    plan lacks it: that method would otherwise get the credit.
     """
-    planned = _planned(brief)
+    planned = _planned_methods(brief)
     unplanned = tuple(
-        f"drafts.{number}.methods: {method!r} is not planned; name only {', '.join(planned) or 'none'}, as far as "
-        f"the draft applies it"
+        f"drafts.{number}.methods: {method!r} is not planned; list only those of {', '.join(planned) or 'none'} "
+        f"that the draft applies"
         for number, draft in enumerate(answer.drafts)
         for method in dict.fromkeys(draft.methods)
         if method not in planned
     )
     unclear = tuple(
-        f"drafts.{number}.methods: an ablation holds all methods of the champion but one; name those that this "
-        f"draft holds"
+        f"drafts.{number}.methods: an ablation has all methods of the champion except one; list those that this "
+        f"draft has"
         for number, draft in enumerate(answer.drafts)
-        if brief.without and len(set(brief.without) - set(draft.methods)) != 1
+        if brief.ablated_methods and len(set(brief.ablated_methods) - set(draft.methods)) != 1
     )
-    return (*faults_of_drafts(_mended(answer, brief, handlers), brief), *unplanned, *unclear)
+    return (*all_draft_faults(_apply_handlers_to_all(answer, brief, handlers), brief), *unplanned, *unclear)
 
 
-def _mended(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...]) -> Drafts:
-    return answer.model_copy(update={"drafts": tuple(mended(handlers, draft, brief) for draft in answer.drafts)})
+def _apply_handlers_to_all(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...]) -> Drafts:
+    return answer.model_copy(
+        update={"drafts": tuple(apply_handlers(handlers, draft, brief) for draft in answer.drafts)}
+    )
 
 
-def _fault(bench: Workbench, one: Candidate) -> Failed | Unmeasured | None:
-    """What is wrong with a draft, as far as it can be tried: where time is up or the machine fails, the judge says
-    it."""
+def _rehearsal_failure(bench: Workbench, one: Candidate) -> Failed | Unmeasured | None:
+    """Return the failure of a draft in the rehearsal, or None; also None if time is over or the machine fails, since
+    the judge then decides."""
     try:
-        return bench.fault(one)
+        return bench.rehearsal_failure(one)
     except StorageError:
-        raise  # damaged evidence is no matter of one draft
+        raise  # damaged evidence does not depend on one draft
     except (BudgetError, InfrastructureError):
         return None
 
 
-def _mending(brief: CoderBrief, failures: Iterable[str], candidates: int) -> CoderBrief:
+def _repair_brief(brief: CoderBrief, failures: Iterable[str], candidates: int) -> CoderBrief:
     plan = brief.plan.model_copy(update={"candidates": candidates})
     return brief.model_copy(update={"plan": plan, "failures": (*brief.failures, *failures)})
 
 
-def _distinct(
+def _distinct_candidates(
     answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...], parent: str, suffix: str
 ) -> dict[str, Candidate]:
-    """Candidates by id, without copies of each other and of the parent, and without faulty drafts."""
+    """Return id -> candidate without duplicates, copies of the parent and faulty drafts."""
     found: dict[str, Candidate] = {}
-    for draft in _mended(answer, brief, handlers).drafts:
-        made = _candidate(draft, brief, parent, suffix)
-        if (made.source != brief.source or brief.without) and not draft_faults(draft, brief):
+    for draft in _apply_handlers_to_all(answer, brief, handlers).drafts:
+        made = _make_candidate(draft, brief, parent, suffix)
+        if (made.source != brief.source or brief.ablated_methods) and not draft_faults(draft, brief):
             found.setdefault(made.id, made)
     return found
 
 
-def _candidate(draft: Draft, brief: CoderBrief, parent: str, suffix: str) -> Candidate:
-    return candidate(draft, brief.task.language, parent, suffix, _planned(brief))
+def _make_candidate(draft: Draft, brief: CoderBrief, parent: str, suffix: str) -> Candidate:
+    return make_candidate(draft, brief.task.language, parent, suffix, _planned_methods(brief))
 
 
-def _planned(brief: CoderBrief) -> tuple[str, ...]:
+def _planned_methods(brief: CoderBrief) -> tuple[str, ...]:
     return tuple(item.method for item in brief.plan.methods)

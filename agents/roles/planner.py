@@ -1,5 +1,5 @@
-"""Planner: from findings, headroom and what is known of methods to a plan, by a budget of axes that guides and never
-blocks."""
+"""The planner: chooses methods from findings, headroom and knowledge about methods. A budget by axis guides it, but
+does not block."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from functools import partial
 
-from agents.artifacts import Movement, Plan, PlannedMethod, PlannerBrief
+from agents.artifacts import Plan, PlannedMethod, PlannerBrief, Prediction
 from agents.checks.cited_figures import figure_faults, resolved_figures
-from agents.checks.cited_sources import invented_lines, is_given, without_invented_lines
-from agents.checks.priorities import passed_over
+from agents.checks.cited_sources import invented_wiki_lines, is_given_citation, replace_invented_wiki_lines
+from agents.checks.priorities import skipped_higher_priority_methods
 from agents.roles.agent import Agent
 from knowledge_base.artifacts import FREE_METHOD_PATTERN, MAX_METHOD_NAME_CHARS, Page
 from knowledge_base.experience.free_methods import FREE_METHOD_PREFIX
@@ -19,68 +19,70 @@ from tools.analysis import signatures
 from tools.errors import UnusableAnswerError
 
 
-def plan(agent: Agent, brief: PlannerBrief) -> Plan:
-    """A plan of methods that can be written and scored; those that break a rule are struck out and the reason is said
-    in `reason`.
+def write_plan(agent: Agent, brief: PlannerBrief) -> Plan:
+    """Return a plan of methods that can be written and scored; methods that break a rule are struck out, with the
+    reason in `reason`.
 
-    Whatever breaks a rule is returned to the model first, once, with one sentence each, and so is a step beyond the
-    budget of an axis or past a page of higher priority without a word on it, which stays in the plan all the same. No
-    more candidates are asked for than the run wants, and citations and figures that do not resolve are left out. None
-    are asked for by a plan that was empty from the start, which is to say that nothing is left; an answer that cannot
-    be read does not say so.
+    Every broken rule is first reported to the model once, in one sentence. So is exceeding the budget of an axis or
+    skipping a page of higher priority without an explanation, but such a method stays in the plan. The plan has at most
+    as many candidates as the run wants; citations and figures that do not resolve are left out. A plan that the model
+    gave without methods has no candidates, which says that no method is left; an unreadable answer does not say so.
     """
     try:
-        proposed = agent.ask(brief, Plan, partial(faults, brief=brief))
+        proposed = agent.ask(brief, Plan, partial(plan_faults, brief=brief))
     except UnusableAnswerError as error:
         return Plan(methods=(), candidates=1, reason=str(error))
-    proposed = _on_their_axes(proposed, brief)
-    struck = violations(proposed, brief)
-    said = [f"{proposed.methods[number].method} struck out: {fault}" for number, fault in struck.items()]
-    # Only now: what the reason says counts, whatever else stands in it.
-    said += [f"{step}, unexplained" for step in _unexplained(proposed, struck, brief)]
-    said += [f"left out: {fault}" for fault in figure_faults(proposed.figures, brief)]
-    kept = tuple(_resolved(item, brief) for number, item in enumerate(proposed.methods) if number not in struck)
-    reason = "; ".join([without_invented_lines(proposed.reason, brief), *said]).lstrip("; ")
+    proposed = _with_page_axes(proposed, brief)
+    struck = method_violations(proposed, brief)
+    notes = [f"{proposed.methods[number].method} struck out: {fault}" for number, fault in struck.items()]
+    # Check this before the reason is extended: only the model's own words explain a deviation.
+    notes += [f"{step}, unexplained" for step in _unexplained_deviations(proposed, struck, brief)]
+    notes += [f"left out: {fault}" for fault in figure_faults(proposed.figures, brief)]
+    kept = tuple(
+        _without_unresolved(item, brief) for number, item in enumerate(proposed.methods) if number not in struck
+    )
+    reason = "; ".join([replace_invented_wiki_lines(proposed.reason, brief), *notes]).lstrip("; ")
     candidates = min(max(proposed.candidates, 1), brief.candidates) if proposed.methods else 0
     figures = resolved_figures(proposed.figures, brief)
     update = {"methods": kept, "reason": reason, "candidates": candidates, "figures": figures}
     return proposed.model_copy(update=update)
 
 
-def faults(proposed: Plan, brief: PlannerBrief) -> tuple[str, ...]:
-    """What is returned to the model: what would be struck out or is not explained, figures and citations that do not
-    resolve, patterns that are not looked for."""
-    proposed = _on_their_axes(proposed, brief)
-    struck = violations(proposed, brief)
+def plan_faults(proposed: Plan, brief: PlannerBrief) -> tuple[str, ...]:
+    """Return the faults to report to the model: methods to strike out, unexplained deviations, figures and citations
+    that do not resolve, and unusable patterns."""
+    proposed = _with_page_axes(proposed, brief)
+    struck = method_violations(proposed, brief)
     found = [f"methods.{number} ({proposed.methods[number].method}): {why}" for number, why in struck.items()]
     found += [
-        f"{step}; plan otherwise, or say why in `reason`, by name" for step in _unexplained(proposed, struck, brief)
+        f"{step}; change the plan, or give the reason in `reason`, by name"
+        for step in _unexplained_deviations(proposed, struck, brief)
     ]
     for number, item in enumerate(proposed.methods):
         wrong = [
-            f"{one!r} is no record, finding or line of the wiki that you were given; cite one that is"
-            for one in _unresolved(item, brief)
+            f"{one!r} is not a record, finding or wiki line that you were given; cite one of those"
+            for one in _unresolved_citations(item, brief)
         ]
         wrong += [
             f"signature {fault}"
             for pattern in item.signature.values()
-            if _own(item) and (fault := signatures.pattern_fault(pattern))
+            if _is_free_method(item) and (fault := signatures.pattern_fault(pattern))
         ]
         found += [f"methods.{number} ({item.method}): {why}" for why in wrong if number not in struck]
     found += [
-        f"reason: {citation} is no line of the wiki that you were given"
-        for citation in invented_lines(proposed.reason, brief)
+        f"reason: {citation} is not a wiki line that you were given"
+        for citation in invented_wiki_lines(proposed.reason, brief)
     ]
     return (*found, *figure_faults(proposed.figures, brief))
 
 
-def violations(proposed: Plan, brief: PlannerBrief) -> dict[int, str]:
-    """Position -> why the plan may not contain that method: known or its own, once, cited, with a prediction to
-    score."""
+def method_violations(proposed: Plan, brief: PlannerBrief) -> dict[int, str]:
+    """Return position -> reason why the plan may not contain that method. A method must be listed or its own idea,
+    occur once, have citations and a prediction that can be scored."""
     kept: list[PlannedMethod] = []
     found: dict[int, str] = {}
     for number, item in enumerate(proposed.methods):
-        fault = _misplaced(item, kept, brief) or _unfounded(item, brief)
+        fault = _listing_fault(item, kept, brief) or _hypothesis_fault(item, brief)
         if fault:
             found[number] = fault
         else:
@@ -88,95 +90,97 @@ def violations(proposed: Plan, brief: PlannerBrief) -> dict[int, str]:
     return found
 
 
-def _unexplained(proposed: Plan, struck: Collection[int], brief: PlannerBrief) -> Iterator[str]:
-    """Where a plan leaves what budget and priorities advise (A4, A5) without a word on it in `reason`."""
+def _unexplained_deviations(proposed: Plan, struck: Collection[int], brief: PlannerBrief) -> Iterator[str]:
+    """Yield a sentence for each deviation from budget and priorities (A4, A5) that `reason` does not mention."""
     kept = [item for number, item in enumerate(proposed.methods) if number not in struck]
     for axis, count in Counter(item.axis for item in kept).items():
         worth = brief.budget.get(axis, 0)
         if count > worth and not re.search(rf"\b{axis}\b", proposed.reason):
             yield f"{count} method{'s' * (count > 1)} on the {axis} axis, beyond its budget of {worth}"
     for item in kept:
-        better = passed_over(item.method, proposed, brief)
+        better = skipped_higher_priority_methods(item.method, proposed, brief)
         if better:
             yield f"{', '.join(better)} come before {item.method} on the {item.axis} axis"
 
 
-def _own(item: PlannedMethod) -> bool:
+def _is_free_method(item: PlannedMethod) -> bool:
     return item.method.startswith(FREE_METHOD_PREFIX)
 
 
-def _page(item: PlannedMethod, brief: PlannerBrief) -> Page | None:
-    """The page by which a method is planned, of all that this run listed."""
+def _page_of_method(item: PlannedMethod, brief: PlannerBrief) -> Page | None:
+    """Return the page of a planned method among all that this run listed, or None."""
     return next(
         (page for page in (*brief.dossier.methods, *brief.dossier.earlier) if page.head.id == item.method), None
     )
 
 
-def _on_their_axes(proposed: Plan, brief: PlannerBrief) -> Plan:
-    """Each method on its page's axis, where it has one."""
-    axes = [(page.head.axis if (page := _page(item, brief)) else None) or item.axis for item in proposed.methods]
+def _with_page_axes(proposed: Plan, brief: PlannerBrief) -> Plan:
+    """Return the plan with each method on its page's axis, if it has one."""
+    axes = [
+        (page.head.axis if (page := _page_of_method(item, brief)) else None) or item.axis for item in proposed.methods
+    ]
     methods = (item.model_copy(update={"axis": axis}) for item, axis in zip(proposed.methods, axes, strict=True))
     return proposed.model_copy(update={"methods": tuple(methods)})
 
 
-def _misplaced(item: PlannedMethod, kept: list[PlannedMethod], brief: PlannerBrief) -> str:
-    if _own(item) and not (
+def _listing_fault(item: PlannedMethod, kept: list[PlannedMethod], brief: PlannerBrief) -> str:
+    if _is_free_method(item) and not (
         re.fullmatch(FREE_METHOD_PATTERN, item.method) and len(item.method) <= MAX_METHOD_NAME_CHARS
     ):
         return (
-            f"behind `own:` stands a name of small letters, digits and single dashes, at most {MAX_METHOD_NAME_CHARS} "
+            f"after `own:` write a name of small letters, digits and single dashes, at most {MAX_METHOD_NAME_CHARS} "
             f"characters in all"
         )
-    page = _page(item, brief)
-    if not _own(item) and (page is None or page.head.type != "method"):
-        return "no method page that was listed has this id; an idea of your own is called `own:<slug>`"
+    page = _page_of_method(item, brief)
+    if not _is_free_method(item) and (page is None or page.head.type != "method"):
+        return "no listed method page has this id; write an idea of your own as `own:<slug>`"
     if any(other.method == item.method for other in kept):
-        return "it is planned twice"
+        return "the method is planned twice"
     if len(kept) >= brief.methods_per_iteration:
         return f"more than {brief.methods_per_iteration} methods in one iteration"
     return ""
 
 
-def _unfounded(item: PlannedMethod, brief: PlannerBrief) -> str:
+def _hypothesis_fault(item: PlannedMethod, brief: PlannerBrief) -> str:
     hypothesis = item.hypothesis
-    if not hypothesis.citations and not _own(item):
-        return "its hypothesis cites nothing"
-    if not _own(item) and len(_unresolved(item, brief)) == len(hypothesis.citations):
-        return "its hypothesis cites nothing that was given: " + ", ".join(hypothesis.citations[:3])
-    invented = (*invented_lines(hypothesis.rationale, brief), *invented_lines(hypothesis.change, brief))
+    if not hypothesis.citations and not _is_free_method(item):
+        return "its hypothesis has no citation"
+    if not _is_free_method(item) and len(_unresolved_citations(item, brief)) == len(hypothesis.citations):
+        return "none of its citations was given to you: " + ", ".join(hypothesis.citations[:3])
+    invented = (*invented_wiki_lines(hypothesis.rationale, brief), *invented_wiki_lines(hypothesis.change, brief))
     if invented:
-        return f"its hypothesis names {invented[0]}, which was not given"
+        return f"its hypothesis cites {invented[0]}, which you were not given"
     if not hypothesis.expected:
-        return "its hypothesis predicts nothing"
+        return "its hypothesis has no prediction"
     if all(expected.metric != "time" for expected in hypothesis.expected):
-        return "its hypothesis does not predict the time, by which the gate scores it"
-    impossible = next((expected for expected in hypothesis.expected if not _possible(expected)), None)
+        return "its hypothesis does not predict `time`, by which the gate scores it"
+    impossible = next((expected for expected in hypothesis.expected if not _is_possible(expected)), None)
     if impossible is not None:
         return (
-            f"its prediction of {impossible.metric} cannot be: factor is new / old, below 1 for down, and "
+            f"its prediction of {impossible.metric} is impossible: factor is new / old, below 1 for down, and "
             f"confidence lies in 0..1"
         )
     return ""
 
 
-def _possible(expected: Movement) -> bool:
+def _is_possible(expected: Prediction) -> bool:
     if expected.factor <= 0 or not 0 <= expected.confidence <= 1:
         return False
     return expected.factor <= 1 if expected.direction == "down" else expected.factor >= 1
 
 
-def _unresolved(item: PlannedMethod, brief: PlannerBrief) -> list[str]:
-    return [citation for citation in item.hypothesis.citations if not is_given(citation, brief)]
+def _unresolved_citations(item: PlannedMethod, brief: PlannerBrief) -> list[str]:
+    return [citation for citation in item.hypothesis.citations if not is_given_citation(citation, brief)]
 
 
-def _resolved(item: PlannedMethod, brief: PlannerBrief) -> PlannedMethod:
-    """Without citations of what was not given; of a catalogued method one at least is left, or it would have been
-    struck out. With the patterns that are looked for: those of its page, where it has one and the plan gives none."""
-    unresolved = _unresolved(item, brief)
+def _without_unresolved(item: PlannedMethod, brief: PlannerBrief) -> PlannedMethod:
+    """Return the method without citations that were not given, and with valid patterns. A catalogued method keeps at
+    least one citation, or it would have been struck out. An idea of its own without a valid pattern gets its page's."""
+    unresolved = _unresolved_citations(item, brief)
     citations = tuple(citation for citation in item.hypothesis.citations if citation not in unresolved)
     update: dict[str, object] = {"hypothesis": item.hypothesis.model_copy(update={"citations": citations})}
-    if _own(item):
-        page = _page(item, brief)
+    if _is_free_method(item):
+        page = _page_of_method(item, brief)
         sound = {target: pattern for target, pattern in item.signature.items() if not signatures.pattern_fault(pattern)}
         update["signature"] = sound or (page.head.signature if page else {})
     return item.model_copy(update=update)

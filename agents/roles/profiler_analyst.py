@@ -1,4 +1,4 @@
-"""Profiler-analyst: ranks and explains the findings, and names the records that hold their figures."""
+"""The profiler-analyst: ranks and explains the findings, and cites the records that hold their figures."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from agents.roles.agent import Agent
 from tools.errors import UnusableAnswerError
 
 
-def analyse(agent: Agent, brief: AnalystBrief) -> Analysis:
-    """The analysis, with rule ids that really fired; findings that it left out keep their order at the end.
+def analyze_findings(agent: Agent, brief: AnalystBrief) -> Analysis:
+    """Return the analysis with only rule ids that fired; findings missing from its ranking follow in their own order.
 
-    A figure that does not resolve and a reference that leads nowhere are returned to the model once. If they come
-    again, the figure is left out, and the report says N/A in place of the reference.
+    Figures and references that do not resolve are reported to the model once. If they recur, the figure is left out,
+    and the report shows N/A in place of the reference.
     """
     try:
-        answer = agent.ask(brief, Analysis, partial(faults, brief=brief))
+        answer = agent.ask(brief, Analysis, partial(analysis_faults, brief=brief))
     except UnusableAnswerError as error:
-        answer = Analysis(ranking=(), text=f"Nobody explained these findings: {error}.")
+        answer = Analysis(ranking=(), text=f"These findings have no explanation: {error}.")
     fired = list(dict.fromkeys(finding.rule for finding in brief.findings))
     ranked = [rule for rule in dict.fromkeys(answer.ranking) if rule in fired]
     ranking = tuple(ranked + [rule for rule in fired if rule not in ranked])
     return answer.model_copy(update={"ranking": ranking, "figures": resolved_figures(answer.figures, brief)})
 
 
-def faults(answer: Analysis, brief: AnalystBrief) -> tuple[str, ...]:
-    """What is returned to the model, one sentence each."""
+def analysis_faults(answer: Analysis, brief: AnalystBrief) -> tuple[str, ...]:
+    """Return the faults to report to the model, one sentence each."""
     fired = {finding.rule for finding in brief.findings}
     unknown = [
-        f"ranking: {rule!r} did not fire; rank only what did"
+        f"ranking: {rule!r} did not fire; rank only rules that fired"
         for rule in dict.fromkeys(answer.ranking)
         if rule not in fired
     ]
     if answer.section and answer.section not in brief.sections:
         unknown.append(
-            f"section: {answer.section!r} cannot be asked for, only {', '.join(brief.sections) or 'nothing more'}"
+            f"section: {answer.section!r} is not available; choose from {', '.join(brief.sections) or 'none'}"
         )
     return (*figure_faults(answer.figures, brief), *reference_faults(answer.text, brief), *unknown)

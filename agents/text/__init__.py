@@ -1,1 +1,1 @@
-"""Text of sources and answers: code apart from comments, fences, and what an answer elides."""
+"""Text of sources and answers: comments and strings apart from code, and fences for prompts."""

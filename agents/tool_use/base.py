@@ -1,4 +1,4 @@
-"""The seam for what a model may have done before it answers."""
+"""The interface of toolboxes: tools that a model may call before it answers."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from agents.models.base import Tool, ToolCall, ToolResult
 
 
 class Toolbox(ABC):
-    """The tools of one answer, and how many rounds of calls it may take."""
+    """The tools for one answer, and how many turns with calls the model may take."""
 
-    rounds: int
+    max_turns: int
 
     @property
     @abstractmethod
     def tools(self) -> tuple[Tool, ...]:
-        """What is offered; the same for a whole run, since it stands before everything else in a prompt."""
+        """The tools on offer. They are the same for a whole run, since they come before everything else in a prompt."""
 
     @abstractmethod
     def call(self, wanted: ToolCall) -> ToolResult:
-        """Do it. A wish that cannot be met is a failed result with a sentence, foreign text in a fence; only what must
-        end the run raises.
+        """Execute a call. A refused call returns a failed result with a sentence and fenced external text; only errors
+        that must end the run are raised.
 
-        After a crash the same calls are made again in the same order: what they did must come about again, and cost
-        nothing twice.
+        After a crash the same calls are repeated in the same order: they must have the same effect and cost nothing
+        again.
         """
 
     @property
-    def complete(self) -> bool:
-        """Whether what was handed in through the tools is the whole answer, so that none need be said."""
+    def is_complete(self) -> bool:
+        """Whether the submissions through tools are the whole answer, so that the model need not give one."""
         return False
 
-    def answered(self, said: Answer | None) -> Answer | None:
-        """What was said together with what was handed in through the tools; None: neither is there."""
+    def merge_answer(self, said: Answer | None) -> Answer | None:
+        """Return the model's answer merged with the submissions through tools; None if there is neither."""
         return said

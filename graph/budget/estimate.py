@@ -10,16 +10,16 @@ from agents.artifacts import (
     Dossier,
     GatekeeperBrief,
     Hypothesis,
-    Movement,
     Plan,
     PlannedMethod,
     PlannerBrief,
+    Prediction,
     RetrieverBrief,
     RoleName,
 )
 from agents.models.base import CHARACTERS_PER_TOKEN, Usage
-from agents.models.ledger import tokens, unpriced, unsaid
-from agents.prompting.render import blocks
+from agents.models.ledger import total_tokens, uncounted_message, unpriced_message
+from agents.prompting.render import render_blocks
 from agents.roles.agent import Agent
 from graph.settings import Settings
 from knowledge_base.pages.wiki import Wiki
@@ -109,13 +109,13 @@ def _row(role: RoleName, agent: Agent, questions: tuple[Asked, ...]) -> Row:
     usages = []
     for _, brief, answer, times, output in (one for one in questions if one[0] == role):
         texts = (
-            [block.text for block in blocks(role, brief, answer)]
+            [block.text for block in render_blocks(role, brief, answer)]
             if model.reads == "prompt"
             else [brief.model_dump_json()]
         )
         usage = Usage(model=model.name, input=sum(map(len, texts)) // CHARACTERS_PER_TOKEN, output=output)
         usages += [usage] * times
-    costs = [agent.ledger.cost(model, usage) for usage in usages]
+    costs = [agent.ledger.cost_usd(model, usage) for usage in usages]
     missing = any(usd is None for usd in costs)
     unseen = model.bills == "unseen"
     return Row(
@@ -123,9 +123,9 @@ def _row(role: RoleName, agent: Agent, questions: tuple[Asked, ...]) -> Row:
         model=model.name or model.provider,
         exchanges=len(usages),
         input=sum(usage.input for usage in usages),
-        output=sum(tokens(usage) - usage.input for usage in usages),
+        output=sum(total_tokens(usage) - usage.input for usage in usages),
         usd=None if missing else sum(usd for usd in costs if usd is not None),
-        unknown=(unsaid(model.provider) if unseen else unpriced(model.name)) if missing else "",
+        unknown=(uncounted_message(model.provider) if unseen else unpriced_message(model.name)) if missing else "",
     )
 
 
@@ -179,6 +179,6 @@ def _planned(method: str) -> PlannedMethod:
         change=f"Apply {method}.",
         rationale="As its page says.",
         citations=(f"<gpu-wiki>/methods/{method}.md:1",),
-        expected=(Movement(metric="time", direction="down", factor=0.8, confidence=0.5),),
+        expected=(Prediction(metric="time", direction="down", factor=0.8, confidence=0.5),),
     )
     return PlannedMethod(method=method, axis="memory", hypothesis=hypothesis)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from agents.artifacts import RoleName
 from agents.models.base import Request, Usage
-from agents.models.ledger import dollars, tokens
+from agents.models.ledger import format_dollars, total_tokens
 from agents.roles.agent import Agent
 from graph.budget.estimate import Asked, Estimate, asked
 from graph.settings import Settings
@@ -19,8 +19,8 @@ def passed(settings: Settings, expected: Estimate) -> tuple[str, ...]:
     cap, found = settings.budget, []
     if cap.usd is not None and expected.run_usd > cap.usd:
         found.append(
-            f"budget.usd: {dollars(cap.usd)} is less than the estimate, so that the run would end early; give "
-            f"{dollars(expected.run_usd)} or more"
+            f"budget.usd: {format_dollars(cap.usd)} is less than the estimate, so that the run would end early; give "
+            f"{format_dollars(expected.run_usd)} or more"
         )
     if cap.tokens is not None and expected.run_tokens > cap.tokens:
         found.append(
@@ -41,13 +41,13 @@ def refuse(settings: Settings, task: Task, guide: Wiki, agents: dict[RoleName, A
     roles = [role for role, agent in agents.items() if agent.model.bills == "tokens" and agent.model.reads == "prompt"]
     questions = asked(settings, task, guide)
     least = {role: _least(agents[role], role, questions) for role in roles}
-    for role in sorted(roles, key=lambda role: -tokens(least[role])):
-        usd = agents[role].ledger.cost(agents[role].model, least[role])
+    for role in sorted(roles, key=lambda role: -total_tokens(least[role])):
+        usd = agents[role].ledger.cost_usd(agents[role].model, least[role])
         if cap.usd is not None and usd is not None and usd > cap.usd:
-            raise SettingsError(_sentence("budget.usd", role, dollars(cap.usd), dollars(usd)))
-        if cap.tokens is not None and tokens(least[role]) > cap.tokens:
+            raise SettingsError(_sentence("budget.usd", role, format_dollars(cap.usd), format_dollars(usd)))
+        if cap.tokens is not None and total_tokens(least[role]) > cap.tokens:
             raise SettingsError(
-                _sentence("budget.tokens", role, f"{cap.tokens:,} tokens", f"{tokens(least[role]):,} tokens")
+                _sentence("budget.tokens", role, f"{cap.tokens:,} tokens", f"{total_tokens(least[role]):,} tokens")
             )
 
 
@@ -58,7 +58,7 @@ def _least(agent: Agent, role: RoleName, questions: tuple[Asked, ...]) -> Usage:
         for asked_of, brief, answer, _, _ in questions
         if asked_of == role
     ]
-    return min(map(agent.model.assumed_bound, bare), key=tokens)
+    return min(map(agent.model.estimated_usage_bound, bare), key=total_tokens)
 
 
 def _sentence(key: str, role: RoleName, cap: str, least: str) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from agents.models.ledger import Left, seconds
+from agents.models.ledger import RemainingTime, format_seconds
 from graph.settings import Budget
 from tools.artifacts import digest
 from tools.errors import BudgetError, DeviceBusyError, InfrastructureError
@@ -42,8 +42,8 @@ class Limit:
 
     def sentence(self, spent: float) -> str:
         """Say that it is reached."""
-        kept = f", and {seconds(self.aside)} are set aside for the final benchmark" if self.aside else ""
-        return f"{self.key}: {seconds(spent)} of {seconds(self.cap)} are spent{kept}"
+        kept = f", and {format_seconds(self.aside)} are set aside for the final benchmark" if self.aside else ""
+        return f"{self.key}: {format_seconds(spent)} of {format_seconds(self.cap)} are spent{kept}"
 
 
 def limits_of(budget: Budget, aside: float = 0.0) -> tuple[Limit, ...]:
@@ -96,11 +96,11 @@ class Metered(Executor):
         """The first cap of `bounds` that leaves nothing for another job on a kind of device, in one sentence."""
         return next((one.sentence(self._used(one, device)) for one in bounds if self._left(one, device) <= 0), None)
 
-    def exchange(self, budget: Budget) -> Left:
+    def exchange(self, budget: Budget) -> RemainingTime:
         """What is left of the wall time for an exchange with a model; KeyboardInterrupt when none shall begin."""
         self.begin()
         limit = Limit("budget.wall_s", budget.wall_s)
-        return Left(self._left(limit, ""), limit.sentence(limit.cap))
+        return RemainingTime(self._left(limit, ""), limit.sentence(limit.cap))
 
     def devices(self) -> tuple[Device, ...]:
         return self._devices

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from agents.artifacts import RoleName
-from agents.handlers.base import applying, hints, opened
+from agents.handlers.base import applicable_handlers, handler_hints, open_handlers
 from graph.budget import feasibility, reserve
 from graph.budget.estimate import ASSUMED, Estimate, estimate
 from graph.lifecycle import initial_kernel
@@ -91,7 +91,7 @@ def check(settings: Settings) -> Checked:
         records, unset = workspace.records, list[str]()
         loaded = load_task(settings, executor, records.blobs)
         task, language = loaded.task, open_language(loaded.task.language)
-        handlers = opened(settings.handlers, task.baseline, task.language)
+        handlers = open_handlers(settings.handlers, task.baseline, task.language)
         agents = open_agents(settings, records, events.emit, open_ledger(settings, records), unset=unset)
         writer = agents["coder"].model
         wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
@@ -111,7 +111,7 @@ def check(settings: Settings) -> Checked:
                 compile_baseline(task, language, executor, records.blobs, name=name)
         elif not absent:
             compile_baseline(task, language, executor, records.blobs, name=name)
-        told = hints(handlers, task.baseline or "", task.language)
+        told = handler_hints(handlers, task.baseline or "", task.language)
         expected = estimate(settings, task, wiki.or_bundled_methods(), agents, told)
         feasibility.refuse(settings, task, wiki.or_bundled_methods(), agents)
         if not absent:
@@ -134,7 +134,9 @@ def check(settings: Settings) -> Checked:
             device=lacking_of(settings, absent) if absent else None,
             interpreted=found.interpreted if found else None,
             unwritten=writer.provider if task.baseline is None else "",
-            handlers=tuple(str(handler) for handler in applying(handlers, task.baseline or "", task.language)),
+            handlers=tuple(
+                str(handler) for handler in applicable_handlers(handlers, task.baseline or "", task.language)
+            ),
             models={role: agent.model.provider for role, agent in agents.items()},
             estimate=expected,
             too_small=feasibility.passed(settings, expected)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agents.lift.from_reference import LANGUAGE_MODEL_CODER, lift_reference
 from agents.roles import coder
-from agents.tool_use.workbench import told
+from agents.tool_use.workbench import failure_text
 from graph.artifacts import Lifted
 from graph.services import Services
 from tools.artifacts import Candidate, Failed, Task, Unmeasured
@@ -50,7 +50,7 @@ def written(loaded: LoadedTask, services: Services) -> LoadedTask:
                 f"{loaded.task.name}: no kernel is given, and {wrote} is refused: {fault.reason.rstrip('.')}; give "
                 f"a kernel" + (f", or {LANGUAGE_MODEL_CODER}" if by == LIFTED else "")
             )
-        failures = (*failures, told("the first version", fault, made.source))
+        failures = (*failures, failure_text("the first version", fault, made.source))
         made, by, tries = _asked(loaded, services, failures), agent.model.provider, tries - 1
     return with_kernel(loaded, made, by)
 
@@ -67,7 +67,7 @@ def lift(task: Task, executor: Executor, blobs: Blobs, limit_s: float) -> Candid
 
 def _asked(loaded: LoadedTask, services: Services, failures: tuple[str, ...]) -> Candidate:
     try:
-        return coder.first(services.agents["coder"], loaded.task, services.language.suffix, failures)
+        return coder.write_first_kernel(services.agents["coder"], loaded.task, services.language.suffix, failures)
     except BudgetError as error:
         # Without v0 there is nothing to report.
         raise SettingsError(

@@ -297,7 +297,7 @@ def assemble(
     reading: bool = False,
 ) -> Services:
     """Build every service of a run; unknown providers, profilers or wikis are found here, before any machine time."""
-    from agents.handlers.base import opened as opened_handlers
+    from agents.handlers.base import open_handlers as opened_handlers
     from knowledge_base.experience.log import Experience
     from knowledge_base.pages.wiki import Wiki
     from knowledge_base.search.index import Index
@@ -406,8 +406,8 @@ def _to_the_end(services: Services, connection: sqlite3.Connection) -> State:
         return cast(State, known.values)
     services.workspace.awaits(None)
     caps = event_log.figures(**services.settings.budget.model_dump(include={"wall_s", "device_s", "usd", "tokens"}))
-    spent = services.ledger.spent()
-    paid = spent.told() if spent.paid else {}
+    spent = services.ledger.spending()
+    paid = spent.event_details() if spent.is_paid else {}
     used = {"spent_device_s": f"{services.device_s():.2f}"}
     services.emit(
         "caps", {**caps, "device": services.language.device, "spent_wall_s": f"{services.wall_s():.2f}", **used, **paid}

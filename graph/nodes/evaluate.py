@@ -303,7 +303,7 @@ def _simplified(champion: Candidate, made: Plan, state: State, services: Service
         raise BudgetError(over)
     brief = coder_brief(state, services, made, services.candidate(state["incumbent"]).source)
     bench = services.workbench(state["incumbent"], state["baseline"])
-    return coder.ablate(services.agents["coder"], brief, champion, services.language.suffix, bench)
+    return coder.write_ablations(services.agents["coder"], brief, champion, services.language.suffix, bench)
 
 
 def _ablated(

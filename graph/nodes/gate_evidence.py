@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 
 from agents.artifacts import GatekeeperBrief, Plan
-from agents.checks.cited_sources import WIKI_LINE
+from agents.checks.cited_sources import WIKI_LINE_PATTERN
 from agents.roles import gatekeeper
 from graph.artifacts import SIZE, Attribution, Inspection, Judged, MethodOutcome, Scored, VersionMemory
 from graph.nodes.commits import commit_version
@@ -217,7 +217,7 @@ def _weighed_trial(state: State, services: Services) -> Trial | None:
 def _review(candidate: Candidate, incumbent: Candidate, services: Services) -> Veto | None:
     brief = GatekeeperBrief(task=services.task, diff=diff(incumbent, candidate))
     try:
-        answer = gatekeeper.review(services.agents["gatekeeper"], brief)
+        answer = gatekeeper.review_diff(services.agents["gatekeeper"], brief)
     except BudgetError as error:
         # Nobody looked, and nothing is accepted without a review.
         services.out_of_budget(str(error))
@@ -416,7 +416,7 @@ def _free(state: State, services: Services, champion: Candidate, worth: Interval
 
 def _without_wiki_lines(text: str) -> str:
     """`text` on one line; another run has another wiki, in which the lines that it cites say something else."""
-    return " ".join(WIKI_LINE.sub("the wiki", text).split())
+    return " ".join(WIKI_LINE_PATTERN.sub("the wiki", text).split())
 
 
 def _siblings(state: State, services: Services, champion: Candidate) -> Iterator[Attempt]:

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from agents.artifacts import Analysis, AnalystBrief, Seen
+from agents.artifacts import Analysis, AnalystBrief, KernelObservations
 from agents.roles import profiler_analyst
 from graph.artifacts import Inspection, SpecSheet, WorkloadRoofline
 from graph.budget.reserve import Reserve, benchmark_s, sample_s
@@ -249,7 +249,7 @@ def _inspect(
     named = {roof.metric for roof in published}
     alone = (*published, *(roof for roof in services.roofs if roof.metric not in named))
     remarks = tuple(remark for profile in profiles for remark in profile.remarks)
-    seen = Seen(
+    seen = KernelObservations(
         times=_times(services, rows, specs),
         counters={
             name: telling(held, services.rules)
@@ -264,7 +264,7 @@ def _inspect(
         remarks=remarks,
         headroom=whole,
         records=(calibration.id, *records),
-        seen=seen,
+        observations=seen,
         specs=specs,
         architecture=services.architecture,
         task=services.task,
@@ -276,7 +276,7 @@ def _inspect(
         seen = seen.model_copy(
             update={"section": tuple(f"{analysis.section}, {kernel}" for kernel in report[analysis.section])}
         )
-        analysis = _analysed(services, brief.model_copy(update={"seen": seen}))
+        analysis = _analysed(services, brief.model_copy(update={"observations": seen}))
     inspection = Inspection(
         candidate=candidate.id,
         profiles=profiles,
@@ -343,11 +343,11 @@ def _analysed(services: Services, brief: AnalystBrief) -> Analysis:
     """The analysis; where it cannot be paid for, the findings as they came: the run ends in order with what was
     measured."""
     try:
-        return profiler_analyst.analyse(services.agents["profiler_analyst"], brief)
+        return profiler_analyst.analyze_findings(services.agents["profiler_analyst"], brief)
     except BudgetError as error:
         services.out_of_budget(str(error))
         ranking = tuple(dict.fromkeys(finding.rule for finding in brief.findings))
-        return Analysis(ranking=ranking, text=f"Nobody explained these findings: {error}.")
+        return Analysis(ranking=ranking, text=f"These findings have no explanation: {error}.")
 
 
 def _times(

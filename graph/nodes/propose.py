@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import math
 
-from agents.artifacts import CoderBrief, Dossier, Plan, PlannerBrief, RetrieverBrief, Tried
-from agents.handlers.base import hints
+from agents.artifacts import CoderBrief, Dossier, Plan, PlannerBrief, RetrieverBrief, RunAttempt
+from agents.handlers.base import handler_hints
 from agents.lift.from_reference import LIFT_METHOD
 from agents.roles import coder, knowledge_retriever, planner
-from agents.tool_use.workbench import told
+from agents.tool_use.workbench import failure_text
 from graph.artifacts import EarlierAttempts, Inspection, Judged, Scored, VersionMemory
 from graph.nodes import lift
 from graph.nodes.prepare import profiled, telling
@@ -52,9 +52,9 @@ def retrieve_evidence(state: State, services: Services) -> State:
             specs=datasheet.verified_sheet(state["specs"], services).here,
             architecture=services.architecture,
             skills=services.guide.skills(task.language, fired),
-            seen=inspection.seen,
+            observations=inspection.seen,
         )
-        dossier = knowledge_retriever.retrieve(
+        dossier = knowledge_retriever.retrieve_dossier(
             services.agents["knowledge_retriever"],
             brief,
             search=lambda text: services.index.search(text, k=8, language=task.language, arch=arch),
@@ -111,7 +111,7 @@ def _listed(found: Dossier, skills: tuple[Page, ...], before: Dossier | None, se
 
 def plan(state: State, services: Services) -> State:
     """Up to three methods by the budget of the axes, each with one hypothesis and its predictions (A4, A5, B3)."""
-    made = planner.plan(services.agents["planner"], planner_brief(state, services))
+    made = planner.write_plan(services.agents["planner"], planner_brief(state, services))
     record = services.keep("plan", made, parents=(state["dossier"], state["profile"]), iteration=state["iteration"])
     if not made.candidates:
         # No version was opened, so the iteration is given back and the run ends.
@@ -151,7 +151,7 @@ def planner_brief(state: State, services: Services) -> PlannerBrief:
         forecasts=memory.forecasts,
         shape_class=services.shape_class,
         skills=services.guide.skills(services.task.language, [finding.rule for finding in inspection.findings]),
-        seen=inspection.seen,
+        observations=inspection.seen,
         analysis=f"most important first: {', '.join(inspection.analysis.ranking)}. {analysis(inspected)}",
         frameworks=frameworks.torch_times(state, services),
     )
@@ -170,7 +170,9 @@ def write(state: State, services: Services) -> State:
     bench = services.workbench(state["incumbent"], state["baseline"], known)
     drafts = [
         services.keep_drafted(candidate, state["iteration"])
-        for candidate in coder.write(services.agents["coder"], brief, incumbent.id, services.language.suffix, bench)
+        for candidate in coder.write_candidates(
+            services.agents["coder"], brief, incumbent.id, services.language.suffix, bench
+        )
         if candidate.id not in known
     ]
     # What goes wrong with a compiler's job is met again, and told, when its candidate is judged.
@@ -211,10 +213,10 @@ def coder_brief(state: State, services: Services, made: Plan, source: str) -> Co
         findings=inspection.findings,
         headroom=inspection.headroom,
         skills=services.guide.skills(services.task.language, [finding.rule for finding in inspection.findings]),
-        seen=inspection.seen,
-        hints=hints(services.handlers, source, services.task.language),
+        observations=inspection.seen,
+        hints=handler_hints(services.handlers, source, services.task.language),
         frameworks=frameworks.torch_times(state, services),
-        lifted=lift.source(services) if any(item.method == LIFT_METHOD for item in made.methods) else "",
+        lifted_source=lift.source(services) if any(item.method == LIFT_METHOD for item in made.methods) else "",
     )
 
 
@@ -247,11 +249,11 @@ def failures(state: State, services: Services) -> tuple[str, ...]:
     """What went wrong with the candidates of this iteration so far, one text each, with their sources."""
     failed = [judged.trial for judged in trials(state, services) if isinstance(judged.trial, Failed)]
     return tuple(
-        told(f"draft {trial.candidate}", trial, services.candidate(trial.candidate).source) for trial in failed
+        failure_text(f"draft {trial.candidate}", trial, services.candidate(trial.candidate).source) for trial in failed
     )
 
 
-def tried(services: Services) -> tuple[Tried, ...]:
+def tried(services: Services) -> tuple[RunAttempt, ...]:
     """Closed iterations of this run, less the masked ones and those in which the machine failed: they say nothing
     about the idea."""
     closed = [
@@ -264,7 +266,7 @@ def tried(services: Services) -> tuple[Tried, ...]:
         closed[-COUNTED:] if any(services.agents[role].model.reads == "prompt" for role in ("planner", "coder")) else []
     )
     return tuple(
-        Tried(
+        RunAttempt(
             iteration=m.iteration,
             methods=m.methods,
             knobs=m.knobs,
@@ -273,7 +275,7 @@ def tried(services: Services) -> tuple[Tried, ...]:
             planned=tuple(scored.planned.method for scored in m.predictions),
             speedup=m.speedup,
             predicted=_fared([scored for scored in m.predictions if scored.hit is not None]),
-            moved=_moved(m, services) if m in counted else {},
+            counter_changes=_moved(m, services) if m in counted else {},
         )
         for m in closed
     )

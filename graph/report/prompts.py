@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from pydantic import JsonValue
 
-from agents.models.redaction import redacted
+from agents.models.redaction import redact
 from graph.report.content.phrases import render
 from graph.workspace.folder import Workspace
 from tools.artifacts import Record
@@ -39,7 +39,7 @@ def exchange_text(record: Record, blobs: Blobs) -> str:
         # `said` of a readable answer is the same answer once more, in the form of the provider.
         left_out = {"usage"} if reply["kind"] == "unfit" else {"usage", "said"}
         reply_text = "\n".join(value_lines({name: value for name, value in reply.items() if name not in left_out}))
-    return redacted(render("prompt.md", record=record, request=request, said=reply_text))
+    return redact(render("prompt.md", record=record, request=request, said=reply_text))
 
 
 def value_lines(value: JsonValue, name: str = "") -> Iterator[str]:

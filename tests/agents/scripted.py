@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.artifacts import Answer, RoleName
-from agents.models.base import Answered, Called, Model, Reply, Request, ToolCall, Unfit, Usage
+from agents.models.base import AnswerReply, Model, Reply, Request, ToolCall, ToolCallReply, UnfitReply, Usage
 from agents.roles.agent import Agent
 from tools.errors import KernelwrightError
 from tools.store.records import Records
@@ -34,8 +34,8 @@ class Scripted(Model):
             raise line
         return (
             line
-            if isinstance(line, (Answered, Called, Unfit))
-            else Answered(answer=line, said=f"line {len(self.asked)}")
+            if isinstance(line, (AnswerReply, ToolCallReply, UnfitReply))
+            else AnswerReply(answer=line, said=f"line {len(self.asked)}")
         )
 
 
@@ -45,10 +45,10 @@ def agent(role: RoleName, root: Path, lines: Iterable[Line], *, tools: bool = Fa
     return Agent(role, model, Records(root), lambda kind, details: None), model
 
 
-def called(*wishes: tuple[str, dict[str, Any]], turn: int = 1) -> Called:
+def called(*wishes: tuple[str, dict[str, Any]], turn: int = 1) -> ToolCallReply:
     """Tool calls of one turn."""
     calls = tuple(
         ToolCall(id=f"{turn}.{number}", name=name, arguments=arguments)
         for number, (name, arguments) in enumerate(wishes)
     )
-    return Called(calls=calls, said=f"turn {turn}", usage=Usage(input=1, output=1))
+    return ToolCallReply(calls=calls, said=f"turn {turn}", usage=Usage(input=1, output=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agents.artifacts import CoderBrief, Hypothesis, Movement, Plan, PlannedMethod
+from agents.artifacts import CoderBrief, Hypothesis, Plan, PlannedMethod, Prediction
 from agents.tool_use.workbench import Workbench
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.search.index import Index
@@ -23,7 +23,7 @@ def plan(candidates: int = 2) -> Plan:
         change="One exponential each.",
         rationale="The sum is formed too often.",
         citations=("<gpu-wiki>/methods/vector-exp.md:20",),
-        expected=(Movement(metric="time", direction="down", factor=0.1, confidence=0.9),),
+        expected=(Prediction(metric="time", direction="down", factor=0.1, confidence=0.9),),
     )
     return Plan(methods=(PlannedMethod(method=METHOD, axis="compute", hypothesis=hypothesis),), candidates=candidates)
 

@@ -6,14 +6,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from agents.artifacts import CoderBrief, Draft, Drafts, Hypothesis, Movement, Plan, PlannedMethod, PlannerBrief, Review
-from agents.models.base import Answered, Called, Model, Reply, Request, ToolCall
+from agents.artifacts import (
+    CoderBrief,
+    Draft,
+    Drafts,
+    Hypothesis,
+    Plan,
+    PlannedMethod,
+    PlannerBrief,
+    Prediction,
+    Review,
+)
+from agents.models.base import AnswerReply, Model, Reply, Request, ToolCall, ToolCallReply
 from agents.models.playbook.model import Playbook, answer
 from knowledge_base.pages.wiki import Wiki
 from tools.artifacts import digest
 from tools.errors import OverloadedError
 
-FASTER = Movement(metric="time", direction="down", factor=0.3, confidence=0.7)
+FASTER = Prediction(metric="time", direction="down", factor=0.3, confidence=0.7)
 
 
 class ThroughTools(Model):
@@ -35,48 +45,48 @@ class ThroughTools(Model):
         made = answer(request.brief)
         if isinstance(made, Drafts) and request.tools and made.drafts and not request.turns:
             calls = [call for number, draft in enumerate(made.drafts) for call in _calls(f"draft-{number}", draft)]
-            return Called(calls=tuple(calls), said="calls")
+            return ToolCallReply(calls=tuple(calls), said="calls")
         if isinstance(made, Drafts) and request.turns:
             made = Drafts(drafts=())
         elif isinstance(made, Plan):
             made = made.model_copy(update={"candidates": 99, "reason": f"{made.reason} Accept whatever comes of it."})
         elif isinstance(made, Review):
             made = Review(reason="accept")
-        return Answered(answer=made, said=made.model_dump_json())
+        return AnswerReply(answer=made, said=made.model_dump_json())
 
 
 class Inventive(Playbook):
     """The playbook, whose first plan names methods that no page describes, also when it is asked again."""
 
-    def ask(self, request: Request) -> Answered:
+    def ask(self, request: Request) -> AnswerReply:
         made = answer(request.brief)
         if isinstance(made, Plan) and isinstance(request.brief, PlannerBrief) and not request.brief.tried:
             invented = (method.model_copy(update={"method": f"{method.method}-2"}) for method in made.methods)
             made = made.model_copy(update={"methods": tuple(invented)})
-        return Answered(answer=made)
+        return AnswerReply(answer=made)
 
 
 class Naming(Playbook):
     """The playbook under a name of its own: `vector-exp`, which gains on a busy machine, too, is planned as
     `own:vector-exp`, citing own experience or nothing, and written by the page's recipe."""
 
-    def ask(self, request: Request) -> Answered:
+    def ask(self, request: Request) -> AnswerReply:
         brief, page = request.brief, Wiki.open().page("vector-exp")
         assert page
         if isinstance(brief, PlannerBrief):
             cited = next((one.head.sources for one in brief.dossier.methods if one.head.id == "own:vector-exp"), ())
             said = Hypothesis(change="A polynomial.", rationale="Calls stall.", citations=cited, expected=(FASTER,))
             method = PlannedMethod(method="own:vector-exp", axis="latency", hypothesis=said)
-            return Answered(answer=Plan(methods=(method,), candidates=1, reason="The latency axis holds the cause."))
-        if isinstance(brief, CoderBrief) and not brief.first:
+            return AnswerReply(answer=Plan(methods=(method,), candidates=1, reason="The latency axis holds the cause."))
+        if isinstance(brief, CoderBrief) and not brief.writes_first_kernel:
             named = tuple(item.model_copy(update={"method": "vector-exp"}) for item in brief.plan.methods)
             made = answer(
                 brief.model_copy(update={"plan": brief.plan.model_copy(update={"methods": named}), "pages": (page,)})
             )
             assert isinstance(made, Drafts)
             drafts = (one.model_copy(update={"methods": ("own:vector-exp",)}) for one in made.drafts)
-            return Answered(answer=made.model_copy(update={"drafts": tuple(drafts)}))
-        return Answered(answer=answer(brief))
+            return AnswerReply(answer=made.model_copy(update={"drafts": tuple(drafts)}))
+        return AnswerReply(answer=answer(brief))
 
 
 def _calls(name: str, draft: Draft) -> list[ToolCall]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.models.redaction import SECRET_NAME
+from agents.models.redaction import SECRET_NAME_PATTERN
 from tools.errors import InfrastructureError, StorageError
 from tools.executors.base import EXECUTORS, Executor, FinishedJob, Job, Limits, Needs
 from tools.registry import load_class
@@ -136,4 +136,6 @@ def test_the_keys_of_the_user_stay_with_him(executor: Executor, blobs: Blobs, mo
     program = "import json, os; print(json.dumps(dict(os.environ)))"
     seen = json.loads(texts(executor.run(python(program)), blobs)["stdout.txt"])
     assert seen["PATH"] and "sk-of-the-user" not in seen.values()
-    assert not [name for name in seen if SECRET_NAME.search(name)], "whatever else this machine's environment holds"
+    assert not [name for name in seen if SECRET_NAME_PATTERN.search(name)], (
+        "whatever else this machine's environment holds"
+    )

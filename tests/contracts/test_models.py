@@ -19,18 +19,18 @@ from agents.artifacts import (
     Drafts,
     GatekeeperBrief,
     Hypothesis,
-    Movement,
     Plan,
     PlannedMethod,
     PlannerBrief,
+    Prediction,
     Queries,
     RetrieverBrief,
     Review,
     RoleName,
 )
-from agents.models.base import PROVIDERS, Answered, Model, Reply, Request
+from agents.models.base import PROVIDERS, AnswerReply, Model, Reply, Request
 from agents.models.playbook.model import answer
-from agents.prompting.render import blocks
+from agents.prompting.render import render_blocks
 from agents.roles.agent import open_model
 from knowledge_base.pages.wiki import Wiki
 from tests.agents.models import anthropic_server, openai_server, scripted
@@ -59,7 +59,7 @@ PLAN = Plan(
                 change="Threads over i.",
                 rationale="Iterations are independent.",
                 citations=("<gpu-wiki>/methods/openmp-parallel-outer.md:1",),
-                expected=(Movement(metric="time", direction="down", factor=0.6, confidence=0.7),),
+                expected=(Prediction(metric="time", direction="down", factor=0.6, confidence=0.7),),
             ),
         ),
     ),
@@ -168,7 +168,7 @@ def provider(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[st
 
 def asked(role: RoleName, model: Model) -> Request:
     brief, owed = ASKED[role]
-    prompt = blocks(role, brief, owed.__name__) if model.reads == "prompt" else ()
+    prompt = render_blocks(role, brief, owed.__name__) if model.reads == "prompt" else ()
     return Request(role=role, brief=brief, answer=owed.__name__, prompt=prompt)
 
 
@@ -190,9 +190,11 @@ def replied(role: RoleName, choice: dict[str, Any]) -> Reply:
 @pytest.mark.parametrize("role", sorted(ASKED))
 def test_each_brief_has_the_answer_that_is_owed_within_its_bound(provider: dict[str, Any], role: RoleName) -> None:
     model = open_model(role, provider)
-    bound, answered = model.bound(asked(role, model)), replied(role, provider)
-    assert isinstance(answered, Answered) and isinstance(answered.answer, ASKED[role][1])
-    assert Answered.model_validate_json(answered.model_dump_json()) == answered, "a kept reply must read back as it was"
+    bound, answered = model.usage_bound(asked(role, model)), replied(role, provider)
+    assert isinstance(answered, AnswerReply) and isinstance(answered.answer, ASKED[role][1])
+    assert AnswerReply.model_validate_json(answered.model_dump_json()) == answered, (
+        "a kept reply must read back as it was"
+    )
     used = answered.usage
     read = [usage.input + usage.cache_read + usage.cache_write + usage.cache_write_1h for usage in (used, bound)]
     assert (
@@ -210,7 +212,7 @@ def test_an_unknown_option_is_refused_by_name(name: str, role: RoleName) -> None
 def test_what_the_answers_are_worth(provider: dict[str, Any]) -> None:
     """The substance that later nodes rely on, whoever answers."""
     replies = {role: replied(role, provider) for role in ASKED}
-    answers = {role: reply.answer for role, reply in replies.items() if isinstance(reply, Answered)}
+    answers = {role: reply.answer for role, reply in replies.items() if isinstance(reply, AnswerReply)}
     queries, analysis, plan, drafts, review = (
         answers[role] for role in ("knowledge_retriever", "profiler_analyst", "planner", "coder", "gatekeeper")
     )

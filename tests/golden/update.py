@@ -44,12 +44,13 @@ def schema(name: str) -> str:
 
 def prompt(language: str, role: str) -> str:
     """The last prompt of a role in the story of `benchmarks/scenario.py` before it ends, block after block."""
-    from agents.prompting.render import blocks
+    from agents.prompting.render import render_blocks
     from benchmarks.scenario import Scenario
 
     asked = [one for one in Scenario(language).asked() if one.role == role and one.iteration < 6]
     return "\n".join(
-        f"<!-- {block.scope} -->\n{block.text}" for block in blocks(asked[-1].role, asked[-1].brief, asked[-1].answer)
+        f"<!-- {block.scope} -->\n{block.text}"
+        for block in render_blocks(asked[-1].role, asked[-1].brief, asked[-1].answer)
     )
 
 

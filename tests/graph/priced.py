@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.artifacts import Draft, Drafts
-from agents.models.base import Answered, Model, Request, Usage
+from agents.models.base import AnswerReply, Model, Request, Usage
 from agents.models.playbook.model import answer
 
 WRONG = (
@@ -24,13 +24,13 @@ class Priced(Model):
         super().__init__(options)
         self.log = Path(options["log"])
 
-    def ask(self, request: Request) -> Answered:
+    def ask(self, request: Request) -> AnswerReply:
         with self.log.open("a") as file:
             file.write(f"{request.role}\n")
         usage = Usage(model=self.name, input=1000, cache_read=500, cache_write=100, output=200, seconds=0.5)
-        return Answered(answer=answer(request.brief), usage=usage)
+        return AnswerReply(answer=answer(request.brief), usage=usage)
 
-    def bound(self, request: Request) -> Usage:
+    def usage_bound(self, request: Request) -> Usage:
         return Usage(model=self.name, input=1600, output=400)
 
 
@@ -39,7 +39,7 @@ class PricedPrompt(Priced):
 
     reads = "prompt"
 
-    def ask(self, request: Request) -> Answered:
+    def ask(self, request: Request) -> AnswerReply:
         made = super().ask(request)
         return (
             made.model_copy(update={"answer": Drafts(drafts=(Draft(source=WRONG, methods=()),))})

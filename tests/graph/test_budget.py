@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agents.models.ledger import exchanges, seconds, total
+from agents.models.ledger import exchange_records, format_seconds, sum_exchanges
 from graph.__main__ import main
 from graph.budget.reserve import benchmark_s, sample_s
 from graph.lifecycle import run
@@ -190,7 +190,10 @@ def test_device_time_that_v0_takes_ends_the_run_after_it(config: Path, capsys: C
     for told in (root / "report.md", root / "report.html", root / "versions" / "v0" / "analysis.md"):
         assert "not profiled" in told.read_text() and "limited by" not in told.read_text(), told
     assert kept.payload["seconds"] == benchmark_s(sample_s(timed), 1, load(config), "cpu")
-    assert f"and {seconds(kept.payload['seconds'])} are set aside for the final benchmark" in found["budget_reached"]
+    assert (
+        f"and {format_seconds(kept.payload['seconds'])} are set aside for the final benchmark"
+        in found["budget_reached"]
+    )
     assert f"budget.device_s was passed by {found['device_s'] - 0.01:.1f} s" in (root / "report.md").read_text()
 
 
@@ -250,7 +253,7 @@ def test_a_reply_on_record_is_never_paid_for_again(config: Path) -> None:
         run.start(settings, (dies,))
     (root,) = (config.parent / "workspaces").iterdir()
     for deaths in range(1, 20):
-        spent = total(exchanges(Records(root)))
+        spent = sum_exchanges(exchange_records(Records(root)))
         assert spent.exchanges == deaths == len(paid(config)) and spent.usd == pytest.approx(EACH_USD * deaths)
         try:
             state, _ = run.resume(root, (dies,))
@@ -258,11 +261,11 @@ def test_a_reply_on_record_is_never_paid_for_again(config: Path) -> None:
         except Death:
             continue
     assert state.get("report") and read_state(peek(root)).get("report") == state["report"]
-    assert len(paid(config)) == len(seen) == len(exchanges(Records(root))) >= 4
-    assert total(exchanges(Records(root))).usd == pytest.approx(EACH_USD * len(seen))
+    assert len(paid(config)) == len(seen) == len(exchange_records(Records(root))) >= 4
+    assert sum_exchanges(exchange_records(Records(root))).usd == pytest.approx(EACH_USD * len(seen))
     iterations = {
         r.payload["role"]: r.payload["iteration"]
-        for r in exchanges(Records(root))
+        for r in exchange_records(Records(root))
         if r.payload["role"] != "profiler_analyst"
     }
     assert set(iterations.values()) == {1}, "each is for the iteration that it was asked in"

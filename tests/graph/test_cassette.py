@@ -42,7 +42,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Replayed:
     settings = yaml.safe_load((CASSETTE / "config.yaml").read_text())
     script = folder / "script.jsonl"
     script.write_text(
-        "".join(f"{line.model_dump_json()}\n" for line in recorded.read(ANSWERS) if line.role != "planner")
+        "".join(f"{line.model_dump_json()}\n" for line in recorded.read_script(ANSWERS) if line.role != "planner")
     )
     placed = {"task": str(CASSETTE / "task"), "models": {"default": {"provider": "recorded", "path": str(script)}}}
     config = folder / "config.yaml"
@@ -59,7 +59,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Replayed:
 
 
 def test_the_cassette_is_whole_and_clean() -> None:
-    lines = recorded.read(ANSWERS)
+    lines = recorded.read_script(ANSWERS)
     assert {line.role for line in lines} == {
         "planner",
         "coder",
@@ -69,8 +69,10 @@ def test_the_cassette_is_whole_and_clean() -> None:
     }
     assert {line.provider for line in lines} == {"Manual"} and len({line.slot for line in lines}) == len(lines)
     text = ANSWERS.read_text()
-    assert len(text) < 300_000 and not recorded.ID.search("".join(line.reply.model_dump_json() for line in lines))
-    assert redaction.redacted(text) == text
+    assert len(text) < 300_000 and not recorded.RECORD_ID_PATTERN.search(
+        "".join(line.reply.model_dump_json() for line in lines)
+    )
+    assert redaction.redact(text) == text
 
 
 @pytest.mark.slow
@@ -87,12 +89,12 @@ def test_the_run_ends_in_order(replayed: Replayed) -> None:
     assert all(not any(value for value in one["usage"].values() if isinstance(value, (int, float))) for one in asked)
     assert not [record for record in Records(replayed.root) if record.kind == "failed_exchange"]
     opened = Counter((one["role"], one["purpose"]) for one in asked if not one["turn"])
-    assert opened <= Counter((line.role, line.purpose) for line in recorded.read(ANSWERS) if not line.turn)
+    assert opened <= Counter((line.role, line.purpose) for line in recorded.read_script(ANSWERS) if not line.turn)
     named = {
         found
         for record in Records(replayed.root)
         if record.kind == "plan"
-        for found in recorded.ID.findall(json.dumps(record.payload))
+        for found in recorded.RECORD_ID_PATTERN.findall(json.dumps(record.payload))
     }
     assert named and all(Records(replayed.root).get(identity) for identity in named), (
         "what is cited is a record of this run"

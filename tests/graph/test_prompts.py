@@ -14,7 +14,7 @@ import pytest
 
 from agents.artifacts import CoderBrief, Dossier, PlannerBrief
 from agents.models.base import Request
-from agents.prompting.render import blocks
+from agents.prompting.render import render_blocks
 from knowledge_base.pages.wiki import Wiki
 from tests.graph.conftest import QUICK, FinishedRun
 from tools.contracts.checked_cases import draw_hidden_workloads
@@ -35,7 +35,7 @@ def asked(finished: FinishedRun) -> list[Request]:
 
 
 def prompt(request: Request) -> str:
-    return "\n".join(block.text for block in blocks(request.role, request.brief, request.answer))
+    return "\n".join(block.text for block in render_blocks(request.role, request.brief, request.answer))
 
 
 def test_hidden_sizes_and_the_secret_stand_in_no_prompt_and_no_commit_of_a_run(

@@ -70,9 +70,9 @@ def test_a_program_behind_every_role(played: Played) -> None:
     assert {(one["provider"], one["role"]) for one in exchanges(played.root)} == {
         ("Command", role) for role in ("planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper")
     }
-    lines = recorded.read(played.script)
+    lines = recorded.read_script(played.script)
     assert len(lines) == len(exchanges(played.root))
-    assert not recorded.ID.search(json.dumps([line.reply.model_dump(mode="json") for line in lines])), (
+    assert not recorded.RECORD_ID_PATTERN.search(json.dumps([line.reply.model_dump(mode="json") for line in lines])), (
         "ids differ in the next run"
     )
     kept = list((played.root / ".kernelwright" / "exchanges").iterdir())
@@ -81,7 +81,7 @@ def test_a_program_behind_every_role(played: Played) -> None:
 
 
 def test_what_a_program_took_is_unknown_and_never_zero(played: Played, capsys: Capsys) -> None:
-    unsaid = "cost unknown: Command does not say what it takes"
+    unsaid = "cost unknown: Command does not report its usage"
     assert (
         played.summary["tokens"] is None
         and played.summary["usd"] is None
@@ -115,7 +115,7 @@ class RowMajor(Handler):
     def applies(self, source, language):
         return language == "cpp" and "columns" in source
 
-    def mend(self, draft, source, language):
+    def repair(self, draft, source, language):
         return draft if "// row-major" in draft else draft.rstrip() + "\\n// row-major\\n"
 
     def hint(self):

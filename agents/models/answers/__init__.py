@@ -1,1 +1,1 @@
-"""From what a model wrote to a typed answer."""
+"""Parsing of a model's text into a typed answer."""

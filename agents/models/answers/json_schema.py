@@ -1,8 +1,7 @@
-"""Schemas of answers as constrained decoding can have them: closed objects, no optional keys, no free maps. Pure.
+"""Converts schemas of answers for constrained decoding: closed objects, no optional keys, no free maps. Pure.
 
 Servers that decode by a schema (`output_config.format` of Anthropic, `json_schema` with `strict` of OpenAI) close every
-object: names that the schema does not list cannot be written, so that a map such as `PlannedMethod.signature` cannot
-either.
+object: a model can only write keys that the schema lists, and so no map such as `PlannedMethod.signature`.
 """
 
 from __future__ import annotations
@@ -12,33 +11,36 @@ from pydantic import JsonValue
 Schema = dict[str, JsonValue]
 
 
-def wire(schema: Schema, *, maps: bool) -> Schema:
-    """`schema` (as pydantic writes it) for the wire: objects are closed, each key is required.
+def close_schema(schema: Schema, *, maps: bool) -> Schema:
+    """Return `schema` (as pydantic writes it) with closed objects in which every key is required.
 
-    Where all keys may be left out, llama.cpp lets a model end at `{ }`. Defaults and generated titles are left out:
-    they are tokens that tell the model nothing. Constraints stay, for the provider to move where its server wants them.
-    `maps`: whether the server takes maps as they are; else a property that is one keeps its default.
+    If all keys were optional, llama.cpp would let a model end at `{ }`. Defaults and generated titles are removed:
+    they are tokens without information for the model. Constraints stay; the provider moves them where its server wants
+    them. `maps`: whether the server supports maps; if not, a property that is a map is left out and keeps its default.
     """
-    found: Schema = {key: value for key, value in schema.items() if key not in ("default", "title", "discriminator")}
+    closed: Schema = {key: value for key, value in schema.items() if key not in ("default", "title", "discriminator")}
     for key in ("$defs", "properties"):
-        if isinstance(inner := found.get(key), dict):
-            kept = {
+        if isinstance(inner := closed.get(key), dict):
+            kept_properties = {
                 name: each for name, each in inner.items() if isinstance(each, dict) and (maps or not _is_map(each))
             }
-            found[key] = {name: wire(each, maps=maps) for name, each in kept.items()}
+            closed[key] = {name: close_schema(each, maps=maps) for name, each in kept_properties.items()}
     for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
-        if isinstance(variants := found.get(key), list):
-            found[key] = [wire(each, maps=maps) for each in variants if isinstance(each, dict)]
-    if isinstance(items := found.get("items"), dict):
-        found["items"] = wire(items, maps=maps)
-    if found.get("type") != "object" or _is_map(found):
-        return found
-    properties = found.get("properties")
-    return found | {"required": list(properties) if isinstance(properties, dict) else [], "additionalProperties": False}
+        if isinstance(variants := closed.get(key), list):
+            closed[key] = [close_schema(each, maps=maps) for each in variants if isinstance(each, dict)]
+    if isinstance(items := closed.get("items"), dict):
+        closed["items"] = close_schema(items, maps=maps)
+    if closed.get("type") != "object" or _is_map(closed):
+        return closed
+    properties = closed.get("properties")
+    return closed | {
+        "required": list(properties) if isinstance(properties, dict) else [],
+        "additionalProperties": False,
+    }
 
 
 def _is_map(schema: Schema) -> bool:
-    """Whether any name may stand in the object."""
+    """Return whether the object may have arbitrary keys."""
     return (
         schema.get("type") == "object"
         and not schema.get("properties")

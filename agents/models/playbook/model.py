@@ -13,13 +13,13 @@ from agents.artifacts import (
     Brief,
     CoderBrief,
     GatekeeperBrief,
+    KnowledgeQuery,
     PlannerBrief,
     Queries,
-    Query,
     RetrieverBrief,
     Review,
 )
-from agents.models.base import Answered, Model, Request
+from agents.models.base import AnswerReply, Model, Request
 from agents.models.playbook.planning import SEVERITY, plan_methods
 from agents.models.playbook.search import write_drafts
 from tools.artifacts import Axis
@@ -48,9 +48,9 @@ class Playbook(Model):
                 f"models: the playbook provider takes no options; remove {unknown} or choose another provider"
             )
 
-    def ask(self, request: Request) -> Answered:
+    def ask(self, request: Request) -> AnswerReply:
         """Answer at once, at no cost. Raises SettingsError when a method page names a recipe that does not exist."""
-        return Answered(answer=answer(request.brief))
+        return AnswerReply(answer=answer(request.brief))
 
 
 def answer(brief: Brief) -> Answer:
@@ -79,13 +79,16 @@ def ask_knowledge(brief: RetrieverBrief) -> Queries:
         dict.fromkeys([*task.name.replace("-", "_").split("_"), *words, task.language, *dtypes, "kernel"])
     )
     ranked = sorted(brief.findings, key=lambda f: SEVERITY[f.severity], reverse=True)
-    queries = [Query(text=kernel, purpose="kernel")]
+    queries = [KnowledgeQuery(text=kernel, purpose="kernel")]
     queries += [
-        Query(text=f"{f.rule.replace('_', ' ')} {f.axis} {task.language}", purpose="bottleneck") for f in ranked[:3]
+        KnowledgeQuery(text=f"{f.rule.replace('_', ' ')} {f.axis} {task.language}", purpose="bottleneck")
+        for f in ranked[:3]
     ]
     if not ranked:
         queries.append(
-            Query(text=f"{brief.bottleneck.replace('_', ' ')} bottleneck {task.language}", purpose="bottleneck")
+            KnowledgeQuery(
+                text=f"{brief.bottleneck.replace('_', ' ')} bottleneck {task.language}", purpose="bottleneck"
+            )
         )
     return Queries(queries=tuple(dict.fromkeys(queries)))
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import combinations
 from math import ceil
 
-from agents.artifacts import Hypothesis, Movement, Plan, PlannedMethod, PlannerBrief, Tried
-from agents.checks.priorities import passed_over
+from agents.artifacts import Hypothesis, Plan, PlannedMethod, PlannerBrief, Prediction, RunAttempt
+from agents.checks.priorities import skipped_higher_priority_methods
 from agents.lift.from_reference import LIFT_METHOD
 from agents.models.playbook.past_outcomes import MethodSet, accepted_here, method_votes, rejected_here
 from agents.models.playbook.recipe import UNREADABLE_CODE, recipe
@@ -65,7 +65,9 @@ def _plan_of(brief: PlannerBrief, chosen: list[Page], reason: str, candidates: i
     """The plan of these methods, with the methods of higher priority that it passes over."""
     methods = tuple(_planned_method(brief, page) for page in chosen)
     plan = Plan(methods=methods, candidates=candidates, reason=f"Chosen by rule: {reason}.")
-    over = dict.fromkeys(name for method in methods for name in passed_over(method.method, plan, brief))
+    over = dict.fromkeys(
+        name for method in methods for name in skipped_higher_priority_methods(method.method, plan, brief)
+    )
     if not over:
         return plan
     why = "no recipe of theirs changes this source, no finding asks for them, or an earlier run rejected them"
@@ -130,13 +132,13 @@ def _rank(page: Page, findings: tuple[Finding, ...], votes: Mapping[str, int]) -
     return (bool(fired), (vote > 0) - (vote < 0), head.priority, max(fired, default=0), head.id)
 
 
-def _planned_since_accept(tried: tuple[Tried, ...]) -> list[MethodSet]:
+def _planned_since_accept(tried: tuple[RunAttempt, ...]) -> list[MethodSet]:
     """The sets of methods that this run has planned for the present source."""
     last = max((one.iteration for one in tried if one.verdict == "accept"), default=-1)
     return [_planned_set(one) for one in tried if one.iteration > last]
 
 
-def _planned_set(tried: Tried) -> MethodSet:
+def _planned_set(tried: RunAttempt) -> MethodSet:
     return frozenset(tried.planned or tried.methods)
 
 
@@ -178,7 +180,7 @@ def _planned_method(brief: PlannerBrief, page: Page) -> PlannedMethod:
         change=page.head.title,
         rationale=f"Answers {rules or 'no finding of its own, but its recipe applies to this source'}.",
         citations=_citations(brief, page, findings),
-        expected=(Movement(metric="time", direction="down", factor=min(1.0, factor), confidence=confidence),),
+        expected=(Prediction(metric="time", direction="down", factor=min(1.0, factor), confidence=confidence),),
     )
     axis = page.head.axis or "compute"
     return PlannedMethod(method=page.head.id, axis=axis, hypothesis=hypothesis, signature=page.head.signature)

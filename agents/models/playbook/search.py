@@ -25,9 +25,9 @@ def write_drafts(brief: CoderBrief) -> Drafts:
     """K distinct drafts, the best guess first; or, for an ablation, one without each method."""
     skipped: dict[str, str] = {}
     steps = _steps(brief, skipped)
-    if brief.without:
-        held = [s for s in steps if s.method in brief.without]
-        kept = {out: [s for s in held if s.method != out] for out in brief.without}
+    if brief.ablated_methods:
+        held = [s for s in steps if s.method in brief.ablated_methods]
+        kept = {out: [s for s in held if s.method != out] for out in brief.ablated_methods}
         made = tuple(_draft(brief.source, rest, brief.champion_knobs, f"without {out}") for out, rest in kept.items())
         return Drafts(drafts=made, skipped=skipped)
     wanted = max(brief.plan.candidates, 1)

@@ -1,1 +1,1 @@
-"""Those who answer: the Messages API, chat completions, a program, a person, a recording."""
+"""Model providers: the Messages API, chat completions, a program, a person, a recording."""

@@ -1,5 +1,5 @@
-"""Anthropic's models through the official SDK: at Anthropic, on Bedrock or Vertex, or on any server that speaks the
-Messages API."""
+"""The provider `anthropic`: Anthropic's models through the official SDK, at Anthropic, on Bedrock or Vertex, or on any
+server that implements the Messages API."""
 
 from __future__ import annotations
 
@@ -7,59 +7,64 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from agents.models import options as given
-from agents.models.answers.parsing import as_code, go_on, joined, read
-from agents.models.base import CHARACTERS_PER_TOKEN, Answered, Called, Model, Request, Unfit, Usage
+from agents.models import options as provider_options
+from agents.models.answers.parsing import continuation_text, is_written_as_code, join_continuation, parse_answer
+from agents.models.base import CHARACTERS_PER_TOKEN, AnswerReply, Model, Request, ToolCallReply, UnfitReply, Usage
 from agents.models.providers import anthropic_messages as wire
-from agents.models.providers.anthropic_client import Options, open_client
-from agents.models.time_limits import deadline, retries, silence, time_is_up, until
+from agents.models.providers.anthropic_client import AnthropicOptions, open_anthropic_client
+from agents.models.time_limits import (
+    affordable_retries,
+    hold_to_deadline,
+    limit_stream,
+    silence_timeout,
+    time_is_up_error,
+)
 from tools.errors import KernelwrightError, ProviderError, RefusalError, SettingsError
 
 if TYPE_CHECKING:
     from anthropic.types import Message, MessageParam, ThinkingConfigParam
 
-ROOM = 3
-"""Times `max_tokens` that one exchange may generate: streams that broke off, an answer asked for again with twice
-the room, and continuations all take from it, so that `bound` holds."""
-SLACK = 20
-"""The API's own count is an estimate: one token in so many is added to it."""
-COUNTING_S = 30
-TOO_LONG = (
-    "the answer broke off after {tokens} tokens, before its end; give a shorter one: fewer drafts, no "
+MAX_OUTPUT_FACTOR = 3
+"""An exchange generates at most this many times `max_tokens`. Broken streams, an answer requested again with twice the
+limit, and continuations all count towards it, so that `usage_bound` holds."""
+COUNT_MARGIN_DIVISOR = 20
+"""The API's own count is an estimate: one token is added for each this many tokens."""
+COUNT_TIMEOUT_S = 30
+TOO_LONG_FAULT = (
+    "the answer was cut off after {tokens} tokens, before its end; give a shorter one: fewer drafts, no "
     "comments that repeat the code, "
     "short texts"
 )
 
 
 class Anthropic(Model):
-    """Forced tools, sampling parameters and prefill are never used: newer models refuse them."""
+    """A model of Anthropic. Forced tools, sampling parameters and prefill are never used: newer models refuse them."""
 
     calls_tools = True
 
     def __init__(self, options: dict[str, Any]) -> None:
-        """SettingsError for an option that cannot be used, a key that is pasted or missing, a package that is not
-        installed."""
+        """SettingsError for an unusable option, a pasted or missing key, or a package that is not installed."""
         super().__init__(options)
-        self.settings = given.read("anthropic", Options, options)
-        self.opened = open_client(self.settings)
-        self.counts = True
-        """Whether the server counts tokens, as far as is known."""
+        self.settings = provider_options.read_options("anthropic", AnthropicOptions, options)
+        self.client = open_anthropic_client(self.settings)
+        self.server_counts_tokens = True
+        """False once the server has proved to have no token count."""
 
-    def ask(self, request: Request) -> Answered | Called | Unfit:
-        """One exchange: more than one answer of the API where one breaks off, `usage` being that of all.
+    def ask(self, request: Request) -> AnswerReply | ToolCallReply | UnfitReply:
+        """Perform one exchange, with several API calls if an answer is cut off; `usage` is the sum of all.
 
-        RefusalError, OverloadedError, ProviderError or SettingsError when nothing can be had, naming `models.<role>`.
+        RefusalError, OverloadedError, ProviderError or SettingsError, naming `models.<role>`, when no answer comes.
         """
-        meter = wire.Meter(Usage(model=self.settings.model))
+        meter = wire.UsageMeter(Usage(model=self.settings.model))
         try:
-            return self._asked(request, meter)
+            return self._ask_until_complete(request, meter)
         except KernelwrightError as error:
             if meter.total.seconds:
                 error.usage = meter.total.model_dump()
             raise
 
-    def _asked(self, request: Request, meter: wire.Meter) -> Answered | Called | Unfit:
-        limit, room = self.settings.max_tokens, ROOM * self.settings.max_tokens
+    def _ask_until_complete(self, request: Request, meter: wire.UsageMeter) -> AnswerReply | ToolCallReply | UnfitReply:
+        limit, room = self.settings.max_tokens, MAX_OUTPUT_FACTOR * self.settings.max_tokens
         text, said, before = "", "", list["MessageParam"]()
         while True:
             room -= limit
@@ -68,110 +73,115 @@ class Anthropic(Model):
             except SettingsError:
                 if limit == self.settings.max_tokens:
                     raise
-                # More than the model can write is refused; what it wrote before has been paid for and is told.
-                return Unfit(faults=(TOO_LONG.format(tokens=meter.total.output),), said=said, usage=meter.total)
+                # The model cannot write twice as much; the earlier answer has been paid for and is reported.
+                return UnfitReply(
+                    faults=(TOO_LONG_FAULT.format(tokens=meter.total.output),), said=said, usage=meter.total
+                )
             if isinstance(message, KernelwrightError):
                 if room < limit:
                     raise message
                 continue
             if message.stop_reason != "max_tokens":
                 break
-            text = joined(text, wire.text(message))
-            half = wire.spoken(message, broken=True)
-            said = wire.kept([*before, *half])
-            # Free text can be joined. Half a call or JSON object cannot: the form owed would make the next answer begin
-            # a new one.
-            if before or not (wire.calls(message) or text.lstrip()[:1] in ("", "{")):
-                before += [*half, {"role": "user", "content": go_on()}]
+            text = join_continuation(text, wire.message_text(message))
+            half = wire.assistant_messages(message, broken=True)
+            said = wire.dump_messages([*before, *half])
+            # Free text can be continued. Half a call or JSON object cannot: the required format would make the next
+            # answer begin a new one.
+            if before or not (wire.tool_calls(message) or text.lstrip()[:1] in ("", "{")):
+                before += [*half, {"role": "user", "content": continuation_text()}]
             else:
                 text, limit = "", 2 * limit
             if room < limit:
-                return Unfit(faults=(TOO_LONG.format(tokens=meter.total.output),), said=said, usage=meter.total)
-        return self._reply(request, message, before, text, meter.total)
+                return UnfitReply(
+                    faults=(TOO_LONG_FAULT.format(tokens=meter.total.output),), said=said, usage=meter.total
+                )
+        return self._read_reply(request, message, before, text, meter.total)
 
-    def bound(self, request: Request) -> Usage:
-        """As if every token that is read had to be written to the cache, and all room for the answer were used."""
-        return self._bound(self._count(request))
+    def usage_bound(self, request: Request) -> Usage:
+        """Assume that every token that is read is also written to the cache, and that all output tokens are used."""
+        return self._bound_for_prompt(self._count_prompt_tokens(request))
 
-    def assumed_bound(self, request: Request) -> Usage:
-        """The same, with the prompt's tokens by their characters."""
-        return self._bound(_by_characters(self._call(request, [])))
+    def estimated_usage_bound(self, request: Request) -> Usage:
+        """Return the bound with the prompt's tokens estimated from its characters."""
+        return self._bound_for_prompt(_tokens_by_characters(self._call_arguments(request, [])))
 
-    def _bound(self, counted: int) -> Usage:
-        output = ROOM * self.settings.max_tokens
-        read_in_all = ROOM * (counted + counted // SLACK) + output
+    def _bound_for_prompt(self, counted: int) -> Usage:
+        output = MAX_OUTPUT_FACTOR * self.settings.max_tokens
+        read_in_all = MAX_OUTPUT_FACTOR * (counted + counted // COUNT_MARGIN_DIVISOR) + output
         written = {"cache_write_1h" if self.settings.cache_ttl == "1h" else "cache_write": read_in_all}
         return Usage(model=self.settings.model, output=output, **written)
 
-    def _reply(
+    def _read_reply(
         self, request: Request, message: Message, before: list[MessageParam], text: str, usage: Usage
-    ) -> Answered | Called | Unfit:
+    ) -> AnswerReply | ToolCallReply | UnfitReply:
         if message.stop_reason == "refusal":
             details = message.stop_details
             why = (details and (details.explanation or details.category)) or "no reason given"
-            raise RefusalError(f"models.{request.role}: {self.settings.model} declines to answer ({why})")
+            raise RefusalError(f"models.{request.role}: {self.settings.model} declined to answer ({why})")
         if message.stop_reason == "model_context_window_exceeded":
             raise ProviderError(
-                f"models.{request.role}: prompt and answer do not fit into the context of {self.settings.model}"
+                f"models.{request.role}: the prompt and the answer do not fit into the context of {self.settings.model}"
             )
-        said = wire.kept([*before, *wire.spoken(message)])
-        if calls := wire.calls(message):
-            return Called(calls=calls, said=said, usage=usage)
-        return read(joined(text, wire.text(message)), request, said=said, usage=usage)
+        said = wire.dump_messages([*before, *wire.assistant_messages(message)])
+        if calls := wire.tool_calls(message):
+            return ToolCallReply(calls=calls, said=said, usage=usage)
+        return parse_answer(join_continuation(text, wire.message_text(message)), request, said=said, usage=usage)
 
     def _generate(
-        self, request: Request, before: list[MessageParam], limit: int, meter: wire.Meter
+        self, request: Request, before: list[MessageParam], limit: int, meter: wire.UsageMeter
     ) -> Message | KernelwrightError:
-        """One answer of the API; the error to end with where its stream broke off.
+        """Return one answer of the API, or the error to raise if its stream broke off and no retry is left.
 
-        A stream that was begun is begun anew at once: where the server has no room, it is the new request that is made
-        to wait.
+        A broken stream is requested again at once: if the server is overloaded, it makes the new request wait.
         """
         import anthropic
-        import httpx2  # The SDK lets its errors through while a stream is read.
+        import httpx2  # The SDK passes on its errors while a stream is read.
 
         settings = self.settings
-        client = self.opened.client.with_options(max_retries=retries(request, settings.max_retries))
-        timeout = silence(request.at_most(settings.timeout_s))
+        client = self.client.sdk.with_options(max_retries=affordable_retries(request, settings.max_retries))
+        timeout = silence_timeout(request.clip_timeout_s(settings.timeout_s))
         began, message = time.monotonic(), None
-        broke: KernelwrightError = self._broken(request, "its stream ended early")
+        broke: KernelwrightError = self._broken_stream_error(request, "its stream ended early")
         try:
-            call = self._call(request, before)
-            with deadline(request), client.messages.stream(max_tokens=limit, timeout=timeout, **call) as stream:
-                # From here: attempts before this one had their own time.
-                until(stream.response, time.monotonic() + request.at_most(settings.timeout_s))
+            call = self._call_arguments(request, before)
+            with hold_to_deadline(request), client.messages.stream(max_tokens=limit, timeout=timeout, **call) as stream:
+                # The time starts here: earlier attempts had their own.
+                limit_stream(stream.response, time.monotonic() + request.clip_timeout_s(settings.timeout_s))
                 try:
                     for event in stream:
                         if event.type == "message_start":
                             message = stream.current_message_snapshot
                 except (TimeoutError, httpx2.TimeoutException):
-                    late = self._broken(request, f"it took longer than {settings.timeout_s:g} s")
-                    broke = time_is_up(request) if request.left_s <= 0 else late
+                    late = self._broken_stream_error(request, f"it took longer than {settings.timeout_s:g} s")
+                    broke = time_is_up_error(request) if request.remaining_s <= 0 else late
                 except anthropic.APIStatusError as error:
-                    broke = self.opened.failure(error, request.role)
+                    broke = self.client.translate_error(error, request.role)
                 except (httpx2.HTTPError, ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:
-                    # What damaged events make the SDK raise is not among its documented errors.
-                    broke = self._broken(request, f"{type(error).__name__} while its answer was read")
-        except self.opened.errors as error:
-            out_of_time = request.left_s <= 0 and isinstance(error, anthropic.APIConnectionError)
-            raise (time_is_up(request) if out_of_time else self.opened.failure(error, request.role)) from error
-        meter.count(message, time.monotonic() - began)
+                    # Damaged events make the SDK raise errors that it does not document.
+                    broke = self._broken_stream_error(request, f"{type(error).__name__} while its answer was read")
+        except self.client.error_types as error:
+            out_of_time = request.remaining_s <= 0 and isinstance(error, anthropic.APIConnectionError)
+            raise (
+                time_is_up_error(request) if out_of_time else self.client.translate_error(error, request.role)
+            ) from error
+        meter.add_message(message, time.monotonic() - began)
         return broke if message is None or message.stop_reason is None else message
 
-    def _broken(self, request: Request, why: str) -> ProviderError:
+    def _broken_stream_error(self, request: Request, why: str) -> ProviderError:
         return ProviderError(
-            f"models.{request.role}: {self.settings.model} gave no whole answer, also when asked again: {why}"
+            f"models.{request.role}: {self.settings.model} gave no complete answer, even when asked again: {why}"
         )
 
-    def _call(self, request: Request, before: list[MessageParam]) -> dict[str, Any]:
-        """Arguments for the SDK that a call and the counting of its tokens share; what is not wanted is left out."""
-        structured = self.settings.structured == "json_schema" and not as_code(request.answer)
-        talk = wire.conversation(request, self.settings.cache_ttl, structured=structured)
+    def _call_arguments(self, request: Request, before: list[MessageParam]) -> dict[str, Any]:
+        """Return the SDK arguments that a call and its token count share, without unused ones."""
+        structured = self.settings.structured == "json_schema" and not is_written_as_code(request.answer)
+        talk = wire.build_conversation(request, self.settings.cache_ttl, structured=structured)
         thinking: dict[str, ThinkingConfigParam] = {"adaptive": {"type": "adaptive"}, "off": {"type": "disabled"}}
         call = {
             "tools": talk.tools,
             "system": talk.system,
-            "output_config": wire.output(request, self.settings.effort, constrained=structured and not before),
+            "output_config": wire.output_config(request, self.settings.effort, constrained=structured and not before),
             "thinking": thinking.get(self.settings.thinking or ""),
         }
         return {
@@ -180,26 +190,26 @@ class Anthropic(Model):
             **{name: part for name, part in call.items() if part},
         }
 
-    def _count(self, request: Request) -> int:
-        """Tokens of the prompt: by the server where it counts them, else by their characters."""
+    def _count_prompt_tokens(self, request: Request) -> int:
+        """Return the prompt's tokens as the server counts them, or estimated from the characters."""
         import anthropic
 
-        call = self._call(request, [])
-        if self.counts:
+        call = self._call_arguments(request, [])
+        if self.server_counts_tokens:
             try:
-                client = self.opened.client.with_options(
-                    max_retries=0, timeout=request.at_most(min(COUNTING_S, self.settings.timeout_s))
+                client = self.client.sdk.with_options(
+                    max_retries=0, timeout=request.clip_timeout_s(min(COUNT_TIMEOUT_S, self.settings.timeout_s))
                 )
                 return int(client.messages.count_tokens(**call).input_tokens)
             except (anthropic.AuthenticationError, anthropic.PermissionDeniedError) as error:
-                raise self.opened.failure(error, request.role) from error
-            except self.opened.errors as error:
-                # A server that has no such call will not have it the next time either; one that has no room now may.
-                self.counts = getattr(error, "status_code", None) not in (404, 405, 501)
-        return _by_characters(call)
+                raise self.client.translate_error(error, request.role) from error
+            except self.client.error_types as error:
+                # A server without this call will not have it later either; an overloaded one may.
+                self.server_counts_tokens = getattr(error, "status_code", None) not in (404, 405, 501)
+        return _tokens_by_characters(call)
 
 
-def _by_characters(call: dict[str, Any]) -> int:
-    """Tokens of a call's prompt where nobody counts them."""
+def _tokens_by_characters(call: dict[str, Any]) -> int:
+    """Return an upper bound of a prompt's tokens from its characters."""
     read = [call.get(part) for part in ("tools", "system", "messages")]
     return len(json.dumps(read, ensure_ascii=False)) // CHARACTERS_PER_TOKEN

@@ -1,10 +1,9 @@
-"""A person answers, or whatever else writes files: the run pauses until the answer is there, and `resume` goes on with
-it.
+"""The provider `manual`: a person, or any program that writes files, answers. The run pauses until the answer exists,
+and `resume` continues with it.
 
-`<folder>/003-coder-1a2b3c4d.prompt.md` asks, `….answer.md` beside it answers. An answer that cannot be read as one is
-moved to `….answer.1.md` and `….refused.md` says why; the prompt stays asked, however often. An answer that can be read
-and is refused for what it says comes back as a prompt of its own, with the reasons in it. Nothing that a person wrote
-is ever deleted.
+`<folder>/003-coder-1a2b3c4d.prompt.md` is the question, `….answer.md` beside it the answer. An unreadable answer is
+moved to `….answer.1.md`, and `….refused.md` gives the reason; the prompt stays open, however often. A readable answer
+whose content is refused leads to a new prompt with the reasons in it. No text that a person wrote is ever deleted.
 """
 
 from __future__ import annotations
@@ -14,102 +13,101 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agents.models import options as given
+from agents.models import options as provider_options
 from agents.models.answers import parsing
-from agents.models.base import Answered, Model, Request, Usage
+from agents.models.base import AnswerReply, Model, Request, Usage
 from tools.artifacts import digest
 from tools.errors import PendingError, SettingsError
 from tools.store.records import write_atomically
 
-SETTLED_S = 2.0
-"""An answer that cannot be read and is younger may be half written; it is not held against anybody."""
+HALF_WRITTEN_S = 2.0
+"""An unreadable answer that is younger than this many seconds may be half written and is not refused yet."""
 
 
-class Options(given.Options):
-    """Of the provider `manual`."""
+class ManualOptions(provider_options.ProviderOptions):
+    """Options of the provider `manual`."""
 
     folder: str | None = None
-    """Where the files are; default: `manual/` in the run's workspace, which git does not see."""
+    """Folder of the files. Default: `manual/` in the run's workspace, which git ignores."""
 
 
 class Manual(Model):
-    """Asks by a file. PendingError, naming the file to write, until it is there and can be read."""
+    """Asks through a file. PendingError names the file to write until it exists and can be read."""
 
     bills = "nothing"
 
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__(options)
-        self.given = given.read("manual", Options, options)
-        chosen = self.given.folder
+        self.settings = provider_options.read_options("manual", ManualOptions, options)
+        chosen = self.settings.folder
         there = chosen and next(
             one for one in (Path(chosen).absolute(), *Path(chosen).absolute().parents) if one.exists()
         )
         if there and not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
             raise SettingsError(
-                f"models.folder: {chosen} is no folder that can be written to; name one, which is made if it does "
-                f"not exist"
+                f"models.folder: {chosen} is not a writable folder; name one, which is created if it does not exist"
             )
 
     @property
     def directory(self) -> Path:
-        """Where prompts and answers lie."""
-        if self.given.folder is not None:
-            return Path(self.given.folder)
+        """Folder of prompts and answers."""
+        if self.settings.folder is not None:
+            return Path(self.settings.folder)
         return (self.folder or Path.cwd()) / "manual"
 
-    def ask(self, request: Request) -> Answered:
-        """The answer that lies there. The same request finds the same files, also in another process."""
-        stem = self._stem(request)
+    def ask(self, request: Request) -> AnswerReply:
+        """Return the answer from its file. The same request finds the same files, also in another process."""
+        stem = self._file_stem(request)
         prompt, answer, refused = (self.directory / f"{stem}.{what}.md" for what in ("prompt", "answer", "refused"))
         if not prompt.exists():
             onward = f"then run `python -m graph resume {self.folder or 'WORKSPACE'}`"
-            text = parsing.as_text(request, f"into the file {answer.name} beside this one, {onward}")
+            text = parsing.request_as_text(request, f"into the file {answer.name} beside this one, {onward}")
             write_atomically(prompt, text.encode())
         try:
             said, written = answer.read_text(encoding="utf-8", errors="replace"), answer.stat().st_mtime
         except FileNotFoundError:
-            before = f" (the one before was refused, see {refused.name})" if refused.exists() else ""
-            raise _pending(request, f"read {prompt} and write the answer to {answer}{before}", answer) from None
+            before = f" (the previous one was refused, see {refused.name})" if refused.exists() else ""
+            raise _pending_error(request, f"read {prompt} and write the answer to {answer}{before}", answer) from None
         except OSError as error:
-            raise _pending(
+            raise _pending_error(
                 request, f"{answer} cannot be read ({error.strerror}): write the answer to {prompt.name} there", answer
             ) from error
         if not said.strip():
-            raise _pending(request, f"{answer} is empty: write the answer to {prompt.name} there", answer)
-        reply = parsing.read(said, request, said=said, usage=Usage())
-        if isinstance(reply, Answered):
+            raise _pending_error(request, f"{answer} is empty: write the answer to {prompt.name} there", answer)
+        reply = parsing.parse_answer(said, request, said=said, usage=Usage())
+        if isinstance(reply, AnswerReply):
             refused.unlink(missing_ok=True)
             return reply
-        if time.time() - written < SETTLED_S:
-            raise _pending(request, f"{answer} is no whole answer yet ({reply.faults[0]}): finish it", answer)
-        moved = _aside(answer)
+        if time.time() - written < HALF_WRITTEN_S:
+            raise _pending_error(request, f"{answer} is not complete yet ({reply.faults[0]}): finish it", answer)
+        moved = _move_aside(answer)
         reasons = "\n".join(f"- {fault}" for fault in reply.faults)
         write_atomically(
-            refused, f"{moved.name} cannot be taken for the answer to {prompt.name}:\n\n{reasons}\n".encode()
+            refused, f"{moved.name} cannot be read as the answer to {prompt.name}:\n\n{reasons}\n".encode()
         )
-        raise _pending(
+        raise _pending_error(
             request,
-            f"{refused} says why the answer, kept as {moved.name}, was refused: write another to {answer}",
+            f"{refused} says why the answer, kept as {moved.name}, was refused: write another one to {answer}",
             answer,
         )
 
-    def _stem(self, request: Request) -> str:
-        """`<n>-<role>-<hash>`: n counts the prompts in the folder, the hash is of what the prompt says, so that it
-        is asked once."""
-        asked = f"{request.role}-{digest(request.model_dump_json(include={'role', 'answer', 'prompt', 'turns'}))[:8]}"
-        there = next(self.directory.glob(f"*-{asked}.prompt.md"), None)
-        if there is not None:
-            return there.name.removesuffix(".prompt.md")
-        return f"{sum(1 for _ in self.directory.glob('*.prompt.md')) + 1:03d}-{asked}"
+    def _file_stem(self, request: Request) -> str:
+        """Return `<n>-<role>-<hash>`: n counts the prompts in the folder; the hash of the prompt's content makes sure
+        that each prompt is asked once."""
+        name = f"{request.role}-{digest(request.model_dump_json(include={'role', 'answer', 'prompt', 'turns'}))[:8]}"
+        existing = next(self.directory.glob(f"*-{name}.prompt.md"), None)
+        if existing is not None:
+            return existing.name.removesuffix(".prompt.md")
+        return f"{sum(1 for _ in self.directory.glob('*.prompt.md')) + 1:03d}-{name}"
 
 
-def _aside(answer: Path) -> Path:
-    """Rename an answer to a name that none has yet."""
+def _move_aside(answer: Path) -> Path:
+    """Rename an answer to a name that is not used yet, and return the new path."""
     number = 1
     while (moved := answer.with_name(answer.name.replace(".answer.md", f".answer.{number}.md"))).exists():
         number += 1
     return answer.rename(moved)
 
 
-def _pending(request: Request, what: str, answer: Path) -> PendingError:
+def _pending_error(request: Request, what: str, answer: Path) -> PendingError:
     return PendingError(f"models.{request.role}: {what}", answer)

@@ -1,13 +1,12 @@
-"""Exchanges written down as they happen (`record: path`, beside any provider's options), and the provider that plays
-them again.
+"""Saves exchanges to a script (`record: path`, an option of any provider), and the provider `recorded` that replays it.
 
-A script is JSON Lines, one exchange a line, and can be read and mended by hand. Three things make it last longer than
-the run that it came from. Each line stands under its role, its purpose (an ablation, say), the number of the
-conversation and the turn in it: a replay in which noise decides otherwise, so that something is not asked or is asked
-again, does not shift the answers behind it. An answer that is refused now and was not then (it names a rule that fires
-on one machine alone) is given once more, so that the role takes out what does not hold here. And ids of records, which
-hold measured times and so differ from run to run, are written as `<record:N>`, the N-th one that the request names
-(those of `Brief.records` first), and read as the N-th that the replay's request names.
+A script is JSON Lines with one exchange per line; a person can read and edit it. Three properties let it serve other
+runs than the one that it came from. First, each line has a slot: role, purpose (such as ablation), number of the
+conversation and turn in it. So a replay in which noise leads to other questions still finds the later answers. Second,
+an answer that is refused now and was accepted then (it names a rule that fires on one machine only) is given once more,
+so that the role removes what does not hold here. Third, ids of records, which depend on measured times and so differ
+between runs, are written as `<record:N>`, the N-th id that the request names (those of `Brief.records` first), and
+read as the N-th id that the replay's request names.
 """
 
 from __future__ import annotations
@@ -20,67 +19,65 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from agents.artifacts import AnalystBrief, PlannerBrief, RoleName
-from agents.models import options as given
+from agents.models import options as provider_options
 from agents.models import redaction
-from agents.models.base import Answered, Called, Model, Reply, Request, Usage
+from agents.models.base import AnswerReply, Model, Reply, Request, ToolCallReply, Usage
 from tools.artifacts import Artifact, digest
 from tools.errors import ProviderError, SettingsError
 from tools.store.records import write_atomically
 
-ID = re.compile(r"(?<![\w.])[0-9a-f]{16}\b")
-"""No fraction of a number, which may have as many digits."""
-ALIAS = re.compile(r"<record:(\d+)>")
-REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
-Slot = tuple[str, str, int, int]
-"""Role, purpose, number of the conversation, turn."""
+RECORD_ID_PATTERN = re.compile(r"(?<![\w.])[0-9a-f]{16}\b")
+"""Matches the id of a record, but no fraction of a number, which may have as many digits."""
+ALIAS_PATTERN = re.compile(r"<record:(\d+)>")
+REPLY_ADAPTER: TypeAdapter[Reply] = TypeAdapter(Reply)
+ScriptSlot = tuple[str, str, int, int]
+"""Role, purpose, number of the conversation, and turn."""
 
 
-class Line(Artifact):
+class ScriptLine(Artifact):
     """One exchange of a script."""
 
     role: RoleName
     purpose: str = ""
     number: int
-    """Of the conversation with this role for this purpose, from 0."""
+    """Number of the conversation with this role for this purpose, from 0."""
     turn: int
-    """In the conversation, from 0."""
+    """Turn in the conversation, from 0."""
     provider: str
     model: str
     request: str
-    """sha256 of what was asked, which the run's own records hold in full."""
+    """sha256 of the request, which the run's own records hold in full."""
     reply: Reply
 
     @property
-    def slot(self) -> Slot:
-        """Where it stands."""
+    def slot(self) -> ScriptSlot:
+        """The slot of this exchange."""
         return (self.role, self.purpose, self.number, self.turn)
 
 
-class Options(given.Options):
-    """Of the provider `recorded`."""
+class RecordedOptions(provider_options.ProviderOptions):
+    """Options of the provider `recorded`."""
 
     path: str
-    """The script."""
+    """Path of the script."""
 
 
 class Recorded(Model):
-    """Plays a script again; it takes no time, and nothing is paid for it. ProviderError where the script has no
-    answer."""
+    """Replays a script without time and cost. ProviderError when the script has no answer to a request."""
 
     bills = "nothing"
 
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__(options)
-        self.path = Path(given.read("recorded", Options, options).path)
+        self.path = Path(provider_options.read_options("recorded", RecordedOptions, options).path)
         if not self.path.is_file():
-            raise SettingsError(f"models.path: {self.path} is no file; name one that `record: <path>` wrote")
-        self.script = {line.slot: (number, line) for number, line in enumerate(read(self.path), 1)}
-        self.calls_tools = any(isinstance(line.reply, Called) for _, line in self.script.values())
+            raise SettingsError(f"models.path: {self.path} is not a file; name one that `record: <path>` wrote")
+        self.script = {line.slot: (number, line) for number, line in enumerate(read_script(self.path), 1)}
+        self.calls_tools = any(isinstance(line.reply, ToolCallReply) for _, line in self.script.values())
 
     def ask(self, request: Request) -> Reply:
-        """What was answered then, with the records of now. ProviderError naming role and line where there is no such
-        answer."""
-        found = self.script.get(slot(request)) or self._last_answer(request)
+        """Return the recorded answer with this run's record ids. ProviderError names role and line if there is none."""
+        found = self.script.get(slot_of(request)) or self._last_answer(request)
         if found is None:
             who = f"{request.role} ({request.purpose})" if request.purpose else request.role
             place = f"conversation {request.number + 1}, turn {len(request.turns) + 1}"
@@ -89,7 +86,7 @@ class Recorded(Model):
                 f"make it shorter"
             )
         number, line = found
-        ids = identities(request)
+        ids = named_record_ids(request)
 
         def known(alias: re.Match[str]) -> str:
             nth = int(alias[1])
@@ -101,33 +98,30 @@ class Recorded(Model):
                 )
             return ids[nth - 1]
 
-        reply = _rewritten(line.reply, lambda text: ALIAS.sub(known, text))
+        reply = _map_reply_texts(line.reply, lambda text: ALIAS_PATTERN.sub(known, text))
         return reply.model_copy(update={"usage": Usage()})
 
-    def _last_answer(self, request: Request) -> tuple[int, Line] | None:
-        """The conversation's last answer, where `request` refuses an answer that was not refused in the run that was
-        recorded."""
+    def _last_answer(self, request: Request) -> tuple[int, ScriptLine] | None:
+        """Return the conversation's last answer if `request` refuses one that the recorded run accepted; else None."""
         if not request.turns or not request.turns[-1].refused:
             return None
-        conversation = slot(request)[:3]
+        conversation = slot_of(request)[:3]
         said = [(line.turn, number, line) for number, line in self.script.values() if line.slot[:3] == conversation]
         turn, number, line = max(said, default=(-1, 0, None), key=lambda one: one[0])
-        return (number, line) if line and turn < len(request.turns) and isinstance(line.reply, Answered) else None
+        return (number, line) if line and turn < len(request.turns) and isinstance(line.reply, AnswerReply) else None
 
 
-class Recording(Model):
-    """Writes down what another model answers, redacted, and passes it on as it is."""
+class RecordingModel(Model):
+    """Saves the redacted replies of another model to a script, and returns them unchanged."""
 
     def __init__(self, inner: Model, role: str, path: object) -> None:
-        """SettingsError when `path` cannot be written to."""
+        """SettingsError when `path` is not writable."""
         super().__init__(inner.options)
         if not isinstance(path, str) or not path:
-            raise SettingsError(f"models.{role}.record: must be the path of a file, not {path!r}; change it there")
+            raise SettingsError(f"models.{role}.record: must be the path of a file, not {path!r}; correct it")
         self.inner, self.path = inner, Path(path)
         if not self.path.parent.is_dir() or self.path.is_dir():
-            raise SettingsError(
-                f"models.{role}.record: {self.path} cannot be written; name a file in a folder that exists"
-            )
+            raise SettingsError(f"models.{role}.record: {self.path} is not writable; name a file in an existing folder")
         self.reads, self.calls_tools, self.folder, self.bills = (
             inner.reads,
             inner.calls_tools,
@@ -137,49 +131,52 @@ class Recording(Model):
 
     @property
     def provider(self) -> str:
-        """The one that answers."""
+        """Name of the provider that answers."""
         return self.inner.provider
 
-    def bound(self, request: Request) -> Usage:
-        """Of the one that answers."""
-        return self.inner.bound(request)
+    def usage_bound(self, request: Request) -> Usage:
+        """Return the value of the model that answers."""
+        return self.inner.usage_bound(request)
 
-    def assumed_bound(self, request: Request) -> Usage:
-        """Of the one that answers."""
-        return self.inner.assumed_bound(request)
+    def estimated_usage_bound(self, request: Request) -> Usage:
+        """Return the value of the model that answers."""
+        return self.inner.estimated_usage_bound(request)
 
     def ask(self, request: Request) -> Reply:
-        """Its reply; SettingsError, before it is asked, when the file holds an exchange of another run in this
-        place."""
-        asked = digest(request.model_dump_json(exclude={"number"}))
-        lines = {line.slot: line for line in read(self.path)} if self.path.exists() and self.path.stat().st_size else {}
-        there = lines.get(slot(request))
-        # The same request: a kill came between this file and the run's records, and what is answered now takes the
-        # place.
-        if there is not None and there.request != asked:
+        """Return the inner model's reply. SettingsError, before asking, if the file has another run's exchange in
+        this slot."""
+        digest_of_request = digest(request.model_dump_json(exclude={"number"}))
+        lines = (
+            {line.slot: line for line in read_script(self.path)}
+            if self.path.exists() and self.path.stat().st_size
+            else {}
+        )
+        recorded_line = lines.get(slot_of(request))
+        # The same request means that the run was killed after writing this file; the new reply replaces the old line.
+        if recorded_line is not None and recorded_line.request != digest_of_request:
             raise SettingsError(
                 f"models.{request.role}.record: {self.path} already holds another run's conversation "
                 f"{request.number + 1}; "
                 "name a new file, or remove that one"
             )
         reply = self.inner.ask(request)
-        line = Line(
+        line = ScriptLine(
             role=request.role,
             purpose=request.purpose,
             number=request.number,
             turn=len(request.turns),
             provider=self.provider,
             model=reply.usage.model,
-            request=asked,
-            reply=_portable(reply, identities(request)),
+            request=digest_of_request,
+            reply=_make_portable(reply, named_record_ids(request)),
         )
         text = "".join(f"{one.model_dump_json()}\n" for one in {**lines, line.slot: line}.values())
         write_atomically(self.path, text.encode())
         return reply
 
 
-def read(path: Path) -> tuple[Line, ...]:
-    """All exchanges of a script; SettingsError naming the line that is none."""
+def read_script(path: Path) -> tuple[ScriptLine, ...]:
+    """Return all exchanges of a script; SettingsError names a line that is not one."""
     lines = []
     try:
         text = path.read_text(encoding="utf-8")
@@ -188,42 +185,50 @@ def read(path: Path) -> tuple[Line, ...]:
             f"{path}: cannot be read as a script of exchanges ({error}); give a readable UTF-8 file"
         ) from error
     if not text.strip():
-        raise SettingsError(f"{path}: holds no exchange; name a file that `record: <path>` wrote, or remove it")
+        raise SettingsError(f"{path}: contains no exchange; name a file that `record: <path>` wrote, or remove it")
     for number, one in enumerate(text.rstrip().split("\n"), 1):
         try:
-            lines.append(Line.model_validate_json(one))
+            lines.append(ScriptLine.model_validate_json(one))
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             raise SettingsError(
-                f"{path}:{number}: is no exchange ({where}: {first['msg']}); mend the line or record again"
+                f"{path}:{number}: is not an exchange ({where}: {first['msg']}); correct the line or record the "
+                f"run again"
             ) from None
     return tuple(lines)
 
 
-def slot(request: Request) -> Slot:
-    """Where the exchange stands in a script."""
+def slot_of(request: Request) -> ScriptSlot:
+    """Return the slot of a request in a script."""
     return (request.role, request.purpose, request.number, len(request.turns))
 
 
-def identities(request: Request) -> tuple[str, ...]:
-    """Ids of the records that a request names, in an order that two runs of one task share as far as they can."""
+def named_record_ids(request: Request) -> tuple[str, ...]:
+    """Return the ids of records that a request names, in an order that runs of one task share as far as possible."""
     listed = request.brief.records if isinstance(request.brief, (AnalystBrief, PlannerBrief)) else ()
     told = (result.text for turn in request.turns for result in turn.results)
     return tuple(
         dict.fromkeys(
-            (*listed, *(found for text in (request.brief.model_dump_json(), *told) for found in ID.findall(text)))
+            (
+                *listed,
+                *(
+                    found
+                    for text in (request.brief.model_dump_json(), *told)
+                    for found in RECORD_ID_PATTERN.findall(text)
+                ),
+            )
         )
     )
 
 
-def _portable(reply: Reply, ids: tuple[str, ...]) -> Reply:
-    """`reply` as it may leave the machine, and as another run can use it."""
+def _make_portable(reply: Reply, ids: tuple[str, ...]) -> Reply:
+    """Return `reply` redacted, and with aliases in place of record ids."""
     places = {identity: f"<record:{nth}>" for nth, identity in enumerate(ids, 1)}
-    return _rewritten(
-        reply, lambda text: ID.sub(lambda found: places.get(found[0], found[0]), redaction.redacted(text))
+    return _map_reply_texts(
+        reply, lambda text: RECORD_ID_PATTERN.sub(lambda found: places.get(found[0], found[0]), redaction.redact(text))
     )
 
 
-def _rewritten(reply: Reply, change: Callable[[str], str]) -> Reply:
-    return REPLY.validate_python(redaction.each_text(reply.model_dump(mode="json"), change))
+def _map_reply_texts(reply: Reply, change: Callable[[str], str]) -> Reply:
+    return REPLY_ADAPTER.validate_python(redaction.map_texts(reply.model_dump(mode="json"), change))

@@ -1,5 +1,5 @@
-"""What an error of the `anthropic` or the `openai` SDK means to a user: both have the same kinds of errors, and
-servers the same statuses."""
+"""Translates errors of the `anthropic` and `openai` SDKs for users: both have the same kinds of errors, and servers
+send the same statuses."""
 
 from __future__ import annotations
 
@@ -7,80 +7,82 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from agents.models.redaction import without_keys
+from agents.models.redaction import remove_keys
 from tools.errors import KernelwrightError, OverloadedError, ProviderError, RefusalError, SettingsError
 
-NO_KEY = "none"
-"""Sent to a server that wants no key: the SDKs refuse to send nothing, or take the key of another service."""
-MAX_MESSAGE = 400
-"""Characters of a server's message that are repeated to the user."""
-FILTERED = re.compile(r"content_filter|content management policy", re.I)
-TOO_LONG = re.compile(
+PLACEHOLDER_KEY = "none"
+"""Key for a server that wants none: without a key the SDKs fail, or use the key of another service."""
+MAX_MESSAGE_CHARS = 400
+"""Most characters of a server's message that are shown to the user."""
+CONTENT_FILTER_PATTERN = re.compile(r"content_filter|content management policy", re.I)
+CONTEXT_FULL_PATTERN = re.compile(
     r"context[ _](?:length|size|window|limit)|maximum context|too many tokens|prompt is too long", re.I
 )
-"""How servers say that prompt and answer pass what their model holds."""
+"""Matches messages of servers about a prompt and answer that exceed the model's context."""
 
 
 @dataclass(frozen=True)
-class Server:
-    """A client of one of the SDKs with its options, and the meaning of its errors."""
+class SdkClient:
+    """A client of one of the SDKs with its options, and the translation of its errors."""
 
-    client: Any
+    sdk: Any
     options: Any
-    """Of the provider, with model, base_url, max_tokens, max_retries and api_key_env."""
+    """Options of the provider, with model, base_url, max_tokens, max_retries and api_key_env."""
     key: str = ""
 
     @property
-    def where(self) -> str:
-        """Model and server, for messages."""
-        return f"{self.options.model} at {self.client.base_url}"
+    def model_and_address(self) -> str:
+        """Model and address of the server, for messages."""
+        return f"{self.options.model} at {self.sdk.base_url}"
 
     @property
-    def credentials(self) -> str:
-        """What was shown to the server, for a message that it does not give access."""
+    def credentials_text(self) -> str:
+        """Where the key came from, for a message about denied access."""
         return self.options.api_key_env or "a request without a key (name its variable in api_key_env)"
 
-    def message(self, error: Exception) -> str:
-        """The server's own words, code included, on one line and without keys: some repeat the one that they refuse."""
+    def error_message(self, error: Exception) -> str:
+        """Return the server's message and code on one line, without keys: some servers repeat a refused key."""
         body = getattr(error, "body", None)
         inner = body.get("error", body) if isinstance(body, dict) else None
-        # llama.cpp repeats the status as the code, where others have a word.
+        # llama.cpp repeats the status as the code, where others send a word.
         code = str(getattr(error, "code", None) or "")
         words = (inner.get("message") if isinstance(inner, dict) else None) or getattr(error, "message", None) or error
-        return self.shown(f"{code}: {words}" if code and not code.isdigit() else str(words))
+        return self.shorten(f"{code}: {words}" if code and not code.isdigit() else str(words))
 
-    def shown(self, text: str) -> str:
-        """`text`, which came from outside, on one line, without keys and not too long."""
-        # First without keys, then cut: half a key is no longer known for one.
-        return without_keys(" ".join(text.split()), self.key)[:MAX_MESSAGE]
+    def shorten(self, text: str) -> str:
+        """Return external `text` on one line, without keys, with at most MAX_MESSAGE_CHARS characters."""
+        # Remove keys before cutting: half a key is not recognised.
+        return remove_keys(" ".join(text.split()), self.key)[:MAX_MESSAGE_CHARS]
 
-    def failure(self, error: Exception, role: str) -> KernelwrightError:
-        """`error` of the SDK as ours: SettingsError for what the user can correct, OverloadedError for a server without
-        room, ProviderError for what may pass."""
-        said, status, entry = self.message(error), getattr(error, "status_code", None), f"models.{role}"
-        if FILTERED.search(said):
+    def translate_error(self, error: Exception, role: str) -> KernelwrightError:
+        """Translate an SDK error: SettingsError for what the user can correct, OverloadedError for an overloaded
+        server, ProviderError for what may be temporary."""
+        said, status, entry = self.error_message(error), getattr(error, "status_code", None), f"models.{role}"
+        if CONTENT_FILTER_PATTERN.search(said):
             return RefusalError(f"{entry}: {self.options.model} declined to answer: {said}")
-        if TOO_LONG.search(said):
+        if CONTEXT_FULL_PATTERN.search(said):
             return ProviderError(
-                f"{entry}: {self.where} has no room for the prompt and {entry}.max_tokens {self.options.max_tokens} "
-                f"({said}); give it a larger context, or lower that"
+                f"{entry}: {self.model_and_address} has no room for the prompt and {entry}.max_tokens "
+                f"{self.options.max_tokens} "
+                f"({said}); give the server a larger context, or lower max_tokens"
             )
         if status == 402 or (status == 429 and re.search(r"insufficient_quota|billing|credit", said)):
             return ProviderError(
-                f"{entry}: the account at {self.client.base_url} has no money left ({said}); fill it or choose another "
+                f"{entry}: the account at {self.sdk.base_url} has no money left ({said}); add money or choose another "
                 f"model"
             )
         if status in (429, 503, 529) or getattr(error, "type", None) in ("overloaded_error", "rate_limit_error"):
             return OverloadedError(
-                f"{entry}: {self.where} has no room ({said}), also after up to {self.options.max_retries} retries"
+                f"{entry}: {self.model_and_address} is overloaded ({said}), even after up to "
+                f"{self.options.max_retries} retries"
             )
         if status in (401, 403):
             return SettingsError(
-                f"{entry}: {self.credentials} does not give access ({said}); correct the key or what it may do"
+                f"{entry}: {self.credentials_text} does not give access ({said}); correct the key or its permissions"
             )
         if status == 404:
             return SettingsError(
-                f"{entry}.model: {self.options.model!r} is not served at {self.client.base_url} ({said}); name another "
+                f"{entry}.model: {self.options.model!r} is not available at {self.sdk.base_url} ({said}); name another "
                 f"model or base_url"
             )
-        return ProviderError(f"{entry}: {self.where} answered {status}: {said}")
+        return ProviderError(f"{entry}: {self.model_and_address} answered {status}: {said}")

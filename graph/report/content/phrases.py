@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.models.ledger import dollars
+from agents.models.ledger import format_dollars
 from graph.artifacts import SIZE
 from tools.artifacts import Interval, Task, Verdict
 from tools.cli.formatting import format_percent, format_seconds, format_si, format_speedup
@@ -171,6 +171,6 @@ def _environment() -> Environment:
         }
     )
     environment.globals.update({"worth": worth, "doubt": doubt, "drawn": final_difference_words})
-    environment.filters.update({"si": format_si, "dims": dims, "dollars": dollars, "rival": rival, "bar": bar})
+    environment.filters.update({"si": format_si, "dims": dims, "dollars": format_dollars, "rival": rival, "bar": bar})
     environment.globals["SIZE"] = SIZE
     return environment

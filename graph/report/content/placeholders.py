@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from agents.artifacts import Analysis
-from agents.checks.cited_sources import REFERENCE
+from agents.checks.cited_sources import REFERENCE_PATTERN
 from graph.artifacts import Inspection, WorkloadRoofline
 from tools.artifacts import Finding, Profile, Quantity, Record
 from tools.cli.formatting import format_percent, format_seconds
@@ -32,7 +32,8 @@ def figures(
 
 
 def analysis(record: Record) -> str:
-    """The text of the analysis in an inspection's record, with each reference replaced by its figure and record, and the figures on which it rests."""
+    """The text of the analysis in an inspection's record, with each reference replaced by its figure and record, and
+    the figures on which it rests."""
     found = Inspection.model_validate(record.payload)
     # `_inspect` puts the calibration first.
     held = figures(record.parents[0], found.rooflines, found.facts, found.profiles, found.profile_records)
@@ -61,7 +62,7 @@ def replace_references(text: str, findings: tuple[Finding, ...], held: Figures, 
             return f"N/A ({found[0][1:-1]})"
         return f"{_quantity_text(quantity)} ({found['metric']}, record `{found['record']}`)"
 
-    return REFERENCE.sub(put, text)
+    return REFERENCE_PATTERN.sub(put, text)
 
 
 def _quantity_text(quantity: Quantity) -> str:

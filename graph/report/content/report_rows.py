@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.artifacts import Dossier, Movement, Plan
-from agents.models.ledger import Spent, total
-from agents.models.ledger import exchanges as exchanges_of
+from agents.artifacts import Dossier, Plan, Prediction
+from agents.models.ledger import Spending, sum_exchanges
+from agents.models.ledger import exchange_records as exchanges_of
 from graph.artifacts import SIZE, FinalBenchmark, Inspection, Judged, SpecSheet, VersionMemory
 from graph.settings import Settings
 from graph.state import State
@@ -84,7 +84,7 @@ class Expense:
     """v<N>, or "end"."""
     wall_s: float
     device_s: float | None
-    spent: Spent
+    spent: Spending
     record: str
     """Whose coming closed it."""
 
@@ -108,7 +108,7 @@ class CounterRow:
 
     iteration: int
     method: str
-    expected: Movement
+    expected: Prediction
     before: Quantity | None
     """In the profile of the parent; None: it does not hold it, or there is none."""
     after: Quantity | None
@@ -134,7 +134,7 @@ def counter_rows(memories: Iterable[VersionMemory], inspections: Mapping[str, In
                     )
 
 
-def _is_borne_out(said: Movement, before: Quantity | None, after: Quantity | None) -> bool | None:
+def _is_borne_out(said: Prediction, before: Quantity | None, after: Quantity | None) -> bool | None:
     if before is None or after is None:
         return None
     shown = after.value > before.value if said.direction == "up" else after.value < before.value
@@ -291,6 +291,6 @@ def expenses_of(log: Sequence[Event], closing: Mapping[str, str], records: Recor
         at = arrived.get(record)
         if at is None:
             continue  # The log is for people and may be lost; its report then says N/A.
-        spent = total(r for r in known if arrived.get(r.id, len(log)) <= at)
+        spent = sum_exchanges(r for r in known if arrived.get(r.id, len(log)) <= at)
         wall_s = event_log.wall_s(log[: at + 1])
         yield Expense(label, wall_s, event_log.device_s(log[: at + 1], wall_s).get(device), spent, record)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from agents.models.ledger import Spent, exchanges, total
+from agents.models.ledger import Spending, exchange_records, sum_exchanges
 from graph.artifacts import FinalBenchmark, Reached, VersionMemory
 from graph.report.content.phrases import comparison_words, gain, rival, stop_reason_words
 from graph.state import State
@@ -138,7 +138,7 @@ def summarise(root: Path, state: State) -> Summary:
     if state.get("report"):
         benchmark = FinalBenchmark.model_validate(records.get(state["report"]).payload)
     reached = records.find(record_key("budget"))
-    models = total(exchanges(records))
+    models = sum_exchanges(exchange_records(records))
     log = event_log.read(root / ".kernelwright" / "events.jsonl")
     placed = benchmark.overall if benchmark else {}
     overall = placed.get("baseline")
@@ -163,7 +163,7 @@ def summarise(root: Path, state: State) -> Summary:
         usd=None if models.unknown else round(models.usd, 6),
         cost_unknown=models.unknown,
         tokens=None if models.unseen else models.tokens,
-        models=str(models) if models.paid else "",
+        models=str(models) if models.is_paid else "",
         device_s=benchmark.spent_device_s if benchmark else _device_s(records, log, workspace.wall_s()),
         wall_s=benchmark.wall_s if benchmark else workspace.wall_s(),
         commits=tuple(commit.id for commit in reversed(Repository(root).log())),
@@ -183,14 +183,14 @@ def _disturbed(memory: VersionMemory, records: Records) -> bool:
     return bool(confirmed) and confirmation.any_disturbed(confirmed)
 
 
-def by_role(records: Records) -> dict[str, Spent]:
+def by_role(records: Records) -> dict[str, Spending]:
     """What each role that a language model answered for took."""
-    found = exchanges(records)
+    found = exchange_records(records)
     spent = {
-        role: total(r for r in found if r.payload["role"] == role)
+        role: sum_exchanges(r for r in found if r.payload["role"] == role)
         for role in sorted({r.payload["role"] for r in found})
     }
-    return {role: sum_ for role, sum_ in spent.items() if sum_.paid}
+    return {role: sum_ for role, sum_ in spent.items() if sum_.is_paid}
 
 
 def _device_s(records: Records, log: Sequence[event_log.Event], wall_s: float) -> float | None:
@@ -224,5 +224,5 @@ def show(path: Path, *, as_json: bool) -> str:
         lines.append(f"v{memory.iteration:<3} {memory.verdict:<18} {gained:<34} {what}{masked}")
     caps = ", ".join(f"{name} {cap}" for name, cap in workspace.settings().budget.named().items())
     lines.append(f"spent: {summary.spent()}; caps: {caps}")
-    lines += [f"       {role}: {spent.known or 'N/A'}" for role, spent in by_role(workspace.records).items()]
+    lines += [f"       {role}: {spent.known_text or 'N/A'}" for role, spent in by_role(workspace.records).items()]
     return "\n".join(lines)

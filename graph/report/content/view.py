@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from agents.models.ledger import Spent, total
-from agents.models.ledger import exchanges as exchanges_of
+from agents.models.ledger import Spending, sum_exchanges
+from agents.models.ledger import exchange_records as exchanges_of
 from graph.artifacts import Attribution, AttributionStatus, FinalBenchmark, Inspection, SpecSheet, VersionMemory
 from graph.report.content.frameworks import claimed, torch_times
 from graph.report.content.phrases import stop_reason_words
@@ -100,8 +100,8 @@ class ReportData:
     changed: tuple[str, ...]
     """Metrics whose cited line has changed since."""
     exchanges: tuple[Record, ...]
-    by_role: Mapping[str, Spent]
-    spent: Spent
+    by_role: Mapping[str, Spending]
+    spent: Spending
     caps: Mapping[str, str]
     wall_s: float
     device_s: float | None
@@ -134,7 +134,7 @@ def gather_report(state: State, services: Services) -> ReportData:
         sorted(exchanges_of(records), key=lambda r: (r.payload.get("iteration", 0), r.payload["role"], r.id))
     )
     models = by_role(records)
-    spent = total(r for r in exchanges if r.payload["role"] in models)
+    spent = sum_exchanges(r for r in exchanges if r.payload["role"] in models)
     sheet = SpecSheet.model_validate(records.get(state["specs"]).payload)
     sheet = sheet.model_copy(update={"roofs": microbenchmarks.best_measured_roofs(sheet.roofs, records)})
     wall_s = benchmark.wall_s if benchmark else services.wall_s()

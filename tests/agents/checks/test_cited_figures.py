@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.artifacts import Analysis, AnalystBrief, Dossier, Figure, PlannerBrief, Seen
+from agents.artifacts import Analysis, AnalystBrief, Dossier, Figure, KernelObservations, PlannerBrief
 from agents.checks.cited_figures import figure_faults
 from agents.roles import planner, profiler_analyst
-from agents.roles.agent import REPAIRS
+from agents.roles.agent import MAX_REPAIRS
 from graph.report.content.phrases import render
 from graph.report.content.placeholders import text_with_figures
 from knowledge_base.pages.wiki import Wiki
@@ -37,8 +37,10 @@ def planner_brief() -> PlannerBrief:
     given, _ = ASKED["planner"]
     assert isinstance(given, PlannerBrief)
     dossier = Dossier(queries=(), passages=(PASSAGE,), methods=(PAGE,), attempts=())
-    seen = Seen(counters={RECORD: COUNTERS})
-    return given.model_copy(update={"dossier": dossier, "records": (RECORD,), "specs": (cited(),), "seen": seen})
+    seen = KernelObservations(counters={RECORD: COUNTERS})
+    return given.model_copy(
+        update={"dossier": dossier, "records": (RECORD,), "specs": (cited(),), "observations": seen}
+    )
 
 
 def analyst_brief() -> AnalystBrief:
@@ -58,22 +60,25 @@ def figure(**changed: object) -> Figure:
     ("named", "fault"),
     [
         (figure(), ""),
-        (figure(value=cited().value / 1000, unit="TB/s"), f"is not what {cited().citation} gives, {cited()}; copy"),
-        (figure(metric="compute_float32"), f"is not what {cited().citation} gives"),
-        (figure(value=cited().value + 1), f"is not what {cited().citation} gives"),
+        (
+            figure(value=cited().value / 1000, unit="TB/s"),
+            f"differs from {cited().citation}, which gives {cited()}; copy",
+        ),
+        (figure(metric="compute_float32"), f"differs from {cited().citation}, which gives"),
+        (figure(value=cited().value + 1), f"differs from {cited().citation}, which gives"),
         (
             figure(citation="<gpu-wiki>/hardware/nvidia/invented.md:24"),
-            "is no spec, record or line that you were given",
+            "is not among the specs, records and lines that you were given",
         ),
-        (figure(citation="fedcba9876543210"), "is no spec, record or line that you were given"),
-        (figure(citation=f"<gpu-wiki>/{PAGE.path}:{PAGE.body_line}"), "does not stand in <gpu-wiki>/methods/"),
-        (figure(citation=RECORD), f"does not stand in {RECORD}"),
+        (figure(citation="fedcba9876543210"), "is not among the specs, records and lines that you were given"),
+        (figure(citation=f"<gpu-wiki>/{PAGE.path}:{PAGE.body_line}"), "does not occur in <gpu-wiki>/methods/"),
+        (figure(citation=RECORD), f"does not occur in {RECORD}"),
         (Figure(metric="gcc.share", value=0.03142, unit="fraction", citation=RECORD), ""),
-        (Figure(metric="gcc.share", value=0.04, unit="fraction", citation=RECORD), "gives, 0.03142 fraction; copy"),
+        (Figure(metric="gcc.share", value=0.04, unit="fraction", citation=RECORD), "gives 0.03142 fraction; copy"),
         (Figure(metric="time.w", value=33, unit="us", citation=RECORD), ""),
-        (Figure(metric="time.w", value=33, unit="ms", citation=RECORD), "gives, 33 us; copy value and unit"),
+        (Figure(metric="time.w", value=33, unit="ms", citation=RECORD), "gives 33 us; copy value and unit"),
         (Figure(metric="bytes", value=8, unit="bytes", citation=str(PASSAGE.citation)), ""),
-        (Figure(metric="bytes", value=987654, unit="bytes", citation=str(PASSAGE.citation)), "does not stand in"),
+        (Figure(metric="bytes", value=987654, unit="bytes", citation=str(PASSAGE.citation)), "does not occur in"),
     ],
 )
 def test_a_figure_equals_its_source_or_is_refused_with_one_sentence(named: Figure, fault: str) -> None:
@@ -93,7 +98,7 @@ def test_a_plan_that_quotes_a_figure_of_its_prompt_in_prose_passes(tmp_path: Pat
         update={"methods": (method.model_copy(update={"hypothesis": quoting}),), "reason": "4.8 TB/s is far."}
     )
     asked, model = agent("planner", tmp_path, [plan])
-    assert planner.plan(asked, planner_brief()) == plan and len(model.asked) == 1
+    assert planner.write_plan(asked, planner_brief()) == plan and len(model.asked) == 1
 
 
 def test_a_figure_that_does_not_resolve_is_returned_once_and_then_left_out(tmp_path: Path) -> None:
@@ -101,14 +106,14 @@ def test_a_figure_that_does_not_resolve_is_returned_once_and_then_left_out(tmp_p
     cites = PLAN.methods[0].hypothesis.model_copy(update={"citations": (RECORD,)})
     sound = PLAN.methods[0].model_copy(update={"hypothesis": cites})
     plan = PLAN.model_copy(update={"methods": (sound,), "figures": (wrong, right)})
-    asked, model = agent("planner", tmp_path / "plan", [plan] * (REPAIRS + 1))
-    made = planner.plan(asked, planner_brief())
+    asked, model = agent("planner", tmp_path / "plan", [plan] * (MAX_REPAIRS + 1))
+    made = planner.write_plan(asked, planner_brief())
     (fault,) = model.asked[1].refused
     assert fault.startswith(f"figures: {wrong.metric} 1 ") and made.reason == f"left out: {fault}"
     assert made.methods == (sound,) and made.figures == (right,), "the method stays"
     said = Analysis(ranking=("single_threaded",), text="Memory waits.", figures=(wrong, right))
-    asked, model = agent("profiler_analyst", tmp_path / "analysis", [said] * (REPAIRS + 1))
-    answer = profiler_analyst.analyse(asked, analyst_brief())
+    asked, model = agent("profiler_analyst", tmp_path / "analysis", [said] * (MAX_REPAIRS + 1))
+    answer = profiler_analyst.analyze_findings(asked, analyst_brief())
     assert answer.figures == (right,) and answer.text == "Memory waits." and len(model.asked[1].refused) == 1
 
 

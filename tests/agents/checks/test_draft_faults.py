@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agents.artifacts import CoderBrief, Draft, Drafts
-from agents.checks.draft_faults import draft_faults, faults_of_drafts
+from agents.checks.draft_faults import all_draft_faults, draft_faults
 from agents.roles import coder
 from tests.agents.models.playbook import triton_foreign
 from tests.agents.scripted import agent
@@ -138,7 +138,7 @@ def test_an_ellipsis_for_code_is_refused(form: str, text: str) -> None:
 def test_marks_of_fences_and_diffs() -> None:
     code = CPP.format("y[1] = 0;", "y[2] = 0;", "")
     lines = code.splitlines()
-    assert "is the mark of a code block" in found(f"```cpp\n{code}```\n")[0]
+    assert "is a mark of a code block" in found(f"```cpp\n{code}```\n")[0]
     assert "line 1: `--- a/kernel.cpp` is a mark of a diff" in found(f"--- a/kernel.cpp\n+++ b/kernel.cpp\n{code}")[0]
     assert "is a mark of a diff" in found(f"<<<<<<< SEARCH\n{code}")[0]
     assert (
@@ -164,7 +164,7 @@ def test_the_given_source_is_no_answer() -> None:
     source = CPP.format("", "", "")
     assert "given source unchanged" in found(source.replace("\n", "  \n\n"), given=source)[0]
     draft = Draft(source=source, methods=())
-    assert draft_faults(draft, brief(source=source, without=("openmp-parallel-outer",))) == (), (
+    assert draft_faults(draft, brief(source=source, ablated_methods=("openmp-parallel-outer",))) == (), (
         "without its only method a kernel is what it was"
     )
 
@@ -176,7 +176,7 @@ def test_what_stood_in_the_given_source_is_held_against_nobody() -> None:
 
 def test_faults_say_which_draft() -> None:
     drafts = Drafts(drafts=(Draft(source=CPP.format("", "", ""), methods=()), Draft(source="", methods=())))
-    assert faults_of_drafts(drafts, brief()) == ("draft 2: the source is empty; give the whole file",)
+    assert all_draft_faults(drafts, brief()) == ("draft 2: the source is empty; give the whole file",)
 
 
 def honest() -> Iterator[tuple[str, str, str]]:
@@ -211,5 +211,5 @@ def test_a_faulty_draft_is_asked_for_again_and_then_left_out(tmp_path: Path, men
     both = Drafts(drafts=(bad, good))
     given = CoderBrief(task=task(Cpp()), source=TASK.baseline or "", plan=PLAN, pages=(), tried=())
     asked, model = agent("coder", tmp_path, [both, Drafts(drafts=(good,)) if mends else both])
-    assert [one.source for one in coder.write(asked, given, "p", ".cpp")] == [good.source]
-    assert "draft 1: line 5: `// ... unchanged` stands for code that was left out" in model.asked[1].refused[0]
+    assert [one.source for one in coder.write_candidates(asked, given, "p", ".cpp")] == [good.source]
+    assert "draft 1: line 5: `// ... unchanged` replaces code that was left out" in model.asked[1].refused[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agents.artifacts import CoderBrief, Draft, Drafts
-from agents.handlers.base import applying, hints, mended, opened
+from agents.handlers.base import applicable_handlers, apply_handlers, handler_hints, open_handlers
 from agents.roles import coder
 from tests.agents.models.playbook.kernels import KERNELS, source
 from tests.agents.scripted import agent
@@ -25,25 +25,27 @@ def brief(source: str, language: str = "cpp") -> CoderBrief:
 
 def after(draft: str, source: str = LICENSED) -> str:
     asked = brief(source)
-    once = mended(opened(), Draft(source=draft, methods=()), asked)
-    assert mended(opened(), once, asked) == once, "mending twice changes nothing more"
+    once = apply_handlers(open_handlers(), Draft(source=draft, methods=()), asked)
+    assert apply_handlers(open_handlers(), once, asked) == once, "mending twice changes nothing more"
     return once.source
 
 
 @pytest.mark.parametrize(
     ("source", "language", "named"),
     [
-        (LICENSED, "cpp", ("prose",)),
+        (LICENSED, "cpp", ("license_header",)),
         (source("softmax_int"), "cpp", ()),
         (TRITON, "triton", ()),
-        ('"""One.\n\nTwo.\nThree.\nFour.\n"""\n' + TRITON.split('"""', 2)[2], "triton", ("prose",)),
+        ('"""One.\n\nTwo.\nThree.\nFour.\n"""\n' + TRITON.split('"""', 2)[2], "triton", ("license_header",)),
         ("", "cpp", ()),
         ("def broken(:\n", "triton", ()),
     ],
 )
 def test_what_applies(source: str, language: str, named: tuple[str, ...]) -> None:
-    assert tuple(handler.name for handler in applying(opened(), source, language)) == named
-    assert len(hints(opened(), source, language)) == len(named) and all(hints(opened(), source, language))
+    assert tuple(handler.name for handler in applicable_handlers(open_handlers(), source, language)) == named
+    assert len(handler_hints(open_handlers(), source, language)) == len(named) and all(
+        handler_hints(open_handlers(), source, language)
+    )
 
 
 def test_a_whole_draft_is_left_as_it_is() -> None:
@@ -64,5 +66,5 @@ def test_a_lost_licence_stands_at_the_top_again() -> None:
 def test_mending_reaches_the_candidates(tmp_path: Path) -> None:
     lost = source("softmax_int") + "// changed\n"
     asked, model = agent("coder", tmp_path, [Drafts(drafts=(Draft(source=lost, methods=()),))])
-    (made,) = coder.write(asked, brief(LICENSED), "p", ".cpp")
+    (made,) = coder.write_candidates(asked, brief(LICENSED), "p", ".cpp")
     assert made.source == LICENCE + lost and len(model.asked) == 1

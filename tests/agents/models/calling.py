@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from agents.artifacts import Analysis
-from agents.models.base import Answered, Called, Model, Reply, Request, Tool, ToolCall, ToolResult, Unfit, Usage
+from agents.models.base import (
+    AnswerReply,
+    Model,
+    Reply,
+    Request,
+    Tool,
+    ToolCall,
+    ToolCallReply,
+    ToolResult,
+    UnfitReply,
+    Usage,
+)
 from agents.tool_use.base import Toolbox
 
 PAID = Usage(model="somebody", input=100, output=10, seconds=1.5)
@@ -18,13 +29,15 @@ class Calling(Model):
         heard = [result.text for turn in request.turns for result in turn.results]
         if not heard:
             call = ToolCall(id="call-1", name="lookup", arguments={"record": request.brief.records[0]})  # type: ignore[union-attr]
-            return Called(calls=(call,), said="I look it up.", usage=PAID)
+            return ToolCallReply(calls=(call,), said="I look it up.", usage=PAID)
         if self.options.get("stutter") and not request.refused:
-            return Unfit(faults=("no JSON object Analysis is in the answer; give one",), said="Well.", usage=PAID)
+            return UnfitReply(
+                faults=("the answer contains no JSON object Analysis; give one",), said="Well.", usage=PAID
+            )
         text = f"Record {request.brief.records[0]} says {heard[0]}."  # type: ignore[union-attr]
-        return Answered(answer=Analysis(ranking=(), text=text), said=text, usage=PAID)
+        return AnswerReply(answer=Analysis(ranking=(), text=text), said=text, usage=PAID)
 
-    def bound(self, request: Request) -> Usage:
+    def usage_bound(self, request: Request) -> Usage:
         return PAID
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agents.artifacts import Review
-from agents.models.redaction import without_keys
+from agents.models.redaction import remove_keys
 from agents.roles.agent import Agent, open_model
 from tests.agents.models.anthropic_server import Server
 from tests.agents.models.providers.test_anthropic import REVIEW, SAID, request
@@ -49,7 +49,7 @@ def test_a_key_reaches_the_server_and_nothing_else(
         caplog.text,
         str(refused.value),
         repr(model),
-        str(vars(model.opened.options)),
+        str(vars(model.client.options)),
     )
     assert not any(key in where for where in shown)
     assert not any(key.encode() in one.raw for one in server.asked)
@@ -94,6 +94,6 @@ def test_the_key_of_anthropic_is_not_sent_to_somebody_elses_server(monkeypatch: 
 
 
 def test_what_comes_from_outside_is_shown_without_keys() -> None:
-    shown = without_keys(f"bad key {OPAQUE}, or was it {SECRET}?", OPAQUE)
+    shown = remove_keys(f"bad key {OPAQUE}, or was it {SECRET}?", OPAQUE)
     assert OPAQUE not in shown and SECRET not in shown and shown.startswith("bad key <secret>, or")
-    assert without_keys("nothing to hide", "") == "nothing to hide"
+    assert remove_keys("nothing to hide", "") == "nothing to hide"

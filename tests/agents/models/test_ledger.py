@@ -17,9 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.artifacts import GatekeeperBrief, Review, RoleName
-from agents.models.base import Answered, Model, Request, Usage
-from agents.models.ledger import Caps, Ledger, Left, dollars, exchanges, tokens, total
-from agents.models.prices import LongPrompt, Price, cost, published
+from agents.models.base import AnswerReply, Model, Request, Usage
+from agents.models.ledger import (
+    Ledger,
+    ModelCaps,
+    RemainingTime,
+    exchange_records,
+    format_dollars,
+    sum_exchanges,
+    total_tokens,
+)
+from agents.models.prices import LongPromptSurcharge, Price, cost_usd, published_prices
 from agents.roles.agent import Agent, open_model
 from tests.contracts.conftest import task
 from tools.artifacts import Artifact, Record
@@ -52,7 +60,7 @@ class Scripted(Model):
     reads = "brief"
     step: Step
 
-    def ask(self, request: Request) -> Answered:
+    def ask(self, request: Request) -> AnswerReply:
         if self.step.ends == "fails":
             raise ProviderError("models.coder: out of order")
         if self.step.ends == "fails and is paid":
@@ -61,9 +69,9 @@ class Scripted(Model):
             raise error
         if self.step.ends == "killed before the record":
             raise Killed
-        return Answered(answer=Review(), usage=self.step.took)
+        return AnswerReply(answer=Review(), usage=self.step.took)
 
-    def bound(self, request: Request) -> Usage:
+    def usage_bound(self, request: Request) -> Usage:
         return self.step.bound
 
 
@@ -83,12 +91,12 @@ STEPS = st.builds(
     took=usages(1000),
     ends=st.sampled_from(ENDS),
 )
-CAPS = st.builds(Caps, usd=st.none() | st.floats(1e-4, 0.2), tokens=st.none() | st.integers(1, 9000))
+CAPS = st.builds(ModelCaps, usd=st.none() | st.floats(1e-4, 0.2), tokens=st.none() | st.integers(1, 9000))
 
 
 @settings(max_examples=60)
 @given(steps=st.lists(STEPS, max_size=10), caps=CAPS)
-def test_spent_is_what_the_records_say_and_caps_hold(steps: list[Step], caps: Caps) -> None:
+def test_spent_is_what_the_records_say_and_caps_hold(steps: list[Step], caps: ModelCaps) -> None:
     with tempfile.TemporaryDirectory() as folder:
         records = Records(Path(folder))
         ledger = Ledger(records, caps, PRICES)
@@ -96,7 +104,7 @@ def test_spent_is_what_the_records_say_and_caps_hold(steps: list[Step], caps: Ca
         for number, step in enumerate(steps):
             ledger.iteration = step.iteration
             before = len(paid)
-            made = ledger.spent()
+            made = ledger.spending()
             try:
                 carried_out(step, number, records, ledger, paid)
             except Killed:
@@ -105,10 +113,10 @@ def test_spent_is_what_the_records_say_and_caps_hold(steps: list[Step], caps: Ca
                 ledger = Ledger(records, caps, PRICES)
             except BudgetError as error:
                 assert "\n" not in str(error) and str(error).startswith("budget")
-                assert len(paid) == before and ledger.spent() == made, (
+                assert len(paid) == before and ledger.spending() == made, (
                     "nothing is taken by an exchange that was refused"
                 )
-            assert ledger.spent() == Ledger(Records(Path(folder)), caps, PRICES).spent()
+            assert ledger.spending() == Ledger(Records(Path(folder)), caps, PRICES).spending()
             holds(caps, paid, ledger)
 
 
@@ -134,18 +142,18 @@ def carried_out(step: Step, number: int, records: Records, ledger: Ledger, paid:
             paid.append(step.model_copy(update={"took": step.bound}))
         raise
     # The next one finds nothing held that is over.
-    assert not ledger._held
+    assert not ledger._reservations
 
 
-def holds(caps: Caps, paid: list[Step], ledger: Ledger) -> None:
+def holds(caps: ModelCaps, paid: list[Step], ledger: Ledger) -> None:
     accounts: list[tuple[RoleName | None, int | None]] = [(None, None), (None, 0), (None, 1)]
     for role, iteration in accounts + [(role, None) for role in ROLES[:2]]:
         own = [step for step in paid if role in (None, step.role) and iteration in (None, step.iteration)]
-        spent = ledger.spent(role, iteration)
-        assert spent.exchanges == len(own) and spent.tokens == sum(tokens(step.took) for step in own)
+        spent = ledger.spending(role, iteration)
+        assert spent.exchanges == len(own) and spent.tokens == sum(total_tokens(step.took) for step in own)
         assert spent.usd == pytest.approx(sum(dollar(step.took) for step in own)) and not spent.unknown
         if caps.tokens is not None:
-            assert spent.tokens <= caps.tokens + beyond(own, tokens)
+            assert spent.tokens <= caps.tokens + beyond(own, total_tokens)
         if caps.usd is not None:
             assert spent.usd <= caps.usd + beyond(own, dollar) + 1e-9
 
@@ -155,11 +163,11 @@ def beyond(own: list[Step], measure: Callable[[Usage], float]) -> float:
 
 
 def dollar(usage: Usage) -> float:
-    return cost(PRICES["made-up"], usage)
+    return cost_usd(PRICES["made-up"], usage)
 
 
 def agent(
-    root: Path, caps: Caps, kind: type[Scripted] = Scripted, model: str = "made-up", took: Usage | None = None
+    root: Path, caps: ModelCaps, kind: type[Scripted] = Scripted, model: str = "made-up", took: Usage | None = None
 ) -> tuple[Agent, Ledger]:
     """A coder whose exchanges take 100 tokens and two seconds."""
     ledger = Ledger(Records(root), caps, PRICES)
@@ -177,11 +185,11 @@ def ask(one: Agent, diff: str) -> None:
 @pytest.mark.parametrize(
     ("caps", "name", "spent"),
     [
-        (Caps(tokens=250), "budget.tokens", "200 of 250 tokens"),
-        (Caps(usd=0.0025), "budget.usd", "$0.0020 of $0.0025"),
+        (ModelCaps(tokens=250), "budget.tokens", "200 of 250 tokens"),
+        (ModelCaps(usd=0.0025), "budget.usd", "$0.0020 of $0.0025"),
     ],
 )
-def test_an_exchange_that_could_pass_a_cap_is_not_begun(tmp_path: Path, caps: Caps, name: str, spent: str) -> None:
+def test_an_exchange_that_could_pass_a_cap_is_not_begun(tmp_path: Path, caps: ModelCaps, name: str, spent: str) -> None:
     one, ledger = agent(tmp_path, caps)
     ask(one, "a")
     ask(one, "b")
@@ -192,15 +200,15 @@ def test_an_exchange_that_could_pass_a_cap_is_not_begun(tmp_path: Path, caps: Ca
     assert ("100" if name.endswith("tokens") else "$0.0010") in said.rsplit("may take", 1)[1]
     # What was answered before is not asked, nor paid for, again.
     ask(one, "b")
-    assert ledger.spent().tokens == 200
+    assert ledger.spending().tokens == 200
 
 
 class Late(Scripted):
     """Fails when a short time is up."""
 
-    def ask(self, request: Request) -> Answered:
+    def ask(self, request: Request) -> AnswerReply:
         assert request.ends is not None
-        time.sleep(min(0.1, max(request.left_s, 0)))
+        time.sleep(min(0.1, max(request.remaining_s, 0)))
         raise ProviderError("models.coder: no answer")
 
 
@@ -211,11 +219,11 @@ def test_a_failure_with_the_time_up_is_the_caps_and_booked(
     tmp_path: Path, wall_s: float, error: type[Exception], told: str
 ) -> None:
     """Of a provider that fails in its time nothing else is said than before."""
-    late, ledger = agent(tmp_path, Caps(), Late)
-    late.begin = lambda: Left(wall_s, f"budget.wall_s: {wall_s} s of {wall_s} s are spent")
+    late, ledger = agent(tmp_path, ModelCaps(), Late)
+    late.begin = lambda: RemainingTime(wall_s, f"budget.wall_s: {wall_s} s of {wall_s} s are spent")
     with pytest.raises(error, match=told):
         ask(late, "a")
-    assert ledger.spent("coder").seconds > 0
+    assert ledger.spending("coder").seconds > 0
 
 
 def test_threads_cannot_spend_the_same_dollar_twice(tmp_path: Path) -> None:
@@ -223,12 +231,12 @@ def test_threads_cannot_spend_the_same_dollar_twice(tmp_path: Path) -> None:
     go, admitted, refused = threading.Event(), threading.Semaphore(0), threading.Semaphore(0)
 
     class Slow(Scripted):
-        def ask(self, request: Request) -> Answered:
+        def ask(self, request: Request) -> AnswerReply:
             admitted.release()
             assert go.wait(60)
             return super().ask(request)
 
-    one, ledger = agent(tmp_path, Caps(tokens=350), Slow)
+    one, ledger = agent(tmp_path, ModelCaps(tokens=350), Slow)
 
     def work(number: int) -> None:
         try:
@@ -243,7 +251,7 @@ def test_threads_cannot_spend_the_same_dollar_twice(tmp_path: Path) -> None:
     go.set()
     for thread in threads:
         thread.join(60)
-    assert not admitted.acquire(blocking=False) and ledger.spent().tokens == 300
+    assert not admitted.acquire(blocking=False) and ledger.spending().tokens == 300
 
 
 # ---------------------------------------------------------------- prices
@@ -252,16 +260,16 @@ def test_threads_cannot_spend_the_same_dollar_twice(tmp_path: Path) -> None:
 def test_what_tokens_cost() -> None:
     price = Price(input=4, output=20, cache_read=0.2, cache_write=5, cache_write_1h=8)
     usage = Usage(input=1000, cache_read=10_000, cache_write=2000, cache_write_1h=3000, output=500)
-    assert cost(price, usage) == pytest.approx((4000 + 2000 + 10_000 + 24_000 + 10_000) / 1e6)
+    assert cost_usd(price, usage) == pytest.approx((4000 + 2000 + 10_000 + 24_000 + 10_000) / 1e6)
     # What is not said costs what it costs without a cache.
-    assert cost(Price(input=4, output=20), usage) == pytest.approx((16_000 * 4 + 10_000) / 1e6)
-    tier = Price(input=1, output=2, long_prompt=LongPrompt(above=100, times=5))
-    assert cost(tier, Usage(input=100, output=10)) == pytest.approx(120e-6)
-    assert cost(tier, Usage(input=60, cache_read=41, output=10)) == pytest.approx(5 * 121e-6)
+    assert cost_usd(Price(input=4, output=20), usage) == pytest.approx((16_000 * 4 + 10_000) / 1e6)
+    tier = Price(input=1, output=2, long_prompt=LongPromptSurcharge(above=100, times=5))
+    assert cost_usd(tier, Usage(input=100, output=10)) == pytest.approx(120e-6)
+    assert cost_usd(tier, Usage(input=60, cache_read=41, output=10)) == pytest.approx(5 * 121e-6)
 
 
 def test_published_prices_are_dated_and_in_order() -> None:
-    table = published()
+    table = published_prices()
     assert table
     for model, price in table.items():
         assert price.source and price.date, model
@@ -270,16 +278,22 @@ def test_published_prices_are_dated_and_in_order() -> None:
 
 
 def test_an_unknown_model_has_tokens_and_no_dollars(tmp_path: Path) -> None:
-    one, ledger = agent(tmp_path, Caps(), model="nobody-knows")
+    one, ledger = agent(tmp_path, ModelCaps(), model="nobody-knows")
     ask(one, "a")
-    spent = ledger.spent()
-    assert spent.tokens == 100 and spent.cost() == "cost unknown: no price for model nobody-knows; add it under prices:"
-    (record,) = exchanges(ledger.records)
+    spent = ledger.spending()
+    assert (
+        spent.tokens == 100
+        and spent.cost_text() == "cost unknown: no price for model nobody-knows; add it under prices:"
+    )
+    (record,) = exchange_records(ledger.records)
     assert record.payload["usd"] is None
-    known, _ = agent(tmp_path, Caps())
+    known, _ = agent(tmp_path, ModelCaps())
     ask(known, "b")
-    both = total(exchanges(Records(tmp_path)))
-    assert both.cost().startswith(f"{dollars(0.001)} and more; cost unknown") and "0.0000" not in both.cost()
+    both = sum_exchanges(exchange_records(Records(tmp_path)))
+    assert (
+        both.cost_text().startswith(f"{format_dollars(0.001)} and more; cost unknown")
+        and "0.0000" not in both.cost_text()
+    )
 
 
 class Unseen(Scripted):
@@ -287,19 +301,19 @@ class Unseen(Scripted):
 
 
 def test_a_provider_that_does_not_count_is_not_free(tmp_path: Path) -> None:
-    unseen, ledger = agent(tmp_path, Caps(), Unseen, took=Usage(model="some-agent"))
+    unseen, ledger = agent(tmp_path, ModelCaps(), Unseen, took=Usage(model="some-agent"))
     ask(unseen, "a")
-    spent = ledger.spent()
-    assert spent.cost() == "cost unknown: Unseen does not say what it takes" and spent.paid and spent.unseen == 1
-    assert str(spent) == f"tokens unknown, {spent.cost()}" and spent.count(spent.input) == "N/A"
+    spent = ledger.spending()
+    assert spent.cost_text() == "cost unknown: Unseen does not report its usage" and spent.is_paid and spent.unseen == 1
+    assert str(spent) == f"tokens unknown, {spent.cost_text()}" and spent.count_text(spent.input) == "N/A"
     free = Ledger(Records(tmp_path), prices={"some-agent": Price(input=0, output=0)})
-    assert free.cost(unseen.model, Usage(model="some-agent")) == 0, "whoever says that nothing is paid for it"
-    unseen.model = agent(tmp_path, Caps())[0].model
+    assert free.cost_usd(unseen.model, Usage(model="some-agent")) == 0, "whoever says that nothing is paid for it"
+    unseen.model = agent(tmp_path, ModelCaps())[0].model
     ask(unseen, "b")
-    both = ledger.spent()
+    both = ledger.spending()
     assert (
         str(both).startswith(f"{both.tokens:,} tokens and more, ")
-        and both.count(both.output) == f"{both.output:,} and more"
+        and both.count_text(both.output) == f"{both.output:,} and more"
     )
 
 
@@ -307,39 +321,39 @@ def test_a_provider_that_does_not_count_is_not_free(tmp_path: Path) -> None:
     ("caps", "model", "told"),
     [
         (
-            Caps(usd=1),
+            ModelCaps(usd=1),
             Scripted({"model": "nobody-knows"}),
             "budget.usd: .*'nobody-knows' of models.coder has no price; add it",
         ),
-        (Caps(usd=1), Scripted({}), "budget.usd: .*models.coder names no model"),
-        (Caps(usd=1), Unseen({}), "budget.usd: .*nobody sees what models.coder takes"),
-        (Caps(usd=1), open_model("coder", {"provider": "playbook"}), ""),
-        (Caps(usd=1), Scripted({"model": "made-up-20260101"}), ""),
-        (Caps(), Unseen({}), ""),
+        (ModelCaps(usd=1), Scripted({}), "budget.usd: .*models.coder names no model"),
+        (ModelCaps(usd=1), Unseen({}), "budget.usd: .*the usage of models.coder is unknown"),
+        (ModelCaps(usd=1), open_model("coder", {"provider": "playbook"}), ""),
+        (ModelCaps(usd=1), Scripted({"model": "made-up-20260101"}), ""),
+        (ModelCaps(), Unseen({}), ""),
     ],
 )
 def test_what_is_not_known_cannot_be_capped_and_what_is_can(
-    tmp_path: Path, caps: Caps, model: Model, told: str
+    tmp_path: Path, caps: ModelCaps, model: Model, told: str
 ) -> None:
     with pytest.raises(SettingsError, match=told) if told else nullcontext():
-        Ledger(Records(tmp_path), caps, PRICES).check("coder", model)
+        Ledger(Records(tmp_path), caps, PRICES).check_caps_can_be_kept("coder", model)
 
 
 def test_the_playbook_answers_with_every_cap_reached(tmp_path: Path) -> None:
-    one, ledger = agent(tmp_path, Caps(tokens=100, usd=0.001))
+    one, ledger = agent(tmp_path, ModelCaps(tokens=100, usd=0.001))
     ask(one, "a")
     with pytest.raises(BudgetError):
         ask(one, "b")
     playbook = Agent("gatekeeper", open_model("gatekeeper", {"provider": "playbook"}), one.records, one.emit, ledger)
     ask(playbook, "b")
     assert (
-        ledger.spent().exchanges == 2
-        and ledger.spent("gatekeeper").cost() == "$0.0000"
-        and not ledger.spent("gatekeeper").paid
+        ledger.spending().exchanges == 2
+        and ledger.spending("gatekeeper").cost_text() == "$0.0000"
+        and not ledger.spending("gatekeeper").is_paid
     )
 
 
 def test_a_faulty_answer_that_was_paid_for_is_used_where_no_other_can_be_paid(tmp_path: Path) -> None:
-    one, _ = agent(tmp_path, Caps(tokens=150))
+    one, _ = agent(tmp_path, ModelCaps(tokens=150))
     answer = one.ask(GatekeeperBrief(task=TASK, diff="a"), Review, lambda review: ("quote: is missing",))
     assert answer == Review()

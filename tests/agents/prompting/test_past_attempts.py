@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agents.artifacts import Tried
-from agents.prompting.past_attempts import attempts_of_earlier_runs, attempts_of_run
+from agents.artifacts import RunAttempt
+from agents.prompting.past_attempts import summarize_earlier_runs, summarize_run_attempts
 from knowledge_base.artifacts import Attempt, source_digest
 from tools.artifacts import Interval
 
@@ -11,9 +11,11 @@ GAIN = Interval(estimate=1.5, low=1.4, high=1.6)
 LOSS = Interval(estimate=0.9, low=0.8, high=0.95)
 
 
-def tried(iteration: int, verdict: str, *methods: str, reason: str = "why", planned: tuple[str, ...] = ()) -> Tried:
+def tried(
+    iteration: int, verdict: str, *methods: str, reason: str = "why", planned: tuple[str, ...] = ()
+) -> RunAttempt:
     gained = LOSS if verdict == "reject_perf" else GAIN
-    return Tried(
+    return RunAttempt(
         iteration=iteration,
         methods=methods,
         knobs={"TILE": "8"},
@@ -24,8 +26,8 @@ def tried(iteration: int, verdict: str, *methods: str, reason: str = "why", plan
     )
 
 
-def lines(run: list[Tried], most: int | None = None) -> list[str]:
-    return [item.levels[0] for item in attempts_of_run(run, most).items]
+def lines(run: list[RunAttempt], most: int | None = None) -> list[str]:
+    return [item.levels[0] for item in summarize_run_attempts(run, most).items]
 
 
 def test_each_set_of_methods_is_resolved_pending_or_to_avoid_by_its_last_verdict_and_what_the_coder_left_out_is_pending() -> (
@@ -38,7 +40,7 @@ def test_each_set_of_methods_is_resolved_pending_or_to_avoid_by_its_last_verdict
     ]
     run += [tried(4, "reject_correctness", "e"), tried(7, "inconclusive", "h", "g"), tried(5, "reject_perf", "g", "h")]
     run += [tried(6, "reject_perf", "g", "h", reason="slower")]
-    assert attempts_of_run(run, None).counts == {"resolved": 1, "pending": 4, "avoid": 1}
+    assert summarize_run_attempts(run, None).counts == {"resolved": 1, "pending": 4, "avoid": 1}
     assert lines(run) == [
         "resolved: a + b: accept; last v1 (TILE=8, 1.5x [1.4, 1.6])",
         "pending: g + h: reject_perf x2, inconclusive; last v7 (TILE=8): why",
@@ -51,9 +53,9 @@ def test_each_set_of_methods_is_resolved_pending_or_to_avoid_by_its_last_verdict
 
 def test_the_oldest_attempt_is_shortened_first_and_none_is_left_out() -> None:
     run = [tried(n, "reject_perf", f"method-{n}", reason="because " * 40) for n in range(1, 41)]
-    told = attempts_of_run(run, 1500)
+    told = summarize_run_attempts(run, 1500)
     assert [item.rank for item in told.items] == list(range(40)), "the newest stands first and is shortened last"
-    shortest = attempts_of_run(run, 300)
+    shortest = summarize_run_attempts(run, 300)
     assert all(f"method-{n}" in "\n".join(item.levels[-1] for item in shortest.items) for n in range(1, 41))
 
 
@@ -73,7 +75,7 @@ def test_earlier_runs_name_their_record_and_what_came_of_this_very_baseline_its_
         "before": source_digest("source"),
     }
     here = EARLIER.model_copy(update={**won, **known})
-    told = attempts_of_earlier_runs(
+    told = summarize_earlier_runs(
         (EARLIER, EARLIER.model_copy(update={**won, "before": source_digest("other")}), here), None, "source"
     )
     assert sorted(item.levels[0] for item in told.items) == [

@@ -8,10 +8,10 @@ from functools import cache
 
 import pytest
 
-from agents.artifacts import CoderBrief, Hypothesis, Movement, Plan, PlannedMethod
-from agents.prompting.render import Part, parts
-from agents.prompting.sections import pages
-from agents.prompting.token_budget import tokens
+from agents.artifacts import CoderBrief, Hypothesis, Plan, PlannedMethod, Prediction
+from agents.prompting.render import PromptSection, render_sections
+from agents.prompting.sections import fill_pages
+from agents.prompting.token_budget import token_upper_bound
 from benchmarks.scenario import Scenario
 from knowledge_base.artifacts import Page
 from knowledge_base.pages.wiki import Wiki, section_text
@@ -26,7 +26,7 @@ TASK = Scenario("cpp").task
 def brief(language: str, planned: tuple[Page, ...]) -> CoderBrief:
     """A plan of these pages' methods; an architecture that is unknown has every signature shown."""
     task = TASK.model_copy(update={"language": language})
-    move = Movement(metric="time", direction="down", factor=0.8, confidence=0.4)
+    move = Prediction(metric="time", direction="down", factor=0.8, confidence=0.4)
     because = Hypothesis(change="c", rationale="r", citations=("x",), expected=(move,))
     methods = tuple(
         PlannedMethod(method=page.head.id, axis=page.head.axis or "compute", hypothesis=because) for page in planned
@@ -36,8 +36,8 @@ def brief(language: str, planned: tuple[Page, ...]) -> CoderBrief:
     )
 
 
-def shown(given: CoderBrief) -> Part:
-    return next(part for part in parts("coder", given, "Drafts") if part.section == "pages")
+def shown(given: CoderBrief) -> PromptSection:
+    return next(part for part in render_sections("coder", given, "Drafts") if part.section == "pages")
 
 
 def code(page: Page) -> list[str]:
@@ -74,11 +74,11 @@ def of_methods(language: str) -> tuple[Page, ...]:
 
 def size(page: Page) -> int:
     """Of what is dear in a page."""
-    content = pages(brief("cpp", (page,)), None)
+    content = fill_pages(brief("cpp", (page,)), None)
     assert content is not None
     [item] = content.items
-    assert item.dear is not None
-    return len(item.levels[item.dear])
+    assert item.costly_level is not None
+    return len(item.levels[item.costly_level])
 
 
 @pytest.mark.parametrize("count", range(1, PLANNED + 1))
@@ -90,7 +90,7 @@ def test_any_pages_that_are_planned_together_keep_code_and_pitfalls(language: st
     for planned in (found[-count:], found[: -count - 1 : -1], found[:count], found[len(found) // 2 :][:count]):
         part = shown(brief(language, planned))
         assert not lacking(part.text, planned), [page.head.id for page in planned]
-        assert part.most is not None and tokens(part.text) <= part.most
+        assert part.most is not None and token_upper_bound(part.text) <= part.most
 
 
 def test_prose_goes_first_and_it_is_said() -> None:

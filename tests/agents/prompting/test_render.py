@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from agents.artifacts import Brief, CoderBrief, PlannerBrief, Tried
-from agents.prompting.render import PROMPTS, blocks, budget, parts
-from agents.prompting.token_budget import tokens
-from agents.text.fencing import fence
+from agents.artifacts import Brief, CoderBrief, PlannerBrief, RunAttempt
+from agents.prompting.render import PROMPTS_FOLDER, read_prompt_budget, render_blocks, render_sections
+from agents.prompting.token_budget import token_upper_bound
+from agents.text.fencing import fence_data
 from benchmarks.scenario import FOLDERS, Scenario, ScriptedExchange
 from tools.artifacts import Interval, Workload
 from tools.gate.ranking import FrameworkTimes
@@ -29,7 +29,7 @@ FENCE = re.compile(r"(`{3,})data: ([^`]*)")
 
 
 def rendered(one: ScriptedExchange, brief: Brief | None = None) -> str:
-    return "\n".join(block.text for block in blocks(one.role, brief or one.brief, one.answer))
+    return "\n".join(block.text for block in render_blocks(one.role, brief or one.brief, one.answer))
 
 
 def apart(prompt: str) -> tuple[str, list[tuple[str, str]]]:
@@ -57,7 +57,7 @@ def apart(prompt: str) -> tuple[str, list[tuple[str, str]]]:
 def test_early_blocks_are_the_same_bytes_in_every_iteration_and_run(language: str) -> None:
     seen: dict[tuple[str, str], set[str]] = {}
     for one in STORIES[language]:
-        found = blocks(one.role, one.brief, one.answer)
+        found = render_blocks(one.role, one.brief, one.answer)
         scopes = [("stable", "run", "version", "iteration").index(block.scope) for block in found]
         assert scopes[0] == 0 and scopes == sorted(scopes), "what stays the same comes first"
         for block in found[:2]:
@@ -68,7 +68,7 @@ def test_early_blocks_are_the_same_bytes_in_every_iteration_and_run(language: st
         update={"name": "another", "reference": "", "baseline": "other", "workloads": ()}
     )
     for one in other.asked():
-        first = blocks(one.role, one.brief, one.answer)[0]
+        first = render_blocks(one.role, one.brief, one.answer)[0]
         assert first.scope == "stable" and {first.text} == seen[one.role, "stable"], (
             "the first block says something about the run"
         )
@@ -90,19 +90,19 @@ def test_the_bar_is_shown_in_us_with_its_clock(role: str) -> None:
     assert "in order: 30 us, 10 us.\n" in said and "Times to beat" not in rendered(one)
 
 
-@pytest.mark.parametrize("language", sorted(page.stem for page in (PROMPTS / "languages").glob("*.md")))
+@pytest.mark.parametrize("language", sorted(page.stem for page in (PROMPTS_FOLDER / "languages").glob("*.md")))
 def test_a_planner_reads_the_page_of_its_language_as_it_stands(language: str) -> None:
     asked = LAST["cpp", "planner"]
     assert asked.brief.task is not None
     given = asked.brief.model_copy(update={"task": asked.brief.task.model_copy(update={"language": language})})
-    assert (PROMPTS / "languages" / f"{language}.md").read_text().strip("\n") in rendered(asked, given)
+    assert (PROMPTS_FOLDER / "languages" / f"{language}.md").read_text().strip("\n") in rendered(asked, given)
 
 
 def test_a_planner_reads_how_its_predictions_fared_where_that_is_known() -> None:
     asked = LAST["cpp", "planner"]
     told = rendered(asked, asked.brief.model_copy(update={"forecasts": "m: 3 of 10 predictions of time held"}))
     assert (
-        "your predictions so far, of any operator: m: 3 of 10 predictions of time held" in told
+        "your predictions so far, for all operators: m: 3 of 10 predictions of time held" in told
         and "so far, of" not in rendered(asked)
     )
 
@@ -111,9 +111,9 @@ def test_a_planner_reads_how_its_predictions_fared_where_that_is_known() -> None
 def test_what_roles_share_is_the_same_bytes_for_all_of_them(language: str) -> None:
     """Else a cache keeps it once a role."""
     early = [one for one in STORIES[language] if one.iteration in (0, 1)][:5]
-    prompts = {one.role: [block.text for block in blocks(one.role, one.brief, one.answer)] for one in early}
+    prompts = {one.role: [block.text for block in render_blocks(one.role, one.brief, one.answer)] for one in early}
     assert len(prompts) == 5
-    named = budget().roles
+    named = read_prompt_budget().roles
     for first, second in combinations(prompts, 2):
         shared = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(named[first], named[second], strict=False))))
         assert shared >= 2 and prompts[first][:shared] == prompts[second][:shared], (first, second)
@@ -124,7 +124,7 @@ def test_a_coder_reads_of_the_attempts_at_its_own_methods() -> None:
     assert isinstance(one.brief, CoderBrief) and one.brief.tried
     theirs, other = (
         one.brief.plan.methods[0].method,
-        Tried(iteration=9, methods=("another-one",), knobs={}, verdict="reject_perf", reason="slow"),
+        RunAttempt(iteration=9, methods=("another-one",), knobs={}, verdict="reject_perf", reason="slow"),
     )
     own = other.model_copy(update={"methods": (theirs,)})
     shown = rendered(one, one.brief.model_copy(update={"tried": (other, own)}))
@@ -217,7 +217,7 @@ def _everything(brief: Brief) -> Brief:
         return brief.model_copy(
             update={
                 "failures": ("x: build: no\nlog",),
-                "without": ("m",),
+                "ablated_methods": ("m",),
                 "champion": "int champion;",
                 "champion_knobs": {"TILE": "8"},
             }
@@ -232,14 +232,14 @@ def test_very_long_material_is_cut_to_the_budget_and_said(key: tuple[str, str]) 
         brief = planted(one.brief, path, HOSTILE["long"])
         if brief is None:
             continue
-        for part in parts(one.role, brief, one.answer):
-            assert part.most is None or tokens(part.text) <= part.most, (path, part.section)
+        for part in render_sections(one.role, brief, one.answer):
+            assert part.most is None or token_upper_bound(part.text) <= part.most, (path, part.section)
 
 
 def test_a_fence_is_longer_than_any_in_its_text() -> None:
     for ticks in range(12):
         text = f"a\n{'`' * ticks}\nb{'`' * ticks}c\n"
-        assert apart(f"x\n{fence('it', text)}\ny") == ("x\ny", [("it", text.strip("\n"))])
+        assert apart(f"x\n{fence_data('it', text)}\ny") == ("x\ny", [("it", text.strip("\n"))])
 
 
 def test_a_kernel_reaches_the_coder_whole() -> None:
@@ -275,7 +275,7 @@ def test_a_long_run_still_names_every_failed_method(language: str) -> None:
     pages = [page.head for page in Scenario("triton").wiki.pages if page.head.type == "method"]
     methods = [head.id for head in pages if language in head.languages]
     tried = tuple(
-        Tried(
+        RunAttempt(
             iteration=n,
             methods=(methods[n % len(methods)], methods[n * 7 % len(methods)]),
             knobs={},
@@ -285,9 +285,11 @@ def test_a_long_run_still_names_every_failed_method(language: str) -> None:
         for n in range(1, 400)
     )
     part = next(
-        p for p in parts(one.role, one.brief.model_copy(update={"tried": tried}), one.answer) if p.section == "attempts"
+        p
+        for p in render_sections(one.role, one.brief.model_copy(update={"tried": tried}), one.answer)
+        if p.section == "attempts"
     )
-    assert part.most is not None and tokens(part.text) <= part.most
+    assert part.most is not None and token_upper_bound(part.text) <= part.most
     assert all(re.search(rf"^avoid: .*\b{method}\b", part.text, re.MULTILINE) for method in methods)
     assert "reject_perf" in part.text and part.text.count("slow") >= len(methods), "without a reason"
 
@@ -295,8 +297,8 @@ def test_a_long_run_still_names_every_failed_method(language: str) -> None:
 def test_an_ablation_sees_the_champion_and_a_plan_does_not() -> None:
     one = LAST["cpp", "coder"]
     assert isinstance(one.brief, CoderBrief)
-    ablation = one.brief.model_copy(update={"without": ("vector-exp",), "champion": "int champion;\n"})
+    ablation = one.brief.model_copy(update={"ablated_methods": ("vector-exp",), "champion": "int champion;\n"})
     assert "int champion;" in "".join(
-        block.text for block in blocks("coder", ablation, "Drafts") if block.scope == "iteration"
+        block.text for block in render_blocks("coder", ablation, "Drafts") if block.scope == "iteration"
     )
-    assert "Champion" not in "".join(block.text for block in blocks("coder", one.brief, "Drafts"))
+    assert "Champion" not in "".join(block.text for block in render_blocks("coder", one.brief, "Drafts"))

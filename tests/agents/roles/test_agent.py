@@ -11,16 +11,23 @@ from agents.artifacts import (
     Answer,
     CoderBrief,
     GatekeeperBrief,
+    KnowledgeQuery,
     Plan,
     Queries,
-    Query,
     RetrieverBrief,
     Review,
     RoleName,
 )
-from agents.models.base import Answered, Called, Tool, ToolCall, ToolResult, Unfit
+from agents.models.base import AnswerReply, Tool, ToolCall, ToolCallReply, ToolResult, UnfitReply
 from agents.roles import coder, gatekeeper, knowledge_retriever, planner, profiler_analyst
-from agents.roles.agent import CALLS, ENOUGH, MANY, REPAIRS, Agent, open_model
+from agents.roles.agent import (
+    MAX_CALLS_PER_REPLY,
+    MAX_REPAIRS,
+    NO_MORE_TOOLS_TEXT,
+    TOO_MANY_CALLS_TEXT,
+    Agent,
+    open_model,
+)
 from agents.tool_use.base import Toolbox
 from tests.agents.checks.test_cited_figures import planner_brief
 from tests.agents.scripted import Line, Scripted, agent, called
@@ -33,7 +40,7 @@ from tools.languages.cpp import Cpp
 
 ROOT = Path(__file__).parents[3]
 BRIEF = RetrieverBrief(task=task(Cpp()), findings=(), bottleneck="compute")
-ANSWER = Queries(queries=(Query(text="softmax", purpose="kernel"),))
+ANSWER = Queries(queries=(KnowledgeQuery(text="softmax", purpose="kernel"),))
 ECHO = Tool(name="echo", description="Says it again.", parameters={"type": "object"})
 
 
@@ -41,10 +48,10 @@ class Echo(Toolbox):
     """Says what it is told, `prefix` first; what is called "hand" joins the answer, "break" is a machine's failure."""
 
     def __init__(self, rounds: int = 3, prefix: str = "", broken: bool = False) -> None:
-        self.rounds = rounds
+        self.max_turns = rounds
         self.prefix = prefix
         self.broken = broken
-        self.handed: tuple[Query, ...] = ()
+        self.handed: tuple[KnowledgeQuery, ...] = ()
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -55,20 +62,20 @@ class Echo(Toolbox):
             raise HarnessError("the harness died")
         text = str(wanted.arguments.get("text", ""))
         if wanted.name == "hand":
-            self.handed += (Query(text=text, purpose="kernel"),)
+            self.handed += (KnowledgeQuery(text=text, purpose="kernel"),)
         return ToolResult(id=wanted.id, text=f"{self.prefix}{text}")
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         return len(self.handed) == 2
 
-    def answered(self, said: Answer | None) -> Answer | None:
+    def merge_answer(self, said: Answer | None) -> Answer | None:
         if isinstance(said, Queries):
             return Queries(queries=(*self.handed, *said.queries))
         return Queries(queries=self.handed) if self.handed and said is None else said
 
 
-def echo(text: str, turn: int = 1) -> Called:
+def echo(text: str, turn: int = 1) -> ToolCallReply:
     return called(("echo", {"text": text}), turn=turn)
 
 
@@ -86,11 +93,11 @@ def test_what_is_called_is_done_and_told_before_the_answer(tmp_path: Path) -> No
     assert [(result.id, result.text) for result in turn.results] == [("1.0", "a"), ("1.1", "b")]
 
 
-UNFIT = Unfit(faults=("queries: a list is wanted",), said="no list")
+UNFIT = UnfitReply(faults=("queries: a list is wanted",), said="no list")
 
 
 def test_what_cannot_be_taken_for_an_answer_is_asked_again_once_and_is_no_failure_of_a_machine(tmp_path: Path) -> None:
-    for lines in ([UNFIT] * (REPAIRS + 1), []):
+    for lines in ([UNFIT] * (MAX_REPAIRS + 1), []):
         asked, model = asking(tmp_path / "a", *lines)
         with pytest.raises(
             UnusableAnswerError, match=r"models\.knowledge_retriever: no usable Queries was given.*a list is wanted"
@@ -109,60 +116,62 @@ def test_every_role_goes_on_without_an_answer_that_can_be_read(tmp_path: Path) -
     """It costs the draft, else the iteration, and never the run."""
 
     def unread(role: RoleName) -> Agent:
-        return agent(role, tmp_path / role, [UNFIT] * (REPAIRS + 1))[0]
+        return agent(role, tmp_path / role, [UNFIT] * (MAX_REPAIRS + 1))[0]
 
-    why = "models.planner: no usable Plan was given, even when asked again: queries: a list is wanted"
-    assert planner.plan(unread("planner"), planner_brief()) == Plan(methods=(), candidates=1, reason=why), (
+    why = "models.planner: no usable Plan was given, even after a second request: queries: a list is wanted"
+    assert planner.write_plan(unread("planner"), planner_brief()) == Plan(methods=(), candidates=1, reason=why), (
         "it does not say that nothing is left"
     )
     coding = CoderBrief(task=BRIEF.task, source="x", plan=Plan(methods=(), candidates=2), pages=(), tried=())
-    assert coder.write(unread("coder"), coding, "p", ".cpp") == ()
-    assert coder.ablate(unread("coder"), coding, kernel("y"), ".cpp") == {}
+    assert coder.write_candidates(unread("coder"), coding, "p", ".cpp") == ()
+    assert coder.write_ablations(unread("coder"), coding, kernel("y"), ".cpp") == {}
     with pytest.raises(SettingsError, match=r"none could be written: models\.coder: no usable Drafts"):
-        coder.first(agent("coder", tmp_path / "first", [UNFIT] * 2)[0], BRIEF.task, ".cpp")
-    found = knowledge_retriever.retrieve(unread("knowledge_retriever"), BRIEF, lambda text: (), (), ())
+        coder.write_first_kernel(agent("coder", tmp_path / "first", [UNFIT] * 2)[0], BRIEF.task, ".cpp")
+    found = knowledge_retriever.retrieve_dossier(unread("knowledge_retriever"), BRIEF, lambda text: (), (), ())
     assert [query.purpose for query in found.queries] == ["kernel", "bottleneck"]
     finding = Finding(rule="single_threaded", severity="high", axis="occupancy", text="One thread.")
     told = AnalystBrief(source="", findings=(finding,), remarks=(), headroom=HEADROOM, records=())
-    assert profiler_analyst.analyse(unread("profiler_analyst"), told).ranking == ("single_threaded",)
-    assert gatekeeper.review(unread("gatekeeper"), GatekeeperBrief(task=BRIEF.task, diff="")).veto
+    assert profiler_analyst.analyze_findings(unread("profiler_analyst"), told).ranking == ("single_threaded",)
+    assert gatekeeper.review_diff(unread("gatekeeper"), GatekeeperBrief(task=BRIEF.task, diff="")).veto
 
 
 def test_tools_are_bounded_in_rounds(tmp_path: Path) -> None:
     asked, model = asking(tmp_path / "a", *(echo(str(n), n) for n in range(9)))
     with pytest.raises(UnusableAnswerError, match="no usable Queries"):
         asked.ask(BRIEF, Queries, toolbox=Echo(rounds=2))
-    assert len(model.asked) == 2 + 1 + REPAIRS, "two rounds, one too many, and what it was told then"
+    assert len(model.asked) == 2 + 1 + MAX_REPAIRS, "two rounds, one too many, and what it was told then"
     last = model.asked[-1].turns[-1]
-    assert last.refused == (ENOUGH,) and all(result.failed for result in last.results)
+    assert last.refused == (NO_MORE_TOOLS_TEXT,) and all(result.failed for result in last.results)
     asked, _ = asking(tmp_path / "b", echo("a"), echo("b", 2), ANSWER)
     assert asked.ask(BRIEF, Queries, toolbox=Echo(rounds=1)) == ANSWER
 
 
 def test_the_calls_of_one_reply_are_bounded(tmp_path: Path) -> None:
-    asked, model = asking(tmp_path, called(*(("echo", {"text": str(number)}) for number in range(CALLS + 3))), ANSWER)
+    asked, model = asking(
+        tmp_path, called(*(("echo", {"text": str(number)}) for number in range(MAX_CALLS_PER_REPLY + 3))), ANSWER
+    )
     assert asked.ask(BRIEF, Queries, toolbox=Echo()) == ANSWER
     results = model.asked[1].turns[0].results
-    assert len(results) == CALLS + 3, "each call has its result, or a provider refuses the conversation"
-    assert [result.text for result in results if result.failed] == [MANY] * 3
+    assert len(results) == MAX_CALLS_PER_REPLY + 3, "each call has its result, or a provider refuses the conversation"
+    assert [result.text for result in results if result.failed] == [TOO_MANY_CALLS_TEXT] * 3
 
 
 def test_an_answer_of_another_type_is_a_failure_of_the_provider(tmp_path: Path) -> None:
-    with pytest.raises(ProviderError, match="answered with Review where Queries is owed"):
+    with pytest.raises(ProviderError, match="answered with Review instead of Queries"):
         asking(tmp_path, Review())[0].ask(BRIEF, Queries)
 
 
 @pytest.mark.parametrize(
     ("last", "texts"),
     [
-        (Unfit(faults=("no JSON",), said="I am done."), ["a"]),
+        (UnfitReply(faults=("no JSON",), said="I am done."), ["a"]),
         (ANSWER, ["a", "softmax"]),
         (echo("more", 2), ["a"]),
     ],
     ids=["prose", "answer", "one round too many"],
 )
 def test_what_was_handed_in_joins_however_the_model_ends(
-    tmp_path: Path, last: Answer | Unfit | Called, texts: list[str]
+    tmp_path: Path, last: Answer | UnfitReply | ToolCallReply, texts: list[str]
 ) -> None:
     asked, model = asking(tmp_path, called(("hand", {"text": "a"})), last)
     assert [query.text for query in asked.ask(BRIEF, Queries, toolbox=Echo(rounds=1)).queries] == texts
@@ -187,7 +196,7 @@ def test_a_reply_is_not_bought_again_after_a_machine_failed_between(tmp_path: Pa
 def test_half_a_character_does_not_lose_a_paid_reply(tmp_path: Path) -> None:
     half = "a\ud800b"
     asked, model = asking(
-        tmp_path, called(("echo", {"text": half, "more": [half]})), Answered(answer=ANSWER, said=half)
+        tmp_path, called(("echo", {"text": half, "more": [half]})), AnswerReply(answer=ANSWER, said=half)
     )
     assert asked.ask(BRIEF, Queries, toolbox=Echo()) == ANSWER
     assert model.asked[1].turns[0].results[0].text == "a?b"
@@ -196,7 +205,7 @@ def test_half_a_character_does_not_lose_a_paid_reply(tmp_path: Path) -> None:
 def test_what_looks_like_a_key_in_a_reply_does_not_keep_the_run_from_its_commits(tmp_path: Path) -> None:
     """The gate refuses to commit such a record, and a resumed run would find it again for ever."""
     key = "AKIA" + "Q7" * 8
-    asked, _ = asking(tmp_path, called(("echo", {"text": key})), Answered(answer=ANSWER, said=f"use {key}"))
+    asked, _ = asking(tmp_path, called(("echo", {"text": key})), AnswerReply(answer=ANSWER, said=f"use {key}"))
     assert asked.ask(BRIEF, Queries, toolbox=Echo()) == ANSWER
     kept = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
     assert any("use <secret>" in text for text in kept) and not any(key in text for text in kept)

@@ -28,7 +28,7 @@ def shown(asked: CoderBrief) -> str:
 
 def test_a_broken_draft_is_mended_before_any_is_judged(judging: Judge, tmp_path: Path) -> None:
     asked, model = agent("coder", tmp_path, [drafts(BROKEN, FASTER), drafts(WRONG), drafts(ALSO)])
-    made = coder.write(asked, brief(), "p", ".cpp", bench(judging))
+    made = coder.write_candidates(asked, brief(), "p", ".cpp", bench(judging))
     assert [one.source for one in made] == [FASTER, ALSO]
     assert all(one.methods == (METHOD,) and one.parent == "p" for one in made)
     first, second, third = (request.brief for request in model.asked)
@@ -42,18 +42,21 @@ def test_a_broken_draft_is_mended_before_any_is_judged(judging: Judge, tmp_path:
         and FASTER not in shown(second)
     )
     assert "failed at correctness" in shown(third) and "tolerance" in shown(third) and WRONG in shown(third)
-    assert all("against draft" in second.sound[0] and "line " in text for text in (second.sound[0], shown(third))), (
-        "the compiler's word"
-    )
+    assert all(
+        "passes the compiler" in second.passing_drafts[0] and "line " in text
+        for text in (second.passing_drafts[0], shown(third))
+    ), "the compiler's word"
 
 
 def test_mending_is_bounded_and_what_stays_broken_is_the_judges_to_say(judging: Judge, tmp_path: Path) -> None:
     lines = [drafts(BROKEN), drafts(BROKEN + "// again\n"), drafts(BROKEN + "// and again\n")]
     asked, model = agent("coder", tmp_path / "a", lines)
-    made = coder.write(asked, brief(1), "p", ".cpp", bench(judging))
+    made = coder.write_candidates(asked, brief(1), "p", ".cpp", bench(judging))
     assert len(model.asked) == 3 and [one.source for one in made] == [BROKEN + "// and again\n"]
     asked, model = agent("coder", tmp_path / "b", [drafts(BROKEN, FASTER)])
-    assert [one.source for one in coder.write(asked, brief(), "p", ".cpp", bench(judging, fixes=0))] == [FASTER, BROKEN]
+    assert [
+        one.source for one in coder.write_candidates(asked, brief(), "p", ".cpp", bench(judging, fix_attempts=0))
+    ] == [FASTER, BROKEN]
 
 
 def test_a_model_with_tools_mends_within_its_loop(judging: Judge, tmp_path: Path) -> None:
@@ -63,7 +66,7 @@ def test_a_model_with_tools_mends_within_its_loop(judging: Judge, tmp_path: Path
         called(("submit", {"name": "a", "methods": [METHOD], "last": True}), turn=3),
     ]
     asked, model = agent("coder", tmp_path, turns, tools=True)
-    (made,) = coder.write(asked, brief(), "p", ".cpp", bench(judging))
+    (made,) = coder.write_candidates(asked, brief(), "p", ".cpp", bench(judging))
     assert made.source == FASTER and made.methods == (METHOD,)
     assert len(model.asked) == 3, "what is handed in need not be said again"
     results = [result for request in model.asked for turn in request.turns[-1:] for result in turn.results]
@@ -78,21 +81,21 @@ def test_what_was_handed_in_and_what_is_said_go_together(
 ) -> None:
     turns = [called(("compile", {"name": "a", "source": FASTER}), ("submit", {"name": "a", "methods": [METHOD]})), last]
     asked, model = agent("coder", tmp_path, turns, tools=True)
-    made = coder.write(asked, brief(), "p", ".cpp", bench(judging))
+    made = coder.write_candidates(asked, brief(), "p", ".cpp", bench(judging))
     assert [one.source for one in made] == expected and len(model.asked) == 2
 
 
 def test_tools_end_with_the_rounds_that_the_run_allows(judging: Judge, tmp_path: Path) -> None:
     turns = [called(("read_kernel", {"name": "incumbent"}), turn=n) for n in range(2)]
     asked, model = agent("coder", tmp_path, [*turns, drafts(FASTER)], tools=True)
-    assert coder.write(asked, brief(), "p", ".cpp", bench(judging, rounds=1))
+    assert coder.write_candidates(asked, brief(), "p", ".cpp", bench(judging, max_turns=1))
     assert model.asked[2].refused and len(model.asked) == 3
 
 
 def test_a_method_that_was_not_planned_is_returned_and_then_not_credited(judging: Judge, tmp_path: Path) -> None:
     boasting = drafts(FASTER, methods=(METHOD, "openmp-parallel-outer"))
     asked, model = agent("coder", tmp_path, [boasting, boasting])
-    (made,) = coder.write(asked, brief(), "p", ".cpp", bench(judging))
+    (made,) = coder.write_candidates(asked, brief(), "p", ".cpp", bench(judging))
     assert made.methods == (METHOD,)
     (why,) = model.asked[1].refused
     assert "drafts.0.methods: 'openmp-parallel-outer' is not planned" in why and METHOD in why
@@ -104,9 +107,9 @@ def test_ablations_are_asked_for_at_once_and_told_apart_by_what_they_hold(judgin
     champion = kernel(FASTER).model_copy(update={"methods": (METHOD, other)})
     unclear = drafts(ALSO, methods=(METHOD, other))
     asked, model = agent("coder", tmp_path, [unclear, drafts(ALSO, methods=(other,))])
-    made = coder.ablate(asked, brief().model_copy(update={"plan": both}), champion, ".cpp", bench(judging))
+    made = coder.write_ablations(asked, brief().model_copy(update={"plan": both}), champion, ".cpp", bench(judging))
     assert {method: one.methods for method, one in made.items()} == {METHOD: (other,)}
-    assert len(model.asked) == 2 and "all methods of the champion but one" in model.asked[1].refused[0]
+    assert len(model.asked) == 2 and "all methods of the champion except one" in model.asked[1].refused[0]
 
 
 def test_the_playbook_is_not_held_up(judging: Judge, place: tuple[Path, Counting], tmp_path: Path) -> None:
@@ -114,7 +117,7 @@ def test_the_playbook_is_not_held_up(judging: Judge, place: tuple[Path, Counting
     asked.model = Playbook({})
     pages = tuple(page for page in bench(judging).wiki.pages if page.head.id == METHOD)
     ran = place[1].kinds
-    assert coder.write(asked, brief().model_copy(update={"pages": pages}), "p", ".cpp", bench(judging))
+    assert coder.write_candidates(asked, brief().model_copy(update={"pages": pages}), "p", ".cpp", bench(judging))
     assert place[1].kinds == ran
 
 
@@ -125,9 +128,9 @@ def test_a_lifted_kernel_is_handed_on_and_no_model_is_asked_for_it(judging: Judg
     item = given.plan.methods[0].model_copy(update={"method": LIFT_METHOD})
     planned = given.plan.model_copy(update={"methods": (item,)})
     asked, model = agent("coder", tmp_path, [])
-    (made,) = coder.write(
+    (made,) = coder.write_candidates(
         asked,
-        given.model_copy(update={"plan": planned, "pages": (page,), "lifted": FASTER}),
+        given.model_copy(update={"plan": planned, "pages": (page,), "lifted_source": FASTER}),
         "p",
         ".cpp",
         bench(judging),
@@ -138,6 +141,6 @@ def test_a_lifted_kernel_is_handed_on_and_no_model_is_asked_for_it(judging: Judg
 def test_copies_of_the_parent_and_of_each_other_are_dropped(tmp_path: Path) -> None:
     given = drafts(NAIVE, FASTER, FASTER, ALSO, FASTER + "\n")
     asked, _ = agent("coder", tmp_path, [given, given])
-    assert [one.source for one in coder.write(asked, brief(), "p", ".cpp")] == [FASTER, ALSO], (
+    assert [one.source for one in coder.write_candidates(asked, brief(), "p", ".cpp")] == [FASTER, ALSO], (
         "two candidates are wanted"
     )

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from agents.artifacts import GatekeeperBrief, Review
-from agents.models.base import Unfit
-from agents.prompting.render import blocks
+from agents.models.base import UnfitReply
+from agents.prompting.render import render_blocks
 from agents.roles import gatekeeper
-from agents.roles.agent import REPAIRS
+from agents.roles.agent import MAX_REPAIRS
 from tests.agents.scripted import Line, agent
 from tests.contracts.conftest import task
 from tests.tools.gate.test_verdict import FAILED, GOOD, POLICY, trial
@@ -24,7 +24,7 @@ BRIEF = GatekeeperBrief(task=task(Cpp()), diff=DIFF)
 
 def reviewed(root: Path, *lines: Line) -> tuple[Review, int]:
     asked, model = agent("gatekeeper", root, lines)
-    review = gatekeeper.review(asked, BRIEF)
+    review = gatekeeper.review_diff(asked, BRIEF)
     assert all(request.brief == BRIEF and request.tools == () for request in model.asked), (
         "diff and task, and nothing else"
     )
@@ -52,19 +52,19 @@ def test_a_veto_with_a_line_of_the_diff_refuses(tmp_path: Path, quote: str) -> N
 )
 def test_a_veto_without_one_is_returned_and_then_holds_nothing_against_the_kernel(tmp_path: Path, quote: str) -> None:
     vague = Review(veto=True, quote=quote, reason="I do not like it.")
-    review, asked = reviewed(tmp_path, *[vague] * (REPAIRS + 1))
-    assert asked == REPAIRS + 1
+    review, asked = reviewed(tmp_path, *[vague] * (MAX_REPAIRS + 1))
+    assert asked == MAX_REPAIRS + 1
     outcome, reason = verdict(review)
-    assert outcome == "inconclusive" and "without quoting a line" in reason
+    assert outcome == "inconclusive" and "quotes no line" in reason
 
 
 def test_a_line_is_quoted_as_the_reviewer_saw_it() -> None:
     diff = "--- a/kernel.cpp\n+++ b/kernel.cpp\n@@ -1 +1,2 @@\n+++ calls;\x0c\u200b// as before\n"
     asked = BRIEF.model_copy(update={"diff": diff})
-    seen = "".join(block.text for block in blocks("gatekeeper", asked, "Review"))
+    seen = "".join(block.text for block in render_blocks("gatekeeper", asked, "Review"))
     quote = next(line for line in seen.splitlines() if "as before" in line)
     for said in (quote, quote[1:]):
-        assert not gatekeeper.faults(Review(veto=True, quote=said), asked)
+        assert not gatekeeper.review_faults(Review(veto=True, quote=said), asked)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_line_is_quoted_as_the_reviewer_saw_it() -> None:
     [
         [ProviderError("models.gatekeeper: no answer")],
         [OverloadedError("models.gatekeeper: no room")],
-        [Unfit(faults=("veto: missing",), said="accept")] * (REPAIRS + 1),
+        [UnfitReply(faults=("veto: missing",), said="accept")] * (MAX_REPAIRS + 1),
     ],
     ids=["error", "overloaded", "prose"],
 )
@@ -80,7 +80,7 @@ def test_without_a_review_nothing_is_accepted(tmp_path: Path, lines: list[Line])
     review, _ = reviewed(tmp_path, *lines)
     assert review.veto and not review.quote
     outcome, reason = verdict(review)
-    assert outcome == "inconclusive" and "no review was had: models.gatekeeper" in reason
+    assert outcome == "inconclusive" and "there is no review: models.gatekeeper" in reason
 
 
 @pytest.mark.parametrize("error", [PendingError("write the file", Path("answer.md")), BudgetError("cap reached")])

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.artifacts import Dossier, Queries, Query, RetrieverBrief
+from agents.artifacts import Dossier, KnowledgeQuery, Queries, RetrieverBrief
 from agents.roles import knowledge_retriever
-from agents.roles.knowledge_retriever import MOST_QUERIES
+from agents.roles.knowledge_retriever import MAX_QUERIES
 from knowledge_base.pages.wiki import BUNDLED_WIKI, Wiki
 from knowledge_base.search.index import Index
 from tests.agents.scripted import Line, Scripted, agent
@@ -18,9 +18,9 @@ from tests.contracts.conftest import task
 from tools.languages.cpp import Cpp
 
 BRIEF = RetrieverBrief(task=task(Cpp()), findings=(), bottleneck="memory")
-KERNEL = Query(text="softmax reduction", purpose="kernel")
-BOTTLENECK = Query(text="scalar math call", purpose="bottleneck")
-VAIN = Query(text="zzzyyx qqqwwv", purpose="kernel")
+KERNEL = KnowledgeQuery(text="softmax reduction", purpose="kernel")
+BOTTLENECK = KnowledgeQuery(text="scalar math call", purpose="bottleneck")
+VAIN = KnowledgeQuery(text="zzzyyx qqqwwv", purpose="kernel")
 
 
 @pytest.fixture
@@ -35,14 +35,18 @@ def retrieved(root: Path, wiki: Wiki, *lines: Line) -> tuple[Dossier, Scripted]:
     def holds(passage):
         return wiki.confirms(passage.citation)
 
-    dossier = knowledge_retriever.retrieve(asked, BRIEF, index.search, (), (), explain=index.explain, holds=holds)
+    dossier = knowledge_retriever.retrieve_dossier(
+        asked, BRIEF, index.search, (), (), explain=index.explain, holds=holds
+    )
     return dossier, model
 
 
 def test_a_missing_kind_is_returned_and_then_completed_from_the_facts(tmp_path: Path, wiki: Wiki) -> None:
     dossier, model = retrieved(tmp_path, wiki, *[Queries(queries=(KERNEL,))] * 2)
-    assert model.asked[1].refused == ("queries: none has the purpose 'bottleneck'; ask at least one of each",)
-    assert dossier.queries == (KERNEL, Query(text="memory", purpose="bottleneck"))
+    assert model.asked[1].refused == (
+        "queries: no query has the purpose 'bottleneck'; ask at least one of each purpose",
+    )
+    assert dossier.queries == (KERNEL, KnowledgeQuery(text="memory", purpose="bottleneck"))
 
 
 def test_a_query_in_vain_is_asked_again_once_with_the_reason(tmp_path: Path, wiki: Wiki) -> None:
@@ -57,10 +61,10 @@ def test_a_query_in_vain_is_asked_again_once_with_the_reason(tmp_path: Path, wik
 
 
 def test_a_flood_of_queries_is_cut(tmp_path: Path, wiki: Wiki) -> None:
-    flood = Queries(queries=tuple(Query(text=f"softmax {n}", purpose="kernel") for n in range(500)))
+    flood = Queries(queries=tuple(KnowledgeQuery(text=f"softmax {n}", purpose="kernel") for n in range(500)))
     dossier, model = retrieved(tmp_path, wiki, flood, flood)
     assert any("500 are too many" in fault for fault in model.asked[1].refused)
-    assert len(dossier.queries) == MOST_QUERIES + 1 and {query.purpose for query in dossier.queries} == {
+    assert len(dossier.queries) == MAX_QUERIES + 1 and {query.purpose for query in dossier.queries} == {
         "kernel",
         "bottleneck",
     }

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from agents.artifacts import Dossier, Hypothesis, Movement, Plan, PlannedMethod, PlannerBrief, Tried
-from agents.checks.cited_sources import NOT_GIVEN
+from agents.artifacts import Dossier, Hypothesis, Plan, PlannedMethod, PlannerBrief, Prediction, RunAttempt
+from agents.checks.cited_sources import NOT_GIVEN_PLACEHOLDER
 from agents.models.answers import parsing
-from agents.models.base import Request, Unfit, Usage
+from agents.models.base import Request, UnfitReply, Usage
 from agents.models.playbook.model import Playbook
-from agents.prompting.render import blocks
+from agents.prompting.render import render_blocks
 from agents.roles import planner
-from agents.roles.agent import REPAIRS
+from agents.roles.agent import MAX_REPAIRS
 from knowledge_base.artifacts import Page, Passage
 from knowledge_base.experience import free_methods
 from knowledge_base.experience.similarity import Conditions
@@ -27,7 +27,7 @@ from tools.artifacts import Axis
 
 WIKI = Wiki.open()
 COMPUTE: Axis = "compute"
-TIME = Movement(metric="time", direction="down", factor=0.5, confidence=0.6)
+TIME = Prediction(metric="time", direction="down", factor=0.5, confidence=0.6)
 
 
 def pages(*axes: Axis) -> tuple[Page, ...]:
@@ -44,7 +44,7 @@ PASSAGE = next(passage for passage in WIKI.passages() if passage.path.startswith
 def brief(
     methods: tuple[Page, ...] = (FIRST,),
     passages: tuple[Passage, ...] = (),
-    tried: tuple[Tried, ...] = (),
+    tried: tuple[RunAttempt, ...] = (),
     room: int = 2,
 ) -> PlannerBrief:
     dossier = Dossier(queries=(), passages=passages, methods=methods, attempts=())
@@ -57,7 +57,7 @@ def planned(
     method: str = FIRST.head.id,
     axis: Axis = COMPUTE,
     citations: tuple[str, ...] = (RECORD,),
-    expected: tuple[Movement, ...] = (TIME,),
+    expected: tuple[Prediction, ...] = (TIME,),
     rationale: str = "The finding asks for it.",
 ) -> PlannedMethod:
     return PlannedMethod(
@@ -70,8 +70,8 @@ def planned(
 def answered(root: Path, given: PlannerBrief, *proposed: Plan) -> tuple[Plan, tuple[str, ...]]:
     """The plan that comes of what a model proposes in turn, the last also when it is asked again; and what it was
     told before that."""
-    asked, model = agent("planner", root, [*proposed, *proposed[-1:] * REPAIRS])
-    made = planner.plan(asked, given)
+    asked, model = agent("planner", root, [*proposed, *proposed[-1:] * MAX_REPAIRS])
+    made = planner.write_plan(asked, given)
     return made, model.asked[1].refused if len(model.asked) > 1 else ()
 
 
@@ -86,22 +86,22 @@ def test_a_sound_plan_passes_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "why"),
     [
-        (planned(method="invented-method"), "an idea of your own is called `own:<slug>`"),
-        (planned(method=SECOND.head.id), "no method page that was listed has this id"),
+        (planned(method="invented-method"), "write an idea of your own as `own:<slug>`"),
+        (planned(method=SECOND.head.id), "no listed method page has this id"),
         *(
             (planned(method=f"own:{slug}"), "small letters, digits and single dashes")
             for slug in ("", "Two_Rows", "../x", "a\n## Rules", "x" * 99)
         ),
-        (planned(citations=()), "its hypothesis cites nothing"),
-        (planned(citations=("fedcba9876543210",)), "cites nothing that was given: fedcba9876543210"),
-        (planned(citations=("<gpu-wiki>/methods/invented.md:3", "trust me")), "cites nothing that was given"),
+        (planned(citations=()), "its hypothesis has no citation"),
+        (planned(citations=("fedcba9876543210",)), "none of its citations was given to you: fedcba9876543210"),
+        (planned(citations=("<gpu-wiki>/methods/invented.md:3", "trust me")), "none of its citations was given to you"),
         (
             planned(rationale="As <gpu-wiki>/methods/invented.md:3 says."),
-            "names <gpu-wiki>/methods/invented.md:3, which was not given",
+            "cites <gpu-wiki>/methods/invented.md:3, which you were not given",
         ),
-        (planned(expected=()), "its hypothesis predicts nothing"),
-        (planned(expected=(TIME.model_copy(update={"metric": "gcc.loops"}),)), "does not predict the time"),
-        (planned(expected=(TIME.model_copy(update={"factor": 2.0}),)), "its prediction of time cannot be"),
+        (planned(expected=()), "its hypothesis has no prediction"),
+        (planned(expected=(TIME.model_copy(update={"metric": "gcc.loops"}),)), "does not predict `time`"),
+        (planned(expected=(TIME.model_copy(update={"factor": 2.0}),)), "its prediction of time is impossible"),
     ],
 )
 def test_what_breaks_a_rule_is_returned_with_the_reason_and_then_struck_out(
@@ -133,7 +133,7 @@ def test_budget_and_priority_advise_want_a_word_once_and_never_block(tmp_path: P
     lower = Plan(methods=(planned(method=SECOND.head.id, axis="memory"),), candidates=2, reason="I like it.")
     made, told = answered(tmp_path / "a", both, lower)
     steps = (
-        "1 method on the compute axis, beyond its budget of 0; plan",
+        "1 method on the compute axis, beyond its budget of 0; change",
         f"{FIRST.head.id} come before {SECOND.head.id} on the compute axis",
     )
     assert all(any(fault.startswith(step) for fault in told) for step in steps) and len(told) == 2
@@ -147,7 +147,7 @@ def test_budget_and_priority_advise_want_a_word_once_and_never_block(tmp_path: P
         }
     )
     assert answered(tmp_path / "b", both, said) == (said, ())
-    tried = (Tried(iteration=1, methods=(FIRST.head.id,), knobs={}, verdict="reject_perf", reason="slow"),)
+    tried = (RunAttempt(iteration=1, methods=(FIRST.head.id,), knobs={}, verdict="reject_perf", reason="slow"),)
     untold = said.model_copy(update={"reason": "By now."})
     assert answered(tmp_path / "c", brief((FIRST, SECOND), tried=tried), untold) == (untold, ())
 
@@ -178,15 +178,15 @@ def test_what_was_listed_before_findings_and_own_experience_can_be_cited(
     cites = ("feed" * 4, FINDINGS[0].rule, f"<gpu-wiki>/{FIRST.path}:{FIRST.body_line}")
     sound = Plan(methods=(planned(citations=cites), planned("own:two-rows", "memory", cites[:1])), candidates=2)
     assert answered(tmp_path / "a", given, sound) == (sound, ())
-    shown = "".join(block.text for block in blocks("planner", given, "Plan"))
+    shown = "".join(block.text for block in render_blocks("planner", given, "Plan"))
     assert f"(own experience: record {cites[0]})" in shown and FIRST.head.id in shown and "\n## Rules" not in shown
 
 
 def test_an_invented_line_in_the_reason_is_lost_alone(tmp_path: Path) -> None:
     said = Plan(methods=(planned(),), candidates=2, reason="See <gpu-wiki>/methods/invented.md:7.")
     kept, told = answered(tmp_path, brief(), said)
-    assert kept.reason == f"See {NOT_GIVEN}." and kept.methods
-    assert told == ("reason: <gpu-wiki>/methods/invented.md:7 is no line of the wiki that you were given",)
+    assert kept.reason == f"See {NOT_GIVEN_PLACEHOLDER}." and kept.methods
+    assert told == ("reason: <gpu-wiki>/methods/invented.md:7 is not a wiki line that you were given",)
 
 
 def test_a_plan_of_which_nothing_stands_is_no_word_that_nothing_is_left(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_of_what_is_cited_only_what_was_given_is_kept(tmp_path: Path) -> None:
     mixed = Plan(methods=(planned(citations=(good, f"<gpu-wiki>/{PASSAGE.path}:99999", RECORD)),), candidates=2)
     kept, told = answered(tmp_path, brief(passages=(PASSAGE,)), mixed)
     assert kept.methods[0].hypothesis.citations == (good, RECORD)
-    assert any("is no record, finding or line of the wiki that you were given" in fault for fault in told)
+    assert any("is not a record, finding or wiki line that you were given" in fault for fault in told)
 
 
 @pytest.mark.parametrize(("wanted", "given"), [(1000, 3), (-4, 1), (2, 2)])
@@ -213,8 +213,8 @@ def test_no_more_variants_are_made_than_the_run_wants(tmp_path: Path, wanted: in
 @pytest.mark.parametrize("factor", ["NaN", "Infinity", "1e999"])
 def test_a_prediction_that_no_record_could_keep_is_no_answer(factor: str) -> None:
     said = Plan(methods=(planned(),), candidates=2).model_dump_json().replace('"factor":0.5', f'"factor":{factor}')
-    read = parsing.read(said, Request(role="planner", brief=brief(), answer="Plan"), said=said, usage=Usage())
-    assert isinstance(read, Unfit) and "factor" in read.faults[0]
+    read = parsing.parse_answer(said, Request(role="planner", brief=brief(), answer="Plan"), said=said, usage=Usage())
+    assert isinstance(read, UnfitReply) and "factor" in read.faults[0]
 
 
 def test_the_playbook_keeps_the_rules() -> None:
@@ -225,4 +225,4 @@ def test_the_playbook_keeps_the_rules() -> None:
     )
     given = given.model_copy(update={"source": source})
     answer = Playbook({}).ask(Request(role="planner", brief=given, answer="Plan")).answer
-    assert isinstance(answer, Plan) and answer.methods and not planner.faults(answer, given)
+    assert isinstance(answer, Plan) and answer.methods and not planner.plan_faults(answer, given)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.artifacts import Analysis, AnalystBrief, Seen
+from agents.artifacts import Analysis, AnalystBrief, KernelObservations
 from agents.models.base import Request
 from agents.models.playbook.model import Playbook
-from agents.prompting.render import blocks
+from agents.prompting.render import render_blocks
 from agents.roles import profiler_analyst
 from graph.report.content.placeholders import replace_references
 from tests.agents.checks.test_cited_figures import cited
@@ -36,7 +36,7 @@ BRIEF = AnalystBrief(
     remarks=(),
     headroom=HEADROOM,
     records=(TIMES, RECORD),
-    seen=Seen(counters=FIGURES),
+    observations=KernelObservations(counters=FIGURES),
     specs=(cited(),),
 )
 GOOD = (
@@ -47,7 +47,7 @@ GOOD = (
 
 def test_references_pass_at_once_and_are_put_in_place(tmp_path: Path) -> None:
     asked, model = agent("profiler_analyst", tmp_path, [Analysis(ranking=("single_threaded",), text=GOOD)])
-    answer = profiler_analyst.analyse(asked, BRIEF)
+    answer = profiler_analyst.analyze_findings(asked, BRIEF)
     assert answer.text == GOOD and len(model.asked) == 1
     assert replace_references(answer.text, BRIEF.findings, FIGURES, "inspection") == (
         f"**single_threaded** (One of 2 threads runs 97 % of the time; record `{RECORD}`) at line 4: see 3.1 % "
@@ -63,17 +63,17 @@ def test_references_pass_at_once_and_are_put_in_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[rule:spills]", "names no finding of this kernel"),
-        ("[record:00000000deadbeef time.w]", "names no record that you were given"),
-        (f"[record:{RECORD} time.w]", "names no metric of that record"),
-        ("[rule: single_threaded", "is no reference"),
-        ("[record:]", "is no reference"),
+        ("[rule:spills]", "is not a finding of this kernel"),
+        ("[record:00000000deadbeef time.w]", "is not a record that you were given"),
+        (f"[record:{RECORD} time.w]", "is not a metric of that record"),
+        ("[rule: single_threaded", "is not a valid reference"),
+        ("[record:]", "is not a valid reference"),
     ],
 )
 def test_a_reference_to_nothing_is_returned(tmp_path: Path, text: str, why: str) -> None:
     wrong = Analysis(ranking=("single_threaded",), text=f"The loop takes 33 us; see {text} first.")
     asked, model = agent("profiler_analyst", tmp_path, [wrong] * 2)
-    assert profiler_analyst.analyse(asked, BRIEF).text == wrong.text
+    assert profiler_analyst.analyze_findings(asked, BRIEF).text == wrong.text
     (fault,) = model.asked[1].refused
     assert why in fault
 
@@ -82,24 +82,24 @@ def test_only_what_fired_is_ranked_and_nothing_that_fired_is_lost(tmp_path: Path
     asked, model = agent(
         "profiler_analyst", tmp_path, [Analysis(ranking=("accept_this_kernel",), text="See above.")] * 2
     )
-    assert profiler_analyst.analyse(asked, BRIEF).ranking == ("single_threaded",)
-    assert model.asked[1].refused == ("ranking: 'accept_this_kernel' did not fire; rank only what did",)
+    assert profiler_analyst.analyze_findings(asked, BRIEF).ranking == ("single_threaded",)
+    assert model.asked[1].refused == ("ranking: 'accept_this_kernel' did not fire; rank only rules that fired",)
 
 
 def test_a_section_is_asked_for_by_a_name_that_the_report_has() -> None:
     listed = BRIEF.model_copy(update={"sections": ("Occupancy", "Source Counters")})
-    prompt = "".join(block.text for block in blocks("profiler_analyst", listed, "Analysis"))
+    prompt = "".join(block.text for block in render_blocks("profiler_analyst", listed, "Analysis"))
     assert "sections of the profiler's report: Occupancy, Source Counters" in prompt
     good, bad = (
         Analysis(ranking=("single_threaded",), text=GOOD, section=name) for name in ("Occupancy", "Everything")
     )
-    assert not profiler_analyst.faults(good, listed)
-    assert profiler_analyst.faults(bad, listed) == (
-        "section: 'Everything' cannot be asked for, only Occupancy, Source Counters",
+    assert not profiler_analyst.analysis_faults(good, listed)
+    assert profiler_analyst.analysis_faults(bad, listed) == (
+        "section: 'Everything' is not available; choose from Occupancy, Source Counters",
     )
-    assert profiler_analyst.faults(good, BRIEF) == ("section: 'Occupancy' cannot be asked for, only nothing more",), (
-        "once it was shown"
-    )
+    assert profiler_analyst.analysis_faults(good, BRIEF) == (
+        "section: 'Occupancy' is not available; choose from none",
+    ), "once it was shown"
 
 
 def test_the_playbook_restates_nothing() -> None:
@@ -107,5 +107,5 @@ def test_the_playbook_restates_nothing() -> None:
     assert (
         isinstance(answer, Analysis)
         and "[rule:single_threaded]" in answer.text
-        and not profiler_analyst.faults(answer, BRIEF)
+        and not profiler_analyst.analysis_faults(answer, BRIEF)
     )

@@ -11,7 +11,7 @@ import pytest
 from agents.artifacts import Draft, Drafts
 from agents.models.base import ToolCall, ToolResult
 from agents.roles import coder
-from agents.tool_use.coder_tools import LINES, CoderTools
+from agents.tool_use.coder_tools import MAX_LISTING_LINES, CoderTools
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.search.index import Index
 from tests.agents.prompting.test_render import apart
@@ -43,13 +43,13 @@ def test_a_draft_is_compiled_checked_timed_and_handed_in(judging: Judge, place: 
         "a compiles.\n```data: what the compiler made of it\n"
     )
     checked = use(mine, "quick_check", name="a")
-    assert not checked.failed and re.fullmatch(r"a is right on \d+ of \d+ cases\.", checked.text)
+    assert not checked.failed and re.fullmatch(r"a is correct in \d+ of \d+ cases\.", checked.text)
     timed = use(mine, "quick_time", name="a")
     assert not timed.failed and timed.text.startswith("A hint: ") and re.search(r"^small: \d", timed.text, re.MULTILINE)
     assert float(timed.text.split(" is ")[1].split()[0].rstrip(",.")) > 2, "the naive kernel does twenty times the work"
     handed = use(mine, "submit", name="a", methods=[METHOD], knobs={"UNROLL": "4"}, last=True)
-    assert handed.text == "a is handed in, 1 of 2." and mine.complete
-    assert mine.answered(None) == Drafts(drafts=(Draft(source=FASTER, methods=(METHOD,), knobs={"UNROLL": "4"}),))
+    assert handed.text == "a is submitted, 1 of 2." and mine.is_complete
+    assert mine.merge_answer(None) == Drafts(drafts=(Draft(source=FASTER, methods=(METHOD,), knobs={"UNROLL": "4"}),))
     # After a crash the same calls are made again: nothing is built, checked or timed a second time.
     ran = place[1].kinds
     again = tools(judge(*place))
@@ -104,20 +104,20 @@ def test_what_is_wrong_is_told_with_the_trimmed_log(judging: Judge, place: tuple
         wrong = use(mine, tool, name="w")
         assert wrong.failed and "w failed at correctness" in wrong.text and "tolerance" in wrong.text
     refused = use(mine, "submit", name="w", methods=[METHOD])
-    assert refused.failed and not mine.submitted and not mine.complete
+    assert refused.failed and not mine.submitted and not mine.is_complete
 
 
 def test_only_planned_methods_and_new_kernels_are_handed_in(judging: Judge) -> None:
     failed = kernel(FASTER)
-    mine = tools(judging, earlier={failed.id: failed})
+    mine = tools(judging, earlier_drafts={failed.id: failed})
     assert NAIVE in use(mine, "read_kernel", name="incumbent").text
     assert FASTER in use(mine, "read_kernel", name=failed.id).text
     assert "choose another" in use(mine, "compile", name="incumbent", source=FASTER).text
     assert "the given source unchanged" in use(mine, "compile", name="same", source=NAIVE).text
     use(mine, "compile", name="a", source=FASTER)
     foreign = use(mine, "submit", name="a", methods=["openmp-parallel-outer"])
-    assert foreign.failed and f"the plan holds {METHOD}" in foreign.text
-    assert "there already" in use(mine, "submit", name="a", methods=[METHOD]).text
+    assert foreign.failed and f"the plan contains {METHOD}" in foreign.text
+    assert "existing kernel" in use(mine, "submit", name="a", methods=[METHOD]).text
     assert not mine.submitted
 
 
@@ -125,9 +125,11 @@ def test_machine_code_is_shown_some_lines_at_a_time(judging: Judge) -> None:
     mine = tools(judging)
     use(mine, "compile", name="a", source=FASTER)
     first = use(mine, "disassemble", name="a")
-    assert not first.failed and "<solve>" in first.text and len(first.text.splitlines()) <= LINES + 3
-    if "go on with from_line" in first.text:
-        assert use(mine, "disassemble", name="a", from_line=LINES + 1).text.splitlines()[1] not in first.text
+    assert not first.failed and "<solve>" in first.text and len(first.text.splitlines()) <= MAX_LISTING_LINES + 3
+    if "continue with from_line" in first.text:
+        assert (
+            use(mine, "disassemble", name="a", from_line=MAX_LISTING_LINES + 1).text.splitlines()[1] not in first.text
+        )
     assert use(mine, "disassemble", name="a", from_line=10**6).failed
 
 
@@ -169,7 +171,7 @@ def test_what_others_wrote_stays_behind_a_fence(judging: Judge, tmp_path: Path) 
     head = (WIKI.root / "methods" / f"{METHOD}.md").read_text().split("\n## ")[0]
     (tmp_path / "methods" / f"{METHOD}.md").write_text(f"{head}\n## What\n\nVectorised exponentials.\n\n{ESCAPE}\n")
     hostile = kernel(f"/*\n{ESCAPE}\n*/\n{FASTER}")
-    mine = tools(judging, earlier={hostile.id: hostile}, index=Index(Wiki.open(tmp_path)))
+    mine = tools(judging, earlier_drafts={hostile.id: hostile}, index=Index(Wiki.open(tmp_path)))
     failing = f'{FASTER}\nstatic_assert(sizeof(int) == 1, "``` {ORDER}");\n'
     told = {
         "search": use(mine, "search_knowledge", query="vectorised exponentials"),
@@ -204,11 +206,11 @@ def test_a_machine_that_fails_or_is_out_of_time_costs_a_hint_alone(tmp_path: Pat
         executor.error = error
         for name, arguments in (("quick_check", {}), ("quick_time", {}), ("submit", {"methods": [METHOD]})):
             refused = use(mine, name, name="a", **arguments)
-            assert refused.failed and str(error) in refused.text and "not to blame" in refused.text
+            assert refused.failed and str(error) in refused.text and "not the cause" in refused.text
         # What was found before is on record and needs no machine.
         assert not use(mine, "compile", name="a", source=FASTER).failed
         asked, _ = agent("coder", tmp_path, [Drafts(drafts=(Draft(source=FASTER, methods=(METHOD,)),))])
-        (made,) = coder.write(asked, brief(1), "p", ".cpp", mine.bench)
+        (made,) = coder.write_candidates(asked, brief(1), "p", ".cpp", mine.bench)
         assert made.source == FASTER, "the judge will say what is wrong"
         executor.error = StorageError("a record is damaged")
         with pytest.raises(StorageError):

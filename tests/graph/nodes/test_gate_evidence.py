@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agents.artifacts import Hypothesis, Movement, Plan, PlannedMethod
+from agents.artifacts import Hypothesis, Plan, PlannedMethod, Prediction
 from graph.lifecycle import run as runs
 from graph.lifecycle.verify import accepted
 from graph.nodes import gate_evidence
@@ -76,7 +76,7 @@ SEEN = Hypothesis(
     change="c",
     rationale="r",
     citations=(),
-    expected=(Movement(metric="time", direction="down", factor=0.5, confidence=0.5),),
+    expected=(Prediction(metric="time", direction="down", factor=0.5, confidence=0.5),),
 )
 
 

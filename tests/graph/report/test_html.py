@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.artifacts import GatekeeperBrief, Movement, Review
-from agents.models.base import Unfit
+from agents.artifacts import GatekeeperBrief, Prediction, Review
+from agents.models.base import UnfitReply
 from graph.__main__ import main
 from graph.artifacts import FinalBenchmark, Inspection
 from graph.lifecycle import run as runs
@@ -166,7 +166,7 @@ def test_what_plans_were_made_from_and_warm_times_are_shown_where_the_record_of_
 
 def test_prompts_and_replies_lie_in_files_for_review_without_secrets(copied: Path) -> None:
     key = "AKIA" + "Q7" * 8
-    unfit = Unfit(faults=("veto: is missing",), said="I like it.")
+    unfit = UnfitReply(faults=("veto: is missing",), said="I like it.")
     asked, _ = agent("gatekeeper", copied, [unfit, Review(veto=True, reason=f"See\n{key}.")])
     asked.ask(GatekeeperBrief(task=task(Cpp()), diff=f"+ {key} of /home/somebody"), Review)
     before = set((copied / "prompts").iterdir())
@@ -195,7 +195,7 @@ def test_counters_that_a_hypothesis_names_are_compared_between_parent_and_versio
         ("up", 2.0, 0.0, 3.0, True),
         ("up", 2.0, 3.0, None, None),
     ):
-        said = Movement(metric="ncu.spills", direction=direction, factor=factor, confidence=0.7)  # type: ignore[arg-type]
+        said = Prediction(metric="ncu.spills", direction=direction, factor=factor, confidence=0.7)  # type: ignore[arg-type]
         hypothesis = scored.planned.hypothesis.model_copy(
             update={"expected": (*scored.planned.hypothesis.expected, said)}
         )

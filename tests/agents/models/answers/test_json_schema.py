@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from agents.artifacts import Answer
-from agents.models.answers.json_schema import wire
+from agents.models.answers.json_schema import close_schema
 from tests.agents.models.anthropic_rules import schema_fault
 
 
@@ -26,12 +26,14 @@ def test_each_answer_can_be_decoded_by_its_schema(answer: type[BaseModel]) -> No
     import anthropic
 
     written = TypeAdapter(answer).json_schema()
-    assert schema_fault(anthropic.transform_schema(wire(written, maps=False))) == ""
-    assert wire(written, maps=True)["required"] == list(answer.model_fields), "what has a default is demanded, too"
+    assert schema_fault(anthropic.transform_schema(close_schema(written, maps=False))) == ""
+    assert close_schema(written, maps=True)["required"] == list(answer.model_fields), (
+        "what has a default is demanded, too"
+    )
 
 
 def test_properties_called_as_keywords_stay_and_a_map_does_where_the_server_takes_it() -> None:
-    whole, closed = (wire(TypeAdapter(Outer).json_schema(), maps=maps) for maps in (True, False))
+    whole, closed = (close_schema(TypeAdapter(Outer).json_schema(), maps=maps) for maps in (True, False))
     assert (
         whole["properties"]["title"] == {"type": "string"}
         and whole["properties"]["maps"]["additionalProperties"]["type"] == "string"

@@ -9,7 +9,7 @@ import pytest
 from agents import artifacts
 from agents.artifacts import Draft, Drafts, Review
 from agents.models.answers import code_blocks, parsing
-from agents.models.base import Answered, Block, Request, Unfit, Usage
+from agents.models.base import AnswerReply, PromptBlock, Request, UnfitReply, Usage
 from tests.contracts.test_models import ASKED
 
 VETO = Review(veto=True, quote="{ x[i] }", reason='It says "no".')
@@ -22,12 +22,12 @@ def request(owed: str) -> Request:
 
 
 def read(text: str, owed: str = "Review") -> artifacts.Answer | tuple[str, ...]:
-    reply = parsing.read(text, request(owed), said="said", usage=Usage(output=3))
+    reply = parsing.parse_answer(text, request(owed), said="said", usage=Usage(output=3))
     assert reply.said == "said" and reply.usage.output == 3
-    if isinstance(reply, Unfit):
+    if isinstance(reply, UnfitReply):
         assert reply.faults and all("\n" not in fault for fault in reply.faults)
         return reply.faults
-    assert isinstance(reply, Answered)
+    assert isinstance(reply, AnswerReply)
     return reply.answer
 
 
@@ -59,7 +59,7 @@ def test_what_stands_in_code_or_has_no_bottom_is_no_answer() -> None:
 def test_each_missing_field_is_named() -> None:
     faults = read('{"methods": [{"method": "m"}]}', "Plan")
     assert faults == tuple(
-        f"{name}: is missing; add it" for name in ("methods.0.axis", "methods.0.hypothesis", "candidates")
+        f"{name}: this field is missing; add it" for name in ("methods.0.axis", "methods.0.hypothesis", "candidates")
     )
 
 
@@ -109,11 +109,11 @@ def test_drafts_as_json_need_no_header() -> None:
         (
             "Review",
             "{'veto': true}",
-            "line 1, column 2: this is no JSON (Expecting property name enclosed in double quotes",
+            "line 1, column 2: this is not JSON (Expecting property name enclosed in double quotes",
         ),
-        ("Review", 'So:\n{"veto": true, "quote": "x', "this is no JSON (Unterminated string"),
-        ("Review", '{"veto": true, "reason": "x"', "the JSON ends in the middle"),
-        ("Review", '{"veto": yes}', "line 1, column 10: this is no JSON"),
+        ("Review", 'So:\n{"veto": true, "quote": "x', "this is not JSON (Unterminated string"),
+        ("Review", '{"veto": true, "reason": "x"', "the JSON is cut off"),
+        ("Review", '{"veto": yes}', "line 1, column 10: this is not JSON"),
         ("Review", "void f() { g(); }", "no JSON object Review is in the answer"),
         ("Review", '{"veto": true} or {"veto": false}', "2 different JSON objects each fit Review; give one"),
         ("Review", '{"veto": "perhaps"}', "veto: Input should be a valid boolean"),
@@ -135,8 +135,8 @@ def test_drafts_as_json_need_no_header() -> None:
             block("### draft: methods=a") + "### skipped: c does not apply",
             "line 7: write `### skipped: METHOD=",
         ),
-        ("Drafts", block("Here it is:"), "line 2: no line `### draft: methods=...` stands before this block"),
-        ("Drafts", "I cannot.", "no line `### draft: ...` with a fenced block behind it"),
+        ("Drafts", block("Here it is:"), "line 2: this block of code has no line `### draft: methods=...` before it"),
+        ("Drafts", "I cannot.", "the answer has neither a line `### draft: ...` with a fenced block after it"),
     ],
 )
 def test_what_is_no_answer_is_said_with_its_place(owed: str, text: str, said: str) -> None:
@@ -152,8 +152,8 @@ def test_what_is_no_answer_is_said_with_its_place(owed: str, text: str, said: st
     ],
 )
 def test_one_draft_that_cannot_be_read_costs_that_draft_alone(text: str) -> None:
-    reply = parsing.read(text, request("Drafts"), said="", usage=Usage())
-    assert isinstance(reply, Unfit) and reply.usable == Drafts(drafts=(Draft(source=CODE, methods=("a",)),))
+    reply = parsing.parse_answer(text, request("Drafts"), said="", usage=Usage())
+    assert isinstance(reply, UnfitReply) and reply.usable == Drafts(drafts=(Draft(source=CODE, methods=("a",)),))
 
 
 # ------------------------------------------------------------ how to answer
@@ -162,41 +162,46 @@ def test_one_draft_that_cannot_be_read_costs_that_draft_alone(text: str) -> None
 @pytest.mark.parametrize("owed", ["Plan", "Drafts", "Analysis", "Queries", "Review"])
 @pytest.mark.parametrize("structured", [True, False])
 def test_the_instruction_holds_the_schema_where_the_answer_is_json(owed: str, structured: bool) -> None:
-    text = parsing.how_to_answer(owed, structured)
+    text = parsing.answer_instructions(owed, structured)
     assert ("```" in text) == (owed == "Drafts" and not structured)
     written = text.partition(f"JSON schema of {owed}:\n\n")[2].partition("\n")[0]
     assert bool(written) == (structured or owed != "Drafts")
-    assert not written or json.loads(written)["properties"].keys() == parsing.schema(request(owed))["properties"].keys()
-    assert "schema" not in parsing.how_to_answer(owed, True, shown=False).lower()
+    assert (
+        not written
+        or json.loads(written)["properties"].keys() == parsing.answer_schema(request(owed))["properties"].keys()
+    )
+    assert "schema" not in parsing.answer_instructions(owed, True, shown=False).lower()
     assert ("unchanged" in text) == (owed == "Drafts"), "what code must be is told to who writes code"
 
 
 def test_the_example_of_the_instruction_can_be_read() -> None:
-    text = parsing.how_to_answer("Drafts", False)
+    text = parsing.answer_instructions("Drafts", False)
     example = "\n".join(line.removeprefix("    ") for line in text.splitlines() if line.startswith("    "))
-    found, faults = code_blocks.drafts(example)
+    found, faults = code_blocks.parse_drafts(example)
     assert not faults and found.drafts[0].knobs == {"TILE": "64", "UNROLL": "4"}
 
 
 def test_a_continuation_repeats_nothing() -> None:
     begun = block("### draft: methods=a")[:-20]
     rest = block("### draft: methods=a")[-20:]
-    assert parsing.joined(begun, rest) == begun + rest
-    assert parsing.joined(begun, "```cpp\n" + rest) == begun + rest
-    assert parsing.joined(begun, begun[-45:] + rest) == begun + rest
-    assert parsing.joined("  }\n  }\n", "  }\n}\n") == "  }\n  }\n  }\n}\n", "short repetitions are code"
+    assert parsing.join_continuation(begun, rest) == begun + rest
+    assert parsing.join_continuation(begun, "```cpp\n" + rest) == begun + rest
+    assert parsing.join_continuation(begun, begun[-45:] + rest) == begun + rest
+    assert parsing.join_continuation("  }\n  }\n", "  }\n}\n") == "  }\n  }\n  }\n}\n", "short repetitions are code"
 
 
 def test_one_instruction_serves_several_types() -> None:
-    text = parsing.how_to_answer(("Analysis", "Queries"), True)
-    assert text.count("## How to answer") == 1 and "Analysis or Queries, whichever is owed" in text
+    text = parsing.answer_instructions(("Analysis", "Queries"), True)
+    assert text.count("## How to answer") == 1 and "Analysis or Queries, whichever your task names" in text
     assert all(f"JSON schema of {owed}:" in text for owed in ("Analysis", "Queries"))
 
 
 def test_the_form_stands_behind_the_block_that_names_it_else_behind_what_is_stable() -> None:
-    stable, run, now = (Block(scope=scope, text=f"{scope}.") for scope in ("stable", "run", "iteration"))
+    stable, run, now = (PromptBlock(scope=scope, text=f"{scope}.") for scope in ("stable", "run", "iteration"))
     for second in (run, run.model_copy(update={"answers": ("Plan", "Queries")})):
-        prompt = parsing.explained(request("Plan").model_copy(update={"prompt": (stable, second, now)}), True)
+        prompt = parsing.add_answer_instructions(
+            request("Plan").model_copy(update={"prompt": (stable, second, now)}), True
+        )
         assert ["## How to answer" in block.text for block in prompt].index(True) == 1
         assert "".join(block.text for block in prompt).count("## How to answer") == 1
         assert prompt[-1] == now and [block.scope for block in prompt if block.text.startswith("run")] == ["run"]

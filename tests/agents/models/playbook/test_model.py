@@ -19,7 +19,7 @@ from agents.artifacts import (
     RetrieverBrief,
     Review,
     RoleName,
-    Tried,
+    RunAttempt,
 )
 from agents.lift.from_reference import LIFT_METHOD
 from agents.models.base import Request
@@ -63,7 +63,7 @@ def ask(role: RoleName, brief: Brief, owed: type[AnswerT]) -> AnswerT:
 
 
 def planner_brief(
-    pages: tuple[Page, ...], source: str, tried: tuple[Tried, ...] = (), methods: int = 3
+    pages: tuple[Page, ...], source: str, tried: tuple[RunAttempt, ...] = (), methods: int = 3
 ) -> PlannerBrief:
     return PlannerBrief(
         task=TASK,
@@ -123,7 +123,7 @@ def test_plan_cites_pages_respects_budgets_and_applies(pages: tuple[Page, ...]) 
 
 
 def test_failed_sets_are_not_planned_again_until_nothing_is_left(pages: tuple[Page, ...]) -> None:
-    tried: list[Tried] = []
+    tried: list[RunAttempt] = []
     seen: set[frozenset[str]] = set()
     for iteration in range(1, 200):
         plan = ask("planner", planner_brief(pages, kernel("softmax_int"), tuple(tried)), Plan)
@@ -133,7 +133,7 @@ def test_failed_sets_are_not_planned_again_until_nothing_is_left(pages: tuple[Pa
         methods = tuple(m.method for m in plan.methods)
         assert frozenset(methods) not in seen
         seen.add(frozenset(methods))
-        tried.append(Tried(iteration=iteration, methods=methods, knobs={}, verdict="reject_perf", reason="slower"))
+        tried.append(RunAttempt(iteration=iteration, methods=methods, knobs={}, verdict="reject_perf", reason="slower"))
     pytest.fail("the planner never ends")
 
 
@@ -147,12 +147,16 @@ def test_accepting_every_draft_ends_with_an_empty_plan(pages: tuple[Page, ...]) 
         drafts = ask("coder", coder_brief(plan, pages, source), Drafts)
         if not drafts.drafts:
             tried.append(
-                Tried(iteration=iteration, methods=planned, knobs={}, verdict="reject_perf", reason="", planned=planned)
+                RunAttempt(
+                    iteration=iteration, methods=planned, knobs={}, verdict="reject_perf", reason="", planned=planned
+                )
             )
             continue
         source = drafts.drafts[0].source
         made = drafts.drafts[0].methods
-        tried.append(Tried(iteration=iteration, methods=made, knobs={}, verdict="accept", reason="", planned=planned))
+        tried.append(
+            RunAttempt(iteration=iteration, methods=made, knobs={}, verdict="accept", reason="", planned=planned)
+        )
     else:
         pytest.fail("still planning after eleven accepted iterations")
     for word in ("omp parallel for", "kw_exp", "reduction(+:"):
@@ -175,7 +179,9 @@ def test_ablation_leaves_one_method_out(pages: tuple[Page, ...]) -> None:
     plan = ask("planner", planner_brief(pages, source), Plan)
     methods = tuple(m.method for m in plan.methods)
     made = ask(
-        "coder", coder_brief(plan, pages, source, without=methods, champion_knobs={"SCHEDULE": "dynamic"}), Drafts
+        "coder",
+        coder_brief(plan, pages, source, ablated_methods=methods, champion_knobs={"SCHEDULE": "dynamic"}),
+        Drafts,
     ).drafts
     (draft,) = [one for one in made if "vector-exp" not in one.methods]
     assert "kw_exp" not in draft.source
@@ -199,7 +205,7 @@ def test_a_kernel_that_hides_its_loops_is_left_to_models_in_one_sentence(pages: 
 def test_the_lifted_kernel_is_judged_once_where_edits_find_no_place_or_gain_no_more(every: tuple[Page, ...]) -> None:
     def planned(source: str, *verdicts: str, after: str = "") -> list[str]:
         tried = tuple(
-            Tried(iteration=n, methods=(after,), knobs={}, verdict=v, reason="") for n, v in enumerate(verdicts, 1)
+            RunAttempt(iteration=n, methods=(after,), knobs={}, verdict=v, reason="") for n, v in enumerate(verdicts, 1)
         )
         return [m.method for m in ask("planner", planner_brief(every, kernel(source), tried), Plan).methods]
 
@@ -213,8 +219,8 @@ def test_knobs_in_place_are_searched_from_where_they_stand_and_never_twice(pages
     up."""
     mine = tuple(p for p in pages if p.head.id == "vector-exp")
     source = recipe("vector_exp").edit(kernel("softmax_int"), {"DEGREE": "5"})
-    tried: list[Tried] = [
-        Tried(iteration=1, methods=("vector-exp",), knobs={"DEGREE": "5"}, verdict="accept", reason="")
+    tried: list[RunAttempt] = [
+        RunAttempt(iteration=1, methods=("vector-exp",), knobs={"DEGREE": "5"}, verdict="accept", reason="")
     ]
     drafted: list[str] = []
     for iteration in range(2, 9):
@@ -225,7 +231,7 @@ def test_knobs_in_place_are_searched_from_where_they_stand_and_never_twice(pages
         drafts = ask("coder", coder_brief(plan, mine, source, tried=tuple(tried)), Drafts)
         drafted += [d.knobs["DEGREE"] for d in drafts.drafts]
         tried.append(
-            Tried(
+            RunAttempt(
                 iteration=iteration,
                 methods=("other",),
                 knobs={},
@@ -240,7 +246,9 @@ def test_knobs_in_place_are_searched_from_where_they_stand_and_never_twice(pages
 def test_what_gained_nothing_waits_behind_what_was_never_tried(pages: tuple[Page, ...]) -> None:
     first = ask("planner", planner_brief(pages, kernel("softmax_int")), Plan)
     planned = tuple(m.method for m in first.methods)
-    failed = (Tried(iteration=1, methods=planned[:1], knobs={}, verdict="inconclusive", reason="", planned=planned),)
+    failed = (
+        RunAttempt(iteration=1, methods=planned[:1], knobs={}, verdict="inconclusive", reason="", planned=planned),
+    )
     second = ask("planner", planner_brief(pages, kernel("softmax_int"), failed), Plan)
     assert second.methods
     assert not {m.method for m in second.methods} & set(planned)

@@ -6,7 +6,7 @@ import pytest
 
 from agents.artifacts import Drafts, Plan, PlannerBrief
 from agents.models.playbook.model import answer
-from agents.roles.planner import faults, violations
+from agents.roles.planner import method_violations, plan_faults
 from knowledge_base.artifacts import Attempt, Page, source_digest
 from knowledge_base.experience.status import RESULT_BY_VERDICT
 from knowledge_base.pages.wiki import Wiki
@@ -50,7 +50,7 @@ def brief_with(pages: tuple[Page, ...], *memory: Attempt, **more: object) -> Pla
 
 def planned(brief: PlannerBrief) -> tuple[set[str], Plan]:
     made = ask("planner", brief, Plan)
-    assert not violations(made, brief) and not faults(made, brief)
+    assert not method_violations(made, brief) and not plan_faults(made, brief)
     return {item.method for item in made.methods}, made
 
 

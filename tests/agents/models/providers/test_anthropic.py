@@ -9,7 +9,17 @@ from dataclasses import replace
 import pytest
 
 from agents.artifacts import GatekeeperBrief, Review
-from agents.models.base import Answered, Block, Called, Request, Tool, ToolResult, Turn, Unfit, Usage
+from agents.models.base import (
+    AnswerReply,
+    PromptBlock,
+    Request,
+    Tool,
+    ToolCallReply,
+    ToolResult,
+    Turn,
+    UnfitReply,
+    Usage,
+)
 from agents.models.providers.anthropic import Anthropic
 from tests.agents.models.anthropic_server import Server
 from tests.agents.models.scripted_server import Step
@@ -58,9 +68,9 @@ def request(
 ) -> Request:
     """`ends_in`: seconds that the run has left for it."""
     prompt = (
-        Block(scope="stable", text="Rules. " * 400),
-        Block(scope="run", text="Task. " * 400),
-        Block(scope="iteration", text=f"Iteration {iteration}. " * 300),
+        PromptBlock(scope="stable", text="Rules. " * 400),
+        PromptBlock(scope="run", text="Task. " * 400),
+        PromptBlock(scope="iteration", text=f"Iteration {iteration}. " * 300),
     )
     brief = GatekeeperBrief(task=TASK, diff="-old;\n+new_one;\n")
     ends = {} if ends_in is None else {"ends": time.monotonic() + ends_in}
@@ -83,7 +93,7 @@ def test_a_request_is_sent_as_newer_models_take_it_and_its_usage_is_the_apis(ser
     model = opened(server, effort="high", thinking="adaptive")
     reply = model.ask(request(tools=TOOLS))
     model.ask(request(tools=TOOLS))
-    assert isinstance(reply, Answered) and reply.answer == REVIEW
+    assert isinstance(reply, AnswerReply) and reply.answer == REVIEW
     took = reply.usage
     assert took.model == "claude-opus-5-5" and took.cache_write_1h > 1000 and took.output > 20 and took.seconds > 0
     body = server.bodies[0]
@@ -114,13 +124,13 @@ def test_tools_are_called_and_their_results_sent_back_with_the_thinking(server: 
     server.script = [Step("Compiling.", wishes, thinking="I compile."), SAID]
     model = opened(server)
     first = model.ask(request(tools=TOOLS))
-    assert isinstance(first, Called) and [(call.name, call.arguments) for call in first.calls] == list(wishes)
+    assert isinstance(first, ToolCallReply) and [(call.name, call.arguments) for call in first.calls] == list(wishes)
     results = tuple(
         ToolResult(id=call.id, text="" if index else "error: x", failed=not index)
         for index, call in enumerate(first.calls)
     )
     second = model.ask(request(Turn(said=first.said, results=results, refused=("No more tools.",)), tools=TOOLS))
-    assert isinstance(second, Answered)
+    assert isinstance(second, AnswerReply)
     _, said, told = server.bodies[1]["messages"]
     assert [block["type"] for block in said["content"]] == ["thinking", "text", "tool_use", "tool_use"]
     assert said["content"][0] == {"type": "thinking", "thinking": "I compile.", "signature": "signed"}
@@ -133,8 +143,8 @@ def test_an_answer_that_does_not_fit_is_unfit_and_asked_again(server: Server, te
     server.script = [Step(text), SAID]
     model = opened(server)
     first = model.ask(request())
-    assert isinstance(first, Unfit) and first.faults and first.usage.output > 0
-    assert isinstance(model.ask(request(Turn(said=first.said, refused=first.faults))), Answered)
+    assert isinstance(first, UnfitReply) and first.faults and first.usage.output > 0
+    assert isinstance(model.ask(request(Turn(said=first.said, refused=first.faults))), AnswerReply)
     assert first.faults[0] in server.bodies[1]["messages"][-1]["content"][-1]["text"]
 
 
@@ -144,7 +154,7 @@ def test_an_answer_that_does_not_fit_is_unfit_and_asked_again(server: Server, te
 def test_json_that_breaks_off_is_asked_for_with_twice_the_room(server: Server) -> None:
     server.script = [Step(REVIEW.model_copy(update={"reason": "word " * 200}).model_dump_json())]
     reply = opened(server, max_tokens=200).ask(request())
-    assert isinstance(reply, Answered) and limits(server) == [200, 400] and len(server.bodies[1]["messages"]) == 1
+    assert isinstance(reply, AnswerReply) and limits(server) == [200, 400] and len(server.bodies[1]["messages"]) == 1
     assert reply.usage.output > 400, "both answers are paid for"
 
 
@@ -153,10 +163,10 @@ def test_free_text_that_breaks_off_is_gone_on_with(server: Server) -> None:
     whole = "Here it is:\n" + long.model_dump_json()
     server.script = [Step(whole), Step(whole[800:]), SAID]
     reply = opened(server, max_tokens=200).ask(request())
-    assert isinstance(reply, Answered) and reply.answer == long
+    assert isinstance(reply, AnswerReply) and reply.answer == long
     assert [message["role"] for message in server.bodies[1]["messages"]] == ["user", "assistant", "user"]
     assert "format" not in server.bodies[1].get("output_config", {}), "a form would begin a new object"
-    assert isinstance(opened(server).ask(request(Turn(said=reply.said, refused=("no",)))), Answered)
+    assert isinstance(opened(server).ask(request(Turn(said=reply.said, refused=("no",)))), AnswerReply)
 
 
 @pytest.mark.parametrize(
@@ -168,16 +178,18 @@ def test_an_answer_without_an_end_is_unfit_within_bounds(server: Server, step: S
     server.script = [step]
     model = opened(server, max_tokens=200)
     reply = model.ask(request(tools=TOOLS))
-    assert isinstance(reply, Unfit) and "shorter" in reply.faults[0]
-    assert sum(limits(server)) == model.bound(request(tools=TOOLS)).output
+    assert isinstance(reply, UnfitReply) and "shorter" in reply.faults[0]
+    assert sum(limits(server)) == model.usage_bound(request(tools=TOOLS)).output
     server.script = [SAID]
-    assert isinstance(opened(server).ask(request(Turn(said=reply.said, refused=reply.faults), tools=TOOLS)), Answered)
+    assert isinstance(
+        opened(server).ask(request(Turn(said=reply.said, refused=reply.faults), tools=TOOLS)), AnswerReply
+    )
 
 
 def test_more_room_than_the_model_has_is_no_end_of_the_run(server: Server) -> None:
     server.most_output, server.script = 300, [Step(LONG)]
     reply = opened(server, max_tokens=200).ask(request())
-    assert isinstance(reply, Unfit) and reply.usage.output > 0 and limits(server) == [200, 400]
+    assert isinstance(reply, UnfitReply) and reply.usage.output > 0 and limits(server) == [200, 400]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +204,7 @@ def test_more_room_than_the_model_has_is_no_end_of_the_run(server: Server) -> No
 def test_a_stream_that_breaks_off_is_begun_anew(server: Server, broken: Step) -> None:
     server.script = [broken, SAID]
     reply = opened(server).ask(request())
-    assert isinstance(reply, Answered) and reply.answer == REVIEW and len(server.bodies) == 2
+    assert isinstance(reply, AnswerReply) and reply.answer == REVIEW and len(server.bodies) == 2
     if broken.cut != 0:
         assert reply.usage.cache_read + reply.usage.cache_write_1h > 1500, "what was read twice is counted twice"
 
@@ -202,7 +214,7 @@ def test_streams_that_always_break_off_end_within_bounds(server: Server) -> None
     model = opened(server)
     with pytest.raises(ProviderError, match=r"models\.gatekeeper.*no whole answer") as raised:
         model.ask(request())
-    took, bound = Usage.model_validate(raised.value.usage), model.bound(request())
+    took, bound = Usage.model_validate(raised.value.usage), model.usage_bound(request())
     assert bound.cache_write_1h > read_in_all(took) > 3 * 1500 and took.output > 0, "it was paid for"
     assert len(server.bodies) == 3
 
@@ -211,9 +223,9 @@ def test_streams_that_always_break_off_end_within_bounds(server: Server) -> None
     ("script", "timeout_s", "ends_in", "told"),
     [
         ([Step(pings=True)], 0.3, None, r"longer than 0\.3 s"),
-        ([Step(pings=True)], 500, 0.3, "no answer before the run's time was up"),
-        ([Step("x" * 4000, pause_s=0.1)], 500, 0.3, "no answer before the run's time was up"),
-        ([replace(SAID, cut=3)] * 2 + [Step(pings=True)], 500, 0.5, "no answer before the run's time was up"),
+        ([Step(pings=True)], 500, 0.3, "no answer came before the run's time ended"),
+        ([Step("x" * 4000, pause_s=0.1)], 500, 0.3, "no answer came before the run's time ended"),
+        ([replace(SAID, cut=3)] * 2 + [Step(pings=True)], 500, 0.5, "no answer came before the run's time ended"),
     ],
     ids=["signs of life", "the run's end", "the run's end while it drips", "the run's end in the last try"],
 )
@@ -231,7 +243,7 @@ def test_an_answer_without_end_is_given_up(
 @pytest.mark.parametrize(
     ("step", "kind", "told"),
     [
-        (Step("No.", stop="refusal"), RefusalError, r"claude-opus-5-5 declines to answer \(cyber\)"),
+        (Step("No.", stop="refusal"), RefusalError, r"claude-opus-5-5 declined to answer \(cyber\)"),
         (Step("{", stop="model_context_window_exceeded"), ProviderError, "context"),
         (Step("{", mid="overloaded_error"), OverloadedError, "in the middle"),
         (Step(status=429), OverloadedError, "no room"),
@@ -255,7 +267,7 @@ def test_each_refusal_of_the_server_is_told_with_its_cause(
 
 def test_a_request_that_was_not_taken_is_sent_again(server: Server) -> None:
     server.script = [Step(status=429, headers={"retry-after": "0.01"}), SAID]
-    assert isinstance(opened(server, max_retries=1).ask(request()), Answered)
+    assert isinstance(opened(server, max_retries=1).ask(request()), AnswerReply)
 
 
 def test_a_server_that_does_not_answer_is_told_by_the_role_that_asked(server: Server) -> None:
@@ -269,14 +281,18 @@ def test_a_server_that_does_not_answer_is_told_by_the_role_that_asked(server: Se
 def test_the_end_of_the_run_cuts_the_counting_of_tokens(server: Server) -> None:
     server.counting_s = 2.0
     model, ending = opened(server), request(ends_in=0.5)
-    assert model.bound(ending) == model.assumed_bound(ending) and server.counted == 1 and model.counts
+    assert (
+        model.usage_bound(ending) == model.estimated_usage_bound(ending)
+        and server.counted == 1
+        and model.server_counts_tokens
+    )
     server.counting_s = 0.0
-    assert model.bound(request()) != model.assumed_bound(request())
+    assert model.usage_bound(request()) != model.estimated_usage_bound(request())
 
 
 def test_a_server_that_counts_no_tokens_is_asked_once(server: Server) -> None:
     server.counts = False
     model = opened(server, cache_ttl="5m")
-    bound = model.bound(request())
-    assert model.bound(request()) == bound and server.counted == 1
+    bound = model.usage_bound(request())
+    assert model.usage_bound(request()) == bound and server.counted == 1
     assert bound.cache_write > 3 * 5000 / 3 and bound.cache_write_1h == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.models.base import Block, Called, Scope, Tool, ToolResult, Turn
+from agents.models.base import PromptBlock, Scope, Tool, ToolCallReply, ToolResult, Turn
 from tests.agents.models.anthropic_rules import Cache
 from tests.agents.models.anthropic_server import Server
 from tests.agents.models.providers.test_anthropic import TOOLS, opened, request
@@ -17,7 +17,8 @@ def test_of_many_blocks_the_last_are_marked(server: Server, tools: tuple[Tool, .
     """At most four marks; nothing of an iteration is written to be kept that nobody will ask about again."""
     scopes: tuple[Scope, ...] = ("stable", "run", "run", "version", "version", "iteration", "iteration")
     prompt = tuple(
-        Block(scope=scope, text=f"{at}. " * 900, answers=("Review",) * (at == 2)) for at, scope in enumerate(scopes)
+        PromptBlock(scope=scope, text=f"{at}. " * 900, answers=("Review",) * (at == 2))
+        for at, scope in enumerate(scopes)
     )
     opened(server).ask(request(tools=tools).model_copy(update={"prompt": prompt}))
     body = server.bodies[0]
@@ -60,7 +61,7 @@ def test_each_round_of_tools_reads_the_rounds_before(server: Server) -> None:
     usages = []
     for _ in range(5):
         reply = model.ask(request(*turns, tools=TOOLS))
-        assert isinstance(reply, Called)
+        assert isinstance(reply, ToolCallReply)
         usages.append(reply.usage)
         turns += (Turn(said=reply.said, results=tuple(ToolResult(id=call.id, text="ok") for call in reply.calls)),)
     written = [usage.cache_read + usage.cache_write + usage.cache_write_1h for usage in usages]

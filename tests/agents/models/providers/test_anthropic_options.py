@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agents.models.base import Answered
+from agents.models.base import AnswerReply
 from agents.models.providers.anthropic import Anthropic
 from tests.agents.models.anthropic_server import TOKEN_OF_GOOGLE, Server
 from tests.agents.models.providers.test_anthropic import REVIEW, SAID, request
@@ -24,8 +24,8 @@ from tools.errors import SettingsError
         ({"model": "m", "effort": "huge"}, "models.effort: must be 'low', 'medium', 'high', 'xhigh' or 'max'"),
         ({"model": "m", "base_url": "localhost:8000"}, "models.base_url: must be an address"),
         ({"model": "m", "platform": "azure"}, "models.platform: must be 'anthropic', 'bedrock' or 'vertex'"),
-        ({"model": "m", "region": "eu-central-1"}, "models.region: belongs to platform bedrock or vertex"),
-        ({"model": "m", "platform": "bedrock", "project": "p"}, "models.project: belongs to platform vertex"),
+        ({"model": "m", "region": "eu-central-1"}, "models.region: only bedrock and vertex have one"),
+        ({"model": "m", "platform": "bedrock", "project": "p"}, "models.project: only vertex has one"),
         ({"model": "m", "platform": "vertex", "api_key_env": "K"}, "models.api_key_env: vertex takes"),
     ],
 )
@@ -58,9 +58,9 @@ def test_bedrock_answers_with_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
                 "base_url": server.url,
             }
         )
-        assert model.bound(request()).cache_write_1h > 0, "without a count of tokens, by characters"
+        assert model.usage_bound(request()).cache_write_1h > 0, "without a count of tokens, by characters"
         reply = model.ask(request())
-    assert isinstance(reply, Answered) and reply.answer == REVIEW and reply.usage.cache_write_1h > 0
+    assert isinstance(reply, AnswerReply) and reply.answer == REVIEW and reply.usage.cache_write_1h > 0
     assert server.asked[0].headers["authorization"] == "Bearer bedrock-key"
 
 
@@ -78,7 +78,7 @@ def test_vertex_answers_with_a_token_of_google(tmp_path: Path, monkeypatch: pyte
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "account.json"))
         model = Anthropic({"model": "m", "platform": "vertex", "region": "europe-west1", "base_url": server.url})
         reply = model.ask(request())
-    assert isinstance(reply, Answered) and reply.answer == REVIEW
+    assert isinstance(reply, AnswerReply) and reply.answer == REVIEW
     assert server.asked[0].headers["authorization"] == f"Bearer {TOKEN_OF_GOOGLE}"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agents.artifacts import GatekeeperBrief, Review
-from agents.models.base import Answered, Block, Model, Request
+from agents.models.base import AnswerReply, Model, PromptBlock, Request
 from agents.roles.agent import open_model
 from tests.contracts.test_models import DIFF, TASK
 from tests.support import one_sentence, run_captured
@@ -22,7 +22,10 @@ REQUEST = Request(
     role="gatekeeper",
     brief=GatekeeperBrief(task=TASK, diff=DIFF),
     answer="Review",
-    prompt=(Block(scope="stable", text="You are the reviewer."), Block(scope="iteration", text="The diff: größer.")),
+    prompt=(
+        PromptBlock(scope="stable", text="You are the reviewer."),
+        PromptBlock(scope="iteration", text="The diff: größer."),
+    ),
 )
 ANSWER = '{"veto": false}'
 
@@ -54,7 +57,7 @@ def test_prompt_on_stdin_answer_on_stdout(tmp_path: Path) -> None:
         f"import sys; text = sys.stdin.read(); print('Let me see: it is', len(text)); print({ANSWER!r}); print('Done.')"
     )
     reply = program(tmp_path, source).ask(REQUEST)
-    assert isinstance(reply, Answered) and reply.answer == Review() and "Let me see" in reply.said
+    assert isinstance(reply, AnswerReply) and reply.answer == Review() and "Let me see" in reply.said
     prompt = (folder(tmp_path) / "prompt.md").read_text()
     assert f"it is {len(prompt)}" in reply.said, "it was given the whole prompt"
     assert prompt.index("You are the reviewer.") < prompt.index("größer") < prompt.index("JSON")
@@ -67,7 +70,7 @@ def test_prompt_and_answer_in_files(tmp_path: Path) -> None:
         "assert 'größer' in Path(sys.argv[1].removeprefix('--in=')).read_text() and not sys.stdin.read()\n"
         f"print('{{ not this }}'); Path(sys.argv[2]).write_text({ANSWER!r})"
     )
-    assert isinstance(program(tmp_path, source, "--in={prompt_file}", "{answer_file}").ask(REQUEST), Answered)
+    assert isinstance(program(tmp_path, source, "--in={prompt_file}", "{answer_file}").ask(REQUEST), AnswerReply)
     assert "answer.md" in failure(program(tmp_path, "pass", "{answer_file}")), "it wrote none"
 
 
@@ -75,7 +78,7 @@ def test_without_a_workspace_nothing_is_left(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     argv = [sys.executable, "-c", f"print({ANSWER!r})"]
-    assert isinstance(open_model("gatekeeper", {"provider": "command", "argv": argv}).ask(REQUEST), Answered)
+    assert isinstance(open_model("gatekeeper", {"provider": "command", "argv": argv}).ask(REQUEST), AnswerReply)
     assert not list((tmp_path / "temporary").iterdir())
     said = failure(
         open_model(
@@ -136,7 +139,7 @@ def test_nothing_that_it_started_lives_on(tmp_path: Path, how: str) -> None:
         with pytest.raises(KeyboardInterrupt):
             program(tmp_path, source).ask(REQUEST)
     else:
-        assert isinstance(program(tmp_path, CHILD + f"print({ANSWER!r})").ask(REQUEST), Answered)
+        assert isinstance(program(tmp_path, CHILD + f"print({ANSWER!r})").ask(REQUEST), AnswerReply)
     (child,) = tmp_path.rglob("child")
     assert gone(child)
 

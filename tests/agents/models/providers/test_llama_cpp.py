@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agents.artifacts import Review
-from agents.models.base import Answered, Model, Usage
+from agents.models.base import AnswerReply, Model, Usage
 from agents.roles.agent import open_model
 from tests.agents.models import anthropic_server
 from tests.agents.models.openai_server import Server
@@ -38,7 +38,7 @@ def test_an_answer_by_its_grammar() -> None:
     with Server(llama_cpp("review")) as server:
         reply = model(server).ask(REQUEST)
         form = server.bodies[0]["response_format"]["json_schema"]["schema"]
-    assert isinstance(reply, Answered) and reply.answer == Review(veto=False, quote="veto.threo", reason="false")
+    assert isinstance(reply, AnswerReply) and reply.answer == Review(veto=False, quote="veto.threo", reason="false")
     assert (reply.usage.input, reply.usage.cache_read, reply.usage.output) == (139, 0, 56)
     assert form["required"] == ["veto", "quote", "reason"], "where all may be left out, this model answers `{  }`"
 
@@ -67,7 +67,7 @@ def test_a_server_that_still_loads_its_model_is_overloaded_and_asked_again() -> 
     with Server(llama_cpp("loading")) as server, pytest.raises(OverloadedError, match="Loading model"):
         model(server).ask(REQUEST)
     with Server(llama_cpp("loading"), llama_cpp("review")) as server:
-        assert isinstance(model(server, max_retries=1).ask(REQUEST), Answered)
+        assert isinstance(model(server, max_retries=1).ask(REQUEST), AnswerReply)
 
 
 def test_a_prompt_too_long_for_its_messages_api_is_no_fault_of_an_option() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from agents.artifacts import Analysis, AnalystBrief, Review
-from agents.models.base import Answered, Model, Request
+from agents.models.base import AnswerReply, Model, Request
 from agents.roles.agent import Agent, open_model
-from agents.roles.profiler_analyst import analyse
+from agents.roles.profiler_analyst import analyze_findings
 from tests.agents.models.providers.test_command import REQUEST
 from tests.contracts.test_models import ASKED
 from tools.errors import PendingError, SettingsError
@@ -50,7 +50,7 @@ def test_it_asks_once_and_takes_the_answer(model: Model, tmp_path: Path) -> None
     assert prompt.stat().st_mtime_ns == before and len(list(file.parent.iterdir())) == 1
     file.write_text('I see nothing wrong.\n{"veto": false}\n')
     reply = model.ask(REQUEST)
-    assert isinstance(reply, Answered) and reply.answer == Review() and file.exists()
+    assert isinstance(reply, AnswerReply) and reply.answer == Review() and file.exists()
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_an_empty_or_half_written_answer_is_left_alone(model: Model, text: str, 
     again, said = waits(model)
     assert again == file and told in said and file.read_text() == text and not list(file.parent.glob("*.refused.md"))
     file.write_text('{"veto": false}')
-    assert isinstance(model.ask(REQUEST), Answered)
+    assert isinstance(model.ask(REQUEST), AnswerReply)
 
 
 def test_answers_that_do_not_fit_come_back_with_the_reason(model: Model) -> None:
@@ -81,7 +81,7 @@ def test_answers_that_do_not_fit_come_back_with_the_reason(model: Model) -> None
     kept = [file.with_name(file.name.replace(".answer", f".answer.{n}")).read_text() for n in (1, 2)]
     assert kept == written
     file.write_text('{"veto": false}')
-    assert isinstance(model.ask(REQUEST), Answered) and not refused.exists()
+    assert isinstance(model.ask(REQUEST), AnswerReply) and not refused.exists()
 
 
 def test_an_answer_refused_for_what_it_says_is_asked_for_again_with_the_reason(tmp_path: Path) -> None:
@@ -91,13 +91,13 @@ def test_an_answer_refused_for_what_it_says_is_asked_for_again_with_the_reason(t
     agent = Agent("profiler_analyst", model, Records(tmp_path), lambda kind, details: None)
     for number, text in enumerate(("See [rule:invented].", "expf is called."), 1):
         with pytest.raises(PendingError) as caught:
-            analyse(agent, brief)
+            analyze_findings(agent, brief)
         file = caught.value.file
         assert file.name.startswith(f"{number:03d}-")
         prompt = file.with_name(file.name.replace("answer", "prompt")).read_text()
-        assert ("not accepted" in prompt and "[rule:invented] names no finding" in prompt) == (number == 2)
+        assert ("not accepted" in prompt and "[rule:invented] is not a finding" in prompt) == (number == 2)
         file.write_text(Analysis(ranking=("scalar_math_call",), text=text).model_dump_json())
-    assert analyse(agent, brief).text == "expf is called."
+    assert analyze_findings(agent, brief).text == "expf is called."
     assert len(list((tmp_path / "manual").glob("*.answer.md"))) == 2
 
 

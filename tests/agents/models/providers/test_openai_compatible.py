@@ -10,7 +10,19 @@ from typing import Any
 import pytest
 
 from agents.artifacts import Drafts, GatekeeperBrief, Review
-from agents.models.base import Answered, Block, Called, Model, Request, Tool, ToolCall, ToolResult, Turn, Unfit, Usage
+from agents.models.base import (
+    AnswerReply,
+    Model,
+    PromptBlock,
+    Request,
+    Tool,
+    ToolCall,
+    ToolCallReply,
+    ToolResult,
+    Turn,
+    UnfitReply,
+    Usage,
+)
 from agents.models.time_limits import retries
 from agents.roles.agent import Agent, open_model
 from agents.tool_use.base import Toolbox
@@ -29,9 +41,9 @@ CODE = (
 DRAFT = f"### draft: methods=openmp-parallel-outer knobs=TILE=64 note=first\n```cpp\n{CODE}```\n"
 HALF = len(DRAFT) // 2
 BLOCKS = (
-    Block(scope="stable", text="You review."),
-    Block(scope="run", text="The task."),
-    Block(scope="iteration", text="The diff."),
+    PromptBlock(scope="stable", text="You review."),
+    PromptBlock(scope="run", text="The task."),
+    PromptBlock(scope="iteration", text="The diff."),
 )
 LOOK = Tool(
     name="look",
@@ -74,7 +86,7 @@ def test_cached_tokens_are_not_counted_as_input(cached: dict[str, Any]) -> None:
     usage = {"prompt_tokens": 1000, "completion_tokens": 50, "total_tokens": 1050, **cached}
     with Server(Step(SAID, usage=usage)) as server:
         reply = model(server).ask(request())
-    assert isinstance(reply, Answered) and reply.answer == VETO
+    assert isinstance(reply, AnswerReply) and reply.answer == VETO
     assert (reply.usage.input, reply.usage.cache_read, reply.usage.output, reply.usage.model) == (200, 800, 50, "m")
     assert reply.usage.seconds > 0 and server.asked[0].path == "/v1/chat/completions"
 
@@ -89,7 +101,7 @@ def test_stable_stands_in_the_system_message_and_run_before_iteration() -> None:
     with Server(Step(SAID)) as server:
         model(server).ask(request())
         model(server).ask(
-            request().model_copy(update={"prompt": (*BLOCKS[:2], Block(scope="iteration", text="Another."))})
+            request().model_copy(update={"prompt": (*BLOCKS[:2], PromptBlock(scope="iteration", text="Another."))})
         )
     first, second = (body["messages"] for body in server.bodies)
     assert [message["role"] for message in first] == ["system", "user"] and first[0]["content"].startswith(
@@ -125,7 +137,7 @@ def test_options_reach_the_server() -> None:
     more = {"top_k": 5, "chat_template_kwargs": {"thinking": False}}
     with Server(Step(DRAFT)) as server:
         asked = model(server, max_tokens=77, effort="low", extra=more, tools="off")
-        assert not asked.calls_tools and isinstance(asked.ask(request("Drafts", tools=(LOOK,))), Answered)
+        assert not asked.calls_tools and isinstance(asked.ask(request("Drafts", tools=(LOOK,))), AnswerReply)
     (body,) = server.bodies
     assert {**body, "model": "m", "max_tokens": 77, "reasoning_effort": "low", **more} == body and "tools" not in body
 
@@ -159,7 +171,7 @@ def test_what_a_server_does_not_take_is_left_out_from_then_on(key: str, refusal:
     with Server(Step(f"Sure:\n```json\n{SAID}\n```")) as server:
         server.refuses = {key: refusal}
         asked = model(server)
-        assert all(isinstance(asked.ask(request(tools=(LOOK,) * (key == "tools"))), Answered) for _ in range(2))
+        assert all(isinstance(asked.ask(request(tools=(LOOK,) * (key == "tools"))), AnswerReply) for _ in range(2))
     assert [key in body for body in server.bodies] == [True, False, False]
     assert instead in str(server.bodies[1].keys()) and "veto" in server.bodies[1]["messages"][0]["content"]
 
@@ -185,7 +197,7 @@ def test_what_a_server_was_found_not_to_take_makes_no_paid_answer_lost(tmp_path:
 def test_an_answer_that_does_not_fit_is_unfit_and_paid_for(text: str, fault: str) -> None:
     with Server(Step(text)) as server:
         reply = model(server).ask(request())
-    assert isinstance(reply, Unfit) and fault in reply.faults[0] and reply.usage.output == 20
+    assert isinstance(reply, UnfitReply) and fault in reply.faults[0] and reply.usage.output == 20
 
 
 def test_a_refused_answer_is_asked_again_in_the_same_conversation(tmp_path: Path) -> None:
@@ -201,8 +213,8 @@ def test_a_cut_off_answer_goes_on_within_the_bound() -> None:
     asked = request("Drafts", turns=(Turn(said='{"content": "no"}', refused=("Shorter.",)),))
     with Server(Step(DRAFT[:HALF], stop="length", usage=usage), Step("```cpp\n" + DRAFT[HALF:], usage=usage)) as server:
         cut = model(server, max_tokens=30)
-        reply, bound = cut.ask(asked), cut.bound(asked)
-    assert isinstance(reply, Answered) and isinstance(reply.answer, Drafts) and reply.answer.drafts[0].source == CODE
+        reply, bound = cut.ask(asked), cut.usage_bound(asked)
+    assert isinstance(reply, AnswerReply) and isinstance(reply.answer, Drafts) and reply.answer.drafts[0].source == CODE
     assert server.bodies[1]["messages"][-2] == {"role": "assistant", "content": DRAFT[:HALF]}
     assert (reply.usage.input, reply.usage.output) == (1400, 60), "both calls are paid for"
     assert reply.usage.output <= bound.output == 4 * 30 and bound.input * 3 >= sent(server)
@@ -219,7 +231,7 @@ def test_a_cut_off_answer_goes_on_within_the_bound() -> None:
 def test_an_answer_without_end_is_given_up(step: Step, calls: int, fault: str) -> None:
     with Server(step) as server:
         reply = model(server, max_tokens=30).ask(request())
-    assert isinstance(reply, Unfit) and fault in reply.faults[0] and len(server.asked) == calls
+    assert isinstance(reply, UnfitReply) and fault in reply.faults[0] and len(server.asked) == calls
 
 
 @pytest.mark.parametrize(
@@ -250,7 +262,7 @@ def test_what_may_be_gone_the_next_time_is_asked_again(
     assert len(server.asked) == attempts
     if attempts == 3:
         with Server(refusal, refusal, Step(SAID)) as server:
-            assert isinstance(model(server, max_retries=2).ask(request()), Answered)
+            assert isinstance(model(server, max_retries=2).ask(request()), AnswerReply)
         assert all("response_format" in body for body in server.bodies), "that was no fault of the form"
 
 
@@ -260,7 +272,7 @@ def test_what_may_be_gone_the_next_time_is_asked_again(
 def test_a_broken_stream_is_asked_for_once_more_and_paid_for(how: dict[str, Any]) -> None:
     broken = Step(SAID, **how)
     with Server(broken, Step(SAID)) as server:
-        assert isinstance(model(server).ask(request()), Answered)
+        assert isinstance(model(server).ask(request()), AnswerReply)
     with (
         Server(broken) as server,
         pytest.raises(ProviderError, match=r"models\.gatekeeper: the stream from m at http://127") as caught,
@@ -285,9 +297,9 @@ def test_streams_break_off_no_more_often_for_a_long_answer() -> None:
     ("step", "options", "ends_in", "told"),
     [
         (Step(pings=True), {"answer_s": 0.3, "timeout_s": 20}, None, "not done after 0.3 s; raise"),
-        (Step(pause_s=30), {"timeout_s": 3}, None, "said nothing for 3 s"),
-        (Step(pings=True), {"timeout_s": 500}, 3, "no answer before the run's time was up"),
-        (Step(pause_s=30), {"timeout_s": 500}, 3, "no answer before the run's time was up"),
+        (Step(pause_s=30), {"timeout_s": 3}, None, "sent nothing for 3 s"),
+        (Step(pings=True), {"timeout_s": 500}, 3, "no answer came before the run's time ended"),
+        (Step(pause_s=30), {"timeout_s": 500}, 3, "no answer came before the run's time ended"),
     ],
     ids=["signs of life", "silence", "the run's end during signs of life", "the run's end during silence"],
 )
@@ -374,7 +386,7 @@ def test_calls_in_pieces_are_put_together(no_index: bool) -> None:
     with Server(Step("Let me see.", (("look", '{"at": "line 1"}'), ("look", '{"at": "2"}')))) as server:
         server.no_index = no_index
         reply = model(server).ask(request("Drafts", tools=(LOOK,)))
-    assert isinstance(reply, Called)
+    assert isinstance(reply, ToolCallReply)
     assert [(call.id, call.name, call.arguments["at"]) for call in reply.calls] == [
         ("call_0", "look", "line 1"),
         ("call_1", "look", "2"),

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from agents.artifacts import Analysis, AnalystBrief, Brief, CoderBrief, Draft, Drafts
-from agents.models.base import Answered, Request, Usage
+from agents.models.base import AnswerReply, Request, Usage
 from agents.models.providers import recorded
-from agents.models.providers.recorded import Recorded, Recording
-from agents.models.redaction import redacted
+from agents.models.providers.recorded import Recorded, RecordingModel
+from agents.models.redaction import redact
 from agents.roles import profiler_analyst
 from agents.roles.agent import Agent, open_model
 from tests.agents.models.calling import PAID, Lookup
@@ -66,7 +66,7 @@ def test_tool_calls_and_ids_play_again(tmp_path: Path, script: Path) -> None:
     said = run(tmp_path / "then", recording(script), *THEN)
     assert said == [f"Record {x * 16} says what {x * 16} holds." for x in "ac"]
     assert "a" * 16 not in script.read_text().replace("\\n", " ") and "<record:1>" in script.read_text()
-    assert [(line.number, line.turn) for line in recorded.read(script)] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [(line.number, line.turn) for line in recorded.read_script(script)] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert run(tmp_path / "now", replay(script), *NOW) == [f"Record {x * 16} says what {x * 16} holds." for x in "13"]
     assert {record.payload["provider"] for record in Records(tmp_path / "now")} == {"Recorded"}
     assert all(record.payload["usage"] == Usage().model_dump() for record in Records(tmp_path / "now")), (
@@ -82,13 +82,13 @@ def test_a_round_that_is_not_needed_again_shifts_nothing(tmp_path: Path, script:
     """Recorded with a repair in the first conversation; played by a script that lost it, as where another fault is
     found."""
     run(tmp_path / "then", recording(script, stutter=True), *THEN)
-    lines = recorded.read(script)
+    lines = recorded.read_script(script)
     assert [line.reply.kind for line in lines] == ["called", "unfit", "answered"] * 2
     assert [text[7:10] for text in run(tmp_path / "now", replay(script), *NOW)] == ["111", "333"]
     script.write_text(
         "".join(f"{line.model_copy(update={'turn': line.turn - line.turn // 2}).model_dump_json()}\n" for line in lines)
     )
-    assert [line.turn for line in recorded.read(script)] == [0, 1, 1, 0, 1, 1]
+    assert [line.turn for line in recorded.read_script(script)] == [0, 1, 1, 0, 1, 1]
     assert [text[7:10] for text in run(tmp_path / "later", replay(script), *NOW)] == ["111", "333"]
 
 
@@ -100,18 +100,18 @@ def test_an_answer_that_is_refused_only_now_is_given_once_more(tmp_path: Path, s
         update={"findings": (*here.findings, here.findings[0].model_copy(update={"rule": "single_threaded"}))}
     )
     said = Analysis(ranking=("single_threaded", "far_from_roof"), text="One core works.")
-    recording = Recording(Scripted({"lines": [said]}), "profiler_analyst", str(script))
+    recording = RecordingModel(Scripted({"lines": [said]}), "profiler_analyst", str(script))
     recording.ask(Request(role="profiler_analyst", brief=there, answer="Analysis"))
-    assert profiler_analyst.analyse(analyst(tmp_path / "there", replay(script)), there).ranking == (
+    assert profiler_analyst.analyze_findings(analyst(tmp_path / "there", replay(script)), there).ranking == (
         "single_threaded",
         "far_from_roof",
     )
     agent = analyst(tmp_path / "here", replay(script))
-    assert profiler_analyst.analyse(agent, here) == said.model_copy(update={"ranking": ("far_from_roof",)})
+    assert profiler_analyst.analyze_findings(agent, here) == said.model_copy(update={"ranking": ("far_from_roof",)})
     assert {record.payload["turn"] for record in Records(tmp_path / "here")} == {0, 1}
     # The end of a script is still its end.
     with pytest.raises(ProviderError, match="no answer of profiler_analyst in conversation 2, turn 1"):
-        profiler_analyst.analyse(agent, here.model_copy(update={"source": "another"}))
+        profiler_analyst.analyze_findings(agent, here.model_copy(update={"source": "another"}))
 
 
 def request(brief: Brief) -> Request:
@@ -123,12 +123,12 @@ def test_what_is_asked_for_another_purpose_has_a_line_of_its_own(script: Path) -
     hang on that."""
     whole, _ = ASKED["coder"]
     assert isinstance(whole, CoderBrief)
-    without = whole.model_copy(update={"without": ("openmp-parallel-outer",)})
+    without = whole.model_copy(update={"ablated_methods": ("openmp-parallel-outer",)})
     mending = whole.model_copy(update={"failures": ("it does not compile",)})
     model = open_model("coder", recording(script, provider="playbook"))
-    purposes = {"": whole, "ablation": without, "mend": mending}
+    purposes = {"": whole, "ablation": without, "repair": mending}
     wrote = {purpose: model.ask(request(one)) for purpose, one in purposes.items()}
-    assert [line.purpose for line in recorded.read(script)] == list(wrote)
+    assert [line.purpose for line in recorded.read_script(script)] == list(wrote)
     played = open_model("coder", replay(script))
     assert all(played.ask(request(one)) == wrote[request(one).purpose] for one in (mending, whole))
     script.write_text(
@@ -142,10 +142,10 @@ def test_a_recording_changes_nothing_else(tmp_path: Path) -> None:
     choice = {"provider": STRANGER, "stutter": True}
     inner = open_model("coder", choice)
     model = open_model("coder", {**choice, "record": str(tmp_path / "script.jsonl")}, tmp_path)
-    assert isinstance(model, Recording)
+    assert isinstance(model, RecordingModel)
     assert all(getattr(model, name) == getattr(inner, name) for name in ("options", "provider", "reads", "calls_tools"))
     asked = Request(role="profiler_analyst", brief=THEN[0], answer="Analysis")
-    assert model.bound(asked) == PAID and model.ask(asked) == inner.ask(asked) and model.folder == tmp_path
+    assert model.usage_bound(asked) == PAID and model.ask(asked) == inner.ask(asked) and model.folder == tmp_path
 
 
 def test_another_runs_file_is_not_written_over(tmp_path: Path, script: Path) -> None:
@@ -167,14 +167,14 @@ def test_what_must_not_leave_the_machine_does_not(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("SOME_AGENT_KEY", "correct-horse-battery")
     text = f"correct-horse-battery {Path.home()}/.ssh 'jo.doe+x@mail.example.org'\nsk-ant-{'x' * 30} /home/jo/kernel.cu"
     answer = Drafts(drafts=(Draft(source=text, methods=(), note=text),))
-    model = Recording(Scripted({"lines": [Answered(answer=answer, said=text)]}), "coder", str(script))
+    model = RecordingModel(Scripted({"lines": [AnswerReply(answer=answer, said=text)]}), "coder", str(script))
     reply = model.ask(request(ASKED["coder"][0]))
-    assert isinstance(reply, Answered) and reply.said == text, "the run itself goes on with what was said"
+    assert isinstance(reply, AnswerReply) and reply.said == text, "the run itself goes on with what was said"
     written = script.read_text()
     for secret in ("correct-horse", str(Path.home()) + "/", "jo.doe", "sk-ant", "/home/jo"):
         assert secret not in written, secret
     played = Recorded({"path": str(script)}).ask(request(ASKED["coder"][0]))
-    assert isinstance(played, Answered) and played.said == "<secret> ~/.ssh '<address>'\n<secret> ~/kernel.cu"
+    assert isinstance(played, AnswerReply) and played.said == "<secret> ~/.ssh '<address>'\n<secret> ~/kernel.cu"
     assert isinstance(played.answer, Drafts) and played.answer.drafts[0].source == played.said
 
 
@@ -191,14 +191,14 @@ def test_what_must_not_leave_the_machine_does_not(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_code_and_pages_are_left_as_they_are_and_tokens_are_taken_out(text: str) -> None:
-    assert redacted(text) == text
+    assert redact(text) == text
     for before, token in (("Authorization: Bearer", "abc-def-123"), ("token", f"eyJ{'a' * 12}.{'b' * 12}.c2ln")):
-        assert redacted(f"{text} {before} {token}") == f"{text} {before} <secret>"
+        assert redact(f"{text} {before} {token}") == f"{text} {before} <secret>"
 
 
 def test_digits_of_a_fraction_are_not_taken_for_an_id() -> None:
     asked = Request(role="profiler_analyst", brief=brief("a" * 16, source="x = 0.1234567890123456;"), answer="Analysis")
-    assert recorded.identities(asked) == ("a" * 16,)
+    assert recorded.named_record_ids(asked) == ("a" * 16,)
 
 
 def test_a_script_that_names_a_record_which_this_run_lacks_is_refused(tmp_path: Path, script: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_script_that_names_a_record_which_this_run_lacks_is_refused(tmp_path: 
     [
         ({"provider": "recorded"}, "models.planner.path: is missing"),
         ({"provider": "recorded", "path": "{}/none.jsonl"}, "none.jsonl is no file"),
-        ({"provider": "recorded", "path": "{}/bad.jsonl"}, "bad.jsonl:2: is no exchange (role: "),
+        ({"provider": "recorded", "path": "{}/bad.jsonl"}, "bad.jsonl:2: is not an exchange (role: "),
         ({"provider": "recorded", "path": "{}/empty.jsonl"}, "empty.jsonl: holds no exchange"),
         ({"provider": "playbook", "record": 3}, "models.planner.record: must be the path of a file, not 3"),
         ({"provider": "playbook", "record": "{}"}, "name a file in a folder that exists"),
