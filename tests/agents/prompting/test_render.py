@@ -96,7 +96,7 @@ def test_the_bar_is_shown_in_us_with_its_clock(role: str) -> None:
     assert "The fastest of torch at each workload, in order: 30 us, 10 us.\n" in several
     liger = bar.model_copy(update={"against": {"liger": against["max_autotune"]}, "seconds": {"liger": 40e-6}})
     said = rendered(one, one.brief.model_copy(update={"frameworks": liger}))
-    assert "; liger 40 us, 0.8" in said and "Below 1 the other is faster" in said
+    assert "; liger 40 us, 0.8" in said and "A ratio below 1 means that the other is faster" in said
 
 
 @pytest.mark.parametrize("language", sorted(page.stem for page in (PROMPTS_FOLDER / "languages").glob("*.md")))
