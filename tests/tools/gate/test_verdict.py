@@ -296,7 +296,7 @@ def test_roofs_are_measured_again_before_a_time_is_called_impossible(found: tupl
     assert answer.outcome == outcome and possible.records == (binding, *counted) and binding in answer.records
     about = next(reason for reason in answer.reasons if "memory roof" in reason)
     assert about.endswith(f"{', '.join(possible.records)}).") and (
-        outcome != "inconclusive" or "others had 45.0 % of the machine" in about
+        outcome != "inconclusive" or "other processes used 45.0 % of the machine" in about
     )
     assert not [reason for reason in answer.reasons if reason.startswith("Confirmed") and binding in reason]
 
