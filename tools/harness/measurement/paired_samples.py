@@ -175,7 +175,7 @@ class TimingSession:
                 "at": c.at,
                 "slot": c.slot,
                 "swaps": c.swaps,
-                "tag": f"{c.name}/{ring.value(c.at)}",
+                "tag": f"{c.name}/{ring.set_id(c.at)}",
                 "full": c.name != "incumbent" and SECRET_RANDOM.random() < FULL_CHECK_SHARE,
             }
             for c in calls
