@@ -9,14 +9,14 @@ from typing import Literal
 from agents.artifacts import RoleName
 from agents.handlers.base import applying, hints, opened
 from graph.budget import feasibility, reserve
-from graph.budget.estimate import ASSUMED, Estimate, estimate
+from graph.budget.estimate import ASSUMPTIONS, Estimate, estimate_cost
 from graph.lifecycle import initial_kernel
-from graph.lifecycle.run import begun, load_task
-from graph.lifecycle.static_report import lacking_of, look
+from graph.lifecycle.run import load_task, open_new_workspace
+from graph.lifecycle.static_report import missing_device_sentence, report_without_device
 from graph.report.content.phrases import render
 from graph.services import open_agents, open_index, open_ledger, open_profilers
 from graph.settings import Settings
-from graph.specs import datasheet
+from graph.specs import hardware_sheet
 from tools.artifacts import Argument, Artifact
 from tools.errors import SettingsError
 from tools.executors.base import pick_device, reason_if_device_missing
@@ -29,7 +29,7 @@ from tools.tasks.trace import Part
 _NO_COMPILER = "none here, so that the kernel was not compiled"
 
 
-class Checked(Artifact):
+class CheckReport(Artifact):
     """The object that `check --json` prints."""
 
     status: Literal["checked"] = "checked"
@@ -74,10 +74,10 @@ class Checked(Artifact):
 
     def text(self) -> str:
         """The same for people."""
-        return render("check.md", found=self, assumed=ASSUMED)
+        return render("check.md", found=self, assumed=ASSUMPTIONS)
 
 
-def check(settings: Settings) -> Checked:
+def check(settings: Settings) -> CheckReport:
     """Load and probe the task, open every part that the settings name, compile the kernel, and describe the contract.
 
     Raises SettingsError for whatever `run` would refuse before its first measurement; but of keys that are not set it
@@ -87,7 +87,7 @@ def check(settings: Settings) -> Checked:
     from tools.judge.build import compile_baseline
 
     with ExitStack() as stack:
-        workspace, events, executor, _ = begun(settings, (), stack)
+        workspace, events, executor, _ = open_new_workspace(settings, (), stack)
         records, unset = workspace.records, list[str]()
         loaded = load_task(settings, executor, records.blobs)
         task, language = loaded.task, open_language(loaded.task.language)
@@ -99,24 +99,28 @@ def check(settings: Settings) -> Checked:
         open_profilers(settings.profilers, language)
         open_index(settings, wiki.or_bundled_methods(), task.language)
         absent = reason_if_device_missing(executor.devices(), language.device)
-        compiler = _compiler(language, absent)
-        written = task.baseline is not None and not compiler.startswith(_NO_COMPILER)
-        found = look(settings, loaded, executor, records.blobs, absent) if absent and written else None
+        compiler = _compiler_name(language, absent)
+        has_kernel = task.baseline is not None and not compiler.startswith(_NO_COMPILER)
+        static = (
+            report_without_device(settings, loaded, executor, records.blobs, absent) if absent and has_kernel else None
+        )
         name = settings.sources(language.suffix).kernel
         if task.baseline is None and not absent:
             # Free and always the same, so that a refusal need not wait for the run.
             with suppress(SettingsError) if writer.reads == "prompt" else nullcontext():
-                made = initial_kernel.lift(task, executor, records.blobs, settings.judge.job_limit_s)
-                task = initial_kernel.with_kernel(loaded, made, initial_kernel.LIFTED).task
+                candidate = initial_kernel.lift_initial_kernel(
+                    task, executor, records.blobs, settings.judge.job_limit_s
+                )
+                task = initial_kernel.with_kernel(loaded, candidate, initial_kernel.LIFT_ORIGIN).task
                 compile_baseline(task, language, executor, records.blobs, name=name)
         elif not absent:
             compile_baseline(task, language, executor, records.blobs, name=name)
-        told = hints(handlers, task.baseline or "", task.language)
-        expected = estimate(settings, task, wiki.or_bundled_methods(), agents, told)
-        feasibility.refuse(settings, task, wiki.or_bundled_methods(), agents)
+        handler_hints = hints(handlers, task.baseline or "", task.language)
+        expected = estimate_cost(settings, task, wiki.or_bundled_methods(), agents, handler_hints)
+        feasibility.refuse_unaffordable(settings, task, wiki.or_bundled_methods(), agents)
         if not absent:
-            datasheet.refuse_unknown(settings, wiki, task, pick_device(executor.devices(), language.device))
-        return Checked(
+            hardware_sheet.refuse_unknown(settings, wiki, task, pick_device(executor.devices(), language.device))
+        return CheckReport(
             task=task.name,
             language=task.language,
             identity=task.identity(),
@@ -129,23 +133,23 @@ def check(settings: Settings) -> Checked:
             precision=task.numeric.precision,
             library=task.library or (),
             rivals=task.rivals.names if task.rivals else (),
-            device=lacking_of(settings, absent) if absent else None,
-            interpreted=found.interpreted if found else None,
+            device=missing_device_sentence(settings, absent) if absent else None,
+            interpreted=static.interpreted if static else None,
             unwritten=writer.provider if task.baseline is None else "",
             handlers=tuple(str(handler) for handler in applying(handlers, task.baseline or "", task.language)),
             models={role: agent.model.provider for role, agent in agents.items()},
             estimate=expected,
-            too_small=feasibility.passed(settings, expected)
-            + reserve.too_small(settings, len(task.workloads), language.device),
-            caps=settings.budget.named(),
+            too_small=feasibility.caps_below_estimate(settings, expected)
+            + reserve.device_cap_warnings(settings, len(task.workloads), language.device),
+            caps=settings.budget.caps_by_key(),
             pages=len(wiki.pages),
             unset=tuple(dict.fromkeys(unset)),
-            unpublished=datasheet.unpublished_warning(wiki, task, settings.hardware, settings.variant),
+            unpublished=hardware_sheet.unpublished_warning(wiki, task, settings.hardware, settings.variant),
             inferred=task.inferred,
         )
 
 
-def _compiler(language: Language, absent: str | None) -> str:
+def _compiler_name(language: Language, absent: str | None) -> str:
     """The compiler here; where the device is missing it may be missing too, and is then said to be."""
     try:
         return str(language.toolchain())

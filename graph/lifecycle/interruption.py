@@ -26,13 +26,13 @@ from tools.errors import (
 from tools.store.records import disk_full_error, disk_full_error_if_low
 
 
-def checkpoint(workspace: Workspace) -> Path:
+def checkpoint_path(workspace: Workspace) -> Path:
     """The file of LangGraph's state."""
     return workspace.private / "checkpoint.sqlite"
 
 
 @contextmanager
-def kept(workspace: Workspace) -> Iterator[None]:
+def resumable(workspace: Workspace) -> Iterator[None]:
     """What ends a run names the workspace from which it can be resumed.
 
     A workspace whose v0 is refused is removed: resumed, it would be refused again, and nothing was measured that could
@@ -44,7 +44,7 @@ def kept(workspace: Workspace) -> Iterator[None]:
     except KeyboardInterrupt:
         raise KeyboardInterrupt(str(root)) from None
     except (sqlite3.DatabaseError, InfrastructureError) as error:
-        failure = _machine_failure(error, checkpoint(workspace))
+        failure = _machine_failure(error, checkpoint_path(workspace))
         failure.workspace = root
         raise failure from error
     except (DiskFullError, WorkspaceError) as error:
@@ -52,7 +52,7 @@ def kept(workspace: Workspace) -> Iterator[None]:
         raise
     except PendingError as error:
         error.workspace = root
-        workspace.awaits(str(error))
+        workspace.set_awaited(str(error))
         raise
     except SettingsError as error:
         if read_state(workspace).get("baseline"):
@@ -63,7 +63,7 @@ def kept(workspace: Workspace) -> Iterator[None]:
 
 
 @contextmanager
-def stoppable(services: Services) -> Iterator[None]:
+def stop_on_interrupt(services: Services) -> Iterator[None]:
     """The first Ctrl-C lets the job or exchange under way come to its end, so that nothing measured or paid is lost;
     another ends it."""
     executor = services.executor
@@ -76,27 +76,27 @@ def stoppable(services: Services) -> Iterator[None]:
             # LangGraph's threads still hand in what they were at, to a pool that takes nothing any more: a traceback on
             # stderr for each.
             logging.getLogger("concurrent.futures").disabled = True
-            executor.abandon()
+            executor.end_jobs()
             raise KeyboardInterrupt
         executor.stopping.set()
         pressed.put(True)
 
-    def tell() -> None:
+    def announce_interrupt() -> None:
         if pressed.get():
             services.emit("interrupt", {"workspace": str(services.workspace.root)})
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    announcer = threading.Thread(target=announce_interrupt, daemon=True)
+    announcer.start()
     before = signal.signal(signal.SIGINT, stop)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
         pressed.put(False)
-        teller.join()
+        announcer.join()
 
 
 def _machine_failure(error: sqlite3.DatabaseError | InfrastructureError, checkpoint: Path) -> KernelwrightError:

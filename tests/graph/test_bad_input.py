@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from graph.__main__ import _settings, main, parser
+from graph.__main__ import _run_settings, build_parser, main
 from graph.lifecycle import run as runs
 from graph.settings import load
 from graph.workspace import folder as workspaces
@@ -166,14 +166,14 @@ def test_a_missing_file_a_full_disk_and_a_home_that_cannot_be_written_are_named(
     assert "reference" in refused(capsys, "run", config)
     assert nothing_is_left(tmp_path)
     shutil.copy(TASK / "reference.py", task)
-    monkeypatch.setattr(workspaces, "MINIMUM_FREE", 1 << 62)
+    monkeypatch.setattr(workspaces, "MIN_FREE_BYTES", 1 << 62)
     assert f"{tmp_path / 'workspaces'}" in refused(capsys, "run", config)
 
 
 def test_name_counts_more_than_the_config(tmp_path: Path, task: Path) -> None:
     path = str(configured(tmp_path))
-    assert _settings(parser().parse_args(["run", path, "--name", "mine"])).name == "mine"
-    assert _settings(parser().parse_args(["run", path])).name == "bad"
+    assert _run_settings(build_parser().parse_args(["run", path, "--name", "mine"])).name == "mine"
+    assert _run_settings(build_parser().parse_args(["run", path])).name == "bad"
 
 
 def test_a_task_folder_can_be_checked_as_it_is(task: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.models.ledger import dollars
-from graph.artifacts import SIZE
+from graph.artifacts import PREDICTION_FACTOR
 from tools.artifacts import Interval, Task, Verdict
 from tools.cli.formatting import format_percent, format_seconds, format_si, format_speedup
 from tools.gate.ranking import FRAMEWORKS, FrameworkTimes, contestant_label
@@ -30,14 +30,14 @@ def render(template: str, **values: object) -> str:
     return _environment().get_template(f"{template}.j2").render(**values)
 
 
-def load() -> None:
+def compile_templates() -> None:
     """Compile all templates now rather than each at its first use."""
     environment = _environment()
     for name in environment.list_templates():
         environment.get_template(name)
 
 
-def gain(
+def gain_words(
     baseline_s: float, best_s: float, speedup: Interval | None, objective_of: str = "", *, disturbed: bool = False
 ) -> str:
     """What a run came to: the baseline's time, the best kernel's, the ratio, and what makes it doubtful.
@@ -55,10 +55,10 @@ def gain(
 
 def comparison_words(found: Interval | None) -> str:
     """Another's time over the best kernel's, in words where that is a loss or may be none."""
-    return f"{format_speedup(found)} {doubt(found)}".rstrip()
+    return f"{format_speedup(found)} {loss_words(found)}".rstrip()
 
 
-def worth(verdict: Verdict, *, both: bool = False) -> str:
+def worth_words(verdict: Verdict, *, both: bool = False) -> str:
     """What a verdict's candidate is said to be worth, with its clock where there are two; `both`: what the other
     clock says, too."""
     claim = verdict.claim
@@ -70,13 +70,13 @@ def worth(verdict: Verdict, *, both: bool = False) -> str:
     )
 
 
-def bar(times: FrameworkTimes) -> str:
+def framework_times_words(times: FrameworkTimes) -> str:
     """Torch's times beside a kernel's, in words."""
     rivals = [
-        f"{rival(name)} {format_seconds(times.seconds[name])}, {format_speedup(found)} of that"
+        f"{contestant_words(name)} {format_seconds(times.seconds[name])}, {format_speedup(found)} of that"
         for name, found in times.against.items()
     ]
-    rivals += [f"{rival(name)} N/A" for name in times.unavailable]
+    rivals += [f"{contestant_words(name)} N/A" for name in times.unavailable]
     of = f", {times.of}" if times.of else ""
     others = "torch" if {*times.against, *times.unavailable} <= {*FRAMEWORKS} else "torch and other libraries"
     how = f"{times.clock}{of}; v0 was timed beside it, accepted gains are reckoned on"
@@ -98,7 +98,7 @@ def final_difference_words(times: FrameworkTimes, finally_s: float | None) -> st
 
 def frameworks_ahead_words(times: FrameworkTimes) -> str:
     """That the frameworks which are ahead keep nearness to the roof from ending the run."""
-    names = " and ".join(map(rival, times.ahead)) + (" is" if len(times.ahead) == 1 else " are")
+    names = " and ".join(map(contestant_words, times.ahead)) + (" is" if len(times.ahead) == 1 else " are")
     return f"{names[0].upper()}{names[1:]} shown faster, so that neither target nor near_peak may end the run"
 
 
@@ -119,12 +119,16 @@ def stop_reason_words(
         "exhausted": "the planner found nothing left to try",
         "budget": f"a cap is reached ({reached})",
     }
-    faster = [rival(name) for name, found in final.items() if name not in ("baseline", "original") and found.high < 1]
+    faster = [
+        contestant_words(name)
+        for name, found in final.items()
+        if name not in ("baseline", "original") and found.high < 1
+    ]
     still = f", while {' and '.join(faster)} {'is' if len(faster) == 1 else 'are'} still faster" if faster else ""
     return words[stop] + still if stop else ""
 
 
-def objective_of(objective: Objective, task: Task) -> str:
+def objective_words(objective: Objective, task: Task) -> str:
     """What an objective time is of, in words; empty where it is the time of one call."""
     if objective == "geomean":
         weighted = "weighted " if len({w.weight for w in task.workloads}) > 1 else ""
@@ -133,17 +137,17 @@ def objective_of(objective: Objective, task: Task) -> str:
     return "" if plain else f"Σ weight × time of {len(task.workloads)} workload{'s' * (len(task.workloads) > 1)}"
 
 
-def rival(name: str) -> str:
+def contestant_words(name: str) -> str:
     """Who a contestant of the final benchmark is, in words."""
     return "the kernel that the linked runs began with" if name == "original" else contestant_label(name)
 
 
-def doubt(found: Interval | None) -> str:
+def loss_words(found: Interval | None) -> str:
     """What is to be said behind a factor."""
     return "" if found is None or found.low > 1 else "(a loss)" if found.high < 1 else "(no difference shown)"
 
 
-def dims(value: dict[str, int | float]) -> str:
+def dims_words(value: dict[str, int | float]) -> str:
     """A workload's sizes as `M=512 N=1000`."""
     return " ".join(f"{name}={size}" for name, size in value.items())
 
@@ -167,10 +171,18 @@ def _environment() -> Environment:
             "ratio": format_speedup,
             "percent": format_percent,
             "standing": comparison_words,
-            "doubt": doubt,
+            "doubt": loss_words,
         }
     )
-    environment.globals.update({"worth": worth, "doubt": doubt, "drawn": final_difference_words})
-    environment.filters.update({"si": format_si, "dims": dims, "dollars": dollars, "rival": rival, "bar": bar})
-    environment.globals["SIZE"] = SIZE
+    environment.globals.update({"worth": worth_words, "doubt": loss_words, "drawn": final_difference_words})
+    environment.filters.update(
+        {
+            "si": format_si,
+            "dims": dims_words,
+            "dollars": dollars,
+            "rival": contestant_words,
+            "bar": framework_times_words,
+        }
+    )
+    environment.globals["SIZE"] = PREDICTION_FACTOR
     return environment

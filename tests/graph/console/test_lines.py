@@ -6,14 +6,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from agents.models.ledger import Ledger, Spent, unpriced, unsaid
-from graph.budget.metering import Metered
-from graph.build import _timed
+from graph.budget.metering import MeteredExecutor
+from graph.build import _node_with_events
 from graph.console.lines import event_line
 from graph.console.status import RunStatus
 from graph.console.terminal import Progress
 from graph.services import Services
 from graph.state import State
-from graph.workspace.events import Event, Events, read
+from graph.workspace.events import Event, Events, read_events
 from tools.executors.local import LocalExecutor
 from tools.store.records import Blobs, Records
 
@@ -82,7 +82,7 @@ def test_iterations_never_go_backwards(tmp_path: Path) -> None:
         return State(summary="done")
 
     lines: list[str] = []
-    executor = Metered(
+    executor = MeteredExecutor(
         LocalExecutor(Blobs(tmp_path / "blobs"), tmp_path / "scratch"), lambda kind, details: None, lambda: 0.0, {}
     )
     told = SimpleNamespace(
@@ -91,7 +91,7 @@ def test_iterations_never_go_backwards(tmp_path: Path) -> None:
         executor=executor,
     )
     for name, work, iteration in (("plan", plan, 2), ("finalise", finalise, 1)):
-        _timed(name, work)(State(iteration=iteration), SimpleNamespace(context=told))
+        _node_with_events(name, work)(State(iteration=iteration), SimpleNamespace(context=told))
     assert [line.split()[:2] for line in lines] == [["2", "plan"], ["finalise", "0.00"]]
 
 
@@ -100,4 +100,4 @@ def test_a_line_that_a_kill_cut_short_is_left_out(tmp_path) -> None:
     log.emit("node", {"node": "plan"})
     with log.path.open("a") as file:
         file.write('{"kind": "no')
-    assert [e.details for e in read(log.path)] == [{"node": "plan"}]
+    assert [e.details for e in read_events(log.path)] == [{"node": "plan"}]

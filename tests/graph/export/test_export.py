@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from graph.__main__ import main
-from graph.export.accepted import Accepted
+from graph.export.accepted import AcceptedKernel
 from graph.export.formats import FORMATS
 from tests.graph.conftest import ROOT, refused
 from tests.tools.tasks.test_suites import gpu_mode as gpu_mode
@@ -86,7 +86,7 @@ def softmax(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def problem(beside: tuple[LocalExecutor, Blobs], tmp_path_factory: pytest.TempPathFactory) -> Accepted:
+def problem(beside: tuple[LocalExecutor, Blobs], tmp_path_factory: pytest.TempPathFactory) -> AcceptedKernel:
     """A kernel of a KernelBench problem with a parameter and a number among its inputs."""
     folder = tmp_path_factory.mktemp("problem")
     (folder / "scaled.py").write_text(PROBLEM)
@@ -96,10 +96,12 @@ def problem(beside: tuple[LocalExecutor, Blobs], tmp_path_factory: pytest.TempPa
     return made(loaded, KERNEL, cpp, cpp.flags(loaded.task))
 
 
-def made(loaded: Loaded, source: str, language: Language, flags: tuple[str, ...]) -> Accepted:
+def made(loaded: Loaded, source: str, language: Language, flags: tuple[str, ...]) -> AcceptedKernel:
     """A kernel as if a run had accepted it."""
     given: dict[str, Any] = {"task": loaded.task, "seen": loaded.workloads, "source": source, "flags": flags}
-    return Accepted(**given, suffix=language.suffix, device=language.device, beyond=True, title="A test.")
+    return AcceptedKernel(
+        **given, suffix=language.suffix, device=language.device, covers_drawn_sizes=True, title="A test."
+    )
 
 
 def test_the_exported_module_passes_the_test_that_goes_with_it(softmax: Path) -> None:
@@ -136,7 +138,7 @@ def test_outputs_given_are_written_and_a_gradient_is_the_references(softmax: Pat
     assert "an output that shares memory" in module["_exported"].complete_arguments({"x": x, "out": x})
 
 
-def test_a_new_model_has_the_keys_of_the_old_one_and_says_the_same(problem: Accepted, tmp_path: Path) -> None:
+def test_a_new_model_has_the_keys_of_the_old_one_and_says_the_same(problem: AcceptedKernel, tmp_path: Path) -> None:
     ((name, text),) = FORMATS["kernelbench"](problem).items()
     (tmp_path / name).write_text(text)
     theirs: dict[str, Any] = {}
@@ -169,7 +171,7 @@ def test_a_submission_takes_the_suites_data_apart(
 
 
 @pytest.fixture(scope="module")
-def triton(beside: tuple[LocalExecutor, Blobs], tmp_path_factory: pytest.TempPathFactory) -> Accepted:
+def triton(beside: tuple[LocalExecutor, Blobs], tmp_path_factory: pytest.TempPathFactory) -> AcceptedKernel:
     """The quickstart's kernel for a GPU, at a size for Triton's interpreter."""
     folder, shipped = tmp_path_factory.mktemp("triton"), ROOT / "configs" / "tasks" / "triton-softmax"
     small = (
@@ -185,7 +187,7 @@ def triton(beside: tuple[LocalExecutor, Blobs], tmp_path_factory: pytest.TempPat
 
 @pytest.mark.parametrize("form", ["sol", "flashinfer"])
 def test_a_triton_solution_names_its_definition_and_writes_into_the_suites_outputs(
-    triton: Accepted, tmp_path: Path, form: str
+    triton: AcceptedKernel, tmp_path: Path, form: str
 ) -> None:
     said = json.loads(FORMATS[form](triton)["solution.json"])
     assert (
@@ -204,7 +206,7 @@ def test_a_triton_solution_names_its_definition_and_writes_into_the_suites_outpu
     assert done.returncode == 0, done.stderr
 
 
-def test_a_cuda_solution_reads_sizes_from_shapes_and_keeps_the_flags(triton: Accepted) -> None:
+def test_a_cuda_solution_reads_sizes_from_shapes_and_keeps_the_flags(triton: AcceptedKernel) -> None:
     flags = ("-std=c++17", "-shared", "-Xcompiler=-fPIC", "-O3", "--fmad=false")
     cuda = triton.model_copy(update={"suffix": ".cu", "flags": flags, "source": "the kernel"})
     said = json.loads(FORMATS["sol"](cuda)["solution.json"])
@@ -225,7 +227,7 @@ def test_an_extension_that_is_installed_passes_its_test(recorded: Path, tmp_path
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_hub_kernel_names_the_sources_that_are_there(problem: Accepted, triton: Accepted) -> None:
+def test_a_hub_kernel_names_the_sources_that_are_there(problem: AcceptedKernel, triton: AcceptedKernel) -> None:
     files = FORMATS["hf"](problem.model_copy(update={"task": problem.task.model_copy(update={"name": "19_ReLU"})}))
     build = tomllib.loads(files["build.toml"])
     named = [*build["torch"]["src"], *build["kernel"]["kernel_19_relu"]["src"], "torch-ext/kernel_19_relu/__init__.py"]
@@ -251,7 +253,7 @@ def test_a_hub_kernel_names_the_sources_that_are_there(problem: Accepted, triton
     ],
 )
 def test_a_kernel_that_a_format_cannot_hold_is_refused(
-    problem: Accepted, form: str, changes: dict[str, Any], said: str
+    problem: AcceptedKernel, form: str, changes: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(SettingsError, match=said):
         FORMATS[form](problem.model_copy(update=changes))
