@@ -24,22 +24,21 @@ EXIT_CODES = {
     0: "done",
     1: "verify disagrees, or audit finds a fault",
     2: "bad input",
-    3: "budget reached: the run is finished and reported, and `restart WORKSPACE VERSION --budget usd=5` goes "
-    "on in a new one",
+    3: "budget reached: the run is finished and has its report; `restart WORKSPACE VERSION --budget usd=5` continues "
+    "in a new run",
     4: "the machine failed",
     5: "verify is inconclusive",
-    6: "an answer is awaited: the message names the file, and `resume` goes on when it is there",
+    6: "an answer is awaited: the message names the file, and `resume` continues when the file exists",
     130: "interrupted",
 }
-"""How a verb can end: exit code -> what it means."""
+"""Exit code -> its meaning."""
 EXIT_CODE_HELP = "exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
 PROBLEM_HELP = (
-    "a file of KernelBench, a definition of SOL-ExecBench or FlashInfer-Bench, or a folder of GPU MODE; "
-    "--dims changes its sizes, e.g. "
-    "batch_size=4"
+    "a problem: a KernelBench file, a definition of SOL-ExecBench or FlashInfer-Bench, or a GPU MODE folder; "
+    "--dims changes its sizes, e.g. batch_size=4"
 )
 EXPORT_FORMATS = ("python", "patch", "torch-ext", "kernelbench", "gpumode", "flashinfer", "sol", "hf")
-"""Of `export`."""
+"""The formats of `export`; `FORMATS` in graph/export/formats.py has their functions."""
 OWN_PACKAGES = ("agents", "graph", "knowledge_base", "tools")
 RESUME_COMMAND = "`python -m graph resume {workspace}`"
 RUN_AGAIN = "run the command again"
@@ -49,18 +48,18 @@ FAILURES = {
     "machine": (
         "machine:",
         4,
-        f"; when that is mended {RESUME_COMMAND} goes on, with the settings that the run began with",
+        f"; after a repair, {RESUME_COMMAND} continues with the settings of the run",
         "",
     ),
     "waiting": ("waiting:", 6, f"; then {RESUME_COMMAND}", f"; then {RUN_AGAIN}"),
-    "interrupted": ("interrupted;", 130, f"{RESUME_COMMAND} goes on where it stopped", RUN_AGAIN),
+    "interrupted": ("interrupted;", 130, f"{RESUME_COMMAND} continues the run where it stopped", RUN_AGAIN),
 }
-"""Status of a failure in the object of `--json` -> the first word of its sentence, the exit code, and how the
-sentence ends: where a run can be taken up again, and elsewhere."""
+"""Status of a failure in the object of `--json` -> the first word of its sentence, the exit code, and the end of the
+sentence for a run that can be resumed and for all others."""
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+    """Return the parser of the command line with all its verbs."""
     from tools.cli.suggestions import Parser
 
     top = Parser(
@@ -71,100 +70,118 @@ def build_parser() -> argparse.ArgumentParser:
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
     init = verbs.add_parser(
         "init",
-        help="a task folder around a kernel file as it is: entry, reference and config, with what is left to fill",
+        help="make a task folder from a kernel file: entry, reference and config, with blanks to fill in",
     )
     init.add_argument("file", type=Path, help="a .cu, C++ or Triton file")
-    init.add_argument("--out", type=Path, help="the folder, default: the file's name without its ending")
-    init.add_argument("--entry", help="the launcher or kernel to be made faster; default: the first launcher")
-    run = verbs.add_parser("run", help="optimise a kernel: a config file, or --kernel, --ref and --dims")
+    init.add_argument("--out", type=Path, help="the task folder; default: the file's name without its suffix")
+    init.add_argument("--entry", help="the launcher or kernel to optimise; default: the first launcher")
+    run = verbs.add_parser(
+        "run",
+        help="optimise a kernel, given by a config or task folder, by --kernel, --ref and --dims, or by --problem",
+    )
     check = verbs.add_parser(
-        "check", help="read the input, print the contract that was inferred and what models may cost, run nothing else"
+        "check",
+        help="read the input, print the inferred contract and the estimated cost of models, and measure nothing",
     )
     for verb in (run, check):
-        verb.add_argument("config", nargs="?", type=Path, help="YAML, e.g. configs/quickstart.yaml, or a task folder")
-        verb.add_argument("--kernel", help="kernel file, e.g. K.cpp")
-        verb.add_argument("--ref", help="its reference.py")
+        verb.add_argument(
+            "config", nargs="?", type=Path, help="a YAML config, e.g. configs/quickstart.yaml, or a task folder"
+        )
+        verb.add_argument("--kernel", help="the kernel file, e.g. K.cpp")
+        verb.add_argument("--ref", help="the reference.py of the kernel")
         verb.add_argument("--dims", nargs="+", help="sizes and scalars, e.g. M=512 N=1000 eps=1e-5")
         verb.add_argument("--problem", type=Path, metavar="PATH", help=PROBLEM_HELP)
+        verb.add_argument("--out", type=Path, help="with --problem: the task folder to write; default: the file's name")
         verb.add_argument(
-            "--out", type=Path, help="with --problem: the task folder it becomes, default: the file's name"
+            "--ptr-size",
+            type=int,
+            default=0,
+            help="elements of each pointer buffer, for a kernel whose shapes are not declared",
         )
-        verb.add_argument("--ptr-size", type=int, default=0, help="seed style: elements of each pointer buffer")
         verb.add_argument(
             "--trace",
             type=Path,
             metavar="FILE",
-            help="launches as JSON lines or CSV: time their sizes, weighted by their number",
+            help="a trace of launches in JSON lines or CSV: time their sizes, weighted by the number of launches",
         )
         verb.add_argument(
-            "--rivals", type=Path, metavar="FILE", help="Python file of other libraries' functions, timed beside torch"
+            "--rivals",
+            type=Path,
+            metavar="FILE",
+            help="a Python file with functions of other libraries, which are timed beside torch",
         )
-    run.add_argument("--name", help="names the workspace")
-    resume = verbs.add_parser("resume", help="go on with a run that was stopped or killed; a finished one stays so")
+    run.add_argument("--name", help="the name of the workspace")
+    resume = verbs.add_parser("resume", help="continue a run that was stopped or killed; a finished run stays as it is")
     score = verbs.add_parser(
         "score",
-        help="many problems, each a run of its own, and one table of what they came to; called again it goes on",
+        help="run many problems and write one table of their results; a second call continues",
     )
     score.add_argument(
         "suite",
         type=Path,
-        help="YAML that lists problems: task folders, configs, KernelBench files, or patterns of them",
+        help="a YAML file that lists problems: task folders, configs, KernelBench files, or patterns of these",
     )
     score.add_argument(
-        "--out", type=Path, help="where workspaces and score.md lie, default: workspaces/ and the suite's name"
+        "--out",
+        type=Path,
+        help="the folder of the workspaces and of score.md; default: workspaces/ and the suite's name",
     )
     score.add_argument(
-        "--as-published", action="store_true", help="check on the suite's own sizes and draws alone, as its authors do"
+        "--as-published", action="store_true", help="check only the suite's own sizes and inputs, as its authors do"
     )
-    show = verbs.add_parser("show", help="where a run stands")
-    report = verbs.add_parser("report", help="render report.md and report.html again from the records")
+    show = verbs.add_parser("show", help="print the state of a run")
+    report = verbs.add_parser("report", help="render report.md and report.html again from the records of a run")
     audit = verbs.add_parser(
-        "audit", help="whether every closed version is whole and in order, and nothing else lies in the workspace"
+        "audit", help="check that every closed version is complete and that nothing else changed the workspace"
     )
-    verify = verbs.add_parser("verify", help="rebuild a version from git alone, measure again, say whether it agrees")
+    verify = verbs.add_parser(
+        "verify", help="rebuild a version from git alone, measure it again, and compare with its claim"
+    )
     export = verbs.add_parser(
         "export",
-        help="write the accepted kernel as others take it: a module, a patch, an extension, a suite's solution",
+        help="write the accepted kernel in another format: a module, a patch, an extension, a suite's solution",
     )
-    mask = verbs.add_parser("mask", help="make a version invisible to every later decision")
-    unmask = verbs.add_parser("unmask", help="take a mask back")
-    restart = verbs.add_parser("restart", help="a new run, linked to the old one, that starts from one of its versions")
+    mask = verbs.add_parser("mask", help="hide a version from every later decision")
+    unmask = verbs.add_parser("unmask", help="show a masked version again")
+    restart = verbs.add_parser("restart", help="start a new run from a version of an old run, linked to it")
     for verb in (resume, show, report, audit, verify, export, mask, unmask, restart):
-        verb.add_argument("workspace", type=_workspace_path, help="its folder, or its name under workspaces/")
-    verify.add_argument("commit", nargs="?", help="default: the last accepted version")
-    verify.add_argument("--all", action="store_true", help="every accepted version")
-    export.add_argument("version", nargs="?", help="e.g. v2; default: the kernel at HEAD")
-    export.add_argument("--format", required=True, choices=EXPORT_FORMATS, help="what it becomes")
-    export.add_argument("--out", type=Path, help="the folder, default: NAME-FORMAT")
+        verb.add_argument(
+            "workspace", type=_workspace_path, help="the folder of the run, or its name under workspaces/"
+        )
+    verify.add_argument("commit", nargs="?", help="a version or commit; default: the last accepted version")
+    verify.add_argument("--all", action="store_true", help="verify every accepted version")
+    export.add_argument("version", nargs="?", help="a version, e.g. v2; default: the kernel at HEAD")
+    export.add_argument("--format", required=True, choices=EXPORT_FORMATS, help="the format to write")
+    export.add_argument("--out", type=Path, help="the folder to write; default: NAME-FORMAT")
     export.add_argument("--file", type=Path, help="patch: your file (default: the kernel file that the run was given)")
     export.add_argument(
         "--at", metavar="LINES", help="patch: the lines of your file that the kernel replaces, e.g. 12-20"
     )
     for verb in (mask, unmask, restart):
-        verb.add_argument("version", help="e.g. v2")
+        verb.add_argument("version", help="a version, e.g. v2")
     other = (
-        "what is other than in the old run, by its key in a config, e.g. dims='M=512 N=1000' gpu=1 "
+        "settings that differ from the old run, by their keys in a config, e.g. dims='M=512 N=1000' gpu=1 "
         "judge.min_effect=0.05"
     )
     restart.add_argument(
         "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", dest="changes", help=other
     )
-    caps = "the same for caps, as below budget: in a config, e.g. usd=5 wall_s=7200"
+    caps = "caps that differ from the old run, by their keys below `budget`, e.g. usd=5 wall_s=7200"
     restart.add_argument("--budget", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=caps)
     for verb in (init, run, check, resume, score, show, audit, verify, restart):
-        verb.add_argument("--json", action="store_true", help="print one JSON object last")
+        verb.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     for verb in (run, check, resume, verify, restart):
         verb.add_argument(
             "--cutlass",
             type=Path,
             metavar="DIR",
-            help="CUTLASS, whose include/ kernels may use; default: CUTLASS_PATH, the wheel",
+            help="the folder of CUTLASS, whose include/ kernels may use; default: CUTLASS_PATH, then the wheel",
         )
     for verb in (run, resume, restart):
         verb.add_argument(
             "--quiet",
             action="store_true",
-            help="print nothing, or with --json its object alone; the exit code says how it ended",
+            help="print nothing, or with --json only the object; the exit code says how the run ended",
         )
     for verb in verbs.choices.values():
         verb.epilog = EXIT_CODE_HELP
@@ -172,13 +189,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _workspace_path(text: str) -> Path:
-    """The folder, or the one of that name under workspaces/, where runs from here are kept."""
+    """Return the folder `text`, or the folder of that name under workspaces/."""
     kept = Path("workspaces", text)
     return kept if not Path(text).exists() and kept.is_dir() else Path(text)
 
 
 def run_command_line() -> NoReturn:
-    """`main` as this process; refused where another project's packages would be imported in place of ours."""
+    """Run `main` as this process; exit with an error if another project's packages hide Kernelwright's."""
     hidden_package = hidden_package_error()
     if hidden_package:
         sys.exit(_report_failure(_namespace_before_parsing(sys.argv[1:]), "refused", hidden_package, None))
@@ -188,12 +205,12 @@ def run_command_line() -> NoReturn:
 
 
 def _namespace_before_parsing(argv: Sequence[str]) -> argparse.Namespace:
-    """What can be told of arguments before they are parsed."""
+    """Return the namespace for a failure before the arguments are parsed: whether --json is given."""
     return argparse.Namespace(json="--json" in argv, verb="")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb; returns the exit code. A user's mistake is one sentence on stderr, never a traceback."""
+    """Run one verb and return the exit code. A user's mistake is one sentence on stderr, never a traceback."""
     as_json = _namespace_before_parsing(sys.argv[1:] if argv is None else argv)
     from tools.cli.suggestions import CommandLineError
     from tools.errors import DiskFullError, InfrastructureError, KernelwrightError, PendingError, SettingsError
@@ -228,16 +245,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _interrupted_workspace(interrupt: BaseException | None) -> Path | None:
-    """The workspace that an interrupt names; another Ctrl-C while it was on its way here names none, but the first
-    is its context."""
+    """Return the workspace that an interrupt names; a second Ctrl-C names none, but has the first as its context."""
     while interrupt is not None and not (isinstance(interrupt, KeyboardInterrupt) and interrupt.args):
         interrupt = interrupt.__context__
     return Path(str(interrupt)) if interrupt else None
 
 
 def _remaining_workspace(arguments: argparse.Namespace, workspace_made: Path | None) -> Path | None:
-    """The workspace that is there after a failure: the one that the run made, or the one that it was told to work
-    on."""
+    """Return the workspace that exists after a failure: the one that the run made, or the one in the arguments."""
     workspace_named = (
         arguments.workspace
         if arguments.verb in ("resume", "show", "report", "audit", "verify", "export", "mask", "unmask")
@@ -272,7 +287,7 @@ def _print_failure_object(
 
 
 def hidden_package_error() -> str | None:
-    """One sentence when another project's `agents` or `tools` would be imported in place of ours."""
+    """Return one sentence if another package named `tools`, `knowledge_base` or `agents` hides Kernelwright's."""
     home = Path(__file__).resolve().parent.parent
     for name in ("tools", "knowledge_base", "agents"):
         spec = find_spec(name)
@@ -286,7 +301,7 @@ def hidden_package_error() -> str | None:
 
 
 def dispatch(arguments: argparse.Namespace) -> int:
-    """One verb to its function. Imports are here so that --help stays quick."""
+    """Run the function of a verb and return the exit code. Imports are local so that --help is quick."""
     if getattr(arguments, "cutlass", None):
         os.environ["CUTLASS_PATH"] = str(arguments.cutlass.resolve())
     if arguments.verb in OPTIMISING_VERBS:
@@ -351,13 +366,13 @@ def _run_audit(arguments: argparse.Namespace) -> int:
     _print(
         json.dumps({"faults": faults})
         if arguments.json
-        else "\n".join(faults) or "every closed version is whole and in order"
+        else "\n".join(faults) or "every closed version is complete and in order"
     )
     return 1 if faults else 0
 
 
 def _run_settings(arguments: argparse.Namespace) -> Settings:
-    """What the command line says of a run."""
+    """Return the settings of a run from the command line."""
     settings = _task_settings(arguments)
     more: dict[str, Any] = {
         "name": getattr(arguments, "name", None),
@@ -368,7 +383,7 @@ def _run_settings(arguments: argparse.Namespace) -> Settings:
             from tools.errors import SettingsError
 
             raise SettingsError(
-                "--rivals: are timed beside torch, which the config leaves out; set benchmark.eager or compile to true"
+                "--rivals: they are timed beside torch, which the config excludes; set benchmark.eager or compile"
             )
         more["benchmark"] = settings.benchmark.model_copy(update={"rivals": str(arguments.rivals.resolve())})
     return settings.model_copy(update={key: value for key, value in more.items() if value})
@@ -382,7 +397,7 @@ def _task_settings(arguments: argparse.Namespace) -> Settings:
     given = {key: value for key, value in files.items() if value}
     if arguments.problem is not None:
         if arguments.config is not None or arguments.kernel or arguments.ref or arguments.ptr_size:
-            raise SettingsError("--problem says the whole task; leave out the config, --kernel, --ref and --ptr-size")
+            raise SettingsError("--problem defines the whole task; remove the config, --kernel, --ref and --ptr-size")
         from tools.tasks.suites import write_task_folder
 
         folder = arguments.out or Path(_problem_name(arguments.problem)[:64])
@@ -393,10 +408,7 @@ def _task_settings(arguments: argparse.Namespace) -> Settings:
         raise SettingsError("--out goes with --problem: it names the task folder that the problem becomes")
     if arguments.config is not None:
         if given:
-            raise SettingsError(
-                "give either a config or task folder, or --kernel with --ref and --dims, not both; the config or "
-                "folder says what these do"
-            )
+            raise SettingsError("give either a config or task folder, or --kernel with --ref and --dims, not both")
         if arguments.ptr_size:
             raise SettingsError(
                 "--ptr-size goes with --kernel, not with a config file; put `pointer_elements` into the config"
@@ -413,7 +425,8 @@ def _task_settings(arguments: argparse.Namespace) -> Settings:
 
 
 def _problem_name(problem: Path) -> str:
-    """A file's name; of one that is called as in every problem of its suite, its folder's."""
+    """Return a problem's name: the file's, or the folder's if the file has the same name in every problem of its
+    suite."""
     return problem.resolve().parent.name if problem.stem in ("definition", "task") else problem.stem
 
 
@@ -442,7 +455,7 @@ def _optimise(arguments: argparse.Namespace) -> int:
             3 if result.stop_reason == "budget" else 0,
         )
     else:
-        # That nothing was measured is no failure.
+        # A run that measures nothing is not a failure.
         result, text, code = ended, static_report.render_report(ended).rstrip(), 0
     if not arguments.quiet:
         _print(text)
@@ -463,10 +476,9 @@ def _report_verification(verifications: Sequence[Verification], *, as_json: bool
 
 
 def _print(text: str, *, alone: bool = False) -> None:
-    """Print to stdout. Where nobody reads it any more, or it is full, the work goes on without it and keeps its exit
-    code.
+    """Print to stdout. If stdout is closed or full, the work continues without it and keeps its exit code.
 
-    `alone`: the text is all that the command is for, so that a stdout that cannot be written is a SettingsError.
+    `alone`: the text is the only result of the command, so a failure to write it is a SettingsError.
     """
     try:
         print(text, flush=True)
@@ -479,7 +491,7 @@ def _print(text: str, *, alone: bool = False) -> None:
             from tools.errors import SettingsError
 
             raise SettingsError(lost) from error
-        _print_error(f"{lost} (the work itself goes on)")
+        _print_error(f"{lost} (the work itself continues)")
 
 
 def _print_error(text: str) -> None:
@@ -490,7 +502,7 @@ def _print_error(text: str) -> None:
 
 
 def _redirect_to_devnull(descriptor: int) -> None:
-    """Send what is still in the buffer, and all that follows, nowhere: Python would fail on it again when it ends."""
+    """Send the rest of the buffer and all later output to /dev/null, as Python would fail on it again at its end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)

@@ -35,7 +35,8 @@ ANSWER_TOKENS = {"Queries": 300, "Analysis": 600, "Plan": 1500, "Review": 200}
 ASSUMPTIONS = (
     f"{CHARACTERS_PER_TOKEN} characters a token, no cache, no thinking, no tools, nothing asked again; "
     "every iteration accepted and each of its methods taken out once; "
-    f"{ASSUMED_METHODS} methods and {ASSUMED_PASSAGES} passages retrieved, no findings and no earlier attempts in the prompts; "
+    f"{ASSUMED_METHODS} methods and {ASSUMED_PASSAGES} passages retrieved, no findings and no earlier attempts in the "
+    "prompts; "
     f"kernels {KERNEL_GROWTH} times as long as yours, other answers of {min(ANSWER_TOKENS.values())} to "
     f"{max(ANSWER_TOKENS.values())} tokens"
 )

@@ -52,11 +52,10 @@ def time_limits(budget: Budget, reserved_s: float = 0.0) -> tuple[Limit, ...]:
 
 
 class MeteredExecutor(Executor):
-    """Passes jobs on and keeps account of them; what is left of a run's wall time is the orchestrator's own.
+    """Passes jobs to another executor and counts their device seconds.
 
-    Before a job begins, the log says how long it may take at most; after it, what it took. Of one without an end in the
-    log, for a kill took its process and with it the job, `graph.workspace.events.device_seconds` counts all the time until
-    the kill, and never more than was set aside.
+    An event before each job says how long it may take, and an event after it how long it took. For a job without an
+    end, whose process was killed, `graph.workspace.events.device_seconds` counts the time until the kill.
     """
 
     def __init__(self, inner: Executor, emit: Emit, clock: Callable[[], float], before: Mapping[str, float]) -> None:
@@ -118,9 +117,9 @@ class MeteredExecutor(Executor):
     def run_within(self, job: Job, bounds: tuple[Limit, ...]) -> FinishedJob:
         """Run `job` under the limits `bounds` and return its result.
 
-        The job gets its own time limit, cut to the time that the tightest cap leaves. Raises BudgetError when nothing is
-        left, or when the job does not end within the cut limit; its results are then ignored. A cap is exceeded by no
-        more than the time to end a process. Jobs run one at a time, except for compilers, which no cap counts.
+        The job gets its own time limit, cut to the time that the tightest cap leaves. Raises BudgetError when nothing
+        is left, or when the job does not end within the cut limit; its results are then ignored. A cap is exceeded by
+        no more than the time to end a process. Jobs run one at a time, except for compilers, which no cap counts.
         """
         self.raise_if_stopping()
         device, allowed_s = job.needs.device, job.limits.wall_s

@@ -1,4 +1,4 @@
-"""`check`: the contract as the run would see it, before any kernel runs."""
+"""`check`: the contract that a run would use, without a measurement."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tools.languages.triton_interpreter import Interpreted
 from tools.tasks import trace
 from tools.tasks.trace import Part
 
-_NO_COMPILER = "none here, so that the kernel was not compiled"
+_NO_COMPILER = "none on this machine, so the kernel was not compiled"
 
 
 class CheckReport(Artifact):
@@ -41,20 +41,20 @@ class CheckReport(Artifact):
     """The function that is called."""
     arguments: tuple[Argument, ...]
     workloads: tuple[ProbedWorkload, ...]
-    """With operations and unique bytes."""
+    """The visible workloads with their operations and unique bytes."""
     traced: tuple[Part, ...]
-    """The launches of `trace` by size, those of little time too; empty: no trace was given."""
+    """The launches of `trace` by size, including those of little time; empty: no trace was given."""
     dims_range: dict[str, tuple[int, int]]
-    """From which hidden sizes are drawn."""
+    """Dim -> the range from which hidden sizes are drawn."""
     precision: str
     library: tuple[str, ...]
     """Operators of torch that host code may call."""
     rivals: tuple[str, ...]
     """Functions of other libraries that are timed beside torch."""
     device: str | None
-    """Why there is no device for it here; None: there is one."""
+    """The reason why this machine has no device for the task; None: it has one."""
     interpreted: Interpreted | None
-    """What was found without the device, where it is not here."""
+    """The result of the interpreter if the device is missing."""
     unwritten: str
     """The provider that writes v0 when the run begins; empty: there is a kernel."""
     handlers: tuple[str, ...]
@@ -62,26 +62,26 @@ class CheckReport(Artifact):
     """Role -> its provider."""
     estimate: Estimate
     too_small: tuple[str, ...]
-    """What is wrong with caps, one sentence each."""
+    """One sentence for each cap that is too small."""
     caps: dict[str, str]
     pages: int
-    """Of the wiki."""
+    """The number of pages in the wiki."""
     unset: tuple[str, ...]
-    """Keys of models that are not set, one sentence each: a run is refused for the first."""
+    """One sentence for each API key that is not set; a run is refused for the first."""
     unpublished: str
-    """That the gpu-wiki knows nothing of the hardware that the settings name; empty: it does, or they name none."""
+    """A sentence if the gpu-wiki has no figures for the hardware in the settings; else empty."""
     inferred: tuple[str, ...]
 
     def text(self) -> str:
-        """The same for people."""
+        """Return the report as text."""
         return render("check.md", found=self, assumed=ASSUMPTIONS)
 
 
 def check(settings: Settings) -> CheckReport:
     """Load and probe the task, open every part that the settings name, compile the kernel, and describe the contract.
 
-    Raises SettingsError for whatever `run` would refuse before its first measurement; but of keys that are not set it
-    tells with the rest.
+    Raises SettingsError for whatever `run` would refuse before its first measurement, except for API keys that are not
+    set, which the report lists.
     """
     from knowledge_base.pages.wiki import Wiki
     from tools.judge.build import compile_baseline
@@ -95,7 +95,7 @@ def check(settings: Settings) -> CheckReport:
         agents = open_agents(settings, records, events.emit, open_ledger(settings, records), unset=unset)
         writer = agents["coder"].model
         wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
-        # As a run opens them.
+        # Opened to find errors, as a run would.
         open_profilers(settings.profilers, language)
         open_index(settings, wiki.or_bundled_methods(), task.language)
         absent = reason_if_device_missing(executor.devices(), language.device)
@@ -106,7 +106,7 @@ def check(settings: Settings) -> CheckReport:
         )
         name = settings.sources(language.suffix).kernel
         if task.baseline is None and not absent:
-            # Free and always the same, so that a refusal need not wait for the run.
+            # The lift costs nothing and is deterministic, so a refusal is found here.
             with suppress(SettingsError) if writer.reads == "prompt" else nullcontext():
                 candidate = initial_kernel.lift_initial_kernel(
                     task, executor, records.blobs, settings.judge.job_limit_s
@@ -150,7 +150,7 @@ def check(settings: Settings) -> CheckReport:
 
 
 def _compiler_name(language: Language, absent: str | None) -> str:
-    """The compiler here; where the device is missing it may be missing too, and is then said to be."""
+    """Return the compiler's name and version; if both device and compiler are missing, a sentence that says so."""
     try:
         return str(language.toolchain())
     except SettingsError as error:

@@ -1,4 +1,4 @@
-"""`export`: the accepted kernel of a workspace written as somebody else takes it."""
+"""`export`: writes an accepted kernel of a workspace in another format."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def export(
         path_in_folder = folder / name
         if path_in_folder.exists() and path_in_folder.read_text(encoding="utf-8", errors="replace") != text:
             raise SettingsError(
-                f"{path_in_folder}: says something else, and nothing is overwritten; name another folder with --out"
+                f"{path_in_folder} exists with other content and is not overwritten; name another folder with --out"
             )
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -60,21 +60,20 @@ def export(
 def read_accepted_kernel(
     path: Path, version: str | None, file: Path | None = None, at: str | None = None
 ) -> AcceptedKernel:
-    """A version of a workspace that was accepted, or its baseline; SettingsError for one that was not.
+    """Read an accepted version of a workspace, or its baseline; raise SettingsError for any other version.
 
     `file`: the user's file, by default the kernel file that the run's settings name; `at`: as `export` has it.
     """
     workspace = workspaces.open_read_only(path)
     versions = read_versions(workspace.root)
     if not versions:
-        raise WorkspaceError(f"{path}: has no version yet; `python -m graph resume {path}` goes on")
+        raise WorkspaceError(f"{path} has no version yet; `python -m graph resume {path}` continues the run")
     version = version or f"v{find_incumbent(versions).iteration}"
     memory = parse_memory((workspace.root / memory_path(workspace, version)).read_bytes(), workspace.root, version)
     if memory.masked or memory.verdict not in ("accept", "baseline"):
         state = "masked" if memory.masked else "not accepted"
         raise SettingsError(
-            f"{version}: is {state}, so that it has no kernel to export; `python -m graph show {path}` lists the "
-            f"versions"
+            f"{version} is {state} and has no kernel to export; `python -m graph show {path}` lists the versions"
         )
     commit, record = (
         oldest_with_trailer(workspace.repository.log(), "Version", version),
@@ -124,7 +123,7 @@ def _user_file(file: Path, at: str | None) -> UserFile:
 
 
 def _device_architecture(workspace: workspaces.Workspace, kind: str) -> str:
-    """Of the device that the run used, by its record of the machine."""
+    """Return the architecture of the run's device, from the record of the environment; empty: unknown."""
     record = workspace.records.find(record_key("environment"))
     devices = Environment.model_validate(record.payload).devices if record is not None else ()
     return next((device.architecture for device in devices if device.kind == kind), "")

@@ -1,4 +1,4 @@
-"""v0 of a task that gives only PyTorch logic: the coder writes it, the judge says whether it is right (mission E4)."""
+"""v0 of a task without a kernel: torch.compile or the coder writes it, and the judge checks it (mission E4)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from tools.tasks.generated import generated
 from tools.tasks.loader import Loaded
 
 LIFT_ORIGIN = "torch.compile"
-"""Whose code v0 is where no model wrote it."""
+"""The origin of a v0 that no model wrote."""
 
 
 def write_initial_kernel(loaded: Loaded, services: Services) -> Loaded:
-    """The task with a v0 that compiles and agrees with its reference; from here on it is as if the user had given it.
+    """Return the task with a v0 that compiles and agrees with its reference, as if the user had given it.
 
-    It is what torch.compile makes of the reference, where that can be lifted: no model has to write what users have
-    already. Else a language model writes it; it is told what was wrong and tries again, `search.fix_attempts` times.
-    SettingsError, in one sentence, where no v0 comes of it.
+    v0 is the code of torch.compile if it can be lifted. Otherwise a language model writes it, with up to
+    `search.fix_attempts` further attempts after a failure. Raises SettingsError if there is no correct v0.
     """
     agent = services.agents["coder"]
     failures: tuple[str, ...] = ()
@@ -51,7 +50,8 @@ def write_initial_kernel(loaded: Loaded, services: Services) -> Loaded:
                 else f"the one that the coder ({origin}) wrote from reference.py"
             )
             raise SettingsError(
-                f"{loaded.task.name}: no kernel is given, and {description} is refused: {fault.reason.rstrip('.')}; give "
+                f"{loaded.task.name}: no kernel is given, and {description} is refused: "
+                f"{fault.reason.rstrip('.')}; give "
                 f"a kernel" + (f", or {LANGUAGE_MODEL_CODER}" if origin == LIFT_ORIGIN else "")
             )
         failures = (*failures, told("the first version", fault, kernel.source))
@@ -60,8 +60,8 @@ def write_initial_kernel(loaded: Loaded, services: Services) -> Loaded:
 
 
 def lift_initial_kernel(task: Task, executor: Executor, blobs: Blobs, limit_s: float) -> Candidate:
-    """What torch.compile makes of the reference, as a kernel of the task's language. SettingsError, in one sentence,
-    where that is none."""
+    """Return the code of torch.compile for the reference as a kernel of the task's language; SettingsError:
+    impossible."""
     try:
         source = lift_reference(task, generated(task, executor, blobs, limit_s))
     except SettingsError as error:
@@ -81,7 +81,7 @@ def _ask_coder(loaded: Loaded, services: Services, failures: tuple[str, ...]) ->
 
 
 def with_kernel(loaded: Loaded, kernel: Candidate, origin: str) -> Loaded:
-    """The task with `made` as its v0, and the sentence that says where it comes from."""
+    """Return the task with `kernel` as its v0 and a sentence on its origin."""
     sentence = (
         f"is what {LIFT_ORIGIN} makes of reference.py"
         if origin == LIFT_ORIGIN
@@ -94,7 +94,7 @@ def with_kernel(loaded: Loaded, kernel: Candidate, origin: str) -> Loaded:
 
 
 def signature_mismatch(kernel: Candidate, task: Task, language: Language) -> str | None:
-    """How the kernel's parameters differ from the task's arguments, in one sentence."""
+    """Return one sentence if the kernel's parameters differ from the task's arguments; None: they match."""
     try:
         parameters = language.parameters(kernel.source)
     except SettingsError as error:
@@ -123,8 +123,10 @@ def _kernel_failure(kernel: Candidate, services: Services) -> Failed | Unmeasure
 
 
 def _derived_size_failure(kernel: Candidate, services: Services) -> Failed | None:
-    """A size derived from the visible ones on which it is wrong. A user's own kernel may be, and such a size is then
-    asked of nobody; one written here must not take a size out of the contract."""
+    """Return the failure of a written v0 on a size derived from the visible ones; None: it has none.
+
+    A user's own kernel may fail there, and the size is then dropped for all candidates.
+    """
     record = services.judge.read_or_check_correctness(kernel, kernel, "first")
     failed = evidence.correctness_failure(record)
     if failed is not None:

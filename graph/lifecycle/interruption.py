@@ -1,4 +1,4 @@
-"""How a run ends before its end: what is said, what stays, and where it can be taken up again."""
+"""The interruption of a run: its message, what remains, and the workspace from which it can be resumed."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ from tools.store.records import disk_full_error, disk_full_error_if_low
 
 
 def checkpoint_path(workspace: Workspace) -> Path:
-    """The file of LangGraph's state."""
+    """Return the path of LangGraph's checkpoint."""
     return workspace.private / "checkpoint.sqlite"
 
 
 @contextmanager
 def resumable(workspace: Workspace) -> Iterator[None]:
-    """What ends a run names the workspace from which it can be resumed.
+    """Let exceptions that end a run name the workspace from which it can be resumed.
 
-    A workspace whose v0 is refused is removed: resumed, it would be refused again, and nothing was measured that could
-    be lost.
+    A workspace whose v0 is refused is deleted: resumed, it would be refused again.
     """
     root = workspace.root
     try:
@@ -64,8 +63,7 @@ def resumable(workspace: Workspace) -> Iterator[None]:
 
 @contextmanager
 def stop_on_interrupt(services: Services) -> Iterator[None]:
-    """The first Ctrl-C lets the job or exchange under way come to its end, so that nothing measured or paid is lost;
-    another ends it."""
+    """Let the first Ctrl-C stop the run after its current job or exchange, and the second at once."""
     executor = services.executor
     # Its put may interrupt itself; whoever writes must not do so from a signal handler, which may have interrupted a
     # write.
@@ -100,7 +98,8 @@ def stop_on_interrupt(services: Services) -> Iterator[None]:
 
 
 def _machine_failure(error: sqlite3.DatabaseError | InfrastructureError, checkpoint: Path) -> KernelwrightError:
-    """A full disk by its name, whatever it broke; else the failure itself, a checkpoint's as StorageError."""
+    """Return the error to raise: DiskFullError if the disk is full, else the failure itself, a checkpoint's as
+    StorageError."""
     full = disk_full_error_if_low(checkpoint.parent)
     if full is not None:
         return full

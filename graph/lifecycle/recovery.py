@@ -1,5 +1,4 @@
-"""Before a run goes on: checkpoint, git and records must agree, and nobody else may have changed what git holds
-(F8)."""
+"""The checks before a run resumes: checkpoint, git and records agree, and git holds no foreign changes (F8)."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from tools.store.records import record_key, write_atomically
 
 
 def reconcile(services: Services) -> None:
-    """Before resuming: git must hold nothing that this run did not put there, and every record its blobs (F8).
+    """Check before resuming that git holds only changes of this run, and that every record has its blobs (F8).
 
     A commit that the checkpoint does not know yet is fine: the gate finds it by its trailer and does not make another.
     """
@@ -37,10 +36,9 @@ def reconcile(services: Services) -> None:
 
 
 def state_after_mask(state: State, services: Services) -> State | None:
-    """What of the state is other when a mask put another kernel back at HEAD: as after an accept its profile comes
-    next.
+    """Return the update of the state if a mask put another kernel at HEAD, whose profile then comes next; else None.
 
-    None: no such thing. A plan under way was for a kernel that is no longer there: its iteration is closed.
+    An iteration that was planned for the replaced kernel is closed.
     """
     restored = restored_version(services.workspace)
     if restored is None or restored.candidate is None or restored.candidate == state.get("incumbent"):
@@ -70,8 +68,8 @@ def state_after_mask(state: State, services: Services) -> State | None:
 
 
 def _restore_uncommitted_files(services: Services) -> None:
-    """HEAD's kernel in place of one that was accepted when a kill came before the commit, for the gate goes on from
-    HEAD's; and HEAD's reports, for `report` may be asked for in the middle of a run, whose end renders them anew."""
+    """Restore HEAD's kernel if a kill came between its replacement and the commit, and HEAD's reports if `report`
+    rewrote them."""
     workspace = services.workspace
     for name in {f"kernel{services.language.suffix}", *final.FILES} & set(workspace.repository.drift()):
         (workspace.root / name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Start a run, take one up again, and bring checkpoint, git and records into agreement first."""
+"""Start or resume a run."""
 
 from __future__ import annotations
 
@@ -40,19 +40,17 @@ from tools.store.records import Blobs, record_key
 from tools.tasks.loader import Loaded
 
 NODES_PER_ITERATION = 10
-"""Supersteps of one iteration, repair rounds included, for LangGraph's recursion limit."""
+"""Supersteps of one iteration without repair attempts, for LangGraph's recursion limit."""
 
 
 RunEnd = tuple[State, Path] | NotMeasured
-"""The final state and the workspace; or, without the device that the task's language needs, what was found without
-it."""
+"""The final state and the workspace, or the static report if the device of the task's language is missing."""
 
 
 def start(settings: Settings, observers: Sequence[Observer] = (), ask: Ask | None = None) -> RunEnd:
-    """A new run from its settings to its report; `ask` puts questions to a person, None where nobody can answer.
+    """Run a task from its settings to its report; `ask` asks a person, None without a terminal.
 
-    Raises SettingsError for input that cannot be used; found before the first measurement, it leaves no workspace
-    behind.
+    Raises SettingsError for unusable input; before the first measurement no workspace remains.
     """
     return _run_new(settings, observers, ask, lambda executor, blobs: load_task(settings, executor, blobs))
 
@@ -63,7 +61,7 @@ def start_from(
     observers: Sequence[Observer] = (),
     ask: Ask | None = None,
 ) -> RunEnd:
-    """A new run of a task that an earlier one has frozen (`restart`)."""
+    """Run a task that an earlier run has frozen (`restart`)."""
     return _run_new(
         settings,
         observers,
@@ -99,8 +97,10 @@ def _run_new(
 def open_new_workspace(
     settings: Settings, observers: Sequence[Observer], stack: ExitStack
 ) -> tuple[Workspace, Events, MeteredExecutor, ExitStack]:
-    """A new workspace with its log and its executor, to be closed with `stack`, and what then takes it away again,
-    unless that is emptied. SettingsError where nothing could be kept."""
+    """Open a new workspace with its event log and executor, which `stack` closes.
+
+    The last item returned deletes the workspace unless it is emptied. Raises SettingsError if nothing can be stored.
+    """
     from knowledge_base.experience.log import Experience
 
     Experience().refuse_unwritable()
@@ -114,8 +114,7 @@ def open_new_workspace(
 
 
 def _save_task(workspace: Workspace, name: Literal["loaded", "task"], loaded: Loaded) -> None:
-    """Put the task on record: as "loaded" while its v0 is to be written or its pinned kernels are to be compared, as
-    "task" for good."""
+    """Store the task: as "loaded" until its v0 is written or its pinned kernels are compared, then as "task"."""
     from tools.tasks import loader as tasks
 
     if name == "task":
@@ -124,8 +123,7 @@ def _save_task(workspace: Workspace, name: Literal["loaded", "task"], loaded: Lo
 
 
 def _settle_baseline(services: Services, loaded: Loaded, events: Events) -> Services:
-    """The services of the task with its v0, written or the fastest of its pinned kernels; what was cut short goes on
-    from its records."""
+    """Settle v0, by writing it or by timing its pinned kernels, and return the services of the final task."""
     from graph.lifecycle import initial_kernel
     from tools.tasks import autotune
 
@@ -151,10 +149,9 @@ def _open_metered_executor(settings: Settings, workspace: Workspace, events: Eve
 
 
 def load_task(settings: Settings, executor: Executor, blobs: Blobs, like: Task | None = None) -> Loaded:
-    """The task that the settings name, under the name that they give it, probed; `like`: see `load_files`.
+    """Load and probe the task that the settings name; `like`: see `load_files`.
 
-    SettingsError where `linked_to` is no version, and for a kernel that no candidate made from it could get past the
-    screen.
+    Raises SettingsError if `linked_to` is no version, or if the screen refuses the kernel.
     """
     from tools.contracts.inference import as_stated
     from tools.tasks import loader as tasks
@@ -191,15 +188,15 @@ def load_task(settings: Settings, executor: Executor, blobs: Blobs, like: Task |
 
 
 def read_rivals(settings: Settings) -> Rivals | None:
-    """The functions of other libraries that the settings name."""
+    """Read the file of rivals that the settings name; None: they name none."""
     from tools.tasks import rivals as files
 
     return files.read(Path(settings.benchmark.rivals)) if settings.benchmark.rivals else None
 
 
 def _require_screened(loaded: Loaded, origin: str) -> Loaded:
-    """`loaded`, when its kernel keeps the rules of candidates: what they take over from it would be held against
-    every one of them."""
+    """Return `loaded` if its kernel passes the screen, else raise SettingsError: every candidate would inherit the
+    lines."""
     from tools.screen.screen import screen
 
     task = loaded.task
@@ -214,7 +211,7 @@ def _require_screened(loaded: Loaded, origin: str) -> Loaded:
 
 
 def resume(path: Path, observers: Sequence[Observer] = (), ask: Ask | None = None) -> tuple[State, Path]:
-    """Take up a run where it stopped; a finished one returns its state at once."""
+    """Resume a run where it stopped and return its state and workspace; a finished run returns at once."""
     from graph.lifecycle.recovery import reconcile
     from knowledge_base.experience.log import Experience
 
@@ -227,7 +224,7 @@ def resume(path: Path, observers: Sequence[Observer] = (), ask: Ask | None = Non
 
 
 def write_report(path: Path) -> str:
-    """Render report.md and report.html again from the records; returns a sentence."""
+    """Render report.md and report.html again from the records and return a sentence about them."""
     from graph.report import final
 
     with open_services(path, reading=True) as services:
@@ -246,8 +243,8 @@ def write_report(path: Path) -> str:
 
 @contextmanager
 def open_services(path: Path, observers: Sequence[Observer] = (), *, reading: bool = False) -> Iterator[Services]:
-    """The services of an existing workspace, locked until the block ends; `reading`: nothing is measured, its device
-    may be elsewhere."""
+    """Open the services of an existing workspace, locked during the block; `reading`: without a device, measuring
+    nothing."""
     with _open_existing(path, observers, None, reading=reading) as (services, _, _):
         if services.records.find(record_key("task")) is None:
             raise WorkspaceError(
@@ -294,7 +291,7 @@ def assemble_services(
     *,
     reading: bool = False,
 ) -> Services:
-    """Build every service of a run; unknown providers, profilers or wikis are found here, before any machine time."""
+    """Build the services of a run; unknown providers, profilers or wikis are found before any job runs."""
     from agents.handlers.base import opened as opened_handlers
     from knowledge_base.experience.log import Experience
     from knowledge_base.pages.wiki import Wiki
@@ -372,7 +369,7 @@ def assemble_services(
 
 
 def run_graph(services: Services) -> State:
-    """Run the graph to its end, one checkpoint a node, each on disk before the next node starts."""
+    """Run the graph to its end and return the final state; a checkpoint is on disk before the next node starts."""
     path = checkpoint_path(services.workspace)
     with (
         resumable(services.workspace),
@@ -420,8 +417,7 @@ def _stream_graph(services: Services, connection: sqlite3.Connection) -> State:
 
 
 def _warm_up(services: Services) -> None:
-    """What else the first nodes would do once a process: a part of the start-up that `benchmarks/speed.py` shows,
-    beside no measurement."""
+    """Load what the first nodes need once in each process, before any measurement."""
     start = time.perf_counter()
     import numpy.ma
     import numpy.random  # noqa: F401  numpy itself loads both at their first use

@@ -1,5 +1,4 @@
-"""What can be said of a task whose device is not here: is it right, what does it compile to, what is its least time.
-Never a speed."""
+"""The report on a task whose device is missing: correctness, compiled code and least times, but no speed."""
 
 from __future__ import annotations
 
@@ -26,10 +25,9 @@ from tools.tasks.loader import Loaded
 def report_without_device(
     settings: Settings, loaded: Loaded, executor: Executor, blobs: Blobs, absent: str, ask: Ask | None = None
 ) -> NotMeasured:
-    """Everything that needs no device of the task's language; `absent` says why there is none.
+    """Return everything that needs no device of the task's language; `absent`: the reason why there is none.
 
-    SettingsError where the kernel does not compile or is wrong, which is found without the device, and where
-    `on_unknown` says so.
+    Raises SettingsError if the kernel does not compile or is wrong, or if `on_unknown` stops the run.
     """
     task = loaded.task
     absent = missing_device_sentence(settings, absent)
@@ -42,8 +40,8 @@ def report_without_device(
     interpreted = language.interpret(task, task.baseline, executor, blobs)
     if interpreted and interpreted.status == "failed":
         raise SettingsError(
-            f"{files.kernel} and {files.reference} disagree {interpreted.reason}; mend the one that is wrong and "
-            f"run again"
+            f"{files.kernel} and {files.reference} disagree {interpreted.reason}; correct the one that is wrong "
+            f"and run again"
         )
     profiles, missing = _static_profiles(settings, task, library, language, executor, blobs, absent)
     wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
@@ -77,12 +75,12 @@ def report_without_device(
 
 
 def missing_device_sentence(settings: Settings, absent: str) -> str:
-    """`absent` with what it means for a GPU that the settings name."""
+    """Return the sentence on the missing device, extended by the setting `gpu` if it is given."""
     return absent if settings.gpu is None else f"{absent} (gpu: {settings.gpu} names none)"
 
 
 def render_report(found: NotMeasured) -> str:
-    """For people: one paragraph a kind of evidence, the reason last."""
+    """Return the report as text: one paragraph for each kind of evidence, the reason last."""
     return render("not_measured.md", found=found)
 
 

@@ -35,19 +35,18 @@ from tools.store.repository import Commit, Repository, oldest_with_trailer, unre
 from tools.tasks.loader import Loaded
 
 FROZEN_PATHS = ("task", "settings.yaml")
-"""What no commit after v0 may touch."""
+"""Paths that no commit after v0 may change."""
 MAX_LOST_SHARE = 0.2
 """Share of a claimed speed-up that another hour on the same machine may take away; beyond it the claim is not
 reproduced, and beyond half of it refuted."""
 MAX_LOOKS = 3
-"""Times that a claim is measured before its figures are called wrong: what neighbours take away in one look they may
-leave in the next."""
+"""The maximum number of measurements of a claim before its figures are refuted, as other processes may disturb one."""
 MAX_OTHER_CPU_SHARE = 0.1
-"""Share of the machine's CPU time in others' hands from which on a look can support a claim but not refute it."""
+"""The share of CPU time of other processes above which a measurement can support a claim but not refute it."""
 
 
 class Verification(Artifact):
-    """What one commit claims and what was found."""
+    """The claim of a commit and the result of its verification."""
 
     commit: str
     version: str
@@ -59,14 +58,14 @@ class Verification(Artifact):
     reason: str
 
     def sentence(self) -> str:
-        """One line for people."""
+        """Return the result as one line."""
         named = " ".join(part for part in (self.version, self.commit[:12], self.candidate) if part)
         return f"{named}: {self.outcome}: {self.reason}"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a commit says, read from git and found consistent in itself."""
+    """The claim of a commit, read from git and consistent in itself."""
 
     task: Task
     settings: Settings
@@ -99,7 +98,7 @@ class Look:
 
 
 class Refuted(Exception):
-    """The commit contradicts itself, or v0."""
+    """Raised if a commit contradicts itself or v0."""
 
 
 def verify(path: Path, commit: str | None = None, *, every: bool = False) -> tuple[Verification, ...]:
@@ -120,7 +119,7 @@ def verify(path: Path, commit: str | None = None, *, every: bool = False) -> tup
 
 
 def accepted_commits(repository: Repository) -> tuple[Commit, ...]:
-    """Commits that changed the kernel, oldest first."""
+    """Return the commits of accepted versions, the oldest first."""
     return tuple(reversed([c for c in repository.log() if c.trailers.get("Verdict") == "accept"]))
 
 
@@ -146,15 +145,15 @@ def _chosen_commits(repository: Repository, commit: str | None, *, every: bool) 
         return named
     if not found:
         raise WorkspaceError(
-            f"{repository.root}: no version was accepted, so nothing to verify; `python -m graph show "
-            f"{repository.root}` tells more"
+            f"{repository.root}: no version was accepted, so there is nothing to verify; see `python -m graph show "
+            f"{repository.root}`"
         )
     return found if every else found[-1:]
 
 
 def _unexpected_changes(repository: Repository) -> tuple[Verification, ...]:
-    """What is there besides the run's own commits: strangers, changes of the kernel that no gate accepted, files
-    that drifted."""
+    """Return disagreements about changes that are not the run's: unrelated commits, unaccepted kernels, changed
+    files."""
     log = repository.log()
     found = []
     if drifted_paths := drift.drifted_paths(repository):
@@ -180,8 +179,8 @@ def _unexpected_changes(repository: Repository) -> tuple[Verification, ...]:
 
 
 def _reason_change_is_unauthorised(repository: Repository, commit: Commit, log: Sequence[Commit]) -> str:
-    """Why a change of the kernel is nobody's right; empty: the gate accepted it, or a mask put back, byte for byte,
-    what was accepted."""
+    """Return the reason why a commit must not change the kernel; empty: it is accepted, or restores an accepted
+    kernel."""
     named = commit.trailers.get("Restores")
     if commit.trailers.get("Version") == "v0" or commit.trailers.get("Verdict") == "accept":
         return ""
@@ -266,13 +265,12 @@ def read_claim(copy: Repository, commit: Commit) -> Claim:
 
 
 def _device_name(label: str) -> str:
-    """A device's name from the label that its records bear, such as `cpu:0 AMD EPYC`: which of several alike it was
-    does not matter."""
+    """Return the device's name from a label such as `cpu:0 AMD EPYC`, without its index."""
     return label.partition(" ")[2]
 
 
 def _confirmed_claim(cited: Sequence[Record], kernels: Mapping[str, str], judge_settings: JudgeSettings) -> Confirmed:
-    """What the contests that a verdict names say. Refuted, or StorageError, unless they confirm the gain."""
+    """Return the claim that the cited contests confirm; raise Refuted or StorageError if they do not."""
     from tools.gate import confirmation
 
     confirmed = [record for record in cited if record.kind == "confirmation"]
@@ -294,7 +292,7 @@ def _confirmed_claim(cited: Sequence[Record], kernels: Mapping[str, str], judge_
 
 
 def _are_same_figures(one: Interval, other: Interval | None) -> bool:
-    """The same figures but for the last digit, in which machines may differ."""
+    """Return whether two intervals are equal up to the last digits, in which machines may differ."""
     if other is None:
         return False
     pairs = ((one.estimate, other.estimate), (one.low, other.low), (one.high, other.high))
@@ -302,8 +300,7 @@ def _are_same_figures(one: Interval, other: Interval | None) -> bool:
 
 
 def measure_claim(claim: Claim, scratch: Path) -> tuple[Look, ...]:
-    """The claim through the whole judge and gate again: own noise floor, fresh seeds and hidden sizes, separate
-    processes.
+    """Measure a claim with the whole judge and gate: own noise floor, fresh seeds and hidden sizes, separate processes.
 
     Looked at again, each time from nothing, while the figures speak against it; `LOOKS` times at most.
     """
@@ -376,7 +373,7 @@ def _measure_once(claim: Claim, executor: Executor, records: Records) -> Look:
 
 
 def _contradicts_claim(claim: Claim, look: Look) -> bool:
-    """Whether the figures of one look, and nothing else, speak against the claim."""
+    """Return whether the figures of a measurement, and nothing else, contradict the claim."""
     outcome = look.verdict.outcome
     if not isinstance(look.trial, Passed) or outcome in ("reject_correctness", "reject_policy"):
         return False
@@ -385,7 +382,7 @@ def _contradicts_claim(claim: Claim, look: Look) -> bool:
 
 
 def compare_claim(commit: Commit, claim: Claim, looks: Sequence[Look]) -> Verification:
-    """The claim against fresh looks at it, the last of which counts: still accepted, and by about as much."""
+    """Compare a claim with its measurements, of which the last decides: still accepted, with a similar speed-up."""
     look, claimed = looks[-1], claim.speedup
     reason = look.verdict.reasons[-1]
     if isinstance(look.trial, Failed):

@@ -27,13 +27,13 @@ from tools.tasks import loader as tasks
 from tools.tasks.loader import Loaded
 
 FIXED_SETTINGS = ("task", "kernel", "reference", "linked_to")
-"""Settings that a restart takes from the version."""
+"""Settings that a restart takes from the version and cannot change."""
 TASK_CHANGE = re.compile("(dims|pointer_elements|tolerance|trace)=")
-"""Changes that are of the task itself."""
+"""Matches changes of the task itself."""
 
 
 def audit(path: Path) -> tuple[str, ...]:
-    """What the closed versions of a workspace lack, and what in it is not the run's; one sentence each (C1, C4)."""
+    """Return one sentence for each foreign change and each fault of a closed version of a workspace (C1, C4)."""
     workspace = workspaces.open_read_only(path)
     found = drift.drifted_paths(workspace.repository)
     others = (
@@ -45,8 +45,10 @@ def audit(path: Path) -> tuple[str, ...]:
 
 
 def mask(path: Path, version: str, *, masked: bool) -> str:
-    """Hide a version and all that came of it from every decision and ranking, or show again what its mask hid; one
-    commit, with which HEAD has the kernel of the last accepted version that is left. Returns a sentence."""
+    """Mask a version and its descendants, or unmask them, in one commit; return a sentence.
+
+    Masked versions count in no decision or ranking. HEAD gets the kernel of the last unmasked accepted version.
+    """
     with runs.open_services(path, reading=True) as services:
         workspace = services.workspace
         repository = workspace.repository
@@ -84,7 +86,8 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
             if source != repository.read_file_at("HEAD", kernel).decode():
                 texts[kernel], trailers["Restores"] = source, incumbent_version
                 note_on_head = (
-                    f"; HEAD has the kernel of {incumbent_version} again, and `python -m graph resume {workspace.root}` "
+                    f"; HEAD has the kernel of {incumbent_version} again, and "
+                    f"`python -m graph resume {workspace.root}` "
                     f"goes on from there"
                 )
             workspace.write(texts)
@@ -103,7 +106,7 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
 
 
 def _closed_versions(repository: Repository) -> list[VersionMemory]:
-    """What HEAD says of each closed version, in order."""
+    """Return the memory of each closed version at HEAD, in order."""
     last = int(repository.read_file_at("HEAD", completeness.POINTER_FILE))
     return [
         parse_memory(repository.read_file_at("HEAD", f"memory/v{n}.json"), repository.root, f"v{n}")
@@ -112,7 +115,7 @@ def _closed_versions(repository: Repository) -> list[VersionMemory]:
 
 
 def _parent_iteration(memory: VersionMemory, closed: Sequence[VersionMemory]) -> int:
-    """The version that it was made from and measured against."""
+    """Return the iteration of the version that it was made from and measured against."""
     return max(
         (m.iteration for m in closed[: memory.iteration] if m.candidate == memory.parent and m.verdict == "accept"),
         default=0,

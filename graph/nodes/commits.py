@@ -1,4 +1,4 @@
-"""The commits of a workspace: v0, one an iteration, the report. Each is made once, however often it is asked for."""
+"""The commits of a workspace: v0, one for each iteration, and the report. A repeated call makes no second commit."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from tools.errors import WorkspaceError
 from tools.store.repository import Commit, oldest_with_trailer
 
 STORE_FOLDERS = ("records", "blobs", "prompts")
-"""Everything in them is evidence: blobs that no record names lie in the private folder. Prompts are records made
-readable."""
+"""Folders of evidence, which every commit includes; prompts are records in a readable form."""
 
 
 def commit_version(state: State, services: Services, verdict: Verdict, record: Record, restores: str = "") -> str:
-    """One commit an iteration: `accept vN` changes the kernel, `close vN` only adds what was learnt. `restores`: the
-    version whose kernel a mask has put at HEAD meanwhile."""
+    """Commit an iteration and return the commit's id: `accept vN` changes the kernel, `close vN` only adds artifacts.
+
+    `restores`: the version whose kernel a mask has put at HEAD meanwhile.
+    """
     workspace = services.workspace
     iteration = state["iteration"]
     kernel = f"kernel{services.language.suffix}"
@@ -50,8 +51,7 @@ def commit_version(state: State, services: Services, verdict: Verdict, record: R
 
 
 def require_own_history(services: Services) -> tuple[Commit, ...]:
-    """The commits from HEAD back; WorkspaceError when somebody else's lie on top, for what was measured started from
-    our own (C1)."""
+    """Return the commits from HEAD back; raise WorkspaceError if another author's commit is among them (C1)."""
     history = services.workspace.repository.log()
     if said := drift.unrelated_commit_sentence(services.workspace.root, history):
         raise WorkspaceError(said)
@@ -59,7 +59,7 @@ def require_own_history(services: Services) -> tuple[Commit, ...]:
 
 
 def commit_trailers(services: Services, version: str, verdict: Verdict, record: str) -> dict[str, str]:
-    """What a commit says of itself in a form that programs read."""
+    """Return the trailers of a version's commit, which programs read."""
     numeric = services.task.numeric
     trailers = {
         "Version": version,
@@ -81,8 +81,7 @@ def commit_trailers(services: Services, version: str, verdict: Verdict, record: 
 
 
 def commit_baseline(state: State, services: Services, inspection: Record) -> str:
-    """v0: the frozen inputs, the kernel that the run begins with and everything measured about it, as the first
-    commit."""
+    """Make the first commit, v0: the frozen task, the baseline and its measurements; return the commit's id."""
     workspace = services.workspace
     history = workspace.repository.log()
     known = oldest_with_trailer(history, "Version", "v0")
@@ -93,7 +92,7 @@ def commit_baseline(state: State, services: Services, inspection: Record) -> str
     calibration = services.judge.read_or_measure_calibration(baseline)
     verdict = Verdict(
         outcome="accept",
-        reasons=("The baseline: correct, timed, and from here on the one to beat.",),
+        reasons=("The baseline is correct and timed.",),
         candidate=baseline.id,
         incumbent=baseline.id,
         noise_floor=state["noise_floor"],
@@ -117,7 +116,8 @@ def commit_baseline(state: State, services: Services, inspection: Record) -> str
 
 
 def commit_report(services: Services, record: str, texts: Mapping[str, str]) -> str:
-    """The final report and benchmark (`record`) as the last commit; made once, so that a second call writes nothing."""
+    """Commit the final report and benchmark (`record`) as the last commit and return its id; a second call writes
+    nothing."""
     history = services.workspace.repository.log()
     known = oldest_with_trailer(history, "Report", record)
     if known is not None:

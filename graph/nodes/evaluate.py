@@ -25,14 +25,14 @@ from tools.judge import evidence
 from tools.languages.dispatcher import dispatched
 from tools.store.records import record_key
 
-NOTE_ON_COMPOSED = "not separable: each has sizes of its own in a kernel composed of several"
+NOTE_ON_COMPOSED = "not separable: the kernel is composed of several, and each method has sizes of its own"
 JUDGE_ATTEMPTS = 2
-"""A machine failure is tried once more before the candidate ends unmeasured; proposed again, it ends this process of
-the run."""
+"""The number of attempts to measure a candidate at failures of the machine; a later proposal of it ends the process."""
 
 
 def judge(branch: Branch, services: Services) -> State:
-    """One candidate's trial; K of these run by `Send`, so that a crash repeats only the one under way."""
+    """Judge one candidate and store its trial; the graph runs K of these calls, so a crash repeats only the current
+    one."""
     candidate = services.candidate(branch["candidate"], branch["iteration"])
     trial: Trial
     hidden = _reason_if_masked(candidate, services)
@@ -43,7 +43,7 @@ def judge(branch: Branch, services: Services) -> State:
             else _measure_with_retry(candidate, branch, services)
         )
     except BudgetError as error:
-        # Those that were measured go on to the gate.
+        # The candidates that were measured continue to the gate.
         services.record_reached_cap(str(error))
         trial = Unmeasured(candidate=candidate.id, reason=str(error), capped=True)
     record = services.save_record(
@@ -52,7 +52,7 @@ def judge(branch: Branch, services: Services) -> State:
         iteration=branch["iteration"],
         candidate=candidate.id,
     )
-    # What was found before a kill stays.
+    # A trial from before a kill stays.
     trial = JudgedTrial.model_validate(record.payload).trial
     parent = accepted_version_of(services.workspace.root, branch["incumbent"])
     services.emit(
@@ -67,15 +67,15 @@ def judge(branch: Branch, services: Services) -> State:
 
 
 def _reason_if_masked(candidate: Candidate, services: Services) -> str:
-    """Why nobody looks at `candidate` again, where a masked version tried it: its records would bring it back as it
-    was."""
+    """Return the reason why a candidate is not judged, if a masked version tried it; its records would bring it
+    back."""
     masked_versions = [m.iteration for m in read_versions(services.workspace.root) if m.masked]
     tried = [
         n
         for n in masked_versions
         if services.records.find(record_key("candidate", id=candidate.id, iteration=n)) is not None
     ]
-    return f"v{tried[0]}, which is masked, tried it" if tried else ""
+    return f"the masked version v{tried[0]} tried it" if tried else ""
 
 
 def _measure_with_retry(candidate: Candidate, branch: Branch, services: Services) -> Trial:
@@ -95,7 +95,7 @@ def _measure_with_retry(candidate: Candidate, branch: Branch, services: Services
                 noise_floor=branch["noise_floor"],
             )
         except (StorageError, DeviceBusyError):
-            raise  # damaged evidence, and a device in others' hands, are no matter of one candidate
+            raise  # neither damaged evidence nor a busy device depends on the candidate
         except InfrastructureError as error:
             if attempt == JUDGE_ATTEMPTS:
                 unanswered[candidate.id] = str(error)
@@ -104,7 +104,7 @@ def _measure_with_retry(candidate: Candidate, branch: Branch, services: Services
 
 
 def _trial_details(trial: Trial, iteration: int) -> dict[str, str]:
-    """A trial as details of an event."""
+    """Return a trial as the details of an event."""
     details = {"candidate": trial.candidate, "iteration": str(iteration), "outcome": trial.kind}
     if isinstance(trial, Passed):
         return {**details, **events.interval_details(trial.speedup)}
@@ -112,7 +112,7 @@ def _trial_details(trial: Trial, iteration: int) -> dict[str, str]:
 
 
 def describe_trial(trial: Trial, candidate: Candidate, parent: str) -> str:
-    """One line for the console; `parent`: the version that it was timed against."""
+    """Return one line about a trial for the console; `parent`: the version that the candidate was timed against."""
     origin = " ".join(["+".join(candidate.methods), *(f"{knob}={value}" for knob, value in candidate.knobs.items())])
     if isinstance(trial, Passed):
         return f"{format_speedup(trial.speedup)} over {parent}  {origin}"
@@ -121,11 +121,9 @@ def describe_trial(trial: Trial, candidate: Candidate, parent: str) -> str:
 
 
 def select(state: State, services: Services) -> State:
-    """The fastest correct candidate that is faster than the incumbent becomes provisional champion; the rest stay in
-    the frontier.
+    """Select the provisional champion: the fastest correct candidate with a proven gain over the incumbent.
 
-    One that seems to have made some workload slower than its margin allows comes behind all that did not: the gate
-    would not take it.
+    Candidates that seem to slow a workload beyond its margin, which the gate would refuse, rank behind all others.
     """
     update = _remeasure_noise_floor(state, services)
     state = State(**{**state, **update, "trials": merge_trials(state.get("trials", {}), update.get("trials", {}))})
@@ -151,15 +149,17 @@ def select(state: State, services: Services) -> State:
     update["summary"] = f"{best.candidate} at {format_speedup(best.speedup)}"
     if fastest is not best:
         update["summary"] += (
-            f"; {fastest.candidate} at {format_speedup(fastest.speedup)} seems to slow {_slowed_workload(fastest, services)} by more "
+            f"; {fastest.candidate} at {format_speedup(fastest.speedup)} seems to slow "
+            f"{_slowed_workload(fastest, services)} by more "
             f"than its margin"
         )
     return State(**update, champion=best.candidate, rewrite=False)
 
 
 def _judge_composition(state: State, passed: Sequence[Passed], services: Services) -> State:
-    """The trial of one kernel that calls each candidate at the sizes where it was the fastest, the incumbent at all
-    others (F10); nothing where no size is faster than in the best single one, or where the language cannot.
+    """Judge a kernel that calls at each size the fastest candidate, or the incumbent (F10), and return its trial.
+
+    Returns an empty update if no such kernel would beat the best candidate, or if the language cannot compose one.
     """
     if not state.get("composing"):
         return State()
@@ -200,10 +200,9 @@ def _judge_composition(state: State, passed: Sequence[Passed], services: Service
 
 
 def _remeasure_noise_floor(state: State, services: Services) -> State:
-    """The noise floor measured again, and the trials against it, where the floor alone may hide a gain; nothing where
-    it is no lower now.
+    """Measure the noise floor again if it alone may hide a gain, and judge those trials again at a lower floor.
 
-    A floor is one calibration's: taken in a bad minute it would keep every later candidate from being seen.
+    A floor comes from one calibration: one that a busy machine disturbed would hide every later gain.
     """
     min_effect, floor = services.settings.judge.min_effect, state["noise_floor"]
     passed = [judged.trial for judged in trials_of_iteration(state, services) if isinstance(judged.trial, Passed)]
@@ -233,8 +232,8 @@ def _remeasure_noise_floor(state: State, services: Services) -> State:
 
 
 def _proven_gains(state: State, services: Services) -> list[Passed]:
-    """The correct candidates whose gain is proven, which a noisy high estimate must not displace; the one for the
-    gate first."""
+    """Return the correct candidates whose gain is proven, best for the gate first; a noisy high estimate does not
+    count."""
     threshold = 1 + max(services.settings.judge.min_effect, state["noise_floor"])
     found = [
         j.trial
@@ -247,20 +246,20 @@ def _proven_gains(state: State, services: Services) -> list[Passed]:
 
 
 def _slowed_workload(trial: Passed, services: Services) -> str | None:
-    """The name of a workload that seems to be slower than its margin allows."""
+    """Return the name of a workload that seems to be slower than its margin allows, if any."""
     limited = with_margins(trial.measurements, services.task.margins, services.settings.judge.workload_margin)
     found = first_regression(limited) or first_possible_regression(limited)
     return found[0].workload if found is not None else None
 
 
 def attribute(state: State, services: Services) -> State:
-    """Each method of the champion taken out alone, and its signature looked for in the machine code (A7-A9)."""
+    """Measure the champion without each of its methods, and check their signatures in the machine code (A7-A9)."""
     champion = services.candidate(state["champion"] or "", state["iteration"])
     plan = Plan.model_validate(services.records.get(state["plan"]).payload)
     planned = {item.method: item.signature for item in plan.methods}
     assembly, incumbent = services.assembly(champion), services.candidate(state["incumbent"])
     outcomes = []
-    # What the champion is worth as a whole is known, and must not be lost with what its parts are worth.
+    # The champion's own speed-up is known and must survive a failure to measure its parts.
     try:
         is_composed = champion.id not in state.get("drafts", [champion.id])
         simplified, reason = (
@@ -294,8 +293,10 @@ def attribute(state: State, services: Services) -> State:
 def _check_mechanism(
     method: str, claimed: dict[str, str], assembly: str, without: Candidate, services: Services
 ) -> signatures.MechanismCheck:
-    """Whether the method's signature is in the champion's `assembly` because of it: not, or markedly less, in the
-    kernel `without` it. `claimed`: the plan's, of a method without a page."""
+    """Check that a method's signature is in the champion's `assembly`, and absent or rarer in the kernel `without` it.
+
+    `claimed`: the plan's signature, for a method without a page.
+    """
     page = services.guide.page(method)
     signature = page.head.signature if page else claimed
     there = signatures.check_signature(assembly, services.architecture, signature)
@@ -309,16 +310,16 @@ def _check_mechanism(
 
 
 def _write_ablations(champion: Candidate, plan: Plan, state: State, services: Services) -> dict[str, Candidate]:
-    """Method -> the champion without it, for those that can be taken out alone and were not measured yet.
+    """Return method -> the champion without it, for each method that can be removed alone and has no ablation yet.
 
-    BudgetError where they cannot be written or measured any more.
+    Raises BudgetError if the caps allow no more exchanges or measurements.
     """
     missing = [method for method in champion.methods if find_ablation(state, services, champion.id, method) is None]
     if len(champion.methods) == 1 or not missing:
         return {}
     over = services.capped_executor().reached_limit()
     if over:
-        # Nobody need be paid for a kernel that cannot be measured.
+        # A kernel that cannot be measured need not be paid for.
         raise BudgetError(over)
     brief = coder_brief(state, services, plan, services.candidate(state["incumbent"]).source)
     bench = services.workbench(state["incumbent"], state["baseline"])
@@ -328,10 +329,9 @@ def _write_ablations(champion: Candidate, plan: Plan, state: State, services: Se
 def _measure_ablation(
     method: str, champion: Candidate, simplified: Candidate | None, state: State, services: Services
 ) -> Trial | None:
-    """The trial of `simplified`, the champion without `method`, against the champion; None where there is no such
-    kernel.
+    """Return the trial of `simplified`, the champion without `method`, against the champion; None: no such kernel.
 
-    BudgetError where it cannot be measured any more.
+    Raises BudgetError if the caps allow no more measurements.
     """
     known = find_ablation(state, services, champion.id, method)
     if known is not None or simplified is None:
@@ -358,7 +358,7 @@ def _outcome_of_only_method(method: str, visible: bool | None, trial: Trial, sta
 def _outcome_from_ablation(
     method: str, visible: bool | None, trial: Trial | None, state: State, why: str
 ) -> MethodOutcome:
-    """`why`: what kept the method from being taken out, where `trial` is None."""
+    """Return the outcome of a method from the trial without it; `why`: the reason for a missing trial."""
     if not isinstance(trial, Passed):
         note = why if trial is None else f"the kernel without it: {trial.reason}"
         status: AttributionStatus = "implementation_failed" if visible is False else "unattributed"
@@ -376,10 +376,10 @@ def _outcome_from_ablation(
 def _classify_method(
     method: str, visible: bool | None, ratio: Interval, saved: float, without: str, noise: float
 ) -> MethodOutcome:
-    """A9: not seen has failed; surely worth more than the noise is effective, surely not is ineffective; between them
-    nothing is known.
+    """Classify a method (A9): implementation_failed if it does not show in the machine code, effective if it is surely
+    worth more than the noise, ineffective if it surely is not, else unattributed.
 
-    Where nobody could look for the mechanism, a gain alone makes nothing effective.
+    A gain whose mechanism could not be checked is not_checked.
     """
     status: AttributionStatus = "unattributed"
     note = ""
@@ -397,7 +397,7 @@ def _classify_method(
 
 
 def gate(state: State, services: Services) -> State:
-    """The verdict from records, the version's artifacts, one commit (design 7)."""
+    """Decide on the iteration from records, write the version's artifacts and make one commit (design 7)."""
     promoted = promote_runner_up(state, services)
     verdict, record, commit = close_iteration(State(**{**state, **promoted}), services)
     accepted = verdict.outcome == "accept"
@@ -414,7 +414,7 @@ def gate(state: State, services: Services) -> State:
     services.emit(
         "verdict", {"iteration": str(state["iteration"]), "outcome": verdict.outcome, "summary": summary, **details}
     )
-    # A failure of the machine is no failure of the idea.
+    # A failure of the machine says nothing about the plan.
     stale = 0 if accepted else state.get("stale", 0) + (verdict.outcome != "infra_error")
     update = State(**promoted, verdict=record, outcome=verdict.outcome, stale=stale, summary=commit[:12])
     if accepted and verdict.candidate and at_least:
@@ -427,7 +427,7 @@ def gate(state: State, services: Services) -> State:
 
 
 def promote_runner_up(state: State, services: Services) -> State:
-    """The runner-up in the place of a champion that the gate refuses, where it takes that one; else nothing."""
+    """Return an update with the runner-up as champion if the gate refuses the champion and accepts the runner-up."""
     rest = [trial.candidate for trial in _proven_gains(state, services) if trial.candidate != state.get("champion")]
     if not state.get("champion") or not rest:
         return State()
@@ -439,7 +439,7 @@ def promote_runner_up(state: State, services: Services) -> State:
 
 
 def learn(state: State, services: Services) -> State:
-    """Outcomes into experience (never machine failures), and whether the run has reached a cap."""
+    """Add the outcomes to the experience log (never failures of the machine) and set the stop reason at a cap."""
     path = services.workspace.root / "memory" / f"v{state['iteration']}.json"
     memory = parse_memory(path.read_bytes(), services.workspace.root, path.stem)
     commit = services.workspace.repository.find_commit("Version", f"v{state['iteration']}") or ""

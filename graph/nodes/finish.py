@@ -24,13 +24,12 @@ from tools.tasks.loader import Loaded
 
 
 def finalise(state: State, services: Services) -> State:
-    """Audit what was closed, benchmark the best version against everything it is compared with, write and commit the
-    report."""
+    """Audit the closed versions, run the final benchmark, and write and commit the report."""
     require_complete_versions(services)
     hardware_sheet.read_verified_sheet(state["specs"], services)
     contestants = {"baseline": services.candidate(state["baseline"])}
     if state["incumbent"] != state["baseline"]:
-        # A kernel is not raced against itself: what noise makes of that would be read as a gain.
+        # A kernel is not timed against itself: noise would look like a gain.
         contestants["best"] = services.candidate(state["incumbent"])
     original, unfit = _original_kernel(services, contestants)
     if original is not None:
@@ -51,15 +50,17 @@ def finalise(state: State, services: Services) -> State:
 
 
 def require_complete_versions(services: Services) -> None:
-    """Every closed version must be complete and in order (C4); WorkspaceError names what is not."""
+    """Raise WorkspaceError if a closed version is incomplete or out of order (C4)."""
     root = services.workspace.root
     if faults := completeness.audit_closed_versions(root):
         raise WorkspaceError(f"{root}: {faults[0].rstrip('.')}; restore it with `git checkout -- .`")
 
 
 def _original_kernel(services: Services, others: Mapping[str, Candidate]) -> tuple[Candidate | None, dict[str, str]]:
-    """The kernel that the first of the linked runs began with, where it is another one than `others`; or why it
-    cannot be timed here."""
+    """Return the kernel that the first of the linked runs began with, if it is not among `others`.
+
+    The dict gives the reason under "original" if that kernel cannot be timed here.
+    """
     task = services.records.find(record_key("task"))
     source = Loaded.model_validate(task.payload).origin if task else ""
     if source in ("", *(candidate.source for candidate in others.values())):
@@ -72,8 +73,7 @@ def _original_kernel(services: Services, others: Mapping[str, Candidate]) -> tup
 
 
 def final_benchmark(record: Record, services: Services, unfit: Mapping[str, str]) -> FinalBenchmark:
-    """Each contestant against the best kernel, a workload at a time and over the objective; `unfit`: those that were
-    kept out, and why."""
+    """Return the final benchmark in a contest's record; `unfit`: contestants that were excluded -> the reason."""
     contest = confirmation.Contest.model_validate(record.payload)
     best: Literal["baseline", "best"] = "best" if "best" in contest.candidates else "baseline"
     ranked = ranking.rank_contestants(record, services.settings.judge.objective, anchor="baseline", best=best)

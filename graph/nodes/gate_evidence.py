@@ -1,5 +1,4 @@
-"""The gate's own hands: gather the evidence, ask for the verdict, write the version's artifacts, make the one
-commit."""
+"""The work of the gate: gather evidence, get the verdict, write the version's artifacts and make its commit."""
 
 from __future__ import annotations
 
@@ -42,12 +41,14 @@ from tools.store.repository import oldest_with_trailer
 from tools.tasks import loader as tasks
 
 MAX_PROSE_CHARS = 800
-"""Characters that experience keeps of what a plan says of a method of its own."""
+"""The number of characters of a free method's description that the experience log stores."""
 
 
 def close_iteration(state: State, services: Services) -> tuple[Verdict, str, str]:
-    """Verdict, its record, and the commit of the artifacts. Called again after a kill it finds the commit, or does
-    what was left to do."""
+    """Close the iteration and return its verdict, the ids of the verdict's record and of the commit.
+
+    After a kill, a second call finds the commit or does the remaining work.
+    """
     iteration = state["iteration"]
     commit = oldest_with_trailer(services.workspace.repository.log(), "Version", f"v{iteration}")
     if commit is not None:
@@ -72,15 +73,17 @@ def close_iteration(state: State, services: Services) -> tuple[Verdict, str, str
 
 
 def close_unjudged(state: State, services: Services, back: VersionMemory) -> None:
-    """Close the iteration under way unjudged: a mask, or the end of one, took the kernel away that it was planned
-    for, and HEAD has that of `back`. With its parent's mask it is masked too."""
+    """Close the current iteration without a judgement, after a mask or unmask replaced the kernel of its plan.
+
+    `back`: the version whose kernel is at HEAD now. A version of a masked parent is masked too.
+    """
     parent = accepted_version_of(services.workspace.root, state["incumbent"])
     reason = (
-        f"Not judged: it was planned for the kernel of {parent}, in whose place a mask, or its end, put that of "
+        f"Not judged: it was planned for the kernel of {parent}, which a mask or unmask replaced by the kernel of "
         f"v{back.iteration}."
     )
     verdict = Verdict(outcome="inconclusive", reasons=(reason,), candidate=None, incumbent=state["incumbent"])
-    # A verdict of its own, for the gate may have been killed with another one on record.
+    # A separate key, as a killed gate may have stored another verdict.
     key_fields = {"iteration": state["iteration"], "instead": back.iteration}
     record = services.save_record("verdict", verdict, parents=(state["plan"],), **key_fields)
     _write_version_files(
@@ -111,13 +114,13 @@ def dry_run_verdict(state: State, services: Services) -> Verdict:
 
 
 def first_refusal(state: State, services: Services) -> tuple[Record, Verdict] | None:
-    """The record of the champion that was put to the gate first in this iteration and refused, and its verdict."""
+    """Return the record and verdict of the champion that the gate refused before the runner-up; None: there is none."""
     record = services.records.find(record_key("refused", iteration=state["iteration"]))
     return (record, Verdict.model_validate(record.payload)) if record else None
 
 
 def _gather_evidence(state: State, services: Services) -> GateEvidence:
-    """Everything the verdict rests on; a champion is reviewed and confirmed in separate processes first."""
+    """Gather the evidence for the verdict; a champion is reviewed and confirmed in separate processes first."""
     champion = state.get("champion")
     trial = _trial_for_gate(state, services)
     if champion:
@@ -153,7 +156,7 @@ def _gather_evidence(state: State, services: Services) -> GateEvidence:
         if candidate is not None:
             confirmed = _confirm(candidate, incumbent, state["iteration"], services)
     except BudgetError as error:
-        # Nothing is accepted unconfirmed, and nobody accused of what roofs forbid that could not be measured again.
+        # Nothing is accepted unconfirmed, or refused by roofs that could not be measured again.
         unconfirmed = str(error)
         services.record_reached_cap(unconfirmed)
     methods = attribution.methods if (attribution := _read_attribution(state, services)) else ()
@@ -179,7 +182,9 @@ def _gather_evidence(state: State, services: Services) -> GateEvidence:
     )
     refusal = first_refusal(state, services)
     if refusal and refusal[1].candidate != state.get("champion"):
-        sentence = f"Candidate {refusal[1].candidate} was put to the gate first: {refusal[1].outcome}, {refusal[1].reasons[-1]}"
+        sentence = (
+            f"The gate judged candidate {refusal[1].candidate} first: {refusal[1].outcome}, {refusal[1].reasons[-1]}"
+        )
         gathered = gathered.model_copy(
             update={"earlier_refusal": sentence, "records": (*gathered.records, refusal[0].id)}
         )
@@ -191,8 +196,10 @@ def _gather_evidence(state: State, services: Services) -> GateEvidence:
 
 
 def _trial_after_calibration(champion: str, trial: Trial | None, services: Services) -> Trial | None:
-    """The champion's trial, or its failure in its own A/A blocks; where the cap leaves no time for these, no
-    confirmation follows."""
+    """Measure the champion's own A/A blocks; return its trial, or its failure in these blocks.
+
+    Without time for the blocks the trial is returned, and no confirmation follows.
+    """
     try:
         calibration = services.capped_judge.read_or_measure_calibration(services.candidate(champion))
     except BudgetError as error:
@@ -202,15 +209,14 @@ def _trial_after_calibration(champion: str, trial: Trial | None, services: Servi
 
 
 def _confirm(candidate: Candidate, incumbent: Candidate, iteration: int, services: Services) -> tuple[Record, ...]:
-    """The confirmations of a candidate whose A/A blocks are measured; BudgetError where the cap leaves no time for
-    both."""
+    """Return the records of a candidate's confirmations; raise BudgetError if the cap leaves no time."""
     services.capped_judge.read_or_measure_calibration(candidate)
     return services.capped_judge.confirm_until_settled(candidate, incumbent, iteration=iteration)
 
 
 def _trial_for_gate(state: State, services: Services) -> Trial | None:
-    """The champion's trial; else the fastest correct one, else a kernel's failure, else a machine's; recomputed from
-    its records."""
+    """Return the trial for the gate, recomputed from its records: the champion's, else the fastest correct candidate's,
+    else a failed one, else an unmeasured one."""
     judged = [j.trial for j in trials_of_iteration(state, services)]
     champion = state.get("champion")
     passed = sorted(
@@ -229,7 +235,7 @@ def _review_diff(candidate: Candidate, incumbent: Candidate, services: Services)
     try:
         answer = gatekeeper.review(services.agents["gatekeeper"], brief)
     except BudgetError as error:
-        # Nobody looked, and nothing is accepted without a review.
+        # Nothing is accepted without a review.
         services.record_reached_cap(str(error))
         return Veto(quote="", reason=f"there was none ({error})")
     return Veto(quote=answer.quote, reason=answer.reason) if answer.veto else None
@@ -246,14 +252,13 @@ def _screen_violations(champion: str | None, services: Services) -> tuple[str, .
 
 
 def _cited_records(trial: Trial | None, kind: str, services: Services) -> list[Record]:
-    """The records of a kind that a trial rests on."""
+    """Return the records of a kind that a trial cites."""
     found = [services.records.get(identity) for identity in (trial.records if trial else ())]
     return [record for record in found if record.kind == kind]
 
 
 def _idle_methods(methods: Sequence[MethodOutcome]) -> tuple[str, ...]:
-    """What is in neither the machine code nor the time explains nothing, and leaves nothing unexplained where
-    another method is seen."""
+    """Return the methods that show in neither the machine code nor the time, if another method shows; else none."""
     idle = tuple(o.method for o in methods if o.visible is False and o.ratio is not None and o.ratio.low <= 1)
     return idle if any(o.visible for o in methods) else ()
 
@@ -264,7 +269,7 @@ def _read_attribution(state: State, services: Services) -> Attribution | None:
 
 
 def kernel_diff(before: Candidate, after: Candidate) -> str:
-    """Unified diff of two kernels' entry files."""
+    """Return the unified diff of two kernels' entry files."""
     names = [next(name for name in c.files if name.startswith("kernel.")) for c in (before, after)]
     lines = difflib.unified_diff(
         before.source.splitlines(keepends=True),
@@ -311,7 +316,7 @@ def _write_version_files(
 
 
 def _find_ablations(state: State, services: Services) -> dict[str, JudgedTrial]:
-    """Method -> the trial of the champion without it, where one was made."""
+    """Return method -> the trial of the champion without it, for each ablation on record."""
     champion = state.get("champion")
     methods = services.candidate(champion, state["iteration"]).methods if champion else ()
     return {
@@ -322,7 +327,7 @@ def _find_ablations(state: State, services: Services) -> dict[str, JudgedTrial]:
 
 
 def find_ablation(state: State, services: Services, champion: str, method: str) -> JudgedTrial | None:
-    """The trial of a champion without one of its methods; None: none is on record."""
+    """Return the trial of a champion without one of its methods; None: no such record."""
     record = services.records.find(
         record_key("ablation", iteration=state["iteration"], champion=champion, method=method)
     )
@@ -369,11 +374,11 @@ def _version_memory(
 def _score_predictions(
     plan: Plan, verdict: Verdict, champion: Candidate | None, attribution: Attribution | None, min_effect: float
 ) -> tuple[ScoredPrediction, ...]:
-    """Each prediction on time against the method's own ablation where there is one, else against the whole plan (F6).
+    """Score each prediction on time against the method's ablation if there is one, else against the whole plan (F6).
 
-    A method that the coder left out is not scored. A hit has the direction shown (the interval leaves 1 + `min_effect`
-    out) and the size within a factor of `SIZE` either way; a miss has the opposite shown, or no size within that factor
-    left in its interval. What noise hides is neither.
+    A method that the coder omitted is not scored. A hit has the predicted direction (its interval excludes
+    1 + `min_effect`) and a size within a factor of `PREDICTION_FACTOR`; a miss has the opposite direction, or an
+    interval without such a size. An effect that noise hides is neither.
     """
     ratios = {o.method: o.ratio for o in attribution.methods if o.ratio} if attribution else {}
     scored = []
@@ -401,11 +406,11 @@ def _score_predictions(
 def _attempts_to_learn(
     state: State, services: Services, verdict: Verdict, record: Record, champion: Candidate | None
 ) -> tuple[Attempt, ...]:
-    """What experience may keep: nothing of a machine's failure or of a cap's, nothing that was accepted without its
-    mechanism showing, and no success of a method that did not show.
+    """Return the attempts for the experience log.
 
-    A refusal by screen, review or physics is kept (D8): it is about what was written, which need not be written again,
-    and says nothing of what the methods are worth.
+    Failures of the machine and of caps are excluded, as are accepted versions whose mechanism did not show and
+    successes of methods that did not show. A refusal by screen, review or physics is included
+    (D8): it describes code that need not be written again, and says nothing about the worth of the methods.
     """
     unmeasured = verdict.outcome == "inconclusive" and verdict.speedup is None
     if champion is None or unmeasured or verdict.outcome == "infra_error":
@@ -420,15 +425,14 @@ def _attempts_to_learn(
     )
     if verdict.outcome == "accept":
         attempt = attempt.model_copy(update={"free": tuple(_free_methods(state, services, champion, verdict.worth))})
-    # The newest line about a set of methods is what counts, so that the one that was weighed comes last.
+    # The newest line about a set of methods counts, so the gate's candidate comes last.
     return (*_sibling_attempts(state, services, champion), attempt)
 
 
 def _free_methods(
     state: State, services: Services, champion: Candidate, worth: Interval | None
 ) -> Iterator[FreeMethod]:
-    """The methods of an accepted version that its plan named itself, but for those that were shown to have no part
-    in the gain."""
+    """Yield the free methods of an accepted version, except for those without a part in its gain."""
     plan, attribution = (
         Plan.model_validate(services.records.get(state["plan"]).payload),
         _read_attribution(state, services),
@@ -451,12 +455,12 @@ def _free_methods(
 
 
 def _without_wiki_lines(text: str) -> str:
-    """`text` on one line; another run has another wiki, in which the lines that it cites say something else."""
+    """Return `text` on one line without citations of wiki lines, which differ in another run's wiki."""
     return " ".join(WIKI_LINE.sub("the wiki", text).split())
 
 
 def _sibling_attempts(state: State, services: Services, champion: Candidate) -> Iterator[Attempt]:
-    """The iteration's other candidates: what failed, and what was timed without being put to the gate."""
+    """Yield the attempts of the iteration's other candidates: failed, refused, or timed but not judged by the gate."""
     refusal = first_refusal(state, services)
     for judged in trials_of_iteration(state, services):
         trial = judged.trial
@@ -485,10 +489,10 @@ def _sibling_attempts(state: State, services: Services, champion: Candidate) -> 
             note = (
                 "slower than the incumbent"
                 if slower
-                else "timed, but another candidate of its iteration was put to the gate"
+                else "timed, but the gate judged another candidate of its iteration"
             )
             outcome = "reject_perf" if slower else "inconclusive"
-            # Nothing confirmed the figure: it is said, and no effect.
+            # The figure is not confirmed: the note shows it, and there is no effect.
             effect = trial.speedup if slower else None
             yield _make_attempt(
                 state,

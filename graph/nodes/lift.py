@@ -1,4 +1,4 @@
-"""What torch.compile makes of the reference, beside a kernel that was given: asked for once, before the first plan."""
+"""The kernel that torch.compile generates from the reference, offered to the planner besides the user's kernel."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tools.tasks.generated import generated
 
 
 def lift_page(state: State, services: Services) -> Page | None:
-    """The method's page while there is something to try: neither where torch.compile is shown slower than the
-    incumbent, nor where the incumbent is what it makes."""
+    """Return the page of the lift method; None if torch.compile is shown slower than the incumbent, or is the
+    incumbent."""
     times = frameworks.torch_times(state, services)
     is_torch_slower = times is not None and bool(times.compiled) and all(one.low > 1 for one in times.compiled)
     lifted = None if is_torch_slower or services.task.language not in LIFT_BY_LANGUAGE else lifted_source(services)
@@ -25,7 +25,7 @@ def lift_page(state: State, services: Services) -> Page | None:
 
 
 def lifted_source(services: Services) -> str:
-    """The lifted kernel; empty where there is none, or no time to make one."""
+    """Return the source of the lifted kernel; empty if there is none, or no time to make one."""
     record = services.records.find(record_key("lift"))
     if record is None:
         task = services.task

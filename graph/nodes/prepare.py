@@ -1,4 +1,4 @@
-"""From START to the first iteration: preflight, retrieve_specs, establish_baseline, profile."""
+"""The nodes before the first iteration: preflight, retrieve_specs, establish_baseline, profile."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ ITEM_BYTES: dict[DType, int] = {
     "bfloat16": 2,
     "int16": 2,
 }
-"""Of the types wider than a byte."""
+"""Dtype -> bytes of an element; other dtypes have one byte."""
 RESOURCE_METRICS = re.compile(r"registers|stack|shared|hit_rate|dram\w*bytes|warps_active|waves")
-"""In the names of metrics that say what a kernel takes and moves, whether a rule reads them or not."""
+"""Matches names of metrics on resources and traffic, which are shown even if no rule reads them."""
 MAX_COMPILED_AHEAD_BYTES = 256 << 20
-"""Bytes of a workload's arguments up to which torch.compile may hold a set of them beside the search."""
+"""The largest workload, in bytes of its arguments, that torch.compile prepares and holds during the search."""
 
 
 def preflight(state: State, services: Services) -> State:
-    """The environment with its fixes, whether the kernel is sound, and the roofs measured on this device."""
+    """Write env_check.md, check the user's kernel and measure the roofs of the device."""
     environment = Environment.model_validate(services.records.get(services.environment).payload)
     services.workspace.write({"env_check.md": environment.to_markdown()})
     cpu = services.language.device == "cpu"
@@ -64,10 +64,9 @@ def preflight(state: State, services: Services) -> State:
 
 
 def _start_frameworks(services: Services) -> None:
-    """Start what the final benchmark compares with, which waits for it in the end.
+    """Start the processes of torch, which then wait for the final benchmark.
 
-    On a CPU after the roofs, which nothing of ours may lower; on a GPU beside the first build, since it is imported on
-    cores alone.
+    On a CPU this follows the measurement of the roofs, which it would disturb; on a GPU it runs beside the first build.
     """
     wanted = services.settings.benchmark.frameworks
     if not wanted:
@@ -78,10 +77,10 @@ def _start_frameworks(services: Services) -> None:
 
 
 def retrieve_specs(state: State, services: Services) -> State:
-    """Published numbers of the product, cited or UNKNOWN; what is unknown is never patched (law 2)."""
+    """Look up the published figures of the product; each is cited or UNKNOWN (law 2)."""
     settings = services.settings
     product = settings.hardware or services.device.name
-    # Looked up first: a person who answered is not asked again after a kill.
+    # The record is looked up first, so that a person is not asked again after a kill.
     record = services.records.find(record_key("specs", product=product, variant=settings.variant))
     if record is None:
         answers = hardware_sheet.published_specs(services.wiki, services.task, product, settings.variant)
@@ -113,8 +112,7 @@ def retrieve_specs(state: State, services: Services) -> State:
 
 
 def establish_baseline(state: State, services: Services) -> State:
-    """v0: the user's kernel must compile, be right (both known since preflight) and be timed before anything is
-    compared with it."""
+    """Establish v0: check the user's kernel and time it in A/A blocks."""
     baseline = _require_sound_baseline(services)
     services.save_candidate(baseline)
     calibration = services.judge.read_or_measure_calibration(baseline)
@@ -122,7 +120,7 @@ def establish_baseline(state: State, services: Services) -> State:
     if failed is not None:
         kernel, reference = services.settings.sources(services.language.suffix)
         reason = failed.reason.rstrip(".")
-        raise SettingsError(f"{kernel} and {reference} disagree when timed: {reason}; mend the kernel and run again")
+        raise SettingsError(f"{kernel} and {reference} disagree when timed: {reason}; correct the kernel and run again")
     if services.settings.budget.device_s is not None:
         task = services.task
         rivals = len(task.rivals.names) if task.rivals else 0
@@ -145,8 +143,8 @@ def establish_baseline(state: State, services: Services) -> State:
 
 
 def _require_sound_baseline(services: Services) -> Candidate:
-    """The user's kernel, compiled and compared with its reference; asked again, the records answer. SettingsError
-    names their files."""
+    """Return the user's kernel after a build and a comparison with its reference; raise SettingsError if either
+    fails."""
     task = services.task
     kernel, reference = services.settings.sources(services.language.suffix)
     if task.baseline is None:
@@ -155,7 +153,7 @@ def _require_sound_baseline(services: Services) -> Candidate:
     failed = evidence.build_failure(services.judge.builder.read_or_build(baseline))
     if failed is not None:
         log = failed.log.replace(f"kernel{services.language.suffix}", kernel)
-        raise SettingsError(f"{kernel} does not compile; mend it and run again:\n{log}")
+        raise SettingsError(f"{kernel} does not compile; correct it and run again:\n{log}")
     checked = services.judge.read_or_check_correctness(baseline, None, "baseline")
     violation = evidence.policy_violation(checked)
     if violation is not None:
@@ -167,12 +165,12 @@ def _require_sound_baseline(services: Services) -> Candidate:
     failed = evidence.correctness_failure(checked, ())
     if failed is not None:
         reason = failed.reason.rstrip(".")
-        raise SettingsError(f"{kernel} and {reference} disagree: {reason}; mend the one that is wrong and run again")
+        raise SettingsError(f"{kernel} and {reference} disagree: {reason}; correct the one that is wrong and run again")
     return baseline
 
 
 def profile(state: State, services: Services) -> State:
-    """The incumbent's counters, findings, bottleneck and headroom; again after each accept."""
+    """Profile the incumbent: counters, findings, bottleneck and headroom; this repeats after each accepted version."""
     candidate = services.candidate(state["incumbent"])
     record = read_or_make_inspection(candidate, state, services)
     inspection = Inspection.model_validate(record.payload)
@@ -198,7 +196,7 @@ def profile(state: State, services: Services) -> State:
     )
     update["summary"] = f"{limit}, headroom {format_percent(inspection.headroom.total)}{f'; {names}' if names else ''}"
     if inspection.doubt and not stop and not state.get("stop"):
-        update["summary"] += f"; near a roof that may lie higher, so the run goes on: {inspection.doubt}"
+        update["summary"] += f"; near a roof that may lie higher, so the run continues: {inspection.doubt}"
     if ahead and not stop and routes.stop_reason_near_roof(inspection.headroom.total):
         update["summary"] += f"; near its roof, but {ahead}"
     elif not state["iteration"]:
@@ -218,8 +216,7 @@ def profile(state: State, services: Services) -> State:
 
 
 def _time_frameworks(state: State, services: Services) -> tuple[str, str]:
-    """Record id of v0 timed once beside torch; or empty and why, where there is no time or luck for it: nothing
-    depends on it."""
+    """Time v0 once beside torch; return the record's id and "", or "" and the reason if that is not possible."""
     wanted = services.settings.benchmark.frameworks
     if not wanted:
         return "", ""
@@ -232,13 +229,12 @@ def _time_frameworks(state: State, services: Services) -> tuple[str, str]:
     except (BudgetError, HarnessError) as error:
         return "", f"; torch was not timed beside it: {error}"
     finally:
-        # For the final benchmark, where they did not outlive this one.
+        # Start the processes of torch again for the final benchmark, if they have ended.
         _start_frameworks(services)
 
 
 def read_or_make_inspection(candidate: Candidate, state: State, services: Services) -> Record:
-    """What counters, rules and rooflines say of a kernel, looked at once: a version's in its gate, before its
-    commit."""
+    """Return the record of a kernel's inspection, which the first call makes (for a version in its gate)."""
     record = services.records.find(record_key("inspection", candidate=candidate.id))
     if record is None:
         sheet = hardware_sheet.read_verified_sheet(state["specs"], services)
@@ -255,7 +251,7 @@ def _inspect_kernel(
     calibration = services.judge.read_or_measure_calibration(candidate)
     profiles, records, missing = read_or_run_profilers(candidate, services)
     published = roofline.roofs_from_specs(specs)
-    # What was measured here binds: a target that the device can reach. The two are never mixed in one roofline.
+    # Measured roofs come first, since the device can reach them; one roofline never mixes both kinds.
     ceiling = services.roofs or published
     rows = _workload_rooflines(services, calibration, ceiling)
     headroom = _combined_headroom(services, rows)
@@ -317,11 +313,10 @@ def _inspect_kernel(
 
 
 def _remeasure_doubted_roofs(state: State, services: Services, candidate: Candidate) -> str:
-    """Measure the roofs again, `lower_bounds.AGAIN` times at most, while only their doubt keeps a kernel from being
-    near enough to one.
+    """Measure the roofs again while a doubt about them keeps a kernel from being near enough to one.
 
-    Returns the doubt that is left; empty where there is none, where the kernel is far from its roof anyway, and where
-    the run ends for another reason. It stays until another kernel is accepted.
+    Returns the remaining doubt; empty if there is none, if the kernel is far from its roof, or if the run ends for
+    another reason. The doubt holds until another kernel is accepted.
     """
     routes, precision = Routes(services.settings), roofline.roof_precision(services.task)
     calibration = services.judge.read_or_measure_calibration(candidate)
@@ -346,7 +341,7 @@ def _remeasure_doubted_roofs(state: State, services: Services, candidate: Candid
         or routes.stop_reason_if_exhausted(state, services.find_reached_cap())
     ):
         return ""
-    # Nothing depends on these jobs: without time or luck for them the doubt stays, and the run goes on.
+    # These jobs are optional: without them the doubt stays, and the run continues.
     jobs = services.capped_executor(on_cap=lambda _: None)
     for _ in range(lower_bounds.MAX_ROOF_REMEASUREMENTS):
         try:
@@ -360,20 +355,19 @@ def _remeasure_doubted_roofs(state: State, services: Services, candidate: Candid
 
 
 def _analyse(services: Services, brief: AnalystBrief) -> Analysis:
-    """The analysis; where it cannot be paid for, the findings as they came: the run ends in order with what was
-    measured."""
+    """Return the analyst's analysis; if the exchange cannot be paid, a ranking in the order of the findings."""
     try:
         return profiler_analyst.analyse(services.agents["profiler_analyst"], brief)
     except BudgetError as error:
         services.record_reached_cap(str(error))
         ranking = tuple(dict.fromkeys(finding.rule for finding in brief.findings))
-        return Analysis(ranking=ranking, text=f"Nobody explained these findings: {error}.")
+        return Analysis(ranking=ranking, text=f"These findings have no explanation: {error}.")
 
 
 def _workload_times(
     services: Services, rows: tuple[WorkloadRoofline, ...], specs: tuple[Spec, ...]
 ) -> dict[str, dict[str, float | None]]:
-    """Of each workload: what the kernel takes, and what its roofs would."""
+    """Return workload -> the seconds of the kernel and of its roofs."""
     precision = roofline.roof_precision(services.task)
 
     def roof(row: WorkloadRoofline, roofs: tuple[Roof, ...]) -> float | None:
@@ -391,13 +385,13 @@ def _workload_times(
 
 
 def _ncu_sections(services: Services, profiles: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """The sections of ncu's report, where there is one."""
+    """Return the sections of ncu's report; empty if there is no report."""
     found = [blobs["details.csv"] for one in profiles if "details.csv" in (blobs := services.records.get(one).blobs)]
     return ncu.sections(services.records.blobs.text(found[0])) if found else {}
 
 
 def _hot_loops(services: Services, profiles: tuple[str, ...]) -> tuple[str, ...]:
-    """The hot loops in the profiles' listings."""
+    """Return the hot loops in the disassembly of the profiles."""
     listings = [
         blobs["assembly.txt"] for one in profiles if "assembly.txt" in (blobs := services.records.get(one).blobs)
     ]
@@ -405,8 +399,7 @@ def _hot_loops(services: Services, profiles: tuple[str, ...]) -> tuple[str, ...]
 
 
 def relevant_metrics(metrics: Mapping[str, Quantity], all_rules: tuple[rules.Rule, ...]) -> dict[str, Quantity]:
-    """The times, and of the metrics those that some rule reads and what a compiler spent: a profiler reports
-    hundreds."""
+    """Return the times and those of a profiler's hundreds of metrics that a rule reads or that describe resources."""
     rule_metrics = {condition.metric for rule in all_rules for condition in rule.when}
     return {
         m: q for m, q in metrics.items() if m in rule_metrics or m.startswith("time.") or RESOURCE_METRICS.search(m)
@@ -420,8 +413,7 @@ def _roofline_target(services: Services, rows: tuple[WorkloadRoofline, ...], roo
     )
     if wrong := _refuted_workloads(services):
         prefix = (
-            f"no target: the given kernel is right and faster than the bytes that were counted for "
-            f"{', '.join(wrong)} allow; "
+            f"no target: the given kernel is correct and faster than the bytes counted for {', '.join(wrong)} allow; "
         )
         return target.model_copy(update={"description": f"{prefix}declare their `bytes` in the task"})
     return target
@@ -430,7 +422,7 @@ def _roofline_target(services: Services, rows: tuple[WorkloadRoofline, ...], roo
 def read_or_run_profilers(
     candidate: Candidate, services: Services
 ) -> tuple[tuple[Profile, ...], tuple[str, ...], dict[str, str]]:
-    """Each configured profiler's view, its record, and why others have none."""
+    """Return the profiles of a candidate, the ids of their records, and profiler -> reason for a missing profile."""
     profiles: list[Profile] = []
     records: list[str] = []
     missing: dict[str, str] = {}
@@ -472,7 +464,7 @@ def read_or_run_profilers(
 
 
 def _traffic_facts(services: Services, profiles: tuple[Profile, ...]) -> dict[str, Quantity]:
-    """How often the profiled workload's bytes were moved, where a profiler counted them."""
+    """Return facts on how often the profiled workload's bytes were moved, if a profiler counted them."""
     workload = next(seen for seen in services.probed_workloads if seen.name == services.task.workloads[0].name)
     inputs = sum(math.prod(a.shape) * ITEM_BYTES.get(a.dtype, 1) for a in workload.arguments if a.role == "input")
     metrics = {name: quantity for profile in profiles for name, quantity in profile.metrics.items()}
@@ -504,7 +496,7 @@ def _workload_rooflines(
 
 
 def _refuted_workloads(services: Services) -> tuple[str, ...]:
-    """The workloads whose counted bytes the given kernel refutes: no distance from a roof is known of them."""
+    """Return the workloads whose counted bytes the given kernel refutes, so that they have no headroom."""
     baseline = Candidate(
         language=services.task.language, files={f"kernel{services.language.suffix}": services.task.baseline or ""}
     )
@@ -524,7 +516,7 @@ def _combined_headroom(services: Services, rows: tuple[WorkloadRoofline, ...]) -
 def _roofline_facts(
     services: Services, rows: tuple[WorkloadRoofline, ...], ceiling: tuple[Roof, ...]
 ) -> dict[str, Quantity]:
-    """Facts of the workload that takes most of the objective's time."""
+    """Return the roofline facts of the workload that takes most of the objective's time."""
     device = services.device
     shares = [w.weight * row.seconds for w, row in zip(services.task.workloads, rows, strict=True)]
     row = rows[max(range(len(rows)), key=shares.__getitem__)]

@@ -1,4 +1,4 @@
-"""From evidence to candidates: retrieve_evidence, plan, write."""
+"""The nodes from evidence to candidates: retrieve_evidence, plan, write."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tools.roofline.roofline import method_budget
 from tools.store.records import record_key
 
 MAX_ATTEMPTS_WITH_COUNTERS = 3
-"""Attempts of which is told what they did to which counters."""
+"""The number of attempts for which prompts show the changes of counters."""
 MIN_COUNTER_CHANGE = 0.02
-"""Relative change of a counter from which on it is told."""
+"""The smallest relative change of a counter that prompts show."""
 
 
 def retrieve_evidence(state: State, services: Services) -> State:
-    """Ask the wiki and past outcomes about the incumbent's findings; everything found is cited (C3, B4)."""
+    """Search the wiki and past outcomes for the incumbent's findings, and store the dossier with citations (C3, B4)."""
     inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
     iteration = state["iteration"] + 1
     key_fields = {"iteration": iteration, "incumbent": state["incumbent"]}
@@ -41,7 +41,7 @@ def retrieve_evidence(state: State, services: Services) -> State:
     if record is None:
         task = services.task
         fired = tuple(finding.rule for finding in inspection.findings)
-        # Nothing of another vendor, where the wiki knows the architecture at all.
+        # Excludes pages of other vendors, if the wiki knows the architecture.
         arch = None if "arch" in services.index.unknown_filters(arch=services.architecture) else services.architecture
         brief = RetrieverBrief(
             task=task,
@@ -75,7 +75,7 @@ def retrieve_evidence(state: State, services: Services) -> State:
             else lift.lift_page(state, services)
         )
         rest = (page for page in pages if page.head.id != LIFT_METHOD)
-        # What runs found out for themselves stands before what torch.compile makes, and both before the catalogue.
+        # Free methods of other runs come first, then the lift, then the catalogue.
         methods = tuple(
             sorted((*([lifted] if lifted else []), *rest), key=lambda page: not page.head.id.startswith("own:"))
         )
@@ -102,7 +102,7 @@ def retrieve_evidence(state: State, services: Services) -> State:
 def _with_earlier_dossier(
     dossier: Dossier, skills: tuple[Page, ...], before: Dossier | None, services: Services
 ) -> Dossier:
-    """`found` with what this run listed up to now, which stays to be planned and cited as long as it holds."""
+    """Add the pages and still valid passages of the run's earlier dossier, which plans may use and cite."""
     pages, passages = (before.methods + before.earlier, before.passages) if before else ((), ())
     listed_methods, known_lines = (
         {page.head.id for page in dossier.methods},
@@ -120,7 +120,7 @@ def _with_earlier_dossier(
 
 
 def plan(state: State, services: Services) -> State:
-    """Up to three methods by the budget of the axes, each with one hypothesis and its predictions (A4, A5, B3)."""
+    """Let the planner choose up to three methods, each with a hypothesis and predictions (A4, A5, B3)."""
     plan_made = planner.plan(services.agents["planner"], planner_brief(state, services))
     record = services.save_record(
         "plan", plan_made, parents=(state["dossier"], state["profile"]), iteration=state["iteration"]
@@ -137,12 +137,12 @@ def plan(state: State, services: Services) -> State:
     # patience ends the run.
     return State(
         plan=record.id,
-        summary=", ".join(item.method for item in plan_made.methods) or f"nothing stands: {plan_made.reason}",
+        summary=", ".join(item.method for item in plan_made.methods) or f"no valid method: {plan_made.reason}",
     )
 
 
 def planner_brief(state: State, services: Services) -> PlannerBrief:
-    """What the planner is given, the axis budget included."""
+    """Return the planner's brief, with the budget of the axes."""
     inspected = services.records.get(state["profile"])
     inspection, memory = Inspection.model_validate(inspected.payload), earlier_outcomes(services)
     search = services.settings.search
@@ -174,10 +174,10 @@ def planner_brief(state: State, services: Services) -> PlannerBrief:
 
 
 def write(state: State, services: Services) -> State:
-    """K candidates; in a repair round the failures of the round before are shown to the coder (A6, A10)."""
+    """Let the coder write K candidates; at a repair attempt it sees the failures of the attempt before (A6, A10)."""
     plan_made = Plan.model_validate(services.records.get(state["plan"]).payload)
     if not plan_made.methods:
-        return State(drafts=[], champion=None, attribution=None, summary="no method of the plan stands")
+        return State(drafts=[], champion=None, attribution=None, summary="no method of the plan is valid")
     incumbent = services.candidate(state["incumbent"])
     brief = coder_brief(state, services, plan_made, incumbent.source).model_copy(
         update={"failures": failure_texts(state, services)}
@@ -192,7 +192,7 @@ def write(state: State, services: Services) -> State:
         for candidate in coder.write(services.agents["coder"], brief, incumbent.id, services.language.suffix, bench)
         if candidate.id not in known
     ]
-    # What goes wrong with a compiler's job is met again, and told, when its candidate is judged.
+    # A failure of a compiler's job is reported when its candidate is judged.
     with contextlib.suppress(BudgetError, InfrastructureError):
         services.capped_judge.build_in_parallel(
             [services.candidate(one, state["iteration"]) for one in drafts], state["iteration"]
@@ -204,12 +204,12 @@ def write(state: State, services: Services) -> State:
         repair=attempt + 1,
         champion=None,
         attribution=None,
-        summary=f"{len(drafts)} candidate{'s' * (len(drafts) != 1)}, round {attempt + 1}",
+        summary=f"{len(drafts)} candidate{'s' * (len(drafts) != 1)}, attempt {attempt + 1}",
     )
 
 
 def coder_brief(state: State, services: Services, plan: Plan, source: str) -> CoderBrief:
-    """The brief for a plan on a source."""
+    """Return the coder's brief for a plan on a source."""
     dossier = Dossier.model_validate(services.records.get(state["dossier"]).payload)
     pages = {page.head.id: page for page in (*dossier.earlier, *dossier.methods)}
     inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
@@ -238,11 +238,9 @@ def coder_brief(state: State, services: Services, plan: Plan, source: str) -> Co
 
 
 def earlier_outcomes(services: Services) -> EarlierAttempts:
-    """What earlier runs made of this operator, and how the planner's predictions fared, as it stood when this run first
-    asked.
+    """Return the outcomes of earlier runs of this operator and the planner's score, frozen at the first use.
 
-    Kept as a record: other runs add to the log meanwhile, and each change of an early stretch of the prompt loses what
-    a cache holds of it.
+    They are stored as a record, because other runs add to the log and a changed prompt would miss the provider's cache.
     """
     record = services.records.find(record_key("memory"))
     if record is None:
@@ -256,14 +254,14 @@ def earlier_outcomes(services: Services) -> EarlierAttempts:
 
 
 def trials_of_iteration(state: State, services: Services) -> tuple[JudgedTrial, ...]:
-    """The trials of the iteration under way, in the order they were judged."""
+    """Return the trials of the current iteration in the order in which they were judged."""
     prefix = f"{state['iteration']}/"
     identities = [identity for name, identity in state.get("trials", {}).items() if name.startswith(prefix)]
     return tuple(JudgedTrial.model_validate(services.records.get(identity).payload) for identity in identities)
 
 
 def failure_texts(state: State, services: Services) -> tuple[str, ...]:
-    """What went wrong with the candidates of this iteration so far, one text each, with their sources."""
+    """Return one text for each failed candidate of the current iteration, with its failure and source."""
     failed = [judged.trial for judged in trials_of_iteration(state, services) if isinstance(judged.trial, Failed)]
     return tuple(
         told(f"draft {trial.candidate}", trial, services.candidate(trial.candidate).source) for trial in failed
@@ -271,14 +269,13 @@ def failure_texts(state: State, services: Services) -> tuple[str, ...]:
 
 
 def tried_versions(services: Services) -> tuple[Tried, ...]:
-    """Closed iterations of this run, less the masked ones and those in which the machine failed: they say nothing
-    about the idea."""
+    """Return the closed iterations of this run, without masked ones and those in which the machine failed."""
     closed = [
         m
         for m in read_versions(services.workspace.root)
         if not m.masked and m.iteration > 0 and m.verdict != "infra_error"
     ]
-    # Nobody is read to where a model takes briefs, and counting takes time.
+    # Models that take briefs ignore the counters, which take time to collect.
     counted = (
         closed[-MAX_ATTEMPTS_WITH_COUNTERS:]
         if any(services.agents[role].model.reads == "prompt" for role in ("planner", "coder"))
@@ -301,7 +298,8 @@ def tried_versions(services: Services) -> tuple[Tried, ...]:
 
 
 def _prediction_summary(scored: list[ScoredPrediction]) -> str:
-    """How many predictions held, and of the others the new / old time as predicted and as observed."""
+    """Return how many predictions held, with the predicted and observed factors of the others; empty: none was
+    scored."""
     missed = [
         f"{one.planned.method}: time {e.factor:.3g} predicted, {one.observed_factor or math.nan:.3g} observed"
         for one in scored
@@ -313,8 +311,7 @@ def _prediction_summary(scored: list[ScoredPrediction]) -> str:
 
 
 def _counter_changes(m: VersionMemory, services: Services) -> dict[str, tuple[float, float]]:
-    """What the candidate that was weighed did to the counters of its parent, the greatest change first; nothing
-    where it was not timed."""
+    """Return counter -> (value of the parent, value of the version), the greatest change first; empty: not timed."""
     if m.candidate is None or m.speedup is None:
         return {}
     before, after = (

@@ -49,7 +49,7 @@ ARTIFACTS: dict[str, Any] = {
     VERDICT_FILE: Verdict,
     MEMORY_FOLDER: VersionMemory,
 }
-"""Required artifact of versions/v<N>/, N >= 1, in the order of creation -> its schema, or the beginnings of required lines.
+"""Required artifact of versions/v<N>/, N >= 1, in the order of creation -> its schema, or how required lines begin.
 
 A folder (trailing slash) must hold at least one file, and its JSON files follow the schema. An artifact that does not
 apply gives an `AbsenceReason` instead. The gate writes the last two, which close the version.

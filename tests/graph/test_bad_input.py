@@ -105,9 +105,9 @@ def test_a_file_that_is_wrong_is_named_with_what_is_wrong_in_json_too(
     [
         ({"task": "nowhere"}, "", "nowhere"),
         ({"budgte": {"wall_s": 3}}, "", "budget"),
-        ({"dims": "rows=3"}, "", "dims: goes with kernel"),
-        ({"pointer_elements": 64}, "", "pointer_elements: goes with kernel"),
-        ({"reference": "other.py"}, "", "reference: goes with kernel"),
+        ({"dims": "rows=3"}, "", "dims: belongs to `kernel`"),
+        ({"pointer_elements": 64}, "", "pointer_elements: belongs to `kernel`"),
+        ({"reference": "other.py"}, "", "reference: belongs to `kernel`"),
         ({"models": {"coder": {"provider": "oracle-of-delphi"}}}, "", "models.coder.provider"),
         ({"executor": "cloud"}, "", "executor.kind: 'cloud' is not known"),
         (
@@ -187,7 +187,7 @@ def test_a_task_folder_can_be_checked_as_it_is(task: Path, capsys: pytest.Captur
     assert main(["check", str(task), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["status"] == "checked" and found["task"] == "task" and [w["name"] for w in found["workloads"]]
-    assert "the config or folder says what these do" in refused(capsys, "check", str(task), "--dims", "rows=3")
+    assert "not both" in refused(capsys, "check", str(task), "--dims", "rows=3")
 
 
 def test_a_check_without_a_key_tells_the_cost_and_is_refused_as_a_run_is(
@@ -222,7 +222,7 @@ def own_names(folder: Path, task: Path) -> Path:
     ("old", "new", "words"),
     [
         ("float total = 0;", "float total = nowhere;", ["mine.cpp does not compile", "mine.cpp:", "nowhere"]),
-        ("/ total;", "/ total + 1e-3f;", ["mine.cpp and good.py disagree", "; mend the one that is wrong"]),
+        ("/ total;", "/ total + 1e-3f;", ["mine.cpp and good.py disagree", "; correct the one that is wrong"]),
         ("float total = 0;", "float total = *(volatile int*)0;", ["mine.cpp and good.py disagree", "crashed"]),
         (
             "/ total;",

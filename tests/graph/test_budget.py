@@ -189,7 +189,7 @@ def test_device_time_that_v0_takes_ends_the_run_after_it(config: Path, capsys: p
         assert "not profiled" in told.read_text() and "limited by" not in told.read_text(), told
     assert kept.payload["seconds"] == estimate_benchmark_seconds(seconds_per_sample(timed), 1, load(config), "cpu")
     assert f"and {seconds(kept.payload['seconds'])} are set aside for the final benchmark" in found["budget_reached"]
-    assert f"budget.device_s was passed by {found['device_s'] - 0.01:.1f} s" in (root / "report.md").read_text()
+    assert f"budget.device_s was exceeded by {found['device_s'] - 0.01:.1f} s" in (root / "report.md").read_text()
 
 
 @SLOW
@@ -211,7 +211,7 @@ def test_wall_time_that_ends_in_the_middle_of_an_iteration_ends_the_run_in_order
     assert set(found["verdicts"]) == {"v1", "v2"} and found["verdicts"]["v2"] == "inconclusive"
     log = Repository(root).log()
     assert log[-len(before) :] == before, "what was accepted before stays"
-    assert (root / "report.md").read_text().count("budget.wall_s was passed by ") == 1
+    assert (root / "report.md").read_text().count("budget.wall_s was exceeded by ") == 1
     for iteration in range(3):
         assert completeness.audit_version(root, iteration, closed=True) == ()
 

@@ -425,10 +425,13 @@ def test_a_run_goes_on_from_the_kernel_that_was_put_back(
         trial = JudgedTrial.model_validate(
             services.records.get(judge(branch, services)["trials"][f"{branch['iteration']}/{second}"]).payload
         ).trial
-        assert isinstance(trial, Unmeasured) and trial.reason == "v2, which is masked, tried it"
+        assert isinstance(trial, Unmeasured) and trial.reason == "the masked version v2 tried it"
     closed = read_versions(copied)[4:]
     assert [(m.parent, m.verdict, m.masked) for m in closed] == [(second, "inconclusive", True)] * under_way
-    assert all("planned for the kernel of v2" in m.reasons[0] and "put that of v1" in m.reasons[0] for m in closed)
+    assert all(
+        "planned for the kernel of v2" in m.reasons[0] and "replaced by the kernel of v1" in m.reasons[0]
+        for m in closed
+    )
     assert f"From kernel `{second}`" in (copied / "versions/v4/hypothesis.md").read_text() if under_way else True
 
 

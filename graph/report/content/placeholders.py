@@ -32,7 +32,7 @@ def figures_by_record(
 
 
 def analysis_text(record: Record) -> str:
-    """The text of the analysis in an inspection's record, with each reference replaced by its figure and record, and the figures on which it rests."""
+    """Return the analysis in an inspection's record, with each reference replaced by its figure and record."""
     inspection = Inspection.model_validate(record.payload)
     # `_inspect` puts the calibration first.
     figures = figures_by_record(

@@ -23,17 +23,17 @@ from tools.store.records import Records, record_key
 
 @dataclass(frozen=True)
 class WorkloadRow:
-    """One visible workload: what it weighs, and what became of its time."""
+    """A visible workload with its weight and its times before and after the run."""
 
     name: str
     dims: Dims
     weight: float
     share: float | None
-    """Of the objective, with the baseline's times; None: not timed at the end."""
+    """The share of the objective at the baseline's times; None: not timed at the end."""
     margin: float
-    """How much slower it might become."""
+    """The largest relative slow-down that the gate accepts."""
     own_margin: bool
-    """The task's own, not the judge's default."""
+    """The margin is the task's own and not the judge's default."""
     baseline_s: float | None
     best_s: float | None
     speedup: Interval | None
@@ -48,23 +48,23 @@ class WorkloadRow:
 
 @dataclass(frozen=True)
 class VersionStep:
-    """One closed version on its way."""
+    """A closed version with its verdict."""
 
     iteration: int
     outcome: Outcome
     masked: bool
     methods: tuple[str, ...]
     speedup: Interval | None
-    """Over its parent; None: it was not timed."""
+    """The speed-up over its parent; None: it was not timed."""
     so_far: float
-    """Product of the accepted estimates that led to the kernel at HEAD then."""
+    """The product of the accepted estimates that led to the kernel at HEAD after this version."""
     record: str
-    """Of its verdict."""
+    """The id of the record of its verdict."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One version on one workload, beside the roofs."""
+    """A version on one workload, as a point of the roofline chart."""
 
     iteration: int
     outcome: Outcome
@@ -78,7 +78,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Expense:
-    """What a run had spent when a version, or all of it, was closed."""
+    """The time and money that a run had spent when a version, or the run, was closed."""
 
     label: str
     """v<N>, or "end"."""
@@ -86,38 +86,37 @@ class Expense:
     device_s: float | None
     spent: Spent
     record: str
-    """Whose coming closed it."""
+    """The id of the record that closed it."""
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a version's plan was made from (C5), and how what was put to the gate was timed."""
+    """The evidence of a version's plan (C5), and its timings with a warm cache."""
 
     iteration: int
     dossier: Dossier
     plan: Plan
     warmed: tuple[Measurement, ...]
-    """Of workloads that were timed with a warm cache, too."""
+    """The measurements of workloads that were also timed with a warm cache."""
     records: Mapping[str, str]
-    """Kind -> id."""
+    """Kind -> id of the record."""
 
 
 @dataclass(frozen=True)
 class CounterRow:
-    """What a hypothesis said of a counter, held against the profiles of the version's parent and of the version."""
+    """A hypothesis about a counter, compared with the profiles of the version and of its parent."""
 
     iteration: int
     method: str
     expected: Movement
     before: Quantity | None
-    """In the profile of the parent; None: it does not hold it, or there is none."""
+    """The value in the parent's profile; None: not collected."""
     after: Quantity | None
-    """In that of the version."""
+    """The value in the version's profile; None: not collected."""
     kernels: tuple[str, str]
-    """Candidate ids of both."""
+    """The candidate ids of the parent and of the version."""
     hit: bool | None
-    """Moved in the direction that was predicted and, where neither is zero, within a factor of `SIZE`; None: one of
-    the two is missing."""
+    """The change has the predicted direction and size (within `PREDICTION_FACTOR`); None: a value is missing."""
 
 
 def counter_rows(memories: Iterable[VersionMemory], inspections: Mapping[str, Inspection]) -> Iterator[CounterRow]:
@@ -183,13 +182,13 @@ def workload_rows(
 
 
 def compared_frameworks(final: FinalBenchmark | None) -> tuple[str, ...]:
-    """Those that are no kernels of ours, timed or not."""
+    """Return the contestants of the final benchmark that are not kernels of the run, timed or not."""
     ours = ("baseline", "best", "original")
     return order_frameworks(name for name in (*final.overall, *final.unavailable) if name not in ours) if final else ()
 
 
 def _share_of_roof(gap: float, profiled_s: float, best_s: float | None) -> float:
-    """Of the roof, with the time that the row shows; the gap was found with that of the profile."""
+    """Return roof time / the best kernel's time, from the headroom `gap` at the profile's time."""
     return 1 - gap if best_s is None or gap <= 0 else min((1 - gap) * profiled_s / best_s, 1.0)
 
 
@@ -258,7 +257,7 @@ def proposal_records(memories: Iterable[VersionMemory], records: Records) -> dic
 
 
 def proposals_of(ids: Mapping[int, tuple[str, ...]], records: Records) -> Iterable[Proposal]:
-    """The same read."""
+    """Yield the proposals in the records of `proposal_records`."""
     for iteration, cited in ids.items():
         kept = {record.kind: record for record in map(records.get, cited)}
         trial = JudgedTrial.model_validate(kept["trial"].payload).trial if "trial" in kept else None

@@ -1,4 +1,4 @@
-"""What a run came to, for people and for programs; `show` and `report` without a run in progress."""
+"""The summary of a run, as sentences and as JSON, and the output of `show`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Summary(Artifact):
     status: Literal["finished", "unfinished", "waiting"]
     stop_reason: str | None
     stopped_because: str = Field(default="", exclude=True)
-    """The same in words, with who is still faster; empty before."""
+    """The reason in words, with the contestants that are still faster; empty: not stopped."""
     workspace: str
     baseline_s: float | None
     """Objective time of v0 in the final benchmark (Σ weight × median)."""
@@ -48,36 +48,36 @@ class Summary(Artifact):
     """v<N> -> outcome; masked versions are left out."""
     commits: tuple[str, ...]
     awaited: str | None = None
-    """What a run that waits for an answer waits for; one sentence."""
+    """The answer that the run waits for, in one sentence."""
     objective_of: str = Field(default="", exclude=True)
     """What the times are of where that is not one call of one workload."""
     objective: str = ""
     """total_time or geomean: what `speedup` and the times are of."""
     disturbed: bool = False
-    """Others kept the machine busy while the final benchmark ran."""
+    """Other processes kept the machine busy during the final benchmark."""
     disturbed_verdicts: tuple[str, ...] = ()
-    """v<N> of those whose candidate was confirmed while others kept the machine busy."""
+    """v<N> of the versions whose candidate was confirmed while other processes kept the machine busy."""
     budget_reached: str | None = None
     """The cap that ended the run, in one sentence."""
     usd: float | None = None
-    """What models cost; None: not known, `cost_unknown` says why."""
+    """The cost of models in dollars; None: not known, and `cost_unknown` gives the reasons."""
     cost_unknown: tuple[str, ...] = ()
     tokens: int | None = 0
-    """That models read and wrote, those from a cache included; None: not known, `cost_unknown` says why."""
+    """The tokens of models, including cached ones; None: not known, and `cost_unknown` gives the reasons."""
     models: str = Field(default="", exclude=True)
     """Tokens and dollars in words, what is unknown too; empty: no language model was paid."""
     device_s: float | None = None
     """Seconds of jobs on the device (on a CPU: all jobs); None: not known."""
     wall_s: float = 0.0
-    """Over all processes of the run."""
+    """The wall seconds of all processes of the run."""
 
     @property
     def _rivals(self) -> dict[str, str]:
-        """Each of the others' times over the best kernel's, in words."""
+        """Contestant in words -> its time / the best kernel's time in words."""
         return {contestant_words(name): comparison_words(_interval(*factor)) for name, factor in self.against.items()}
 
     def spent(self) -> str:
-        """What the run took, in one line."""
+        """Return tokens, dollars and times of the run in one line."""
         device = "" if self.device_s is None else f", {self.device_s:.0f} s of it on the device"
         return f"{self.models or 'no language model was paid'}; wall time {self.wall_s:.0f} s{device}"
 
@@ -97,7 +97,7 @@ class Summary(Artifact):
         return "\n".join(f"  {name:<24} {text}" for name, text in rows.items())
 
     def sentence(self) -> str:
-        """What a run came to, in one line."""
+        """Return the result of the run in one line."""
         accepted = sum(outcome == "accept" for outcome in self.verdicts.values())
         report = Path(self.workspace) / "report.md"
         if self.awaited is not None:
@@ -105,13 +105,13 @@ class Summary(Artifact):
         if self.status == "unfinished":
             done = f"{accepted} of {len(self.verdicts)} iterations accepted so far"
             return (
-                f"unfinished: {done}; where no process works on it, `python -m graph resume {self.workspace}` goes on"
+                f"unfinished: {done}; if no process works on it, `python -m graph resume {self.workspace}` continues it"
             )
         seen = f"; see {report}" if report.exists() else ""
         why = f"it stopped because {self.stopped_because}" if self.stopped_because else "it has not stopped yet"
         if self.budget_reached:
             last = max((int(v[1:]) for v, outcome in self.verdicts.items() if outcome == "accept"), default=0)
-            why += f"; `python -m graph restart {self.workspace} v{last} --budget KEY=VALUE` goes on in a new run"
+            why += f"; `python -m graph restart {self.workspace} v{last} --budget KEY=VALUE` continues in a new run"
         raced = [f"against {name} {factor}" for name, factor in self._rivals.items()]
         ended = [f"{accepted} of {len(self.verdicts)} iterations accepted", *raced, f"{why}{seen}"]
         tail = "; ".join(ended)
@@ -127,7 +127,7 @@ def _interval(estimate: float, low: float, high: float) -> Interval:
 
 
 def summarise(root: Path, state: State) -> Summary:
-    """From the final state and the records of a workspace."""
+    """Return the summary of a workspace from its state and records."""
     from tools.store.repository import Repository
 
     workspace = Workspace(root, None)
@@ -184,7 +184,7 @@ def _is_disturbed(memory: VersionMemory, records: Records) -> bool:
 
 
 def spent_by_role(records: Records) -> dict[str, Spent]:
-    """What each role that a language model answered for took."""
+    """Return role -> what its language model cost, for each paid role."""
     found = exchanges(records)
     spent = {
         role: total(r for r in found if r.payload["role"] == role)
@@ -203,7 +203,7 @@ def _device_s(records: Records, log: Sequence[event_log.Event], wall_s: float) -
 
 
 def show(path: Path, *, as_json: bool) -> str:
-    """Where a run stands: the summary, what of it somebody else changed, and a line for each version."""
+    """Return the state of a run as text or JSON: summary, foreign changes, and a line for each version."""
     from graph.workspace import folder as workspaces
 
     workspace = workspaces.open_read_only(path)

@@ -251,7 +251,10 @@ def test_ctrl_c_drains_and_a_second_one_does_not_and_a_report_between_is_no_chan
     assert run.ended() == 130 and run.terminal.clean, run.terminal.seen
     assert told, "it was not said at once"
     said = run.terminal.scrolled
-    assert said.count(f"`python -m graph resume {root}` goes on where it stopped") == 2 and "Traceback" not in said
+    assert (
+        said.count(f"`python -m graph resume {root}` continues the run where it stopped") == 2
+        and "Traceback" not in said
+    )
     log = read_events(root / ".kernelwright" / "events.jsonl")
     stopped = next(i for i, event in enumerate(log) if event.kind == "interrupt")
     jobs = [

@@ -22,7 +22,7 @@ from tools.store.repository import Repository
 
 def test_audit_of_a_complete_workspace_is_empty(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert audit_closed_versions(copied) == () and main(["audit", str(copied)]) == 0
-    assert capsys.readouterr().out == "every closed version is whole and in order\n"
+    assert capsys.readouterr().out == "every closed version is complete and in order\n"
 
 
 FAULTS: list[tuple[str, Any, str]] = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from graph.artifacts import FinalBenchmark, ScoredPrediction
-from graph.report.content.phrases import final_difference_words, gain_words, objective_words, render
 from graph.report import final
+from graph.report.content.phrases import final_difference_words, gain_words, objective_words, render
 from tools.artifacts import UNBOUNDED, Clock, Interval, Task, Workload
 from tools.cli.formatting import format_speedup
 from tools.executors.protocol import Case, CaseResult
