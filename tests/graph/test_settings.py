@@ -24,7 +24,7 @@ def written(folder: Path, text: str) -> Path:
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert load(written(tmp_path, GOOD)).task == str(tmp_path / "softmax")
     kernel = load(written(tmp_path, "kernel: layer_norm/kernel.cpp\nreference: r.py\n"))
-    assert (kernel.run, kernel.model_copy(update={"name": "mine"}).run) == ("layer_norm", "mine")
+    assert (kernel.run_name, kernel.model_copy(update={"name": "mine"}).run_name) == ("layer_norm", "mine")
     assert load(written(tmp_path, GOOD + "reference_projects: kernels\n")).reference_projects == str(
         tmp_path / "kernels"
     )
@@ -155,7 +155,7 @@ def test_a_task_folder_is_a_config_with_nothing_else(
         (folder / name).write_text("")
     monkeypatch.chdir(folder)
     assert load(folder) == load(Path()) == load(written(tmp_path, "task: softmax\n"))
-    assert load(Path()).run == "softmax"
+    assert load(Path()).run_name == "softmax"
 
 
 @pytest.mark.parametrize(

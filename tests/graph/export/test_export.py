@@ -98,7 +98,12 @@ def problem(beside: tuple[LocalExecutor, Blobs], tmp_path_factory: pytest.TempPa
 
 def made(loaded: Loaded, source: str, language: Language, flags: tuple[str, ...]) -> AcceptedKernel:
     """A kernel as if a run had accepted it."""
-    given: dict[str, Any] = {"task": loaded.task, "seen": loaded.workloads, "source": source, "flags": flags}
+    given: dict[str, Any] = {
+        "task": loaded.task,
+        "probed_workloads": loaded.workloads,
+        "source": source,
+        "flags": flags,
+    }
     return AcceptedKernel(
         **given, suffix=language.suffix, device=language.device, covers_drawn_sizes=True, title="A test."
     )

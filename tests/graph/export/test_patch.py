@@ -138,7 +138,7 @@ def test_a_launch_on_a_stream_is_kept_where_the_stream_is_not_the_default_one(tm
     source = CUDA.replace("void launch", 'extern "C" void solve').replace(", cudaStream_t stream", "")
     kernel = AcceptedKernel(
         task=task,
-        seen=(workload,),
+        probed_workloads=(workload,),
         source=source.replace(", 0, stream", ""),
         suffix=".cu",
         device="cuda",
