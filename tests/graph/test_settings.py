@@ -56,7 +56,7 @@ def test_every_role_has_the_default_model_and_files_of_models_are_relative_to_th
     ("text", "says"),
     [
         (GOOD + "serach: {iterations: 3}\n", ["serach", "search", "Allowed"]),
-        (GOOD + "workloads: []\n", ["run.yaml: workloads: does not stand here; list them in the task's reference.py"]),
+        (GOOD + "workloads: []\n", ["run.yaml: workloads: does not belong here; list them in the task's reference.py"]),
         (GOOD + "search: {candidates: 99}\n", ["search.candidates", "16"]),
         (GOOD + "search: 3\n", ["search: must hold keys and values", "iterations", "not 3", "patience"]),
         (
@@ -128,7 +128,7 @@ def test_every_mistake_has_a_line(tmp_path: Path, text: str, lines: list[str]) -
 
 
 def test_a_key_that_stands_twice_is_no_silent_change_of_mind(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r":3: the key 'wall_s' stands twice; keep one of the two"):
+    with pytest.raises(SettingsError, match=r":3: the key 'wall_s' is there twice; keep one of the two"):
         load(written(tmp_path, "task: x\nbudget: {wall_s: 5,\n  wall_s: 50}\n"))
 
 
@@ -162,7 +162,7 @@ def test_a_task_folder_is_a_config_with_nothing_else(
     ("name", "says"),
     [
         ("", ["is a folder without a task", "reference.py", "configs/quickstart.yaml"]),
-        (".kernelwright/secret", ["is a run's workspace", "`python -m graph resume {folder}`"]),
+        (".kernelwright/secret", ["is the workspace of a run", "`python -m graph resume {folder}`"]),
     ],
 )
 def test_another_folder_is_no_config(tmp_path: Path, name: str, says: list[str]) -> None:
