@@ -110,7 +110,7 @@ def made(loaded: Loaded, source: str, language: Language, flags: tuple[str, ...]
 
 
 def test_the_exported_module_passes_the_test_that_goes_with_it(softmax: Path) -> None:
-    done = subprocess.run([sys.executable, "test_softmax.py"], cwd=softmax, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "test_softmax_quickstart.py"], cwd=softmax, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -130,14 +130,14 @@ def test_the_exported_module_passes_the_test_that_goes_with_it(softmax: Path) ->
 def test_the_kernel_runs_where_it_was_judged_and_the_reference_elsewhere(
     softmax: Path, x: torch.Tensor, said: str | None
 ) -> None:
-    module = run_path(str(softmax / "softmax.py"))
+    module = run_path(str(softmax / "softmax_quickstart.py"))
     filled = module["_exported"].complete_arguments({"x": x})
     assert filled.startswith(said) if said else filled["M"] == x.shape[0]
     torch.testing.assert_close(module["reference"](x), torch.softmax(x, dim=1))
 
 
 def test_outputs_given_are_written_and_a_gradient_is_the_references(softmax: Path) -> None:
-    module, x = run_path(str(softmax / "softmax.py")), torch.rand(512, 1000)
+    module, x = run_path(str(softmax / "softmax_quickstart.py")), torch.rand(512, 1000)
     out = torch.empty_like(x)
     assert module["reference"](x, out) is out and torch.allclose(out, x.softmax(1))
     assert "an output that shares memory" in module["_exported"].complete_arguments({"x": x, "out": x})
