@@ -28,7 +28,7 @@ from graph.report.content.phrases import comparison_words
 from graph.report.content.summary import Summary, summarise
 from graph.services import open_executor
 from graph.settings import ExecutorChoice, load
-from graph.workspace.folder import peek
+from graph.workspace.folder import open_read_only
 from graph.workspace.versions import read_state
 from tools.artifacts import Candidate, Interval
 from tools.cli.formatting import format_percent, format_seconds, format_speedup
@@ -124,7 +124,7 @@ def workspace_of(name: str, runs: Path) -> Path | None:
     )
     if not made or not (runs / f"{name}.yaml").is_file():
         return None
-    workspace = peek(made[-1])
+    workspace = open_read_only(made[-1])
     record = workspace.records.find(record_key("task"))
     if record is None:
         return None
@@ -136,7 +136,7 @@ def workspace_of(name: str, runs: Path) -> Path | None:
 
 
 def is_finished(workspace: Path | None) -> bool:
-    return workspace is not None and bool(read_state(peek(workspace)).get("report"))
+    return workspace is not None and bool(read_state(open_read_only(workspace)).get("report"))
 
 
 def run_or_resume(name: str, runs: Path, *, again: bool) -> None:
@@ -197,7 +197,7 @@ def result(name: str, runs: Path) -> Result:
     workspace = workspace_of(name, runs)
     if workspace is None or not is_finished(workspace):
         return _failure_message(runs / f"{name}.json")
-    opened = peek(workspace)
+    opened = open_read_only(workspace)
     state = read_state(opened)
     inspection = Inspection.model_validate(opened.records.get(state["profile"]).payload)
     headroom = inspection.headroom.total
@@ -224,7 +224,7 @@ def _failure_message(path: Path) -> str | None:
 def audit(workspace: Path, store: Path) -> str | None:
     """Check the kernel at HEAD once more, on hidden sizes and values from a secret that its run did not know; the
     answer is kept."""
-    opened = peek(workspace)
+    opened = open_read_only(workspace)
     record = opened.records.find(record_key("task"))
     assert record is not None
     task = LoadedTask.model_validate(record.payload).task

@@ -85,7 +85,7 @@ def _try_sizes(
     try:
         loaded = load_task_folder(write_task_folder(problem, folder, found["dims"])[0], executor, records.blobs)
         found["contract"] = ""
-        made = initial_kernel.lift(loaded.task, executor, records.blobs, JudgeSettings().job_limit_s)
+        made = initial_kernel.lift_initial_kernel(loaded.task, executor, records.blobs, JudgeSettings().job_limit_s)
         (folder / "v0.cpp").write_text(made.source)
         found["lifted"] = ""
         found["correct"] = reason_wrong(TaskHandle(loaded, executor, records, lambda kind, details: None), made)

@@ -16,13 +16,13 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from graph.build import build
+from graph.build import build_graph
 from graph.console.lines import event_line
 from graph.report.content.summary import summarise
 from graph.settings import Settings
 from graph.workspace import events
 from graph.workspace.events import Event
-from graph.workspace.folder import peek
+from graph.workspace.folder import open_read_only
 from graph.workspace.versions import read_state
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
@@ -124,7 +124,7 @@ def _border(name: str, towards: tuple[float, float]) -> tuple[float, float]:
 
 def graph() -> str:
     """The compiled graph as SVG. KeyError for a node without a place."""
-    drawn = build(Settings(task="t")).get_graph()
+    drawn = build_graph(Settings(task="t")).get_graph()
     width, height = 2 * LEFT + 5 * STEP + WIDE, 2 * TOP + 2 * DROP + HIGH + 20
     parts = [
         (
@@ -182,8 +182,8 @@ def _edge(source: str, target: str, conditional: bool) -> str:
 
 def record(workspace: Path) -> None:
     """Keep of a finished run the events that are worth a line, and its last line as an event `end`."""
-    log = events.read(workspace / ".kernelwright" / "events.jsonl")
-    summary = summarise(workspace, read_state(peek(workspace)))
+    log = events.read_events(workspace / ".kernelwright" / "events.jsonl")
+    summary = summarise(workspace, read_state(open_read_only(workspace)))
     said = summary.sentence().replace(str(summary.workspace), f"workspaces/{workspace.name}")
     kept = [
         *(event for event in log if event_line(event) is not None),
@@ -195,7 +195,7 @@ def record(workspace: Path) -> None:
 def lines() -> list[Text]:
     """The recorded run as a terminal shows it: the command, the console's lines, the last line."""
     shown = [Text(f"$ {COMMAND}", "bold")]
-    for event in events.read(RECORDED):
+    for event in events.read_events(RECORDED):
         text = event.details["said"] if event.kind == "end" else event_line(event) or ""
         outcome = event.details.get("outcome", text.partition(":")[0])
         shown.append(Text(text, next((style for word, style in STYLES.items() if outcome.startswith(word)), "")))

@@ -67,7 +67,7 @@ def run(home: Path) -> RunOutcome:
         text=True,
     )
     workspace = Path(home, json.loads(done.stdout.splitlines()[-1])["workspace"])
-    log = events.read(workspace / ".kernelwright" / "events.jsonl")
+    log = events.read_events(workspace / ".kernelwright" / "events.jsonl")
     return RunOutcome(tuple(e.details["candidate"] for e in log if e.kind == "candidate"), read_versions(workspace))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from graph.report.content.summary import Summary, summarise
-from graph.workspace.folder import peek
+from graph.workspace.folder import open_read_only
 from graph.workspace.versions import read_state
 from tools.artifacts import Interval, Record
 from tools.cli.formatting import format_seconds, format_speedup
@@ -27,7 +27,7 @@ def rows(workspace: Path) -> list[str]:
     """One row a workload, and one over all."""
     records = Records(workspace)
     final = _last(records, "final")
-    best = _best_seconds(records, str(read_state(peek(workspace))["incumbent"]))
+    best = _best_seconds(records, str(read_state(open_read_only(workspace))["incumbent"]))
     loaded = records.find(record_key("task"))
     assert loaded is not None
     bytes_of = {w.name: w.unique_bytes for w in LoadedTask.model_validate(loaded.payload).workloads}
@@ -71,7 +71,7 @@ def copy_bandwidth(records: Records) -> float:
 
 
 def headline(workspace: Path) -> tuple[str, Summary]:
-    summary = summarise(workspace, read_state(peek(workspace)))
+    summary = summarise(workspace, read_state(open_read_only(workspace)))
     accepted = sum(outcome == "accept" for outcome in summary.verdicts.values())
     return (
         (

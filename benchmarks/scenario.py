@@ -27,8 +27,8 @@ from agents.artifacts import (
     RunAttempt,
 )
 from agents.models.playbook.model import answer
-from graph.nodes.gate_evidence import diff
-from graph.nodes.prepare import telling
+from graph.nodes.gate_evidence import kernel_diff
+from graph.nodes.prepare import relevant_metrics
 from knowledge_base.artifacts import Attempt, Page, Passage
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.search.index import Index
@@ -169,7 +169,7 @@ class Scenario:
             times=dict.fromkeys(names, times),
             counters={
                 record("calibration", version): timed,
-                record("profile", version): telling(metrics, rules.load_rules()),
+                record("profile", version): relevant_metrics(metrics, rules.load_rules()),
             },
             machine_code=signatures.hot_loop_assembly((FIXTURES / LISTINGS[self.language]).read_text(encoding="utf-8")),
             operator=self.operator,
@@ -294,7 +294,7 @@ class Scenario:
 
     def diff(self, before: str, after: str) -> str:
         name = f"kernel{self.suffix}"
-        return diff(
+        return kernel_diff(
             Candidate(language=self.language, files={name: before}),
             Candidate(language=self.language, files={name: after}),
         )

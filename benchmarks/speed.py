@@ -89,7 +89,7 @@ def overhead(workspace: Path) -> list[Row]:
     The start-up before the first node is shown by itself: the environment is looked at, compiler flags are tried and
     libraries loaded.
     """
-    log = events.read(workspace / ".kernelwright" / "events.jsonl")
+    log = events.read_events(workspace / ".kernelwright" / "events.jsonl")
     nodes: dict[str, list[float]] = defaultdict(list)
     inside, startup = 0.0, 0.0
     for event in log:

@@ -19,180 +19,199 @@ if TYPE_CHECKING:
     from graph.lifecycle.verify import Verification
     from graph.settings import Settings
 
-OPTIMISING = ("run", "resume", "restart")
-CODES = {
+OPTIMISING_VERBS = ("run", "resume", "restart")
+EXIT_CODES = {
     0: "done",
     1: "verify disagrees, or audit finds a fault",
     2: "bad input",
-    3: "budget reached: the run is finished and reported, and `restart WORKSPACE VERSION --budget usd=5` goes "
-    "on in a new one",
+    3: "budget reached: the run is finished and has its report; `restart WORKSPACE VERSION --budget usd=5` continues "
+    "in a new run",
     4: "the machine failed",
     5: "verify is inconclusive",
-    6: "an answer is awaited: the message names the file, and `resume` goes on when it is there",
+    6: "an answer is awaited: the message names the file, and `resume` continues when the file exists",
     130: "interrupted",
 }
-"""How a verb can end: exit code -> what it means."""
-EXITS = "exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in CODES.items())
-PROBLEM = (
-    "a file of KernelBench, a definition of SOL-ExecBench or FlashInfer-Bench, or a folder of GPU MODE; "
-    "--dims changes its sizes, e.g. "
-    "batch_size=4"
+"""Exit code -> its meaning."""
+EXIT_CODE_HELP = "exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
+PROBLEM_HELP = (
+    "a problem: a KernelBench file, a definition of SOL-ExecBench or FlashInfer-Bench, or a GPU MODE folder; "
+    "--dims changes its sizes, e.g. batch_size=4"
 )
-FORMATS = ("python", "patch", "torch-ext", "kernelbench", "gpumode", "flashinfer", "sol", "hf")
-"""Of `export`."""
-OWN = ("agents", "graph", "knowledge_base", "tools")
-RESUME = "`python -m graph resume {workspace}`"
-AGAIN = "run the command again"
+EXPORT_FORMATS = ("python", "patch", "torch-ext", "kernelbench", "gpumode", "flashinfer", "sol", "hf")
+"""The formats of `export`; `FORMATS` in graph/export/formats.py has their functions."""
+OWN_PACKAGES = ("agents", "graph", "knowledge_base", "tools")
+RESUME_COMMAND = "`python -m graph resume {workspace}`"
+RUN_AGAIN = "run the command again"
 FAILURES = {
     "refused": ("error:", 2, "", ""),
-    "disk_full": ("error:", 2, f", then {RESUME}", f", then {AGAIN}"),
+    "disk_full": ("error:", 2, f", then {RESUME_COMMAND}", f", then {RUN_AGAIN}"),
     "machine": (
         "machine:",
         4,
-        f"; when that is mended {RESUME} goes on, with the settings that the run began with",
+        f"; after a repair, {RESUME_COMMAND} continues with the settings of the run",
         "",
     ),
-    "waiting": ("waiting:", 6, f"; then {RESUME}", f"; then {AGAIN}"),
-    "interrupted": ("interrupted;", 130, f"{RESUME} goes on where it stopped", AGAIN),
+    "waiting": ("waiting:", 6, f"; then {RESUME_COMMAND}", f"; then {RUN_AGAIN}"),
+    "interrupted": ("interrupted;", 130, f"{RESUME_COMMAND} continues the run where it stopped", RUN_AGAIN),
 }
-"""Status of a failure in the object of `--json` -> the first word of its sentence, the exit code, and how the
-sentence ends: where a run can be taken up again, and elsewhere."""
+"""Status of a failure in the object of `--json` -> the first word of its sentence, the exit code, and the end of the
+sentence for a run that can be resumed and for all others."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line with all its verbs."""
     from tools.cli.suggestions import Parser
 
     top = Parser(
-        prog="python -m graph", description="Make a slow kernel fast, correct and provably faster.", epilog=EXITS
+        prog="python -m graph",
+        description="Make a slow kernel fast, correct and provably faster.",
+        epilog=EXIT_CODE_HELP,
     )
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
     init = verbs.add_parser(
         "init",
-        help="a task folder around a kernel file as it is: entry, reference and config, with what is left to fill",
+        help="make a task folder from a kernel file: entry, reference and config, with blanks to fill in",
     )
     init.add_argument("file", type=Path, help="a .cu, C++ or Triton file")
-    init.add_argument("--out", type=Path, help="the folder, default: the file's name without its ending")
-    init.add_argument("--entry", help="the launcher or kernel to be made faster; default: the first launcher")
-    run = verbs.add_parser("run", help="optimise a kernel: a config file, or --kernel, --ref and --dims")
+    init.add_argument("--out", type=Path, help="the task folder; default: the file's name without its suffix")
+    init.add_argument("--entry", help="the launcher or kernel to optimise; default: the first launcher")
+    run = verbs.add_parser(
+        "run",
+        help="optimise a kernel, given by a config or task folder, by --kernel, --ref and --dims, or by --problem",
+    )
     check = verbs.add_parser(
-        "check", help="read the input, print the contract that was inferred and what models may cost, run nothing else"
+        "check",
+        help="read the input, print the inferred contract and the estimated cost of models, and measure nothing",
     )
     for verb in (run, check):
-        verb.add_argument("config", nargs="?", type=Path, help="YAML, e.g. configs/quickstart.yaml, or a task folder")
-        verb.add_argument("--kernel", help="kernel file, e.g. K.cpp")
-        verb.add_argument("--ref", help="its reference.py")
-        verb.add_argument("--dims", nargs="+", help="sizes and scalars, e.g. M=512 N=1000 eps=1e-5")
-        verb.add_argument("--problem", type=Path, metavar="PATH", help=PROBLEM)
         verb.add_argument(
-            "--out", type=Path, help="with --problem: the task folder it becomes, default: the file's name"
+            "config", nargs="?", type=Path, help="a YAML config, e.g. configs/quickstart.yaml, or a task folder"
         )
-        verb.add_argument("--ptr-size", type=int, default=0, help="seed style: elements of each pointer buffer")
+        verb.add_argument("--kernel", help="the kernel file, e.g. K.cpp")
+        verb.add_argument("--ref", help="the reference.py of the kernel")
+        verb.add_argument("--dims", nargs="+", help="sizes and scalars, e.g. M=512 N=1000 eps=1e-5")
+        verb.add_argument("--problem", type=Path, metavar="PATH", help=PROBLEM_HELP)
+        verb.add_argument("--out", type=Path, help="with --problem: the task folder to write; default: the file's name")
+        verb.add_argument(
+            "--ptr-size",
+            type=int,
+            default=0,
+            help="elements of each pointer buffer, for a kernel whose shapes are not declared",
+        )
         verb.add_argument(
             "--trace",
             type=Path,
             metavar="FILE",
-            help="launches as JSON lines or CSV: time their sizes, weighted by their number",
+            help="a trace of launches in JSON lines or CSV: time their sizes, weighted by the number of launches",
         )
         verb.add_argument(
-            "--rivals", type=Path, metavar="FILE", help="Python file of other libraries' functions, timed beside torch"
+            "--rivals",
+            type=Path,
+            metavar="FILE",
+            help="a Python file with functions of other libraries, which are timed beside torch",
         )
-    run.add_argument("--name", help="names the workspace")
-    resume = verbs.add_parser("resume", help="go on with a run that was stopped or killed; a finished one stays so")
+    run.add_argument("--name", help="the name of the workspace")
+    resume = verbs.add_parser("resume", help="continue a run that was stopped or killed; a finished run stays as it is")
     score = verbs.add_parser(
         "score",
-        help="many problems, each a run of its own, and one table of what they came to; called again it goes on",
+        help="run many problems and write one table of their results; a second call continues",
     )
     score.add_argument(
         "suite",
         type=Path,
-        help="YAML that lists problems: task folders, configs, KernelBench files, or patterns of them",
+        help="a YAML file that lists problems: task folders, configs, KernelBench files, or patterns of these",
     )
     score.add_argument(
-        "--out", type=Path, help="where workspaces and score.md lie, default: workspaces/ and the suite's name"
+        "--out",
+        type=Path,
+        help="the folder of the workspaces and of score.md; default: workspaces/ and the suite's name",
     )
     score.add_argument(
-        "--as-published", action="store_true", help="check on the suite's own sizes and draws alone, as its authors do"
+        "--as-published", action="store_true", help="check only the suite's own sizes and inputs, as its authors do"
     )
-    show = verbs.add_parser("show", help="where a run stands")
-    report = verbs.add_parser("report", help="render report.md and report.html again from the records")
+    show = verbs.add_parser("show", help="print the state of a run")
+    report = verbs.add_parser("report", help="render report.md and report.html again from the records of a run")
     audit = verbs.add_parser(
-        "audit", help="whether every closed version is whole and in order, and nothing else lies in the workspace"
+        "audit", help="check that every closed version is complete and that nothing else changed the workspace"
     )
-    verify = verbs.add_parser("verify", help="rebuild a version from git alone, measure again, say whether it agrees")
+    verify = verbs.add_parser(
+        "verify", help="rebuild a version from git alone, measure it again, and compare with its claim"
+    )
     export = verbs.add_parser(
         "export",
-        help="write the accepted kernel as others take it: a module, a patch, an extension, a suite's solution",
+        help="write the accepted kernel in another format: a module, a patch, an extension, a suite's solution",
     )
-    mask = verbs.add_parser("mask", help="make a version invisible to every later decision")
-    unmask = verbs.add_parser("unmask", help="take a mask back")
-    restart = verbs.add_parser("restart", help="a new run, linked to the old one, that starts from one of its versions")
+    mask = verbs.add_parser("mask", help="hide a version from every later decision")
+    unmask = verbs.add_parser("unmask", help="show a masked version again")
+    restart = verbs.add_parser("restart", help="start a new run from a version of an old run, linked to it")
     for verb in (resume, show, report, audit, verify, export, mask, unmask, restart):
-        verb.add_argument("workspace", type=_workspace, help="its folder, or its name under workspaces/")
-    verify.add_argument("commit", nargs="?", help="default: the last accepted version")
-    verify.add_argument("--all", action="store_true", help="every accepted version")
-    export.add_argument("version", nargs="?", help="e.g. v2; default: the kernel at HEAD")
-    export.add_argument("--format", required=True, choices=FORMATS, help="what it becomes")
-    export.add_argument("--out", type=Path, help="the folder, default: NAME-FORMAT")
+        verb.add_argument(
+            "workspace", type=_workspace_path, help="the folder of the run, or its name under workspaces/"
+        )
+    verify.add_argument("commit", nargs="?", help="a version or commit; default: the last accepted version")
+    verify.add_argument("--all", action="store_true", help="verify every accepted version")
+    export.add_argument("version", nargs="?", help="a version, e.g. v2; default: the kernel at HEAD")
+    export.add_argument("--format", required=True, choices=EXPORT_FORMATS, help="the format to write")
+    export.add_argument("--out", type=Path, help="the folder to write; default: NAME-FORMAT")
     export.add_argument("--file", type=Path, help="patch: your file (default: the kernel file that the run was given)")
     export.add_argument(
         "--at", metavar="LINES", help="patch: the lines of your file that the kernel replaces, e.g. 12-20"
     )
     for verb in (mask, unmask, restart):
-        verb.add_argument("version", help="e.g. v2")
+        verb.add_argument("version", help="a version, e.g. v2")
     other = (
-        "what is other than in the old run, by its key in a config, e.g. dims='M=512 N=1000' gpu=1 "
+        "settings that differ from the old run, by their keys in a config, e.g. dims='M=512 N=1000' gpu=1 "
         "judge.min_effect=0.05"
     )
     restart.add_argument(
         "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", dest="changes", help=other
     )
-    caps = "the same for caps, as below budget: in a config, e.g. usd=5 wall_s=7200"
+    caps = "caps that differ from the old run, by their keys below `budget`, e.g. usd=5 wall_s=7200"
     restart.add_argument("--budget", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=caps)
     for verb in (init, run, check, resume, score, show, audit, verify, restart):
-        verb.add_argument("--json", action="store_true", help="print one JSON object last")
+        verb.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     for verb in (run, check, resume, verify, restart):
         verb.add_argument(
             "--cutlass",
             type=Path,
             metavar="DIR",
-            help="CUTLASS, whose include/ kernels may use; default: CUTLASS_PATH, the wheel",
+            help="the folder of CUTLASS, whose include/ kernels may use; default: CUTLASS_PATH, then the wheel",
         )
     for verb in (run, resume, restart):
         verb.add_argument(
             "--quiet",
             action="store_true",
-            help="print nothing, or with --json its object alone; the exit code says how it ended",
+            help="print nothing, or with --json only the object; the exit code says how the run ended",
         )
     for verb in verbs.choices.values():
-        verb.epilog = EXITS
+        verb.epilog = EXIT_CODE_HELP
     return top
 
 
-def _workspace(text: str) -> Path:
-    """The folder, or the one of that name under workspaces/, where runs from here are kept."""
+def _workspace_path(text: str) -> Path:
+    """Return the folder `text`, or the folder of that name under workspaces/."""
     kept = Path("workspaces", text)
     return kept if not Path(text).exists() and kept.is_dir() else Path(text)
 
 
-def command() -> NoReturn:
-    """`main` as this process; refused where another project's packages would be imported in place of ours."""
-    foreign = foreign_packages()
-    if foreign:
-        sys.exit(_failed(_only_json(sys.argv[1:]), "refused", foreign, None))
+def run_command_line() -> NoReturn:
+    """Run `main` as this process; exit with an error if another project's packages hide Kernelwright's."""
+    hidden_package = hidden_package_error()
+    if hidden_package:
+        sys.exit(_report_failure(_namespace_before_parsing(sys.argv[1:]), "refused", hidden_package, None))
     from tools.cli.signals import run_as_process
 
     run_as_process(main)
 
 
-def _only_json(argv: Sequence[str]) -> argparse.Namespace:
-    """What can be told of arguments before they are parsed."""
+def _namespace_before_parsing(argv: Sequence[str]) -> argparse.Namespace:
+    """Return the namespace for a failure before the arguments are parsed: whether --json is given."""
     return argparse.Namespace(json="--json" in argv, verb="")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb; returns the exit code. A user's mistake is one sentence on stderr, never a traceback."""
-    as_json = _only_json(sys.argv[1:] if argv is None else argv)
+    """Run one verb and return the exit code. A user's mistake is one sentence on stderr, never a traceback."""
+    as_json = _namespace_before_parsing(sys.argv[1:] if argv is None else argv)
     from tools.cli.suggestions import CommandLineError
     from tools.errors import DiskFullError, InfrastructureError, KernelwrightError, PendingError, SettingsError
 
@@ -203,72 +222,72 @@ def main(argv: Sequence[str] | None = None) -> int:
         InfrastructureError: "machine",
     }
     try:
-        arguments = parser().parse_args(argv)
+        arguments = build_parser().parse_args(argv)
     except CommandLineError as misread:
-        _told(as_json, "refused", misread.reason, None)
+        _print_failure_object(as_json, "refused", misread.reason, None)
         raise
     try:
         return dispatch(arguments)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] in OWN:
+        if error.name is None or error.name.partition(".")[0] in OWN_PACKAGES:
             raise
-        lacking = f"{sys.executable} has no module {error.name!r}; run `make install`, then `source .venv/bin/activate`"
-        return _failed(arguments, "refused", lacking, None)
+        missing_module = (
+            f"{sys.executable} has no module {error.name!r}; run `make install`, then `source .venv/bin/activate`"
+        )
+        return _report_failure(arguments, "refused", missing_module, None)
     except tuple(statuses) as error:
         status = next(name for kind, name in statuses.items() if isinstance(error, kind))
-        return _failed(arguments, status, str(error), error.workspace, getattr(error, "file", None))
+        return _report_failure(arguments, status, str(error), error.workspace, getattr(error, "file", None))
     except KeyboardInterrupt as interrupt:
         # `run.drive` names the workspace; before it there is nothing to go on with.
         unchanged = "nothing was changed; " if arguments.verb == "verify" else ""
-        return _failed(arguments, "interrupted", unchanged, _named(interrupt))
+        return _report_failure(arguments, "interrupted", unchanged, _interrupted_workspace(interrupt))
 
 
-def _named(interrupt: BaseException | None) -> Path | None:
-    """The workspace that an interrupt names; another Ctrl-C while it was on its way here names none, but the first
-    is its context."""
+def _interrupted_workspace(interrupt: BaseException | None) -> Path | None:
+    """Return the workspace that an interrupt names; a second Ctrl-C names none, but has the first as its context."""
     while interrupt is not None and not (isinstance(interrupt, KeyboardInterrupt) and interrupt.args):
         interrupt = interrupt.__context__
     return Path(str(interrupt)) if interrupt else None
 
 
-def _left(arguments: argparse.Namespace, made: Path | None) -> Path | None:
-    """The workspace that is there after a failure: the one that the run made, or the one that it was told to work
-    on."""
-    asked = (
+def _remaining_workspace(arguments: argparse.Namespace, workspace_made: Path | None) -> Path | None:
+    """Return the workspace that exists after a failure: the one that the run made, or the one in the arguments."""
+    workspace_named = (
         arguments.workspace
         if arguments.verb in ("resume", "show", "report", "audit", "verify", "export", "mask", "unmask")
         else None
     )
-    found = made or asked
+    found = workspace_made or workspace_named
     return found if found is not None and found.is_dir() else None
 
 
-def _failed(
-    arguments: argparse.Namespace, status: str, reason: str, made: Path | None, file: Path | None = None
+def _report_failure(
+    arguments: argparse.Namespace, status: str, reason: str, workspace_made: Path | None, file: Path | None = None
 ) -> int:
     """Say why on stderr in one sentence, last on stdout as an object where one was asked for; returns the exit code.
 
     `made`: the workspace that the run made. `file`: the one that somebody shall write.
     """
-    workspace = _left(arguments, made)
+    workspace = _remaining_workspace(arguments, workspace_made)
     word, code, on, elsewhere = FAILURES[status]
-    end = on.format(workspace=workspace) if workspace and arguments.verb in OPTIMISING else elsewhere
+    end = on.format(workspace=workspace) if workspace and arguments.verb in OPTIMISING_VERBS else elsewhere
     sentence = f"{reason.rstrip('.')}{end}" if end else reason
-    _complain(f"{word} {sentence}")
-    _told(arguments, status, sentence, workspace, file)
+    _print_error(f"{word} {sentence}")
+    _print_failure_object(arguments, status, sentence, workspace, file)
     return code
 
 
-def _told(
+def _print_failure_object(
     arguments: argparse.Namespace, status: str, reason: str, workspace: Path | None, file: Path | None = None
 ) -> None:
     if getattr(arguments, "json", False):
-        told = {"status": status, "reason": reason, "workspace": str(workspace) if workspace else None}
-        _say(json.dumps({**told, "file": str(file)} if file else told))
+        failure = {"status": status, "reason": reason, "workspace": str(workspace) if workspace else None}
+        _print(json.dumps({**failure, "file": str(file)} if file else failure))
 
 
-def foreign_packages() -> str | None:
-    """One sentence when another project's `agents` or `tools` would be imported in place of ours."""
+def hidden_package_error() -> str | None:
+    """Return one sentence if another package named `tools`, `knowledge_base` or `agents` hides Kernelwright's."""
     home = Path(__file__).resolve().parent.parent
     for name in ("tools", "knowledge_base", "agents"):
         spec = find_spec(name)
@@ -282,77 +301,79 @@ def foreign_packages() -> str | None:
 
 
 def dispatch(arguments: argparse.Namespace) -> int:
-    """One verb to its function. Imports are here so that --help stays quick."""
+    """Run the function of a verb and return the exit code. Imports are local so that --help is quick."""
     if getattr(arguments, "cutlass", None):
         os.environ["CUTLASS_PATH"] = str(arguments.cutlass.resolve())
-    if arguments.verb in OPTIMISING:
+    if arguments.verb in OPTIMISING_VERBS:
         return _optimise(arguments)
     if arguments.verb == "init":
         from tools.tasks.scaffold import scaffold
 
-        made = scaffold(arguments.file, arguments.out or Path(arguments.file.stem), arguments.entry)
-        _say(made.model_dump_json() if arguments.json else made.text(), alone=True)
+        task_folder = scaffold(arguments.file, arguments.out or Path(arguments.file.stem), arguments.entry)
+        _print(task_folder.model_dump_json() if arguments.json else task_folder.text(), alone=True)
         return 0
     if arguments.verb == "score":
         from graph.score.runs import AS_PUBLISHED, score
 
         published = "-as-published" * arguments.as_published
         out = arguments.out or Path("workspaces", arguments.suite.stem + published)
-        scored = score(arguments.suite, out, _say, AS_PUBLISHED if published else {})
-        _say(scored.model_dump_json() if arguments.json else scored.sentence())
+        scored = score(arguments.suite, out, _print, AS_PUBLISHED if published else {})
+        _print(scored.model_dump_json() if arguments.json else scored.sentence())
         return scored.code
     if arguments.verb == "check":
         from graph.lifecycle.check import check
         from tools.errors import SettingsError
 
-        found = check(_settings(arguments))
-        _say(found.model_dump_json() if arguments.json else found.text(), alone=True)
-        if found.unset:
-            raise SettingsError(found.unset[0])
+        report = check(_run_settings(arguments))
+        _print(report.model_dump_json() if arguments.json else report.text(), alone=True)
+        if report.unset:
+            raise SettingsError(report.unset[0])
         return 0
     if arguments.verb == "verify":
         from graph.lifecycle.verify import verify
 
-        return _verified(verify(arguments.workspace, arguments.commit, every=arguments.all), as_json=arguments.json)
+        return _report_verification(
+            verify(arguments.workspace, arguments.commit, every=arguments.all), as_json=arguments.json
+        )
     if arguments.verb == "export":
         from graph.lifecycle.export import export
 
-        chosen = arguments.version, arguments.format, arguments.out, arguments.file, arguments.at
-        _say(export(arguments.workspace, *chosen))
+        arguments_of_export = arguments.version, arguments.format, arguments.out, arguments.file, arguments.at
+        _print(export(arguments.workspace, *arguments_of_export))
         return 0
     if arguments.verb == "audit":
-        return _audited(arguments)
+        return _run_audit(arguments)
     if arguments.verb in ("mask", "unmask"):
         from graph.lifecycle.version_commands import mask
 
-        _say(mask(arguments.workspace, arguments.version, masked=arguments.verb == "mask"))
+        _print(mask(arguments.workspace, arguments.version, masked=arguments.verb == "mask"))
         return 0
     if arguments.verb == "report":
         from graph.lifecycle.run import write_report
 
-        _say(write_report(arguments.workspace))
+        _print(write_report(arguments.workspace))
         return 0
     from graph.report.content.summary import show
 
-    _say(show(arguments.workspace, as_json=arguments.json), alone=True)
+    _print(show(arguments.workspace, as_json=arguments.json), alone=True)
     return 0
 
 
-def _audited(arguments: argparse.Namespace) -> int:
+def _run_audit(arguments: argparse.Namespace) -> int:
     from graph.lifecycle.version_commands import audit
 
     faults = audit(arguments.workspace)
-    _say(
+    _print(
         json.dumps({"faults": faults})
         if arguments.json
-        else "\n".join(faults) or "every closed version is whole and in order"
+        else "\n".join(faults) or "every closed version is complete and in order"
     )
     return 1 if faults else 0
 
 
-def _settings(arguments: argparse.Namespace) -> Settings:
-    """What the command line says of a run."""
-    settings = _named_task(arguments)
+def _run_settings(arguments: argparse.Namespace) -> Settings:
+    """Return the settings of a run from the command line."""
+    settings = _task_settings(arguments)
     more: dict[str, Any] = {
         "name": getattr(arguments, "name", None),
         "trace": str(arguments.trace.resolve()) if arguments.trace else None,
@@ -362,13 +383,13 @@ def _settings(arguments: argparse.Namespace) -> Settings:
             from tools.errors import SettingsError
 
             raise SettingsError(
-                "--rivals: are timed beside torch, which the config leaves out; set benchmark.eager or compile to true"
+                "--rivals: they are timed beside torch, which the config excludes; set benchmark.eager or compile"
             )
         more["benchmark"] = settings.benchmark.model_copy(update={"rivals": str(arguments.rivals.resolve())})
     return settings.model_copy(update={key: value for key, value in more.items() if value})
 
 
-def _named_task(arguments: argparse.Namespace) -> Settings:
+def _task_settings(arguments: argparse.Namespace) -> Settings:
     from graph.settings import load, parse
     from tools.errors import SettingsError
 
@@ -376,21 +397,18 @@ def _named_task(arguments: argparse.Namespace) -> Settings:
     given = {key: value for key, value in files.items() if value}
     if arguments.problem is not None:
         if arguments.config is not None or arguments.kernel or arguments.ref or arguments.ptr_size:
-            raise SettingsError("--problem says the whole task; leave out the config, --kernel, --ref and --ptr-size")
+            raise SettingsError("--problem defines the whole task; remove the config, --kernel, --ref and --ptr-size")
         from tools.tasks.suites import write_task_folder
 
-        folder = arguments.out or Path(_called(arguments.problem)[:64])
-        arguments.config, told = write_task_folder(arguments.problem, folder, files["dims"] or "")
-        _complain(told)
+        folder = arguments.out or Path(_problem_name(arguments.problem)[:64])
+        arguments.config, sentence = write_task_folder(arguments.problem, folder, files["dims"] or "")
+        _print_error(sentence)
         given = {}
     elif arguments.out is not None:
         raise SettingsError("--out goes with --problem: it names the task folder that the problem becomes")
     if arguments.config is not None:
         if given:
-            raise SettingsError(
-                "give either a config or task folder, or --kernel with --ref and --dims, not both; the config or "
-                "folder says what these do"
-            )
+            raise SettingsError("give either a config or task folder, or --kernel with --ref and --dims, not both")
         if arguments.ptr_size:
             raise SettingsError(
                 "--ptr-size goes with --kernel, not with a config file; put `pointer_elements` into the config"
@@ -406,8 +424,9 @@ def _named_task(arguments: argparse.Namespace) -> Settings:
     return parse(given, origin="command line", base=Path.cwd())
 
 
-def _called(problem: Path) -> str:
-    """A file's name; of one that is called as in every problem of its suite, its folder's."""
+def _problem_name(problem: Path) -> str:
+    """Return a problem's name: the file's, or the folder's if the file has the same name in every problem of its
+    suite."""
     return problem.resolve().parent.name if problem.stem in ("definition", "task") else problem.stem
 
 
@@ -416,9 +435,9 @@ def _optimise(arguments: argparse.Namespace) -> int:
     from graph.lifecycle import run, static_report
     from graph.report.content.summary import Summary, summarise
 
-    with Progress(_say, _complain, quiet=arguments.quiet) as progress:
+    with Progress(_print, _print_error, quiet=arguments.quiet) as progress:
         if arguments.verb == "run":
-            ended = run.start(_settings(arguments), progress.observers, progress.ask)
+            ended = run.start(_run_settings(arguments), progress.observers, progress.ask)
         elif arguments.verb == "resume":
             progress.recall(arguments.workspace)
             ended = run.resume(arguments.workspace, progress.observers, progress.ask)
@@ -427,68 +446,67 @@ def _optimise(arguments: argparse.Namespace) -> int:
 
             changes = [*arguments.changes, *(f"budget.{cap}" for cap in arguments.budget)]
             ended = restart(arguments.workspace, arguments.version, progress.observers, progress.ask, changes=changes)
-    found: Summary | NotMeasured
+    result: Summary | NotMeasured
     if isinstance(ended, tuple):
         state, workspace = ended
-        found = summarise(workspace, state)
+        result = summarise(workspace, state)
         text, code = (
-            "\n".join(filter(None, (found.sentence(), found.closing()))),
-            3 if found.stop_reason == "budget" else 0,
+            "\n".join(filter(None, (result.sentence(), result.closing_lines()))),
+            3 if result.stop_reason == "budget" else 0,
         )
     else:
-        # That nothing was measured is no failure.
-        found, text, code = ended, static_report.text(ended).rstrip(), 0
+        # A run that measures nothing is not a failure.
+        result, text, code = ended, static_report.render_report(ended).rstrip(), 0
     if not arguments.quiet:
-        _say(text)
+        _print(text)
     if arguments.json:
-        _say(found.model_dump_json())
+        _print(result.model_dump_json())
     return code
 
 
-def _verified(found: Sequence[Verification], *, as_json: bool) -> int:
-    outcomes = {result.outcome for result in found}
+def _report_verification(verifications: Sequence[Verification], *, as_json: bool) -> int:
+    outcomes = {result.outcome for result in verifications}
     worst = next((outcome for outcome in ("disagree", "inconclusive") if outcome in outcomes), "agree")
-    for result in found:
+    for result in verifications:
         if not as_json:
-            _say(result.sentence())
+            _print(result.sentence())
     if as_json:
-        _say(json.dumps({"outcome": worst, "versions": [result.model_dump(mode="json") for result in found]}))
+        _print(json.dumps({"outcome": worst, "versions": [result.model_dump(mode="json") for result in verifications]}))
     return {"agree": 0, "disagree": 1, "inconclusive": 5}[worst]
 
 
-def _say(text: str, *, alone: bool = False) -> None:
-    """Print to stdout. Where nobody reads it any more, or it is full, the work goes on without it and keeps its exit
-    code.
+def _print(text: str, *, alone: bool = False) -> None:
+    """Print to stdout. If stdout is closed or full, the work continues without it and keeps its exit code.
 
-    `alone`: the text is all that the command is for, so that a stdout that cannot be written is a SettingsError.
+    `alone`: the text is the only result of the command, so a failure to write it is a SettingsError.
     """
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        _abandon(1)
+        _redirect_to_devnull(1)
     except OSError as error:
-        _abandon(1)
+        _redirect_to_devnull(1)
         lost = f"stdout: cannot be written ({error.strerror}); send it somewhere else"
         if alone:
             from tools.errors import SettingsError
 
             raise SettingsError(lost) from error
-        _complain(f"{lost} (the work itself goes on)")
+        _print_error(f"{lost} (the work itself continues)")
 
 
-def _complain(text: str) -> None:
+def _print_error(text: str) -> None:
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:
-        _abandon(2)
+        _redirect_to_devnull(2)
 
 
-def _abandon(descriptor: int) -> None:
-    """Send what is still in the buffer, and all that follows, nowhere: Python would fail on it again when it ends."""
+def _redirect_to_devnull(descriptor: int) -> None:
+    """Send the rest of the buffer and all later output to /dev/null, as Python would fail on it again at its end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)
 
 
 if __name__ == "__main__":
-    command()
+    run_command_line()

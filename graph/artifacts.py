@@ -1,4 +1,4 @@
-"""What the nodes leave as records and the reports render."""
+"""The artifacts that the nodes store as records and the reports render."""
 
 from __future__ import annotations
 
@@ -12,53 +12,53 @@ from tools.cli.formatting import describe_bottleneck
 from tools.languages.triton_interpreter import InterpreterResult
 from tools.roofline.hardware import Headroom, Roof, Spec, Target, UnknownSpec
 
-PROTOCOL = 1
-"""Version of a run's commits: it changes when the trailers mean something else."""
+COMMIT_PROTOCOL = 1
+"""The protocol number of a run's commits, which changes when their trailers change meaning."""
 
 
-class Reached(Artifact):
+class ReachedCap(Artifact):
     """The cap that ended a run."""
 
     reason: str
-    """One sentence that names it in the config, with what was spent."""
+    """One sentence with the cap's key in the config and the amount spent."""
 
 
 class Placeholder(Artifact):
-    """What a person said for a number that the wiki lacks (`on_unknown: ask`). No Spec: it is shown, and nothing
-    rests on it."""
+    """A person's figure for a number that the wiki lacks (`on_unknown: ask`); it is only shown, and no target rests on
+    it."""
 
     metric: str
     value: float
     unit: str
 
     def __str__(self) -> str:
-        return f"{self.metric}: {self.value:g} {self.unit} PLACEHOLDER (said by a person, not from the gpu-wiki)"
+        return f"{self.metric}: {self.value:g} {self.unit} PLACEHOLDER (given by a person, not from the gpu-wiki)"
 
 
 class SpecSheet(Artifact):
-    """Step 0 (E2): what is published, what is unknown, what was measured, and when the run stops."""
+    """The Hardware Spec of a run (E2): published figures, gaps, placeholders and measured roofs."""
 
     product: str
     specs: tuple[Spec, ...]
     gaps: tuple[UnknownSpec, ...]
     placeholders: tuple[Placeholder, ...] = ()
-    """For some of the gaps, which stay gaps."""
+    """Figures that a person gave for some of the gaps, which remain gaps."""
     roofs: tuple[Roof, ...]
     wiki: str
-    """Root of the gpu-wiki that was asked."""
+    """The folder name of the gpu-wiki."""
     elsewhere: bool = False
-    """Whether `product` is known not to be the device that measures."""
+    """The product is known to be another device than the one that measures."""
     remark: str = ""
-    """One sentence on all of it."""
+    """One sentence about the whole sheet; may be empty."""
 
     @property
-    def here(self) -> tuple[Spec, ...]:
-        """Those on which targets may rest: of the device that measures."""
+    def target_specs(self) -> tuple[Spec, ...]:
+        """The published specs on which targets may rest; empty if they describe another device."""
         return () if self.elsewhere else self.specs
 
 
 class WorkloadRoofline(Artifact):
-    """One workload of one kernel against the roofs."""
+    """The time and headroom of one kernel on one workload."""
 
     workload: str
     seconds: float
@@ -69,16 +69,16 @@ class WorkloadRoofline(Artifact):
 
 
 class KernelRoofline(Artifact):
-    """roofline.json of a version."""
+    """The content of roofline.json: the distance of a version's kernel from the roofs."""
 
     record: str
-    """Of the inspection."""
+    """The id of the record of the inspection."""
     candidate: str
     workloads: tuple[WorkloadRoofline, ...]
     objective: Headroom
     target: Target
     published: Target | None
-    """As in `Inspection`."""
+    """The target from published figures alone; None: there are none."""
 
 
 AbsenceReason = Literal[
@@ -91,90 +91,90 @@ AbsenceReason = Literal[
     "Nothing was ablated: no champion, or one with a single method, whose own trial says what it is worth",
     "No candidate: nothing differs",
 ]
-"""Why something of a version is not there; nothing else is an excuse."""
+"""The reasons for which an artifact of a version may be absent; no other reason passes the audit."""
 
 
 class NotAvailable(Artifact):
-    """In the place of what a version does not have."""
+    """The content of an artifact that a version does not have."""
 
     not_available: AbsenceReason
     parent: str = ""
-    """Record of what is known of its parent instead, where there is one."""
+    """The id of the record about the parent kernel, if there is one."""
 
 
-class InstructionsSeen(Artifact):
-    """sass_check.json of a version."""
+class InstructionCheck(Artifact):
+    """The content of sass_check.json: which methods show in the machine code of a version."""
 
     architecture: str
     methods: dict[str, bool | None]
     """Method -> whether its signature is in the machine code; None: the page gives none for this architecture."""
     record: str | None
-    """Of the attribution."""
+    """The id of the record of the attribution."""
     checks: dict[str, MechanismCheck] = {}
-    """Method -> what `methods` rests on, where that was kept."""
+    """Method -> the check behind `methods`, if it was stored."""
 
 
 class Inspection(Artifact):
-    """Everything the profile node learnt about one kernel."""
+    """The profile, findings, rooflines and analysis of one kernel."""
 
     candidate: str
     profiles: tuple[Profile, ...]
     profile_records: tuple[str, ...]
     missing: dict[str, str]
-    """Profiler -> why it has nothing to say; its metrics are N/A."""
+    """Profiler -> the reason why it has no profile."""
     facts: dict[str, Quantity]
     findings: tuple[Finding, ...]
     bottleneck: Bound
     rooflines: tuple[WorkloadRoofline, ...]
     headroom: Headroom
-    """Of the objective."""
+    """The headroom of the whole objective."""
     target: Target
-    """The stop condition: measured roofs before published ones."""
+    """The target of the stop condition, from measured roofs if there are any."""
     published: Target | None = None
-    """The same held against what is published alone, to compare; None: nothing is."""
+    """The target from published figures alone, for comparison; None: none are published."""
     doubt: str = ""
-    """Why the roof that binds may lie higher, where the kernel is so near to it that this decides; empty where
-    nothing speaks for it."""
+    """The reason why the binding roof may lie higher, if the kernel is so near that this matters; else empty."""
     analysis: Analysis
     seen: KernelObservations = KernelObservations()
-    """What all who read of this kernel are shown; empty in records from before it was kept."""
+    """The figures and passages about this kernel that every prompt shows; empty in old records."""
 
     @property
     def metrics(self) -> dict[str, Quantity]:
-        """Of all profiles, and the facts."""
+        """The metrics of all profiles and the facts, by name."""
         return {name: quantity for profile in self.profiles for name, quantity in profile.metrics.items()} | self.facts
 
     @property
     def profiled(self) -> bool:
-        """Whether a profiler had anything to say, where one should have."""
+        """A profiler ran, or none was expected to."""
         return bool(self.profiles) or not self.missing
 
     @property
     def limit(self) -> str:
-        """What limits the kernel, in words; the roofline alone would name something, while rules that ask for
-        counters are silent."""
+        """The kernel's bottleneck in words; "not profiled" without counters, since the roofline alone would be
+        misleading."""
         return describe_bottleneck(self.bottleneck) if self.profiled else "not profiled"
 
 
 class EarlierAttempts(Artifact):
-    """Outcomes of earlier runs, frozen for this one."""
+    """The outcomes of earlier runs, frozen for this run."""
 
     attempts: tuple[Attempt, ...]
-    """Newest first."""
+    """The attempts, the newest first."""
     forecasts: str = ""
-    """How the predictions of the planner's model fared, of any operator; empty: too few of them were scored."""
+    """How often predictions of the planner's model held, over all operators; empty: too few were scored."""
 
 
-class Lifted(Artifact):
-    """What torch.compile makes of the reference, as a kernel of the task's language."""
+class LiftResult(Artifact):
+    """The kernel that torch.compile generates from the reference, in the task's language, or the reason why there is
+    none."""
 
     source: str = ""
     refused: str = ""
-    """Why there is none, in one sentence."""
+    """The reason why there is no kernel, in one sentence."""
 
 
-class Judged(Artifact):
-    """One trial of one iteration."""
+class JudgedTrial(Artifact):
+    """A trial with its iteration and purpose."""
 
     iteration: int
     trial: Trial
@@ -182,159 +182,158 @@ class Judged(Artifact):
 
 
 AttributionStatus = Literal["effective", "not_checked", "ineffective", "implementation_failed", "unattributed"]
-"""not_checked: worth more than the noise, by what mechanism was not seen."""
+"""The status of a method; not_checked: it is worth more than the noise, but its mechanism could not be checked."""
 
 
 class MethodOutcome(Artifact):
-    """What one method of a champion was worth (A7-A9)."""
+    """The worth of one method of a champion, from its ablation (A7-A9)."""
 
     method: str
     status: AttributionStatus
     visible: bool | None
-    """Its signature is in the machine code because of it; None: not checked, as where the page gives none for this
-    architecture."""
+    """The method's signature is in the machine code because of the method; None: not checked, e.g. without a
+    signature."""
     seconds: float | None
-    """t_without_m - t_champion of the objective; None: could not be taken out alone."""
+    """Objective time without the method minus the champion's, in seconds; None: it could not be removed alone."""
     ratio: Interval | None
-    """Champion's speed-up over the kernel without it."""
+    """The champion's speed-up over the kernel without the method."""
     ablation: str | None
-    """Candidate id of the kernel without it."""
+    """The candidate id of the kernel without the method."""
     note: str = ""
     mechanism: MechanismCheck | None = None
-    """What `visible` rests on; None in records from before it was kept."""
+    """The check behind `visible`; None in old records."""
 
     @property
     def seen(self) -> str:
-        """`visible` with what it rests on."""
+        """`visible` in words, with the evidence if there is any."""
         return str(self.mechanism or {None: "not checked", True: "yes", False: "no"}[self.visible])
 
 
 class Attribution(Artifact):
-    """All methods of one champion."""
+    """The outcomes of all methods of one champion."""
 
     champion: str
     methods: tuple[MethodOutcome, ...]
 
 
-SIZE = 2.0
-"""A predicted factor counts as right when the observed one lies within this factor of it."""
+PREDICTION_FACTOR = 2.0
+"""A predicted factor counts as right if the observed factor differs from it by at most this factor."""
 
 
-class Scored(Artifact):
-    """One prediction of a plan and what came of it (F6)."""
+class ScoredPrediction(Artifact):
+    """A prediction of a plan with the observed effect (F6)."""
 
     planned: PlannedMethod
     observed_factor: float | None
-    """New / old time, by the method's own ablation where there is one, else over the whole plan; None when nothing
-    was measured."""
+    """New time / old time, from the method's ablation if there is one, else of the whole plan; None: not measured."""
     hit: bool | None
-    """Shown in the direction that was predicted, and within a factor of `SIZE`; None: nothing can be said, or noise
-    hides it."""
+    """The effect has the predicted direction and size (within `PREDICTION_FACTOR`); None: unknown or hidden by
+    noise."""
 
     @property
     def borne_out(self) -> str:
-        """`hit` in a word; N/A where nothing was measured."""
+        """`hit` in a word: yes, no or unknown; N/A if nothing was measured."""
         return "N/A" if self.observed_factor is None else {None: "unknown", True: "yes", False: "no"}[self.hit]
 
 
 class VersionMemory(Artifact):
-    """memory/v<N>.json (E5); its schema lies beside it as memory/schema.json."""
+    """The content of memory/v<N>.json (E5); memory/schema.json holds its schema."""
 
     schema_version: Literal[1] = 1
-    """Of this schema; files from before it was written down are of version 1, too."""
+    """The version of this schema."""
     iteration: int
     parent: str
-    """Candidate id at HEAD before."""
+    """The candidate id of the kernel at HEAD before this version."""
     candidate: str | None
     verdict: str
     reasons: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
     knobs: dict[str, str] = {}
     speedup: Interval | None = None
-    predictions: tuple[Scored, ...] = ()
+    predictions: tuple[ScoredPrediction, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     records: tuple[str, ...]
     masked: bool = False
 
 
 class ContestantTime(Artifact):
-    """One contestant of the final benchmark on one workload."""
+    """The time of one contestant of the final benchmark on one workload."""
 
     contestant: str
     workload: str
     seconds: float | None
-    """The baseline's median; for the others what their paired ratios make of it (`tools.gate.ranking`). None: not
-    available."""
+    """The median of the baseline; of the others that median scaled by their paired ratios; None: not available."""
     against_best: Interval | None
-    """contestant / best: above 1 the best kernel is faster. None: it is the best kernel itself."""
+    """Time of the contestant / time of the best kernel, above 1 if the best kernel is faster; None: the best kernel
+    itself."""
     note: str = ""
 
 
 class FinalBenchmark(Artifact):
-    """The last comparison, each contestant in a process of its own."""
+    """The comparison at the end of a run, with each contestant in a process of its own."""
 
     best: Literal["baseline", "best"] = "best"
-    """The contestant that is the best kernel: the baseline where no version was accepted."""
+    """The contestant that is the best kernel; the baseline if no version was accepted."""
     standings: tuple[ContestantTime, ...]
     overall: dict[str, Interval]
-    """Contestant -> its objective time / the best kernel's."""
+    """Contestant -> its objective time / the best kernel's objective time."""
     objective_s: dict[str, float]
-    """Contestant -> objective time; quotients of two are the ratios of `overall`."""
+    """Contestant -> objective time in seconds, consistent with the ratios of `overall`."""
     objective_of: str = ""
-    """What those times are of where that is not one call of one workload."""
+    """The quantity that those times measure, in words; empty: one call of one workload."""
     host_bound: dict[str, int] = {}
-    """Contestant -> rounds by the device's events in which gaps between launches could not be kept out."""
+    """Contestant -> the number of rounds whose device time may include gaps between launches."""
     device_s: dict[str, float] = {}
-    """Where calls only launch: contestant -> weighted sum of its median times on the device alone. All other times
-    here are then by the wall clock, launches included."""
+    """Contestant -> weighted sum of its median device times, if calls only launch; all other times then include
+    launches."""
     unavailable: dict[str, str]
     disturbed: bool = False
-    """Others kept the machine busy in more than half of the rounds of a workload."""
+    """Other processes kept the machine busy in more than half of the rounds of a workload."""
     wall_s: float
-    """Wall time of the run up to here, over all its processes."""
+    """Wall time of the run so far in seconds, over all its processes."""
     spent_device_s: float | None = None
-    """What of it jobs took on the device; None: not collected."""
+    """Seconds that jobs took on the device; None: not collected."""
     proposals: dict[int, tuple[str, ...]] = {}
-    """Iteration -> records of its dossier, its plan and the trial that was put to the gate; none in records of
-    before that was kept."""
+    """Iteration -> ids of the records of its dossier, its plan and the gate's trial; empty in old records."""
 
 
 class AttainableTime(Artifact):
-    """What published figures say about one workload; seconds a call, None where the wiki names no roof."""
+    """The least times of one workload by published figures, in seconds a call; None: the wiki has no roof."""
 
     workload: str
     flops: float | None
     unique_bytes: int
     least_s: float | None
-    """Below it lies no honest time: that of moving inputs and outputs once."""
+    """The time to move inputs and outputs once, a lower bound of every correct kernel."""
     roof_s: float | None
-    """The roof's time for the reference's own operations and bytes."""
+    """The time at the roof for the operations and bytes of the reference."""
     bound: Bound
 
 
 class NotMeasured(Artifact):
-    """How a run ends whose device is not here: what was found without it. No time and no speed-up is in it."""
+    """The result of a run without the device of its language: what could be found without it, and no time or
+    speed-up."""
 
     status: Literal["not_measured"] = "not_measured"
     reason: str
-    """One sentence."""
+    """Why nothing was measured, in one sentence."""
     speedup: None = None
     workspace: None = None
-    """Such a run leaves none: nothing was measured that could be resumed, committed or verified."""
+    """Always None: such a run has no workspace, since nothing can be resumed, committed or verified."""
     task: str
     identity: str
     interpreted: InterpreterResult | None
-    """Correctness at small sizes; None: the language has no way to tell without its device."""
+    """The correctness at small sizes; None: the language cannot check it without its device."""
     profiles: tuple[Profile, ...]
-    """What the kernel compiles to."""
+    """The profiles of the compiled kernel."""
     missing: dict[str, str]
-    """Profiler -> why it has nothing to say."""
+    """Profiler -> the reason why it has no profile."""
     product: str | None
-    """Whose published figures were asked for; None: the settings name none."""
+    """The product whose published figures were looked up; None: the settings name no product."""
     specs: tuple[Spec, ...]
     gaps: tuple[UnknownSpec, ...]
     placeholders: tuple[Placeholder, ...] = ()
-    """As in SpecSheet."""
+    """Figures that a person gave for some of the gaps."""
     reach: tuple[AttainableTime, ...]
     inferred: tuple[str, ...] = ()
-    """The task's: what was inferred, pinned or frozen."""
+    """The task's sentences on what was inferred, pinned or frozen."""

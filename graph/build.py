@@ -1,4 +1,4 @@
-"""The state machine: which node follows which. The routes are in `routing`, the work in `nodes`."""
+"""The state machine of a run: its nodes and edges. The routes are in `routing`, the work is in `nodes`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
 from graph.nodes import evaluate, finish, prepare, propose
-from graph.routing import Routes, unless_stopped
+from graph.routing import Routes, next_unless_stopped
 from graph.services import Services
 from graph.settings import Settings
 from graph.state import Branch, State
@@ -39,19 +39,19 @@ NODES: Mapping[str, Node] = {
 }
 
 
-def build(settings: Settings, checkpointer: Any = None) -> CompiledStateGraph[State, Services, State, State]:
-    """The compiled graph of a run; without a checkpointer only its picture is of use."""
+def build_graph(settings: Settings, checkpointer: Any = None) -> CompiledStateGraph[State, Services, State, State]:
+    """Return the compiled graph of a run; without a checkpointer it can only be drawn."""
     routes = Routes(settings)
     graph = StateGraph(State, context_schema=Services)
     for name, work in NODES.items():
-        graph.add_node(name, _timed(name, work), input_schema=Branch if name == "judge" else State)
+        graph.add_node(name, _node_with_events(name, work), input_schema=Branch if name == "judge" else State)
     graph.add_edge(START, "preflight")
     graph.add_edge("preflight", "retrieve_specs")
     graph.add_edge("retrieve_specs", "establish_baseline")
     graph.add_edge("establish_baseline", "profile")
     for name, onward in (("profile", "retrieve_evidence"), ("retrieve_evidence", "plan"), ("plan", "write")):
-        graph.add_conditional_edges(name, partial(unless_stopped, onward), [onward, "finalise"])
-    graph.add_conditional_edges("write", routes.to_judges, ["judge", "gate"])
+        graph.add_conditional_edges(name, partial(next_unless_stopped, onward), [onward, "finalise"])
+    graph.add_conditional_edges("write", routes.judge_branches, ["judge", "gate"])
     graph.add_edge("judge", "select")
     graph.add_conditional_edges("select", routes.after_select, ["write", "attribute", "gate"])
     graph.add_edge("attribute", "gate")
@@ -61,12 +61,13 @@ def build(settings: Settings, checkpointer: Any = None) -> CompiledStateGraph[St
     return graph.compile(checkpointer=checkpointer)
 
 
-def _timed(name: str, work: Node) -> Any:
-    """Say when a node starts and ends, and for which iteration it spends; a node itself only does its work."""
+def _node_with_events(name: str, work: Node) -> Any:
+    """Return the LangGraph node for `work`, which emits events at its start and end and stops the run at a
+    BudgetError."""
 
     def node(state: State | Branch, runtime: Runtime[Services]) -> State:
         services = runtime.context
-        services.executor.begin()
+        services.executor.raise_if_stopping()
         iteration = str(state.get("iteration", 0))
         services.emit(
             "node", {"node": name, "state": "started", "iteration": iteration, "at": f"{services.executor.clock():.4f}"}
@@ -77,25 +78,25 @@ def _timed(name: str, work: Node) -> Any:
         try:
             update = work(state, services)
         except BudgetError as error:
-            update = unpaid(name, state)
-            update["stop"] = services.out_of_budget(str(error))
+            update = state_after_unpaid_node(name, state)
+            update["stop"] = services.record_reached_cap(str(error))
             update["summary"] = str(error)
         details = {"node": name, "state": "finished", "s": f"{time.perf_counter() - start:.4f}"}
         summary = update.pop("summary", "")
         # A node that gives its iteration back (`plan` with nothing left) has still worked for that one.
         worked_for = str(max(int(iteration), update.get("iteration", 0)))
         spent = services.ledger.spending()
-        paid = spent.event_details() if spent.is_paid else {}
-        services.emit("node", {**details, "iteration": worked_for, "summary": summary, **paid})
+        spent_details = spent.event_details() if spent.is_paid else {}
+        services.emit("node", {**details, "iteration": worked_for, "summary": summary, **spent_details})
         return update
 
     node.__name__ = name
     return node
 
 
-def unpaid(name: str, state: State | Branch) -> State:
-    """What a node leaves that could not pay for its model: without a plan the iteration was not opened, without
-    candidates its gate closes it. (Nodes that can go on without their model do, and do not come here.)"""
+def state_after_unpaid_node(name: str, state: State | Branch) -> State:
+    """Return the update of a node whose model could not be paid: `plan` gives its iteration back, `write` has no
+    drafts."""
     if name == "plan":
         return State(iteration=state["iteration"] - 1)
     return State(drafts=[], champion=None, attribution=None) if name == "write" else State()

@@ -1,4 +1,4 @@
-"""Where the graph goes next: pure functions of State (and of the run's settings, bound when the graph is built)."""
+"""The routes of the graph: pure functions of State and of the run's settings."""
 
 from __future__ import annotations
 
@@ -11,46 +11,44 @@ from graph.settings import Settings
 from graph.state import State, StopReason, branch_of
 
 
-def unless_stopped(onward: str, state: State) -> str:
-    """Where the graph goes, unless the node has ended the run: the kernel is good enough, nothing applicable is
-    left, a cap is reached."""
+def next_unless_stopped(onward: str, state: State) -> str:
+    """Return the node `onward`, or finalise if the node before it has set a stop reason."""
     return "finalise" if state.get("stop") else onward
 
 
 @dataclass(frozen=True)
 class Routes:
-    """The routes of one run."""
+    """The conditional routes of one run."""
 
     settings: Settings
 
-    def to_judges(self, state: State) -> list[Send] | Literal["gate"]:
-        """One judge call for each candidate; none when the coder could not write any."""
+    def judge_branches(self, state: State) -> list[Send] | Literal["gate"]:
+        """Return one call of the judge for each candidate, or the gate if the coder wrote none."""
         return [Send("judge", branch_of(state, candidate)) for candidate in state.get("drafts", [])] or "gate"
 
     def after_select(self, state: State) -> Literal["write", "attribute", "gate"]:
-        """All wrong: written again with the failures shown. A gain: explained first. Else, or with the budget at its
-        end, to the gate."""
+        """Return write if all candidates failed and an attempt is left, attribute if there is a champion, else gate."""
         if state.get("champion"):
             return "attribute"
         return "write" if state.get("rewrite") and not state.get("stop") else "gate"
 
     def after_learn(self, state: State) -> Literal["profile", "retrieve_evidence", "finalise"]:
-        """Profile a new incumbent (also the last one, for the report), stop, or look for another idea about the old
-        one."""
+        """Return profile after an accepted version (also the last one, for the report), finalise at a stop, else
+        retrieve_evidence."""
         if state["outcome"] == "accept":
             return "profile"
         return "finalise" if state.get("stop") else "retrieve_evidence"
 
-    def good_enough(self, state: State, doubt: str = "") -> StopReason | None:
-        """The stop condition that the incumbent meets, if any. `doubt`: why no nearness to its roof may end the run;
-        others may."""
+    def stop_reason_if_good_enough(self, state: State, doubt: str = "") -> StopReason | None:
+        """Return the stop condition that the incumbent meets, if any; with a `doubt`, nearness to its roof does not
+        count."""
         stop = self.settings.stop
         if stop.speedup is not None and state.get("speedup", 1.0) >= stop.speedup:
             return "speedup"
-        return None if doubt else self.near_roof(state.get("headroom"))
+        return None if doubt else self.stop_reason_near_roof(state.get("headroom"))
 
-    def near_roof(self, headroom: float | None) -> StopReason | None:
-        """The stop condition that is met at this distance from the roof, if any."""
+    def stop_reason_near_roof(self, headroom: float | None) -> StopReason | None:
+        """Return the stop condition that is met at this headroom, if any."""
         stop = self.settings.stop
         if headroom is not None and headroom <= 1 - stop.target_fraction:
             return "target"
@@ -58,9 +56,9 @@ class Routes:
             return "near_peak"
         return None
 
-    def exhausted(self, state: State, over_time: str | None) -> StopReason | None:
-        """The cap that the search has reached after an iteration, if any; `over_time`: the one on wall or device
-        time."""
+    def stop_reason_if_exhausted(self, state: State, over_time: str | None) -> StopReason | None:
+        """Return the cap that the search has reached after an iteration, if any; `over_time`: the cap on time, if
+        reached."""
         if over_time:
             return "budget"
         if state["iteration"] >= self.settings.search.iterations:

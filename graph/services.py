@@ -1,4 +1,4 @@
-"""What the nodes work with: built once a process from settings and workspace, handed to LangGraph as its context."""
+"""The services that the nodes use: built once in each process and handed to LangGraph as its context."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from agents.models import prices
 from agents.models.ledger import Ledger, RemainingTime
 from agents.roles.agent import Agent, open_model
 from agents.tool_use.workbench import Workbench
-from graph.artifacts import Reached
-from graph.budget.metering import Capped, Emit, Metered, limits_of
+from graph.artifacts import ReachedCap
+from graph.budget.metering import CappedExecutor, Emit, MeteredExecutor, time_limits
 from graph.budget.reserve import Reserve
 from graph.settings import ExecutorChoice, Settings
 from graph.state import StopReason
@@ -43,46 +43,46 @@ from tools.roofline.hardware import Roof
 from tools.store.records import Blobs, Records, record_key
 
 Ask = Callable[[str], str | None]
-"""A question -> the line that was typed; None when the input ended."""
+"""Maps a question to the line that a person types; None: the input ended."""
 
 
 @dataclass(frozen=True)
 class Services:
-    """The parts of one run."""
+    """The services of one run: settings, task, workspace, executor, judge, wiki, agents."""
 
     settings: Settings
     task: Task
-    seen: tuple[ProbedWorkload, ...]
-    """Operations and unique bytes of each visible workload."""
+    probed_workloads: tuple[ProbedWorkload, ...]
+    """The visible workloads with their operations and unique bytes."""
     operator: str
-    """What is computed, under which experience keeps it."""
+    """The operation that the task computes, a key of the experience log."""
     workspace: Workspace
-    executor: Metered
+    executor: MeteredExecutor
     language: Language
     judge: Judge
-    """Counted, under no cap: for what there is no run or no report without."""
+    """The judge for measurements that every run needs: their time counts, and no cap refuses them."""
     wiki: Wiki
-    """Holds the hardware figures."""
+    """The wiki with the hardware figures."""
     guide: Wiki
-    """Holds methods and skills: the same, or the bundled one where that has none."""
+    """The wiki with methods and skills: `wiki`, or the bundled one if `wiki` has no methods."""
     index: Index
     experience: Experience
     ledger: Ledger
     agents: dict[RoleName, Agent]
     handlers: tuple[Handler, ...]
-    """Of the shapes of kernels, ours and those that the settings name."""
+    """The handlers of shapes of kernels, bundled ones and those that the settings name."""
     profilers: dict[str, Profiler]
     rules: tuple[Rule, ...]
-    """What metrics say about a kernel; read once."""
+    """The rules that turn metrics into findings."""
     environment: str
-    """Record id."""
+    """The id of the record of the environment."""
     emit: Emit
     ask: Ask | None = None
-    """Puts a question to whoever sits at the terminal; None: nobody does."""
+    """Asks a person at the terminal; None: there is no terminal."""
 
     @property
     def records(self) -> Records:
-        """The workspace's evidence."""
+        """The records of the workspace."""
         return self.workspace.records
 
     def wall_s(self) -> float:
@@ -91,71 +91,83 @@ class Services:
 
     def device_s(self) -> float:
         """Seconds that jobs took on the device so far, over all processes of the run."""
-        return self.executor.seconds(self.language.device)
+        return self.executor.device_seconds(self.language.device)
 
     @property
-    def ended(self) -> str | None:
-        """The cap that ends the run, where one did, in one sentence."""
+    def recorded_cap(self) -> str | None:
+        """The cap on record as the end of the run, as a sentence; None: the run reached no cap."""
         record = self.records.find(record_key("budget"))
-        return Reached.model_validate(record.payload).reason if record else None
+        return ReachedCap.model_validate(record.payload).reason if record else None
 
-    def over_budget(self) -> str | None:
-        """The same, or a cap on wall or device time under which no other iteration could come to its end."""
-        return self.ended or self.executor.reached(limits_of(self.settings.budget, self.kept_s), self.language.device)
+    def find_reached_cap(self) -> str | None:
+        """Return the cap that ended the run or that leaves no time for another job, as a sentence; None: there is
+        none."""
+        return self.recorded_cap or self.executor.reached_limit(
+            time_limits(self.settings.budget, self.reserved_device_s), self.language.device
+        )
 
     @property
-    def kept_s(self) -> float:
-        """Seconds of the cap on device time that are kept for the final benchmark; 0 until v0 is timed, and where
-        there is no cap."""
+    def reserved_device_s(self) -> float:
+        """Seconds of the cap on device time that are reserved for the final benchmark; 0 before v0 is timed and without
+        a cap."""
         record = self.records.find(record_key("reserve"))
         return Reserve.model_validate(record.payload).seconds if record else 0.0
 
-    def capped_executor(self, tell: Callable[[str], object] | None = None) -> Capped:
-        """Return the executor for jobs of the search: BudgetError when the caps on time leave nothing for them, which
-        ends the run unless `tell` is told instead: the run can do without these jobs."""
-        device, tell = self.language.device, tell or self.out_of_budget
-        return Capped(self.executor, device, self.settings.budget, self.kept_s, tell)
+    def capped_executor(self, on_cap: Callable[[str], object] | None = None) -> CappedExecutor:
+        """Return the executor for jobs of the search, which raises BudgetError when the caps on time leave nothing.
+
+        That ends the run, unless `on_cap` is called with the reason instead, for jobs that the run can do without.
+        """
+        device, on_cap = self.language.device, on_cap or self.record_reached_cap
+        return CappedExecutor(self.executor, device, self.settings.budget, self.reserved_device_s, on_cap)
 
     @property
     def capped_judge(self) -> Judge:
-        """The judge for whatever the search puts to it."""
+        """The judge for the candidates of the search, under the caps."""
         return self.judge.with_executor(self.capped_executor())
 
-    def out_of_budget(self, reason: str) -> StopReason:
-        """Put on record which cap ends the run; the first stays."""
-        self.keep("budget", Reached(reason=reason))
+    def record_reached_cap(self, reason: str) -> StopReason:
+        """Record the cap that ends the run, unless one is recorded already; return the stop reason."""
+        self.save_record("budget", ReachedCap(reason=reason))
         return "budget"
 
-    def keep(self, kind: str, artifact: Artifact, *, parents: tuple[str, ...] = (), **asked: object) -> Record:
-        """Store `artifact` as the answer to `asked`; asked again, the first answer stays."""
+    def save_record(
+        self, kind: str, artifact: Artifact, *, parents: tuple[str, ...] = (), **key_fields: object
+    ) -> Record:
+        """Store `artifact` under the key of `kind` and `key_fields` and return its record; an existing record stays."""
         record = Record(
             kind=kind,
-            key=record_key(kind, **asked),
+            key=record_key(kind, **key_fields),
             parents=parents,
             environment=self.environment,
             payload=artifact.model_dump(mode="json"),
         )
         return self.records.add(record)
 
-    def keep_candidate(self, candidate: Candidate, iteration: int = 0) -> str:
-        """Store a candidate under its id, and how it was made in this iteration; returns the id."""
-        self.keep("candidate", candidate, id=candidate.id)
-        self.keep("candidate", candidate, id=candidate.id, iteration=iteration)
+    def save_candidate(self, candidate: Candidate, iteration: int = 0) -> str:
+        """Store a candidate under its id, and its origin in this iteration; return the id."""
+        self.save_record("candidate", candidate, id=candidate.id)
+        self.save_record("candidate", candidate, id=candidate.id, iteration=iteration)
         return candidate.id
 
-    def keep_drafted(self, candidate: Candidate, iteration: int, without: str | None = None) -> str:
-        """The same for one that is about to be judged; `without`: it is the champion without that method."""
+    def save_draft(self, candidate: Candidate, iteration: int, without: str | None = None) -> str:
+        """Store a candidate that is about to be judged, emit the event `drafted` and return the id.
+
+        `without`: the candidate is the champion without this method.
+        """
         ablation = {"without": without} if without else {}
         made = {
             "methods": " ".join(candidate.methods),
             "knobs": " ".join(f"{name}={value}" for name, value in candidate.knobs.items()),
         }
         self.emit("drafted", {"candidate": candidate.id, "iteration": str(iteration), **made, **ablation})
-        return self.keep_candidate(candidate, iteration)
+        return self.save_candidate(candidate, iteration)
 
     def candidate(self, identity: str, iteration: int | None = None) -> Candidate:
-        """The stored candidate. `iteration`: with the methods, knobs and parent that it had there, for equal code
-        may be made twice."""
+        """Return a stored candidate; `iteration` selects its methods, knobs and parent, as equal code may recur.
+
+        Raises StorageError if the candidate is not on record.
+        """
         asked = (
             self.records.find(record_key("candidate", id=identity, iteration=iteration))
             if iteration is not None
@@ -170,57 +182,58 @@ class Services:
 
     @property
     def roofs(self) -> tuple[Roof, ...]:
-        """The best roofs measured on this device; measured once, the records answer from then on."""
-        return microbenchmarks.best_measured_roofs(self._roofs, self.records)
+        """The best roofs measured on this device; the first use measures them."""
+        return microbenchmarks.best_measured_roofs(self._first_measured_roofs, self.records)
 
     @property
-    def _roofs(self) -> tuple[Roof, ...]:
+    def _first_measured_roofs(self) -> tuple[Roof, ...]:
         return microbenchmarks.read_or_measure_roofs(
             self.language, self.executor, self.records, environment=self.environment
         )
 
     @property
     def all_roofs(self) -> tuple[Roof, ...]:
-        """Those of every measurement on this device, so that one may bear out another."""
-        return microbenchmarks.all_measured_roofs(self._roofs, self.records)
+        """The roofs of every measurement on this device, so that one can confirm another."""
+        return microbenchmarks.all_measured_roofs(self._first_measured_roofs, self.records)
 
-    def roofs_again(self, jobs: Capped) -> tuple[Roof, ...]:
-        """Measured once more, on the account of `jobs`, while torch's contestants rest; BudgetError where the caps
-        leave no time for it."""
+    def remeasure_roofs(self, jobs: CappedExecutor) -> tuple[Roof, ...]:
+        """Measure the roofs again with the executor `jobs`, without torch's processes beside it; return the new roofs.
+
+        Raises BudgetError if the caps leave no time.
+        """
         with contextlib.suppress(HarnessError):
             self.judge.start_torch_contestants((), ())
-        attempt = len(microbenchmarks.roof_records_of_device(self._roofs, self.records)) + 1
+        attempt = len(microbenchmarks.roof_records_of_device(self._first_measured_roofs, self.records)) + 1
         return microbenchmarks.read_or_measure_roofs(
             self.language, jobs, self.records, environment=self.environment, attempt=attempt
         )
 
     @property
     def device(self) -> Device:
-        """Where kernels of the task's language run."""
+        """The device that runs kernels of the task's language."""
         return pick_device(self.executor.devices(), self.language.device)
 
     @property
     def shape_class(self) -> str:
-        """Under which experience keeps the task's sizes: the power of two in the largest visible workload's unique
-        bytes."""
-        return f"2^{max(1, *(seen.unique_bytes for seen in self.seen)).bit_length() - 1}B"
+        """The class of the task's sizes in the experience log: the power of two in the unique bytes of the largest
+        workload."""
+        return f"2^{max(1, *(workload.unique_bytes for workload in self.probed_workloads)).bit_length() - 1}B"
 
     @property
     def architecture(self) -> str:
-        """Of the device, as pages and signatures name it, e.g. x86_64."""
+        """The architecture of the device as pages and signatures name it, e.g. x86_64."""
         return self.device.architecture
 
     def assembly(self, candidate: Candidate) -> str:
-        """The disassembly of a candidate's library; empty when it has none, and where the caps leave no time for it."""
+        """Return the disassembly of a candidate's shared object; empty if there is none or the caps leave no time."""
         try:
             return self.capped_judge.builder.disassembly_of(candidate)
         except BudgetError as error:
-            self.out_of_budget(str(error))
+            self.record_reached_cap(str(error))
             return ""
 
     def workbench(self, incumbent: str, baseline: str, earlier: Mapping[str, Candidate] | None = None) -> Workbench:
-        """Where the coder tries drafts against the incumbent; `earlier`: what was judged of this iteration already,
-        by id."""
+        """Return the workbench on which the coder tries drafts; `earlier`: the iteration's judged candidates by id."""
         search = self.settings.search
         return Workbench(
             judge=self.capped_judge.rehearsal_judge(),
@@ -231,20 +244,19 @@ class Services:
             incumbent=self.candidate(incumbent),
             baseline=self.candidate(baseline),
             earlier_drafts=earlier or {},
-            max_turns=search.tool_rounds,
-            fix_attempts=search.fix_rounds,
+            max_turns=search.tool_turns,
+            fix_attempts=search.fix_attempts,
             handlers=self.handlers,
         )
 
     def past_attempts(self, bottleneck: Bound) -> tuple[Attempt, ...]:
-        """Unmasked outcomes of this operator, language and architecture under the same bottleneck."""
+        """Return the unmasked outcomes of this operator, language and architecture under the same bottleneck."""
         return self.experience.attempts_like(
             self.operator, self.task.language, self.architecture, bottleneck=bottleneck
         )
 
-    def own_methods(self, bottleneck: Bound) -> tuple[Page, ...]:
-        """Of methods that plans of other runs named themselves, those that were accepted in like conditions, the
-        most alike first."""
+    def free_method_pages(self, bottleneck: Bound) -> tuple[Page, ...]:
+        """Return pages for the free methods that other runs accepted in similar conditions, the most similar first."""
         here = {"operator": self.operator, "architectures": (self.architecture,), "dtype": self.task.outputs[0].dtype}
         asked = Conditions.model_validate({"language": self.task.language, "bottleneck": bottleneck, **here})
         others = (one for one in self.experience.attempts() if one.workspace != self.workspace.root.name)
@@ -271,13 +283,13 @@ def open_executor(
 
 
 def open_profilers(names: tuple[str, ...] | None, language: Language) -> dict[str, Profiler]:
-    """The profilers that names or import paths stand for; None: those that fit the language's device."""
+    """Open the profilers with these names or import paths, by name; None: those for the language's device."""
     names = DEFAULT_PROFILERS[language.device] if names is None else names
     return {name: load_class(PROFILERS, name, Profiler, key="profilers")() for name in names}
 
 
 def open_index(settings: Settings, guide: Wiki, language: str) -> Index:
-    """Search over the wiki and the reference projects that the settings name, for a kernel in `language`."""
+    """Open the search index of the wiki and of the reference projects in the settings, for a kernel in `language`."""
     return Index.open(
         guide,
         reference=Path(settings.reference_projects) if settings.reference_projects else None,
@@ -290,7 +302,7 @@ def open_index(settings: Settings, guide: Wiki, language: str) -> Index:
 
 
 def open_ledger(settings: Settings, records: Records) -> Ledger:
-    """The account of a run's exchanges with models, under its caps and prices."""
+    """Open the ledger of a run's exchanges with models, under its caps and prices."""
     return Ledger(records, settings.budget, {**prices.published_prices(), **settings.prices})
 
 
@@ -303,11 +315,11 @@ def open_agents(
     begin: Callable[[], RemainingTime] | None = None,
     unset: list[str] | None = None,
 ) -> dict[RoleName, Agent]:
-    """All five roles, each with the model its config entry names; SettingsError for a cap in dollars on a model without
-    a price.
+    """Open the agents of the five roles with the models in their config entries.
 
-    `folder`: of the workspace, for models that keep files there. `begin`: called before each exchange, says what time
-    it may take and raises where none shall begin. `unset` as in `open_model`.
+    Raises SettingsError for a cap in dollars on a model without a price. `folder`: the workspace, for models that write
+    files there. `begin`: called before each exchange, returns the time left for it and raises if no exchange may begin.
+    `unset`: as in `open_model`.
     """
     roles: tuple[RoleName, ...] = ("planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper")
     agents = {}

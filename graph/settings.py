@@ -1,4 +1,4 @@
-"""One YAML file is one run. Unknown keys are refused by name; every default can be read here."""
+"""The settings of a run, read from one YAML file. An unknown key is an error that names it."""
 
 from __future__ import annotations
 
@@ -17,38 +17,41 @@ from tools.gate.judge_settings import JudgeSettings
 
 
 class Section(BaseModel):
-    """Base of all sections."""
+    """Base of the sections of a config: immutable, and without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Figures(Section):
-    """Base of those that hold figures and switches alone: neither is read out of text, nor `true` as 1."""
+class StrictSection(Section):
+    """Base of the sections that hold only figures and switches, which are not converted from text or from each
+    other."""
 
     model_config = ConfigDict(strict=True)
 
 
 class ModelChoice(BaseModel):
-    """Who answers for a role; other keys are the provider's own options."""
+    """The model of a role; further keys are the provider's own options."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
     provider: str = "playbook"
-    """Who answers: playbook, anthropic, openai_compatible, command, manual, recorded, or your own as
-    package.module:Class."""
+    """The provider of the model: playbook, anthropic, openai_compatible, command, manual, recorded, or a class of your
+    own as package.module:Class."""
 
-    def below(self, base: Path) -> ModelChoice:
-        """With the files that its options name taken relative to `base`."""
-        named = {
+    def with_absolute_paths(self, base: Path) -> ModelChoice:
+        """Return a copy in which the files that the options name are absolute, taken relative to `base`."""
+        path_options = {
             name: value
             for name, value in (self.model_extra or {}).items()
-            if name in MODEL_FILES and isinstance(value, str)
+            if name in PATH_OPTIONS and isinstance(value, str)
         }
-        return self.model_copy(update={name: str((base / value).resolve()) for name, value in named.items() if value})
+        return self.model_copy(
+            update={name: str((base / value).resolve()) for name, value in path_options.items() if value}
+        )
 
 
 class ExecutorChoice(BaseModel):
-    """Where jobs run; other keys are the executor's own options."""
+    """The executor that runs jobs; further keys are its own options."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -57,139 +60,147 @@ class ExecutorChoice(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_name(cls, value: object) -> object:
+    def _expand_short_form(cls, value: object) -> object:
         return {"kind": value} if isinstance(value, str) else value
 
 
-SOURCES = (".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cu", ".py")
-"""How files end that people take for a config because a kernel is in them."""
-ELSEWHERE = {
+SOURCE_SUFFIXES = (".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cu", ".py")
+"""Suffixes of source files, which are sometimes given in place of a config."""
+MISPLACED_KEYS = {
     "workloads": "list them in the task's reference.py",
     "bytes": "put it beside the workload's dims in reference.py",
     **dict.fromkeys(
         ("weights", "margins"), "put it into the task folder's task.yaml, or beside the workload's dims in reference.py"
     ),
 }
-"""Keys of a task that people write into a config -> where they go."""
-MODEL_FILES = ("path", "folder", "record")
-"""Options of providers that name a file or a folder."""
+"""Key of a task that is sometimes written into a config -> the place where it belongs."""
+PATH_OPTIONS = ("path", "folder", "record")
+"""Options of providers whose value is the path of a file or a folder."""
 
 
-class Search(Figures):
-    """How the loop explores."""
+class Search(StrictSection):
+    """The settings of the search for faster versions."""
 
     iterations: int = Field(default=8, ge=1)
-    """Cap on iterations after v0."""
+    """The maximum number of iterations after v0."""
     candidates: int = Field(default=4, ge=1, le=16)
-    """Candidates judged in an iteration (K)."""
+    """The number of candidates that an iteration judges (K)."""
     methods_per_iteration: int = Field(default=3, ge=1, le=3)
-    """1 is the discipline of one variable at a time."""
+    """The maximum number of methods that a plan combines; 1 changes one thing at a time."""
     methods_per_axis: int = Field(default=2, ge=1, le=3)
-    """Of those so many at most on one axis (compute, memory, latency, occupancy), unless the plan says why more."""
-    repair_rounds: int = Field(default=3, ge=0)
-    """How often a plan whose candidates all failed is written again with the failures shown."""
-    fix_rounds: int = Field(default=2, ge=0)
-    """How often a language model is shown which of its drafts do not compile or are wrong, before any is judged."""
-    tool_rounds: int = Field(default=24, ge=0)
-    """Rounds of tool calls that a coder may take for one answer, where its provider can call tools; 0: it is offered
-    none."""
+    """The maximum number of methods in a plan that act on the same axis (compute, memory, latency, occupancy), unless
+    the plan gives a reason for more."""
+    repair_attempts: int = Field(default=3, ge=0)
+    """The number of further attempts of the coder at a plan whose candidates all failed; the coder sees the
+    failures."""
+    fix_attempts: int = Field(default=2, ge=0)
+    """The number of further attempts of a language model at drafts that do not compile or are wrong, before any draft
+    is judged."""
+    tool_turns: int = Field(default=24, ge=0)
+    """The maximum number of turns with tool calls that the coder takes for one answer, if its provider supports tools;
+    0 offers no tools."""
     patience: int = Field(default=2, ge=1)
-    """Iterations without an accepted version before the run stops."""
+    """The number of consecutive iterations without an accepted version after which the run stops."""
 
 
-class Stop(Figures):
-    """When the result is good enough."""
+class Stop(StrictSection):
+    """The conditions under which the result is good enough and the run stops."""
 
     near_peak: float = Field(default=0.15, ge=0, le=1)
-    """Stop when 1 - roof time / measured time falls below this, unless torch is shown faster."""
+    """Stop when 1 - roof time / measured time falls below this value, unless torch is shown to be faster."""
     target_fraction: float = Field(default=0.90, gt=0, le=1)
-    """Stop at this share of the roof, the absolute target (E2), unless torch is shown faster."""
+    """Stop when roof time / measured time reaches this share, the absolute target, unless torch is shown to be
+    faster."""
     speedup: float | None = Field(default=None, gt=1)
-    """Stop at this speed-up over v0."""
+    """Stop when the speed-up over v0 reaches this factor."""
 
 
 class Budget(ModelCaps):
-    """Caps of the run. Reaching one ends the run in order, with exit code 3.
+    """The caps of a run. A run that reaches a cap ends in order, with its report and exit code 3.
 
-    Those on dollars and tokens are looked at before each exchange with a model, which is not begun when it could pass
-    one; those on time before each job and exchange, which are given no more of it than is left.
+    The caps on dollars and tokens are checked before each exchange with a model: an exchange that could exceed one does
+    not begin. The caps on time are checked before each job and exchange, which get no more time than remains.
     """
 
     wall_s: float = Field(default=3600, gt=0, allow_inf_nan=False)
-    """Seconds, over all processes of the run; v0, the final benchmark and the report are never cut."""
+    """Wall time in seconds, over all processes of the run; v0, the final benchmark and the report are never cut
+    short."""
     device_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Seconds that jobs may take on the device (on a CPU: all jobs); None: no cap. v0 counts first, and what the
-    final benchmark will take is kept for it, as estimated; neither is ever refused."""
+    """Seconds that jobs may take on the device (on a CPU: all jobs); None: no cap. v0 counts, and the estimated time of
+    the final benchmark is reserved; neither is ever refused."""
 
-    def named(self) -> dict[str, str]:
-        """Each cap that is set, by its key, as people read it."""
+    def caps_by_key(self) -> dict[str, str]:
+        """Return key -> cap with its unit, for each cap that is set."""
         found = {"wall_s": format_seconds(self.wall_s)}
         found |= {"device_s": format_seconds(self.device_s)} if self.device_s else {}
         found |= {"usd": f"${self.usd:,g}"} if self.usd else {}
         found |= {"tokens": f"{self.tokens:,} tokens"} if self.tokens else {}
         return found
 
-    def passed(self, wall_s: float, device_s: float | None) -> tuple[str, ...]:
-        """By how much a run passed its caps on time, one sentence each."""
+    def exceeded_caps(self, wall_s: float, device_s: float | None) -> tuple[str, ...]:
+        """Return one sentence for each cap on time that the run exceeded, with the excess."""
         spent = (("device_s", device_s, self.device_s), ("wall_s", wall_s, self.wall_s))
         return tuple(
-            f"budget.{name} was passed by {taken - cap:.1f} s: v0 and the final benchmark are never cut"
+            f"budget.{name} was exceeded by {taken - cap:.1f} s: v0 and the final benchmark are never cut short"
             for name, taken, cap in spent
             if taken is not None and cap is not None and taken > cap
         )
 
 
-class Benchmark(Figures):
-    """Whom v0 and the final benchmark are timed beside."""
+class Benchmark(StrictSection):
+    """The contestants that v0 and the final benchmark include besides the kernels of the run."""
 
     eager: bool = True
-    """The reference under torch as it is."""
+    """Time the reference in eager mode of torch."""
     compile: bool = True
-    """Under torch.compile; on a GPU max-autotune, too."""
+    """Time the reference under torch.compile; on a GPU also with max-autotune."""
     rivals: str | None = None
-    """A Python file of what other libraries compute the same with, relative to this file (docs/scores.md)."""
+    """A Python file with functions of other libraries that compute the same, relative to the config
+    (docs/scores.md)."""
 
     @property
     def frameworks(self) -> tuple[Literal["eager", "compile"], ...]:
-        """Those that are included."""
+        """The frameworks that are included."""
         every: tuple[Literal["eager", "compile"], ...] = ("eager", "compile")
         return tuple(name for name in every if getattr(self, name))
 
     @model_validator(mode="after")
     def _together(self) -> Benchmark:
         if self.rivals and not self.frameworks:
-            raise ValueError("rivals: are timed beside torch; set eager or compile to true, or leave rivals out")
+            raise ValueError("rivals: they are timed beside torch; set eager or compile to true, or remove rivals")
         return self
 
 
 class Settings(Section):
-    """A whole run."""
+    """All settings of a run."""
 
     name: str | None = None
-    """Of the task, in titles too, and of the workspace; default: the name of the task's folder or of the kernel's
-    file."""
+    """The name of the task and the prefix of the workspace's name; default: the name of the task's folder or of the
+    kernel's file."""
     task: str | None = None
-    """Folder with reference.py and the kernel, relative to this file."""
+    """A folder with reference.py and the kernel, relative to the config."""
     kernel: str | None = None
-    """Instead of `task`: a kernel file …"""
+    """A kernel file, instead of `task`; needs `reference`."""
     reference: str | None = None
-    """… its reference.py …"""
+    """The reference.py that belongs to `kernel`."""
     dims: str | None = None
-    """… and the sizes, e.g. "M=512 N=1000"."""
+    """The sizes at which `kernel` is timed, e.g. "M=512 N=1000"."""
     pointer_elements: int = Field(default=0, ge=0, strict=True)
-    """Seed style: elements of each pointer buffer; 0: the product of the two largest dims."""
+    """The number of elements of each pointer buffer, for a kernel whose shapes are not declared (seed style); 0: the
+    product of the two largest dims."""
     trace: str | None = None
-    """A trace of launches, JSON lines or CSV, whose sizes are timed in place of the task's own workloads, weighted
-    by their launches (docs/your-kernel.md)."""
+    """A trace of launches in JSON lines or CSV. Its sizes, weighted by the number of launches, replace the task's own
+    workloads (docs/your-kernel.md)."""
     tolerance: Literal["capped", "as_stated"] = "capped"
-    """Whether the reference's rtol and atol hold up to the judge's caps only, or as they are, which report and
-    commits then show."""
+    """capped: the reference's rtol and atol apply up to the judge's caps. as_stated: they apply as they are, and the
+    report and the commits say so."""
     hardware: str | None = None
-    """Product to look up in the gpu-wiki, e.g. "H200"; default: the device's reported name."""
+    """The product to look up in the gpu-wiki, e.g. "H200"; default: the name that the device reports."""
     variant: str = ""
-    """Its form, where the wiki has several, e.g. "SXM5"."""
+    """The form of the product, if the wiki has several, e.g. "SXM5"."""
     models: dict[Literal["default", RoleName], ModelChoice] = {"default": ModelChoice()}
-    """Per role: planner, coder, profiler_analyst, knowledge_retriever, gatekeeper, or default."""
+    """The model of each role: planner, coder, profiler_analyst, knowledge_retriever, gatekeeper; `default` is for all
+    others."""
     search: Search = Search()
     """How the loop explores."""
     stop: Stop = Stop()
@@ -197,39 +208,42 @@ class Settings(Section):
     budget: Budget = Budget()
     """Caps on time, tokens and dollars; reaching one ends the run in order."""
     prices: dict[str, Price] = Field(default_factory=dict)
-    """Model -> USD per million tokens (`input`, `output`, `cache_read`, …), before those in
-    agents/models/prices.yaml; 0 for a server of your own."""
+    """Model -> USD per million tokens (`input`, `output`, `cache_read`, …). These prices override
+    agents/models/prices.yaml; use 0 for a server of your own."""
     judge: JudgeSettings = JudgeSettings()
-    """How hard the judge looks and what the gate demands."""
+    """The settings of the judge's measurements and of the gate's decision."""
     benchmark: Benchmark = Benchmark()
-    """Whom the final benchmark includes beside baseline and best."""
+    """The contestants of the final benchmark besides the baseline and the best kernel."""
     profilers: tuple[str, ...] | None = None
-    """Default: those that fit the device of the task's language (`DEFAULT_PROFILERS` in tools/profilers/base.py)."""
+    """The profilers to run; default: those for the device of the task's language (`DEFAULT_PROFILERS` in
+    tools/profilers/base.py)."""
     handlers: tuple[str, ...] = ()
-    """Your own classes for shapes of kernels, `package.module:Class` each, asked after those in agents/handlers
+    """Handler classes of your own as package.module:Class, which apply after those in agents/handlers
     (docs/model-options.md)."""
     executor: ExecutorChoice = ExecutorChoice()
-    """Where jobs run, and the executor's own options."""
+    """The executor that runs jobs, with its own options."""
     gpu: int | None = Field(default=None, ge=0, strict=True)
-    """Index of the GPU that jobs run on, as nvidia-smi counts; default: the first that nobody uses."""
+    """The index of the GPU that runs jobs, as nvidia-smi counts; default: the first GPU that is not in use."""
     clocks: Literal["observe", "lock"] = "observe"
-    """Whether the GPU's clocks are only watched, or locked while the run goes on where this user may (root); the
-    environment says which."""
+    """observe: the GPU's clocks are only recorded. lock: they are locked during the run if the user has permission
+    (root); the record of the environment says which applied."""
     gpu_wiki_path: str | None = None
-    """Another gpu-wiki than the bundled one."""
+    """The path of a gpu-wiki that replaces the bundled one."""
     reference_projects: str | None = None
-    """Folder of projects that retrieval searches beside the wiki, e.g. clones of kernel libraries; only read."""
+    """A folder of projects that retrieval searches besides the wiki, e.g. clones of kernel libraries; it is only
+    read."""
     embedder: str | None = None
-    """Turns passages into vectors: minilm, none, or your own as package.module:Class; default: none, search by words."""
+    """The embedder that turns passages into vectors: minilm, none, or a class of your own as package.module:Class;
+    default: none, which searches by words."""
     chroma: str | None = None
-    """URL of a Chroma server that holds the vectors; default: a folder under $KERNELWRIGHT_HOME."""
+    """The URL of a Chroma server that stores the vectors; default: a folder under $KERNELWRIGHT_HOME."""
     on_unknown: Literal["continue", "ask", "stop"] = "continue"
-    """What a hardware number that the wiki lacks does to the run; `ask` asks whoever sits at the terminal, and stops
-    where nobody does."""
+    """The effect of a hardware number that the wiki lacks: the run continues, asks a person at the terminal (and stops
+    without a terminal), or stops."""
     workspaces: str = "workspaces"
-    """Where workspaces are made, relative to the current folder."""
+    """The folder of the workspaces, relative to the current folder."""
     linked_to: str | None = None
-    """The workspace and version that this run continues (set by `restart`)."""
+    """The workspace and version that the run continues; `restart` sets it."""
 
     @model_validator(mode="after")
     def _together(self) -> Settings:
@@ -245,55 +259,54 @@ class Settings(Section):
         )
         if beside:
             wrong.append(
-                f"{beside}: goes with kernel; a task folder's sizes and reference stand in its reference.py, so "
-                f"leave it out"
+                f"{beside}: belongs to `kernel`; a task folder has its sizes and reference in reference.py, so "
+                "remove it"
             )
         if wrong:
             raise ValueError("\n".join(wrong))
         return self
 
     @property
-    def run(self) -> str:
-        """What names of its workspaces begin with."""
+    def run_name(self) -> str:
+        """The prefix of the names of the run's workspaces."""
         return self.name or (Path(self.task).stem if self.task else default_task_name(Path(self.kernel or "run")))
 
     def model_for(self, role: RoleName) -> dict[str, Any]:
-        """The config entry of a role, or the default one."""
+        """Return the config entry of a role as a dict, or the default entry."""
         choice = self.models.get(role) or self.models.get("default") or ModelChoice()
         return choice.model_dump()
 
     @property
-    def planned_by(self) -> str:
-        """The planner's model; its provider where the config names none."""
+    def planner_model(self) -> str:
+        """The name of the planner's model, or of its provider if the config names no model."""
         choice = self.model_for("planner")
         return str(choice.get("model") or choice["provider"])
 
     def sources(self, suffix: str) -> SourceNames:
-        """How the user calls the kernel (in a task folder `kernel<suffix>`) and its reference."""
+        """Return the user's file names of the kernel (in a task folder `kernel<suffix>`) and of the reference."""
         return SourceNames(Path(self.kernel or f"kernel{suffix}").name, Path(self.reference or "reference.py").name)
 
 
 def load(path: Path) -> Settings:
-    """Read a config; paths in it become absolute, relative to the file. SettingsError names the key or file.
+    """Read a config or a task folder; its paths become absolute. A SettingsError names the key or file.
 
-    A folder that holds a task stands for the config of which `task` is the only key.
+    A task folder is read as a config whose only key is `task`.
     """
     import yaml
 
     if path.is_dir():
-        return _folder(path)
-    if path.is_file() and path.suffix in SOURCES:
+        return _settings_of_task_folder(path)
+    if path.is_file() and path.suffix in SOURCE_SUFFIXES:
         raise SettingsError(
-            f"{path}: is source and no config; give `--kernel` and `--ref` with its two files, or the folder that "
-            f"holds both of them; "
+            f"{path} is a source file and not a config; give `--kernel` and `--ref`, or the "
+            "folder that holds both files; "
             "`python -m graph init FILE` makes one around a kernel, and a KernelBench file goes with --problem"
         )
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise SettingsError(
-            f"{path}: no such config or task folder; give a YAML file such as configs/quickstart.yaml, or a folder "
-            f"with reference.py"
+            f"{path} does not exist; give a YAML file such as configs/quickstart.yaml, or a folder with reference.py"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else f"not UTF-8 at byte {error.start}"
@@ -307,32 +320,31 @@ def load(path: Path) -> Settings:
     return parse({str(k): v for k, v in data.items()}, origin=str(path), base=path.parent)
 
 
-def _folder(path: Path) -> Settings:
-    """The run of a task folder under all defaults; SettingsError where a folder holds no task."""
+def _settings_of_task_folder(path: Path) -> Settings:
+    """Return the default settings with a folder as the task; raise SettingsError if the folder holds no task."""
     if (path / ".kernelwright").is_dir():
         raise SettingsError(
-            f"{path}: is a run's workspace; `python -m graph resume {path}` goes on with it, `restart` begins from "
-            f"one of its versions"
+            f"{path} is the workspace of a run; `python -m graph resume {path}` continues the run, and `restart` "
+            f"begins a new one from one of its versions"
         )
     if (path / "reference.py").exists() or any(path.glob("kernel.*")):
         return parse({"task": "."}, origin=str(path), base=path)
     raise SettingsError(
-        f"{path}: is a folder without a task (reference.py and a kernel); name one that holds these, or a YAML "
-        f"file such as "
-        "configs/quickstart.yaml"
+        f"{path} is a folder without a task (reference.py and a kernel); name a folder that holds these, or a YAML "
+        "file such as configs/quickstart.yaml"
     )
 
 
 def parse(data: dict[str, Any], *, origin: str, base: Path) -> Settings:
-    """Validate `data`; task, kernel, reference, wiki and models' paths are taken relative to `base`."""
+    """Validate `data` and return the settings; its paths are taken relative to `base`. Errors begin with `origin`."""
     try:
         settings = Settings.model_validate(data)
     except ValidationError as error:
-        raise SettingsError(validation_sentences(error, Settings, f"{origin}: ", ELSEWHERE)) from None
+        raise SettingsError(validation_sentences(error, Settings, f"{origin}: ", MISPLACED_KEYS)) from None
     paths = {"task", "kernel", "reference", "trace", "gpu_wiki_path", "reference_projects"}
-    given = {name: getattr(settings, name) for name in paths}
-    absolute: dict[str, Any] = {name: str((base / value).resolve()) for name, value in given.items() if value}
-    absolute["models"] = {role: choice.below(base) for role, choice in settings.models.items()}
+    paths_given = {name: getattr(settings, name) for name in paths}
+    absolute: dict[str, Any] = {name: str((base / value).resolve()) for name, value in paths_given.items() if value}
+    absolute["models"] = {role: choice.with_absolute_paths(base) for role, choice in settings.models.items()}
     if settings.benchmark.rivals:
         absolute["benchmark"] = settings.benchmark.model_copy(
             update={"rivals": str((base / settings.benchmark.rivals).resolve())}

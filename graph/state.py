@@ -1,4 +1,5 @@
-"""What LangGraph checkpoints: ids, numbers and enums. Sources, logs and profiles are records that these ids name."""
+"""The state that LangGraph checkpoints: ids, numbers and enums. The ids name records with sources, logs and
+profiles."""
 
 from __future__ import annotations
 
@@ -9,69 +10,69 @@ from typing_extensions import TypedDict
 StopReason = Literal["near_peak", "target", "speedup", "iterations", "patience", "exhausted", "budget"]
 
 
-def merge(old: dict[str, str], new: dict[str, str]) -> dict[str, str]:
-    """Reducer of `trials`: parallel judge calls each add their own key."""
+def merge_trials(old: dict[str, str], new: dict[str, str]) -> dict[str, str]:
+    """Merge two dicts of `State.trials`; parallel judge calls each add their own key."""
     return {**old, **new}
 
 
 class State(TypedDict, total=False):
-    """The run between two nodes."""
+    """The state of a run between two nodes."""
 
     iteration: int
-    """0 is v0; N is the iteration under way or closed last."""
+    """The current or the last closed iteration; 0 is v0."""
     environment: str
-    """Record id."""
+    """The id of the record of the environment."""
     specs: str
-    """Record id of Specs, gaps, targets and stop conditions."""
+    """The id of the record of the Hardware Spec."""
     baseline: str
     """Candidate id of v0."""
     incumbent: str
     """Candidate id at HEAD."""
     frameworks: str
-    """Record id of v0 timed beside torch; empty: it was not."""
+    """The id of the record of v0 timed beside torch; empty: not timed."""
     noise_floor: float
-    """Relative, of the incumbent's A/A blocks."""
+    """The relative noise floor of the incumbent's A/A blocks."""
     calibration: str
-    """Record id of these blocks."""
+    """The id of the record of the incumbent's A/A blocks."""
     profile: str
     """Record id of the incumbent's profile, findings and headroom."""
     headroom: float | None
-    """Of the objective: 1 - roof time / measured time; None when no roof applies."""
+    """1 - roof time / measured time of the objective; None: no roof applies."""
     speedup: float
-    """Of HEAD over v0, at least: the product of the accepted steps' lower bounds."""
+    """The speed-up of HEAD over v0: the product of the lower bounds of the accepted versions."""
     dossier: str
-    """Record id."""
+    """The id of the record of the dossier."""
     plan: str
-    """Record id."""
+    """The id of the record of the plan."""
     drafts: list[str]
-    """Candidate ids of this round of writing."""
+    """The candidate ids of this attempt of the coder."""
     composing: bool
-    """One more kernel may be judged beside the drafts, composed of them."""
+    """A kernel composed of the drafts may be judged besides them."""
     repair: int
-    """Rounds of writing spent on this plan."""
+    """The number of the coder's attempts at this plan."""
     rewrite: bool
-    """All candidates of this round failed and another round is due."""
-    trials: Annotated[dict[str, str], merge]
+    """All candidates of this attempt failed and another attempt follows."""
+    trials: Annotated[dict[str, str], merge_trials]
     """"<iteration>/<candidate>" -> record id of the Trial."""
     champion: str | None
-    """Provisional winner of this iteration."""
+    """The candidate id of the provisional winner of this iteration."""
     attribution: str | None
-    """Record id."""
+    """The id of the record of the attribution."""
     verdict: str
-    """Record id of the last one."""
+    """The id of the record of the last verdict."""
     outcome: str
-    """Of the last verdict."""
+    """The outcome of the last verdict."""
     stale: int
-    """Iterations since the last accept."""
+    """The number of iterations since the last accepted version."""
     stop: StopReason | None
     summary: str
-    """One line on what the node just did, for the console; taken out before the state is stored."""
+    """One line for the console about the node's work; removed before the state is stored."""
     report: str
     """Record id of the final benchmark."""
 
 
 class Branch(TypedDict):
-    """What a `Send` to judge carries."""
+    """The input of one parallel call of the judge."""
 
     iteration: int
     candidate: str
@@ -81,18 +82,18 @@ class Branch(TypedDict):
     noise_floor: float
 
 
-def siblings(state: State) -> int:
-    """How many candidates of the iteration are looked at, over which its confidence holds."""
+def count_siblings(state: State) -> int:
+    """Return the number of candidates in the iteration, over which the confidence of its intervals holds jointly."""
     return max(1, len(state.get("drafts", []))) + state.get("composing", False)
 
 
 def branch_of(state: State, candidate: str) -> Branch:
-    """To judge a candidate of the iteration under way against its incumbent."""
+    """Return the input for judging a candidate of the current iteration against its incumbent."""
     return Branch(
         iteration=state["iteration"],
         candidate=candidate,
         incumbent=state["incumbent"],
         baseline=state["baseline"],
-        siblings=siblings(state),
+        siblings=count_siblings(state),
         noise_floor=state["noise_floor"],
     )

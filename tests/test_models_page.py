@@ -110,14 +110,14 @@ def test_the_estimate_that_it_names_is_checks(reachable: dict[str, dict[str, Any
 
 
 def check_estimate(settings: Settings, reachable: dict[str, dict[str, Any]], folder: Path) -> list[float]:
-    from graph.budget.estimate import estimate
+    from graph.budget.estimate import estimate_cost
     from knowledge_base.pages.wiki import Wiki
 
     models = {role: choice.model_copy(update=reachable["anthropic"]) for role, choice in settings.models.items()}
     settings = settings.model_copy(update={"models": models})
     ledger: Ledger = services.open_ledger(settings, Records(folder))
     agents = services.open_agents(settings, ledger.records, lambda kind, facts: None, ledger)
-    made = estimate(settings, Scenario("cpp").task, Wiki.open(), agents)
+    made = estimate_cost(settings, Scenario("cpp").task, Wiki.open(), agents)
     return [made.iteration_usd, made.run_usd]
 
 

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from benchmarks import pictures
-from graph.__main__ import main, parser
+from graph.__main__ import build_parser, main
 from graph.settings import Settings
 from knowledge_base.__main__ import parser as knowledge_parser
 from tests.readme import DOCS, LAYERS, README, ROOT, SECTIONS, drawn, pages, tree
@@ -100,7 +100,7 @@ def test_a_kernel_can_be_written_for_the_logic_that_it_shows(tmp_path: Path, cap
 
 def test_every_command_that_it_names_can_be_read() -> None:
     """By the commands' own parsers: verbs, options and the number of arguments."""
-    ours = {"graph": parser(), "knowledge_base": knowledge_parser()}
+    ours = {"graph": build_parser(), "knowledge_base": knowledge_parser()}
     lines = [line for block in shown("sh") for line in re.sub(r"\\\n", "", block).splitlines()]
     found = [shlex.split(line, comments=True)[2:] for line in lines if line.startswith("python -m ")]
     assert {"run", "resume", "check", "show", "report", "verify", "mask", "restart"} <= {

@@ -1,1 +1,1 @@
-"""What a run may take: money and time set aside, settled, and estimated ahead."""
+"""The budget of a run: time limits of jobs, the reserve for the final benchmark, and estimates of cost."""

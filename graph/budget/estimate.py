@@ -1,5 +1,4 @@
-"""What a run may cost, told before it: the prompts as they would be rendered for this task, and assumptions where
-nothing is known yet."""
+"""The estimate of a run's cost before it starts: prompts rendered for this task, and assumed answers."""
 
 from __future__ import annotations
 
@@ -27,23 +26,24 @@ from tools.artifacts import Artifact, Task
 from tools.roofline.hardware import Headroom
 from tools.roofline.roofline import method_budget
 
-METHODS, PASSAGES = 12, 14
-"""Of a dossier: as many as the quickstart's first iteration finds."""
-GROWTH = 2
-"""A faster kernel's length over that of the user's own."""
-ANSWERS = {"Queries": 300, "Analysis": 600, "Plan": 1500, "Review": 200}
-"""Tokens of an answer that holds no kernel, in round figures."""
-ASSUMED = (
+ASSUMED_METHODS, ASSUMED_PASSAGES = 12, 14
+"""The assumed number of methods and passages in a dossier: those of the quickstart's first iteration."""
+KERNEL_GROWTH = 2
+"""The assumed length of a faster kernel / the length of the user's kernel."""
+ANSWER_TOKENS = {"Queries": 300, "Analysis": 600, "Plan": 1500, "Review": 200}
+"""Answer type -> assumed tokens of an answer without a kernel."""
+ASSUMPTIONS = (
     f"{CHARACTERS_PER_TOKEN} characters a token, no cache, no thinking, no tools, nothing asked again; "
     "every iteration accepted and each of its methods taken out once; "
-    f"{METHODS} methods and {PASSAGES} passages retrieved, no findings and no earlier attempts in the prompts; "
-    f"kernels {GROWTH} times as long as yours, other answers of {min(ANSWERS.values())} to "
-    f"{max(ANSWERS.values())} tokens"
+    f"{ASSUMED_METHODS} methods and {ASSUMED_PASSAGES} passages retrieved, no findings and no earlier attempts in the "
+    "prompts; "
+    f"kernels {KERNEL_GROWTH} times as long as yours, other answers of {min(ANSWER_TOKENS.values())} to "
+    f"{max(ANSWER_TOKENS.values())} tokens"
 )
 
 
-class Row(Artifact):
-    """The exchanges of one role in an iteration."""
+class RoleEstimate(Artifact):
+    """The estimated exchanges, tokens and dollars of one role in an iteration."""
 
     role: RoleName
     model: str
@@ -51,15 +51,15 @@ class Row(Artifact):
     input: int
     output: int
     usd: float | None
-    """None: the cost is not known, `unknown` says why."""
+    """The cost in dollars; None: not known, and `unknown` gives the reason."""
     unknown: str = ""
 
 
 class Estimate(Artifact):
-    """For an iteration, and for the run."""
+    """The estimated tokens and dollars of an iteration and of the run."""
 
-    rows: tuple[Row, ...]
-    """Of the roles that are paid; none: nothing is."""
+    rows: tuple[RoleEstimate, ...]
+    """The roles that are paid."""
     iterations: int
 
     @property
@@ -72,39 +72,39 @@ class Estimate(Artifact):
 
     @property
     def iteration_usd(self) -> float:
-        """Of the roles whose cost is known."""
+        """The dollars of an iteration, over the roles whose cost is known."""
         return sum(row.usd or 0.0 for row in self.rows)
 
     @property
     def run_usd(self) -> float:
         return sum(self.times(row) * (row.usd or 0.0) for row in self.rows)
 
-    def times(self, row: Row) -> int:
-        """How often a run pays for what a role is asked in an iteration: the analyst is asked about v0, too."""
+    def times(self, row: RoleEstimate) -> int:
+        """Return how often a run repeats a role's exchanges: once an iteration, and once more for the analyst (v0)."""
         return self.iterations + (row.role == "profiler_analyst")
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Why the cost of some roles is not in it."""
+        """The reasons why the cost of some roles is not included."""
         return tuple(dict.fromkeys(row.unknown for row in self.rows if row.unknown))
 
 
-def estimate(
+def estimate_cost(
     settings: Settings, task: Task, guide: Wiki, agents: dict[RoleName, Agent], hints: tuple[str, ...] = ()
 ) -> Estimate:
     """Rendered prompts and assumed answers (`ASSUMED`), at the prices of the roles' models; `hints`: of the kernel's
     handlers."""
     paid = {role: agent for role, agent in agents.items() if agent.model.bills != "nothing"}
-    questions = asked(settings, task, guide, hints) if paid else ()
-    rows = tuple(_row(role, agent, questions) for role, agent in paid.items())
+    questions = assumed_exchanges(settings, task, guide, hints) if paid else ()
+    rows = tuple(_role_estimate(role, agent, questions) for role, agent in paid.items())
     return Estimate(rows=rows, iterations=settings.search.iterations)
 
 
-Asked = tuple[RoleName, Brief, str, int, int]
-"""Role, brief, answer type, exchanges of the kind in an iteration, tokens of the answer."""
+AssumedExchange = tuple[RoleName, Brief, str, int, int]
+"""Role, brief, answer type, number of such exchanges in an iteration, tokens of the answer."""
 
 
-def _row(role: RoleName, agent: Agent, questions: tuple[Asked, ...]) -> Row:
+def _role_estimate(role: RoleName, agent: Agent, questions: tuple[AssumedExchange, ...]) -> RoleEstimate:
     model = agent.model
     usages = []
     for _, brief, answer, times, output in (one for one in questions if one[0] == role):
@@ -118,7 +118,7 @@ def _row(role: RoleName, agent: Agent, questions: tuple[Asked, ...]) -> Row:
     costs = [agent.ledger.cost_usd(model, usage) for usage in usages]
     missing = any(usd is None for usd in costs)
     unseen = model.bills == "unseen"
-    return Row(
+    return RoleEstimate(
         role=role,
         model=model.name or model.provider,
         exchanges=len(usages),
@@ -129,18 +129,20 @@ def _row(role: RoleName, agent: Agent, questions: tuple[Asked, ...]) -> Row:
     )
 
 
-def asked(settings: Settings, task: Task, guide: Wiki, hints: tuple[str, ...] = ()) -> tuple[Asked, ...]:
-    """What every role is asked in an iteration, as assumed."""
+def assumed_exchanges(
+    settings: Settings, task: Task, guide: Wiki, hints: tuple[str, ...] = ()
+) -> tuple[AssumedExchange, ...]:
+    """Return the assumed exchanges of every role in an iteration."""
     search = settings.search
     source = task.baseline or ""
     methods = tuple(
         sorted(guide.pages_about("method", task.language), key=lambda page: (-page.head.priority, page.head.id))[
-            :METHODS
+            :ASSUMED_METHODS
         ]
     )
     unknown = Headroom(total=None, compute=None, memory=None, latency=None, bound="memory")
     plan = Plan(
-        methods=tuple(_planned(page.head.id) for page in methods[: search.methods_per_iteration]),
+        methods=tuple(_sample_method(page.head.id) for page in methods[: search.methods_per_iteration]),
         candidates=search.candidates,
     )
     planner = PlannerBrief(
@@ -148,7 +150,7 @@ def asked(settings: Settings, task: Task, guide: Wiki, hints: tuple[str, ...] = 
         source=source,
         findings=(),
         headroom=unknown,
-        dossier=Dossier(queries=(), passages=guide.passages()[:PASSAGES], methods=methods, attempts=()),
+        dossier=Dossier(queries=(), passages=guide.passages()[:ASSUMED_PASSAGES], methods=methods, attempts=()),
         tried=(),
         budget=method_budget(unknown, search.methods_per_iteration, search.methods_per_axis),
         methods_per_iteration=search.methods_per_iteration,
@@ -159,22 +161,22 @@ def asked(settings: Settings, task: Task, guide: Wiki, hints: tuple[str, ...] = 
         task=task, source=source, plan=plan, pages=methods[: search.methods_per_iteration], tried=(), hints=hints
     )
     retriever = RetrieverBrief(task=task, findings=(), bottleneck="memory", source=source)
-    gatekeeper = GatekeeperBrief(task=task, diff=source * (1 + GROWTH))
+    gatekeeper = GatekeeperBrief(task=task, diff=source * (1 + KERNEL_GROWTH))
     analyst = AnalystBrief(source=source, findings=(), remarks=(), headroom=unknown, records=(), task=task)
-    kernel = GROWTH * len(source) // CHARACTERS_PER_TOKEN
+    kernel = KERNEL_GROWTH * len(source) // CHARACTERS_PER_TOKEN
     # Taking the only method out leaves the incumbent, which nobody needs to write.
     ablated = search.methods_per_iteration if search.methods_per_iteration > 1 else 0
     return (
-        ("knowledge_retriever", retriever, "Queries", 1, ANSWERS["Queries"]),
-        ("planner", planner, "Plan", 1, ANSWERS["Plan"]),
+        ("knowledge_retriever", retriever, "Queries", 1, ANSWER_TOKENS["Queries"]),
+        ("planner", planner, "Plan", 1, ANSWER_TOKENS["Plan"]),
         ("coder", coder, "Drafts", 1, search.candidates * kernel),
         ("coder", coder, "Drafts", int(ablated > 0), ablated * kernel),
-        ("gatekeeper", gatekeeper, "Review", 1, ANSWERS["Review"]),
-        ("profiler_analyst", analyst, "Analysis", 1, ANSWERS["Analysis"]),
+        ("gatekeeper", gatekeeper, "Review", 1, ANSWER_TOKENS["Review"]),
+        ("profiler_analyst", analyst, "Analysis", 1, ANSWER_TOKENS["Analysis"]),
     )
 
 
-def _planned(method: str) -> PlannedMethod:
+def _sample_method(method: str) -> PlannedMethod:
     hypothesis = Hypothesis(
         change=f"Apply {method}.",
         rationale="As its page says.",

@@ -1,1 +1,1 @@
-"""A run as it is seen at a terminal: lines, and the live view."""
+"""The output of a run at a terminal: lines and the live view."""

@@ -30,6 +30,6 @@ def _line(event: Event) -> str | None:
     if event.kind == "interrupt":
         return (
             "stopping: the running measurement or question finishes first and nothing else begins; press Ctrl-C again "
-            f"to stop at once; `python -m graph resume {details['workspace']}` goes on where it stopped"
+            f"to stop at once; `python -m graph resume {details['workspace']}` continues the run where it stopped"
         )
     return None

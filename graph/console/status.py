@@ -171,7 +171,7 @@ def _number(details: dict[str, str], name: str) -> float | None:
 
 
 def _interval(details: dict[str, str]) -> Interval | None:
-    """The interval of an event, as `graph.workspace.events.interval` wrote it."""
+    """The interval of an event, as `graph.workspace.events.interval_details` wrote it."""
     if "speedup" not in details:
         return None
     ends = {"low": details.get("low", 1 / UNBOUNDED_RATIO), "high": details.get("high", UNBOUNDED_RATIO)}

@@ -51,7 +51,7 @@ class Progress:
         from graph.workspace import events
 
         if self.live is not None:
-            for event in events.read(workspace / ".kernelwright" / "events.jsonl"):
+            for event in events.read_events(workspace / ".kernelwright" / "events.jsonl"):
                 self.live.status.add(event)
 
     def _write(self, event: Event) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 from tools.artifacts import Argument, Artifact, Task
 from tools.executors.protocol import ProbedWorkload
 
-RUNTIME = Path(__file__).with_name("runtime.py")
-Files = dict[str, str]
+RUNTIME_SOURCE = Path(__file__).with_name("runtime.py")
+TextByName = dict[str, str]
 """Name -> text."""
 ALIGNMENT = {"cpu": 64, "cuda": 256}
 """Bytes that the judge's buffers are aligned to (design 4)."""
@@ -30,11 +30,11 @@ class UserFile(Artifact):
     """An `__init__.py` lies beside the file."""
 
 
-class Accepted(Artifact):
+class AcceptedKernel(Artifact):
     """One accepted version of a workspace, with what its export needs."""
 
     task: Task
-    seen: tuple[ProbedWorkload, ...]
+    probed_workloads: tuple[ProbedWorkload, ...]
     """The visible workloads as probed."""
     source: str
     """Text of the kernel."""
@@ -44,7 +44,7 @@ class Accepted(Artifact):
     """Of the GPU that it was judged on, as the driver reports it."""
     flags: tuple[str, ...]
     """Of its build; empty for Triton."""
-    beyond: bool
+    covers_drawn_sizes: bool
     """Every size besides the visible ones that the judge drew was checked, none dropped."""
     user_file: UserFile | None = None
     """The user's file that the kernel came from; None where it is not there."""
@@ -62,71 +62,74 @@ class Accepted(Artifact):
         return tuple(a for a in self.task.arguments if a.role == "input")
 
     @property
-    def compiled(self) -> bool:
+    def is_compiled(self) -> bool:
         """Built to a library with `solve`."""
         return self.suffix != ".py"
 
     def contract(self) -> dict[str, Any]:
         """What `runtime.Exported` takes."""
         task, ranges = self.task, self.task.dims_range if self._covers_ranges() else {}
-        sized = {
+        sized_names = {
             *(axis for a in task.arguments for axis in a.shape),
             *(a.name for a in task.arguments if a.role == "scalar"),
         }
-        points = [{a.name: a.value if a.role == "scalar" else list(a.shape) for a in w.arguments} for w in self.seen]
-        values = [{**p, **w.dims} for p, w in zip(points, self.seen, strict=True)]
-        free = {
+        points = [
+            {a.name: a.value if a.role == "scalar" else list(a.shape) for a in w.arguments}
+            for w in self.probed_workloads
+        ]
+        values = [{**p, **w.dims} for p, w in zip(points, self.probed_workloads, strict=True)]
+        unranged_values = {
             n: list(dict.fromkeys(v[n] for v in values))
-            for n in sorted(sized - {*ranges})
+            for n in sorted(sized_names - {*ranges})
             if all(n in v for v in values)
         }
         return {
             "arguments": [(a.name, a.role, a.dtype, list(a.shape)) for a in task.arguments],
             "points": points,
             "ranges": {name: list(ends) for name, ends in ranges.items()},
-            "seen": free,
-            "most": max(prod(int(w.dims[name]) for name in ranges if name in w.dims) for w in self.seen),
+            "seen": unranged_values,
+            "most": max(prod(int(w.dims[name]) for name in ranges if name in w.dims) for w in self.probed_workloads),
             "device": self.device,
             "align": ALIGNMENT[self.device],
-            "triton": not self.compiled,
+            "triton": not self.is_compiled,
         }
 
     def _covers_ranges(self) -> bool:
         """Whether each shape at other sizes is known, and the kernel was right at all that were drawn."""
         tensors = [(position, a) for position, a in enumerate(self.task.arguments) if a.role != "scalar"]
-        named = all(
+        are_axes_known = all(
             w.dims.get(axis) == extent or (a.role == "input" and axis == str(extent))
-            for w in self.seen
+            for w in self.probed_workloads
             for position, a in tensors
             for axis, extent in zip(a.shape, w.arguments[position].shape, strict=True)
         )
-        return self.beyond and named and not self.task.seed_style
+        return self.covers_drawn_sizes and are_axes_known and not self.task.seed_style
 
-    def module(self, launch: str = "") -> str:
+    def module_source(self, launch: str = "") -> str:
         """Source text up to and with `_exported`, which is called with a dict of arguments.
 
         `launch`: text that defines `_run(**arguments)`, in place of the kernel's own.
         """
-        runtime = RUNTIME.read_text(encoding="utf-8").split('"""\n', 1)[1]
-        if not self.compiled:
-            launch = f"{_undocumented(self.source)}\n\n_run = run_kernel"
+        runtime = RUNTIME_SOURCE.read_text(encoding="utf-8").split('"""\n', 1)[1]
+        if not self.is_compiled:
+            launch = f"{_without_docstring(self.source)}\n\n_run = run_kernel"
         lines = [f'"""{self.title}"""', runtime.rstrip(), launch]
         lines += [f"_CONTRACT = {pprint.pformat(self.contract(), width=120, sort_dicts=False)}"]
         if not launch:
-            built = f"flags={list(self.flags)}, file='kernel{self.suffix}', source={literal(self.source)}"
+            built = f"flags={list(self.flags)}, file='kernel{self.suffix}', source={python_literal(self.source)}"
             lines += [f"_CONTRACT.update({built})"]
         return (
             "\n\n".join(filter(None, [*lines, f"_exported = Exported(_CONTRACT{', _run' if launch else ''})"])) + "\n"
         )
 
 
-def literal(text: str) -> str:
+def python_literal(text: str) -> str:
     """`text` as a Python literal that people can read where that is possible."""
     plain = '"""' not in text and not text.endswith(('"', "\\")) and "\r" not in text
     return f'r"""{text}"""' if plain else repr(text)
 
 
-def _undocumented(source: str) -> str:
+def _without_docstring(source: str) -> str:
     """A module without its docstring and `from __future__` lines, which only the first lines of a file may be."""
     lines = source.splitlines()
     for node in ast.parse(source).body:

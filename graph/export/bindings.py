@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from graph.export.accepted import Accepted
+from graph.export.accepted import AcceptedKernel
 from tools.artifacts import Argument
 from tools.errors import SettingsError
 
-C = {"bool": "bool", "int32": "int", "int64": "long", "float32": "float", "float64": "double"}
+C_TYPES = {"bool": "bool", "int32": "int", "int64": "long", "float32": "float", "float64": "double"}
 """A scalar's dtype -> its type in C; in PyTorch's schemas there are bool, int and float alone."""
-TORCH = {"bool": ("bool", "bool"), "int": ("int64_t", "int"), "float": ("double", "float")}
-HALVES = tuple(
+TORCH_TYPES = {"bool": ("bool", "bool"), "int": ("int64_t", "int"), "float": ("double", "float")}
+HALF_OPERATOR_FLAGS = tuple(
     f"-U__CUDA_NO_{what}__"
     for what in ("HALF_OPERATORS", "HALF_CONVERSIONS", "HALF2_OPERATORS", "BFLOAT16_CONVERSIONS")
 )
 """PyTorch takes these operators away from every extension; the kernel was judged with them."""
-PYBIND = 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("run", &run{named}); }}\n'
-LIBRARY = """TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {{
+PYBIND_MODULE = 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("run", &run{named}); }}\n'
+TORCH_LIBRARY = """TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {{
   ops.def("run({schema}) -> ()");
   ops.impl("run", torch::{device}, &run);
 }}
@@ -24,15 +24,15 @@ REGISTER_EXTENSION(TORCH_EXTENSION_NAME)
 """
 
 
-def pybind(kernel: Accepted, *, derived: bool = False) -> str:
+def pybind_module(kernel: AcceptedKernel, *, derive_sizes: bool = False) -> str:
     """A module with `run`, which takes all arguments by name; `derived`: those up to the last output, in order, and
     sizes from shapes."""
-    asked = kernel.task.arguments[: _last_output(kernel) + 1] if derived else kernel.task.arguments
-    named = "".join(f', py::arg("{a.name}")' for a in asked)
-    return f"#include <torch/extension.h>\n\n{_run_function(kernel, asked)}\n{PYBIND.format(named=named)}"
+    arguments = kernel.task.arguments[: _last_output(kernel) + 1] if derive_sizes else kernel.task.arguments
+    declared = "".join(f', py::arg("{a.name}")' for a in arguments)
+    return f"#include <torch/extension.h>\n\n{_run_function(kernel, arguments)}\n{PYBIND_MODULE.format(named=declared)}"
 
 
-def library(kernel: Accepted) -> str:
+def torch_library(kernel: AcceptedKernel) -> str:
     """The operator `run` of all arguments in order, as Hugging Face's kernel-builder takes it."""
     schema = ", ".join(
         f"{_torch_types(a)[1]} {a.name}"
@@ -40,45 +40,45 @@ def library(kernel: Accepted) -> str:
         else f"Tensor{f'(a{at}!)' if a.role == 'output' else ''} {a.name}"
         for at, a in enumerate(kernel.task.arguments)
     )
-    registered = LIBRARY.format(schema=schema, device="kCUDA" if kernel.device == "cuda" else "kCPU")
+    registered = TORCH_LIBRARY.format(schema=schema, device="kCUDA" if kernel.device == "cuda" else "kCPU")
     headers = '#include <torch/all.h>\n#include <torch/library.h>\n\n#include "registration.h"\n'
     return f"{headers}\n{_run_function(kernel, kernel.task.arguments)}\n{registered}"
 
 
-def suite_arguments(kernel: Accepted) -> tuple[Argument, ...]:
+def suite_arguments(kernel: AcceptedKernel) -> tuple[Argument, ...]:
     """What a suite gives: the arguments up to the last output; those behind it are sizes."""
     return kernel.task.arguments[: _last_output(kernel) + 1]
 
 
-def _last_output(kernel: Accepted) -> int:
+def _last_output(kernel: AcceptedKernel) -> int:
     return max(at for at, a in enumerate(kernel.task.arguments) if a.role == "output")
 
 
 def _torch_types(argument: Argument) -> tuple[str, str]:
-    return TORCH[argument.dtype.rstrip("0123456789")]
+    return TORCH_TYPES[argument.dtype.rstrip("0123456789")]
 
 
-def _run_function(kernel: Accepted, asked: tuple[Argument, ...]) -> str:
+def _run_function(kernel: AcceptedKernel, given: tuple[Argument, ...]) -> str:
     declared, passed = [], []
     for a in kernel.task.arguments:
         declared.append(
-            f"{C[a.dtype]} {a.name}"
+            f"{C_TYPES[a.dtype]} {a.name}"
             if a.role == "scalar"
             else f"{'' if a.role == 'output' else 'const '}void* {a.name}"
         )
-        value = a.name if a in asked else _size_expression(kernel, a, asked)
-        passed.append(f"static_cast<{C[a.dtype]}>({value})" if a.role == "scalar" else f"{a.name}.data_ptr()")
-    parameters = ", ".join(f"{_torch_types(a)[0] if a.role == 'scalar' else 'torch::Tensor'} {a.name}" for a in asked)
+        value = a.name if a in given else _size_expression(kernel, a, given)
+        passed.append(f"static_cast<{C_TYPES[a.dtype]}>({value})" if a.role == "scalar" else f"{a.name}.data_ptr()")
+    parameters = ", ".join(f"{_torch_types(a)[0] if a.role == 'scalar' else 'torch::Tensor'} {a.name}" for a in given)
     head = f'extern "C" void solve({", ".join(declared)});'
     return f"{head}\n\nstatic void run({parameters}) {{\n  solve({', '.join(passed)});\n}}\n"
 
 
-def _size_expression(kernel: Accepted, scalar: Argument, asked: tuple[Argument, ...]) -> str:
+def _size_expression(kernel: AcceptedKernel, scalar: Argument, given: tuple[Argument, ...]) -> str:
     """Where a size is read from."""
-    for a in asked:
+    for a in given:
         if scalar.name in a.shape:
             return f"{a.name}.size({a.shape.index(scalar.name)})"
-    values = {next(s.value for s in w.arguments if s.name == scalar.name) for w in kernel.seen}
+    values = {next(s.value for s in w.arguments if s.name == scalar.name) for w in kernel.probed_workloads}
     if len(values) > 1:
         raise SettingsError(
             f"{kernel.task.name}: no shape says {scalar.name!r}, which the suite does not give; export it as python"
@@ -86,9 +86,9 @@ def _size_expression(kernel: Accepted, scalar: Argument, asked: tuple[Argument, 
     return str(*values)
 
 
-def extension_flags(kernel: Accepted) -> list[str]:
+def extension_flags(kernel: AcceptedKernel) -> list[str]:
     """The kernel's flags less those that make a library of it, and the standard, which PyTorch's own headers decide."""
-    ours = (
+    own_flags = (
         "-shared",
         "-fPIC",
         "-Xcompiler=-fPIC",
@@ -98,4 +98,4 @@ def extension_flags(kernel: Accepted) -> list[str]:
         "-std=",
         "-fdiagnostics",
     )
-    return [flag for flag in kernel.flags if not flag.startswith(ours)]
+    return [flag for flag in kernel.flags if not flag.startswith(own_flags)]

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable
 
 from graph.export import bindings, suites
-from graph.export.accepted import Accepted, Files
+from graph.export.accepted import AcceptedKernel, TextByName
 from graph.export.patch import patch
 from tools.errors import SettingsError
 
-PYTHON = '''
+REFERENCE_FUNCTION = '''
 
 def reference({parameters}):
     """{title}
@@ -21,7 +21,7 @@ def reference({parameters}):
     """
     given = dict({given})
     if torch.is_grad_enabled() and any(isinstance(one, torch.Tensor) and one.requires_grad for one in given.values()):
-        return _exported.fallen_back(given, _own())
+        return _exported.call_reference(given, _own())
     return _exported(given, _own())
 
 
@@ -35,7 +35,7 @@ def _own():
 _OWN = {{}}
 '''
 
-TEST = '''"""The exported kernel against the reference: `python -m pytest {test}`, or run as it is."""
+TEST_SOURCE = '''"""The exported kernel against the reference: `python -m pytest {test}`, or run as it is."""
 
 import importlib.util
 from pathlib import Path
@@ -110,7 +110,7 @@ if __name__ == "__main__":
     test_what_was_never_judged_is_the_reference()
 '''
 
-SETUP = """from setuptools import setup
+SETUP_SOURCE = """from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, {kind}
 
 extension = {kind}(
@@ -126,13 +126,13 @@ setup(
     cmdclass={{"build_ext": BuildExtension}},
 )
 """
-BUILD = """[general]
+BUILD_TOML = """[general]
 name = "{name}"
 version = 1
 edition = 5
 backends = ["{backend}"]
 """
-COMPILED = """
+KERNEL_TOML = """
 [torch]
 src = ["torch-ext/torch_binding.cpp"]
 
@@ -144,7 +144,7 @@ src = ["{name}_{backend}/kernel{suffix}"]
 """
 
 
-def python(kernel: Accepted) -> Files:
+def python_module(kernel: AcceptedKernel) -> TextByName:
     """A module with the kernel, the user's reference beside it, and a test."""
     module, test = f"{kernel.name}.py", f"test_{kernel.name}.py"
     if module in ("reference.py", "torch.py"):
@@ -152,92 +152,92 @@ def python(kernel: Accepted) -> Files:
             f"name: a task called {kernel.name} cannot be a module beside {module}; export it from a run of "
             f"another --name"
         )
-    text = kernel.module() + _function(kernel)
+    text = kernel.module_source() + _reference_function(kernel)
     return {
         module: text,
         "reference.py": kernel.task.reference,
-        test: _test(kernel, test, f'loaded("{module}")', "reference.py"),
+        test: _test_source(kernel, test, f'loaded("{module}")', "reference.py"),
     }
 
 
-def _function(kernel: Accepted) -> str:
+def _reference_function(kernel: AcceptedKernel) -> str:
     """`reference`, as the user calls it."""
     axes = {axis for a in kernel.inputs for axis in a.shape}
     optional = [a.name for a in kernel.task.arguments if a.role == "output" or (a.role == "scalar" and a.name in axes)]
     names = [a.name for a in kernel.task.arguments]
     parameters = [*(n for n in names if n not in optional), *(f"{n}=None" for n in names if n in optional)]
-    return PYTHON.format(
+    return REFERENCE_FUNCTION.format(
         parameters=", ".join(parameters), given=", ".join(f"{n}={n}" for n in names), title=kernel.title
     )
 
 
-def _test(kernel: Accepted, test: str, exported: str, reference: str) -> str:
+def _test_source(kernel: AcceptedKernel, test: str, exported: str, reference: str) -> str:
     dims, caps = [w.dims for w in kernel.task.workloads], kernel.task.numeric.cap
-    return TEST.format(test=test, exported=exported, reference=reference, dims=dims, caps=caps)
+    return TEST_SOURCE.format(test=test, exported=exported, reference=reference, dims=dims, caps=caps)
 
 
-def torch_extension(kernel: Accepted) -> Files:
+def torch_extension(kernel: AcceptedKernel) -> TextByName:
     """A folder that `pip install .` builds."""
-    if not kernel.compiled:
+    if not kernel.is_compiled:
         raise SettingsError("--format torch-ext: a Triton kernel has nothing to build; use --format python, or hf")
     name, gpu = kernel.name, kernel.device == "cuda"
     flags = bindings.extension_flags(kernel)
-    setup = SETUP.format(
+    setup = SETUP_SOURCE.format(
         kind="CUDAExtension" if gpu else "CppExtension",
         name=name,
         suffix=kernel.suffix,
-        flags={"cxx": ["-O3"], "nvcc": [*flags, *bindings.HALVES]} if gpu else flags,
+        flags={"cxx": ["-O3"], "nvcc": [*flags, *bindings.HALF_OPERATOR_FLAGS]} if gpu else flags,
         links=[] if gpu else [flag for flag in flags if flag == "-fopenmp"],
     )
     test = f'__import__("{name}")'
     return {
         "setup.py": setup,
-        "csrc/binding.cpp": bindings.pybind(kernel),
+        "csrc/binding.cpp": bindings.pybind_module(kernel),
         f"csrc/kernel{kernel.suffix}": kernel.source,
         # Not beside the test, where the folder would be taken for the package that was installed.
-        f"src/{name}/__init__.py": kernel.module("from ._C import run as _run") + _function(kernel),
+        f"src/{name}/__init__.py": kernel.module_source("from ._C import run as _run") + _reference_function(kernel),
         f"src/{name}/reference.py": kernel.task.reference,
-        f"test_{name}.py": _test(kernel, f"test_{name}.py", test, f"src/{name}/reference.py"),
+        f"test_{name}.py": _test_source(kernel, f"test_{name}.py", test, f"src/{name}/reference.py"),
     }
 
 
-def hub(kernel: Accepted) -> Files:
+def hub_project(kernel: AcceptedKernel) -> TextByName:
     """The project of a kernel of Hugging Face's hub, as kernel-builder takes it."""
     # Such names begin with a letter and hold dashes alone besides letters and digits; their package has underscores.
-    called = re.sub(r"[^a-z0-9]+", "-", f"kernel-{kernel.task.name}".lower()).strip("-")
-    name, backend = called.replace("-", "_"), kernel.device
-    build, package = BUILD.format(name=called, backend=backend), f"torch-ext/{name}"
+    project_name = re.sub(r"[^a-z0-9]+", "-", f"kernel-{kernel.task.name}".lower()).strip("-")
+    name, backend = project_name.replace("-", "_"), kernel.device
+    build, package = BUILD_TOML.format(name=project_name, backend=backend), f"torch-ext/{name}"
     files = {f"{package}/reference.py": kernel.task.reference}
-    if not kernel.compiled:
+    if not kernel.is_compiled:
         return {
             "build.toml": f"{build}\n[torch-noarch]\n",
-            f"{package}/__init__.py": kernel.module() + _function(kernel),
+            f"{package}/__init__.py": kernel.module_source() + _reference_function(kernel),
             **files,
         }
     key = "cuda-flags" if backend == "cuda" else "cxx-flags"
     given = json.dumps([flag for flag in bindings.extension_flags(kernel) if flag != "-march=native"])
-    build += COMPILED.format(name=name, backend=backend, suffix=kernel.suffix, flags=key, given=given)
+    build += KERNEL_TOML.format(name=name, backend=backend, suffix=kernel.suffix, flags=key, given=given)
     launch = (
         "from ._ops import ops\n\n\ndef _run(**given):\n    ops.run(*(given[name] for name, *_ in "
         "_CONTRACT['arguments']))\n"
     )
     return {
         "build.toml": build,
-        "torch-ext/torch_binding.cpp": bindings.library(kernel),
+        "torch-ext/torch_binding.cpp": bindings.torch_library(kernel),
         f"{name}_{backend}/kernel{kernel.suffix}": kernel.source,
-        f"{package}/__init__.py": kernel.module(launch) + _function(kernel),
+        f"{package}/__init__.py": kernel.module_source(launch) + _reference_function(kernel),
         **files,
     }
 
 
-FORMATS: dict[str, Callable[[Accepted], Files]] = {
-    "python": python,
+FORMATS: dict[str, Callable[[AcceptedKernel], TextByName]] = {
+    "python": python_module,
     "patch": patch,
     "torch-ext": torch_extension,
     "kernelbench": suites.kernelbench_solution,
-    "gpumode": suites.gpu_mode,
-    "flashinfer": suites.flashinfer,
-    "sol": suites.sol,
-    "hf": hub,
+    "gpumode": suites.gpu_mode_submission,
+    "flashinfer": suites.flashinfer_solution,
+    "sol": suites.sol_solution,
+    "hf": hub_project,
 }
 """Name on the command line -> what makes its files; SettingsError for a kernel that cannot be had in it."""

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from graph.export.accepted import ALIGNMENT, Accepted, Files, UserFile
-from graph.export.bindings import C
+from graph.export.accepted import ALIGNMENT, AcceptedKernel, TextByName, UserFile
+from graph.export.bindings import C_TYPES
 from tools.artifacts import Argument
 from tools.errors import SettingsError
 from tools.languages.cpp_source import ENTRY
@@ -80,7 +80,7 @@ _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 
 
-def patch(kernel: Accepted) -> Files:
+def patch(kernel: AcceptedKernel) -> TextByName:
     """A unified diff that guards the named lines of the user's file and adds the file that holds the kernel."""
     user_file = kernel.user_file
     if user_file is None:
@@ -100,13 +100,13 @@ def patch(kernel: Accepted) -> Files:
         raise SettingsError(f"--at {first}-{last}: {user_file.name} has the lines 1 to {len(lines)}")
     space = f"{re.sub(r'[^A-Za-z0-9_]', '_', Path(user_file.name).stem)}_kernelwright"
     replaced = "".join(lines[first - 1 : last]).rstrip("\n") + "\n"
-    if kernel.compiled:
+    if kernel.is_compiled:
         new_name, new_text = f"{space}{'.cuh' if kernel.device == 'cuda' else '.hpp'}", _header(kernel, space)
         include = f'#ifdef {SWITCH}\n#include "{new_name}"\n#endif\n'
         lines[first - 1 : last] = [_cpp_guard(kernel, space, replaced)]
         lines.insert(0, include)
     else:
-        new_name, new_text = f"{space}.py", kernel.module()
+        new_name, new_text = f"{space}.py", kernel.module_source()
         lines[first - 1 : last] = [_python_guard(kernel, user_file, space, replaced)]
     diff = [
         *_diff(user_file.text, "".join(lines), f"a/{user_file.name}", f"b/{user_file.name}"),
@@ -125,7 +125,7 @@ def _indent(replaced: str) -> str:
     return replaced[: len(replaced) - len(replaced.lstrip(" \t"))]
 
 
-def _python_guard(kernel: Accepted, user_file: UserFile, module: str, replaced: str) -> str:
+def _python_guard(kernel: AcceptedKernel, user_file: UserFile, module: str, replaced: str) -> str:
     """The user's Python lines behind a call of the kernel, whose arguments have the task's names there, too."""
     return PYTHON_GUARD.format(
         indent=_indent(replaced),
@@ -135,7 +135,7 @@ def _python_guard(kernel: Accepted, user_file: UserFile, module: str, replaced: 
     )
 
 
-def _cpp_guard(kernel: Accepted, space: str, replaced: str) -> str:
+def _cpp_guard(kernel: AcceptedKernel, space: str, replaced: str) -> str:
     """The user's C++ or CUDA lines behind a call of the kernel, whose arguments have the task's names there, too."""
     arguments = kernel.task.arguments
     parameters = [[one.strip() for one in _COMMA.split(launch)] for launch in _LAUNCH.findall(replaced)]
@@ -153,7 +153,7 @@ def _cpp_guard(kernel: Accepted, space: str, replaced: str) -> str:
     )
 
 
-def _header(kernel: Accepted, space: str) -> str:
+def _header(kernel: AcceptedKernel, space: str) -> str:
     """The kernel in a namespace, with `accepts` for its conditions; its macros stay within the header."""
     scalars = [a for a in kernel.task.arguments if a.role == "scalar"]
     pointers = [a for a in kernel.task.arguments if a.role != "scalar"]
@@ -172,7 +172,7 @@ def _header(kernel: Accepted, space: str) -> str:
         space=space,
         body=body.strip(),
         count=len(pointers),
-        scalars="".join(f", {C[a.dtype]} {a.name}" for a in scalars),
+        scalars="".join(f", {C_TYPES[a.dtype]} {a.name}" for a in scalars),
         align=ALIGNMENT[kernel.device],
         distinct="".join(f"  if (pointers[{i}] == pointers[{j}]) return false;\n" for i, j in pairs),
         exact="" if any(re.search("Ofast|fast.math", flag) for flag in kernel.flags) else EXACT,

@@ -1,1 +1,1 @@
-"""What begins, resumes, ends or looks at a run: one module a verb, and what they share."""
+"""The commands that start, resume, check, verify, export or change a run."""

@@ -1,4 +1,4 @@
-"""`check`: the contract as the run would see it, before any kernel runs."""
+"""`check`: the contract that a run would use, without a measurement."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Literal
 from agents.artifacts import RoleName
 from agents.handlers.base import applicable_handlers, handler_hints, open_handlers
 from graph.budget import feasibility, reserve
-from graph.budget.estimate import ASSUMED, Estimate, estimate
+from graph.budget.estimate import ASSUMPTIONS, Estimate, estimate_cost
 from graph.lifecycle import initial_kernel
-from graph.lifecycle.run import begun, load_task
-from graph.lifecycle.static_report import lacking_of, look
+from graph.lifecycle.run import load_task, open_new_workspace
+from graph.lifecycle.static_report import missing_device_sentence, report_without_device
 from graph.report.content.phrases import render
 from graph.services import open_agents, open_index, open_ledger, open_profilers
 from graph.settings import Settings
-from graph.specs import datasheet
+from graph.specs import hardware_sheet
 from tools.artifacts import Argument, Artifact
 from tools.errors import SettingsError
 from tools.executors.base import pick_device, reason_if_device_missing
@@ -26,10 +26,10 @@ from tools.languages.triton_interpreter import InterpreterResult
 from tools.tasks import trace
 from tools.tasks.trace import LaunchGroup
 
-_NO_COMPILER = "none here, so that the kernel was not compiled"
+_NO_COMPILER = "none on this machine, so the kernel was not compiled"
 
 
-class Checked(Artifact):
+class CheckReport(Artifact):
     """The object that `check --json` prints."""
 
     status: Literal["checked"] = "checked"
@@ -41,20 +41,20 @@ class Checked(Artifact):
     """The function that is called."""
     arguments: tuple[Argument, ...]
     workloads: tuple[ProbedWorkload, ...]
-    """With operations and unique bytes."""
+    """The visible workloads with their operations and unique bytes."""
     traced: tuple[LaunchGroup, ...]
-    """The launches of `trace` by size, those of little time too; empty: no trace was given."""
+    """The launches of `trace` by size, including those of little time; empty: no trace was given."""
     dims_range: dict[str, tuple[int, int]]
-    """From which hidden sizes are drawn."""
+    """Dim -> the range from which hidden sizes are drawn."""
     precision: str
     library: tuple[str, ...]
     """Operators of torch that host code may call."""
     rivals: tuple[str, ...]
     """Functions of other libraries that are timed beside torch."""
     device: str | None
-    """Why there is no device for it here; None: there is one."""
+    """The reason why this machine has no device for the task; None: it has one."""
     interpreted: InterpreterResult | None
-    """What was found without the device, where it is not here."""
+    """The result of the interpreter if the device is missing."""
     unwritten: str
     """The provider that writes v0 when the run begins; empty: there is a kernel."""
     handlers: tuple[str, ...]
@@ -62,32 +62,32 @@ class Checked(Artifact):
     """Role -> its provider."""
     estimate: Estimate
     too_small: tuple[str, ...]
-    """What is wrong with caps, one sentence each."""
+    """One sentence for each cap that is too small."""
     caps: dict[str, str]
     pages: int
-    """Of the wiki."""
+    """The number of pages in the wiki."""
     unset: tuple[str, ...]
-    """Keys of models that are not set, one sentence each: a run is refused for the first."""
+    """One sentence for each API key that is not set; a run is refused for the first."""
     unpublished: str
-    """That the gpu-wiki knows nothing of the hardware that the settings name; empty: it does, or they name none."""
+    """A sentence if the gpu-wiki has no figures for the hardware in the settings; else empty."""
     inferred: tuple[str, ...]
 
     def text(self) -> str:
-        """The same for people."""
-        return render("check.md", found=self, assumed=ASSUMED)
+        """Return the report as text."""
+        return render("check.md", found=self, assumed=ASSUMPTIONS)
 
 
-def check(settings: Settings) -> Checked:
+def check(settings: Settings) -> CheckReport:
     """Load and probe the task, open every part that the settings name, compile the kernel, and describe the contract.
 
-    Raises SettingsError for whatever `run` would refuse before its first measurement; but of keys that are not set it
-    tells with the rest.
+    Raises SettingsError for whatever `run` would refuse before its first measurement, except for API keys that are not
+    set, which the report lists.
     """
     from knowledge_base.pages.wiki import Wiki
     from tools.judge.build import compile_baseline
 
     with ExitStack() as stack:
-        workspace, events, executor, _ = begun(settings, (), stack)
+        workspace, events, executor, _ = open_new_workspace(settings, (), stack)
         records, unset = workspace.records, list[str]()
         loaded = load_task(settings, executor, records.blobs)
         task, language = loaded.task, open_language(loaded.task.language)
@@ -95,28 +95,32 @@ def check(settings: Settings) -> Checked:
         agents = open_agents(settings, records, events.emit, open_ledger(settings, records), unset=unset)
         writer = agents["coder"].model
         wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
-        # As a run opens them.
+        # Opened to find errors, as a run would.
         open_profilers(settings.profilers, language)
         open_index(settings, wiki.or_bundled_methods(), task.language)
         absent = reason_if_device_missing(executor.devices(), language.device)
-        compiler = _compiler(language, absent)
-        written = task.baseline is not None and not compiler.startswith(_NO_COMPILER)
-        found = look(settings, loaded, executor, records.blobs, absent) if absent and written else None
+        compiler = _compiler_name(language, absent)
+        has_kernel = task.baseline is not None and not compiler.startswith(_NO_COMPILER)
+        static = (
+            report_without_device(settings, loaded, executor, records.blobs, absent) if absent and has_kernel else None
+        )
         name = settings.sources(language.suffix).kernel
         if task.baseline is None and not absent:
-            # Free and always the same, so that a refusal need not wait for the run.
+            # The lift costs nothing and is deterministic, so a refusal is found here.
             with suppress(SettingsError) if writer.reads == "prompt" else nullcontext():
-                made = initial_kernel.lift(task, executor, records.blobs, settings.judge.job_limit_s)
-                task = initial_kernel.with_kernel(loaded, made, initial_kernel.LIFTED).task
+                candidate = initial_kernel.lift_initial_kernel(
+                    task, executor, records.blobs, settings.judge.job_limit_s
+                )
+                task = initial_kernel.with_kernel(loaded, candidate, initial_kernel.LIFT_ORIGIN).task
                 compile_baseline(task, language, executor, records.blobs, name=name)
         elif not absent:
             compile_baseline(task, language, executor, records.blobs, name=name)
-        told = handler_hints(handlers, task.baseline or "", task.language)
-        expected = estimate(settings, task, wiki.or_bundled_methods(), agents, told)
-        feasibility.refuse(settings, task, wiki.or_bundled_methods(), agents)
+        hints = handler_hints(handlers, task.baseline or "", task.language)
+        expected = estimate_cost(settings, task, wiki.or_bundled_methods(), agents, hints)
+        feasibility.refuse_unaffordable(settings, task, wiki.or_bundled_methods(), agents)
         if not absent:
-            datasheet.refuse_unknown(settings, wiki, task, pick_device(executor.devices(), language.device))
-        return Checked(
+            hardware_sheet.refuse_unknown(settings, wiki, task, pick_device(executor.devices(), language.device))
+        return CheckReport(
             task=task.name,
             language=task.language,
             identity=task.identity(),
@@ -131,26 +135,26 @@ def check(settings: Settings) -> Checked:
             precision=task.numeric.precision,
             library=task.library or (),
             rivals=task.rivals.names if task.rivals else (),
-            device=lacking_of(settings, absent) if absent else None,
-            interpreted=found.interpreted if found else None,
+            device=missing_device_sentence(settings, absent) if absent else None,
+            interpreted=static.interpreted if static else None,
             unwritten=writer.provider if task.baseline is None else "",
             handlers=tuple(
                 str(handler) for handler in applicable_handlers(handlers, task.baseline or "", task.language)
             ),
             models={role: agent.model.provider for role, agent in agents.items()},
             estimate=expected,
-            too_small=feasibility.passed(settings, expected)
-            + reserve.too_small(settings, len(task.workloads), language.device),
-            caps=settings.budget.named(),
+            too_small=feasibility.caps_below_estimate(settings, expected)
+            + reserve.device_cap_warnings(settings, len(task.workloads), language.device),
+            caps=settings.budget.caps_by_key(),
             pages=len(wiki.pages),
             unset=tuple(dict.fromkeys(unset)),
-            unpublished=datasheet.unpublished_warning(wiki, task, settings.hardware, settings.variant),
+            unpublished=hardware_sheet.unpublished_warning(wiki, task, settings.hardware, settings.variant),
             inferred=task.inferred,
         )
 
 
-def _compiler(language: Language, absent: str | None) -> str:
-    """The compiler here; where the device is missing it may be missing too, and is then said to be."""
+def _compiler_name(language: Language, absent: str | None) -> str:
+    """Return the compiler's name and version; if both device and compiler are missing, a sentence that says so."""
     try:
         return str(language.toolchain())
     except SettingsError as error:

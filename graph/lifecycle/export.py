@@ -1,4 +1,4 @@
-"""`export`: the accepted kernel of a workspace written as somebody else takes it."""
+"""`export`: writes an accepted kernel of a workspace in another format."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 from graph.export import bindings
-from graph.export.accepted import Accepted, UserFile
+from graph.export.accepted import AcceptedKernel, UserFile
 from graph.export.formats import FORMATS
 from graph.export.patch import SWITCH
-from graph.lifecycle.version_commands import memory_of
-from graph.report.content.phrases import dims
+from graph.lifecycle.version_commands import memory_path
+from graph.report.content.phrases import dims_words
 from graph.workspace import folder as workspaces
 from graph.workspace.versions import find_incumbent, parse_memory, read_versions
 from tools.environment import Environment
@@ -30,23 +30,23 @@ def export(
     `file` and `at`: of `patch`, the user's file and its lines, FIRST or FIRST-LAST, that the kernel replaces. Raises
     SettingsError where the kernel does not exist in the format, and where `out` holds another file of that name.
     """
-    kernel = accepted(path, version, file, at)
+    kernel = read_accepted_kernel(path, version, file, at)
     files = FORMATS[form](kernel)
     folder = out or Path(f"{kernel.name}-{form}")
     for name, text in files.items():
-        there = folder / name
-        if there.exists() and there.read_text(encoding="utf-8", errors="replace") != text:
+        path_in_folder = folder / name
+        if path_in_folder.exists() and path_in_folder.read_text(encoding="utf-8", errors="replace") != text:
             raise SettingsError(
-                f"{there}: says something else, and nothing is overwritten; name another folder with --out"
+                f"{path_in_folder} exists with other content and is not overwritten; name another folder with --out"
             )
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / name, text.encode())
-    sizes = "; ".join(dims(workload.dims) for workload in kernel.task.workloads)
+    sizes = "; ".join(dims_words(workload.dims) for workload in kernel.task.workloads)
     sentence = f"{folder}: {', '.join(files)}; {kernel.title} It was judged at {sizes}."
     if form != "patch":
         return sentence
-    if kernel.compiled:
+    if kernel.is_compiled:
         flags = " ".join(bindings.extension_flags(kernel))
         sentence += (
             f" It was judged as built with {flags}. The patch has an effect where {SWITCH} is defined (-D{SWITCH})."
@@ -57,22 +57,23 @@ def export(
     )
 
 
-def accepted(path: Path, version: str | None, file: Path | None = None, at: str | None = None) -> Accepted:
-    """A version of a workspace that was accepted, or its baseline; SettingsError for one that was not.
+def read_accepted_kernel(
+    path: Path, version: str | None, file: Path | None = None, at: str | None = None
+) -> AcceptedKernel:
+    """Read an accepted version of a workspace, or its baseline; raise SettingsError for any other version.
 
     `file`: the user's file, by default the kernel file that the run's settings name; `at`: as `export` has it.
     """
-    workspace = workspaces.peek(path)
-    known = read_versions(workspace.root)
-    if not known:
-        raise WorkspaceError(f"{path}: has no version yet; `python -m graph resume {path}` goes on")
-    version = version or f"v{find_incumbent(known).iteration}"
-    memory = parse_memory((workspace.root / memory_of(workspace, version)).read_bytes(), workspace.root, version)
+    workspace = workspaces.open_read_only(path)
+    versions = read_versions(workspace.root)
+    if not versions:
+        raise WorkspaceError(f"{path} has no version yet; `python -m graph resume {path}` continues the run")
+    version = version or f"v{find_incumbent(versions).iteration}"
+    memory = parse_memory((workspace.root / memory_path(workspace, version)).read_bytes(), workspace.root, version)
     if memory.masked or memory.verdict not in ("accept", "baseline"):
         state = "masked" if memory.masked else "not accepted"
         raise SettingsError(
-            f"{version}: is {state}, so that it has no kernel to export; `python -m graph show {path}` lists the "
-            f"versions"
+            f"{version} is {state} and has no kernel to export; `python -m graph show {path}` lists the versions"
         )
     commit, record = (
         oldest_with_trailer(workspace.repository.log(), "Version", version),
@@ -88,24 +89,24 @@ def accepted(path: Path, version: str | None, file: Path | None = None, at: str 
         for one in workspace.records
         if one.kind == "correctness" and one.payload.get("candidate") == memory.candidate
     ]
-    others = [case.status for one in checked for case in one.cases if case.case.workload not in visible]
+    drawn_statuses = [case.status for one in checked for case in one.cases if case.case.workload not in visible]
     settings = workspace.settings()
     if file is None and loaded.task.baseline is not None:
         file = Path(settings.kernel) if settings.kernel else Path(settings.task or "") / f"kernel{language.suffix}"
         file = file if file.is_file() else None
     gain = f", {commit.trailers['Speedup']} times as fast as the version before" if "Speedup" in commit.trailers else ""
-    made = "the kernel that the run began with" if memory.verdict == "baseline" else f"made by Kernelwright{gain}"
-    return Accepted(
+    origin = "the kernel that the run began with" if memory.verdict == "baseline" else f"made by Kernelwright{gain}"
+    return AcceptedKernel(
         task=loaded.task,
-        seen=loaded.workloads,
+        probed_workloads=loaded.workloads,
         source=workspace.repository.read_file_at(commit.id, f"kernel{language.suffix}").decode(),
         suffix=language.suffix,
         device=language.device,
-        architecture=_architecture(workspace, language.device),
+        architecture=_device_architecture(workspace, language.device),
         flags=language.flags(loaded.task),
-        beyond=bool(others) and {*others} == {"passed"},
+        covers_drawn_sizes=bool(drawn_statuses) and {*drawn_statuses} == {"passed"},
         user_file=_user_file(file, at) if file is not None else None,
-        title=f"{version} of {workspace.root.name} (commit {commit.id[:12]}), {made}.",
+        title=f"{version} of {workspace.root.name} (commit {commit.id[:12]}), {origin}.",
     )
 
 
@@ -121,8 +122,8 @@ def _user_file(file: Path, at: str | None) -> UserFile:
     )
 
 
-def _architecture(workspace: workspaces.Workspace, kind: str) -> str:
-    """Of the device that the run used, by its record of the machine."""
+def _device_architecture(workspace: workspaces.Workspace, kind: str) -> str:
+    """Return the architecture of the run's device, from the record of the environment; empty: unknown."""
     record = workspace.records.find(record_key("environment"))
     devices = Environment.model_validate(record.payload).devices if record is not None else ()
     return next((device.architecture for device in devices if device.kind == kind), "")

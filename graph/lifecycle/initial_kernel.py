@@ -1,11 +1,11 @@
-"""v0 of a task that gives only PyTorch logic: the coder writes it, the judge says whether it is right (mission E4)."""
+"""v0 of a task without a kernel: torch.compile or the coder writes it, and the judge checks it (mission E4)."""
 
 from __future__ import annotations
 
 from agents.lift.from_reference import LANGUAGE_MODEL_CODER, lift_reference
 from agents.roles import coder
 from agents.tool_use.workbench import failure_text
-from graph.artifacts import Lifted
+from graph.artifacts import LiftResult
 from graph.services import Services
 from tools.artifacts import Candidate, Failed, Task, Unmeasured
 from tools.errors import BudgetError, SettingsError
@@ -16,48 +16,52 @@ from tools.store.records import Blobs
 from tools.tasks.inductor_code import generate_inductor_code
 from tools.tasks.loader import LoadedTask
 
-LIFTED = "torch.compile"
-"""Whose code v0 is where no model wrote it."""
+LIFT_ORIGIN = "torch.compile"
+"""The origin of a v0 that no model wrote."""
 
 
-def written(loaded: LoadedTask, services: Services) -> LoadedTask:
-    """The task with a v0 that compiles and agrees with its reference; from here on it is as if the user had given it.
+def write_initial_kernel(loaded: LoadedTask, services: Services) -> LoadedTask:
+    """Return the task with a v0 that compiles and agrees with its reference, as if the user had given it.
 
-    It is what torch.compile makes of the reference, where that can be lifted: no model has to write what users have
-    already. Else a language model writes it; it is told what was wrong and tries again, `search.fix_rounds` times.
-    SettingsError, in one sentence, where no v0 comes of it.
+    v0 is the code of torch.compile if it can be lifted. Otherwise a language model writes it, with up to
+    `search.fix_attempts` further attempts after a failure. Raises SettingsError if there is no correct v0.
     """
     agent = services.agents["coder"]
     failures: tuple[str, ...] = ()
-    tries = 1 + services.settings.search.fix_rounds if agent.model.reads == "prompt" else 0
+    tries = 1 + services.settings.search.fix_attempts if agent.model.reads == "prompt" else 0
     try:
-        made, by = (
-            lift(loaded.task, services.executor, services.records.blobs, services.settings.judge.job_limit_s),
-            LIFTED,
+        kernel, origin = (
+            lift_initial_kernel(
+                loaded.task, services.executor, services.records.blobs, services.settings.judge.job_limit_s
+            ),
+            LIFT_ORIGIN,
         )
-        services.keep("lift", Lifted(source=made.source))
+        services.save_record("lift", LiftResult(source=kernel.source))
     except SettingsError:
         if not tries:
             raise
-        made, tries = _asked(loaded, services, failures), tries - 1
-        by = agent.model.provider
-    while (fault := _fault(made, services)) is not None:
+        kernel, tries = _ask_coder(loaded, services, failures), tries - 1
+        origin = agent.model.provider
+    while (fault := _kernel_failure(kernel, services)) is not None:
         if not tries:
-            wrote = (
-                f"the one that {by} gave" if by == LIFTED else f"the one that the coder ({by}) wrote from reference.py"
+            description = (
+                f"the one that {origin} gave"
+                if origin == LIFT_ORIGIN
+                else f"the one that the coder ({origin}) wrote from reference.py"
             )
             raise SettingsError(
-                f"{loaded.task.name}: no kernel is given, and {wrote} is refused: {fault.reason.rstrip('.')}; give "
-                f"a kernel" + (f", or {LANGUAGE_MODEL_CODER}" if by == LIFTED else "")
+                f"{loaded.task.name}: no kernel is given, and {description} is refused: "
+                f"{fault.reason.rstrip('.')}; give "
+                f"a kernel" + (f", or {LANGUAGE_MODEL_CODER}" if origin == LIFT_ORIGIN else "")
             )
-        failures = (*failures, failure_text("the first version", fault, made.source))
-        made, by, tries = _asked(loaded, services, failures), agent.model.provider, tries - 1
-    return with_kernel(loaded, made, by)
+        failures = (*failures, failure_text("the first version", fault, kernel.source))
+        kernel, origin, tries = _ask_coder(loaded, services, failures), agent.model.provider, tries - 1
+    return with_kernel(loaded, kernel, origin)
 
 
-def lift(task: Task, executor: Executor, blobs: Blobs, limit_s: float) -> Candidate:
-    """What torch.compile makes of the reference, as a kernel of the task's language. SettingsError, in one sentence,
-    where that is none."""
+def lift_initial_kernel(task: Task, executor: Executor, blobs: Blobs, limit_s: float) -> Candidate:
+    """Return the code of torch.compile for the reference as a kernel of the task's language; SettingsError:
+    impossible."""
     try:
         source = lift_reference(task, generate_inductor_code(task, executor, blobs, limit_s))
     except SettingsError as error:
@@ -65,7 +69,7 @@ def lift(task: Task, executor: Executor, blobs: Blobs, limit_s: float) -> Candid
     return Candidate(language=task.language, files={f"kernel{open_language(task.language).suffix}": source})
 
 
-def _asked(loaded: LoadedTask, services: Services, failures: tuple[str, ...]) -> Candidate:
+def _ask_coder(loaded: LoadedTask, services: Services, failures: tuple[str, ...]) -> Candidate:
     try:
         return coder.write_first_kernel(services.agents["coder"], loaded.task, services.language.suffix, failures)
     except BudgetError as error:
@@ -76,52 +80,54 @@ def _asked(loaded: LoadedTask, services: Services, failures: tuple[str, ...]) ->
         ) from error
 
 
-def with_kernel(loaded: LoadedTask, made: Candidate, by: str) -> LoadedTask:
-    """The task with `made` as its v0, and the sentence that says where it comes from."""
-    origin = (
-        f"is what {LIFTED} makes of reference.py"
-        if by == LIFTED
-        else f"was written from reference.py by the coder ({by})"
+def with_kernel(loaded: LoadedTask, kernel: Candidate, origin: str) -> LoadedTask:
+    """Return the task with `kernel` as its v0 and a sentence on its origin."""
+    sentence = (
+        f"is what {LIFT_ORIGIN} makes of reference.py"
+        if origin == LIFT_ORIGIN
+        else f"was written from reference.py by the coder ({origin})"
     )
     task = loaded.task.model_copy(
-        update={"baseline": made.source, "inferred": (*loaded.task.inferred, f"No kernel was given: v0 {origin}.")}
+        update={"baseline": kernel.source, "inferred": (*loaded.task.inferred, f"No kernel was given: v0 {sentence}.")}
     )
     return loaded.model_copy(update={"task": task})
 
 
-def misfit(made: Candidate, task: Task, language: Language) -> str | None:
-    """How the kernel's parameters differ from the task's arguments, in one sentence."""
+def signature_mismatch(kernel: Candidate, task: Task, language: Language) -> str | None:
+    """Return one sentence if the kernel's parameters differ from the task's arguments; None: they match."""
     try:
-        taken = language.parameters(made.source)
+        parameters = language.parameters(kernel.source)
     except SettingsError as error:
         return str(error)
-    wanted = [(a.dtype, a.role != "scalar") for a in task.arguments]
-    if all(p.pointer is None for p in taken) or [(p.dtype, p.pointer) for p in taken] == wanted:
+    expected = [(a.dtype, a.role != "scalar") for a in task.arguments]
+    if all(p.pointer is None for p in parameters) or [(p.dtype, p.pointer) for p in parameters] == expected:
         return None
     listed = ", ".join(f"{a.dtype}{'*' if a.role != 'scalar' else ''} {a.name}" for a in task.arguments)
     return f"the kernel must take ({listed}), in this order."
 
 
-def _fault(made: Candidate, services: Services) -> Failed | Unmeasured | None:
+def _kernel_failure(kernel: Candidate, services: Services) -> Failed | Unmeasured | None:
     judge = services.judge
-    refused = judge.screen_failure(made)
+    refused = judge.screen_failure(kernel)
     if refused is not None:
         return refused
-    differs = misfit(made, services.task, services.language)
+    differs = signature_mismatch(kernel, services.task, services.language)
     if differs is not None:
-        return Failed(candidate=made.id, stage="build", reason=differs)
-    failed = evidence.build_failure(judge.builder.read_or_build(made))
+        return Failed(candidate=kernel.id, stage="build", reason=differs)
+    failed = evidence.build_failure(judge.builder.read_or_build(kernel))
     return (
         failed
-        or evidence.correctness_failure(judge.read_or_check_correctness(made, None, "baseline"))
-        or _unfair(made, services)
+        or evidence.correctness_failure(judge.read_or_check_correctness(kernel, None, "baseline"))
+        or _derived_size_failure(kernel, services)
     )
 
 
-def _unfair(made: Candidate, services: Services) -> Failed | None:
-    """A size derived from the visible ones on which it is wrong. A user's own kernel may be, and such a size is then
-    asked of nobody; one written here must not take a size out of the contract."""
-    record = services.judge.read_or_check_correctness(made, made, "first")
+def _derived_size_failure(kernel: Candidate, services: Services) -> Failed | None:
+    """Return the failure of a written v0 on a size derived from the visible ones; None: it has none.
+
+    A user's own kernel may fail there, and the size is then dropped for all candidates.
+    """
+    record = services.judge.read_or_check_correctness(kernel, kernel, "first")
     failed = evidence.correctness_failure(record)
     if failed is not None:
         return failed
@@ -131,8 +137,8 @@ def _unfair(made: Candidate, services: Services) -> Failed | None:
             and result.case.distribution == "as_given"
             and result.reason.startswith("the baseline")
         ):
-            said = (
+            reason = (
                 f"wrong at the size {result.case.workload}: {result.reason.removeprefix('the baseline').lstrip(': ')}"
             )
-            return Failed(candidate=made.id, stage="correctness", reason=said, log=said)
+            return Failed(candidate=kernel.id, stage="correctness", reason=reason, log=reason)
     return None

@@ -1,4 +1,4 @@
-"""How a run ends before its end: what is said, what stays, and where it can be taken up again."""
+"""The interruption of a run: its message, what remains, and the workspace from which it can be resumed."""
 
 from __future__ import annotations
 
@@ -26,17 +26,16 @@ from tools.errors import (
 from tools.store.records import disk_full_error, disk_full_error_if_low
 
 
-def checkpoint(workspace: Workspace) -> Path:
-    """The file of LangGraph's state."""
+def checkpoint_path(workspace: Workspace) -> Path:
+    """Return the path of LangGraph's checkpoint."""
     return workspace.private / "checkpoint.sqlite"
 
 
 @contextmanager
-def kept(workspace: Workspace) -> Iterator[None]:
-    """What ends a run names the workspace from which it can be resumed.
+def resumable(workspace: Workspace) -> Iterator[None]:
+    """Let exceptions that end a run name the workspace from which it can be resumed.
 
-    A workspace whose v0 is refused is removed: resumed, it would be refused again, and nothing was measured that could
-    be lost.
+    A workspace whose v0 is refused is deleted: resumed, it would be refused again.
     """
     root = workspace.root
     try:
@@ -44,7 +43,7 @@ def kept(workspace: Workspace) -> Iterator[None]:
     except KeyboardInterrupt:
         raise KeyboardInterrupt(str(root)) from None
     except (sqlite3.DatabaseError, InfrastructureError) as error:
-        failure = _machine_failure(error, checkpoint(workspace))
+        failure = _machine_failure(error, checkpoint_path(workspace))
         failure.workspace = root
         raise failure from error
     except (DiskFullError, WorkspaceError) as error:
@@ -52,7 +51,7 @@ def kept(workspace: Workspace) -> Iterator[None]:
         raise
     except PendingError as error:
         error.workspace = root
-        workspace.awaits(str(error))
+        workspace.set_awaited(str(error))
         raise
     except SettingsError as error:
         if read_state(workspace).get("baseline"):
@@ -63,9 +62,8 @@ def kept(workspace: Workspace) -> Iterator[None]:
 
 
 @contextmanager
-def stoppable(services: Services) -> Iterator[None]:
-    """The first Ctrl-C lets the job or exchange under way come to its end, so that nothing measured or paid is lost;
-    another ends it."""
+def stop_on_interrupt(services: Services) -> Iterator[None]:
+    """Let the first Ctrl-C stop the run after its current job or exchange, and the second at once."""
     executor = services.executor
     # Its put may interrupt itself; whoever writes must not do so from a signal handler, which may have interrupted a
     # write.
@@ -76,31 +74,32 @@ def stoppable(services: Services) -> Iterator[None]:
             # LangGraph's threads still hand in what they were at, to a pool that takes nothing any more: a traceback on
             # stderr for each.
             logging.getLogger("concurrent.futures").disabled = True
-            executor.abandon()
+            executor.end_jobs()
             raise KeyboardInterrupt
         executor.stopping.set()
         pressed.put(True)
 
-    def tell() -> None:
+    def announce_interrupt() -> None:
         if pressed.get():
             services.emit("interrupt", {"workspace": str(services.workspace.root)})
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    announcer = threading.Thread(target=announce_interrupt, daemon=True)
+    announcer.start()
     before = signal.signal(signal.SIGINT, stop)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
         pressed.put(False)
-        teller.join()
+        announcer.join()
 
 
 def _machine_failure(error: sqlite3.DatabaseError | InfrastructureError, checkpoint: Path) -> KernelwrightError:
-    """A full disk by its name, whatever it broke; else the failure itself, a checkpoint's as StorageError."""
+    """Return the error to raise: DiskFullError if the disk is full, else the failure itself, a checkpoint's as
+    StorageError."""
     full = disk_full_error_if_low(checkpoint.parent)
     if full is not None:
         return full

@@ -1,13 +1,12 @@
-"""Before a run goes on: checkpoint, git and records must agree, and nobody else may have changed what git holds
-(F8)."""
+"""The checks before a run resumes: checkpoint, git and records agree, and git holds no foreign changes (F8)."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 
-from graph.nodes.commits import own_history
-from graph.nodes.gate_evidence import abandon
+from graph.nodes.commits import require_own_history
+from graph.nodes.gate_evidence import close_unjudged
 from graph.report import final
 from graph.services import Services
 from graph.state import State
@@ -19,7 +18,7 @@ from tools.store.records import record_key, write_atomically
 
 
 def reconcile(services: Services) -> None:
-    """Before resuming: git must hold nothing that this run did not put there, and every record its blobs (F8).
+    """Check before resuming that git holds only changes of this run, and that every record has its blobs (F8).
 
     A commit that the checkpoint does not know yet is fine: the gate finds it by its trailer and does not make another.
     """
@@ -27,32 +26,31 @@ def reconcile(services: Services) -> None:
     for record in workspace.records:
         for sha in record.blobs.values():
             workspace.records.blobs.path(sha)
-    drift.refuse(workspace.repository)
+    drift.refuse_drift(workspace.repository)
     if workspace.repository.head() is None:
         return  # v0 is not committed yet, so there is nothing to differ from
     # Another compiler or other flags would make every later candidate incomparable with the incumbent.
     services.judge.builder.frozen_flags()
-    own_history(services)
-    _put_back(services)
+    require_own_history(services)
+    _restore_uncommitted_files(services)
 
 
-def rewound(state: State, services: Services) -> State | None:
-    """What of the state is other when a mask put another kernel back at HEAD: as after an accept its profile comes
-    next.
+def state_after_mask(state: State, services: Services) -> State | None:
+    """Return the update of the state if a mask put another kernel at HEAD, whose profile then comes next; else None.
 
-    None: no such thing. A plan under way was for a kernel that is no longer there: its iteration is closed.
+    An iteration that was planned for the replaced kernel is closed.
     """
-    back = restored_version(services.workspace)
-    if back is None or back.candidate is None or back.candidate == state.get("incumbent"):
+    restored = restored_version(services.workspace)
+    if restored is None or restored.candidate is None or restored.candidate == state.get("incumbent"):
         return None
-    kernel = services.candidate(back.candidate)
+    kernel = services.candidate(restored.candidate)
     calibration = services.judge.read_or_measure_calibration(kernel)
-    under_way = completeness.last_closed(services.workspace.root) + 1
+    under_way = completeness.last_closed_iteration(services.workspace.root) + 1
     plan = services.records.find(record_key("plan", iteration=under_way))
     if plan is not None:
-        abandon(State(**{**state, "iteration": under_way, "plan": plan.id}), services, back)
+        close_unjudged(State(**{**state, "iteration": under_way, "plan": plan.id}), services, restored)
     return State(
-        iteration=completeness.last_closed(services.workspace.root),
+        iteration=completeness.last_closed_iteration(services.workspace.root),
         outcome="accept",
         incumbent=kernel.id,
         noise_floor=evidence.noise_floor(calibration, services.settings.judge.objective),
@@ -69,9 +67,9 @@ def rewound(state: State, services: Services) -> State | None:
     )
 
 
-def _put_back(services: Services) -> None:
-    """HEAD's kernel in place of one that was accepted when a kill came before the commit, for the gate goes on from
-    HEAD's; and HEAD's reports, for `report` may be asked for in the middle of a run, whose end renders them anew."""
+def _restore_uncommitted_files(services: Services) -> None:
+    """Restore HEAD's kernel if a kill came between its replacement and the commit, and HEAD's reports if `report`
+    rewrote them."""
     workspace = services.workspace
     for name in {f"kernel{services.language.suffix}", *final.FILES} & set(workspace.repository.drift()):
         (workspace.root / name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Start a run, take one up again, and bring checkpoint, git and records into agreement first."""
+"""Start or resume a run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal, cast
 
 from graph.artifacts import NotMeasured
-from graph.budget.metering import Metered
-from graph.lifecycle.interruption import checkpoint, kept, stoppable
+from graph.budget.metering import MeteredExecutor
+from graph.lifecycle.interruption import checkpoint_path, resumable, stop_on_interrupt
 from graph.report import prompts
 from graph.services import (
     Ask,
@@ -40,21 +40,19 @@ from tools.store.records import Blobs, record_key
 from tools.tasks.loader import LoadedTask
 
 NODES_PER_ITERATION = 10
-"""Supersteps of one iteration, repair rounds included, for LangGraph's recursion limit."""
+"""Supersteps of one iteration without repair attempts, for LangGraph's recursion limit."""
 
 
-Ended = tuple[State, Path] | NotMeasured
-"""The final state and the workspace; or, without the device that the task's language needs, what was found without
-it."""
+RunEnd = tuple[State, Path] | NotMeasured
+"""The final state and the workspace, or the static report if the device of the task's language is missing."""
 
 
-def start(settings: Settings, observers: Sequence[Observer] = (), ask: Ask | None = None) -> Ended:
-    """A new run from its settings to its report; `ask` puts questions to a person, None where nobody can answer.
+def start(settings: Settings, observers: Sequence[Observer] = (), ask: Ask | None = None) -> RunEnd:
+    """Run a task from its settings to its report; `ask` asks a person, None without a terminal.
 
-    Raises SettingsError for input that cannot be used; found before the first measurement, it leaves no workspace
-    behind.
+    Raises SettingsError for unusable input; before the first measurement no workspace remains.
     """
-    return _begin(settings, observers, ask, lambda executor, blobs: load_task(settings, executor, blobs))
+    return _run_new(settings, observers, ask, lambda executor, blobs: load_task(settings, executor, blobs))
 
 
 def start_from(
@@ -62,45 +60,47 @@ def start_from(
     load: Callable[[Executor, Blobs], LoadedTask],
     observers: Sequence[Observer] = (),
     ask: Ask | None = None,
-) -> Ended:
-    """A new run of a task that an earlier one has frozen (`restart`)."""
-    return _begin(
+) -> RunEnd:
+    """Run a task that an earlier run has frozen (`restart`)."""
+    return _run_new(
         settings,
         observers,
         ask,
-        lambda executor, blobs: _screened(load(executor, blobs), settings.linked_to or "kernel"),
+        lambda executor, blobs: _require_screened(load(executor, blobs), settings.linked_to or "kernel"),
     )
 
 
-def _begin(
+def _run_new(
     settings: Settings, observers: Sequence[Observer], ask: Ask | None, load: Callable[[Executor, Blobs], LoadedTask]
-) -> Ended:
+) -> RunEnd:
     from graph.budget import feasibility
     from graph.lifecycle import static_report
-    from graph.specs import datasheet
+    from graph.specs import hardware_sheet
 
     with ExitStack() as stack:
-        workspace, events, executor, discarding = begun(settings, observers, stack)
+        workspace, events, executor, discarding = open_new_workspace(settings, observers, stack)
         loaded = load(executor, workspace.records.blobs)
         absent = reason_if_device_missing(executor.devices(), open_language(loaded.task.language).device)
         if absent is not None:
-            return static_report.look(settings, loaded, executor, workspace.records.blobs, absent, ask)
-        services = assemble(settings, workspace, loaded, executor, events, ask)
-        feasibility.refuse(settings, loaded.task, services.guide, services.agents)
-        datasheet.refuse_unknown(settings, services.wiki, loaded.task, services.device)
-        settled = loaded.task.baseline is not None and not loaded.pinned
-        _keep(workspace, "task" if settled else "loaded", loaded)
+            return static_report.report_without_device(settings, loaded, executor, workspace.records.blobs, absent, ask)
+        services = assemble_services(settings, workspace, loaded, executor, events, ask)
+        feasibility.refuse_unaffordable(settings, loaded.task, services.guide, services.agents)
+        hardware_sheet.refuse_unknown(settings, services.wiki, loaded.task, services.device)
+        has_final_baseline = loaded.task.baseline is not None and not loaded.pinned
+        _save_task(workspace, "task" if has_final_baseline else "loaded", loaded)
         # With the task on record there is something that can be resumed.
         discarding.pop_all()
-        return drive(services if settled else _settled(services, loaded, events)), workspace.root
+        return run_graph(services if has_final_baseline else _settle_baseline(services, loaded, events)), workspace.root
     raise AssertionError("unreachable")
 
 
-def begun(
+def open_new_workspace(
     settings: Settings, observers: Sequence[Observer], stack: ExitStack
-) -> tuple[Workspace, Events, Metered, ExitStack]:
-    """A new workspace with its log and its executor, to be closed with `stack`, and what then takes it away again,
-    unless that is emptied. SettingsError where nothing could be kept."""
+) -> tuple[Workspace, Events, MeteredExecutor, ExitStack]:
+    """Open a new workspace with its event log and executor, which `stack` closes.
+
+    The last item returned deletes the workspace unless it is emptied. Raises SettingsError if nothing can be stored.
+    """
     from knowledge_base.experience.log import Experience
 
     Experience().refuse_unwritable()
@@ -110,12 +110,11 @@ def begun(
     discarding.callback(workspace.discard)
     events = Events(workspace.private / "events.jsonl", tuple(observers))
     events.emit("start", {"state": "started", "wall_s": "0"})
-    return workspace, events, stack.enter_context(_executor(settings, workspace, events)), discarding
+    return workspace, events, stack.enter_context(_open_metered_executor(settings, workspace, events)), discarding
 
 
-def _keep(workspace: Workspace, name: Literal["loaded", "task"], loaded: LoadedTask) -> None:
-    """Put the task on record: as "loaded" while its v0 is to be written or its pinned kernels are to be compared, as
-    "task" for good."""
+def _save_task(workspace: Workspace, name: Literal["loaded", "task"], loaded: LoadedTask) -> None:
+    """Store the task: as "loaded" until its v0 is written or its pinned kernels are compared, then as "task"."""
     from tools.tasks import loader as tasks
 
     if name == "task":
@@ -123,36 +122,36 @@ def _keep(workspace: Workspace, name: Literal["loaded", "task"], loaded: LoadedT
     workspace.records.add(Record(kind="task", key=record_key(name), payload=loaded.model_dump(mode="json")))
 
 
-def _settled(services: Services, loaded: LoadedTask, events: Events) -> Services:
-    """The services of the task with its v0, written or the fastest of its pinned kernels; what was cut short goes on
-    from its records."""
+def _settle_baseline(services: Services, loaded: LoadedTask, events: Events) -> Services:
+    """Settle v0, by writing it or by timing its pinned kernels, and return the services of the final task."""
     from graph.lifecycle import initial_kernel
     from tools.tasks import autotune
 
-    with kept(services.workspace), stoppable(services):
+    with resumable(services.workspace), stop_on_interrupt(services):
         loaded = (
-            initial_kernel.written(loaded, services)
+            initial_kernel.write_initial_kernel(loaded, services)
             if loaded.task.baseline is None
             else autotune.pin_fastest_config(loaded, services.judge)
         )
-        services = assemble(services.settings, services.workspace, loaded, services.executor, events, services.ask)
-        _keep(services.workspace, "task", loaded)
+        services = assemble_services(
+            services.settings, services.workspace, loaded, services.executor, events, services.ask
+        )
+        _save_task(services.workspace, "task", loaded)
     return services
 
 
-def _executor(settings: Settings, workspace: Workspace, events: Events) -> Metered:
+def _open_metered_executor(settings: Settings, workspace: Workspace, events: Events) -> MeteredExecutor:
     inner = open_executor(
         settings.executor, workspace.records.blobs, workspace.private / "scratch", settings.gpu, settings.clocks
     )
-    log = event_log.read(events.path)
-    return Metered(inner, events.emit, workspace.wall_s, event_log.device_s(log, workspace.wall_s_before))
+    log = event_log.read_events(events.path)
+    return MeteredExecutor(inner, events.emit, workspace.wall_s, event_log.device_seconds(log, workspace.wall_s_before))
 
 
 def load_task(settings: Settings, executor: Executor, blobs: Blobs, like: Task | None = None) -> LoadedTask:
-    """The task that the settings name, under the name that they give it, probed; `like`: see `load_task_files`.
+    """Load and probe the task that the settings name; `like`: see `load_task_files`.
 
-    SettingsError where `linked_to` is no version, and for a kernel that no candidate made from it could get past the
-    screen.
+    Raises SettingsError if `linked_to` is no version, or if the screen refuses the kernel.
     """
     from tools.contracts.inference import lift_error_caps
     from tools.tasks import loader as tasks
@@ -169,7 +168,7 @@ def load_task(settings: Settings, executor: Executor, blobs: Blobs, like: Task |
             f"leave it out"
         )
 
-    def at(dims: tuple[Dims, ...]) -> LoadedTask:
+    def load_at(dims: tuple[Dims, ...]) -> LoadedTask:
         """The task at `dims`; empty: at those that it or the settings say."""
         if settings.task is not None:
             return tasks.load_task_folder(Path(settings.task), executor, blobs, dims)
@@ -178,30 +177,32 @@ def load_task(settings: Settings, executor: Executor, blobs: Blobs, like: Task |
             *files, sizes, executor, blobs, pointer_elements=settings.pointer_elements, like=like
         )
 
-    loaded = at(())
+    loaded = load_at(())
     if settings.trace is not None:
         shares = trace.workload_weights(
             trace.group_launches(trace.read_trace(Path(settings.trace)), loaded.task, Path(settings.trace))
         )
-        loaded = tasks.with_workload_weights(at(tuple(dims for dims, _ in shares)), [weight for _, weight in shares])
+        loaded = tasks.with_workload_weights(
+            load_at(tuple(dims for dims, _ in shares)), [weight for _, weight in shares]
+        )
     suffix = open_language(loaded.task.language).suffix
     kernel = Path(settings.kernel) if settings.kernel else Path(settings.task or "") / f"kernel{suffix}"
     task = loaded.task if settings.tolerance == "capped" else lift_error_caps(loaded.task)
-    named = like.name if like is not None else settings.name or task.name
-    task = task.model_copy(update={"name": named, "rivals": rivals(settings) if like is None else like.rivals})
-    return _screened(loaded.model_copy(update={"task": task}), str(kernel))
+    task_name = like.name if like is not None else settings.name or task.name
+    task = task.model_copy(update={"name": task_name, "rivals": read_rivals(settings) if like is None else like.rivals})
+    return _require_screened(loaded.model_copy(update={"task": task}), str(kernel))
 
 
-def rivals(settings: Settings) -> Rivals | None:
-    """The functions of other libraries that the settings name."""
+def read_rivals(settings: Settings) -> Rivals | None:
+    """Read the file of rivals that the settings name; None: they name none."""
     from tools.tasks import rivals as files
 
     return files.read_rivals(Path(settings.benchmark.rivals)) if settings.benchmark.rivals else None
 
 
-def _screened(loaded: LoadedTask, origin: str) -> LoadedTask:
-    """`loaded`, when its kernel keeps the rules of candidates: what they take over from it would be held against
-    every one of them."""
+def _require_screened(loaded: LoadedTask, origin: str) -> LoadedTask:
+    """Return `loaded` if its kernel passes the screen, else raise SettingsError: every candidate would inherit the
+    lines."""
     from tools.screen.screen import screen
 
     task = loaded.task
@@ -216,30 +217,30 @@ def _screened(loaded: LoadedTask, origin: str) -> LoadedTask:
 
 
 def resume(path: Path, observers: Sequence[Observer] = (), ask: Ask | None = None) -> tuple[State, Path]:
-    """Take up a run where it stopped; a finished one returns its state at once."""
+    """Resume a run where it stopped and return its state and workspace; a finished run returns at once."""
     from graph.lifecycle.recovery import reconcile
     from knowledge_base.experience.log import Experience
 
     Experience().refuse_unwritable()
-    with _reopened(path, observers, ask) as (services, loaded, events):
+    with _open_existing(path, observers, ask) as (services, loaded, events):
         if services.records.find(record_key("task")) is None:
-            services = _settled(services, loaded, events)
+            services = _settle_baseline(services, loaded, events)
         reconcile(services)
-        return drive(services), services.workspace.root
+        return run_graph(services), services.workspace.root
 
 
 def write_report(path: Path) -> str:
-    """Render report.md and report.html again from the records; returns a sentence."""
+    """Render report.md and report.html again from the records and return a sentence about them."""
     from graph.report import final
 
-    with opened(path, reading=True) as services:
+    with open_services(path, reading=True) as services:
         state = read_state(services.workspace)
         if "profile" not in state:
             raise WorkspaceError(
                 f"{path}: there is nothing to report before v0 is measured; `python -m graph resume {path}` goes on"
             )
-        drift.refuse(services.workspace.repository, final.FILES)
-        services.workspace.write(final.reports(state, services))
+        drift.refuse_drift(services.workspace.repository, final.FILES)
+        services.workspace.write(final.render_reports(state, services))
         return (
             f"{path}/{final.MARKDOWN} and {final.HTML} beside it are written from "
             f"{len(read_versions(services.workspace.root))} versions"
@@ -247,10 +248,10 @@ def write_report(path: Path) -> str:
 
 
 @contextmanager
-def opened(path: Path, observers: Sequence[Observer] = (), *, reading: bool = False) -> Iterator[Services]:
-    """The services of an existing workspace, locked until the block ends; `reading`: nothing is measured, its device
-    may be elsewhere."""
-    with _reopened(path, observers, None, reading=reading) as (services, _, _):
+def open_services(path: Path, observers: Sequence[Observer] = (), *, reading: bool = False) -> Iterator[Services]:
+    """Open the services of an existing workspace, locked during the block; `reading`: without a device, measuring
+    nothing."""
+    with _open_existing(path, observers, None, reading=reading) as (services, _, _):
         if services.records.find(record_key("task")) is None:
             raise WorkspaceError(
                 f"{path}: the run was stopped before its v0 was settled; `python -m graph resume {path}` goes on"
@@ -259,7 +260,7 @@ def opened(path: Path, observers: Sequence[Observer] = (), *, reading: bool = Fa
 
 
 @contextmanager
-def _reopened(
+def _open_existing(
     path: Path, observers: Sequence[Observer], ask: Ask | None, *, reading: bool = False
 ) -> Iterator[tuple[Services, LoadedTask, Events]]:
     from tools.tasks import loader as tasks
@@ -280,23 +281,23 @@ def _reopened(
             )
         events = Events(workspace.private / "events.jsonl", tuple(observers))
         events.emit("start", {"state": "reopened", "wall_s": f"{workspace.wall_s_before:.4f}"})
-        with _executor(settings, workspace, events) as executor:
-            yield assemble(settings, workspace, loaded, executor, events, ask, reading=reading), loaded, events
+        with _open_metered_executor(settings, workspace, events) as executor:
+            yield assemble_services(settings, workspace, loaded, executor, events, ask, reading=reading), loaded, events
     finally:
         workspace.close()
 
 
-def assemble(
+def assemble_services(
     settings: Settings,
     workspace: Workspace,
     loaded: LoadedTask,
-    executor: Metered,
+    executor: MeteredExecutor,
     events: Events,
     ask: Ask | None = None,
     *,
     reading: bool = False,
 ) -> Services:
-    """Build every service of a run; unknown providers, profilers or wikis are found here, before any machine time."""
+    """Build the services of a run; unknown providers, profilers or wikis are found before any job runs."""
     from agents.handlers.base import open_handlers as opened_handlers
     from knowledge_base.experience.log import Experience
     from knowledge_base.pages.wiki import Wiki
@@ -307,17 +308,17 @@ def assemble(
     language = open_language(loaded.task.language)
     records = workspace.records
 
-    def added(record: Record) -> None:
+    def on_record_added(record: Record) -> None:
         events.emit("record", {"kind": record.kind, "key": record.key, "record": record.id})
         prompts.write_exchange(workspace, record)
 
-    records.on_added = added
+    records.on_added = on_record_added
     for record in records:
         # What a kill left unwritten.
         prompts.write_exchange(workspace, record)
     ledger = open_ledger(settings, records)
     # To read, no program, key or server is needed.
-    begin = partial(executor.exchange, settings.budget)
+    begin = partial(executor.time_for_exchange, settings.budget)
     agents = {} if reading else open_agents(settings, records, events.emit, ledger, workspace.root, begin)
     handlers = () if reading else opened_handlers(settings.handlers, loaded.task.baseline, loaded.task.language)
     profilers = open_profilers(settings.profilers, language)
@@ -352,7 +353,7 @@ def assemble(
     return Services(
         settings=settings,
         task=loaded.task,
-        seen=loaded.workloads,
+        probed_workloads=loaded.workloads,
         operator=loaded.operator or loaded.task.name,
         workspace=workspace,
         executor=executor,
@@ -373,55 +374,56 @@ def assemble(
     )
 
 
-def drive(services: Services) -> State:
-    """Run the graph to its end, one checkpoint a node, each on disk before the next node starts."""
-    path = checkpoint(services.workspace)
+def run_graph(services: Services) -> State:
+    """Run the graph to its end and return the final state; a checkpoint is on disk before the next node starts."""
+    path = checkpoint_path(services.workspace)
     with (
-        kept(services.workspace),
+        resumable(services.workspace),
         closing(sqlite3.connect(path, check_same_thread=False)) as connection,
-        stoppable(services),
+        stop_on_interrupt(services),
     ):
-        return _to_the_end(services, connection)
+        return _stream_graph(services, connection)
     raise AssertionError("unreachable")
 
 
-def _to_the_end(services: Services, connection: sqlite3.Connection) -> State:
+def _stream_graph(services: Services, connection: sqlite3.Connection) -> State:
     from langgraph.checkpoint.sqlite import SqliteSaver
 
-    from graph.build import build
-    from graph.lifecycle.recovery import rewound
+    from graph.build import build_graph
+    from graph.lifecycle.recovery import state_after_mask
 
     search = services.settings.search
-    limit = 10 + (search.iterations + 1) * (NODES_PER_ITERATION + 3 * search.repair_rounds)
+    limit = 10 + (search.iterations + 1) * (NODES_PER_ITERATION + 3 * search.repair_attempts)
     # One judge at a time: candidates compiled or timed side by side would disturb each other's measurements.
     config = {"configurable": {"thread_id": "run"}, "recursion_limit": limit, "max_concurrency": 1}
-    graph = build(services.settings, SqliteSaver(connection))
-    known = graph.get_state(config)  # type: ignore[arg-type]
-    again = rewound(cast(State, known.values), services)
-    if again is not None:
-        graph.update_state(config, again, as_node="gate")  # type: ignore[arg-type]
-        known = graph.get_state(config)  # type: ignore[arg-type]
+    graph = build_graph(services.settings, SqliteSaver(connection))
+    snapshot = graph.get_state(config)  # type: ignore[arg-type]
+    rewound = state_after_mask(cast(State, snapshot.values), services)
+    if rewound is not None:
+        graph.update_state(config, rewound, as_node="gate")  # type: ignore[arg-type]
+        snapshot = graph.get_state(config)  # type: ignore[arg-type]
     # Not `next`: interrupted among several judges, LangGraph names none there though their tasks are still open.
-    if known.values and not known.tasks:
-        return cast(State, known.values)
-    services.workspace.awaits(None)
-    caps = event_log.figures(**services.settings.budget.model_dump(include={"wall_s", "device_s", "usd", "tokens"}))
+    if snapshot.values and not snapshot.tasks:
+        return cast(State, snapshot.values)
+    services.workspace.set_awaited(None)
+    caps = event_log.figure_details(
+        **services.settings.budget.model_dump(include={"wall_s", "device_s", "usd", "tokens"})
+    )
     spent = services.ledger.spending()
     paid = spent.event_details() if spent.is_paid else {}
     used = {"spent_device_s": f"{services.device_s():.2f}"}
     services.emit(
         "caps", {**caps, "device": services.language.device, "spent_wall_s": f"{services.wall_s():.2f}", **used, **paid}
     )
-    _make_ready(services)
-    begin: State | None = None if known.values else State(iteration=0, stale=0, speedup=1.0, trials={})
+    _warm_up(services)
+    begin: State | None = None if snapshot.values else State(iteration=0, stale=0, speedup=1.0, trials={})
     for _ in graph.stream(begin, config, context=services, stream_mode="updates", durability="sync"):  # type: ignore[call-overload]
         pass
     return cast(State, graph.get_state(config).values)  # type: ignore[arg-type]
 
 
-def _make_ready(services: Services) -> None:
-    """What else the first nodes would do once a process: a part of the start-up that `benchmarks/speed.py` shows,
-    beside no measurement."""
+def _warm_up(services: Services) -> None:
+    """Load what the first nodes need once in each process, before any measurement."""
     start = time.perf_counter()
     import numpy.ma
     import numpy.random  # noqa: F401  numpy itself loads both at their first use
@@ -429,5 +431,5 @@ def _make_ready(services: Services) -> None:
     from graph.report.content import phrases
 
     services.judge.builder.frozen_flags()
-    phrases.load()
+    phrases.compile_templates()
     services.emit("start", {"state": "ready", "s": f"{time.perf_counter() - start:.4f}"})

@@ -1,5 +1,4 @@
-"""What can be said of a task whose device is not here: is it right, what does it compile to, what is its least time.
-Never a speed."""
+"""The report on a task whose device is missing: correctness, compiled code and least times, but no speed."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from graph.artifacts import AttainableTime, NotMeasured
 from graph.report.content.phrases import render
 from graph.services import Ask, open_profilers
 from graph.settings import Settings
-from graph.specs import datasheet, unknown
+from graph.specs import hardware_sheet, unknown
 from knowledge_base.pages.wiki import Wiki
 from tools.artifacts import Candidate, Profile, Task
 from tools.errors import SettingsError
@@ -23,40 +22,41 @@ from tools.store.records import Blobs
 from tools.tasks.loader import LoadedTask
 
 
-def look(
+def report_without_device(
     settings: Settings, loaded: LoadedTask, executor: Executor, blobs: Blobs, absent: str, ask: Ask | None = None
 ) -> NotMeasured:
-    """Everything that needs no device of the task's language; `absent` says why there is none.
+    """Return everything that needs no device of the task's language; `absent`: the reason why there is none.
 
-    SettingsError where the kernel does not compile or is wrong, which is found without the device, and where
-    `on_unknown` says so.
+    Raises SettingsError if the kernel does not compile or is wrong, or if `on_unknown` stops the run.
     """
     task = loaded.task
-    absent = lacking_of(settings, absent)
+    absent = missing_device_sentence(settings, absent)
     language = open_language(task.language)
     files = settings.sources(language.suffix)
     if task.baseline is None:
-        said = f"no kernel is given, and where it cannot be judged none can be written ({absent})"
-        raise SettingsError(f"{task.name}: {said}; add {files.kernel} beside {files.reference}")
+        reason_no_kernel = f"no kernel is given, and where it cannot be judged none can be written ({absent})"
+        raise SettingsError(f"{task.name}: {reason_no_kernel}; add {files.kernel} beside {files.reference}")
     library = compile_baseline(task, language, executor, blobs, name=files.kernel)
     interpreted = language.interpret(task, task.baseline, executor, blobs)
     if interpreted and interpreted.status == "failed":
         raise SettingsError(
-            f"{files.kernel} and {files.reference} disagree {interpreted.reason}; mend the one that is wrong and "
-            f"run again"
+            f"{files.kernel} and {files.reference} disagree {interpreted.reason}; correct the one that is wrong "
+            f"and run again"
         )
-    profiles, missing = _profiles(settings, task, library, language, executor, blobs, absent)
+    profiles, missing = _static_profiles(settings, task, library, language, executor, blobs, absent)
     wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
     reason = (
         "no device is here that could be looked up; set `hardware` (and `variant`) to the product that it is to run on"
     )
     unnamed = (UnknownSpec(metric="roofline", reason=reason),)
     answers = (
-        datasheet.published_specs(wiki, task, settings.hardware, settings.variant) if settings.hardware else unnamed
+        hardware_sheet.published_specs(wiki, task, settings.hardware, settings.variant)
+        if settings.hardware
+        else unnamed
     )
     specs = tuple(answer for answer in answers if isinstance(answer, Spec))
     gaps = tuple(answer for answer in answers if isinstance(answer, UnknownSpec))
-    asked = settings.hardware if settings.hardware and not datasheet.is_cpu(wiki, settings.hardware) else None
+    product = settings.hardware if settings.hardware and not hardware_sheet.is_cpu(wiki, settings.hardware) else None
     unchecked = f"; {interpreted.reason.rstrip('.')}" if interpreted and interpreted.status != "passed" else ""
     return NotMeasured(
         reason=f"{absent}: {MISSING_DEVICE_REMEDY}{unchecked}.",
@@ -68,45 +68,45 @@ def look(
         product=f"{settings.hardware} {settings.variant}".strip() if settings.hardware else None,
         specs=specs,
         gaps=gaps,
-        placeholders=unknown.resolve_unknown(gaps, asked, settings.on_unknown, ask) if asked else (),
-        reach=tuple(_reach(seen, specs, task) for seen in loaded.workloads),
+        placeholders=unknown.resolve_unknown(gaps, product, settings.on_unknown, ask) if product else (),
+        reach=tuple(_attainable_time(seen, specs, task) for seen in loaded.workloads),
         inferred=task.inferred,
     )
 
 
-def lacking_of(settings: Settings, absent: str) -> str:
-    """`absent` with what it means for a GPU that the settings name."""
+def missing_device_sentence(settings: Settings, absent: str) -> str:
+    """Return the sentence on the missing device, extended by the setting `gpu` if it is given."""
     return absent if settings.gpu is None else f"{absent} (gpu: {settings.gpu} names none)"
 
 
-def text(found: NotMeasured) -> str:
-    """For people: one paragraph a kind of evidence, the reason last."""
+def render_report(found: NotMeasured) -> str:
+    """Return the report as text: one paragraph for each kind of evidence, the reason last."""
     return render("not_measured.md", found=found)
 
 
-def _profiles(
+def _static_profiles(
     settings: Settings, task: Task, library: str, language: Language, executor: Executor, blobs: Blobs, absent: str
 ) -> tuple[tuple[Profile, ...], dict[str, str]]:
     candidate = Candidate(language=task.language, files={f"kernel{language.suffix}": task.baseline or ""})
-    found: list[Profile] = []
+    profiles: list[Profile] = []
     missing: dict[str, str] = {}
     for name, profiler in open_profilers(settings.profilers, language).items():
-        lacking = absent if profiler.runs_on_device else profiler.reason_unavailable(language)
-        if lacking:
-            missing[name] = lacking
+        reason = absent if profiler.runs_on_device else profiler.reason_unavailable(language)
+        if reason:
+            missing[name] = reason
             continue
-        found.append(profiler.profile(task, candidate, library, task.workloads[0], language, executor, blobs)[0])
-    return tuple(found), missing
+        profiles.append(profiler.profile(task, candidate, library, task.workloads[0], language, executor, blobs)[0])
+    return tuple(profiles), missing
 
 
-def _reach(seen: ProbedWorkload, specs: tuple[Spec, ...], task: Task) -> AttainableTime:
+def _attainable_time(workload: ProbedWorkload, specs: tuple[Spec, ...], task: Task) -> AttainableTime:
     roofs = roofline.roofs_from_specs(specs)
-    roof_s, bound = roofline.roof_time(seen.flops, seen.unique_bytes, roofs, roofline.roof_precision(task))
-    least_s = roofline.memory_floor_seconds(seen.unique_bytes, roofs)
+    roof_s, bound = roofline.roof_time(workload.flops, workload.unique_bytes, roofs, roofline.roof_precision(task))
+    least_s = roofline.memory_floor_seconds(workload.unique_bytes, roofs)
     return AttainableTime(
-        workload=seen.name,
-        flops=seen.flops,
-        unique_bytes=seen.unique_bytes,
+        workload=workload.name,
+        flops=workload.flops,
+        unique_bytes=workload.unique_bytes,
         least_s=least_s,
         roof_s=roof_s,
         bound=bound,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from graph.artifacts import PROTOCOL
+from graph.artifacts import COMMIT_PROTOCOL
 from graph.services import open_executor
 from graph.settings import Settings, load
 from graph.workspace import drift
@@ -34,20 +34,19 @@ from tools.store.records import Records, record_key
 from tools.store.repository import Commit, Repository, oldest_with_trailer, unrelated_commits
 from tools.tasks.loader import LoadedTask
 
-FROZEN = ("task", "settings.yaml")
-"""What no commit after v0 may touch."""
-DRIFT = 0.2
+FROZEN_PATHS = ("task", "settings.yaml")
+"""Paths that no commit after v0 may change."""
+MAX_LOST_SHARE = 0.2
 """Share of a claimed speed-up that another hour on the same machine may take away; beyond it the claim is not
 reproduced, and beyond half of it refuted."""
-LOOKS = 3
-"""Times that a claim is measured before its figures are called wrong: what neighbours take away in one look they may
-leave in the next."""
-BUSY = 0.1
-"""Share of the machine's CPU time in others' hands from which on a look can support a claim but not refute it."""
+MAX_LOOKS = 3
+"""The maximum number of measurements of a claim before its figures are refuted, as other processes may disturb one."""
+MAX_OTHER_CPU_SHARE = 0.1
+"""The share of CPU time of other processes above which a measurement can support a claim but not refute it."""
 
 
 class Verification(Artifact):
-    """What one commit claims and what was found."""
+    """The claim of a commit and the result of its verification."""
 
     commit: str
     version: str
@@ -59,14 +58,14 @@ class Verification(Artifact):
     reason: str
 
     def sentence(self) -> str:
-        """One line for people."""
+        """Return the result as one line."""
         named = " ".join(part for part in (self.version, self.commit[:12], self.candidate) if part)
         return f"{named}: {self.outcome}: {self.reason}"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a commit says, read from git and found consistent in itself."""
+    """The claim of a commit, read from git and consistent in itself."""
 
     task: Task
     settings: Settings
@@ -91,7 +90,7 @@ class Look:
     """The largest share of the machine's CPU time that others took during a batch of pairs."""
     device: str = ""
 
-    def found(self, clock: Clock) -> Interval | None:
+    def measured_speedup(self, clock: Clock) -> Interval | None:
         """Return the measured speed-up to compare with a claim by `clock`; None: nothing was timed."""
         if self.verdict.claim is not None:
             return self.verdict.claim.speedup_by(clock)
@@ -99,7 +98,7 @@ class Look:
 
 
 class Refuted(Exception):
-    """The commit contradicts itself, or v0."""
+    """Raised if a commit contradicts itself or v0."""
 
 
 def verify(path: Path, commit: str | None = None, *, every: bool = False) -> tuple[Verification, ...]:
@@ -114,18 +113,18 @@ def verify(path: Path, commit: str | None = None, *, every: bool = False) -> tup
         )
     repository = Repository(path.resolve())
     repository.require_workspace()
-    chosen = _chosen(repository, commit, every=every)
-    intruders = () if commit is not None else _intruders(repository)
-    return (*intruders, *(_one(repository, item) for item in chosen))
+    chosen = _chosen_commits(repository, commit, every=every)
+    intruders = () if commit is not None else _unexpected_changes(repository)
+    return (*intruders, *(_verify_commit(repository, item) for item in chosen))
 
 
-def accepted(repository: Repository) -> tuple[Commit, ...]:
-    """Commits that changed the kernel, oldest first."""
+def accepted_commits(repository: Repository) -> tuple[Commit, ...]:
+    """Return the commits of accepted versions, the oldest first."""
     return tuple(reversed([c for c in repository.log() if c.trailers.get("Verdict") == "accept"]))
 
 
-def _chosen(repository: Repository, commit: str | None, *, every: bool) -> Sequence[Commit]:
-    found = accepted(repository)
+def _chosen_commits(repository: Repository, commit: str | None, *, every: bool) -> Sequence[Commit]:
+    found = accepted_commits(repository)
     if commit is None:
         # What is masked now is verified only where it is named.
         found = tuple(
@@ -146,38 +145,42 @@ def _chosen(repository: Repository, commit: str | None, *, every: bool) -> Seque
         return named
     if not found:
         raise WorkspaceError(
-            f"{repository.root}: no version was accepted, so nothing to verify; `python -m graph show "
-            f"{repository.root}` tells more"
+            f"{repository.root}: no version was accepted, so there is nothing to verify; see `python -m graph show "
+            f"{repository.root}`"
         )
     return found if every else found[-1:]
 
 
-def _intruders(repository: Repository) -> tuple[Verification, ...]:
-    """What is there besides the run's own commits: strangers, changes of the kernel that no gate accepted, files
-    that drifted."""
+def _unexpected_changes(repository: Repository) -> tuple[Verification, ...]:
+    """Return disagreements about changes that are not the run's: unrelated commits, unaccepted kernels, changed
+    files."""
     log = repository.log()
     found = []
-    if lying := drift.drifted(repository):
+    if drifted_paths := drift.drifted_paths(repository):
         found.append(
-            _result(log[0], "disagree", f"{drift.told(repository, lying)}; what is verified is what git holds")
+            _verification(
+                log[0],
+                "disagree",
+                f"{drift.drift_sentence(repository, drifted_paths)}; what is verified is what git holds",
+            )
         )
     strangers = set(unrelated_commits(log))
     kernels = set(repository.commits_changing("kernel"))
     for commit in log:
         if commit.id in strangers:
             found.append(
-                _result(
+                _verification(
                     commit, "disagree", f"not a commit of the run ({commit.subject[:60]!r}): nothing in it was measured"
                 )
             )
-        elif commit.id in kernels and (why := _unearned(repository, commit, log)):
-            found.append(_result(commit, "disagree", why))
+        elif commit.id in kernels and (why := _reason_change_is_unauthorised(repository, commit, log)):
+            found.append(_verification(commit, "disagree", why))
     return tuple(found)
 
 
-def _unearned(repository: Repository, commit: Commit, log: Sequence[Commit]) -> str:
-    """Why a change of the kernel is nobody's right; empty: the gate accepted it, or a mask put back, byte for byte,
-    what was accepted."""
+def _reason_change_is_unauthorised(repository: Repository, commit: Commit, log: Sequence[Commit]) -> str:
+    """Return the reason why a commit must not change the kernel; empty: it is accepted, or restores an accepted
+    kernel."""
     named = commit.trailers.get("Restores")
     if commit.trailers.get("Version") == "v0" or commit.trailers.get("Verdict") == "accept":
         return ""
@@ -188,20 +191,22 @@ def _unearned(repository: Repository, commit: Commit, log: Sequence[Commit]) -> 
     return f"says that it restores {named}, and its {changed[0]} is another" if changed else ""
 
 
-def _one(repository: Repository, commit: Commit) -> Verification:
-    if commit.trailers.get("Protocol") != str(PROTOCOL):
-        reason = f"made under protocol {commit.trailers.get('Protocol', 'none')}; this version knows only {PROTOCOL}"
-        return _result(commit, "inconclusive", reason)
+def _verify_commit(repository: Repository, commit: Commit) -> Verification:
+    if commit.trailers.get("Protocol") != str(COMMIT_PROTOCOL):
+        reason = (
+            f"made under protocol {commit.trailers.get('Protocol', 'none')}; this version knows only {COMMIT_PROTOCOL}"
+        )
+        return _verification(commit, "inconclusive", reason)
     with tempfile.TemporaryDirectory(prefix="kernelwright-verify-") as folder:
         copy = repository.clone_to(Path(folder) / "copy", commit.id)
         try:
-            claim = read(copy, commit)
+            claim = read_claim(copy, commit)
         except (Refuted, SettingsError, StorageError) as error:
-            return _result(commit, "disagree", str(error))
-        return compare(commit, claim, measure(claim, Path(folder)))
+            return _verification(commit, "disagree", str(error))
+        return compare_claim(commit, claim, measure_claim(claim, Path(folder)))
 
 
-def read(copy: Repository, commit: Commit) -> Claim:
+def read_claim(copy: Repository, commit: Commit) -> Claim:
     """The claim of `commit`, checked out at `copy`. Refuted when task, kernel, message and records do not belong
     together."""
     from graph.workspace import completeness
@@ -211,55 +216,61 @@ def read(copy: Repository, commit: Commit) -> Claim:
     first = copy.log()[-1]
     if first.trailers.get("Version") != "v0":
         raise Refuted("the first commit is not a baseline v0")
-    if copy.changed_paths(first.id, commit.id, FROZEN):
+    if copy.changed_paths(first.id, commit.id, FROZEN_PATHS):
         raise Refuted("the frozen task or settings are not those of v0")
     task = tasks.read_frozen_task(copy.root / "task")
     settings = load(copy.root / "settings.yaml")
-    candidate = _kernel(copy, commit.id, task)
+    candidate = _kernel_at(copy, commit.id, task)
     records = Records(copy.root)
-    named = records.get(commit.trailers.get("Evidence", "").split(" ")[0])
-    if named.kind != "verdict":
-        raise Refuted(f"its evidence is a record of kind {named.kind!r}, not a verdict")
-    verdict = Verdict.model_validate(named.payload)
-    said = verdict.claim.speedup if verdict.claim else None
+    evidence_record = records.get(commit.trailers.get("Evidence", "").split(" ")[0])
+    if evidence_record.kind != "verdict":
+        raise Refuted(f"its evidence is a record of kind {evidence_record.kind!r}, not a verdict")
+    verdict = Verdict.model_validate(evidence_record.payload)
+    claimed = verdict.claim.speedup if verdict.claim else None
     if commit.trailers.get("Task") != task.identity()[:16]:
         raise Refuted("the frozen task is not the one that the commit names")
     if commit.trailers.get("Candidate") != candidate.id or verdict.candidate != candidate.id:
         raise Refuted(f"the kernel's content is {candidate.id}, not the candidate that the commit names")
     if (
         verdict.outcome != "accept"
-        or said is None
-        or commit.trailers.get("Speedup", "").split(" ")[0] != f"{said.estimate:.4g}"
+        or claimed is None
+        or commit.trailers.get("Speedup", "").split(" ")[0] != f"{claimed.estimate:.4g}"
     ):
         raise Refuted("the speed-up in the commit message is not the one in its record")
-    incumbent = _kernel(copy, f"{commit.id}^", task)
+    incumbent = _kernel_at(copy, f"{commit.id}^", task)
     cited = [records.get(identity) for identity in verdict.records]
-    confidence = verdict.speedup.confidence if verdict.speedup else said.confidence
-    again = evidence.trial_from_records(cited, settings.judge.objective, confidence, incumbent.id)
-    chosen = isinstance(again, Passed) and again.candidate == candidate.id and _equal(again.speedup, verdict.speedup)
-    claim = _confirmed(cited, {"incumbent": incumbent.id, "candidate": candidate.id}, settings.judge)
-    if not chosen or not _equal(claim.speedup, said):
+    confidence = verdict.speedup.confidence if verdict.speedup else claimed.confidence
+    recomputed = evidence.trial_from_records(cited, settings.judge.objective, confidence, incumbent.id)
+    is_recomputed = (
+        isinstance(recomputed, Passed)
+        and recomputed.candidate == candidate.id
+        and _are_same_figures(recomputed.speedup, verdict.speedup)
+    )
+    claim = _confirmed_claim(cited, {"incumbent": incumbent.id, "candidate": candidate.id}, settings.judge)
+    if not is_recomputed or not _are_same_figures(claim.speedup, claimed):
         raise Refuted("the speed-up does not follow from the records that the verdict names")
     if commit.trailers.get("Clock") != claim.clock:
         raise Refuted("the clock in the commit message is not the one by which its records confirm the speed-up")
-    faults = completeness.audit(copy.root, int(commit.trailers.get("Version", "v0")[1:]), closed=True)
+    faults = completeness.audit_version(copy.root, int(commit.trailers.get("Version", "v0")[1:]), closed=True)
     if faults:
         raise Refuted(faults[0])
-    known = records.find(record_key("task"))
-    if known is None:
+    task_record = records.find(record_key("task"))
+    if task_record is None:
         raise Refuted("the record of the task is missing")
-    loaded, timed_on = LoadedTask.model_validate(known.payload), next((_named(r.device) for r in cited if r.device), "")
-    return Claim(task, settings, loaded, candidate, incumbent, verdict, said, claim.clock, timed_on)
+    loaded, timed_on = (
+        LoadedTask.model_validate(task_record.payload),
+        next((_device_name(r.device) for r in cited if r.device), ""),
+    )
+    return Claim(task, settings, loaded, candidate, incumbent, verdict, claimed, claim.clock, timed_on)
 
 
-def _named(label: str) -> str:
-    """A device's name from the label that its records bear, such as `cpu:0 AMD EPYC`: which of several alike it was
-    does not matter."""
+def _device_name(label: str) -> str:
+    """Return the device's name from a label such as `cpu:0 AMD EPYC`, without its index."""
     return label.partition(" ")[2]
 
 
-def _confirmed(cited: Sequence[Record], kernels: Mapping[str, str], judge_settings: JudgeSettings) -> Confirmed:
-    """What the contests that a verdict names say. Refuted, or StorageError, unless they confirm the gain."""
+def _confirmed_claim(cited: Sequence[Record], kernels: Mapping[str, str], judge_settings: JudgeSettings) -> Confirmed:
+    """Return the claim that the cited contests confirm; raise Refuted or StorageError if they do not."""
     from tools.gate import confirmation
 
     confirmed = [record for record in cited if record.kind == "confirmation"]
@@ -280,31 +291,30 @@ def _confirmed(cited: Sequence[Record], kernels: Mapping[str, str], judge_settin
     )
 
 
-def _equal(one: Interval, other: Interval | None) -> bool:
-    """The same figures but for the last digit, in which machines may differ."""
+def _are_same_figures(one: Interval, other: Interval | None) -> bool:
+    """Return whether two intervals are equal up to the last digits, in which machines may differ."""
     if other is None:
         return False
     pairs = ((one.estimate, other.estimate), (one.low, other.low), (one.high, other.high))
     return all(math.isclose(a, b, rel_tol=1e-9) for a, b in pairs)
 
 
-def measure(claim: Claim, scratch: Path) -> tuple[Look, ...]:
-    """The claim through the whole judge and gate again: own noise floor, fresh seeds and hidden sizes, separate
-    processes.
+def measure_claim(claim: Claim, scratch: Path) -> tuple[Look, ...]:
+    """Measure a claim with the whole judge and gate: own noise floor, fresh seeds and hidden sizes, separate processes.
 
     Looked at again, each time from nothing, while the figures speak against it; `LOOKS` times at most.
     """
     looks: list[Look] = []
-    while len(looks) < LOOKS and all(_too_slow(claim, look) for look in looks):
+    while len(looks) < MAX_LOOKS and all(_contradicts_claim(claim, look) for look in looks):
         records = Records(scratch / f"look-{len(looks)}")
         with open_executor(
             claim.settings.executor, records.blobs, scratch / "jobs", claim.settings.gpu, claim.settings.clocks
         ) as executor:
-            looks.append(_look(claim, executor, records))
+            looks.append(_measure_once(claim, executor, records))
     return tuple(looks)
 
 
-def _look(claim: Claim, executor: Executor, records: Records) -> Look:
+def _measure_once(claim: Claim, executor: Executor, records: Records) -> Look:
     from tools.gate.verdict import GateEvidence, decide_verdict, with_confirmations, with_sanitizers
     from tools.judge import evidence
     from tools.judge.judge import Judge
@@ -334,17 +344,17 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
     def roofs() -> tuple[Roof, ...]:
         return microbenchmarks.read_or_measure_roofs(language, executor, records, attempt=next(attempts))
 
-    needs = {w.name: w.unique_bytes for w in claim.loaded.workloads}
-    possible = lower_bounds.limits_for_trial(
+    bytes_by_workload = {w.name: w.unique_bytes for w in claim.loaded.workloads}
+    limits = lower_bounds.limits_for_trial(
         trial,
-        needs,
+        bytes_by_workload,
         device.last_level_cache,
         roofs(),
         roofs,
         judge.read_or_count_needed_bytes,
         lambda: evidence.incumbent_seconds(judge.read_or_measure_calibration(baseline)),
     )
-    weighed = GateEvidence(
+    gathered = GateEvidence(
         incumbent=claim.incumbent.id,
         trial=trial,
         task_at_start=claim.task.identity(),
@@ -352,72 +362,74 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
         workloads=tuple(w.name for w in claim.task.workloads),
         margins=claim.task.margins,
         cases=evidence.correctness_cases(trial, records),
-        physics=possible,
+        physics=limits,
         noise_floor=noise,
         looks=sum(records.get(identity).kind == "timing" for identity in trial.records) or 1,
     )
-    weighed = with_confirmations(weighed, confirmed, judge_settings)
-    weighed = with_sanitizers(weighed, lambda: judge.read_or_run_sanitizers(claim.candidate), judge_settings)
+    gathered = with_confirmations(gathered, confirmed, judge_settings)
+    gathered = with_sanitizers(gathered, lambda: judge.read_or_run_sanitizers(claim.candidate), judge_settings)
     others = evidence.largest_share_of_other_processes([records.get(identity) for identity in trial.records])
-    return Look(trial, decide_verdict(weighed, judge_settings), others, _named(device.label))
+    return Look(trial, decide_verdict(gathered, judge_settings), others, _device_name(device.label))
 
 
-def _too_slow(claim: Claim, look: Look) -> bool:
-    """Whether the figures of one look, and nothing else, speak against the claim."""
+def _contradicts_claim(claim: Claim, look: Look) -> bool:
+    """Return whether the figures of a measurement, and nothing else, contradict the claim."""
     outcome = look.verdict.outcome
     if not isinstance(look.trial, Passed) or outcome in ("reject_correctness", "reject_policy"):
         return False
-    found = look.found(claim.clock)
-    return outcome == "reject_perf" or (found is not None and found.high < claim.speedup.low / 2)
+    measured = look.measured_speedup(claim.clock)
+    return outcome == "reject_perf" or (measured is not None and measured.high < claim.speedup.low / 2)
 
 
-def compare(commit: Commit, claim: Claim, looks: Sequence[Look]) -> Verification:
-    """The claim against fresh looks at it, the last of which counts: still accepted, and by about as much."""
+def compare_claim(commit: Commit, claim: Claim, looks: Sequence[Look]) -> Verification:
+    """Compare a claim with its measurements, of which the last decides: still accepted, with a similar speed-up."""
     look, claimed = looks[-1], claim.speedup
     reason = look.verdict.reasons[-1]
     if isinstance(look.trial, Failed):
-        return _result(commit, "disagree", reason, claimed)
+        return _verification(commit, "disagree", reason, claimed)
     if not isinstance(look.trial, Passed):
-        return _result(commit, "inconclusive", reason, claimed)
-    found = look.found(claim.clock) or look.trial.speedup
-    said = "" if claim.clock == "wall" else f" ({claim.clock})"
-    figures = f"claimed {format_speedup(claimed)}, measured {format_speedup(found)}{said}"
-    if _too_slow(claim, look):
+        return _verification(commit, "inconclusive", reason, claimed)
+    measured = look.measured_speedup(claim.clock) or look.trial.speedup
+    clock = "" if claim.clock == "wall" else f" ({claim.clock})"
+    figures = f"claimed {format_speedup(claimed)}, measured {format_speedup(measured)}{clock}"
+    if _contradicts_claim(claim, look):
         others = max(look.others for look in looks)
-        if others > BUSY:
+        if others > MAX_OTHER_CPU_SHARE:
             busy = (
                 f"{figures}, but others took up to {others:.0%} of the CPU time meanwhile; verify again on an "
                 f"idle machine"
             )
-            return _result(commit, "inconclusive", busy, claimed, found)
+            return _verification(commit, "inconclusive", busy, claimed, measured)
         if claim.device and look.device not in ("", claim.device):
             elsewhere = (
                 f"{figures}, but it was claimed on {claim.device}, which {look.device} cannot refute; verify it there"
             )
-            return _result(commit, "inconclusive", elsewhere, claimed, found)
+            return _verification(commit, "inconclusive", elsewhere, claimed, measured)
         why = reason if look.verdict.outcome == "reject_perf" else "not half of the claim is there"
-        return _result(commit, "disagree", f"{figures} (the last of {len(looks)} looks): {why}", claimed, found)
+        return _verification(
+            commit, "disagree", f"{figures} (the last of {len(looks)} looks): {why}", claimed, measured
+        )
     if look.verdict.outcome.startswith("reject"):
-        return _result(commit, "disagree", f"{figures}: {reason}", claimed, found)
+        return _verification(commit, "disagree", f"{figures}: {reason}", claimed, measured)
     if look.verdict.outcome != "accept":
-        return _result(commit, "inconclusive", f"{figures}: {reason}", claimed, found)
-    if found.high < claimed.low * (1 - DRIFT):
-        return _result(
+        return _verification(commit, "inconclusive", f"{figures}: {reason}", claimed, measured)
+    if measured.high < claimed.low * (1 - MAX_LOST_SHARE):
+        return _verification(
             commit,
             "inconclusive",
             f"faster by less than claimed; is the machine as idle as then? {figures}",
             claimed,
-            found,
+            measured,
         )
-    return _result(commit, "agree", figures, claimed, found)
+    return _verification(commit, "agree", figures, claimed, measured)
 
 
-def _kernel(copy: Repository, commit: str, task: Task) -> Candidate:
+def _kernel_at(copy: Repository, commit: str, task: Task) -> Candidate:
     name = f"kernel{open_language(task.language).suffix}"
     return Candidate(language=task.language, files={name: copy.read_file_at(commit, name).decode(errors="replace")})
 
 
-def _result(
+def _verification(
     commit: Commit,
     outcome: Literal["agree", "disagree", "inconclusive"],
     reason: str,

@@ -26,69 +26,74 @@ from tools.store.repository import Repository
 from tools.tasks import loader as tasks
 from tools.tasks.loader import LoadedTask
 
-FIXED = ("task", "kernel", "reference", "linked_to")
-"""Settings that a restart takes from the version."""
-TASK = re.compile("(dims|pointer_elements|tolerance|trace)=")
-"""Changes that are of the task itself."""
+FIXED_SETTINGS = ("task", "kernel", "reference", "linked_to")
+"""Settings that a restart takes from the version and cannot change."""
+TASK_CHANGE = re.compile("(dims|pointer_elements|tolerance|trace)=")
+"""Matches changes of the task itself."""
 
 
 def audit(path: Path) -> tuple[str, ...]:
-    """What the closed versions of a workspace lack, and what in it is not the run's; one sentence each (C1, C4)."""
-    workspace = workspaces.peek(path)
-    found = drift.drifted(workspace.repository)
+    """Return one sentence for each foreign change and each fault of a closed version of a workspace (C1, C4)."""
+    workspace = workspaces.open_read_only(path)
+    found = drift.drifted_paths(workspace.repository)
     others = (
-        drift.told(workspace.repository, found) if found else "",
-        drift.stranger(workspace.root, workspace.repository.log()),
+        drift.drift_sentence(workspace.repository, found) if found else "",
+        drift.unrelated_commit_sentence(workspace.root, workspace.repository.log()),
     )
     # What others did explains much of the rest.
-    return (*filter(None, others), *completeness.audit_closed(workspace.root))
+    return (*filter(None, others), *completeness.audit_closed_versions(workspace.root))
 
 
 def mask(path: Path, version: str, *, masked: bool) -> str:
-    """Hide a version and all that came of it from every decision and ranking, or show again what its mask hid; one
-    commit, with which HEAD has the kernel of the last accepted version that is left. Returns a sentence."""
-    with runs.opened(path, reading=True) as services:
+    """Mask a version and its descendants, or unmask them, in one commit; return a sentence.
+
+    Masked versions count in no decision or ranking. HEAD gets the kernel of the last unmasked accepted version.
+    """
+    with runs.open_services(path, reading=True) as services:
         workspace = services.workspace
         repository = workspace.repository
-        memory_of(workspace, version)
-        drift.refuse(repository)
+        memory_path(workspace, version)
+        drift.refuse_drift(repository)
         # What HEAD says counts: a kill may have left files written and not committed. Every step below can be done
         # again.
-        closed = _closed(repository)
+        closed = _closed_versions(repository)
         top = closed[int(version[1:])]
         if masked and top.iteration == 0:
             raise WorkspaceError(
                 f"{version}: is the baseline, which no decision can do without; name a version that was tried"
             )
-        if not masked and closed[parent := _parent(top, closed)].masked and top.iteration:
+        if not masked and closed[parent := _parent_iteration(top, closed)].masked and top.iteration:
             raise WorkspaceError(f"{version}: came of v{parent}, which is masked; unmask v{parent}")
         chosen = [top.iteration]
         for memory in closed[top.iteration + 1 :]:
-            if _parent(memory, closed) in chosen and (masked or top.masked or not memory.masked):
+            if _parent_iteration(memory, closed) in chosen and (masked or top.masked or not memory.masked):
                 chosen.append(memory.iteration)
         after = list(closed)
         for n in chosen:
             attempts = tuple(attempt.model_copy(update={"masked": masked}) for attempt in closed[n].attempts)
             after[n] = closed[n].model_copy(update={"masked": masked, "attempts": attempts})
-        said, back = " ".join(f"v{n}" for n in chosen), ""
+        names, note_on_head = " ".join(f"v{n}" for n in chosen), ""
         texts = {
             f"memory/v{n}.json": after[n].model_dump_json(indent=1) + "\n" for n in chosen if after[n] != closed[n]
         }
         if texts:
-            trailers = {"Masked" if masked else "Unmasked": said}
-            left = find_incumbent(after)
-            kernel, standing = f"kernel{services.language.suffix}", f"v{left.iteration}"
-            source = repository.read_file_at(repository.find_commit("Version", standing) or "", kernel).decode()
+            trailers = {"Masked" if masked else "Unmasked": names}
+            incumbent = find_incumbent(after)
+            kernel, incumbent_version = f"kernel{services.language.suffix}", f"v{incumbent.iteration}"
+            source = repository.read_file_at(
+                repository.find_commit("Version", incumbent_version) or "", kernel
+            ).decode()
             if source != repository.read_file_at("HEAD", kernel).decode():
-                texts[kernel], trailers["Restores"] = source, standing
-                back = (
-                    f"; HEAD has the kernel of {standing} again, and `python -m graph resume {workspace.root}` "
+                texts[kernel], trailers["Restores"] = source, incumbent_version
+                note_on_head = (
+                    f"; HEAD has the kernel of {incumbent_version} again, and "
+                    f"`python -m graph resume {workspace.root}` "
                     f"goes on from there"
                 )
             workspace.write(texts)
             if (workspace.root / final.MARKDOWN).is_file():
                 # It would go on praising what is masked.
-                texts |= final.reports(read_state(workspace, left), services)
+                texts |= final.render_reports(read_state(workspace, incumbent), services)
                 workspace.write(texts)
             subject = f"{'mask' if masked else 'unmask'} {version}"
             workspace.commit([*texts, "prompts"], subject, trailers, repository.head())
@@ -97,33 +102,33 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
             commit = repository.find_commit("Version", f"v{n}") or ""
             for attempt in after[n].attempts:
                 experience.add(attempt.model_copy(update={"commit": commit}))
-        return f"{said}: now {'invisible to every later decision' if masked else 'visible'}{back}"
+        return f"{names}: now {'invisible to every later decision' if masked else 'visible'}{note_on_head}"
 
 
-def _closed(repository: Repository) -> list[VersionMemory]:
-    """What HEAD says of each closed version, in order."""
-    last = int(repository.read_file_at("HEAD", completeness.POINTER))
+def _closed_versions(repository: Repository) -> list[VersionMemory]:
+    """Return the memory of each closed version at HEAD, in order."""
+    last = int(repository.read_file_at("HEAD", completeness.POINTER_FILE))
     return [
         parse_memory(repository.read_file_at("HEAD", f"memory/v{n}.json"), repository.root, f"v{n}")
         for n in range(last + 1)
     ]
 
 
-def _parent(memory: VersionMemory, closed: Sequence[VersionMemory]) -> int:
-    """The version that it was made from and measured against."""
+def _parent_iteration(memory: VersionMemory, closed: Sequence[VersionMemory]) -> int:
+    """Return the iteration of the version that it was made from and measured against."""
     return max(
         (m.iteration for m in closed[: memory.iteration] if m.candidate == memory.parent and m.verdict == "accept"),
         default=0,
     )
 
 
-def _suffix(workspace: Workspace) -> str:
+def _kernel_suffix(workspace: Workspace) -> str:
     return open_language(tasks.read_frozen_task(workspace.task_folder).language).suffix
 
 
 def restart(
     path: Path, version: str, observers: Sequence[Observer] = (), ask: Ask | None = None, *, changes: Sequence[str] = ()
-) -> runs.Ended:
+) -> runs.RunEnd:
     """A new run whose v0 is the kernel at `version` of an old one; all else stays but for `changes`, and the two are
     linked (C2).
 
@@ -132,8 +137,8 @@ def restart(
     """
     workspace = workspaces.reopen(path)
     try:
-        drift.refuse(workspace.repository)
-        memory = parse_memory((workspace.root / memory_of(workspace, version)).read_bytes(), workspace.root, version)
+        drift.refuse_drift(workspace.repository)
+        memory = parse_memory((workspace.root / memory_path(workspace, version)).read_bytes(), workspace.root, version)
         commit = workspace.repository.find_commit("Version", version)
         record = workspace.records.find(record_key("task"))
         if commit is None or record is None:
@@ -143,64 +148,64 @@ def restart(
                 f"{version}: is masked; name another version, or `python -m graph unmask {path} {version}` first"
             )
         known = LoadedTask.model_validate(record.payload)
-        suffix = _suffix(workspace)
+        suffix = _kernel_suffix(workspace)
         source = workspace.repository.read_file_at(commit, f"kernel{suffix}").decode()
         first = known.origin or known.task.baseline or ""
-        settings, again = workspace.settings(), any(TASK.match(change) for change in changes)
-        if again:
+        settings, has_task_change = workspace.settings(), any(TASK_CHANGE.match(change) for change in changes)
+        if has_task_change:
             files = {
                 "kernel": str(workspace.task_folder / f"kernel{suffix}"),
                 "reference": str(workspace.task_folder / tasks.REFERENCE_FILE),
             }
             # Sizes that are given stand in place of a trace's.
-            kept = None if any(change.startswith("dims=") for change in changes) else settings.trace
-            settings = settings.model_copy(update={"name": settings.run, "task": None, "trace": kept, **files})
-        settings = changed(settings, changes).model_copy(update={"linked_to": f"{workspace.root.name} {version}"})
+            trace = None if any(change.startswith("dims=") for change in changes) else settings.trace
+            settings = settings.model_copy(update={"name": settings.run_name, "task": None, "trace": trace, **files})
+        settings = apply_changes(settings, changes).model_copy(update={"linked_to": f"{workspace.root.name} {version}"})
     finally:
         workspace.close()
 
     def load(executor: Executor, blobs: Blobs) -> LoadedTask:
-        loaded = runs.load_task(settings, executor, blobs, like=known.task) if again else known
+        loaded = runs.load_task(settings, executor, blobs, like=known.task) if has_task_change else known
         # Those that the run began with, wherever their file is by now.
-        named = (
-            runs.rivals(settings)
+        rivals = (
+            runs.read_rivals(settings)
             if any(change.startswith("benchmark.rivals=") for change in changes)
             else known.task.rivals
         )
-        task = loaded.task.model_copy(update={"baseline": source, "rivals": named})
+        task = loaded.task.model_copy(update={"baseline": source, "rivals": rivals})
         return loaded.model_copy(update={"task": task, "pinned": (), "origin": first if first != source else ""})
 
     return runs.start_from(settings, load, observers, ask)
 
 
-def changed(settings: Settings, changes: Sequence[str]) -> Settings:
+def apply_changes(settings: Settings, changes: Sequence[str]) -> Settings:
     """`settings` with other values, each `key=value` with the key as in a config, e.g. `budget.usd=5` or `dims=M=512
     N=1000`; `key=null` takes one away. SettingsError for what cannot be."""
     import yaml
 
     data = settings.model_dump(mode="json", exclude_none=True)
-    for said in changes:
-        name, sign, value = said.partition("=")
+    for change in changes:
+        name, sign, value = change.partition("=")
         if not sign:
-            raise SettingsError(f"--set {said}: must be KEY=VALUE, e.g. budget.usd=5 or dims='M=512 N=1000'")
+            raise SettingsError(f"--set {change}: must be KEY=VALUE, e.g. budget.usd=5 or dims='M=512 N=1000'")
         *outer, last = name.split(".")
-        if name in FIXED:
+        if name in FIXED_SETTINGS:
             raise SettingsError(
-                f"--set {said}: {name} is what the version says; `python -m graph run` starts a run of another"
+                f"--set {change}: {name} is what the version says; `python -m graph run` starts a run of another"
             )
         section = data
         for part in outer:
             section = section.setdefault(part, {})
             if not isinstance(section, dict):
-                raise SettingsError(f"--set {said}: {part} holds a value and no keys; write e.g. budget.usd=5")
+                raise SettingsError(f"--set {change}: {part} holds a value and no keys; write e.g. budget.usd=5")
         try:
             section[last] = read_yaml(value)
         except yaml.YAMLError as error:
-            raise SettingsError(f"--set {said}{yaml_fault('', error).removeprefix(':1')}") from error
+            raise SettingsError(f"--set {change}{yaml_fault('', error).removeprefix(':1')}") from error
     return parse(data, origin="--set", base=Path.cwd()) if changes else settings
 
 
-def memory_of(workspace: Workspace, version: str) -> str:
+def memory_path(workspace: Workspace, version: str) -> str:
     relative = f"memory/{version}.json"
     path = workspace.root / relative
     if not re.fullmatch(r"v\d+", version) or not path.is_file():

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from agents.artifacts import Plan
 from agents.roles import coder
-from graph.artifacts import Attribution, AttributionStatus, Judged, MethodOutcome
-from graph.nodes.gate_evidence import ablation, close, dry_run_verdict
-from graph.nodes.propose import coder_brief, trials
-from graph.report.content.phrases import worth
+from graph.artifacts import Attribution, AttributionStatus, JudgedTrial, MethodOutcome
+from graph.nodes.gate_evidence import close_iteration, dry_run_verdict, find_ablation
+from graph.nodes.propose import coder_brief, trials_of_iteration
+from graph.report.content.phrases import worth_words
 from graph.routing import Routes
 from graph.services import Services
-from graph.state import Branch, State, branch_of, merge
+from graph.state import Branch, State, branch_of, merge_trials
 from graph.workspace import events
 from graph.workspace.versions import accepted_version_of, parse_memory, read_versions
 from tools.analysis import signatures
@@ -25,54 +25,60 @@ from tools.judge import evidence
 from tools.languages.dispatcher import compose_dispatcher
 from tools.store.records import record_key
 
-COMPOSED = "not separable: each has sizes of its own in a kernel composed of several"
+NOTE_ON_COMPOSED = "not separable: the kernel is composed of several, and each method has sizes of its own"
 JUDGE_ATTEMPTS = 2
-"""A machine failure is tried once more before the candidate ends unmeasured; proposed again, it ends this process of
-the run."""
+"""The number of attempts to measure a candidate at failures of the machine; a later proposal of it ends the process."""
 
 
 def judge(branch: Branch, services: Services) -> State:
-    """One candidate's trial; K of these run by `Send`, so that a crash repeats only the one under way."""
+    """Judge one candidate and store its trial; the graph runs K of these calls, so a crash repeats only the current
+    one."""
     candidate = services.candidate(branch["candidate"], branch["iteration"])
     trial: Trial
-    hidden = _hidden(candidate, services)
+    hidden = _reason_if_masked(candidate, services)
     try:
         trial = (
             Unmeasured(candidate=candidate.id, reason=hidden, capped=True)
             if hidden
-            else _measured(candidate, branch, services)
+            else _measure_with_retry(candidate, branch, services)
         )
     except BudgetError as error:
-        # Those that were measured go on to the gate.
-        services.out_of_budget(str(error))
+        # The candidates that were measured continue to the gate.
+        services.record_reached_cap(str(error))
         trial = Unmeasured(candidate=candidate.id, reason=str(error), capped=True)
-    record = services.keep(
+    record = services.save_record(
         "trial",
-        Judged(iteration=branch["iteration"], trial=trial),
+        JudgedTrial(iteration=branch["iteration"], trial=trial),
         iteration=branch["iteration"],
         candidate=candidate.id,
     )
-    # What was found before a kill stays.
-    trial = Judged.model_validate(record.payload).trial
+    # A trial from before a kill stays.
+    trial = JudgedTrial.model_validate(record.payload).trial
     parent = accepted_version_of(services.workspace.root, branch["incumbent"])
     services.emit(
         "candidate",
-        {**_told(trial, branch["iteration"]), "parent": parent, "summary": describe(trial, candidate, parent)},
+        {
+            **_trial_details(trial, branch["iteration"]),
+            "parent": parent,
+            "summary": describe_trial(trial, candidate, parent),
+        },
     )
     return State(trials={f"{branch['iteration']}/{candidate.id}": record.id}, summary=f"{candidate.id} {trial.kind}")
 
 
-def _hidden(candidate: Candidate, services: Services) -> str:
-    """Why nobody looks at `candidate` again, where a masked version tried it: its records would bring it back as it
-    was."""
-    masked = [m.iteration for m in read_versions(services.workspace.root) if m.masked]
+def _reason_if_masked(candidate: Candidate, services: Services) -> str:
+    """Return the reason why a candidate is not judged, if a masked version tried it; its records would bring it
+    back."""
+    masked_versions = [m.iteration for m in read_versions(services.workspace.root) if m.masked]
     tried = [
-        n for n in masked if services.records.find(record_key("candidate", id=candidate.id, iteration=n)) is not None
+        n
+        for n in masked_versions
+        if services.records.find(record_key("candidate", id=candidate.id, iteration=n)) is not None
     ]
-    return f"v{tried[0]}, which is masked, tried it" if tried else ""
+    return f"the masked version v{tried[0]} tried it" if tried else ""
 
 
-def _measured(candidate: Candidate, branch: Branch, services: Services) -> Trial:
+def _measure_with_retry(candidate: Candidate, branch: Branch, services: Services) -> Trial:
     unanswered = services.judge.reason_unmeasured
     if candidate.id in unanswered:
         raise InfrastructureError(
@@ -89,7 +95,7 @@ def _measured(candidate: Candidate, branch: Branch, services: Services) -> Trial
                 noise_floor=branch["noise_floor"],
             )
         except (StorageError, DeviceBusyError):
-            raise  # damaged evidence, and a device in others' hands, are no matter of one candidate
+            raise  # neither damaged evidence nor a busy device depends on the candidate
         except InfrastructureError as error:
             if attempt == JUDGE_ATTEMPTS:
                 unanswered[candidate.id] = str(error)
@@ -97,78 +103,87 @@ def _measured(candidate: Candidate, branch: Branch, services: Services) -> Trial
     raise AssertionError("unreachable")
 
 
-def _told(trial: Trial, iteration: int) -> dict[str, str]:
-    """A trial as details of an event."""
-    told = {"candidate": trial.candidate, "iteration": str(iteration), "outcome": trial.kind}
+def _trial_details(trial: Trial, iteration: int) -> dict[str, str]:
+    """Return a trial as the details of an event."""
+    details = {"candidate": trial.candidate, "iteration": str(iteration), "outcome": trial.kind}
     if isinstance(trial, Passed):
-        return {**told, **events.interval(trial.speedup)}
-    return {**told, "reason": trial.reason, **({"stage": trial.stage} if isinstance(trial, Failed) else {})}
+        return {**details, **events.interval_details(trial.speedup)}
+    return {**details, "reason": trial.reason, **({"stage": trial.stage} if isinstance(trial, Failed) else {})}
 
 
-def describe(trial: Trial, candidate: Candidate, parent: str) -> str:
-    """One line for the console; `parent`: the version that it was timed against."""
-    made = " ".join(["+".join(candidate.methods), *(f"{knob}={value}" for knob, value in candidate.knobs.items())])
+def describe_trial(trial: Trial, candidate: Candidate, parent: str) -> str:
+    """Return one line about a trial for the console; `parent`: the version that the candidate was timed against."""
+    origin = " ".join(["+".join(candidate.methods), *(f"{knob}={value}" for knob, value in candidate.knobs.items())])
     if isinstance(trial, Passed):
-        return f"{format_speedup(trial.speedup)} over {parent}  {made}"
+        return f"{format_speedup(trial.speedup)} over {parent}  {origin}"
     stage = f"{trial.stage}: " if isinstance(trial, Failed) else ""
-    return f"{stage}{trial.reason}  {made}"
+    return f"{stage}{trial.reason}  {origin}"
 
 
 def select(state: State, services: Services) -> State:
-    """The fastest correct candidate that is faster than the incumbent becomes provisional champion; the rest stay in
-    the frontier.
+    """Select the provisional champion: the fastest correct candidate with a proven gain over the incumbent.
 
-    One that seems to have made some workload slower than its margin allows comes behind all that did not: the gate
-    would not take it.
+    Candidates that seem to slow a workload beyond its margin, which the gate would refuse, rank behind all others.
     """
-    calmer = _calmer(state, services)
-    state = State(**{**state, **calmer, "trials": merge(state.get("trials", {}), calmer.get("trials", {}))})
-    judged = trials(state, services)
+    update = _remeasure_noise_floor(state, services)
+    state = State(**{**state, **update, "trials": merge_trials(state.get("trials", {}), update.get("trials", {}))})
+    judged = trials_of_iteration(state, services)
     passed = [j.trial for j in judged if isinstance(j.trial, Passed)]
     if not passed:
-        again = (
+        is_repair_left = (
             any(isinstance(j.trial, Failed) for j in judged)
-            and state["repair"] <= services.settings.search.repair_rounds
+            and state["repair"] <= services.settings.search.repair_attempts
         )
-        fresh = bool(state.get("drafts")) and not services.ended
-        return State(champion=None, rewrite=again and fresh, summary="no candidate passed")
-    if composed := _composed(state, passed, services):
-        calmer["trials"] = merge(calmer.get("trials", {}), composed["trials"])
-        state["trials"] = merge(state["trials"], composed["trials"])
-    proven = _proven(state, services)
+        may_write = bool(state.get("drafts")) and not services.recorded_cap
+        return State(champion=None, rewrite=is_repair_left and may_write, summary="no candidate passed")
+    if composition := _judge_composition(state, passed, services):
+        update["trials"] = merge_trials(update.get("trials", {}), composition["trials"])
+        state["trials"] = merge_trials(state["trials"], composition["trials"])
+    proven = _proven_gains(state, services)
     if not proven:
         best = max(passed, key=lambda trial: trial.speedup.estimate)
-        calmer["summary"] = f"no gain is proven: best {format_speedup(best.speedup)}"
-        return State(**calmer, champion=None, rewrite=False)
+        update["summary"] = f"no gain is proven: best {format_speedup(best.speedup)}"
+        return State(**update, champion=None, rewrite=False)
     best = proven[0]
     fastest = max(proven, key=lambda trial: trial.speedup.estimate)
-    calmer["summary"] = f"{best.candidate} at {format_speedup(best.speedup)}"
+    update["summary"] = f"{best.candidate} at {format_speedup(best.speedup)}"
     if fastest is not best:
-        calmer["summary"] += (
-            f"; {fastest.candidate} at {format_speedup(fastest.speedup)} seems to slow {_slowed(fastest, services)} by more "
+        update["summary"] += (
+            f"; {fastest.candidate} at {format_speedup(fastest.speedup)} seems to slow "
+            f"{_slowed_workload(fastest, services)} by more "
             f"than its margin"
         )
-    return State(**calmer, champion=best.candidate, rewrite=False)
+    return State(**update, champion=best.candidate, rewrite=False)
 
 
-def _composed(state: State, passed: Sequence[Passed], services: Services) -> State:
-    """The trial of one kernel that calls each candidate at the sizes where it was the fastest, the incumbent at all
-    others (F10); nothing where no size is faster than in the best single one, or where the language cannot.
+def _judge_composition(state: State, passed: Sequence[Passed], services: Services) -> State:
+    """Judge a kernel that calls at each size the fastest candidate, or the incumbent (F10), and return its trial.
+
+    Returns an empty update if no such kernel would beat the best candidate, or if the language cannot compose one.
     """
     if not state.get("composing"):
         return State()
     gains = {t.candidate: {m.workload: m.speedup for m in t.measurements} for t in passed}
     weights = {m.workload: m.weight for m in passed[0].measurements}
 
-    def took(speedups: Mapping[str, float]) -> float:
+    def objective_seconds(speedups: Mapping[str, float]) -> float:
         times = {m.workload: m.incumbent_s / speedups.get(m.workload, 1.0) for m in passed[0].measurements}
         return ranking.objective_s(times, weights, services.settings.judge.objective)
 
-    surely = {w: {c: found[w].estimate for c, found in gains.items() if found[w].low > 1} for w in weights}
-    fastest = {w: max(found, key=lambda c: found[c]) for w, found in surely.items() if found}
-    single = [gains[t.candidate] for t in passed if _slowed(t, services) is None]
-    least = min([took({}), *(took({w: found[w].estimate for w in weights}) for found in single)])
-    if took({w: surely[w][c] for w, c in fastest.items()}) * (1 + services.settings.judge.min_effect) >= least:
+    proven_speedups = {w: {c: found[w].estimate for c, found in gains.items() if found[w].low > 1} for w in weights}
+    fastest = {w: max(found, key=lambda c: found[c]) for w, found in proven_speedups.items() if found}
+    speedups_of_candidates = [gains[t.candidate] for t in passed if _slowed_workload(t, services) is None]
+    fastest_single_s = min(
+        [
+            objective_seconds({}),
+            *(objective_seconds({w: found[w].estimate for w in weights}) for found in speedups_of_candidates),
+        ]
+    )
+    if (
+        objective_seconds({w: proven_speedups[w][c] for w, c in fastest.items()})
+        * (1 + services.settings.judge.min_effect)
+        >= fastest_single_s
+    ):
         return State()
     incumbent, chosen = (
         services.candidate(state["incumbent"]),
@@ -181,102 +196,109 @@ def _composed(state: State, passed: Sequence[Passed], services: Services) -> Sta
         return State()
     methods = tuple(dict.fromkeys(method for candidate in chosen.values() for method in candidate.methods))
     files = {**incumbent.files, f"kernel{services.language.suffix}": source}
-    made = Candidate(language=incumbent.language, files=files, parent=incumbent.id, methods=methods)
-    services.keep_drafted(made, state["iteration"])
-    return State(trials=judge(branch_of(state, made.id), services)["trials"])
+    composed = Candidate(language=incumbent.language, files=files, parent=incumbent.id, methods=methods)
+    services.save_draft(composed, state["iteration"])
+    return State(trials=judge(branch_of(state, composed.id), services)["trials"])
 
 
-def _calmer(state: State, services: Services) -> State:
-    """The noise floor measured again, and the trials against it, where the floor alone may hide a gain; nothing where
-    it is no lower now.
+def _remeasure_noise_floor(state: State, services: Services) -> State:
+    """Measure the noise floor again if it alone may hide a gain, and judge those trials again at a lower floor.
 
-    A floor is one calibration's: taken in a bad minute it would keep every later candidate from being seen.
+    A floor comes from one calibration: one that a busy machine disturbed would hide every later gain.
     """
-    least, floor = services.settings.judge.min_effect, state["noise_floor"]
-    passed = [judged.trial for judged in trials(state, services) if isinstance(judged.trial, Passed)]
-    hidden = [trial for trial in passed if trial.speedup.estimate > 1 + least]
-    if floor <= least or not hidden or any(trial.speedup.low > 1 + floor for trial in passed):
+    min_effect, floor = services.settings.judge.min_effect, state["noise_floor"]
+    passed = [judged.trial for judged in trials_of_iteration(state, services) if isinstance(judged.trial, Passed)]
+    trials_below_floor = [trial for trial in passed if trial.speedup.estimate > 1 + min_effect]
+    if floor <= min_effect or not trials_below_floor or any(trial.speedup.low > 1 + floor for trial in passed):
         return State()
     update = State(trials={})
     try:
         calibration = services.capped_judge.read_or_measure_calibration(
             services.candidate(state["incumbent"]), attempt=state["iteration"]
         )
-        seen = evidence.noise_floor(calibration, services.settings.judge.objective)
-        if seen >= floor:
+        new_floor = evidence.noise_floor(calibration, services.settings.judge.objective)
+        if new_floor >= floor:
             return State()
-        update |= State(noise_floor=seen, calibration=calibration.id)
-        for trial in hidden:
+        update |= State(noise_floor=new_floor, calibration=calibration.id)
+        for trial in trials_below_floor:
             candidate = services.candidate(trial.candidate, state["iteration"])
-            calmer: Branch = {**branch_of(state, candidate.id), "noise_floor": seen}
-            judged = Judged(iteration=state["iteration"], trial=_measured(candidate, calmer, services))
-            record = services.keep(
+            branch: Branch = {**branch_of(state, candidate.id), "noise_floor": new_floor}
+            judged = JudgedTrial(iteration=state["iteration"], trial=_measure_with_retry(candidate, branch, services))
+            record = services.save_record(
                 "trial", judged, iteration=state["iteration"], candidate=candidate.id, calibration=calibration.id
             )
             update["trials"][f"{state['iteration']}/{candidate.id}"] = record.id
     except BudgetError as error:
-        services.out_of_budget(str(error))
+        services.record_reached_cap(str(error))
     return update
 
 
-def _proven(state: State, services: Services) -> list[Passed]:
-    """The correct candidates whose gain is proven, which a noisy high estimate must not displace; the one for the
-    gate first."""
+def _proven_gains(state: State, services: Services) -> list[Passed]:
+    """Return the correct candidates whose gain is proven, best for the gate first; a noisy high estimate does not
+    count."""
     threshold = 1 + max(services.settings.judge.min_effect, state["noise_floor"])
     found = [
-        j.trial for j in trials(state, services) if isinstance(j.trial, Passed) and j.trial.speedup.low > threshold
+        j.trial
+        for j in trials_of_iteration(state, services)
+        if isinstance(j.trial, Passed) and j.trial.speedup.low > threshold
     ]
-    return sorted(found, key=lambda trial: (_slowed(trial, services) is None, trial.speedup.estimate), reverse=True)
+    return sorted(
+        found, key=lambda trial: (_slowed_workload(trial, services) is None, trial.speedup.estimate), reverse=True
+    )
 
 
-def _slowed(trial: Passed, services: Services) -> str | None:
-    """The name of a workload that seems to be slower than its margin allows."""
+def _slowed_workload(trial: Passed, services: Services) -> str | None:
+    """Return the name of a workload that seems to be slower than its margin allows, if any."""
     limited = with_margins(trial.measurements, services.task.margins, services.settings.judge.workload_margin)
     found = first_regression(limited) or first_possible_regression(limited)
     return found[0].workload if found is not None else None
 
 
 def attribute(state: State, services: Services) -> State:
-    """Each method of the champion taken out alone, and its signature looked for in the machine code (A7-A9)."""
+    """Measure the champion without each of its methods, and check their signatures in the machine code (A7-A9)."""
     champion = services.candidate(state["champion"] or "", state["iteration"])
-    made = Plan.model_validate(services.records.get(state["plan"]).payload)
-    planned = {item.method: item.signature for item in made.methods}
+    plan = Plan.model_validate(services.records.get(state["plan"]).payload)
+    planned = {item.method: item.signature for item in plan.methods}
     assembly, incumbent = services.assembly(champion), services.candidate(state["incumbent"])
     outcomes = []
-    # What the champion is worth as a whole is known, and must not be lost with what its parts are worth.
+    # The champion's own speed-up is known and must survive a failure to measure its parts.
     try:
-        composed = champion.id not in state.get("drafts", [champion.id])
-        simplified, spent = ({}, COMPOSED) if composed else (_simplified(champion, made, state, services), "")
+        is_composed = champion.id not in state.get("drafts", [champion.id])
+        simplified, reason = (
+            ({}, NOTE_ON_COMPOSED) if is_composed else (_write_ablations(champion, plan, state, services), "")
+        )
     except BudgetError as error:
-        simplified, spent = {}, str(error)
-        services.out_of_budget(spent)
+        simplified, reason = {}, str(error)
+        services.record_reached_cap(reason)
     for method in champion.methods:
         if len(champion.methods) == 1:
             # Taking the only method out leaves the incumbent, against which the champion was timed already.
-            trial = next(j.trial for j in trials(state, services) if j.trial.candidate == champion.id)
-            mechanism = _mechanism(method, planned.get(method, {}), assembly, incumbent, services)
-            outcome = _of_whole(method, mechanism.shown, trial, state)
+            trial = next(j.trial for j in trials_of_iteration(state, services) if j.trial.candidate == champion.id)
+            mechanism = _check_mechanism(method, planned.get(method, {}), assembly, incumbent, services)
+            outcome = _outcome_of_only_method(method, mechanism.shown, trial, state)
         else:
             try:
-                trial_without = _ablated(method, champion, simplified.get(method), state, services)
-                why = spent or "not separable: it cannot be taken out alone"
+                trial_without = _measure_ablation(method, champion, simplified.get(method), state, services)
+                why = reason or "not separable: it cannot be taken out alone"
             except BudgetError as error:
                 trial_without, why = None, str(error)
-                services.out_of_budget(why)
+                services.record_reached_cap(why)
             twin = services.candidate(trial_without.candidate) if isinstance(trial_without, Passed) else incumbent
-            mechanism = _mechanism(method, planned.get(method, {}), assembly, twin, services)
-            outcome = _of_ablation(method, mechanism.shown, trial_without, state, why)
+            mechanism = _check_mechanism(method, planned.get(method, {}), assembly, twin, services)
+            outcome = _outcome_from_ablation(method, mechanism.shown, trial_without, state, why)
         outcomes.append(outcome.model_copy(update={"mechanism": mechanism}))
     attribution = Attribution(champion=champion.id, methods=tuple(outcomes))
-    record = services.keep("attribution", attribution, iteration=state["iteration"], champion=champion.id)
+    record = services.save_record("attribution", attribution, iteration=state["iteration"], champion=champion.id)
     return State(attribution=record.id, summary="; ".join(f"{o.method} {o.status}" for o in outcomes))
 
 
-def _mechanism(
+def _check_mechanism(
     method: str, claimed: dict[str, str], assembly: str, without: Candidate, services: Services
 ) -> signatures.MechanismCheck:
-    """Whether the method's signature is in the champion's `assembly` because of it: not, or markedly less, in the
-    kernel `without` it. `claimed`: the plan's, of a method without a page."""
+    """Check that a method's signature is in the champion's `assembly`, and absent or rarer in the kernel `without` it.
+
+    `claimed`: the plan's signature, for a method without a page.
+    """
     page = services.guide.page(method)
     signature = page.head.signature if page else claimed
     there = signatures.check_signature(assembly, services.architecture, signature)
@@ -289,55 +311,56 @@ def _mechanism(
     return signatures.compare_signatures(there, other, without.id)
 
 
-def _simplified(champion: Candidate, made: Plan, state: State, services: Services) -> dict[str, Candidate]:
-    """Method -> the champion without it, for those that can be taken out alone and were not measured yet.
+def _write_ablations(champion: Candidate, plan: Plan, state: State, services: Services) -> dict[str, Candidate]:
+    """Return method -> the champion without it, for each method that can be removed alone and has no ablation yet.
 
-    BudgetError where they cannot be written or measured any more.
+    Raises BudgetError if the caps allow no more exchanges or measurements.
     """
-    missing = [method for method in champion.methods if ablation(state, services, champion.id, method) is None]
+    missing = [method for method in champion.methods if find_ablation(state, services, champion.id, method) is None]
     if len(champion.methods) == 1 or not missing:
         return {}
-    over = services.capped_executor().reached()
+    over = services.capped_executor().reached_limit()
     if over:
-        # Nobody need be paid for a kernel that cannot be measured.
+        # A kernel that cannot be measured need not be paid for.
         raise BudgetError(over)
-    brief = coder_brief(state, services, made, services.candidate(state["incumbent"]).source)
+    brief = coder_brief(state, services, plan, services.candidate(state["incumbent"]).source)
     bench = services.workbench(state["incumbent"], state["baseline"])
     return coder.write_ablations(services.agents["coder"], brief, champion, services.language.suffix, bench)
 
 
-def _ablated(
+def _measure_ablation(
     method: str, champion: Candidate, simplified: Candidate | None, state: State, services: Services
 ) -> Trial | None:
-    """The trial of `simplified`, the champion without `method`, against the champion; None where there is no such
-    kernel.
+    """Return the trial of `simplified`, the champion without `method`, against the champion; None: no such kernel.
 
-    BudgetError where it cannot be measured any more.
+    Raises BudgetError if the caps allow no more measurements.
     """
-    kept = ablation(state, services, champion.id, method)
-    if kept is not None or simplified is None:
-        return kept.trial if kept else None
-    over = services.capped_executor().reached()
+    known = find_ablation(state, services, champion.id, method)
+    if known is not None or simplified is None:
+        return known.trial if known else None
+    over = services.capped_executor().reached_limit()
     if over:
         raise BudgetError(over)
-    services.keep_drafted(simplified, state["iteration"], without=method)
-    alone: Branch = {**branch_of(state, simplified.id), "incumbent": champion.id, "siblings": 1}
-    trial = _measured(simplified, alone, services)
-    services.emit("ablated", _told(trial, state["iteration"]))
-    judged = Judged(iteration=state["iteration"], trial=trial, purpose="ablation")
-    services.keep("ablation", judged, iteration=state["iteration"], champion=champion.id, method=method)
+    services.save_draft(simplified, state["iteration"], without=method)
+    branch: Branch = {**branch_of(state, simplified.id), "incumbent": champion.id, "siblings": 1}
+    trial = _measure_with_retry(simplified, branch, services)
+    services.emit("ablated", _trial_details(trial, state["iteration"]))
+    judged = JudgedTrial(iteration=state["iteration"], trial=trial, purpose="ablation")
+    services.save_record("ablation", judged, iteration=state["iteration"], champion=champion.id, method=method)
     return trial
 
 
-def _of_whole(method: str, visible: bool | None, trial: Trial, state: State) -> MethodOutcome:
+def _outcome_of_only_method(method: str, visible: bool | None, trial: Trial, state: State) -> MethodOutcome:
     if not isinstance(trial, Passed):
         raise AssertionError("a champion has passed")
     saved = sum(m.weight * (m.incumbent_s - m.paired_candidate_s) for m in trial.measurements)
-    return _weighed(method, visible, trial.speedup, saved, state["incumbent"], state["noise_floor"])
+    return _classify_method(method, visible, trial.speedup, saved, state["incumbent"], state["noise_floor"])
 
 
-def _of_ablation(method: str, visible: bool | None, trial: Trial | None, state: State, why: str) -> MethodOutcome:
-    """`why`: what kept the method from being taken out, where `trial` is None."""
+def _outcome_from_ablation(
+    method: str, visible: bool | None, trial: Trial | None, state: State, why: str
+) -> MethodOutcome:
+    """Return the outcome of a method from the trial without it; `why`: the reason for a missing trial."""
     if not isinstance(trial, Passed):
         note = why if trial is None else f"the kernel without it: {trial.reason}"
         status: AttributionStatus = "implementation_failed" if visible is False else "unattributed"
@@ -349,16 +372,16 @@ def _of_ablation(method: str, visible: bool | None, trial: Trial | None, state: 
     # Timed as candidate against the champion, so its slowness is the inverse of its speed-up.
     slower = found.model_copy(update={"estimate": 1 / found.estimate, "low": 1 / found.high, "high": 1 / found.low})
     saved = sum(m.weight * (m.paired_candidate_s - m.incumbent_s) for m in trial.measurements)
-    return _weighed(method, visible, slower, saved, trial.candidate, state["noise_floor"])
+    return _classify_method(method, visible, slower, saved, trial.candidate, state["noise_floor"])
 
 
-def _weighed(
+def _classify_method(
     method: str, visible: bool | None, ratio: Interval, saved: float, without: str, noise: float
 ) -> MethodOutcome:
-    """A9: not seen has failed; surely worth more than the noise is effective, surely not is ineffective; between them
-    nothing is known.
+    """Classify a method (A9): implementation_failed if it does not show in the machine code, effective if it is surely
+    worth more than the noise, ineffective if it surely is not, else unattributed.
 
-    Where nobody could look for the mechanism, a gain alone makes nothing effective.
+    A gain whose mechanism could not be checked is not_checked.
     """
     status: AttributionStatus = "unattributed"
     note = ""
@@ -376,28 +399,28 @@ def _weighed(
 
 
 def gate(state: State, services: Services) -> State:
-    """The verdict from records, the version's artifacts, one commit (design 7)."""
-    second = runner_up(state, services)
-    verdict, record, commit = close(State(**{**state, **second}), services)
+    """Decide on the iteration from records, write the version's artifacts and make one commit (design 7)."""
+    promoted = promote_runner_up(state, services)
+    verdict, record, commit = close_iteration(State(**{**state, **promoted}), services)
     accepted = verdict.outcome == "accept"
     parent = accepted_version_of(services.workspace.root, state["incumbent"])
     # The reasons in full are in the commit; the last one is the one that decided.
-    said = f"{worth(verdict)} over {parent}" if accepted else f"against {parent}: {verdict.reasons[-1]}"
+    summary = f"{worth_words(verdict)} over {parent}" if accepted else f"against {parent}: {verdict.reasons[-1]}"
     at_least = (
         state.get("speedup", 1.0) * verdict.reported_speedup.low if accepted and verdict.reported_speedup else None
     )
-    told = {
+    details = {
         "candidate": verdict.candidate or "",
         "parent": parent,
-        **events.interval(verdict.reported_speedup),
-        **events.figures(at_least=at_least),
+        **events.interval_details(verdict.reported_speedup),
+        **events.figure_details(at_least=at_least),
     }
     services.emit(
-        "verdict", {"iteration": str(state["iteration"]), "outcome": verdict.outcome, "summary": said, **told}
+        "verdict", {"iteration": str(state["iteration"]), "outcome": verdict.outcome, "summary": summary, **details}
     )
-    # A failure of the machine is no failure of the idea.
+    # A failure of the machine says nothing about the plan.
     stale = 0 if accepted else state.get("stale", 0) + (verdict.outcome != "infra_error")
-    update = State(**second, verdict=record, outcome=verdict.outcome, stale=stale, summary=commit[:12])
+    update = State(**promoted, verdict=record, outcome=verdict.outcome, stale=stale, summary=commit[:12])
     if accepted and verdict.candidate and at_least:
         update["incumbent"] = verdict.candidate
         update["speedup"] = at_least
@@ -407,29 +430,29 @@ def gate(state: State, services: Services) -> State:
     return update
 
 
-def runner_up(state: State, services: Services) -> State:
-    """The runner-up in the place of a champion that the gate refuses, where it takes that one; else nothing."""
-    rest = [trial.candidate for trial in _proven(state, services) if trial.candidate != state.get("champion")]
+def promote_runner_up(state: State, services: Services) -> State:
+    """Return an update with the runner-up as champion if the gate refuses the champion and accepts the runner-up."""
+    rest = [trial.candidate for trial in _proven_gains(state, services) if trial.candidate != state.get("champion")]
     if not state.get("champion") or not rest:
         return State()
     first, second = dry_run_verdict(state, services), State(**{**state, "champion": rest[0], "attribution": None})
     if not first.outcome.startswith("reject") or dry_run_verdict(second, services).outcome != "accept":
         return State()
-    services.keep("refused", first, iteration=state["iteration"])
+    services.save_record("refused", first, iteration=state["iteration"])
     return State(champion=rest[0], attribution=attribute(second, services)["attribution"])
 
 
 def learn(state: State, services: Services) -> State:
-    """Outcomes into experience (never machine failures), and whether the run has reached a cap."""
+    """Add the outcomes to the experience log (never failures of the machine) and set the stop reason at a cap."""
     path = services.workspace.root / "memory" / f"v{state['iteration']}.json"
     memory = parse_memory(path.read_bytes(), services.workspace.root, path.stem)
     commit = services.workspace.repository.find_commit("Version", f"v{state['iteration']}") or ""
     for attempt in memory.attempts:
         services.experience.add(attempt.model_copy(update={"commit": commit}))
-    over = services.over_budget()
-    stop = state.get("stop") or Routes(services.settings).exhausted(state, over)
+    over = services.find_reached_cap()
+    stop = state.get("stop") or Routes(services.settings).stop_reason_if_exhausted(state, over)
     if over and stop == "budget":
-        services.out_of_budget(over)
+        services.record_reached_cap(over)
     unexplained = memory.verdict == "accept" and not any(attempt.verdict == "accept" for attempt in memory.attempts)
     left_out = ", the accepted one not: its mechanism did not show" if unexplained else ""
     return State(

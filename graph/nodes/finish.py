@@ -8,10 +8,10 @@ from typing import Literal
 from graph.artifacts import ContestantTime, FinalBenchmark
 from graph.nodes.commits import commit_report
 from graph.report import final
-from graph.report.content.phrases import gain, objective_of, stop_reason_words
-from graph.report.content.report_rows import proposed
+from graph.report.content.phrases import gain_words, objective_words, stop_reason_words
+from graph.report.content.report_rows import proposal_records
 from graph.services import Services
-from graph.specs import datasheet
+from graph.specs import hardware_sheet
 from graph.state import State
 from graph.workspace import completeness
 from graph.workspace.versions import read_versions
@@ -24,54 +24,56 @@ from tools.tasks.loader import LoadedTask
 
 
 def finalise(state: State, services: Services) -> State:
-    """Audit what was closed, benchmark the best version against everything it is compared with, write and commit the
-    report."""
-    audit(services)
-    datasheet.verified_sheet(state["specs"], services)
+    """Audit the closed versions, run the final benchmark, and write and commit the report."""
+    require_complete_versions(services)
+    hardware_sheet.read_verified_sheet(state["specs"], services)
     contestants = {"baseline": services.candidate(state["baseline"])}
     if state["incumbent"] != state["baseline"]:
-        # A kernel is not raced against itself: what noise makes of that would be read as a gain.
+        # A kernel is not timed against itself: noise would look like a gain.
         contestants["best"] = services.candidate(state["incumbent"])
-    original, unfit = _original(services, contestants)
+    original, unfit = _original_kernel(services, contestants)
     if original is not None:
         contestants["original"] = original
     measured = services.judge.read_or_measure_benchmark(contestants, services.settings.benchmark.frameworks)
-    benchmark = standings(measured, services, unfit)
-    record = services.keep("final", benchmark, parents=(measured.id,), best=state["incumbent"])
+    benchmark = final_benchmark(measured, services, unfit)
+    record = services.save_record("final", benchmark, parents=(measured.id,), best=state["incumbent"])
     ended = State(**{**state, "report": record.id})
-    texts = final.reports(ended, services)
+    texts = final.render_reports(ended, services)
     commit_report(services, record.id, texts)
     services.emit("stop", {"reason": str(state.get("stop"))})
     times, won = benchmark.objective_s, benchmark.overall.get("baseline")
-    shown = gain(times["baseline"], times[benchmark.best], won, benchmark.objective_of, disturbed=benchmark.disturbed)
-    why = stop_reason_words(state.get("stop"), services.settings, services.ended, benchmark.overall)
+    shown = gain_words(
+        times["baseline"], times[benchmark.best], won, benchmark.objective_of, disturbed=benchmark.disturbed
+    )
+    why = stop_reason_words(state.get("stop"), services.settings, services.recorded_cap, benchmark.overall)
     return State(report=record.id, summary=f"{shown}; it stopped because {why}")
 
 
-def audit(services: Services) -> None:
-    """Every closed version must be complete and in order (C4); WorkspaceError names what is not."""
+def require_complete_versions(services: Services) -> None:
+    """Raise WorkspaceError if a closed version is incomplete or out of order (C4)."""
     root = services.workspace.root
-    if faults := completeness.audit_closed(root):
+    if faults := completeness.audit_closed_versions(root):
         raise WorkspaceError(f"{root}: {faults[0].rstrip('.')}; restore it with `git checkout -- .`")
 
 
-def _original(services: Services, others: Mapping[str, Candidate]) -> tuple[Candidate | None, dict[str, str]]:
-    """The kernel that the first of the linked runs began with, where it is another one than `others`; or why it
-    cannot be timed here."""
+def _original_kernel(services: Services, others: Mapping[str, Candidate]) -> tuple[Candidate | None, dict[str, str]]:
+    """Return the kernel that the first of the linked runs began with, if it is not among `others`.
+
+    The dict gives the reason under "original" if that kernel cannot be timed here.
+    """
     task = services.records.find(record_key("task"))
     source = LoadedTask.model_validate(task.payload).origin if task else ""
     if source in ("", *(candidate.source for candidate in others.values())):
         return None, {}
     made = Candidate(language=services.task.language, files={f"kernel{services.language.suffix}": source})
-    services.keep_candidate(made)
+    services.save_candidate(made)
     failed = evidence.build_failure(services.judge.builder.read_or_build(made))
     failed = failed or evidence.correctness_failure(services.judge.read_or_check_correctness(made, None, "baseline"))
     return (None, {"original": failed.reason}) if failed else (made, {})
 
 
-def standings(record: Record, services: Services, unfit: Mapping[str, str]) -> FinalBenchmark:
-    """Each contestant against the best kernel, a workload at a time and over the objective; `unfit`: those that were
-    kept out, and why."""
+def final_benchmark(record: Record, services: Services, unfit: Mapping[str, str]) -> FinalBenchmark:
+    """Return the final benchmark in a contest's record; `unfit`: contestants that were excluded -> the reason."""
     contest = confirmation.Contest.model_validate(record.payload)
     best: Literal["baseline", "best"] = "best" if "best" in contest.candidates else "baseline"
     ranked = ranking.rank_contestants(record, services.settings.judge.objective, anchor="baseline", best=best)
@@ -88,12 +90,12 @@ def standings(record: Record, services: Services, unfit: Mapping[str, str]) -> F
             name: placing.against_best for name, placing in ranked.overall.items() if placing.against_best is not None
         },
         objective_s={name: placing.seconds for name, placing in ranked.overall.items()},
-        objective_of=objective_of(services.settings.judge.objective, services.task),
+        objective_of=objective_words(services.settings.judge.objective, services.task),
         device_s=confirmation.device_seconds(record),
         host_bound=confirmation.host_bound_rounds(record),
         unavailable={**contest.result.unavailable, **unfit},
         disturbed=confirmation.any_disturbed((record,)),
         wall_s=services.wall_s(),
         spent_device_s=services.device_s(),
-        proposals=proposed(read_versions(services.workspace.root), services.records),
+        proposals=proposal_records(read_versions(services.workspace.root), services.records),
     )

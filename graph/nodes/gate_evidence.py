@@ -1,5 +1,4 @@
-"""The gate's own hands: gather the evidence, ask for the verdict, write the version's artifacts, make the one
-commit."""
+"""The work of the gate: gather evidence, get the verdict, write the version's artifacts and make its commit."""
 
 from __future__ import annotations
 
@@ -9,14 +8,22 @@ from collections.abc import Iterator, Sequence
 from agents.artifacts import GatekeeperBrief, Plan
 from agents.checks.cited_sources import WIKI_LINE_PATTERN
 from agents.roles import gatekeeper
-from graph.artifacts import SIZE, Attribution, Inspection, Judged, MethodOutcome, Scored, VersionMemory
+from graph.artifacts import (
+    PREDICTION_FACTOR,
+    Attribution,
+    Inspection,
+    JudgedTrial,
+    MethodOutcome,
+    ScoredPrediction,
+    VersionMemory,
+)
 from graph.nodes.commits import commit_version
-from graph.nodes.prepare import inspected
-from graph.nodes.propose import trials
+from graph.nodes.prepare import read_or_make_inspection
+from graph.nodes.propose import trials_of_iteration
 from graph.report.content import version_files as artifacts
 from graph.services import Services
-from graph.specs import datasheet
-from graph.state import State, siblings
+from graph.specs import hardware_sheet
+from graph.state import State, count_siblings
 from graph.workspace import completeness, drift
 from graph.workspace.versions import accepted_version_of, read_versions
 from knowledge_base.artifacts import Attempt, Forecast, FreeMethod, source_digest
@@ -33,57 +40,63 @@ from tools.store.records import record_key
 from tools.store.repository import oldest_with_trailer
 from tools.tasks import loader as tasks
 
-WORDS = 800
-"""Characters that experience keeps of what a plan says of a method of its own."""
+MAX_PROSE_CHARS = 800
+"""The number of characters of a free method's description that the experience log stores."""
 
 
-def close(state: State, services: Services) -> tuple[Verdict, str, str]:
-    """Verdict, its record, and the commit of the artifacts. Called again after a kill it finds the commit, or does
-    what was left to do."""
+def close_iteration(state: State, services: Services) -> tuple[Verdict, str, str]:
+    """Close the iteration and return its verdict, the ids of the verdict's record and of the commit.
+
+    After a kill, a second call finds the commit or does the remaining work.
+    """
     iteration = state["iteration"]
     commit = oldest_with_trailer(services.workspace.repository.log(), "Version", f"v{iteration}")
     if commit is not None:
         record = services.records.get(commit.trailers["Evidence"])
         return Verdict.model_validate(record.payload), record.id, commit.id
-    drift.refuse(services.workspace.repository)
+    drift.refuse_drift(services.workspace.repository)
     # A verdict must not rest on an archive whose citations no longer hold.
-    datasheet.verified_sheet(state["specs"], services)
-    weighed = _gather(state, services)
-    verdict = decide_verdict(weighed, services.settings.judge)
+    hardware_sheet.read_verified_sheet(state["specs"], services)
+    gathered = _gather_evidence(state, services)
+    verdict = decide_verdict(gathered, services.settings.judge)
     parents = tuple(r for r in (*verdict.records, state["plan"], state.get("attribution")) if r)
-    record = services.keep("verdict", verdict, parents=parents, iteration=iteration)
+    record = services.save_record("verdict", verdict, parents=parents, iteration=iteration)
     verdict = Verdict.model_validate(record.payload)
-    own = None
+    inspection = None
     if verdict.outcome == "accept" and verdict.candidate:
-        own = inspected(services.candidate(verdict.candidate, iteration), state, services)
-    _write(state, services, weighed.trial, verdict, record, own)
+        inspection = read_or_make_inspection(services.candidate(verdict.candidate, iteration), state, services)
+    _write_version_files(state, services, gathered.trial, verdict, record, inspection)
     services.emit("commit", {"state": "started", "iteration": str(iteration)})
-    made = commit_version(state, services, verdict, record)
-    services.emit("commit", {"state": "finished", "iteration": str(iteration), "commit": made})
-    return verdict, record.id, made
+    commit_id = commit_version(state, services, verdict, record)
+    services.emit("commit", {"state": "finished", "iteration": str(iteration), "commit": commit_id})
+    return verdict, record.id, commit_id
 
 
-def abandon(state: State, services: Services, back: VersionMemory) -> None:
-    """Close the iteration under way unjudged: a mask, or the end of one, took the kernel away that it was planned
-    for, and HEAD has that of `back`. With its parent's mask it is masked too."""
+def close_unjudged(state: State, services: Services, back: VersionMemory) -> None:
+    """Close the current iteration without a judgement, after a mask or unmask replaced the kernel of its plan.
+
+    `back`: the version whose kernel is at HEAD now. A version of a masked parent is masked too.
+    """
     parent = accepted_version_of(services.workspace.root, state["incumbent"])
     reason = (
-        f"Not judged: it was planned for the kernel of {parent}, in whose place a mask, or its end, put that of "
+        f"Not judged: it was planned for the kernel of {parent}, which a mask or unmask replaced by the kernel of "
         f"v{back.iteration}."
     )
     verdict = Verdict(outcome="inconclusive", reasons=(reason,), candidate=None, incumbent=state["incumbent"])
-    # A verdict of its own, for the gate may have been killed with another one on record.
-    asked = {"iteration": state["iteration"], "instead": back.iteration}
-    record = services.keep("verdict", verdict, parents=(state["plan"],), **asked)
-    _write(State(**{**state, "champion": None, "attribution": None}), services, None, verdict, record, None)
-    told = {
+    # A separate key, as a killed gate may have stored another verdict.
+    key_fields = {"iteration": state["iteration"], "instead": back.iteration}
+    record = services.save_record("verdict", verdict, parents=(state["plan"],), **key_fields)
+    _write_version_files(
+        State(**{**state, "champion": None, "attribution": None}), services, None, verdict, record, None
+    )
+    details = {
         "iteration": str(state["iteration"]),
         "outcome": verdict.outcome,
         "candidate": "",
         "parent": parent,
         "summary": reason,
     }
-    services.emit("verdict", told)
+    services.emit("verdict", details)
     commit_version(
         State(**{**state, "incumbent": back.candidate or ""}), services, verdict, record, restores=f"v{back.iteration}"
     )
@@ -97,22 +110,22 @@ def dry_run_verdict(state: State, services: Services) -> Verdict:
 
     What it needs is measured on the first call and read from the records afterwards.
     """
-    return decide_verdict(_gather(state, services), services.settings.judge)
+    return decide_verdict(_gather_evidence(state, services), services.settings.judge)
 
 
-def refused(state: State, services: Services) -> tuple[Record, Verdict] | None:
-    """The record of the champion that was put to the gate first in this iteration and refused, and its verdict."""
+def first_refusal(state: State, services: Services) -> tuple[Record, Verdict] | None:
+    """Return the record and verdict of the champion that the gate refused before the runner-up; None: there is none."""
     record = services.records.find(record_key("refused", iteration=state["iteration"]))
     return (record, Verdict.model_validate(record.payload)) if record else None
 
 
-def _gather(state: State, services: Services) -> GateEvidence:
-    """Everything the verdict rests on; a champion is reviewed and confirmed in separate processes first."""
+def _gather_evidence(state: State, services: Services) -> GateEvidence:
+    """Gather the evidence for the verdict; a champion is reviewed and confirmed in separate processes first."""
     champion = state.get("champion")
-    trial = _weighed_trial(state, services)
+    trial = _trial_for_gate(state, services)
     if champion:
         # Its own A/A blocks are needed next; a kernel that fails in them must not get that far.
-        trial = _calibrated(champion, trial, services)
+        trial = _trial_after_calibration(champion, trial, services)
     if champion and not isinstance(trial, Passed):
         champion = None
     incumbent = services.candidate(state["incumbent"])
@@ -121,87 +134,90 @@ def _gather(state: State, services: Services) -> GateEvidence:
     veto: Veto | None = None
     confirmed: tuple[Record, ...] = ()
     unconfirmed = ""
-    possible = lower_bounds.PhysicalLimits()
-    needs = {w.workload: w.unique_bytes for w in inspection.rooflines}
+    limits = lower_bounds.PhysicalLimits()
+    bytes_by_workload = {w.workload: w.unique_bytes for w in inspection.rooflines}
     candidate = services.candidate(champion) if champion else None
     if candidate is not None:
-        veto = _review(candidate, incumbent, services)
+        veto = _review_diff(candidate, incumbent, services)
     try:
         jobs = services.capped_executor()
         cache, roofs = services.device.last_level_cache, services.all_roofs
         judge = services.judge.with_executor(jobs)
-        again, v0 = (lambda: services.roofs_again(jobs)), services.candidate(state["baseline"])
-        possible = lower_bounds.limits_for_trial(
+        remeasure, v0 = (lambda: services.remeasure_roofs(jobs)), services.candidate(state["baseline"])
+        limits = lower_bounds.limits_for_trial(
             trial,
-            needs,
+            bytes_by_workload,
             cache,
             roofs,
-            again,
+            remeasure,
             judge.read_or_count_needed_bytes,
             lambda: evidence.incumbent_seconds(services.judge.read_or_measure_calibration(v0)),
         )
         if candidate is not None:
-            confirmed = _confirmed(candidate, incumbent, state["iteration"], services)
+            confirmed = _confirm(candidate, incumbent, state["iteration"], services)
     except BudgetError as error:
-        # Nothing is accepted unconfirmed, and nobody accused of what roofs forbid that could not be measured again.
+        # Nothing is accepted unconfirmed, or refused by roofs that could not be measured again.
         unconfirmed = str(error)
-        services.out_of_budget(unconfirmed)
-    methods = made.methods if (made := _attribution(state, services)) else ()
-    weighed = GateEvidence(
+        services.record_reached_cap(unconfirmed)
+    methods = attribution.methods if (attribution := _read_attribution(state, services)) else ()
+    gathered = GateEvidence(
         incumbent=incumbent.id,
         trial=trial,
-        siblings=siblings(state),
+        siblings=count_siblings(state),
         task_at_start=services.task.identity(),
         task_now=tasks.read_frozen_task(services.workspace.task_folder).identity(),
         workloads=tuple(w.name for w in services.task.workloads),
         margins=services.task.margins,
-        screen=_screened(champion, services),
+        screen=_screen_violations(champion, services),
         veto=veto,
         unconfirmed=unconfirmed,
         cases=evidence.correctness_cases(trial, services.records),
-        physics=possible,
+        physics=limits,
         noise_floor=state["noise_floor"],
-        looks=max(1, len(_cited(trial, "timing", services))),
+        looks=max(1, len(_cited_records(trial, "timing", services))),
         mechanisms={o.method: o.visible for o in methods},
-        idle=_idle(methods),
+        idle=_idle_methods(methods),
         unclear=tuple(o.method for o in methods if o.mechanism and o.mechanism.without and o.mechanism.without.present),
         records=tuple(dict.fromkeys((calibration.id, state.get("calibration", calibration.id)))),
     )
-    before = refused(state, services)
-    if before and before[1].candidate != state.get("champion"):
-        said = (
-            f"Candidate {before[1].candidate} was put to the gate first: {before[1].outcome}, {before[1].reasons[-1]}"
+    refusal = first_refusal(state, services)
+    if refusal and refusal[1].candidate != state.get("champion"):
+        sentence = (
+            f"The gate judged candidate {refusal[1].candidate} first: {refusal[1].outcome}, {refusal[1].reasons[-1]}"
         )
-        weighed = weighed.model_copy(update={"earlier_refusal": said, "records": (*weighed.records, before[0].id)})
-    policy = services.settings.judge
-    weighed = with_confirmations(weighed, confirmed, policy)
+        gathered = gathered.model_copy(
+            update={"earlier_refusal": sentence, "records": (*gathered.records, refusal[0].id)}
+        )
+    judge_settings = services.settings.judge
+    gathered = with_confirmations(gathered, confirmed, judge_settings)
     if candidate is None:
-        return weighed
-    return with_sanitizers(weighed, lambda: services.judge.read_or_run_sanitizers(candidate), policy)
+        return gathered
+    return with_sanitizers(gathered, lambda: services.judge.read_or_run_sanitizers(candidate), judge_settings)
 
 
-def _calibrated(champion: str, trial: Trial | None, services: Services) -> Trial | None:
-    """The champion's trial, or its failure in its own A/A blocks; where the cap leaves no time for these, no
-    confirmation follows."""
+def _trial_after_calibration(champion: str, trial: Trial | None, services: Services) -> Trial | None:
+    """Measure the champion's own A/A blocks; return its trial, or its failure in these blocks.
+
+    Without time for the blocks the trial is returned, and no confirmation follows.
+    """
     try:
         calibration = services.capped_judge.read_or_measure_calibration(services.candidate(champion))
     except BudgetError as error:
-        services.out_of_budget(str(error))
+        services.record_reached_cap(str(error))
         return trial
     return evidence.timing_failure(calibration, trial.records if trial else ()) or trial
 
 
-def _confirmed(candidate: Candidate, incumbent: Candidate, iteration: int, services: Services) -> tuple[Record, ...]:
-    """The confirmations of a candidate whose A/A blocks are measured; BudgetError where the cap leaves no time for
-    both."""
+def _confirm(candidate: Candidate, incumbent: Candidate, iteration: int, services: Services) -> tuple[Record, ...]:
+    """Return the records of a candidate's confirmations; raise BudgetError if the cap leaves no time."""
     services.capped_judge.read_or_measure_calibration(candidate)
     return services.capped_judge.confirm_until_settled(candidate, incumbent, iteration=iteration)
 
 
-def _weighed_trial(state: State, services: Services) -> Trial | None:
-    """The champion's trial; else the fastest correct one, else a kernel's failure, else a machine's; recomputed from
-    its records."""
-    judged = [j.trial for j in trials(state, services)]
+def _trial_for_gate(state: State, services: Services) -> Trial | None:
+    """Return the trial for the gate, recomputed from its records: the champion's, else the fastest correct candidate's,
+    else a failed one, else an unmeasured one."""
+    judged = [j.trial for j in trials_of_iteration(state, services)]
     champion = state.get("champion")
     passed = sorted(
         (t for t in judged if isinstance(t, Passed)), key=lambda t: (t.candidate != champion, -t.speedup.estimate)
@@ -214,18 +230,18 @@ def _weighed_trial(state: State, services: Services) -> Trial | None:
     return evidence.recompute_trial(chosen, cited, services.settings.judge.objective, state["incumbent"])
 
 
-def _review(candidate: Candidate, incumbent: Candidate, services: Services) -> Veto | None:
-    brief = GatekeeperBrief(task=services.task, diff=diff(incumbent, candidate))
+def _review_diff(candidate: Candidate, incumbent: Candidate, services: Services) -> Veto | None:
+    brief = GatekeeperBrief(task=services.task, diff=kernel_diff(incumbent, candidate))
     try:
         answer = gatekeeper.review_diff(services.agents["gatekeeper"], brief)
     except BudgetError as error:
-        # Nobody looked, and nothing is accepted without a review.
-        services.out_of_budget(str(error))
+        # Nothing is accepted without a review.
+        services.record_reached_cap(str(error))
         return Veto(quote="", reason=f"there was none ({error})")
     return Veto(quote=answer.quote, reason=answer.reason) if answer.veto else None
 
 
-def _screened(champion: str | None, services: Services) -> tuple[str, ...]:
+def _screen_violations(champion: str | None, services: Services) -> tuple[str, ...]:
     if champion is None:
         return ()
     texts = services.candidate(champion).files.values()
@@ -235,26 +251,25 @@ def _screened(champion: str | None, services: Services) -> tuple[str, ...]:
     )
 
 
-def _cited(trial: Trial | None, kind: str, services: Services) -> list[Record]:
-    """The records of a kind that a trial rests on."""
+def _cited_records(trial: Trial | None, kind: str, services: Services) -> list[Record]:
+    """Return the records of a kind that a trial cites."""
     found = [services.records.get(identity) for identity in (trial.records if trial else ())]
     return [record for record in found if record.kind == kind]
 
 
-def _idle(methods: Sequence[MethodOutcome]) -> tuple[str, ...]:
-    """What is in neither the machine code nor the time explains nothing, and leaves nothing unexplained where
-    another method is seen."""
+def _idle_methods(methods: Sequence[MethodOutcome]) -> tuple[str, ...]:
+    """Return the methods that show in neither the machine code nor the time, if another method shows; else none."""
     idle = tuple(o.method for o in methods if o.visible is False and o.ratio is not None and o.ratio.low <= 1)
     return idle if any(o.visible for o in methods) else ()
 
 
-def _attribution(state: State, services: Services) -> Attribution | None:
+def _read_attribution(state: State, services: Services) -> Attribution | None:
     identity = state.get("attribution")
     return Attribution.model_validate(services.records.get(identity).payload) if identity else None
 
 
-def diff(before: Candidate, after: Candidate) -> str:
-    """Unified diff of two kernels' entry files."""
+def kernel_diff(before: Candidate, after: Candidate) -> str:
+    """Return the unified diff of two kernels' entry files."""
     names = [next(name for name in c.files if name.startswith("kernel.")) for c in (before, after)]
     lines = difflib.unified_diff(
         before.source.splitlines(keepends=True),
@@ -268,58 +283,73 @@ def diff(before: Candidate, after: Candidate) -> str:
 # ---------------------------------------------------------------- what is written
 
 
-def _write(
-    state: State, services: Services, trial: Trial | None, verdict: Verdict, record: Record, own: Record | None
+def _write_version_files(
+    state: State, services: Services, trial: Trial | None, verdict: Verdict, record: Record, inspection: Record | None
 ) -> None:
     """`own`: the accepted kernel's inspection; a refused one was not looked at."""
     iteration = state["iteration"]
     champion = services.candidate(verdict.candidate, iteration) if verdict.candidate else None
-    changed = diff(services.candidate(state["incumbent"]), champion) if champion else ""
-    made, checked = _attribution(state, services), next(iter(_cited(trial, "correctness", services)), None)
-    folder = f"versions/v{iteration}"
-    told = artifacts.render_version(
-        state, services, trials(state, services), _ablations(state, services), made, checked, changed, own, verdict
+    patch = kernel_diff(services.candidate(state["incumbent"]), champion) if champion else ""
+    attribution, checked = (
+        _read_attribution(state, services),
+        next(iter(_cited_records(trial, "correctness", services)), None),
     )
-    services.workspace.write({f"{folder}/{name}": text for name, text in told.items()})
-    missing = completeness.audit(services.workspace.root, iteration)
-    if missing:
-        raise WorkspaceError(f"{services.workspace.root}: {missing[0]}")
-    memory = _memory(state, services, verdict, record, champion)
-    closing = {f"{folder}/{completeness.VERDICT}": verdict, f"memory/v{iteration}.json": memory}
+    folder = f"versions/v{iteration}"
+    texts = artifacts.render_version(
+        state,
+        services,
+        trials_of_iteration(state, services),
+        _find_ablations(state, services),
+        attribution,
+        checked,
+        patch,
+        inspection,
+        verdict,
+    )
+    services.workspace.write({f"{folder}/{name}": text for name, text in texts.items()})
+    faults = completeness.audit_version(services.workspace.root, iteration)
+    if faults:
+        raise WorkspaceError(f"{services.workspace.root}: {faults[0]}")
+    memory = _version_memory(state, services, verdict, record, champion)
+    closing = {f"{folder}/{completeness.VERDICT_FILE}": verdict, f"memory/v{iteration}.json": memory}
     services.workspace.write({name: artifact.model_dump_json(indent=1) + "\n" for name, artifact in closing.items()})
 
 
-def _ablations(state: State, services: Services) -> dict[str, Judged]:
-    """Method -> the trial of the champion without it, where one was made."""
+def _find_ablations(state: State, services: Services) -> dict[str, JudgedTrial]:
+    """Return method -> the trial of the champion without it, for each ablation on record."""
     champion = state.get("champion")
     methods = services.candidate(champion, state["iteration"]).methods if champion else ()
     return {
         method: judged
         for method in methods
-        if (judged := ablation(state, services, champion or "", method)) is not None
+        if (judged := find_ablation(state, services, champion or "", method)) is not None
     }
 
 
-def ablation(state: State, services: Services, champion: str, method: str) -> Judged | None:
-    """The trial of a champion without one of its methods; None: none is on record."""
+def find_ablation(state: State, services: Services, champion: str, method: str) -> JudgedTrial | None:
+    """Return the trial of a champion without one of its methods; None: no such record."""
     record = services.records.find(
         record_key("ablation", iteration=state["iteration"], champion=champion, method=method)
     )
-    return Judged.model_validate(record.payload) if record else None
+    return JudgedTrial.model_validate(record.payload) if record else None
 
 
-def _memory(
+def _version_memory(
     state: State, services: Services, verdict: Verdict, record: Record, champion: Candidate | None
 ) -> VersionMemory:
-    made = Plan.model_validate(services.records.get(state["plan"]).payload)
-    predictions = _scored(made, verdict, champion, _attribution(state, services), services.settings.judge.min_effect)
+    plan = Plan.model_validate(services.records.get(state["plan"]).payload)
+    predictions = _score_predictions(
+        plan, verdict, champion, _read_attribution(state, services), services.settings.judge.min_effect
+    )
     forecasts = tuple(
-        Forecast(model=services.settings.planned_by, method=one.planned.method, confidence=e.confidence, held=one.hit)
+        Forecast(
+            model=services.settings.planner_model, method=one.planned.method, confidence=e.confidence, held=one.hit
+        )
         for one in predictions
         for e in one.planned.hypothesis.expected
         if e.metric == "time" and one.hit is not None
     )
-    attempts = _attempts(state, services, verdict, record, champion)
+    attempts = _attempts_to_learn(state, services, verdict, record, champion)
     root = services.workspace.root
     return VersionMemory(
         iteration=state["iteration"],
@@ -327,7 +357,7 @@ def _memory(
         candidate=verdict.candidate,
         verdict=verdict.outcome,
         reasons=verdict.reasons,
-        methods=champion.methods if champion else tuple(item.method for item in made.methods),
+        methods=champion.methods if champion else tuple(item.method for item in plan.methods),
         knobs=champion.knobs if champion else {},
         speedup=verdict.reported_speedup,
         predictions=predictions,
@@ -341,94 +371,112 @@ def _memory(
     )
 
 
-def _scored(
-    made: Plan, verdict: Verdict, champion: Candidate | None, attribution: Attribution | None, min_effect: float
-) -> tuple[Scored, ...]:
-    """Each prediction on time against the method's own ablation where there is one, else against the whole plan (F6).
+def _score_predictions(
+    plan: Plan, verdict: Verdict, champion: Candidate | None, attribution: Attribution | None, min_effect: float
+) -> tuple[ScoredPrediction, ...]:
+    """Score each prediction on time against the method's ablation if there is one, else against the whole plan (F6).
 
-    A method that the coder left out is not scored. A hit has the direction shown (the interval leaves 1 + `min_effect`
-    out) and the size within a factor of `SIZE` either way; a miss has the opposite shown, or no size within that factor
-    left in its interval. What noise hides is neither.
+    A method that the coder omitted is not scored. A hit has the predicted direction (its interval excludes
+    1 + `min_effect`) and a size within a factor of `PREDICTION_FACTOR`; a miss has the opposite direction, or an
+    interval without such a size. An effect that noise hides is neither.
     """
-    own = {o.method: o.ratio for o in attribution.methods if o.ratio} if attribution else {}
+    ratios = {o.method: o.ratio for o in attribution.methods if o.ratio} if attribution else {}
     scored = []
-    for item in made.methods:
+    for item in plan.methods:
         applied = champion is not None and item.method in champion.methods
-        gain = own.get(item.method, verdict.reported_speedup) if applied else None
+        gain = ratios.get(item.method, verdict.reported_speedup) if applied else None
         expected = next((e.factor for e in item.hypothesis.expected if e.metric == "time"), None)
         hit = None
         if gain is not None and expected is not None:
-            shown, gone = gain.low > 1 + min_effect, gain.high <= 1 + min_effect
+            shown, opposite = gain.low > 1 + min_effect, gain.high <= 1 + min_effect
             if expected >= 1:
-                shown, gone = gain.high < 1, gain.low >= 1
-            far = gain.high * expected < 1 / SIZE or gain.low * expected > SIZE
-            hit = False if gone or far else True if shown and 1 / SIZE <= gain.estimate * expected <= SIZE else None
-        scored.append(Scored(planned=item, observed_factor=1 / gain.estimate if gain else None, hit=hit))
+                shown, opposite = gain.high < 1, gain.low >= 1
+            far = gain.high * expected < 1 / PREDICTION_FACTOR or gain.low * expected > PREDICTION_FACTOR
+            hit = (
+                False
+                if opposite or far
+                else True
+                if shown and 1 / PREDICTION_FACTOR <= gain.estimate * expected <= PREDICTION_FACTOR
+                else None
+            )
+        scored.append(ScoredPrediction(planned=item, observed_factor=1 / gain.estimate if gain else None, hit=hit))
     return tuple(scored)
 
 
-def _attempts(
+def _attempts_to_learn(
     state: State, services: Services, verdict: Verdict, record: Record, champion: Candidate | None
 ) -> tuple[Attempt, ...]:
-    """What experience may keep: nothing of a machine's failure or of a cap's, nothing that was accepted without its
-    mechanism showing, and no success of a method that did not show.
+    """Return the attempts for the experience log.
 
-    A refusal by screen, review or physics is kept (D8): it is about what was written, which need not be written again,
-    and says nothing of what the methods are worth.
+    Failures of the machine and of caps are excluded, as are accepted versions whose mechanism did not show and
+    successes of methods that did not show. A refusal by screen, review or physics is included
+    (D8): it describes code that need not be written again, and says nothing about the worth of the methods.
     """
     unmeasured = verdict.outcome == "inconclusive" and verdict.speedup is None
     if champion is None or unmeasured or verdict.outcome == "infra_error":
         return ()
     if not verdict.explained:
-        return tuple(_siblings(state, services, champion))
-    made = _attribution(state, services) if verdict.outcome == "accept" else None
-    absent = {o.method for o in made.methods if o.status == "implementation_failed"} if made else set()
-    shared = champion.model_copy(update={"methods": tuple(name for name in champion.methods if name not in absent)})
-    weighed = _attempt(
-        state, services, shared, verdict.outcome, verdict.reported_speedup, record.id, "; ".join(verdict.reasons)
+        return tuple(_sibling_attempts(state, services, champion))
+    attribution = _read_attribution(state, services) if verdict.outcome == "accept" else None
+    absent = {o.method for o in attribution.methods if o.status == "implementation_failed"} if attribution else set()
+    credited = champion.model_copy(update={"methods": tuple(name for name in champion.methods if name not in absent)})
+    attempt = _make_attempt(
+        state, services, credited, verdict.outcome, verdict.reported_speedup, record.id, "; ".join(verdict.reasons)
     )
     if verdict.outcome == "accept":
-        weighed = weighed.model_copy(update={"free": tuple(_free(state, services, champion, verdict.reported_speedup))})
-    # The newest line about a set of methods is what counts, so that the one that was weighed comes last.
-    return (*_siblings(state, services, champion), weighed)
+        attempt = attempt.model_copy(
+            update={"free": tuple(_free_methods(state, services, champion, verdict.reported_speedup))}
+        )
+    # The newest line about a set of methods counts, so the gate's candidate comes last.
+    return (*_sibling_attempts(state, services, champion), attempt)
 
 
-def _free(state: State, services: Services, champion: Candidate, worth: Interval | None) -> Iterator[FreeMethod]:
-    """The methods of an accepted version that its plan named itself, but for those that were shown to have no part
-    in the gain."""
-    made, found = Plan.model_validate(services.records.get(state["plan"]).payload), _attribution(state, services)
-    outcomes = {outcome.method: outcome for outcome in found.methods} if found else {}
-    for item in made.methods:
-        seen = outcomes.get(item.method)
+def _free_methods(
+    state: State, services: Services, champion: Candidate, worth: Interval | None
+) -> Iterator[FreeMethod]:
+    """Yield the free methods of an accepted version, except for those without a part in its gain."""
+    plan, attribution = (
+        Plan.model_validate(services.records.get(state["plan"]).payload),
+        _read_attribution(state, services),
+    )
+    outcomes = {outcome.method: outcome for outcome in attribution.methods} if attribution else {}
+    for item in plan.methods:
+        outcome_of_method = outcomes.get(item.method)
         if not item.method.startswith(FREE_METHOD_PREFIX) or item.method not in champion.methods:
             continue
-        if seen is None or seen.status not in ("ineffective", "implementation_failed"):
+        if outcome_of_method is None or outcome_of_method.status not in ("ineffective", "implementation_failed"):
             yield FreeMethod(
                 method=item.method,
                 axis=item.axis,
-                change=_without_wiki_lines(item.hypothesis.change)[:WORDS],
-                rationale=_without_wiki_lines(item.hypothesis.rationale)[:WORDS],
+                change=_without_wiki_lines(item.hypothesis.change)[:MAX_PROSE_CHARS],
+                rationale=_without_wiki_lines(item.hypothesis.rationale)[:MAX_PROSE_CHARS],
                 signature=item.signature,
-                effect=worth if len(champion.methods) == 1 else seen.ratio if seen else None,
+                effect=worth if len(champion.methods) == 1 else outcome_of_method.ratio if outcome_of_method else None,
                 device=services.device.name,
             )
 
 
 def _without_wiki_lines(text: str) -> str:
-    """`text` on one line; another run has another wiki, in which the lines that it cites say something else."""
+    """Return `text` on one line without citations of wiki lines, which differ in another run's wiki."""
     return " ".join(WIKI_LINE_PATTERN.sub("the wiki", text).split())
 
 
-def _siblings(state: State, services: Services, champion: Candidate) -> Iterator[Attempt]:
-    """The iteration's other candidates: what failed, and what was timed without being put to the gate."""
-    before = refused(state, services)
-    for judged in trials(state, services):
+def _sibling_attempts(state: State, services: Services, champion: Candidate) -> Iterator[Attempt]:
+    """Yield the attempts of the iteration's other candidates: failed, refused, or timed but not judged by the gate."""
+    refusal = first_refusal(state, services)
+    for judged in trials_of_iteration(state, services):
         trial = judged.trial
-        if before and trial.candidate == before[1].candidate:
-            record, verdict = before
-            tried = services.candidate(trial.candidate, state["iteration"])
-            yield _attempt(
-                state, services, tried, verdict.outcome, verdict.reported_speedup, record.id, "; ".join(verdict.reasons)
+        if refusal and trial.candidate == refusal[1].candidate:
+            record, verdict = refusal
+            candidate_refused = services.candidate(trial.candidate, state["iteration"])
+            yield _make_attempt(
+                state,
+                services,
+                candidate_refused,
+                verdict.outcome,
+                verdict.reported_speedup,
+                record.id,
+                "; ".join(verdict.reasons),
             )
             continue
         if trial.candidate == champion.id or isinstance(trial, Unmeasured):
@@ -437,18 +485,18 @@ def _siblings(state: State, services: Services, champion: Candidate) -> Iterator
         candidate = services.candidate(trial.candidate, state["iteration"])
         if isinstance(trial, Failed):
             outcome: Outcome = "reject_policy" if trial.stage == "screen" else "reject_correctness"
-            yield _attempt(state, services, candidate, outcome, None, evidence, f"{trial.stage}: {trial.reason}")
+            yield _make_attempt(state, services, candidate, outcome, None, evidence, f"{trial.stage}: {trial.reason}")
         else:
             slower = trial.speedup.high < 1
             note = (
                 "slower than the incumbent"
                 if slower
-                else "timed, but another candidate of its iteration was put to the gate"
+                else "timed, but the gate judged another candidate of its iteration"
             )
             outcome = "reject_perf" if slower else "inconclusive"
-            # Nothing confirmed the figure: it is said, and no effect.
+            # The figure is not confirmed: the note shows it, and there is no effect.
             effect = trial.speedup if slower else None
-            yield _attempt(
+            yield _make_attempt(
                 state,
                 services,
                 candidate,
@@ -459,7 +507,7 @@ def _siblings(state: State, services: Services, champion: Candidate) -> Iterator
             )
 
 
-def _attempt(
+def _make_attempt(
     state: State,
     services: Services,
     candidate: Candidate,

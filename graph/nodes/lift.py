@@ -1,9 +1,9 @@
-"""What torch.compile makes of the reference, beside a kernel that was given: asked for once, before the first plan."""
+"""The kernel that torch.compile generates from the reference, offered to the planner besides the user's kernel."""
 
 from __future__ import annotations
 
 from agents.lift.from_reference import LIFT_BY_LANGUAGE, LIFT_METHOD, lift_reference
-from graph.artifacts import Lifted
+from graph.artifacts import LiftResult
 from graph.report.content import frameworks
 from graph.services import Services
 from graph.state import State
@@ -13,29 +13,29 @@ from tools.store.records import record_key
 from tools.tasks.inductor_code import generate_inductor_code
 
 
-def page(state: State, services: Services) -> Page | None:
-    """The method's page while there is something to try: neither where torch.compile is shown slower than the
-    incumbent, nor where the incumbent is what it makes."""
+def lift_page(state: State, services: Services) -> Page | None:
+    """Return the page of the lift method; None if torch.compile is shown slower than the incumbent, or is the
+    incumbent."""
     times = frameworks.torch_times(state, services)
-    behind = times is not None and bool(times.compiled) and all(one.low > 1 for one in times.compiled)
-    found = None if behind or services.task.language not in LIFT_BY_LANGUAGE else source(services)
+    is_torch_slower = times is not None and bool(times.compiled) and all(one.low > 1 for one in times.compiled)
+    lifted = None if is_torch_slower or services.task.language not in LIFT_BY_LANGUAGE else lifted_source(services)
     return (
-        services.guide.page(LIFT_METHOD) if found and found != services.candidate(state["incumbent"]).source else None
+        services.guide.page(LIFT_METHOD) if lifted and lifted != services.candidate(state["incumbent"]).source else None
     )
 
 
-def source(services: Services) -> str:
-    """The lifted kernel; empty where there is none, or no time to make one."""
+def lifted_source(services: Services) -> str:
+    """Return the source of the lifted kernel; empty if there is none, or no time to make one."""
     record = services.records.find(record_key("lift"))
     if record is None:
         task = services.task
         try:
-            jobs = services.capped_executor(tell=lambda _: None)
+            jobs = services.capped_executor(on_cap=lambda _: None)
             inductor = generate_inductor_code(task, jobs, services.records.blobs, services.settings.judge.job_limit_s)
-            found = Lifted(source=lift_reference(task, inductor))
+            result = LiftResult(source=lift_reference(task, inductor))
         except SettingsError as error:
-            found = Lifted(refused=str(error))
+            result = LiftResult(refused=str(error))
         except (BudgetError, HarnessError):
             return ""
-        record = services.keep("lift", found)
-    return Lifted.model_validate(record.payload).source
+        record = services.save_record("lift", result)
+    return LiftResult.model_validate(record.payload).source

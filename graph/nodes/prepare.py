@@ -1,4 +1,4 @@
-"""From START to the first iteration: preflight, retrieve_specs, establish_baseline, profile."""
+"""The nodes before the first iteration: preflight, retrieve_specs, establish_baseline, profile."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from agents.artifacts import Analysis, AnalystBrief, KernelObservations
 from agents.roles import profiler_analyst
 from graph.artifacts import Inspection, SpecSheet, WorkloadRoofline
-from graph.budget.reserve import Reserve, benchmark_s, sample_s
+from graph.budget.reserve import Reserve, estimate_benchmark_seconds, seconds_per_sample
 from graph.nodes.commits import commit_baseline
 from graph.report.content import frameworks
-from graph.report.content.phrases import frameworks_ahead_words, rival
-from graph.report.content.placeholders import figures
+from graph.report.content.phrases import contestant_words, frameworks_ahead_words
+from graph.report.content.placeholders import figures_by_record
 from graph.routing import Routes
 from graph.services import Services
-from graph.specs import datasheet, unknown
+from graph.specs import hardware_sheet, unknown
 from graph.state import State
 from graph.workspace import events
 from tools.analysis import rules, signatures
@@ -40,21 +40,21 @@ ITEM_BYTES: dict[DType, int] = {
     "bfloat16": 2,
     "int16": 2,
 }
-"""Of the types wider than a byte."""
-SPENT = re.compile(r"registers|stack|shared|hit_rate|dram\w*bytes|warps_active|waves")
-"""In the names of metrics that say what a kernel takes and moves, whether a rule reads them or not."""
-COMPILED_AHEAD = 256 << 20
-"""Bytes of a workload's arguments up to which torch.compile may hold a set of them beside the search."""
+"""Dtype -> bytes of an element; other dtypes have one byte."""
+RESOURCE_METRICS = re.compile(r"registers|stack|shared|hit_rate|dram\w*bytes|warps_active|waves")
+"""Matches names of metrics on resources and traffic, which are shown even if no rule reads them."""
+MAX_COMPILED_AHEAD_BYTES = 256 << 20
+"""The largest workload, in bytes of its arguments, that torch.compile prepares and holds during the search."""
 
 
 def preflight(state: State, services: Services) -> State:
-    """The environment with its fixes, whether the kernel is sound, and the roofs measured on this device."""
+    """Write env_check.md, check the user's kernel and measure the roofs of the device."""
     environment = Environment.model_validate(services.records.get(services.environment).payload)
     services.workspace.write({"env_check.md": environment.to_markdown()})
     cpu = services.language.device == "cpu"
     if not cpu:
         _start_frameworks(services)
-    _sound_baseline(services)
+    _require_sound_baseline(services)
     roofs = services.roofs
     if cpu:
         _start_frameworks(services)
@@ -64,65 +64,70 @@ def preflight(state: State, services: Services) -> State:
 
 
 def _start_frameworks(services: Services) -> None:
-    """Start what the final benchmark compares with, which waits for it in the end.
+    """Start the processes of torch, which then wait for the final benchmark.
 
-    On a CPU after the roofs, which nothing of ours may lower; on a GPU beside the first build, since it is imported on
-    cores alone.
+    On a CPU this follows the measurement of the roofs, which it would disturb; on a GPU it runs beside the first build.
     """
     wanted = services.settings.benchmark.frameworks
     if not wanted:
         return
-    sizes = [seen.dims for seen in services.seen if seen.unique_bytes <= COMPILED_AHEAD]
+    sizes = [seen.dims for seen in services.probed_workloads if seen.unique_bytes <= MAX_COMPILED_AHEAD_BYTES]
     with contextlib.suppress(HarnessError):
         services.judge.start_torch_contestants(wanted, sizes)
 
 
 def retrieve_specs(state: State, services: Services) -> State:
-    """Published numbers of the product, cited or UNKNOWN; what is unknown is never patched (law 2)."""
+    """Look up the published figures of the product; each is cited or UNKNOWN (law 2)."""
     settings = services.settings
     product = settings.hardware or services.device.name
-    # Looked up first: a person who answered is not asked again after a kill.
+    # The record is looked up first, so that a person is not asked again after a kill.
     record = services.records.find(record_key("specs", product=product, variant=settings.variant))
     if record is None:
-        answers = datasheet.published_specs(services.wiki, services.task, product, settings.variant)
+        answers = hardware_sheet.published_specs(services.wiki, services.task, product, settings.variant)
         gaps = tuple(answer for answer in answers if isinstance(answer, UnknownSpec))
-        silent = datasheet.is_unpublished_by_design(services.wiki, settings.hardware, services.device)
-        foreign = datasheet.other_device_warning(services.wiki, services.device, settings.hardware, settings.variant)
+        is_unpublished = hardware_sheet.is_unpublished_by_design(services.wiki, settings.hardware, services.device)
+        warning = hardware_sheet.other_device_warning(
+            services.wiki, services.device, settings.hardware, settings.variant
+        )
         sheet = SpecSheet(
             product=product,
             specs=tuple(answer for answer in answers if isinstance(answer, Spec)),
             gaps=gaps,
-            placeholders=() if silent else unknown.resolve_unknown(gaps, product, settings.on_unknown, services.ask),
+            placeholders=()
+            if is_unpublished
+            else unknown.resolve_unknown(gaps, product, settings.on_unknown, services.ask),
             roofs=services.roofs,
             wiki=services.wiki.root.name,
-            elsewhere=bool(foreign),
-            remark=foreign or (datasheet.CPU_UNPUBLISHED if silent else ""),
+            elsewhere=bool(warning),
+            remark=warning or (hardware_sheet.CPU_UNPUBLISHED if is_unpublished else ""),
         )
-        record = services.keep("specs", sheet, product=product, variant=settings.variant)
-    found = SpecSheet.model_validate(record.payload)
-    said = f", {len(found.placeholders)} placeholders" if found.placeholders else ""
-    said += f"; {found.remark.rstrip('.')}" if found.elsewhere else ""
-    return State(specs=record.id, summary=f"{len(found.specs)} specs cited, {len(found.gaps)} UNKNOWN{said}")
+        record = services.save_record("specs", sheet, product=product, variant=settings.variant)
+    sheet_on_record = SpecSheet.model_validate(record.payload)
+    suffix = f", {len(sheet_on_record.placeholders)} placeholders" if sheet_on_record.placeholders else ""
+    suffix += f"; {sheet_on_record.remark.rstrip('.')}" if sheet_on_record.elsewhere else ""
+    return State(
+        specs=record.id,
+        summary=f"{len(sheet_on_record.specs)} specs cited, {len(sheet_on_record.gaps)} UNKNOWN{suffix}",
+    )
 
 
 def establish_baseline(state: State, services: Services) -> State:
-    """v0: the user's kernel must compile, be right (both known since preflight) and be timed before anything is
-    compared with it."""
-    baseline = _sound_baseline(services)
-    services.keep_candidate(baseline)
+    """Establish v0: check the user's kernel and time it in A/A blocks."""
+    baseline = _require_sound_baseline(services)
+    services.save_candidate(baseline)
     calibration = services.judge.read_or_measure_calibration(baseline)
     failed = evidence.timing_failure(calibration, ())
     if failed is not None:
         kernel, reference = services.settings.sources(services.language.suffix)
         reason = failed.reason.rstrip(".")
-        raise SettingsError(f"{kernel} and {reference} disagree when timed: {reason}; mend the kernel and run again")
+        raise SettingsError(f"{kernel} and {reference} disagree when timed: {reason}; correct the kernel and run again")
     if services.settings.budget.device_s is not None:
         task = services.task
         rivals = len(task.rivals.names) if task.rivals else 0
-        kept = benchmark_s(
-            sample_s(calibration), len(task.workloads), services.settings, services.language.device, rivals
+        reserve_s = estimate_benchmark_seconds(
+            seconds_per_sample(calibration), len(task.workloads), services.settings, services.language.device, rivals
         )
-        services.keep("reserve", Reserve(seconds=kept), parents=(calibration.id,))
+        services.save_record("reserve", Reserve(seconds=reserve_s), parents=(calibration.id,))
     noise = evidence.noise_floor(calibration, services.settings.judge.objective)
     times = evidence.incumbent_seconds(calibration)
     total = sum(w.weight * times[w.name] for w in services.task.workloads)
@@ -137,9 +142,9 @@ def establish_baseline(state: State, services: Services) -> State:
     )
 
 
-def _sound_baseline(services: Services) -> Candidate:
-    """The user's kernel, compiled and compared with its reference; asked again, the records answer. SettingsError
-    names their files."""
+def _require_sound_baseline(services: Services) -> Candidate:
+    """Return the user's kernel after a build and a comparison with its reference; raise SettingsError if either
+    fails."""
     task = services.task
     kernel, reference = services.settings.sources(services.language.suffix)
     if task.baseline is None:
@@ -148,69 +153,75 @@ def _sound_baseline(services: Services) -> Candidate:
     failed = evidence.build_failure(services.judge.builder.read_or_build(baseline))
     if failed is not None:
         log = failed.log.replace(f"kernel{services.language.suffix}", kernel)
-        raise SettingsError(f"{kernel} does not compile; mend it and run again:\n{log}")
+        raise SettingsError(f"{kernel} does not compile; correct it and run again:\n{log}")
     checked = services.judge.read_or_check_correctness(baseline, None, "baseline")
-    borrowed = evidence.policy_violation(checked)
-    if borrowed is not None:
+    violation = evidence.policy_violation(checked)
+    if violation is not None:
         raise SettingsError(
-            f"{kernel} {borrowed}: candidates inherit its lines and may run kernels of their own alone, so compute "
+            f"{kernel} {violation}: candidates inherit its lines and may run kernels of their own alone, so compute "
             f"that in a kernel of "
             "the file, or leave it to the caller, and run again"
         )
     failed = evidence.correctness_failure(checked, ())
     if failed is not None:
         reason = failed.reason.rstrip(".")
-        raise SettingsError(f"{kernel} and {reference} disagree: {reason}; mend the one that is wrong and run again")
+        raise SettingsError(f"{kernel} and {reference} disagree: {reason}; correct the one that is wrong and run again")
     return baseline
 
 
 def profile(state: State, services: Services) -> State:
-    """The incumbent's counters, findings, bottleneck and headroom; again after each accept."""
+    """Profile the incumbent: counters, findings, bottleneck and headroom; this repeats after each accepted version."""
     candidate = services.candidate(state["incumbent"])
-    record = inspected(candidate, state, services)
-    found = Inspection.model_validate(record.payload)
-    update = State(profile=record.id, headroom=found.headroom.total)
+    record = read_or_make_inspection(candidate, state, services)
+    inspection = Inspection.model_validate(record.payload)
+    update = State(profile=record.id, headroom=inspection.headroom.total)
     untimed = ""
     if state["iteration"] == 0:
         update["frameworks"], untimed = _time_frameworks(state, services)
     times = frameworks.torch_times(State(**{**state, **update}), services)
-    behind = frameworks_ahead_words(times) if times and times.ahead else ""
-    room = found.headroom
-    gaps = events.figures(total=room.total, compute=room.compute, memory=room.memory, latency=room.latency)
-    services.emit("headroom", {"candidate": candidate.id, "bound": found.bottleneck if found.profiled else "", **gaps})
+    ahead = frameworks_ahead_words(times) if times and times.ahead else ""
+    room = inspection.headroom
+    gaps = events.figure_details(total=room.total, compute=room.compute, memory=room.memory, latency=room.latency)
+    services.emit(
+        "headroom", {"candidate": candidate.id, "bound": inspection.bottleneck if inspection.profiled else "", **gaps}
+    )
     routes = Routes(services.settings)
-    over = services.over_budget()
-    stop = routes.good_enough({**state, **update}, found.doubt or behind) or routes.exhausted(state, over)
-    names = ", ".join(dict.fromkeys(finding.rule for finding in found.findings[:3]))
-    limit = found.limit if found.profiled else f"{found.limit} ({next(iter(found.missing.values()))})"
-    update["summary"] = f"{limit}, headroom {format_percent(found.headroom.total)}{f'; {names}' if names else ''}"
-    if found.doubt and not stop and not state.get("stop"):
-        update["summary"] += f"; near a roof that may lie higher, so the run goes on: {found.doubt}"
-    if behind and not stop and routes.near_roof(found.headroom.total):
-        update["summary"] += f"; near its roof, but {behind}"
+    reached_cap = services.find_reached_cap()
+    stop = routes.stop_reason_if_good_enough(
+        {**state, **update}, inspection.doubt or ahead
+    ) or routes.stop_reason_if_exhausted(state, reached_cap)
+    names = ", ".join(dict.fromkeys(finding.rule for finding in inspection.findings[:3]))
+    limit = (
+        inspection.limit if inspection.profiled else f"{inspection.limit} ({next(iter(inspection.missing.values()))})"
+    )
+    update["summary"] = f"{limit}, headroom {format_percent(inspection.headroom.total)}{f'; {names}' if names else ''}"
+    if inspection.doubt and not stop and not state.get("stop"):
+        update["summary"] += f"; near a roof that may lie higher, so the run continues: {inspection.doubt}"
+    if ahead and not stop and routes.stop_reason_near_roof(inspection.headroom.total):
+        update["summary"] += f"; near its roof, but {ahead}"
     elif not state["iteration"]:
         took = times.seconds if times else {}
         update["summary"] += (
-            "".join(f"; {rival(name)} {format_seconds(taken)}" for name, taken in took.items()) or untimed
+            "".join(f"; {contestant_words(name)} {format_seconds(taken)}" for name, taken in took.items()) or untimed
         )
         update["summary"] += "".join(
-            f"; {rival(name)} N/A ({why.rstrip('.')})" for name, why in (times.unavailable if times else {}).items()
+            f"; {contestant_words(name)} N/A ({why.rstrip('.')})"
+            for name, why in (times.unavailable if times else {}).items()
         )
     if stop and not state.get("stop"):
-        update["stop"] = services.out_of_budget(over) if stop == "budget" and over else stop
+        update["stop"] = services.record_reached_cap(reached_cap) if stop == "budget" and reached_cap else stop
     if state["iteration"] == 0:
         commit_baseline(State(**{**state, **update}), services, record)
     return update
 
 
 def _time_frameworks(state: State, services: Services) -> tuple[str, str]:
-    """Record id of v0 timed once beside torch; or empty and why, where there is no time or luck for it: nothing
-    depends on it."""
+    """Time v0 once beside torch; return the record's id and "", or "" and the reason if that is not possible."""
     wanted = services.settings.benchmark.frameworks
     if not wanted:
         return "", ""
     try:
-        judge = services.judge.with_executor(services.capped_executor(tell=lambda _: None))
+        judge = services.judge.with_executor(services.capped_executor(on_cap=lambda _: None))
         rounds = judge.policy.least_rounds(len(services.task.workloads))
         return judge.read_or_measure_benchmark(
             {"baseline": services.candidate(state["baseline"])}, wanted, rounds
@@ -218,51 +229,52 @@ def _time_frameworks(state: State, services: Services) -> tuple[str, str]:
     except (BudgetError, HarnessError) as error:
         return "", f"; torch was not timed beside it: {error}"
     finally:
-        # For the final benchmark, where they did not outlive this one.
+        # Start the processes of torch again for the final benchmark, if they have ended.
         _start_frameworks(services)
 
 
-def inspected(candidate: Candidate, state: State, services: Services) -> Record:
-    """What counters, rules and rooflines say of a kernel, looked at once: a version's in its gate, before its
-    commit."""
+def read_or_make_inspection(candidate: Candidate, state: State, services: Services) -> Record:
+    """Return the record of a kernel's inspection, which the first call makes (for a version in its gate)."""
     record = services.records.find(record_key("inspection", candidate=candidate.id))
     if record is None:
-        sheet = datasheet.verified_sheet(state["specs"], services)
-        inspection, parents = _inspect(candidate, services, sheet.here, _settle_roofs(state, services, candidate))
-        record = services.keep("inspection", inspection, parents=parents, candidate=candidate.id)
+        sheet = hardware_sheet.read_verified_sheet(state["specs"], services)
+        inspection, parents = _inspect_kernel(
+            candidate, services, sheet.target_specs, _remeasure_doubted_roofs(state, services, candidate)
+        )
+        record = services.save_record("inspection", inspection, parents=parents, candidate=candidate.id)
     return record
 
 
-def _inspect(
+def _inspect_kernel(
     candidate: Candidate, services: Services, specs: tuple[Spec, ...], doubt: str
 ) -> tuple[Inspection, tuple[str, ...]]:
     calibration = services.judge.read_or_measure_calibration(candidate)
-    profiles, records, missing = profiled(candidate, services)
+    profiles, records, missing = read_or_run_profilers(candidate, services)
     published = roofline.roofs_from_specs(specs)
-    # What was measured here binds: a target that the device can reach. The two are never mixed in one roofline.
+    # Measured roofs come first, since the device can reach them; one roofline never mixes both kinds.
     ceiling = services.roofs or published
-    rows = _rooflines(services, calibration, ceiling)
-    whole = _whole(services, rows)
-    facts = {**_facts(services, rows, ceiling), **_traffic(services, profiles)}
+    rows = _workload_rooflines(services, calibration, ceiling)
+    headroom = _combined_headroom(services, rows)
+    facts = {**_roofline_facts(services, rows, ceiling), **_traffic_facts(services, profiles)}
     findings = rules.evaluate_rules(tuple(zip(profiles, records, strict=True)), facts, services.rules)
-    target = _target(services, rows, ceiling)
-    named = {roof.metric for roof in published}
-    alone = (*published, *(roof for roof in services.roofs if roof.metric not in named))
+    target = _roofline_target(services, rows, ceiling)
+    published_metrics = {roof.metric for roof in published}
+    published_first = (*published, *(roof for roof in services.roofs if roof.metric not in published_metrics))
     remarks = tuple(remark for profile in profiles for remark in profile.remarks)
     seen = KernelObservations(
-        times=_times(services, rows, specs),
+        times=_workload_times(services, rows, specs),
         counters={
-            name: telling(held, services.rules)
-            for name, held in figures(calibration.id, rows, facts, profiles, records).items()
+            name: relevant_metrics(held, services.rules)
+            for name, held in figures_by_record(calibration.id, rows, facts, profiles, records).items()
         },
-        machine_code=_machine_code(services, records),
+        machine_code=_hot_loops(services, records),
         operator=services.guide.operator_passages(services.operator, services.device.kind),
     )
     brief = AnalystBrief(
         source=candidate.source,
         findings=findings,
         remarks=remarks,
-        headroom=whole,
+        headroom=headroom,
         records=(calibration.id, *records),
         observations=seen,
         specs=specs,
@@ -270,13 +282,13 @@ def _inspect(
         task=services.task,
         skills=services.guide.skills(services.task.language, [finding.rule for finding in findings]),
     )
-    report = _report(services, records)
-    analysis = _analysed(services, brief.model_copy(update={"sections": tuple(report)}))
+    report = _ncu_sections(services, records)
+    analysis = _analyse(services, brief.model_copy(update={"sections": tuple(report)}))
     if analysis.section in report:
         seen = seen.model_copy(
             update={"section": tuple(f"{analysis.section}, {kernel}" for kernel in report[analysis.section])}
         )
-        analysis = _analysed(services, brief.model_copy(update={"observations": seen}))
+        analysis = _analyse(services, brief.model_copy(update={"observations": seen}))
     inspection = Inspection(
         candidate=candidate.id,
         profiles=profiles,
@@ -284,11 +296,15 @@ def _inspect(
         missing=missing,
         facts=facts,
         findings=findings,
-        bottleneck=rules.find_bottleneck(findings, whole),
+        bottleneck=rules.find_bottleneck(findings, headroom),
         rooflines=rows,
-        headroom=whole,
+        headroom=headroom,
         target=target,
-        published=_target(services, _rooflines(services, calibration, alone), alone) if published else None,
+        published=_roofline_target(
+            services, _workload_rooflines(services, calibration, published_first), published_first
+        )
+        if published
+        else None,
         doubt=doubt,
         analysis=analysis,
         seen=seen,
@@ -296,19 +312,18 @@ def _inspect(
     return inspection, (calibration.id, *records)
 
 
-def _settle_roofs(state: State, services: Services, candidate: Candidate) -> str:
-    """Measure the roofs again, `lower_bounds.AGAIN` times at most, while only their doubt keeps a kernel from being
-    near enough to one.
+def _remeasure_doubted_roofs(state: State, services: Services, candidate: Candidate) -> str:
+    """Measure the roofs again while a doubt about them keeps a kernel from being near enough to one.
 
-    Returns the doubt that is left; empty where there is none, where the kernel is far from its roof anyway, and where
-    the run ends for another reason. It stays until another kernel is accepted.
+    Returns the remaining doubt; empty if there is none, if the kernel is far from its roof, or if the run ends for
+    another reason. The doubt holds until another kernel is accepted.
     """
     routes, precision = Routes(services.settings), roofline.roof_precision(services.task)
     calibration = services.judge.read_or_measure_calibration(candidate)
 
     def doubt() -> str:
-        rows = _rooflines(services, calibration, services.roofs)
-        if routes.near_roof(_whole(services, rows).total) is None:
+        rows = _workload_rooflines(services, calibration, services.roofs)
+        if routes.stop_reason_near_roof(_combined_headroom(services, rows).total) is None:
             return ""
         return next(
             filter(
@@ -318,42 +333,41 @@ def _settle_roofs(state: State, services: Services, candidate: Candidate) -> str
             "",
         )
 
-    left = doubt()
+    remaining = doubt()
     if (
-        not left
+        not remaining
         or state.get("stop")
-        or routes.good_enough(state, left)
-        or routes.exhausted(state, services.over_budget())
+        or routes.stop_reason_if_good_enough(state, remaining)
+        or routes.stop_reason_if_exhausted(state, services.find_reached_cap())
     ):
         return ""
-    # Nothing depends on these jobs: without time or luck for them the doubt stays, and the run goes on.
-    jobs = services.capped_executor(tell=lambda _: None)
+    # These jobs are optional: without them the doubt stays, and the run continues.
+    jobs = services.capped_executor(on_cap=lambda _: None)
     for _ in range(lower_bounds.MAX_REMEASUREMENTS):
         try:
-            services.roofs_again(jobs)
+            services.remeasure_roofs(jobs)
         except (BudgetError, HarnessError):
             break
-        left = doubt()
-        if not left:
+        remaining = doubt()
+        if not remaining:
             break
-    return left
+    return remaining
 
 
-def _analysed(services: Services, brief: AnalystBrief) -> Analysis:
-    """The analysis; where it cannot be paid for, the findings as they came: the run ends in order with what was
-    measured."""
+def _analyse(services: Services, brief: AnalystBrief) -> Analysis:
+    """Return the analyst's analysis; if the exchange cannot be paid, a ranking in the order of the findings."""
     try:
         return profiler_analyst.analyze_findings(services.agents["profiler_analyst"], brief)
     except BudgetError as error:
-        services.out_of_budget(str(error))
+        services.record_reached_cap(str(error))
         ranking = tuple(dict.fromkeys(finding.rule for finding in brief.findings))
         return Analysis(ranking=ranking, text=f"These findings have no explanation: {error}.")
 
 
-def _times(
+def _workload_times(
     services: Services, rows: tuple[WorkloadRoofline, ...], specs: tuple[Spec, ...]
 ) -> dict[str, dict[str, float | None]]:
-    """Of each workload: what the kernel takes, and what its roofs would."""
+    """Return workload -> the seconds of the kernel and of its roofs."""
     precision = roofline.roof_precision(services.task)
 
     def roof(row: WorkloadRoofline, roofs: tuple[Roof, ...]) -> float | None:
@@ -370,57 +384,59 @@ def _times(
     }
 
 
-def _report(services: Services, profiles: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """The sections of ncu's report, where there is one."""
+def _ncu_sections(services: Services, profiles: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Return the sections of ncu's report; empty if there is no report."""
     found = [blobs["details.csv"] for one in profiles if "details.csv" in (blobs := services.records.get(one).blobs)]
     return ncu.parse_sections(services.records.blobs.text(found[0])) if found else {}
 
 
-def _machine_code(services: Services, profiles: tuple[str, ...]) -> tuple[str, ...]:
-    """The hot loops in the profiles' listings."""
+def _hot_loops(services: Services, profiles: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the hot loops in the disassembly of the profiles."""
     listings = [
         blobs["assembly.txt"] for one in profiles if "assembly.txt" in (blobs := services.records.get(one).blobs)
     ]
     return tuple(loop for sha in listings for loop in signatures.hot_loop_assembly(services.records.blobs.text(sha)))
 
 
-def telling(metrics: Mapping[str, Quantity], known: tuple[rules.Rule, ...]) -> dict[str, Quantity]:
-    """The times, and of the metrics those that some rule reads and what a compiler spent: a profiler reports
-    hundreds."""
-    read = {condition.metric for rule in known for condition in rule.when}
-    return {m: q for m, q in metrics.items() if m in read or m.startswith("time.") or SPENT.search(m)}
+def relevant_metrics(metrics: Mapping[str, Quantity], all_rules: tuple[rules.Rule, ...]) -> dict[str, Quantity]:
+    """Return the times and those of a profiler's hundreds of metrics that a rule reads or that describe resources."""
+    rule_metrics = {condition.metric for rule in all_rules for condition in rule.when}
+    return {
+        m: q for m, q in metrics.items() if m in rule_metrics or m.startswith("time.") or RESOURCE_METRICS.search(m)
+    }
 
 
-def _target(services: Services, rows: tuple[WorkloadRoofline, ...], roofs: tuple[Roof, ...]) -> Target:
+def _roofline_target(services: Services, rows: tuple[WorkloadRoofline, ...], roofs: tuple[Roof, ...]) -> Target:
     weighted = [(w.weight, row.headroom) for w, row in zip(services.task.workloads, rows, strict=True)]
-    found = roofline.roofline_target(
+    target = roofline.roofline_target(
         weighted, roofs, services.settings.stop.target_fraction, roofline.roof_precision(services.task)
     )
-    if wrong := _refuted(services):
-        said = (
-            f"no target: the given kernel is right and faster than the bytes that were counted for "
-            f"{', '.join(wrong)} allow; "
+    if wrong := _refuted_workloads(services):
+        prefix = (
+            f"no target: the given kernel is correct and faster than the bytes counted for {', '.join(wrong)} allow; "
         )
-        return found.model_copy(update={"description": f"{said}declare their `bytes` in the task"})
-    return found
+        return target.model_copy(update={"description": f"{prefix}declare their `bytes` in the task"})
+    return target
 
 
-def profiled(candidate: Candidate, services: Services) -> tuple[tuple[Profile, ...], tuple[str, ...], dict[str, str]]:
-    """Each configured profiler's view, its record, and why others have none."""
-    found: list[Profile] = []
+def read_or_run_profilers(
+    candidate: Candidate, services: Services
+) -> tuple[tuple[Profile, ...], tuple[str, ...], dict[str, str]]:
+    """Return the profiles of a candidate, the ids of their records, and profiler -> reason for a missing profile."""
+    profiles: list[Profile] = []
     records: list[str] = []
     missing: dict[str, str] = {}
     library, jobs = services.judge.builder.shared_object_of(candidate) or "", services.capped_executor()
     for name, profiler in services.profilers.items():
-        lacking = profiler.reason_unavailable(services.language)
-        if lacking:
-            missing[name] = lacking
+        reason = profiler.reason_unavailable(services.language)
+        if reason:
+            missing[name] = reason
             continue
-        asked = record_key("profile", tool=name, candidate=candidate.id)
-        record = services.records.find(asked)
+        key = record_key("profile", tool=name, candidate=candidate.id)
+        record = services.records.find(key)
         if record is None:
             try:
-                seen, blobs = profiler.profile(
+                profile, blobs = profiler.profile(
                     services.task,
                     candidate,
                     library,
@@ -431,34 +447,36 @@ def profiled(candidate: Candidate, services: Services) -> tuple[tuple[Profile, .
                 )
             except BudgetError as error:
                 missing[name] = str(error)
-                services.out_of_budget(str(error))
+                services.record_reached_cap(str(error))
                 continue
             record = services.records.add(
                 Record(
                     kind="profile",
-                    key=asked,
+                    key=key,
                     environment=services.environment,
-                    payload=seen.model_dump(mode="json"),
+                    payload=profile.model_dump(mode="json"),
                     blobs=blobs,
                 )
             )
-        found.append(Profile.model_validate(record.payload))
+        profiles.append(Profile.model_validate(record.payload))
         records.append(record.id)
-    return tuple(found), tuple(records), missing
+    return tuple(profiles), tuple(records), missing
 
 
-def _traffic(services: Services, profiles: tuple[Profile, ...]) -> dict[str, Quantity]:
-    """How often the profiled workload's bytes were moved, where a profiler counted them."""
-    profiled = next(seen for seen in services.seen if seen.name == services.task.workloads[0].name)
-    inputs = sum(math.prod(a.shape) * ITEM_BYTES.get(a.dtype, 1) for a in profiled.arguments if a.role == "input")
+def _traffic_facts(services: Services, profiles: tuple[Profile, ...]) -> dict[str, Quantity]:
+    """Return facts on how often the profiled workload's bytes were moved, if a profiler counted them."""
+    workload = next(seen for seen in services.probed_workloads if seen.name == services.task.workloads[0].name)
+    inputs = sum(math.prod(a.shape) * ITEM_BYTES.get(a.dtype, 1) for a in workload.arguments if a.role == "input")
     metrics = {name: quantity for profile in profiles for name, quantity in profile.metrics.items()}
-    return dict(roofline.traffic_ratios(metrics, inputs, profiled.unique_bytes))
+    return dict(roofline.traffic_ratios(metrics, inputs, workload.unique_bytes))
 
 
-def _rooflines(services: Services, calibration: Record, ceiling: tuple[Roof, ...]) -> tuple[WorkloadRoofline, ...]:
+def _workload_rooflines(
+    services: Services, calibration: Record, ceiling: tuple[Roof, ...]
+) -> tuple[WorkloadRoofline, ...]:
     times = evidence.incumbent_seconds(calibration)
-    cost = {seen.name: seen for seen in services.seen}
-    precision, wrong = roofline.roof_precision(services.task), _refuted(services)
+    cost = {seen.name: seen for seen in services.probed_workloads}
+    precision, wrong = roofline.roof_precision(services.task), _refuted_workloads(services)
     return tuple(
         WorkloadRoofline(
             workload=w.name,
@@ -477,26 +495,28 @@ def _rooflines(services: Services, calibration: Record, ceiling: tuple[Roof, ...
     )
 
 
-def _refuted(services: Services) -> tuple[str, ...]:
-    """The workloads whose counted bytes the given kernel refutes: no distance from a roof is known of them."""
+def _refuted_workloads(services: Services) -> tuple[str, ...]:
+    """Return the workloads whose counted bytes the given kernel refutes, so that they have no headroom."""
     baseline = Candidate(
         language=services.task.language, files={f"kernel{services.language.suffix}": services.task.baseline or ""}
     )
-    needs = {seen.name: seen.unique_bytes for seen in services.seen}
+    needs = {seen.name: seen.unique_bytes for seen in services.probed_workloads}
     possible = lower_bounds.limits_from_roofs(needs, services.device.last_level_cache, services.all_roofs)
     return possible.workloads_refuted_by(
         evidence.incumbent_seconds(services.judge.read_or_measure_calibration(baseline))
     )
 
 
-def _whole(services: Services, rows: tuple[WorkloadRoofline, ...]) -> Headroom:
+def _combined_headroom(services: Services, rows: tuple[WorkloadRoofline, ...]) -> Headroom:
     return roofline.combine_headrooms(
         [(w.weight, row.seconds, row.headroom) for w, row in zip(services.task.workloads, rows, strict=True)]
     )
 
 
-def _facts(services: Services, rows: tuple[WorkloadRoofline, ...], ceiling: tuple[Roof, ...]) -> dict[str, Quantity]:
-    """Facts of the workload that takes most of the objective's time."""
+def _roofline_facts(
+    services: Services, rows: tuple[WorkloadRoofline, ...], ceiling: tuple[Roof, ...]
+) -> dict[str, Quantity]:
+    """Return the roofline facts of the workload that takes most of the objective's time."""
     device = services.device
     shares = [w.weight * row.seconds for w, row in zip(services.task.workloads, rows, strict=True)]
     row = rows[max(range(len(rows)), key=shares.__getitem__)]

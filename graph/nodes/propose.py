@@ -1,4 +1,4 @@
-"""From evidence to candidates: retrieve_evidence, plan, write."""
+"""The nodes from evidence to candidates: retrieve_evidence, plan, write."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from agents.handlers.base import handler_hints
 from agents.lift.from_reference import LIFT_METHOD
 from agents.roles import coder, knowledge_retriever, planner
 from agents.tool_use.workbench import failure_text
-from graph.artifacts import EarlierAttempts, Inspection, Judged, Scored, VersionMemory
+from graph.artifacts import EarlierAttempts, Inspection, JudgedTrial, ScoredPrediction, VersionMemory
 from graph.nodes import lift
-from graph.nodes.prepare import profiled, telling
+from graph.nodes.prepare import read_or_run_profilers, relevant_metrics
 from graph.report.content import frameworks
-from graph.report.content.placeholders import analysis
+from graph.report.content.placeholders import analysis_text
 from graph.services import Services
-from graph.specs import datasheet
+from graph.specs import hardware_sheet
 from graph.state import State
 from graph.workspace.versions import read_versions
 from knowledge_base.artifacts import Page
@@ -26,22 +26,22 @@ from tools.errors import BudgetError, InfrastructureError
 from tools.roofline.roofline import method_budget
 from tools.store.records import record_key
 
-COUNTED = 3
-"""Attempts of which is told what they did to which counters."""
-MOVED = 0.02
-"""Relative change of a counter from which on it is told."""
+MAX_ATTEMPTS_WITH_COUNTERS = 3
+"""The number of attempts for which prompts show the changes of counters."""
+MIN_COUNTER_CHANGE = 0.02
+"""The smallest relative change of a counter that prompts show."""
 
 
 def retrieve_evidence(state: State, services: Services) -> State:
-    """Ask the wiki and past outcomes about the incumbent's findings; everything found is cited (C3, B4)."""
+    """Search the wiki and past outcomes for the incumbent's findings, and store the dossier with citations (C3, B4)."""
     inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
     iteration = state["iteration"] + 1
-    asked = {"iteration": iteration, "incumbent": state["incumbent"]}
-    record = services.records.find(record_key("dossier", **asked))
+    key_fields = {"iteration": iteration, "incumbent": state["incumbent"]}
+    record = services.records.find(record_key("dossier", **key_fields))
     if record is None:
         task = services.task
         fired = tuple(finding.rule for finding in inspection.findings)
-        # Nothing of another vendor, where the wiki knows the architecture at all.
+        # Excludes pages of other vendors, if the wiki knows the architecture.
         arch = None if "arch" in services.index.unknown_filters(arch=services.architecture) else services.architecture
         brief = RetrieverBrief(
             task=task,
@@ -49,7 +49,7 @@ def retrieve_evidence(state: State, services: Services) -> State:
             bottleneck=inspection.bottleneck,
             source=services.candidate(state["incumbent"]).source,
             headroom=inspection.headroom,
-            specs=datasheet.verified_sheet(state["specs"], services).here,
+            specs=hardware_sheet.read_verified_sheet(state["specs"], services).target_specs,
             architecture=services.architecture,
             skills=services.guide.skills(task.language, fired),
             observations=inspection.seen,
@@ -68,10 +68,14 @@ def retrieve_evidence(state: State, services: Services) -> State:
         others = [
             one for one in dossier.passages if one.path not in {passage.path for passage in inspection.seen.operator}
         ]
-        pages = (*services.own_methods(inspection.bottleneck), *dossier.methods)
-        lifted = None if any(LIFT_METHOD in one.planned for one in tried(services)) else lift.page(state, services)
+        pages = (*services.free_method_pages(inspection.bottleneck), *dossier.methods)
+        lifted = (
+            None
+            if any(LIFT_METHOD in one.planned for one in tried_versions(services))
+            else lift.lift_page(state, services)
+        )
         rest = (page for page in pages if page.head.id != LIFT_METHOD)
-        # What runs found out for themselves stands before what torch.compile makes, and both before the catalogue.
+        # Free methods of other runs come first, then the lift, then the catalogue.
         methods = tuple(
             sorted((*([lifted] if lifted else []), *rest), key=lambda page: not page.head.id.startswith("own:"))
         )
@@ -85,8 +89,8 @@ def retrieve_evidence(state: State, services: Services) -> State:
         before = (
             Dossier.model_validate(services.records.get(state["dossier"]).payload) if state.get("dossier") else None
         )
-        dossier = _listed(dossier, brief.skills, before, services)
-        record = services.keep("dossier", dossier, parents=(state["profile"],), **asked)
+        dossier = _with_earlier_dossier(dossier, brief.skills, before, services)
+        record = services.save_record("dossier", dossier, parents=(state["profile"],), **key_fields)
     found = Dossier.model_validate(record.payload)
     summary = (
         f"{len(found.queries)} queries, {len(found.passages)} passages, {len(found.methods)} methods, "
@@ -95,43 +99,55 @@ def retrieve_evidence(state: State, services: Services) -> State:
     return State(iteration=iteration, dossier=record.id, repair=0, summary=summary)
 
 
-def _listed(found: Dossier, skills: tuple[Page, ...], before: Dossier | None, services: Services) -> Dossier:
-    """`found` with what this run listed up to now, which stays to be planned and cited as long as it holds."""
+def _with_earlier_dossier(
+    dossier: Dossier, skills: tuple[Page, ...], before: Dossier | None, services: Services
+) -> Dossier:
+    """Add the pages and still valid passages of the run's earlier dossier, which plans may use and cite."""
     pages, passages = (before.methods + before.earlier, before.passages) if before else ((), ())
-    now, places = (
-        {page.head.id for page in found.methods},
-        {(passage.path, passage.first_line) for passage in found.passages},
+    listed_methods, known_lines = (
+        {page.head.id for page in dossier.methods},
+        {(passage.path, passage.first_line) for passage in dossier.passages},
     )
-    earlier = {page.head.id: page for page in (*pages, *skills) if page.head.id not in now}
-    kept = (
-        one for one in passages if (one.path, one.first_line) not in places and services.index.confirms(one.citation)
+    earlier = {page.head.id: page for page in (*pages, *skills) if page.head.id not in listed_methods}
+    still_valid = (
+        one
+        for one in passages
+        if (one.path, one.first_line) not in known_lines and services.index.confirms(one.citation)
     )
-    return found.model_copy(update={"earlier": tuple(earlier.values()), "passages": (*found.passages, *kept)})
+    return dossier.model_copy(
+        update={"earlier": tuple(earlier.values()), "passages": (*dossier.passages, *still_valid)}
+    )
 
 
 def plan(state: State, services: Services) -> State:
-    """Up to three methods by the budget of the axes, each with one hypothesis and its predictions (A4, A5, B3)."""
-    made = planner.write_plan(services.agents["planner"], planner_brief(state, services))
-    record = services.keep("plan", made, parents=(state["dossier"], state["profile"]), iteration=state["iteration"])
-    if not made.candidates:
+    """Let the planner choose up to three methods, each with a hypothesis and predictions (A4, A5, B3)."""
+    plan_made = planner.write_plan(services.agents["planner"], planner_brief(state, services))
+    record = services.save_record(
+        "plan", plan_made, parents=(state["dossier"], state["profile"]), iteration=state["iteration"]
+    )
+    if not plan_made.candidates:
         # No version was opened, so the iteration is given back and the run ends.
         return State(
-            plan=record.id, iteration=state["iteration"] - 1, stop="exhausted", summary=f"nothing left: {made.reason}"
+            plan=record.id,
+            iteration=state["iteration"] - 1,
+            stop="exhausted",
+            summary=f"nothing left: {plan_made.reason}",
         )
     # A planner of whose methods none can stand has not said that nothing is left: its gate closes the iteration,
     # patience ends the run.
     return State(
-        plan=record.id, summary=", ".join(item.method for item in made.methods) or f"nothing stands: {made.reason}"
+        plan=record.id,
+        summary=", ".join(item.method for item in plan_made.methods) or f"no valid method: {plan_made.reason}",
     )
 
 
 def planner_brief(state: State, services: Services) -> PlannerBrief:
-    """What the planner is given, the axis budget included."""
+    """Return the planner's brief, with the budget of the axes."""
     inspected = services.records.get(state["profile"])
     inspection, memory = Inspection.model_validate(inspected.payload), earlier_outcomes(services)
     search = services.settings.search
     dossier = Dossier.model_validate(services.records.get(state["dossier"]).payload)
-    asked = {finding.axis for finding in inspection.findings} | {
+    axes = {finding.axis for finding in inspection.findings} | {
         page.head.axis for page in dossier.methods if page.head.axis
     }
     return PlannerBrief(
@@ -140,73 +156,76 @@ def planner_brief(state: State, services: Services) -> PlannerBrief:
         findings=inspection.findings,
         headroom=inspection.headroom,
         dossier=dossier,
-        tried=tried(services),
-        budget=method_budget(inspection.headroom, search.methods_per_iteration, search.methods_per_axis, asked=asked),
+        tried=tried_versions(services),
+        budget=method_budget(inspection.headroom, search.methods_per_iteration, search.methods_per_axis, asked=axes),
         methods_per_iteration=search.methods_per_iteration,
         candidates=search.candidates,
         records=(state["profile"], *inspected.parents),
-        specs=datasheet.verified_sheet(state["specs"], services).here,
+        specs=hardware_sheet.read_verified_sheet(state["specs"], services).target_specs,
         architecture=services.architecture,
         memory=memory.attempts,
         forecasts=memory.forecasts,
         shape_class=services.shape_class,
         skills=services.guide.skills(services.task.language, [finding.rule for finding in inspection.findings]),
         observations=inspection.seen,
-        analysis=f"most important first: {', '.join(inspection.analysis.ranking)}. {analysis(inspected)}",
+        analysis=f"most important first: {', '.join(inspection.analysis.ranking)}. {analysis_text(inspected)}",
         frameworks=frameworks.torch_times(state, services),
     )
 
 
 def write(state: State, services: Services) -> State:
-    """K candidates; in a repair round the failures of the round before are shown to the coder (A6, A10)."""
-    made = Plan.model_validate(services.records.get(state["plan"]).payload)
-    if not made.methods:
-        return State(drafts=[], champion=None, attribution=None, summary="no method of the plan stands")
+    """Let the coder write K candidates; at a repair attempt it sees the failures of the attempt before (A6, A10)."""
+    plan_made = Plan.model_validate(services.records.get(state["plan"]).payload)
+    if not plan_made.methods:
+        return State(drafts=[], champion=None, attribution=None, summary="no method of the plan is valid")
     incumbent = services.candidate(state["incumbent"])
-    brief = coder_brief(state, services, made, incumbent.source).model_copy(
-        update={"failures": failures(state, services)}
+    brief = coder_brief(state, services, plan_made, incumbent.source).model_copy(
+        update={"failures": failure_texts(state, services)}
     )
-    known = {judged.trial.candidate: services.candidate(judged.trial.candidate) for judged in trials(state, services)}
+    known = {
+        judged.trial.candidate: services.candidate(judged.trial.candidate)
+        for judged in trials_of_iteration(state, services)
+    }
     bench = services.workbench(state["incumbent"], state["baseline"], known)
     drafts = [
-        services.keep_drafted(candidate, state["iteration"])
+        services.save_draft(candidate, state["iteration"])
         for candidate in coder.write_candidates(
             services.agents["coder"], brief, incumbent.id, services.language.suffix, bench
         )
         if candidate.id not in known
     ]
-    # What goes wrong with a compiler's job is met again, and told, when its candidate is judged.
+    # A failure of a compiler's job is reported when its candidate is judged.
     with contextlib.suppress(BudgetError, InfrastructureError):
         services.capped_judge.build_in_parallel(
             [services.candidate(one, state["iteration"]) for one in drafts], state["iteration"]
         )
-    again = state.get("repair", 0)
+    attempt = state.get("repair", 0)
     return State(
         drafts=drafts,
         composing=services.language.suffix == ".py" and len(services.task.workloads) > 1,
-        repair=again + 1,
+        repair=attempt + 1,
         champion=None,
         attribution=None,
-        summary=f"{len(drafts)} candidate{'s' * (len(drafts) != 1)}, round {again + 1}",
+        summary=f"{len(drafts)} candidate{'s' * (len(drafts) != 1)}, attempt {attempt + 1}",
     )
 
 
-def coder_brief(state: State, services: Services, made: Plan, source: str) -> CoderBrief:
-    """The brief for a plan on a source."""
-    listed = Dossier.model_validate(services.records.get(state["dossier"]).payload)
-    pages = {page.head.id: page for page in (*listed.earlier, *listed.methods)}
+def coder_brief(state: State, services: Services, plan: Plan, source: str) -> CoderBrief:
+    """Return the coder's brief for a plan on a source."""
+    dossier = Dossier.model_validate(services.records.get(state["dossier"]).payload)
+    pages = {page.head.id: page for page in (*dossier.earlier, *dossier.methods)}
     inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
     return CoderBrief(
         task=services.task,
         source=source,
-        plan=made,
+        plan=plan,
         pages=tuple(
             page
-            for item in made.methods
+            for item in plan.methods
             if (page := services.guide.page(item.method) or pages.get(item.method)) is not None
         ),
-        tried=tried(services),
-        specs=datasheet.verified_sheet(state["specs"], services).here,
+        tried=tried_versions(services),
+        specs=hardware_sheet.read_verified_sheet(state["specs"], services).target_specs,
         architecture=services.architecture,
         memory=earlier_outcomes(services).attempts,
         shape_class=services.shape_class,
@@ -216,54 +235,53 @@ def coder_brief(state: State, services: Services, made: Plan, source: str) -> Co
         observations=inspection.seen,
         hints=handler_hints(services.handlers, source, services.task.language),
         frameworks=frameworks.torch_times(state, services),
-        lifted_source=lift.source(services) if any(item.method == LIFT_METHOD for item in made.methods) else "",
+        lifted_source=lift.lifted_source(services) if any(item.method == LIFT_METHOD for item in plan.methods) else "",
     )
 
 
 def earlier_outcomes(services: Services) -> EarlierAttempts:
-    """What earlier runs made of this operator, and how the planner's predictions fared, as it stood when this run first
-    asked.
+    """Return the outcomes of earlier runs of this operator and the planner's score, frozen at the first use.
 
-    Kept as a record: other runs add to the log meanwhile, and each change of an early stretch of the prompt loses what
-    a cache holds of it.
+    They are stored as a record, because other runs add to the log and a changed prompt would miss the provider's cache.
     """
     record = services.records.find(record_key("memory"))
     if record is None:
         task = services.task
         found = services.experience.attempts_like(services.operator, task.language, services.architecture)
         others = tuple(attempt for attempt in found if attempt.workspace != services.workspace.root.name)
-        score = scores_by_model(services.experience.attempts()).get(services.settings.planned_by)
-        fared = str(score) if score and score.scored >= MIN_SCORED_PREDICTIONS else ""
-        record = services.keep("memory", EarlierAttempts(attempts=others, forecasts=fared))
+        score = scores_by_model(services.experience.attempts()).get(services.settings.planner_model)
+        forecasts = str(score) if score and score.scored >= MIN_SCORED_PREDICTIONS else ""
+        record = services.save_record("memory", EarlierAttempts(attempts=others, forecasts=forecasts))
     return EarlierAttempts.model_validate(record.payload)
 
 
-def trials(state: State, services: Services) -> tuple[Judged, ...]:
-    """The trials of the iteration under way, in the order they were judged."""
+def trials_of_iteration(state: State, services: Services) -> tuple[JudgedTrial, ...]:
+    """Return the trials of the current iteration in the order in which they were judged."""
     prefix = f"{state['iteration']}/"
     identities = [identity for name, identity in state.get("trials", {}).items() if name.startswith(prefix)]
-    return tuple(Judged.model_validate(services.records.get(identity).payload) for identity in identities)
+    return tuple(JudgedTrial.model_validate(services.records.get(identity).payload) for identity in identities)
 
 
-def failures(state: State, services: Services) -> tuple[str, ...]:
-    """What went wrong with the candidates of this iteration so far, one text each, with their sources."""
-    failed = [judged.trial for judged in trials(state, services) if isinstance(judged.trial, Failed)]
+def failure_texts(state: State, services: Services) -> tuple[str, ...]:
+    """Return one text for each failed candidate of the current iteration, with its failure and source."""
+    failed = [judged.trial for judged in trials_of_iteration(state, services) if isinstance(judged.trial, Failed)]
     return tuple(
         failure_text(f"draft {trial.candidate}", trial, services.candidate(trial.candidate).source) for trial in failed
     )
 
 
-def tried(services: Services) -> tuple[RunAttempt, ...]:
-    """Closed iterations of this run, less the masked ones and those in which the machine failed: they say nothing
-    about the idea."""
+def tried_versions(services: Services) -> tuple[RunAttempt, ...]:
+    """Return the closed iterations of this run, without masked ones and those in which the machine failed."""
     closed = [
         m
         for m in read_versions(services.workspace.root)
         if not m.masked and m.iteration > 0 and m.verdict != "infra_error"
     ]
-    # Nobody is read to where a model takes briefs, and counting takes time.
+    # Models that take briefs ignore the counters, which take time to collect.
     counted = (
-        closed[-COUNTED:] if any(services.agents[role].model.reads == "prompt" for role in ("planner", "coder")) else []
+        closed[-MAX_ATTEMPTS_WITH_COUNTERS:]
+        if any(services.agents[role].model.reads == "prompt" for role in ("planner", "coder"))
+        else []
     )
     return tuple(
         RunAttempt(
@@ -274,41 +292,41 @@ def tried(services: Services) -> tuple[RunAttempt, ...]:
             reason="; ".join(m.reasons),
             planned=tuple(scored.planned.method for scored in m.predictions),
             speedup=m.speedup,
-            predicted=_fared([scored for scored in m.predictions if scored.hit is not None]),
-            counter_changes=_moved(m, services) if m in counted else {},
+            predicted=_prediction_summary([scored for scored in m.predictions if scored.hit is not None]),
+            counter_changes=_counter_changes(m, services) if m in counted else {},
         )
         for m in closed
     )
 
 
-def _fared(known: list[Scored]) -> str:
-    """How many predictions held, and of the others the new / old time as predicted and as observed."""
+def _prediction_summary(scored: list[ScoredPrediction]) -> str:
+    """Return how many predictions held, with the predicted and observed factors of the others; empty: none was
+    scored."""
     missed = [
         f"{one.planned.method}: time {e.factor:.3g} predicted, {one.observed_factor or math.nan:.3g} observed"
-        for one in known
+        for one in scored
         for e in one.planned.hypothesis.expected
         if e.metric == "time" and not one.hit
     ]
-    held = f"{sum(bool(one.hit) for one in known)} of {len(known)} predictions held"
-    return f"{held} ({'; '.join(missed)})" if missed else held if known else ""
+    held = f"{sum(bool(one.hit) for one in scored)} of {len(scored)} predictions held"
+    return f"{held} ({'; '.join(missed)})" if missed else held if scored else ""
 
 
-def _moved(m: VersionMemory, services: Services) -> dict[str, tuple[float, float]]:
-    """What the candidate that was weighed did to the counters of its parent, the greatest change first; nothing
-    where it was not timed."""
+def _counter_changes(m: VersionMemory, services: Services) -> dict[str, tuple[float, float]]:
+    """Return counter -> (value of the parent, value of the version), the greatest change first; empty: not timed."""
     if m.candidate is None or m.speedup is None:
         return {}
     before, after = (
         {
             name: q.value
-            for seen in profiled(services.candidate(one), services)[0]
-            for name, q in telling(seen.metrics, services.rules).items()
+            for seen in read_or_run_profilers(services.candidate(one), services)[0]
+            for name, q in relevant_metrics(seen.metrics, services.rules).items()
         }
         for one in (m.parent, m.candidate)
     )
     pairs = {
         name: (before[name], after[name])
         for name in before
-        if name in after and not math.isclose(before[name], after[name], rel_tol=MOVED)
+        if name in after and not math.isclose(before[name], after[name], rel_tol=MIN_COUNTER_CHANGE)
     }
     return dict(sorted(pairs.items(), key=lambda one: -abs(one[1][1] - one[1][0]) / max(map(abs, one[1]))))

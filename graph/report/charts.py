@@ -160,7 +160,8 @@ def timeline(view: ReportData, links: Links) -> Chart:
     parts.append(_element("polyline", points=path, class_="dotted"))
     for n, step in enumerate(view.steps):
         mark, words = OUTCOMES[step.outcome]
-        tooltip = f"v{step.iteration}, {words}{', masked' if step.masked else ''}: {format_speedup(step.speedup)} over its parent; "
+        tooltip = f"v{step.iteration}, {words}{', masked' if step.masked else ''}: "
+        tooltip += f"{format_speedup(step.speedup)} over its parent; "
         tooltip += ", ".join(step.methods) or "no method"
         class_ = "good" if step.outcome == "accept" else "bad"
         x = LEFT + width * (n + 0.5)

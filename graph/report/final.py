@@ -21,7 +21,7 @@ def render_benchmark(benchmark: FinalBenchmark, record: str) -> str:
     return render("benchmark.md", found=benchmark, record=record)
 
 
-def reports(state: State, services: Services) -> dict[str, str]:
+def render_reports(state: State, services: Services) -> dict[str, str]:
     """File name -> text: the report as Markdown and as HTML, and the final benchmark or that there is none."""
     seen = gather_report(state, services)
     benchmark = render_benchmark(seen.final, seen.final_record) if seen.final and seen.final_record else NO_BENCHMARK

@@ -1,1 +1,1 @@
-"""Many problems, each an ordinary run, and one table of what they came to."""
+"""The score of a suite: one run for each problem, and one table of the results."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from graph.artifacts import FinalBenchmark, Inspection, Judged
+from graph.artifacts import FinalBenchmark, Inspection, JudgedTrial
 from graph.report.content.summary import Summary, summarise
-from graph.workspace.folder import Workspace, peek
+from graph.workspace.folder import Workspace, open_read_only
 from graph.workspace.versions import accepted_version_of, read_state
 from tools.artifacts import Artifact, Failed, Interval, Task, Verdict
 from tools.cli.formatting import format_speedup
@@ -32,8 +32,8 @@ RIVALS = ("baseline", *FRAMEWORKS, BEST_OF_TORCH)
 class Ending(Artifact):
     """How the last process of a run ended. The file is beside the workspace, because a refused run has no workspace."""
 
-    asked: str
-    """`graph.score.suite.asked`."""
+    settings_digest: str
+    """Digest of what the run measures (`settings_digest` of graph.score.suite)."""
     code: int | None = None
     """The exit code; None: the process has not ended, or was killed together with its parent."""
     reason: str = ""
@@ -116,38 +116,42 @@ class Result(Artifact):
         return self.device_only if clock == "device-only" and self.clock == "launch-included" else self.speedups
 
 
-def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
+def read_result(problem: str, root: Path | None, ending: Ending | None) -> Result:
     """The result of a problem; `root`: its workspace, if there is one."""
     code, reason = (ending.code, ending.reason) if ending else (None, "")
-    begun = Result(
+    unfinished = Result(
         problem=problem, status="failed" if ending and ending.final else "unfinished", reason=reason, code=code
     )
     if root is None:
-        return begun
-    workspace = peek(root)
+        return unfinished
+    workspace = open_read_only(root)
     state, records = read_state(workspace), workspace.records
     summary, refused = summarise(root, state), Counter(_refusals(records))
     spent = {"device_s": summary.device_s, "tokens": summary.tokens, "usd": summary.usd}
-    begun = begun.model_copy(update={"workspace": root.name, "refused": dict(sorted(refused.items())), **spent})
-    begun = begun.model_copy(update={"libraries": _libraries(records)})
-    if not state.get("report"):
-        return begun
-    kept = records.get(state["report"])
-    final, contest = FinalBenchmark.model_validate(kept.payload), records.get(kept.parents[0])
-    task = read_frozen_task(workspace.task_folder)
-    policy = workspace.settings().judge
-    alone = confirmation.with_device_times(contest) if final.device_s else None
-    placed = (
-        ranking.rank_contestants(alone, policy.objective, anchor="baseline", best=final.best).overall if alone else {}
+    unfinished = unfinished.model_copy(
+        update={"workspace": root.name, "refused": dict(sorted(refused.items())), **spent}
     )
-    known = begun.model_dump(include={"problem", "workspace", "libraries", "refused", *spent})
+    unfinished = unfinished.model_copy(update={"libraries": _rival_libraries(records)})
+    if not state.get("report"):
+        return unfinished
+    final_record = records.get(state["report"])
+    final, contest = FinalBenchmark.model_validate(final_record.payload), records.get(final_record.parents[0])
+    task = read_frozen_task(workspace.task_folder)
+    judge_settings = workspace.settings().judge
+    device_contest = confirmation.with_device_times(contest) if final.device_s else None
+    placed = (
+        ranking.rank_contestants(device_contest, judge_settings.objective, anchor="baseline", best=final.best).overall
+        if device_contest
+        else {}
+    )
+    known = unfinished.model_dump(include={"problem", "workspace", "libraries", "refused", *spent})
     share = confirmation.library_share((contest,), final.best)
-    speedups, of_roof = _with_best(final.overall), _of_roof(records, workspace, state["incumbent"], task)
+    speedups, of_roof = _with_best(final.overall), _roof_ratios(records, workspace, state["incumbent"], task)
     device_only = _with_best({name: one.against_best for name, one in placed.items() if one.against_best is not None})
     return Result(
         **known,
         status="finished",
-        record=kept.id,
+        record=final_record.id,
         version=accepted_version_of(root, state["incumbent"]),
         clock="launch-included" if final.device_s else "wall",
         speedups=speedups,
@@ -159,11 +163,11 @@ def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
             of_roof.get("cited", of_roof.get("measured")), (device_only or speedups).get(BEST_OF_TORCH)
         ),
         shortest_s=min((s.seconds for s in final.standings if s.contestant == final.best and s.seconds), default=None),
-        doubts=tuple(_doubts(final, summary, task, share, policy.inputs == "as_published")),
+        doubts=tuple(_doubts(final, summary, task, share, judge_settings.inputs == "as_published")),
     )
 
 
-def _libraries(records: Records) -> tuple[str, ...]:
+def _rival_libraries(records: Records) -> tuple[str, ...]:
     loaded = records.find(record_key("task")) or records.find(record_key("loaded"))
     rivals = loaded.payload["task"].get("rivals") if loaded else None
     return tuple(rivals["names"]) if rivals else ()
@@ -185,7 +189,7 @@ def _with_best(against: Mapping[str, Interval]) -> dict[str, Interval]:
     return {**against, **({BEST_OF_TORCH: min(timed, key=lambda found: found.estimate)} if timed else {})}
 
 
-def _of_roof(
+def _roof_ratios(
     records: Records, workspace: Workspace, kernel: str, task: Task
 ) -> dict[Literal["cited", "measured"], float]:
     inspected = records.find(record_key("inspection", candidate=kernel))
@@ -205,7 +209,7 @@ def _refusals(records: Records) -> Iterator[str]:
     of its batch is not among them."""
     for record in records:
         if record.kind == "trial":
-            judged = Judged.model_validate(record.payload)
+            judged = JudgedTrial.model_validate(record.payload)
             if judged.purpose == "search" and isinstance(judged.trial, Failed):
                 yield judged.trial.stage
         elif record.kind == "verdict":

@@ -22,10 +22,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from graph.score import table
-from graph.score.result import Ending, Result, result
+from graph.score.result import Ending, Result, read_result
 from graph.score.suite import SuiteProblem, merge_settings, read_suite, settings_digest
 from graph.settings import Settings
-from graph.workspace.folder import STAMP, is_workspace
+from graph.workspace.folder import WORKSPACE_NAME, is_workspace
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Device
 from tools.store.records import Records, record_key, write_atomically
@@ -50,12 +50,12 @@ class ProblemRun:
         try:
             self.settings = problem.run_settings(out, suite)
             kind = detect_language(Path(self.settings.task or self.settings.kernel or "")).device
-            now = settings_digest(self.settings)
+            current_digest = settings_digest(self.settings)
         except SettingsError as error:
-            self.kind, self.ending = "cpu", Ending(asked="", code=2, reason=str(error), final=True)
+            self.kind, self.ending = "cpu", Ending(settings_digest="", code=2, reason=str(error), final=True)
             return
         self.kind = kind
-        if self.ending is not None and self.ending.asked != now and self.workspace is not None:
+        if self.ending is not None and self.ending.settings_digest != current_digest and self.workspace is not None:
             raise SettingsError(
                 f"{suite}: {self.name} was started with other settings or files in {self.workspace}; remove that "
                 f"folder to score it anew, or name another with --out"
@@ -64,8 +64,8 @@ class ProblemRun:
             raise SettingsError(
                 f"{suite}: {self.name} has a run in {self.workspace} that this score did not begin; name another --out"
             )
-        if self.ending is None or self.ending.asked != now:
-            self.ending = Ending(asked=now)
+        if self.ending is None or self.ending.settings_digest != current_digest:
+            self.ending = Ending(settings_digest=current_digest)
 
     def _read_ending(self) -> Ending | None:
         try:
@@ -76,7 +76,9 @@ class ProblemRun:
     @property
     def workspace(self) -> Path | None:
         """The newest workspace that has a record of its task; older ones, which a killed process left, are deleted."""
-        made = [(m, path) for path in self.out.iterdir() if (m := STAMP.fullmatch(path.name)) and m[1] == self.name]
+        made = [
+            (m, path) for path in self.out.iterdir() if (m := WORKSPACE_NAME.fullmatch(path.name)) and m[1] == self.name
+        ]
         for _, path in sorted(made, key=lambda one: (one[0][2], int(one[0][3] or 1)), reverse=True):
             records = Records(path)
             if is_workspace(path) and (records.find(record_key("task")) or records.find(record_key("loaded"))):
@@ -93,7 +95,7 @@ class ProblemRun:
     def result(self) -> Result:
         """The result so far."""
         # The records of a finished run stay as they are, and there may be hundreds of runs.
-        found = self._finished or result(self.name, self.workspace, self.ending)
+        found = self._finished or read_result(self.name, self.workspace, self.ending)
         self._finished = found if found.status == "finished" else None
         return found
 
@@ -102,12 +104,12 @@ class ProblemRun:
         assert self.settings is not None and self.ending is not None, "there is something to run"
         import yaml
 
-        config, begun = self.notes / f"{self.name}.yaml", self.workspace
+        config, workspace = self.notes / f"{self.name}.yaml", self.workspace
         config.write_text(
             yaml.safe_dump(self.settings.model_dump(mode="json", exclude_none=True), sort_keys=False), encoding="utf-8"
         )
-        self._write_ending(Ending(asked=self.ending.asked))
-        work = ["resume", str(begun)] if begun else ["run", str(config)]
+        self._write_ending(Ending(settings_digest=self.ending.settings_digest))
+        work = ["resume", str(workspace)] if workspace else ["run", str(config)]
         paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         environment = {
             **os.environ,
@@ -132,18 +134,18 @@ class ProblemRun:
     def record_exit(self, code: int) -> None:
         """Save how the process ended."""
         assert self.ending is not None
-        said = (self.notes / f"{self.name}.out").read_text(encoding="utf-8", errors="replace").splitlines()
+        output = (self.notes / f"{self.name}.out").read_text(encoding="utf-8", errors="replace").splitlines()
         complained = (self.notes / f"{self.name}.err").read_text(encoding="utf-8", errors="replace").splitlines()
         try:
-            told = json.loads(said[-1])
-            status, reason = told["status"], told.get("reason") or ""
+            printed = json.loads(output[-1])
+            status, reason = printed["status"], printed.get("reason") or ""
         except (ValueError, LookupError):
             status, reason = (
                 "lost",
                 complained[-1] if complained else f"it ended with exit code {code} and said nothing",
             )
         final = status in ("refused", "not_measured") and self.workspace is None
-        self._write_ending(Ending(asked=self.ending.asked, code=code, reason=reason, final=final))
+        self._write_ending(Ending(settings_digest=self.ending.settings_digest, code=code, reason=reason, final=final))
 
     def _write_ending(self, ending: Ending) -> None:
         self.ending = ending

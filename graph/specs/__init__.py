@@ -1,1 +1,1 @@
-"""The spec sheet of a run, and what is done about specs that the wiki lacks."""
+"""The Hardware Spec of a run, and the handling of figures that the wiki lacks."""

@@ -1,1 +1,1 @@
-"""A run's folder: its lock, clock and events, what a version must hold, what is not the run's, and its versions."""
+"""The workspace of a run: folder, lock, clock, events, versions, their audit, and the detection of foreign changes."""

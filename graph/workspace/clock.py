@@ -1,4 +1,4 @@
-"""Wall seconds of a run, summed over the processes that worked on it."""
+"""The clock of a run: wall seconds, summed over the processes that worked on it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ TICK_S = 1.0
 
 
 class Clock:
-    """Wall seconds of a run, summed over the processes that worked on it and written down while they do: pauses between
-    them are not in it.
+    """Counts the wall seconds of a run over its processes, without the pauses between them, and saves them meanwhile.
 
-    A thread of this process writes twenty bytes once in TICK_S, into a file that is open already; jobs run in processes
-    of their own.
+    A thread writes twenty bytes every TICK_S into an open file; jobs run in other processes and are not disturbed.
     """
 
     def __init__(self, path: Path) -> None:
-        self.before = wall_s(path)
-        """Seconds of the processes before this one."""
+        self.before = read_wall_seconds(path)
+        """The wall seconds of the run's earlier processes."""
         self._began = time.monotonic()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._over = threading.Event()
@@ -30,11 +28,11 @@ class Clock:
         self._thread.start()
 
     def seconds(self) -> float:
-        """By now."""
+        """Return the wall seconds of the run so far."""
         return self.before + time.monotonic() - self._began
 
     def close(self) -> None:
-        """Write the time down for the last time. Safe to call twice."""
+        """Save the time for the last time; a second call does nothing."""
         if not self._over.is_set():
             self._over.set()
             self._thread.join()
@@ -48,8 +46,8 @@ class Clock:
                 os.pwrite(self._file, f"{self.seconds():019.3f}\n".encode(), 0)
 
 
-def wall_s(path: Path) -> float:
-    """What a Clock has written to `path` so far; 0 where there is nothing."""
+def read_wall_seconds(path: Path) -> float:
+    """Return the wall seconds that a Clock has saved in `path`; 0 if the file is missing or unreadable."""
     try:
         return float(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):

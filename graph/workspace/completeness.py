@@ -1,5 +1,4 @@
-"""The artifacts of a version: what must be there, in which order, what each must hold, and what is missing of it
-(C4)."""
+"""The audit of a version: its required artifacts, their order and schemas, and what is missing (C4)."""
 
 from __future__ import annotations
 
@@ -13,17 +12,17 @@ from agents.artifacts import PlannedMethod
 from graph.artifacts import (
     AbsenceReason,
     Attribution,
-    InstructionsSeen,
-    Judged,
+    InstructionCheck,
+    JudgedTrial,
     KernelRoofline,
     NotAvailable,
     VersionMemory,
 )
 from tools.artifacts import Measurement, Trial, Verdict
 
-VERDICT = "verdict.json"
-MEMORY = "memory/"
-POINTER = "current_iteration.txt"
+VERDICT_FILE = "verdict.json"
+MEMORY_FOLDER = "memory/"
+POINTER_FILE = "current_iteration.txt"
 ARTIFACTS: dict[str, Any] = {
     "hypothesis.md": ("# v", "From kernel ", "## ", "- change: ", "- rationale: ", "- evidence: "),
     "evidence.md": (
@@ -44,17 +43,16 @@ ARTIFACTS: dict[str, Any] = {
     "bench.json": tuple[Trial, ...] | tuple[Measurement, ...],
     "diff.patch": ("--- ", "+++ "),
     "branches/": Trial,
-    "ablations/": Judged,
+    "ablations/": JudgedTrial,
     "attribution.json": Attribution | NotAvailable,
-    "sass_check.json": InstructionsSeen | NotAvailable,
-    VERDICT: Verdict,
-    MEMORY: VersionMemory,
+    "sass_check.json": InstructionCheck | NotAvailable,
+    VERDICT_FILE: Verdict,
+    MEMORY_FOLDER: VersionMemory,
 }
-"""What of versions/v<N>/ must be there, N >= 1, in the order in which it is made -> its schema, or how lines that it
-must hold begin.
+"""Required artifact of versions/v<N>/, N >= 1, in the order of creation -> its schema, or how required lines begin.
 
-A folder (trailing slash) must hold at least one file, and each of its JSON files that. What was not done is said in its
-place, by one of `AbsenceReason`. The last two come with the gate: they close the version.
+A folder (trailing slash) must hold at least one file, and its JSON files follow the schema. An artifact that does not
+apply gives an `AbsenceReason` instead. The gate writes the last two, which close the version.
 """
 BASELINE_ARTIFACTS = (
     "roofline.json",
@@ -63,34 +61,34 @@ BASELINE_ARTIFACTS = (
     "profile_details.md",
     "correctness.md",
     "bench.json",
-    VERDICT,
+    VERDICT_FILE,
 )
-"""Those of v0, which nobody proposed."""
+"""The required artifacts of v0, which has no plan."""
 
 
-def audit(folder: Path, iteration: int, *, closed: bool = False) -> tuple[str, ...]:
-    """What versions/v<iteration>/ of the workspace `folder` lacks, one sentence each; empty when it is complete and in
-    order (C4).
+def audit_version(folder: Path, iteration: int, *, closed: bool = False) -> tuple[str, ...]:
+    """Return one sentence for each fault of versions/v<iteration>/ in the workspace `folder`; empty: it has none (C4).
 
-    `closed`: the iteration's gate is done (final audit, `verify`), so that verdict, memory and pointer must be there as
-    well.
+    `closed`: the gate has decided (final audit, `verify`), so verdict, memory and pointer are required as well.
     """
     version = f"versions/v{iteration}"
     needed = [
         name
         for name in (ARTIFACTS if iteration else BASELINE_ARTIFACTS)
-        if name != MEMORY and (closed or name != VERDICT)
+        if name != MEMORY_FOLDER and (closed or name != VERDICT_FILE)
     ]
-    places = {f"{version}/{name}": name for name in needed} | ({f"{MEMORY}v{iteration}.json": MEMORY} if closed else {})
-    found = [sentence for where, name in places.items() if (sentence := _fault(folder, where, name))]
-    pointer = last_closed(folder)
-    unjudged = [n for n in range(iteration) if not (folder / "versions" / f"v{n}" / VERDICT).is_file()]
+    name_by_path = {f"{version}/{name}": name for name in needed} | (
+        {f"{MEMORY_FOLDER}v{iteration}.json": MEMORY_FOLDER} if closed else {}
+    )
+    found = [sentence for where, name in name_by_path.items() if (sentence := _artifact_fault(folder, where, name))]
+    pointer = last_closed_iteration(folder)
+    unjudged = [n for n in range(iteration) if not (folder / "versions" / f"v{n}" / VERDICT_FILE).is_file()]
     found += [
-        f"versions/v{n}/{VERDICT} is missing: v{iteration} is out of order, v{n} never passed its gate."
+        f"versions/v{n}/{VERDICT_FILE} is missing: v{iteration} is out of order, v{n} never passed its gate."
         for n in unjudged
     ]
     if pointer < (iteration if closed else iteration - 1):
-        found.append(f"{POINTER} says {pointer if pointer >= 0 else 'nothing'}: v{iteration} is out of order.")
+        found.append(f"{POINTER_FILE} says {pointer if pointer >= 0 else 'nothing'}: v{iteration} is out of order.")
     present = [int(p.name[1:]) for p in (folder / "versions").glob("v*") if p.name[1:].isdigit()]
     later = sorted(n for n in present if n > max(iteration, pointer + 1))
     if later:
@@ -100,37 +98,39 @@ def audit(folder: Path, iteration: int, *, closed: bool = False) -> tuple[str, .
     return tuple(found)
 
 
-def audit_closed(folder: Path) -> tuple[str, ...]:
-    """The same for every closed version of a workspace; without any, that there is none."""
+def audit_closed_versions(folder: Path) -> tuple[str, ...]:
+    """Return the faults of every closed version of a workspace, one sentence each; v0 is always required."""
     return tuple(
-        fault for iteration in range(max(last_closed(folder), 0) + 1) for fault in audit(folder, iteration, closed=True)
+        fault
+        for iteration in range(max(last_closed_iteration(folder), 0) + 1)
+        for fault in audit_version(folder, iteration, closed=True)
     )
 
 
-def last_closed(folder: Path) -> int:
-    """The last closed iteration by the pointer; -1 before the first."""
-    path = folder / POINTER
+def last_closed_iteration(folder: Path) -> int:
+    """Return the last closed iteration by the pointer file; -1 before v0 is closed."""
+    path = folder / POINTER_FILE
     text = path.read_text().strip() if path.is_file() else ""
     return int(text) if text.isdigit() else -1
 
 
-def _fault(folder: Path, where: str, name: str) -> str | None:
+def _artifact_fault(folder: Path, relative_path: str, name: str) -> str | None:
     """What is wrong with the artifact `name` at `where`."""
-    path = folder / where
+    path = folder / relative_path
     if path.is_dir():
-        held = sorted(p for p in path.rglob("*") if p.suffix in (".json", ".md"))
-        faults = (_fault(folder, p.relative_to(folder).as_posix(), name) for p in held)
-        return next(filter(None, faults), None) if held else f"{where} is empty: say in it what was not done."
+        files = sorted(p for p in path.rglob("*") if p.suffix in (".json", ".md"))
+        faults = (_artifact_fault(folder, p.relative_to(folder).as_posix(), name) for p in files)
+        return next(filter(None, faults), None) if files else f"{relative_path} is empty: say in it what was not done."
     text = path.read_text(errors="replace") if path.is_file() else None
     if text is None or not text.strip():
-        return f"{where} is {'missing' if text is None else 'empty'}."
+        return f"{relative_path} is {'missing' if text is None else 'empty'}."
     if path.suffix == ".json":
         try:
-            _schema(name).validate_json(text)
+            _schema_of(name).validate_json(text)
         except ValidationError as error:
             first = error.errors()[0]
             return (
-                f"{where}: {'.'.join(map(str, first['loc'])) or 'the whole'} is not as its schema says "
+                f"{relative_path}: {'.'.join(map(str, first['loc'])) or 'the whole'} is not as its schema says "
                 f"({first['msg']})."
             )
         return None
@@ -140,13 +140,13 @@ def _fault(folder: Path, where: str, name: str) -> str | None:
     starts, planned = ARTIFACTS[name], path.with_name("methods.json")
     # Only at the top: below it stands prose, a model's too.
     if not isinstance(starts, tuple) or any(line.startswith("N/A: ") for line in lines[:2]):
-        return f"{where} gives no known reason for what it lacks: {lines[:2][-1]!r}."
+        return f"{relative_path} gives no known reason for what it lacks: {lines[:2][-1]!r}."
     if name == "hypothesis.md" and planned.is_file() and planned.read_text().strip() == "[]":
         starts = starts[:2]  # no method of the plan stands
     lacking = next((start for start in starts if not any(line.startswith(start) for line in lines)), None)
-    return f"{where} has no line that begins with {lacking!r}." if lacking else None
+    return f"{relative_path} has no line that begins with {lacking!r}." if lacking else None
 
 
 @cache
-def _schema(name: str) -> TypeAdapter[Any]:
+def _schema_of(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(ARTIFACTS[name])

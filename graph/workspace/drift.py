@@ -1,5 +1,5 @@
-"""What lies in a workspace and is not the run's: it holds neither what git says nor what the run has written there
-since (C1)."""
+"""Detects changes of a workspace that the run did not make: files that match neither git nor the run's own writes
+(C1)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from tools.errors import WorkspaceError
 from tools.store.records import write_error
 from tools.store.repository import Commit, Repository, unrelated_commits
 
-FROZEN = (".gitignore", "settings.yaml", "task")
-"""What the first commit finds there; whoever reads it checks it."""
+FROZEN_PATHS = (".gitignore", "settings.yaml", "task")
+"""Paths that exist before the first commit; their readers check them."""
 
 
-def note(root: Path, texts: Mapping[str, str]) -> None:
-    """Keep what the run is about to write (relative path -> text), so that it can be told from what others write
-    there."""
-    path = _notes(root)
+def announce_writes(root: Path, texts: Mapping[str, str]) -> None:
+    """Log the digests of files that the run is about to write (relative path -> text), to recognise them as its own."""
+    path = _write_log(root)
     try:
         with path.open("a", encoding="utf-8") as file:
             file.write("".join(f"{digest(text)} {relative}\n" for relative, text in texts.items()))
@@ -29,45 +28,45 @@ def note(root: Path, texts: Mapping[str, str]) -> None:
         raise write_error(path, error) from error
 
 
-def forget(root: Path) -> None:
-    """What was written is committed: from now on git says what the files hold."""
-    _notes(root).unlink(missing_ok=True)
+def forget_writes(root: Path) -> None:
+    """Delete the log of writes after a commit, from which on git says what the files hold."""
+    _write_log(root).unlink(missing_ok=True)
 
 
-def drifted(repository: Repository, expected: Sequence[str] = ()) -> tuple[str, ...]:
-    """Paths that drifted, sorted, but for those `expected` to. New files of the stores are none: records are checked
-    when they are read."""
-    changed = repository.drift((*expected, *(() if repository.head() else FROZEN)))
-    path = _notes(repository.root)
+def drifted_paths(repository: Repository, expected: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the sorted paths that changed outside the run, except for the `expected` ones and new files of the
+    stores."""
+    changed = repository.drift((*expected, *(() if repository.head() else FROZEN_PATHS)))
+    path = _write_log(repository.root)
     noted = set(path.read_text(encoding="utf-8").splitlines()) if changed and path.is_file() else set()
-    return tuple(name for name in changed if not _ours(repository.root, name, noted))
+    return tuple(name for name in changed if not _is_as_written(repository.root, name, noted))
 
 
-def told(repository: Repository, found: Sequence[str]) -> str:
-    """One sentence that names them, with the commands that put them right."""
+def drift_sentence(repository: Repository, found: Sequence[str]) -> str:
+    """Return one sentence that names the changed paths and the git commands that restore them."""
     return (
         f"{repository.root}: {', '.join(found)} changed outside the run; {repository.drift_remedy(found)} in that "
         f"folder puts it right"
     )
 
 
-def stranger(root: Path, history: Sequence[Commit]) -> str:
-    """One sentence on the newest commit that the run did not make; empty where it made all."""
+def unrelated_commit_sentence(root: Path, history: Sequence[Commit]) -> str:
+    """Return one sentence about the newest commit that the run did not make; empty: the run made all commits."""
     found = unrelated_commits(history)
     advice = "undo it with `git reset`, or start a new run from that kernel"
     return f"{root}: commit {found[0][:12]} was not made by this run; {advice}" if found else ""
 
 
-def refuse(repository: Repository, expected: Sequence[str] = ()) -> None:
-    """WorkspaceError where anything drifted but what was `expected` to."""
-    if found := drifted(repository, expected):
-        raise WorkspaceError(told(repository, found))
+def refuse_drift(repository: Repository, expected: Sequence[str] = ()) -> None:
+    """Raise WorkspaceError if a path changed outside the run, except for the `expected` ones."""
+    if found := drifted_paths(repository, expected):
+        raise WorkspaceError(drift_sentence(repository, found))
 
 
-def _notes(root: Path) -> Path:
+def _write_log(root: Path) -> Path:
     return root / ".kernelwright" / "written"
 
 
-def _ours(root: Path, name: str, noted: set[str]) -> bool:
+def _is_as_written(root: Path, name: str, noted: set[str]) -> bool:
     path = root / name
     return path.is_file() and f"{digest(path.read_bytes())} {name}" in noted

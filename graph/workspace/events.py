@@ -1,4 +1,4 @@
-"""What a run says while it runs: one stream of events, kept in events.jsonl and shown by whoever listens."""
+"""The events of a run: one stream, stored in events.jsonl and passed to observers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tools.store.records import write_error
 
 
 class Event(Artifact):
-    """Something that happened, with flat details."""
+    """One event of a run, with flat details."""
 
     kind: str
     """start, caps, node, headroom, drafted, judge, candidate, ablated, verdict, job, exchange, tool, record, commit,
@@ -23,15 +23,14 @@ class Event(Artifact):
     seconds: float
     """Unix time."""
     details: dict[str, str]
-    """Each id and each figure under a name of its own, figures as `float` reads them; what was not collected is left
-    out."""
+    """Name -> id or figure, figures as `float` reads them; what was not collected is absent."""
 
 
 Observer = Callable[[Event], None]
 
 
 class Events:
-    """Appends to `path` and tells the observers, in that order, so that what was shown is on disk."""
+    """Appends events to `path` and then passes them to the observers, so that whatever was shown is on disk."""
 
     def __init__(self, path: Path, observers: tuple[Observer, ...] = ()) -> None:
         self.path = path
@@ -39,8 +38,7 @@ class Events:
         self._guard = threading.Lock()
 
     def emit(self, kind: str, details: Mapping[str, str]) -> None:
-        """Record one event. The log is for people, benchmarks and the account of device time; a kill loses none of
-        it, so it is not synced to disk."""
+        """Append one event and pass it on. The log is not synced to disk: it need not survive a power failure."""
         event = Event(kind=kind, seconds=time.time(), details=dict(details))
         with self._guard:
             try:
@@ -52,8 +50,8 @@ class Events:
                 observer(event)
 
 
-def read(path: Path) -> tuple[Event, ...]:
-    """All whole events of a log; a line that a kill cut short is left out."""
+def read_events(path: Path) -> tuple[Event, ...]:
+    """Return the events of a log; a line that a kill cut short is skipped."""
     if not path.exists():
         return ()
     events = []
@@ -65,22 +63,21 @@ def read(path: Path) -> tuple[Event, ...]:
     return tuple(events)
 
 
-def figures(**found: float | None) -> dict[str, str]:
-    """Figures as details of an event."""
+def figure_details(**found: float | None) -> dict[str, str]:
+    """Return figures as details of an event, without those that are None."""
     return {name: f"{value:.10g}" for name, value in found.items() if value is not None}
 
 
-def interval(speedup: Interval | None) -> dict[str, str]:
-    """An interval as details of an event; an end that too few samples left open is not collected."""
+def interval_details(speedup: Interval | None) -> dict[str, str]:
+    """Return an interval as details of an event; unknown ends are absent."""
     if speedup is None:
         return {}
     ends = {"low": speedup.low, "high": speedup.high} if speedup.is_bounded else {}
-    return figures(speedup=speedup.estimate, **ends)
+    return figure_details(speedup=speedup.estimate, **ends)
 
 
-def wall_s(log: Sequence[Event]) -> float:
-    """Wall seconds of the run by the last event: what the run's clock said in the last event that carries it, and
-    the time since."""
+def wall_seconds(log: Sequence[Event]) -> float:
+    """Return the wall seconds of the run at the last event of a log."""
     for event in reversed(log):
         clock = event.details.get("at" if event.kind == "job" else "wall_s" if event.kind == "start" else "")
         if clock is not None:
@@ -88,16 +85,16 @@ def wall_s(log: Sequence[Event]) -> float:
     return 0.0
 
 
-def device_s(log: Sequence[Event], wall_s: float) -> dict[str, float]:
-    """Return the seconds that jobs took, by kind of device.
+def device_seconds(log: Sequence[Event], wall_s: float) -> dict[str, float]:
+    """Return kind of device -> seconds that jobs took.
 
-    A job without an end counts with what it can have taken: from its start until its process died, or until now where
-    none came after it, `wall_s` being the run's wall time by now; and never with more than was set aside for it.
+    A job without an end counts from its start until its process died, or until `wall_s`, the run's wall time now; but
+    never with more than its own limit.
     """
     spent: defaultdict[str, float] = defaultdict(float)
     begun: dict[str, Mapping[str, str]] = {}
 
-    def break_off(until: float) -> None:
+    def count_open_jobs(until: float) -> None:
         for job in begun.values():
             spent[job["device"]] += min(float(job["held"]), max(0.0, until - float(job["at"])))
         begun.clear()
@@ -105,11 +102,11 @@ def device_s(log: Sequence[Event], wall_s: float) -> dict[str, float]:
     for event in log:
         details = event.details
         if event.kind == "start" and "wall_s" in details:
-            break_off(float(details["wall_s"]) + TICK_S)
+            count_open_jobs(float(details["wall_s"]) + TICK_S)
         elif event.kind == "job" and details["state"] == "started":
             begun[details["number"]] = details
         elif event.kind == "job":
             begun.pop(details["number"], None)
             spent[details["device"]] += float(details["used"])
-    break_off(wall_s + TICK_S)
+    count_open_jobs(wall_s + TICK_S)
     return dict(spent)

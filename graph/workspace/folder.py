@@ -1,4 +1,4 @@
-"""A run's folder: its lock, its secret, its records and where each artifact lies (design 10)."""
+"""The workspace of a run: its folder with lock, secret, records and artifacts (design 10)."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from tools.errors import DiskFullError, SettingsError, WorkspaceError
 from tools.store.records import Records, write_atomically
 from tools.store.repository import Repository
 
-MINIMUM_FREE = 64 << 20
-"""Bytes of free disk without which a run does not start."""
+MIN_FREE_BYTES = 64 << 20
+"""The free bytes on the disk that a run needs to start."""
 
 
-STAMP = re.compile(r"(.+)-(\d{8}T\d{6}Z)(?:-(\d+))?")
-"""A workspace's name: its run's, the second in which it began, and which of that second it is."""
+WORKSPACE_NAME = re.compile(r"(.+)-(\d{8}T\d{6}Z)(?:-(\d+))?")
+"""The name of a workspace: the name of its run, the second of its start, and its number in that second."""
 
 
 class Workspace:
-    """An open workspace; `lock` is None for one that is only looked at."""
+    """An open workspace; `lock` is None if it is only read."""
 
-    def __init__(self, root: Path, lock: IO[str] | None, made: tuple[Path, ...] = ()) -> None:
-        """`made`: the folders above that were made for it, the innermost first."""
+    def __init__(self, root: Path, lock: IO[str] | None, created_folders: tuple[Path, ...] = ()) -> None:
+        """`created_folders`: the parent folders that were created for it, the innermost first."""
         self.root = root
         self._lock = lock
-        self._made = made
+        self._made = created_folders
         self.secret = bytes.fromhex((self.private / "secret").read_text())
         self.repository = Repository(root, self.secret)
-        self._clock = None if lock is None else clock.Clock(self._time)
+        self._clock = None if lock is None else clock.Clock(self._clock_path)
 
     @cached_property
     def records(self) -> Records:
-        """The evidence, read when first asked for: `verify` believes git's copy alone, and a damaged file here must
-        not stop it."""
+        """The records, read at the first use: `verify` uses git's copy alone, and a damaged file here must not stop
+        it."""
         return Records(self.root, self.private / "blobs")
 
     @property
@@ -53,21 +53,21 @@ class Workspace:
         return self.root / ".kernelwright"
 
     @property
-    def _time(self) -> Path:
+    def _clock_path(self) -> Path:
         return self.private / "wall_s"
 
     def wall_s(self) -> float:
-        """Wall seconds of the run over all its processes: the time that somebody has held its lock."""
-        return self._clock.seconds() if self._clock else clock.wall_s(self._time)
+        """Return the wall seconds of the run over all its processes, which is the time that its lock was held."""
+        return self._clock.seconds() if self._clock else clock.read_wall_seconds(self._clock_path)
 
     @property
     def wall_s_before(self) -> float:
-        """The same when this process took the lock."""
+        """The wall seconds of the run before this process."""
         return self._clock.before if self._clock else self.wall_s()
 
     @property
     def task_folder(self) -> Path:
-        """The frozen inputs."""
+        """The folder of the frozen task."""
         return self.root / "task"
 
     def version(self, iteration: int) -> Path:
@@ -75,27 +75,27 @@ class Workspace:
         return self.root / "versions" / f"v{iteration}"
 
     def write(self, texts: Mapping[str, str]) -> None:
-        """Write artifacts (relative path -> text), each atomically. They can be rendered again from the records, so
-        they need not survive a power failure; the note of what they are to hold does, and comes first."""
-        drift.note(self.root, texts)
+        """Write artifacts (relative path -> text), each atomically. The log of writes survives a power failure; they
+        need not, as the records can render them again."""
+        drift.announce_writes(self.root, texts)
         for relative, text in texts.items():
             write_atomically(self.root / relative, text.encode(), durable=False)
 
     def commit(self, paths: Sequence[str], message: str, trailers: Mapping[str, str], expect_parent: str | None) -> str:
-        """`Repository.commit`; WorkspaceError where anything could go with it that the run did not write."""
-        drift.refuse(self.repository)
+        """Commit paths and return the commit's id; raise WorkspaceError if a file was changed outside the run."""
+        drift.refuse_drift(self.repository)
         made = self.repository.commit(paths, message, trailers, expect_parent)
-        drift.forget(self.root)
+        drift.forget_writes(self.root)
         return made
 
     @property
     def awaited(self) -> str | None:
-        """What the run waits for, one sentence; None: it waits for nobody."""
+        """The answer that the run waits for, in one sentence; None: it does not wait."""
         path = self.private / "awaited.txt"
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
-    def awaits(self, sentence: str | None) -> None:
-        """Say that the run waits for somebody, or that it goes on."""
+    def set_awaited(self, sentence: str | None) -> None:
+        """Save the answer that the run waits for, or with None that the run continues."""
         path = self.private / "awaited.txt"
         if sentence is None:
             path.unlink(missing_ok=True)
@@ -107,11 +107,11 @@ class Workspace:
         return load(self.root / "settings.yaml")
 
     def discard(self) -> None:
-        """Take it away, and what was made for it alone: of a run that was refused nothing stays."""
-        _take_away(self.root, self._made)
+        """Delete the workspace and the folders that were created for it, after a refused run."""
+        _remove_folders(self.root, self._made)
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Stop the clock and release the lock."""
         if self._clock is not None:
             self._clock.close()
         if self._lock is not None:
@@ -119,18 +119,18 @@ class Workspace:
 
 
 def create(settings: Settings) -> Workspace:
-    """A new workspace `<workspaces>/<run>-<utc>`, locked, with an empty repository."""
+    """Create and lock a workspace `<workspaces>/<run>-<utc>` with an empty repository."""
     import yaml
 
-    name = settings.run
+    name = settings.run_name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
         raise SettingsError(f"name: {name!r} cannot name a folder; use letters, digits, '.', '_' and '-', at most 64")
     parent = Path(settings.workspaces).resolve()
-    made = tuple(folder for folder in (parent, *parent.parents) if not folder.exists())
+    created_folders = tuple(folder for folder in (parent, *parent.parents) if not folder.exists())
     root = _new_folder(parent, f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     try:
         private = root / ".kernelwright"
-        # What lies in it is nobody else's: the secret, and sizes that are hidden.
+        # Private: it holds the secret and the hidden sizes.
         private.mkdir(mode=0o700)
         write_atomically(private / "secret", secrets.token_hex(32).encode())
         (private / "secret").chmod(0o600)
@@ -138,51 +138,51 @@ def create(settings: Settings) -> Workspace:
             root / "settings.yaml", yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False).encode()
         )
         Repository(root).init()
-        return Workspace(root, _lock(root), made)
+        return Workspace(root, _lock(root), created_folders)
     except BaseException:
-        _take_away(root, made)
+        _remove_folders(root, created_folders)
         raise
 
 
-def _take_away(root: Path, made: tuple[Path, ...]) -> None:
+def _remove_folders(root: Path, created_folders: tuple[Path, ...]) -> None:
     shutil.rmtree(root, ignore_errors=True)
     with contextlib.suppress(OSError):  # another run has begun beside it
-        for folder in made:
+        for folder in created_folders:
             folder.rmdir()
 
 
 def reopen(path: Path) -> Workspace:
-    """Lock and open an existing workspace; WorkspaceError when it is not one, or another run has it."""
-    root = _known(path)
+    """Lock and open an existing workspace; raise WorkspaceError if it is none, or another process holds its lock."""
+    root = _workspace_root(path)
     workspace = Workspace(root, _lock(root))
     workspace.repository.require_workspace()
     return workspace
 
 
-def peek(path: Path) -> Workspace:
-    """Open an existing workspace without its lock, to read what is finished while a run may be going on."""
-    return Workspace(_known(path), None)
+def open_read_only(path: Path) -> Workspace:
+    """Open an existing workspace without its lock, to read it while a run may be in progress."""
+    return Workspace(_workspace_root(path), None)
 
 
-def _known(path: Path) -> Path:
+def _workspace_root(path: Path) -> Path:
     if not is_workspace(path):
-        raise WorkspaceError(f"{path}: not a Kernelwright workspace; {_meant(path)}")
+        raise WorkspaceError(f"{path}: not a Kernelwright workspace; {_suggest_workspace(path)}")
     return path.resolve()
 
 
 def is_workspace(path: Path) -> bool:
-    """Whether a run's folder is whole enough to be opened."""
+    """Return whether the folder is a workspace: it has a secret and settings."""
     return (path / ".kernelwright" / "secret").is_file() and (path / "settings.yaml").is_file()
 
 
-def _meant(path: Path) -> str:
-    """What to give instead: the newest run of a config or of a name, the newest in a folder of workspaces."""
+def _suggest_workspace(path: Path) -> str:
+    """Return advice on which workspace to give instead: the newest run of a config, of a name or in a folder."""
     parent, name = (path, "") if path.is_dir() else (path.parent if path.parent.name else Path("workspaces"), path.name)
     if path.is_file() or (path / "reference.py").is_file():
         with contextlib.suppress(SettingsError):
             settings = load(path)
-            parent, name = Path(settings.workspaces), settings.run
-    stamped = ((STAMP.fullmatch(made.name), made) for made in parent.glob("*") if is_workspace(made))
+            parent, name = Path(settings.workspaces), settings.run_name
+    stamped = ((WORKSPACE_NAME.fullmatch(made.name), made) for made in parent.glob("*") if is_workspace(made))
     found = [(match[2], int(match[3] or 1), made) for match, made in stamped if match and name in ("", match[1])]
     if not found:
         return f"give a folder that `python -m graph run` made; {parent} holds no run{f' of {name}' if name else ''}"
@@ -193,9 +193,9 @@ def _new_folder(parent: Path, stem: str) -> Path:
     try:
         parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(parent).free
-        if free < MINIMUM_FREE:
+        if free < MIN_FREE_BYTES:
             raise DiskFullError(
-                f"{parent}: only {free >> 20} MiB of the disk are free and a run needs {MINIMUM_FREE >> 20}; free "
+                f"{parent}: only {free >> 20} MiB of the disk are free and a run needs {MIN_FREE_BYTES >> 20}; free "
                 f"some space"
             )
         for attempt in itertools.count(1):
@@ -211,7 +211,7 @@ def _new_folder(parent: Path, stem: str) -> Path:
 
 
 def _lock(root: Path) -> IO[str]:
-    """An exclusive lock that ends with the process, however it ends; its file names the holder."""
+    """Take the exclusive lock of a workspace and return its file, which names the holder; it ends with the process."""
     path = root / ".kernelwright" / "lock"
     # Opened for appending: truncating before the lock is ours would wipe the holder's number.
     file = path.open("a+", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The closed versions of a workspace, and which of them a run goes on from."""
+"""The closed versions of a workspace and the incumbent among them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def restored_version(workspace: Workspace) -> VersionMemory | None:
     return None
 
 
-def read_state(workspace: Workspace, back: VersionMemory | None = None) -> State:
+def read_state(workspace: Workspace, restored: VersionMemory | None = None) -> State:
     """Return the state in the workspace's checkpoint, empty if there is none yet.
 
     Fields that describe a version masked since the checkpoint are reset. `back` is the version whose kernel is about
@@ -80,8 +80,8 @@ def read_state(workspace: Workspace, back: VersionMemory | None = None) -> State
         state = cast(State, dict(found.checkpoint["channel_values"])) if found else State()
     finally:
         connection.close()
-    back = back or restored_version(workspace)
-    if back is not None and back.candidate is not None and back.candidate != state.get("incumbent"):
+    restored = restored or restored_version(workspace)
+    if restored is not None and restored.candidate is not None and restored.candidate != state.get("incumbent"):
         # Its benchmark and its reason to stop are of another kernel.
-        state |= State(incumbent=back.candidate, report="", stop=None)
+        state |= State(incumbent=restored.candidate, report="", stop=None)
     return state

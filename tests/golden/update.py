@@ -19,10 +19,10 @@ PROGRAMS = ("graph", "tools", "knowledge_base")
 
 def picture() -> str:
     """The state machine as Mermaid."""
-    from graph.build import build
+    from graph.build import build_graph
     from graph.settings import Settings
 
-    return build(Settings(task="t")).get_graph().draw_mermaid()
+    return build_graph(Settings(task="t")).get_graph().draw_mermaid()
 
 
 def usage(program: str) -> str:

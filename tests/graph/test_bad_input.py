@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from graph.__main__ import _settings, main, parser
+from graph.__main__ import _run_settings, build_parser, main
 from graph.lifecycle import run as runs
 from graph.settings import load
 from graph.workspace import folder as workspaces
@@ -106,9 +106,9 @@ def test_a_file_that_is_wrong_is_named_with_what_is_wrong_in_json_too(
     [
         ({"task": "nowhere"}, "", "nowhere"),
         ({"budgte": {"wall_s": 3}}, "", "budget"),
-        ({"dims": "rows=3"}, "", "dims: goes with kernel"),
-        ({"pointer_elements": 64}, "", "pointer_elements: goes with kernel"),
-        ({"reference": "other.py"}, "", "reference: goes with kernel"),
+        ({"dims": "rows=3"}, "", "dims: belongs to `kernel`"),
+        ({"pointer_elements": 64}, "", "pointer_elements: belongs to `kernel`"),
+        ({"reference": "other.py"}, "", "reference: belongs to `kernel`"),
         ({"models": {"coder": {"provider": "oracle-of-delphi"}}}, "", "models.coder.provider"),
         ({"executor": "cloud"}, "", "executor.kind: 'cloud' is not known"),
         (
@@ -163,14 +163,14 @@ def test_a_missing_file_a_full_disk_and_a_home_that_cannot_be_written_are_named(
     assert "reference" in refused(capsys, "run", config)
     assert nothing_is_left(tmp_path)
     shutil.copy(TASK / "reference.py", task)
-    monkeypatch.setattr(workspaces, "MINIMUM_FREE", 1 << 62)
+    monkeypatch.setattr(workspaces, "MIN_FREE_BYTES", 1 << 62)
     assert f"{tmp_path / 'workspaces'}" in refused(capsys, "run", config)
 
 
 def test_name_counts_more_than_the_config(tmp_path: Path, task: Path) -> None:
     path = str(configured(tmp_path))
-    assert _settings(parser().parse_args(["run", path, "--name", "mine"])).name == "mine"
-    assert _settings(parser().parse_args(["run", path])).name == "bad"
+    assert _run_settings(build_parser().parse_args(["run", path, "--name", "mine"])).name == "mine"
+    assert _run_settings(build_parser().parse_args(["run", path])).name == "bad"
 
 
 def test_a_task_folder_can_be_checked_as_it_is(task: Path, capsys: Capsys) -> None:
@@ -184,7 +184,7 @@ def test_a_task_folder_can_be_checked_as_it_is(task: Path, capsys: Capsys) -> No
     assert main(["check", str(task), "--json"]) == 0
     found = printed_json(capsys)
     assert found["status"] == "checked" and found["task"] == "task" and [w["name"] for w in found["workloads"]]
-    assert "the config or folder says what these do" in refused(capsys, "check", str(task), "--dims", "rows=3")
+    assert "not both" in refused(capsys, "check", str(task), "--dims", "rows=3")
 
 
 def test_a_check_without_a_key_tells_the_cost_and_is_refused_as_a_run_is(
@@ -219,7 +219,7 @@ def own_names(folder: Path, task: Path) -> Path:
     ("old", "new", "words"),
     [
         ("float total = 0;", "float total = nowhere;", ["mine.cpp does not compile", "mine.cpp:", "nowhere"]),
-        ("/ total;", "/ total + 1e-3f;", ["mine.cpp and good.py disagree", "; mend the one that is wrong"]),
+        ("/ total;", "/ total + 1e-3f;", ["mine.cpp and good.py disagree", "; correct the one that is wrong"]),
         ("float total = 0;", "float total = *(volatile int*)0;", ["mine.cpp and good.py disagree", "crashed"]),
         (
             "/ total;",

@@ -15,12 +15,12 @@ import yaml
 
 from agents.models.ledger import exchange_records, format_seconds, sum_exchanges
 from graph.__main__ import main
-from graph.budget.reserve import benchmark_s, sample_s
+from graph.budget.reserve import estimate_benchmark_seconds, seconds_per_sample
 from graph.lifecycle import run
 from graph.settings import load
 from graph.workspace import completeness, events
 from graph.workspace.events import Event
-from graph.workspace.folder import peek
+from graph.workspace.folder import open_read_only
 from graph.workspace.versions import read_state
 from tests.graph.conftest import printed_json
 from tests.support import Capsys
@@ -114,8 +114,8 @@ def in_order(root: Path, reason: str) -> None:
     """The report says why, the versions are whole and git is clean."""
     report = (root / "report.md").read_text()
     assert f"It stopped because a cap is reached ({reason}" in report and "caps: wall_s " in report
-    for iteration in range(int((root / completeness.POINTER).read_text()) + 1):
-        assert completeness.audit(root, iteration, closed=True) == ()
+    for iteration in range(int((root / completeness.POINTER_FILE).read_text()) + 1):
+        assert completeness.audit_version(root, iteration, closed=True) == ()
     assert Repository(root).drift() == ()
     (commit, *_) = Repository(root).log()
     assert "Report" in commit.trailers
@@ -158,12 +158,12 @@ def test_what_there_is_no_device_time_for_is_not_accepted(
     """The run dies after a node; by what its log says, jobs had taken all but a moment of what they may."""
     root = died_after(node, 1, priced(config, {"device_s": 10_000.0}))
     log = events.Events(root / ".kernelwright" / "events.jsonl")
-    used = 10_000 - left - events.device_s(events.read(log.path), 0.0)["cpu"]
+    used = 10_000 - left - events.device_seconds(events.read_events(log.path), 0.0)["cpu"]
     log.emit("job", {"number": "x", "state": "finished", "device": "cpu", "used": f"{used:.4f}"})
     seen: list[Event] = []
     state, _ = run.resume(root, (seen.append,))
     assert state.get("stop") == "budget"
-    verdict = json.loads((root / "versions" / "v1" / completeness.VERDICT).read_text())
+    verdict = json.loads((root / "versions" / "v1" / completeness.VERDICT_FILE).read_text())
     assert verdict["outcome"] == outcome and said in verdict["reasons"][-1]
     assert not any(record.kind == "confirmation" for record in Records(root))
     in_order(root, "budget.device_s: 10")
@@ -189,12 +189,12 @@ def test_device_time_that_v0_takes_ends_the_run_after_it(config: Path, capsys: C
     assert inspection.payload["profiles"] == [] and reason in str(inspection.payload["missing"])
     for told in (root / "report.md", root / "report.html", root / "versions" / "v0" / "analysis.md"):
         assert "not profiled" in told.read_text() and "limited by" not in told.read_text(), told
-    assert kept.payload["seconds"] == benchmark_s(sample_s(timed), 1, load(config), "cpu")
+    assert kept.payload["seconds"] == estimate_benchmark_seconds(seconds_per_sample(timed), 1, load(config), "cpu")
     assert (
         f"and {format_seconds(kept.payload['seconds'])} are set aside for the final benchmark"
         in found["budget_reached"]
     )
-    assert f"budget.device_s was passed by {found['device_s'] - 0.01:.1f} s" in (root / "report.md").read_text()
+    assert f"budget.device_s was exceeded by {found['device_s'] - 0.01:.1f} s" in (root / "report.md").read_text()
 
 
 @SLOW
@@ -214,9 +214,9 @@ def test_wall_time_that_ends_in_the_middle_of_an_iteration_ends_the_run_in_order
     assert set(found["verdicts"]) == {"v1", "v2"} and found["verdicts"]["v2"] == "inconclusive"
     log = Repository(root).log()
     assert log[-len(before) :] == before, "what was accepted before stays"
-    assert (root / "report.md").read_text().count("budget.wall_s was passed by ") == 1
+    assert (root / "report.md").read_text().count("budget.wall_s was exceeded by ") == 1
     for iteration in range(3):
-        assert completeness.audit(root, iteration, closed=True) == ()
+        assert completeness.audit_version(root, iteration, closed=True) == ()
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_a_reply_on_record_is_never_paid_for_again(config: Path) -> None:
             break
         except Death:
             continue
-    assert state.get("report") and read_state(peek(root)).get("report") == state["report"]
+    assert state.get("report") and read_state(open_read_only(root)).get("report") == state["report"]
     assert len(paid(config)) == len(seen) == len(exchange_records(Records(root))) >= 4
     assert sum_exchanges(exchange_records(Records(root))).usd == pytest.approx(EACH_USD * len(seen))
     iterations = {

@@ -13,7 +13,7 @@ import yaml
 
 from agents.models import redaction
 from agents.models.providers import recorded
-from graph.artifacts import Judged
+from graph.artifacts import JudgedTrial
 from tests.graph.conftest import graph
 from tools.artifacts import Passed
 from tools.store.records import Records
@@ -104,7 +104,7 @@ def test_the_run_ends_in_order(replayed: Replayed) -> None:
 @pytest.mark.slow
 def test_the_kernel_is_right_and_faster(replayed: Replayed) -> None:
     trials = [
-        Judged.model_validate(record.payload).trial for record in Records(replayed.root) if record.kind == "trial"
+        JudgedTrial.model_validate(record.payload).trial for record in Records(replayed.root) if record.kind == "trial"
     ]
     assert trials and all(isinstance(trial, Passed) for trial in trials), (
         "no answer of the cassette is wrong on any machine"

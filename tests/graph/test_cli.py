@@ -15,12 +15,12 @@ import pytest
 import yaml
 
 from graph.__main__ import main
-from graph.artifacts import FinalBenchmark, Judged
+from graph.artifacts import FinalBenchmark, JudgedTrial
 from graph.lifecycle import run as runs
-from graph.lifecycle.recovery import rewound
-from graph.lifecycle.verify import _chosen, _intruders
+from graph.lifecycle.recovery import state_after_mask
+from graph.lifecycle.verify import _chosen_commits, _unexpected_changes
 from graph.nodes.evaluate import judge
-from graph.nodes.propose import tried
+from graph.nodes.propose import tried_versions
 from graph.report.content.view import gather_report
 from graph.state import Branch, State
 from graph.workspace import completeness
@@ -95,7 +95,7 @@ def test_torch_is_timed_once_beside_v0_and_shown_wherever_it_matters(finished: F
     root = finished.root
     held = [record for record in Records(root) if record.kind == "benchmark"]
     (bar,) = (record for record in held if set(record.payload["candidates"]) == {"baseline"})
-    assert len(held) == 2 and read_state(workspaces.peek(root))["frameworks"] == bar.id
+    assert len(held) == 2 and read_state(workspaces.open_read_only(root))["frameworks"] == bar.id
     for page in ("report.md", "versions/v0/analysis.md", "versions/v1/analysis.md"):
         assert f" Record `{bar.id}`." in (root / page).read_text() and "Beside torch (wall" in (root / page).read_text()
 
@@ -205,7 +205,7 @@ def test_the_workspace_is_whole_and_what_is_hidden_is_nobody_elses(finished: Fin
     memories = read_versions(root)
     assert [memory.iteration for memory in memories] == list(range(len(memories))) and len(memories) >= 2
     for memory in memories:
-        assert completeness.audit(root, memory.iteration, closed=True) == () and not memory.masked
+        assert completeness.audit_version(root, memory.iteration, closed=True) == () and not memory.masked
     assert (root / "current_iteration.txt").read_text() == f"{memories[-1].iteration}\n"
     best = next(r for r in Records(root) if r.kind == "candidate" and r.payload["files"]["kernel.cpp"] == kernel(root))
     assert best.payload["methods"] == list(memories[accepted(root)].methods)
@@ -312,7 +312,7 @@ def test_a_masked_version_takes_what_came_of_it_and_head_has_what_is_left(copied
     assert "unfinished: 1 of 1 iterations accepted so far" in shown and shown.count("(masked)") == 2
     assert shown_json(capsys, copied)["speedup"] is None, "what was benchmarked is masked"
     assert "v2: is masked" in refused(capsys, "restart", str(copied), "v2")
-    assert "v2" not in str(_chosen(Repository(copied), None, every=True)), "no one verifies it any more"
+    assert "v2" not in str(_chosen_commits(Repository(copied), None, every=True)), "no one verifies it any more"
     assert (
         succeeded(capsys, "mask", str(copied), "v1").startswith("v1 v2 v3: now invisible")
         and kernel(copied) == kernels[0]
@@ -331,7 +331,7 @@ def test_a_masked_version_takes_what_came_of_it_and_head_has_what_is_left(copied
     assert "v2: came of v1, which is masked" in refused(capsys, "unmask", str(copied), "v2")
     succeeded(capsys, "mask", str(copied), "v1")
     assert len(git(copied, "rev-list", "HEAD").split()) == commits + 2, "done again it changes nothing"
-    assert _intruders(Repository(copied)) == ()
+    assert _unexpected_changes(Repository(copied)) == ()
 
     assert "v1 v2 v3: now visible; HEAD has the kernel of v2 again" in succeeded(capsys, "unmask", str(copied), "v1")
     assert seen(copied) == [1, 2, 3] and kernel(copied) == kernels[2]
@@ -365,7 +365,7 @@ def test_a_kernel_that_was_put_back_must_be_that_versions_byte_for_byte(
     repository.commit(
         ["kernel.cpp"], "mask v2", {"Masked": "v2", **({"Restores": restores} if restores else {})}, repository.head()
     )
-    found = _intruders(repository)
+    found = _unexpected_changes(repository)
     assert [told in one.reason for one in found if told] == [True] * bool(told) and len(found) == bool(told)
 
 
@@ -373,30 +373,37 @@ def test_a_kernel_that_was_put_back_must_be_that_versions_byte_for_byte(
 def test_a_run_goes_on_from_the_kernel_that_was_put_back(copied: Path, under_way: bool, capsys: Capsys) -> None:
     """What was planned for a kernel that is masked was closed as if nobody had proposed anything; what it tried came
     back unmeasured."""
-    with runs.opened(copied) as services:
+    with runs.open_services(copied) as services:
         before = read_state(services.workspace)
-        assert rewound(before, services) is None
+        assert state_after_mask(before, services) is None
     first, second = (memory.candidate or "" for memory in read_versions(copied)[1:3])
     succeeded(capsys, "mask", str(copied), "v2")
-    with runs.opened(copied) as services:
+    with runs.open_services(copied) as services:
         plan = services.records.find(record_key("plan", iteration=3))
         assert plan and before["incumbent"] == second
         if under_way:
             services.records.add(Record(kind="plan", key=record_key("plan", iteration=4), payload=plan.payload))
-        state = rewound(before, services)
+        state = state_after_mask(before, services)
         assert state and (state["incumbent"], state["iteration"], state["outcome"]) == (first, 3 + under_way, "accept")
-        assert state["stop"] is None and not state["report"] and rewound(State(**{**before, **state}), services) is None  # type: ignore[typeddict-item]
-        assert rewound(before, services) == state, "after a kill it is the same"
-        assert completeness.audit_closed(copied) == () and Repository(copied).drift() == ()
+        assert (
+            state["stop"] is None
+            and not state["report"]
+            and state_after_mask(State(**{**before, **state}), services) is None
+        )  # type: ignore[typeddict-item]
+        assert state_after_mask(before, services) == state, "after a kill it is the same"
+        assert completeness.audit_closed_versions(copied) == () and Repository(copied).drift() == ()
         parents = {"baseline": before["baseline"], "incumbent": first, "siblings": 1, "noise_floor": 0.0}
         branch = cast(Branch, {"iteration": 3 + under_way + 1, "candidate": second, **parents})
-        trial = Judged.model_validate(
+        trial = JudgedTrial.model_validate(
             services.records.get(judge(branch, services)["trials"][f"{branch['iteration']}/{second}"]).payload
         ).trial
-        assert isinstance(trial, Unmeasured) and trial.reason == "v2, which is masked, tried it"
+        assert isinstance(trial, Unmeasured) and trial.reason == "the masked version v2 tried it"
     closed = read_versions(copied)[4:]
     assert [(m.parent, m.verdict, m.masked) for m in closed] == [(second, "inconclusive", True)] * under_way
-    assert all("planned for the kernel of v2" in m.reasons[0] and "put that of v1" in m.reasons[0] for m in closed)
+    assert all(
+        "planned for the kernel of v2" in m.reasons[0] and "replaced by the kernel of v1" in m.reasons[0]
+        for m in closed
+    )
     assert f"From kernel `{second}`" in (copied / "versions/v4/hypothesis.md").read_text() if under_way else True
 
 
@@ -407,7 +414,7 @@ def test_another_commit_of_a_version_is_nobodys(copied: Path, capsys: Capsys) ->
     (copied / "kernel.cpp").write_text(kernels + "// mine\n")
     made = repository.commit(["kernel.cpp"], "baseline v0", {"Version": "v0"}, repository.head())
     assert repository.find_commit("Version", "v0") == first
-    assert ["not a commit of the run" in one.reason for one in _intruders(repository)] == [True]
+    assert ["not a commit of the run" in one.reason for one in _unexpected_changes(repository)] == [True]
     for verb, code in (("show", 0), ("audit", 1)):
         assert (
             main([verb, str(copied)]) == code
@@ -420,7 +427,7 @@ def test_a_kernel_is_worth_what_led_to_it_and_not_what_was_shown_again_beside_it
     """v1 was masked, v2 made from v0 in its place, and v1 unmasked: the gains of both were multiplied."""
     baseline, _, second = read_versions(copied)[:3]
     (copied / "memory/v2.json").write_text(second.model_copy(update={"parent": baseline.candidate}).model_dump_json())
-    with runs.opened(copied, reading=True) as services:
+    with runs.open_services(copied, reading=True) as services:
         found = gather_report(read_state(services.workspace), services)
     assert second.speedup and found.claimed.low == second.speedup.low
     assert [step.so_far for step in found.steps[1:]] == [second.speedup.estimate] * 2
@@ -431,7 +438,7 @@ def test_a_finished_run_whose_best_version_is_masked_is_benchmarked_anew(copied:
     succeeded(capsys, "mask", str(copied), "v2")
     assert main(["resume", str(copied), "--quiet"]) == 0
     shown = shown_json(capsys, copied)
-    state = read_state(workspaces.peek(copied))
+    state = read_state(workspaces.open_read_only(copied))
     assert shown["status"] == "finished" and shown["verdicts"]["v1"] == "accept" and "v2" not in shown["verdicts"]
     final = FinalBenchmark.model_validate(Records(copied).get(state["report"]).payload)
     best = [memory.candidate for memory in read_versions(copied) if memory.verdict == "accept" and not memory.masked][
@@ -439,13 +446,13 @@ def test_a_finished_run_whose_best_version_is_masked_is_benchmarked_anew(copied:
     ]
     (contest,) = [r for r in Records(copied) if r.kind == "benchmark" and r.payload["candidates"].get("best") == best]
     assert state["incumbent"] == best and shown["speedup"] == final.overall["baseline"].estimate and contest
-    assert _intruders(Repository(copied)) == () and Repository(copied).drift() == ()
+    assert _unexpected_changes(Repository(copied)) == () and Repository(copied).drift() == ()
 
 
 def seen(root: Path) -> list[int]:
     """The iterations that a planner would be told of."""
-    with runs.opened(root) as services:
-        return sorted({item.iteration for item in tried(services)})
+    with runs.open_services(root) as services:
+        return sorted({item.iteration for item in tried_versions(services)})
 
 
 def test_unknown_versions_are_named(copied: Path, capsys: Capsys) -> None:

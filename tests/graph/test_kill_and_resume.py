@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from graph.lifecycle.verify import accepted, verify
+from graph.lifecycle.verify import accepted_commits, verify
 from graph.report.content.summary import summarise
 from graph.workspace import events
-from graph.workspace.folder import peek
+from graph.workspace.folder import open_read_only
 from graph.workspace.versions import read_state, read_versions
 from knowledge_base.experience.log import Experience
 from tests.graph.conftest import TRIES, gain_of
@@ -115,7 +115,7 @@ def test_killed_everywhere(tmp_path: Path, config: Path) -> None:
         assert any(place.startswith(f"node {node} finished") for place in places), node
     assert set(INSIDE) <= set(places)
 
-    log = events.read(root / ".kernelwright" / "events.jsonl")
+    log = events.read_events(root / ".kernelwright" / "events.jsonl")
     new = Counter(event.details["key"] for event in log if event.kind == "record")
     assert max(new.values()) == 1, "a record was made twice"
     assert repeated(log) == [], "a finished measurement was repeated"
@@ -135,10 +135,10 @@ def test_killed_everywhere(tmp_path: Path, config: Path) -> None:
 
     memories = read_versions(root)
     assert [m.iteration for m in memories] == list(range(len(memories)))
-    summary = summarise(root, read_state(peek(root)))
+    summary = summarise(root, read_state(open_read_only(root)))
     assert summary.status == "finished" and summary.speedup is not None
     assert "accept" in summary.verdicts.values()
-    verified(root, accepted(repository))
+    verified(root, accepted_commits(repository))
 
 
 def verified(root: Path, commits: tuple[Commit, ...]) -> None:

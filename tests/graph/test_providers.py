@@ -16,7 +16,7 @@ import pytest
 
 from agents.models.providers import recorded
 from graph.__main__ import main
-from graph.artifacts import Judged
+from graph.artifacts import JudgedTrial
 from tests.agents.models import scripted
 from tests.graph.conftest import ROOT, configured, graph, printed_json
 from tests.support import Capsys, run_captured
@@ -48,7 +48,7 @@ def accepted_a_faster_kernel(root: Path, summary: Mapping[str, Any]) -> None:
     assert "accept" in summary["verdicts"].values() and summary["speedup"] > 1
     assert "fast_exp" in Repository(root).read_file_at("HEAD", "kernel.cpp").decode()
     assert summary["status"] == "finished" and summary["stop_reason"] == "exhausted"
-    trials = [Judged.model_validate(record.payload).trial for record in Records(root) if record.kind == "trial"]
+    trials = [JudgedTrial.model_validate(record.payload).trial for record in Records(root) if record.kind == "trial"]
     assert all(isinstance(trial, Passed) and trial.speedup.estimate > 1 for trial in trials) and trials
 
 

@@ -20,15 +20,15 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from agents.artifacts import Dossier
-from graph.build import build
+from graph.build import build_graph
 from graph.lifecycle import run as runs
-from graph.lifecycle.interruption import checkpoint
-from graph.lifecycle.verify import accepted, read, verify
+from graph.lifecycle.interruption import checkpoint_path
+from graph.lifecycle.verify import accepted_commits, read_claim, verify
 from graph.nodes import gate_evidence
 from graph.report.content.version_files import render_baseline
 from graph.services import open_agents
 from graph.state import State
-from graph.workspace.folder import peek
+from graph.workspace.folder import open_read_only
 from graph.workspace.versions import read_versions
 from tests.graph.conftest import git, graph
 from tools.artifacts import Verdict
@@ -41,9 +41,9 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 def gates(root: Path) -> Iterator[State]:
     """The state before the last call of the gate in each iteration, from the checkpoints."""
-    workspace = peek(root)
-    with closing(sqlite3.connect(checkpoint(workspace), check_same_thread=False)) as connection:
-        machine = build(workspace.settings(), SqliteSaver(connection))
+    workspace = open_read_only(root)
+    with closing(sqlite3.connect(checkpoint_path(workspace), check_same_thread=False)) as connection:
+        machine = build_graph(workspace.settings(), SqliteSaver(connection))
         newest_first = list(machine.get_state_history({"configurable": {"thread_id": "run"}}))
     for iteration in range(1, len(read_versions(root))):
         called = (one.values for one in newest_first if one.next == ("gate",) and one.values["iteration"] == iteration)
@@ -53,10 +53,10 @@ def gates(root: Path) -> Iterator[State]:
 def test_the_gate_asked_again_gives_the_same_verdicts(copied: Path) -> None:
     """From the records alone; what the sentences say is left to the tests of the gate."""
     judged = 0
-    with runs.opened(copied, reading=True) as services:
+    with runs.open_services(copied, reading=True) as services:
         services.agents.update(open_agents(services.settings, services.records, services.emit, services.ledger, copied))
         for state in gates(copied):
-            verdict = decide_verdict(gate_evidence._gather(state, services), services.settings.judge)
+            verdict = decide_verdict(gate_evidence._gather_evidence(state, services), services.settings.judge)
             record = services.records.get(commit_of(copied, state["iteration"]).trailers["Evidence"])
             recorded = Verdict.model_validate(record.payload)
             assert verdict.model_copy(update={"reasons": recorded.reasons}) == recorded
@@ -67,7 +67,7 @@ def test_the_gate_asked_again_gives_the_same_verdicts(copied: Path) -> None:
 def test_the_readme_names_instructions_of_methods_that_the_kernel_asks_for(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with runs.opened(copied, reading=True) as services:
+    with runs.open_services(copied, reading=True) as services:
         # Another compiler may be here.
         built = next(record for record in services.records if record.kind == "build")
         monkeypatch.setattr(services.judge.builder, "build", lambda candidate: built)
@@ -95,11 +95,11 @@ def commit_of(root: Path, iteration: int) -> Any:
 
 def test_every_claim_still_follows_from_its_records(recorded: Path, tmp_path: Path) -> None:
     repository = Repository(recorded)
-    claims = accepted(repository)
+    claims = accepted_commits(repository)
     assert claims
     for number, commit in enumerate(claims):
         copy = repository.clone_to(tmp_path / f"copy{number}", commit.id)
-        assert read(copy, commit).candidate.id == commit.trailers["Candidate"]
+        assert read_claim(copy, commit).candidate.id == commit.trailers["Candidate"]
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ def run(folder: Path, name: str, iterations: int) -> tuple[list[str], list[Attem
     done = graph("run", str(path), "--quiet", home=folder / "home")
     assert done.returncode == 0, done.stderr
     (root,) = (folder / name).iterdir()
-    log = events.read(root / ".kernelwright" / "events.jsonl")
+    log = events.read_events(root / ".kernelwright" / "events.jsonl")
     judged = [event.details["candidate"] for event in log if event.kind == "candidate"]
     return judged, [attempt for memory in read_versions(root) for attempt in memory.attempts]
 

@@ -48,7 +48,7 @@ def test_a_kill_while_configs_are_compared_costs_nothing_that_was_finished(tmp_p
     assert "k < 1;" in task(found)["baseline"] and "config 1" in said and "fastest of all" in said
     records = Records(found)
     assert len([r for r in records if r.kind == "benchmark"]) == 1
-    log = events.read(found / ".kernelwright" / "events.jsonl")
+    log = events.read_events(found / ".kernelwright" / "events.jsonl")
     assert repeated(log) == [] and {"build", "correctness", "benchmark"} <= {r.kind for r in records} & MEASURED
 
 
@@ -63,5 +63,5 @@ def test_a_machine_failure_while_configs_are_compared_leaves_what_can_be_resumed
     assert (
         root is not None and root.is_dir() and not task(root) and Records(root).find(record_key("loaded")) is not None
     )
-    with pytest.raises(WorkspaceError, match="python -m graph resume"), run.opened(root):
+    with pytest.raises(WorkspaceError, match="python -m graph resume"), run.open_services(root):
         pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from langgraph.types import Send
 
-from graph.routing import Routes, unless_stopped
+from graph.routing import Routes, next_unless_stopped
 from graph.settings import Settings
 from graph.state import State
 
@@ -17,7 +17,7 @@ def state(**values: object) -> State:
 
 
 def test_each_draft_gets_a_judge() -> None:
-    sent = ROUTES.to_judges(state(drafts=["x", "y"]))
+    sent = ROUTES.judge_branches(state(drafts=["x", "y"]))
     assert isinstance(sent, list) and all(isinstance(s, Send) for s in sent)
     assert [(s.node, s.arg["candidate"], s.arg["siblings"]) for s in sent] == [("judge", "x", 2), ("judge", "y", 2)]
 
@@ -40,7 +40,7 @@ def test_each_draft_gets_a_judge() -> None:
 )
 def test_each_state_has_its_next_node(route: str, values: dict[str, object], next_node: str) -> None:
     assert getattr(ROUTES, route)(state(**values)) == next_node
-    assert unless_stopped("plan", state(**values)) == ("finalise" if "stop" in values else "plan")
+    assert next_unless_stopped("plan", state(**values)) == ("finalise" if "stop" in values else "plan")
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,14 @@ def test_each_state_has_its_next_node(route: str, values: dict[str, object], nex
     [(None, None), (0.5, None), (0.14, "near_peak"), (0.09, "target"), (0.0, "target")],
 )
 def test_a_run_stops_near_its_roof(headroom: float | None, reason: str | None) -> None:
-    assert ROUTES.good_enough(state(headroom=headroom)) == reason
+    assert ROUTES.stop_reason_if_good_enough(state(headroom=headroom)) == reason
 
 
 def test_nearness_to_a_roof_that_may_lie_higher_ends_no_run() -> None:
-    assert ROUTES.good_enough(state(headroom=0.0), "others had 30 % of the machine meanwhile") is None
+    assert ROUTES.stop_reason_if_good_enough(state(headroom=0.0), "others had 30 % of the machine meanwhile") is None
     routes = Routes(Settings.model_validate({"task": "t", "stop": {"speedup": 3}}))
-    assert routes.good_enough({**state(headroom=0.0), "speedup": 3.1}, "others had 30 %") == "speedup"
-    assert routes.good_enough({**state(), "speedup": 2.9}) is None
+    assert routes.stop_reason_if_good_enough({**state(headroom=0.0), "speedup": 3.1}, "others had 30 %") == "speedup"
+    assert routes.stop_reason_if_good_enough({**state(), "speedup": 2.9}) is None
 
 
 @pytest.mark.parametrize(
@@ -71,4 +71,4 @@ def test_nearness_to_a_roof_that_may_lie_higher_ends_no_run() -> None:
 def test_a_cap_that_is_reached_names_the_reason_to_stop(
     values: dict[str, object], over: str | None, reason: str | None
 ) -> None:
-    assert ROUTES.exhausted(State(**{**state(), **values}), over) == reason
+    assert ROUTES.stop_reason_if_exhausted(State(**{**state(), **values}), over) == reason

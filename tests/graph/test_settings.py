@@ -25,7 +25,7 @@ def written(folder: Path, text: str) -> Path:
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert load(written(tmp_path, GOOD)).task == str(tmp_path / "softmax")
     kernel = load(written(tmp_path, "kernel: layer_norm/kernel.cpp\nreference: r.py\n"))
-    assert (kernel.run, kernel.model_copy(update={"name": "mine"}).run) == ("layer_norm", "mine")
+    assert (kernel.run_name, kernel.model_copy(update={"name": "mine"}).run_name) == ("layer_norm", "mine")
     assert load(written(tmp_path, GOOD + "reference_projects: kernels\n")).reference_projects == str(
         tmp_path / "kernels"
     )
@@ -71,7 +71,7 @@ def test_every_role_has_the_default_model_and_files_of_models_are_relative_to_th
         (GOOD + "judge: {objective: geomen}\n", ["judge.objective", "did you mean 'geomean'?"]),
         (
             GOOD + "benchmark: {rivals: r.py, eager: false, compile: false}\n",
-            ["benchmark: rivals: are timed beside torch"],
+            ["benchmark: rivals: they are timed beside torch"],
         ),
         (GOOD + "budget: {device_s: true}\n", ["budget.device_s: must be a number, not True; change it there"]),
         (GOOD + "budget: {device_s: '12'}\n", ["budget.device_s: must be a number, not '12'; write 12"]),
@@ -110,7 +110,7 @@ def test_mistakes_are_named(tmp_path: Path, text: str, says: list[str]) -> None:
             GOOD + "prices: {m: {inptu: 1, output: 2}, n: {output: 3}}\n",
             ["prices.m.inptu: unknown key; did you mean 'input'?", "prices.n.input: is missing"],
         ),
-        ("kernel: a.cpp\ntask: x\ndims: M=1\n", ["exactly one of task", "dims: goes with kernel"]),
+        ("kernel: a.cpp\ntask: x\ndims: M=1\n", ["exactly one of task", "dims: belongs to `kernel`"]),
     ],
     ids=["keys", "a misspelt key is not missing too", "what does not go together"],
 )
@@ -152,14 +152,14 @@ def test_a_task_folder_is_a_config_with_nothing_else(
         (folder / name).write_text("")
     monkeypatch.chdir(folder)
     assert load(folder) == load(Path()) == load(written(tmp_path, "task: softmax\n"))
-    assert load(Path()).run == "softmax"
+    assert load(Path()).run_name == "softmax"
 
 
 @pytest.mark.parametrize(
     ("name", "says"),
     [
         ("", ["is a folder without a task", "reference.py", "configs/quickstart.yaml"]),
-        (".kernelwright/secret", ["is a run's workspace", "`python -m graph resume {folder}`"]),
+        (".kernelwright/secret", ["is the workspace of a run", "`python -m graph resume {folder}`"]),
     ],
 )
 def test_another_folder_is_no_config(tmp_path: Path, name: str, says: list[str]) -> None:
@@ -173,8 +173,8 @@ def test_another_folder_is_no_config(tmp_path: Path, name: str, says: list[str])
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("nowhere.yaml", None, r"nowhere\.yaml: no such config or task folder"),
-        ("mine.cpp", b"int x[] = {1};", r"mine\.cpp: is source and no config; give `--kernel` and `--ref`"),
+        ("nowhere.yaml", None, r"nowhere\.yaml does not exist"),
+        ("mine.cpp", b"int x[] = {1};", r"mine\.cpp is a source file and not a config; give `--kernel` and `--ref`"),
         ("run.yaml", "task: größe\n".encode("latin-1"), "UTF-8"),
     ],
 )

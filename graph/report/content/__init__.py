@@ -1,1 +1,1 @@
-"""What a report says, read back from records and version files."""
+"""The content of reports and version files, computed from records."""

@@ -1,4 +1,4 @@
-"""Jinja over templates/: an undefined name is an error, numbers are formatted in one place, what goes into HTML is
+"""Rendering of the Jinja templates, and phrases that several reports share. Undefined names are errors; HTML is
 escaped."""
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.models.ledger import format_dollars
-from graph.artifacts import SIZE
+from graph.artifacts import PREDICTION_FACTOR
 from tools.artifacts import Interval, Task, Verdict
 from tools.cli.formatting import format_percent, format_seconds, format_si, format_speedup
 from tools.gate.ranking import FRAMEWORKS, FrameworkTimes, contestant_label
@@ -22,45 +21,46 @@ if TYPE_CHECKING:
     from graph.state import StopReason
 
 MIN_SHOWN_DIFFERENCE = 0.1
-"""A final benchmark whose time is off by more is spoken of: beyond what noise does to the device's own clock."""
+"""The relative difference between the final benchmark and the expected time from which on reports mention it."""
 
 
 def render(template: str, **values: object) -> str:
-    """The text of templates/<template>.j2 with `values`."""
+    """Return the text of templates/<template>.j2 with `values`."""
     return _environment().get_template(f"{template}.j2").render(**values)
 
 
-def load() -> None:
+def compile_templates() -> None:
     """Compile all templates now rather than each at its first use."""
     environment = _environment()
     for name in environment.list_templates():
         environment.get_template(name)
 
 
-def gain(
+def gain_words(
     baseline_s: float, best_s: float, speedup: Interval | None, objective_of: str = "", *, disturbed: bool = False
 ) -> str:
-    """What a run came to: the baseline's time, the best kernel's, the ratio, and what makes it doubtful.
+    """Return the result of a run in words: both times, the speed-up, and doubts about it.
 
-    `speedup` None: no version was accepted. `disturbed`: others kept the machine busy meanwhile.
+    `speedup` None: no version was accepted. `disturbed`: other processes kept the machine busy.
     """
     of = f", {objective_of}" if objective_of else ""
     doubts = ["others kept the machine busy"] if disturbed else []
     doubts += ["the interval includes 1"] if speedup and speedup.low <= 1 else []
     said = f" ({', '.join(doubts)})" if doubts else ""
     if speedup is None:
-        return f"no version was accepted, so that it stays {format_seconds(baseline_s)} (1×{of}){said}"
-    return f"{format_seconds(baseline_s)} -> {format_seconds(best_s)} (baseline / speed-up{of}), {format_speedup(speedup)}{said}"
+        return f"no version was accepted, so the time stays {format_seconds(baseline_s)} (1×{of}){said}"
+    times = f"{format_seconds(baseline_s)} -> {format_seconds(best_s)} (baseline / speed-up{of})"
+    return f"{times}, {format_speedup(speedup)}{said}"
 
 
 def comparison_words(found: Interval | None) -> str:
-    """Another's time over the best kernel's, in words where that is a loss or may be none."""
-    return f"{format_speedup(found)} {doubt(found)}".rstrip()
+    """Return a contestant's time / the best kernel's time in words, with a remark if it is a loss or unclear."""
+    return f"{format_speedup(found)} {loss_words(found)}".rstrip()
 
 
-def worth(verdict: Verdict, *, both: bool = False) -> str:
-    """What a verdict's candidate is said to be worth, with its clock where there are two; `both`: what the other
-    clock says, too."""
+def worth_words(verdict: Verdict, *, both: bool = False) -> str:
+    """Return the speed-up of a verdict in words, with its clock if there are two; `both`: with the other clock's,
+    too."""
     claim = verdict.claim
     if claim is None or claim.clock == "wall":
         return format_speedup(verdict.reported_speedup)
@@ -70,42 +70,42 @@ def worth(verdict: Verdict, *, both: bool = False) -> str:
     )
 
 
-def bar(times: FrameworkTimes) -> str:
-    """Torch's times beside a kernel's, in words."""
+def framework_times_words(times: FrameworkTimes) -> str:
+    """Return the times of torch beside a kernel's time in words."""
     rivals = [
-        f"{rival(name)} {format_seconds(times.seconds[name])}, {format_speedup(found)} of that"
+        f"{contestant_words(name)} {format_seconds(times.seconds[name])}, {format_speedup(found)} of that"
         for name, found in times.against.items()
     ]
-    rivals += [f"{rival(name)} N/A" for name in times.unavailable]
+    rivals += [f"{contestant_words(name)} N/A" for name in times.unavailable]
     of = f", {times.of}" if times.of else ""
     others = "torch" if {*times.against, *times.unavailable} <= {*FRAMEWORKS} else "torch and other libraries"
-    how = f"{times.clock}{of}; v0 was timed beside it, accepted gains are reckoned on"
+    how = f"{times.clock}{of}; v0 was timed beside it, and the accepted gains are multiplied in"
     said = "; ".join([f"Beside {others} ({how}): this kernel {format_seconds(times.kernel_s)}", *rivals])
     return f"{said}.{f' {frameworks_ahead_words(times)}.' if times.ahead else ''}"
 
 
 def final_difference_words(times: FrameworkTimes, finally_s: float | None) -> str:
-    """What lies between the time that is reckoned on and the final benchmark's, `finally_s` by the same clock; empty
-    where they agree."""
+    """Return a sentence if the final benchmark's time `finally_s` differs from the expected time; empty: they agree."""
     if times.clock != "device-only" or not finally_s or abs(finally_s / times.kernel_s - 1) < MIN_SHOWN_DIFFERENCE:
         return ""
     return (
-        f" The final benchmark saw {format_seconds(finally_s)} for it: each contest draws its inputs anew, and where the "
+        f" The final benchmark saw {format_seconds(finally_s)} for it: each contest draws its inputs "
+        f"anew, and where the "
         f"time depends on their "
         "values (lengths, indices), so does a speed-up, beyond its interval."
     )
 
 
 def frameworks_ahead_words(times: FrameworkTimes) -> str:
-    """That the frameworks which are ahead keep nearness to the roof from ending the run."""
-    names = " and ".join(map(rival, times.ahead)) + (" is" if len(times.ahead) == 1 else " are")
+    """Return a clause that names the frameworks that are faster, so that nearness to the roof does not end the run."""
+    names = " and ".join(map(contestant_words, times.ahead)) + (" is" if len(times.ahead) == 1 else " are")
     return f"{names[0].upper()}{names[1:]} shown faster, so that neither target nor near_peak may end the run"
 
 
 def stop_reason_words(
     stop: StopReason | None, settings: Settings, reached: str | None, final: Mapping[str, Interval]
 ) -> str:
-    """Why a run ended, to follow "it stopped because"; empty before.
+    """Return the reason why a run ended, as the end of "it stopped because"; empty: it has not ended.
 
     `reached`: the cap. `final`: contestant -> its time / the best kernel's.
     """
@@ -119,13 +119,17 @@ def stop_reason_words(
         "exhausted": "the planner found nothing left to try",
         "budget": f"a cap is reached ({reached})",
     }
-    faster = [rival(name) for name, found in final.items() if name not in ("baseline", "original") and found.high < 1]
+    faster = [
+        contestant_words(name)
+        for name, found in final.items()
+        if name not in ("baseline", "original") and found.high < 1
+    ]
     still = f", while {' and '.join(faster)} {'is' if len(faster) == 1 else 'are'} still faster" if faster else ""
     return words[stop] + still if stop else ""
 
 
-def objective_of(objective: Objective, task: Task) -> str:
-    """What an objective time is of, in words; empty where it is the time of one call."""
+def objective_words(objective: Objective, task: Task) -> str:
+    """Return what an objective time measures in words; empty: one call of one workload."""
     if objective == "geomean":
         weighted = "weighted " if len({w.weight for w in task.workloads}) > 1 else ""
         return f"{weighted}geometric mean of {len(task.workloads)} workloads" if len(task.workloads) > 1 else ""
@@ -133,18 +137,18 @@ def objective_of(objective: Objective, task: Task) -> str:
     return "" if plain else f"Σ weight × time of {len(task.workloads)} workload{'s' * (len(task.workloads) > 1)}"
 
 
-def rival(name: str) -> str:
-    """Who a contestant of the final benchmark is, in words."""
+def contestant_words(name: str) -> str:
+    """Return the name of a contestant of the final benchmark in words."""
     return "the kernel that the linked runs began with" if name == "original" else contestant_label(name)
 
 
-def doubt(found: Interval | None) -> str:
-    """What is to be said behind a factor."""
+def loss_words(found: Interval | None) -> str:
+    """Return the remark behind a factor: a loss, no difference shown, or nothing."""
     return "" if found is None or found.low > 1 else "(a loss)" if found.high < 1 else "(no difference shown)"
 
 
-def dims(value: dict[str, int | float]) -> str:
-    """A workload's sizes as `M=512 N=1000`."""
+def dims_words(value: dict[str, int | float]) -> str:
+    """Return a workload's sizes as `M=512 N=1000`."""
     return " ".join(f"{name}={size}" for name, size in value.items())
 
 
@@ -167,10 +171,18 @@ def _environment() -> Environment:
             "ratio": format_speedup,
             "percent": format_percent,
             "standing": comparison_words,
-            "doubt": doubt,
+            "doubt": loss_words,
         }
     )
-    environment.globals.update({"worth": worth, "doubt": doubt, "drawn": final_difference_words})
-    environment.filters.update({"si": format_si, "dims": dims, "dollars": format_dollars, "rival": rival, "bar": bar})
-    environment.globals["SIZE"] = SIZE
+    environment.globals.update({"worth": worth_words, "doubt": loss_words, "drawn": final_difference_words})
+    environment.filters.update(
+        {
+            "si": format_si,
+            "dims": dims_words,
+            "dollars": format_dollars,
+            "rival": contestant_words,
+            "bar": framework_times_words,
+        }
+    )
+    environment.globals["SIZE"] = PREDICTION_FACTOR
     return environment

@@ -15,7 +15,7 @@ Figures = dict[str, dict[str, Quantity]]
 """Record -> metric -> value."""
 
 
-def figures(
+def figures_by_record(
     calibration: str,
     rows: tuple[WorkloadRoofline, ...],
     facts: Mapping[str, Quantity],
@@ -31,38 +31,40 @@ def figures(
     }
 
 
-def analysis(record: Record) -> str:
-    """The text of the analysis in an inspection's record, with each reference replaced by its figure and record, and
-    the figures on which it rests."""
-    found = Inspection.model_validate(record.payload)
+def analysis_text(record: Record) -> str:
+    """Return the analysis in an inspection's record, with each reference replaced by its figure and record, and the
+    figures that it uses."""
+    inspection = Inspection.model_validate(record.payload)
     # `_inspect` puts the calibration first.
-    held = figures(record.parents[0], found.rooflines, found.facts, found.profiles, found.profile_records)
-    return text_with_figures(found.analysis, found.findings, held, record.id)
+    figures = figures_by_record(
+        record.parents[0], inspection.rooflines, inspection.facts, inspection.profiles, inspection.profile_records
+    )
+    return text_with_figures(inspection.analysis, inspection.findings, figures, record.id)
 
 
-def text_with_figures(said: Analysis, findings: tuple[Finding, ...], held: Figures, inspection: str) -> str:
+def text_with_figures(analysis: Analysis, findings: tuple[Finding, ...], figures: Figures, inspection: str) -> str:
     """The text of an analysis with its references replaced, and the figures that it rests on with their citations."""
-    text = replace_references(said.text, findings, held, inspection)
-    return f"{text} It rests on {'; '.join(map(str, said.figures))}." if said.figures else text
+    text = replace_references(analysis.text, findings, figures, inspection)
+    return f"{text} It rests on {'; '.join(map(str, analysis.figures))}." if analysis.figures else text
 
 
-def replace_references(text: str, findings: tuple[Finding, ...], held: Figures, inspection: str) -> str:
+def replace_references(text: str, findings: tuple[Finding, ...], figures: Figures, inspection: str) -> str:
     """`text` with its references replaced; a reference to a figure that does not exist becomes N/A."""
     by_rule = {finding.rule: finding for finding in findings}
 
-    def put(found: re.Match[str]) -> str:
-        finding = by_rule.get(found["rule"] or "")
+    def replacement(match: re.Match[str]) -> str:
+        finding = by_rule.get(match["rule"] or "")
         if finding is not None:
             sources = ", ".join(f"`{source}`" for source in finding.evidence or (inspection,))
             return f"**{finding.rule}** ({finding.text.rstrip('.')}; record {sources})"
-        if found["record"] and not found["metric"]:
-            return f"record `{found['record']}`"
-        quantity = held.get(found["record"] or "", {}).get(found["metric"] or "")
+        if match["record"] and not match["metric"]:
+            return f"record `{match['record']}`"
+        quantity = figures.get(match["record"] or "", {}).get(match["metric"] or "")
         if quantity is None:
-            return f"N/A ({found[0][1:-1]})"
-        return f"{_quantity_text(quantity)} ({found['metric']}, record `{found['record']}`)"
+            return f"N/A ({match[0][1:-1]})"
+        return f"{_quantity_text(quantity)} ({match['metric']}, record `{match['record']}`)"
 
-    return REFERENCE_PATTERN.sub(put, text)
+    return REFERENCE_PATTERN.sub(replacement, text)
 
 
 def _quantity_text(quantity: Quantity) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agents.artifacts import Dossier, Plan, Prediction
 from agents.models.ledger import Spending, sum_exchanges
 from agents.models.ledger import exchange_records as exchanges_of
-from graph.artifacts import SIZE, FinalBenchmark, Inspection, Judged, SpecSheet, VersionMemory
+from graph.artifacts import PREDICTION_FACTOR, FinalBenchmark, Inspection, JudgedTrial, SpecSheet, VersionMemory
 from graph.settings import Settings
 from graph.state import State
 from graph.workspace import events as event_log
@@ -23,17 +23,17 @@ from tools.store.records import Records, record_key
 
 @dataclass(frozen=True)
 class WorkloadRow:
-    """One visible workload: what it weighs, and what became of its time."""
+    """A visible workload with its weight and its times before and after the run."""
 
     name: str
     dims: Dims
     weight: float
     share: float | None
-    """Of the objective, with the baseline's times; None: not timed at the end."""
+    """The share of the objective at the baseline's times; None: not timed at the end."""
     margin: float
-    """How much slower it might become."""
+    """The largest relative slow-down that the gate accepts."""
     own_margin: bool
-    """The task's own, not the judge's default."""
+    """The margin is the task's own and not the judge's default."""
     baseline_s: float | None
     best_s: float | None
     speedup: Interval | None
@@ -48,23 +48,23 @@ class WorkloadRow:
 
 @dataclass(frozen=True)
 class VersionStep:
-    """One closed version on its way."""
+    """A closed version with its verdict."""
 
     iteration: int
     outcome: Outcome
     masked: bool
     methods: tuple[str, ...]
     speedup: Interval | None
-    """Over its parent; None: it was not timed."""
+    """The speed-up over its parent; None: it was not timed."""
     so_far: float
-    """Product of the accepted estimates that led to the kernel at HEAD then."""
+    """The product of the accepted estimates that led to the kernel at HEAD after this version."""
     record: str
-    """Of its verdict."""
+    """The id of the record of its verdict."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One version on one workload, beside the roofs."""
+    """A version on one workload, as a point of the roofline chart."""
 
     iteration: int
     outcome: Outcome
@@ -78,7 +78,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Expense:
-    """What a run had spent when a version, or all of it, was closed."""
+    """The time and money that a run had spent when a version, or the run, was closed."""
 
     label: str
     """v<N>, or "end"."""
@@ -86,38 +86,37 @@ class Expense:
     device_s: float | None
     spent: Spending
     record: str
-    """Whose coming closed it."""
+    """The id of the record that closed it."""
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a version's plan was made from (C5), and how what was put to the gate was timed."""
+    """The evidence of a version's plan (C5), and its timings with a warm cache."""
 
     iteration: int
     dossier: Dossier
     plan: Plan
     warmed: tuple[Measurement, ...]
-    """Of workloads that were timed with a warm cache, too."""
+    """The measurements of workloads that were also timed with a warm cache."""
     records: Mapping[str, str]
-    """Kind -> id."""
+    """Kind -> id of the record."""
 
 
 @dataclass(frozen=True)
 class CounterRow:
-    """What a hypothesis said of a counter, held against the profiles of the version's parent and of the version."""
+    """A hypothesis about a counter, compared with the profiles of the version and of its parent."""
 
     iteration: int
     method: str
     expected: Prediction
     before: Quantity | None
-    """In the profile of the parent; None: it does not hold it, or there is none."""
+    """The value in the parent's profile; None: not collected."""
     after: Quantity | None
-    """In that of the version."""
+    """The value in the version's profile; None: not collected."""
     kernels: tuple[str, str]
-    """Candidate ids of both."""
+    """The candidate ids of the parent and of the version."""
     hit: bool | None
-    """Moved in the direction that was predicted and, where neither is zero, within a factor of `SIZE`; None: one of
-    the two is missing."""
+    """The change has the predicted direction and size (within `PREDICTION_FACTOR`); None: a value is missing."""
 
 
 def counter_rows(memories: Iterable[VersionMemory], inspections: Mapping[str, Inspection]) -> Iterator[CounterRow]:
@@ -126,20 +125,22 @@ def counter_rows(memories: Iterable[VersionMemory], inspections: Mapping[str, In
         kernels = (memory.parent, memory.candidate or "")
         before, after = (inspections[kernel].metrics if kernel in inspections else {} for kernel in kernels)
         for method in (p.planned for p in memory.predictions if p.planned.method in memory.methods):
-            for said in method.hypothesis.expected:
-                if said.metric != "time":
-                    old, new = before.get(said.metric), after.get(said.metric)
+            for movement in method.hypothesis.expected:
+                if movement.metric != "time":
+                    old, new = before.get(movement.metric), after.get(movement.metric)
                     yield CounterRow(
-                        memory.iteration, method.method, said, old, new, kernels, _is_borne_out(said, old, new)
+                        memory.iteration, method.method, movement, old, new, kernels, _is_borne_out(movement, old, new)
                     )
 
 
-def _is_borne_out(said: Prediction, before: Quantity | None, after: Quantity | None) -> bool | None:
+def _is_borne_out(movement: Prediction, before: Quantity | None, after: Quantity | None) -> bool | None:
     if before is None or after is None:
         return None
-    shown = after.value > before.value if said.direction == "up" else after.value < before.value
-    wanted = said.factor * before.value
-    return shown and (not wanted or not after.value or 1 / SIZE <= after.value / wanted <= SIZE)
+    shown = after.value > before.value if movement.direction == "up" else after.value < before.value
+    predicted = movement.factor * before.value
+    return shown and (
+        not predicted or not after.value or 1 / PREDICTION_FACTOR <= after.value / predicted <= PREDICTION_FACTOR
+    )
 
 
 def workload_rows(
@@ -156,23 +157,23 @@ def workload_rows(
     whole = sum(share or 0.0 for share in shares.values())
     heads = {row.workload: row.headroom.total for row in last.rooflines} if last else {}
     profiled = {row.workload: row.seconds for row in last.rooflines} if last else {}
-    own = task.margins
+    task_margins = task.margins
 
     def row(name: str, dims: Dims, weight: float) -> WorkloadRow:
         best = placed.get((name, final.best)) if final else None
         baseline, share, gap = placed.get((name, "baseline")), shares[name], heads.get(name)
-        others = {f: p.against_best if (p := placed.get((name, f))) else None for f in compared(final)}
+        others = {f: p.against_best if (p := placed.get((name, f))) else None for f in compared_frameworks(final)}
         return WorkloadRow(
             name=name,
             dims=dims,
             weight=weight,
             share=share / whole if share is not None and whole else None,
-            margin=own.get(name, settings.judge.workload_margin),
-            own_margin=name in own,
+            margin=task_margins.get(name, settings.judge.workload_margin),
+            own_margin=name in task_margins,
             baseline_s=times[name],
             best_s=best.seconds if best else None,
             speedup=baseline.against_best if baseline else None,
-            of_roof=None if gap is None else _share(gap, profiled[name], best.seconds if best else None),
+            of_roof=None if gap is None else _share_of_roof(gap, profiled[name], best.seconds if best else None),
             inspection=inspection if gap is not None else None,
             against=others,
         )
@@ -180,14 +181,14 @@ def workload_rows(
     return tuple(row(w.name, w.dims, w.weight) for w in task.workloads)
 
 
-def compared(final: FinalBenchmark | None) -> tuple[str, ...]:
-    """Those that are no kernels of ours, timed or not."""
+def compared_frameworks(final: FinalBenchmark | None) -> tuple[str, ...]:
+    """Return the contestants of the final benchmark that are not kernels of the run, timed or not."""
     ours = ("baseline", "best", "original")
     return order_frameworks(name for name in (*final.overall, *final.unavailable) if name not in ours) if final else ()
 
 
-def _share(gap: float, profiled_s: float, best_s: float | None) -> float:
-    """Of the roof, with the time that the row shows; the gap was found with that of the profile."""
+def _share_of_roof(gap: float, profiled_s: float, best_s: float | None) -> float:
+    """Return roof time / the best kernel's time, from the headroom `gap` at the profile's time."""
     return 1 - gap if best_s is None or gap <= 0 else min((1 - gap) * profiled_s / best_s, 1.0)
 
 
@@ -231,7 +232,7 @@ def points_of(
             record = inspection_records[candidate]
         else:
             judged = records.find(record_key("trial", iteration=iteration, candidate=candidate))
-            trial = Judged.model_validate(judged.payload).trial if judged else None
+            trial = JudgedTrial.model_validate(judged.payload).trial if judged else None
             rows = [(m.workload, m.candidate_s) for m in trial.measurements] if isinstance(trial, Passed) else []
             record = judged.id if judged else ""
         yield from (
@@ -239,7 +240,7 @@ def points_of(
         )
 
 
-def proposed(memories: Iterable[VersionMemory], records: Records) -> dict[int, tuple[str, ...]]:
+def proposal_records(memories: Iterable[VersionMemory], records: Records) -> dict[int, tuple[str, ...]]:
     """Iteration -> ids of the records that say what its plan was made from, and how what was put to the gate was
     timed."""
     trials = {
@@ -256,10 +257,10 @@ def proposed(memories: Iterable[VersionMemory], records: Records) -> dict[int, t
 
 
 def proposals_of(ids: Mapping[int, tuple[str, ...]], records: Records) -> Iterable[Proposal]:
-    """The same read."""
+    """Yield the proposals in the records of `proposal_records`."""
     for iteration, cited in ids.items():
         kept = {record.kind: record for record in map(records.get, cited)}
-        trial = Judged.model_validate(kept["trial"].payload).trial if "trial" in kept else None
+        trial = JudgedTrial.model_validate(kept["trial"].payload).trial if "trial" in kept else None
         yield Proposal(
             iteration=iteration,
             dossier=Dossier.model_validate(kept["dossier"].payload),
@@ -274,7 +275,7 @@ def roofs_of(sheet: SpecSheet, task: Task) -> tuple[Roof, ...]:
     measures."""
     precision = roofline.roof_precision(task)
     found = []
-    for roofs in (sheet.roofs, roofline.roofs_from_specs(sheet.here)):
+    for roofs in (sheet.roofs, roofline.roofs_from_specs(sheet.target_specs)):
         found += [
             roof
             for roof in (roofline.best_roof(roofs, "memory_bandwidth"), roofline.compute_roof(roofs, precision))
@@ -292,5 +293,5 @@ def expenses_of(log: Sequence[Event], closing: Mapping[str, str], records: Recor
         if at is None:
             continue  # The log is for people and may be lost; its report then says N/A.
         spent = sum_exchanges(r for r in known if arrived.get(r.id, len(log)) <= at)
-        wall_s = event_log.wall_s(log[: at + 1])
-        yield Expense(label, wall_s, event_log.device_s(log[: at + 1], wall_s).get(device), spent, record)
+        wall_s = event_log.wall_seconds(log[: at + 1])
+        yield Expense(label, wall_s, event_log.device_seconds(log[: at + 1], wall_s).get(device), spent, record)

@@ -1,4 +1,4 @@
-"""What a run came to, for people and for programs; `show` and `report` without a run in progress."""
+"""The summary of a run, as sentences and as JSON, and the output of `show`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Literal
 from pydantic import Field
 
 from agents.models.ledger import Spending, exchange_records, sum_exchanges
-from graph.artifacts import FinalBenchmark, Reached, VersionMemory
-from graph.report.content.phrases import comparison_words, gain, rival, stop_reason_words
+from graph.artifacts import FinalBenchmark, ReachedCap, VersionMemory
+from graph.report.content.phrases import comparison_words, contestant_words, gain_words, stop_reason_words
 from graph.state import State
 from graph.workspace import drift
 from graph.workspace import events as event_log
@@ -31,7 +31,7 @@ class Summary(Artifact):
     status: Literal["finished", "unfinished", "waiting"]
     stop_reason: str | None
     stopped_because: str = Field(default="", exclude=True)
-    """The same in words, with who is still faster; empty before."""
+    """The reason in words, with the contestants that are still faster; empty: not stopped."""
     workspace: str
     baseline_s: float | None
     """Objective time of v0 in the final benchmark (Σ weight × median)."""
@@ -48,40 +48,40 @@ class Summary(Artifact):
     """v<N> -> outcome; masked versions are left out."""
     commits: tuple[str, ...]
     awaited: str | None = None
-    """What a run that waits for an answer waits for; one sentence."""
+    """The answer that the run waits for, in one sentence."""
     objective_of: str = Field(default="", exclude=True)
     """What the times are of where that is not one call of one workload."""
     objective: str = ""
     """total_time or geomean: what `speedup` and the times are of."""
     disturbed: bool = False
-    """Others kept the machine busy while the final benchmark ran."""
+    """Other processes kept the machine busy during the final benchmark."""
     disturbed_verdicts: tuple[str, ...] = ()
-    """v<N> of those whose candidate was confirmed while others kept the machine busy."""
+    """v<N> of the versions whose candidate was confirmed while other processes kept the machine busy."""
     budget_reached: str | None = None
     """The cap that ended the run, in one sentence."""
     usd: float | None = None
-    """What models cost; None: not known, `cost_unknown` says why."""
+    """The cost of models in dollars; None: not known, and `cost_unknown` gives the reasons."""
     cost_unknown: tuple[str, ...] = ()
     tokens: int | None = 0
-    """That models read and wrote, those from a cache included; None: not known, `cost_unknown` says why."""
+    """The tokens of models, including cached ones; None: not known, and `cost_unknown` gives the reasons."""
     models: str = Field(default="", exclude=True)
     """Tokens and dollars in words, what is unknown too; empty: no language model was paid."""
     device_s: float | None = None
     """Seconds of jobs on the device (on a CPU: all jobs); None: not known."""
     wall_s: float = 0.0
-    """Over all processes of the run."""
+    """The wall seconds of all processes of the run."""
 
     @property
     def _rivals(self) -> dict[str, str]:
-        """Each of the others' times over the best kernel's, in words."""
-        return {rival(name): comparison_words(_interval(*factor)) for name, factor in self.against.items()}
+        """Contestant in words -> its time / the best kernel's time in words."""
+        return {contestant_words(name): comparison_words(_interval(*factor)) for name, factor in self.against.items()}
 
     def spent(self) -> str:
-        """What the run took, in one line."""
+        """Return tokens, dollars and times of the run in one line."""
         device = "" if self.device_s is None else f", {self.device_s:.0f} s of it on the device"
         return f"{self.models or 'no language model was paid'}; wall time {self.wall_s:.0f} s{device}"
 
-    def closing(self) -> str:
+    def closing_lines(self) -> str:
         """The lines under the sentence of a finished run: the factors one by one, and where to look; empty before
         its report."""
         page = Path(self.workspace) / "report.html"
@@ -97,7 +97,7 @@ class Summary(Artifact):
         return "\n".join(f"  {name:<24} {text}" for name, text in rows.items())
 
     def sentence(self) -> str:
-        """What a run came to, in one line."""
+        """Return the result of the run in one line."""
         accepted = sum(outcome == "accept" for outcome in self.verdicts.values())
         report = Path(self.workspace) / "report.md"
         if self.awaited is not None:
@@ -105,20 +105,20 @@ class Summary(Artifact):
         if self.status == "unfinished":
             done = f"{accepted} of {len(self.verdicts)} iterations accepted so far"
             return (
-                f"unfinished: {done}; where no process works on it, `python -m graph resume {self.workspace}` goes on"
+                f"unfinished: {done}; if no process works on it, `python -m graph resume {self.workspace}` continues it"
             )
         seen = f"; see {report}" if report.exists() else ""
         why = f"it stopped because {self.stopped_because}" if self.stopped_because else "it has not stopped yet"
         if self.budget_reached:
             last = max((int(v[1:]) for v, outcome in self.verdicts.items() if outcome == "accept"), default=0)
-            why += f"; `python -m graph restart {self.workspace} v{last} --budget KEY=VALUE` goes on in a new run"
+            why += f"; `python -m graph restart {self.workspace} v{last} --budget KEY=VALUE` continues in a new run"
         raced = [f"against {name} {factor}" for name, factor in self._rivals.items()]
         ended = [f"{accepted} of {len(self.verdicts)} iterations accepted", *raced, f"{why}{seen}"]
         tail = "; ".join(ended)
         if self.speedup is None or self.baseline_s is None or self.best_s is None:
             return f"{self.status}: {tail}"
         speedup = _interval(self.speedup, *(self.ci or (1 / UNBOUNDED_RATIO, UNBOUNDED_RATIO))) if accepted else None
-        shown = gain(self.baseline_s, self.best_s, speedup, self.objective_of, disturbed=self.disturbed)
+        shown = gain_words(self.baseline_s, self.best_s, speedup, self.objective_of, disturbed=self.disturbed)
         return f"{self.status}: {shown}; {tail}"
 
 
@@ -127,7 +127,7 @@ def _interval(estimate: float, low: float, high: float) -> Interval:
 
 
 def summarise(root: Path, state: State) -> Summary:
-    """From the final state and the records of a workspace."""
+    """Return the summary of a workspace from its state and records."""
     from tools.store.repository import Repository
 
     workspace = Workspace(root, None)
@@ -139,26 +139,26 @@ def summarise(root: Path, state: State) -> Summary:
         benchmark = FinalBenchmark.model_validate(records.get(state["report"]).payload)
     reached = records.find(record_key("budget"))
     models = sum_exchanges(exchange_records(records))
-    log = event_log.read(root / ".kernelwright" / "events.jsonl")
-    placed = benchmark.overall if benchmark else {}
-    overall = placed.get("baseline")
-    settings, cap = workspace.settings(), Reached.model_validate(reached.payload).reason if reached else None
+    log = event_log.read_events(root / ".kernelwright" / "events.jsonl")
+    overall_by_name = benchmark.overall if benchmark else {}
+    overall = overall_by_name.get("baseline")
+    settings, cap = workspace.settings(), ReachedCap.model_validate(reached.payload).reason if reached else None
     return Summary(
         status="finished" if state.get("report") else "waiting" if awaited else "unfinished",
         awaited=awaited,
         stop_reason=state.get("stop"),
-        stopped_because=stop_reason_words(state.get("stop"), settings, cap, placed),
+        stopped_because=stop_reason_words(state.get("stop"), settings, cap, overall_by_name),
         workspace=str(root),
         baseline_s=benchmark.objective_s.get("baseline") if benchmark else None,
         best_s=benchmark.objective_s.get(benchmark.best) if benchmark else None,
         speedup=overall.estimate if overall else 1.0 if benchmark else None,
         ci=(overall.low, overall.high) if overall and overall.is_bounded else None,
-        against={name: (i.estimate, i.low, i.high) for name, i in placed.items() if name != "baseline"},
+        against={name: (i.estimate, i.low, i.high) for name, i in overall_by_name.items() if name != "baseline"},
         verdicts={f"v{m.iteration}": m.verdict for m in closed if m.iteration > 0 and not m.masked},
         objective_of=benchmark.objective_of if benchmark else "",
         objective=settings.judge.objective,
         disturbed=benchmark.disturbed if benchmark else False,
-        disturbed_verdicts=tuple(f"v{m.iteration}" for m in closed if _disturbed(m, records)),
+        disturbed_verdicts=tuple(f"v{m.iteration}" for m in closed if _is_disturbed(m, records)),
         budget_reached=cap,
         usd=None if models.unknown else round(models.usd, 6),
         cost_unknown=models.unknown,
@@ -170,7 +170,7 @@ def summarise(root: Path, state: State) -> Summary:
     )
 
 
-def _disturbed(memory: VersionMemory, records: Records) -> bool:
+def _is_disturbed(memory: VersionMemory, records: Records) -> bool:
     """Whether others kept the machine busy in the confirmations that a version's verdict rests on."""
     kept = [records.get(identity) for identity in memory.records]
     cited = [
@@ -183,8 +183,8 @@ def _disturbed(memory: VersionMemory, records: Records) -> bool:
     return bool(confirmed) and confirmation.any_disturbed(confirmed)
 
 
-def by_role(records: Records) -> dict[str, Spending]:
-    """What each role that a language model answered for took."""
+def spent_by_role(records: Records) -> dict[str, Spending]:
+    """Return role -> what its language model cost, for each paid role."""
     found = exchange_records(records)
     spent = {
         role: sum_exchanges(r for r in found if r.payload["role"] == role)
@@ -199,20 +199,20 @@ def _device_s(records: Records, log: Sequence[event_log.Event], wall_s: float) -
     if task is None:
         return None
     language = open_language(LoadedTask.model_validate(task.payload).task.language)
-    return event_log.device_s(log, wall_s).get(language.device, 0.0)
+    return event_log.device_seconds(log, wall_s).get(language.device, 0.0)
 
 
 def show(path: Path, *, as_json: bool) -> str:
-    """Where a run stands: the summary, what of it somebody else changed, and a line for each version."""
+    """Return the state of a run as text or JSON: summary, foreign changes, and a line for each version."""
     from graph.workspace import folder as workspaces
 
-    workspace = workspaces.peek(path)
+    workspace = workspaces.open_read_only(path)
     summary = summarise(workspace.root, read_state(workspace))
-    found = drift.drifted(workspace.repository)
+    found = drift.drifted_paths(workspace.repository)
     if as_json:
         return json.dumps({**summary.model_dump(mode="json"), "drift": found}) if found else summary.model_dump_json()
-    lines = [summary.sentence(), *([drift.told(workspace.repository, found)] if found else [])]
-    lines += filter(None, [drift.stranger(workspace.root, workspace.repository.log())])
+    lines = [summary.sentence(), *([drift.drift_sentence(workspace.repository, found)] if found else [])]
+    lines += filter(None, [drift.unrelated_commit_sentence(workspace.root, workspace.repository.log())])
     for memory in read_versions(workspace.root):
         what = "+".join(memory.methods) or "baseline"
         masked = "  (masked)" if memory.masked else ""
@@ -222,7 +222,7 @@ def show(path: Path, *, as_json: bool) -> str:
             else format_speedup(None)
         )
         lines.append(f"v{memory.iteration:<3} {memory.verdict:<18} {gained:<34} {what}{masked}")
-    caps = ", ".join(f"{name} {cap}" for name, cap in workspace.settings().budget.named().items())
+    caps = ", ".join(f"{name} {cap}" for name, cap in workspace.settings().budget.caps_by_key().items())
     lines.append(f"spent: {summary.spent()}; caps: {caps}")
-    lines += [f"       {role}: {spent.known_text or 'N/A'}" for role, spent in by_role(workspace.records).items()]
+    lines += [f"       {role}: {spent.known_text or 'N/A'}" for role, spent in spent_by_role(workspace.records).items()]
     return "\n".join(lines)

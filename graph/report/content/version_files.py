@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agents.artifacts import Dossier, Plan
-from graph.artifacts import Attribution, Inspection, InstructionsSeen, Judged, KernelRoofline, NotAvailable
+from graph.artifacts import Attribution, Inspection, InstructionCheck, JudgedTrial, KernelRoofline, NotAvailable
 from graph.report.content import frameworks
 from graph.report.content.phrases import render
-from graph.report.content.placeholders import analysis
-from graph.specs import datasheet
+from graph.report.content.placeholders import analysis_text
+from graph.specs import hardware_sheet
 from tools.artifacts import Artifact, Candidate, Record, Verdict
 from tools.gate.ranking import FrameworkTimes
 from tools.judge import evidence
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from graph.services import Services
     from graph.state import State
 
-SPARSE = (Attribution, InstructionsSeen, NotAvailable)
+SPARSE_ARTIFACTS = (Attribution, InstructionCheck, NotAvailable)
 """Artifacts that are written without the defaults of fields that were not set."""
 
 
 def render_version(
     state: State,
     services: Services,
-    trials: tuple[Judged, ...],
-    ablations: Mapping[str, Judged],
+    trials: tuple[JudgedTrial, ...],
+    ablations: Mapping[str, JudgedTrial],
     attribution: Attribution | None,
     checked: Record | None,
     diff: str,
-    own: Record | None,
+    inspection: Record | None,
     verdict: Verdict,
 ) -> dict[str, str]:
     """Relative name -> text of everything that the audit asks for before the verdict.
@@ -45,14 +45,14 @@ def render_version(
     `ablations`: method -> the trial without it. `own`: the accepted kernel's inspection; a refused one was not looked
     at.
     """
-    iteration, kept = state["iteration"], services.records.get
-    plan = Plan.model_validate(kept(state["plan"]).payload)
-    dossier = Dossier.model_validate(kept(state["dossier"]).payload)
+    iteration, get_record = state["iteration"], services.records.get
+    plan = Plan.model_validate(get_record(state["plan"]).payload)
+    dossier = Dossier.model_validate(get_record(state["dossier"]).payload)
     seen: Artifact = NotAvailable(not_available="no candidate became champion")
     if attribution is not None:
         visible = {o.method: o.visible for o in attribution.methods}
         checks = {o.method: o.mechanism for o in attribution.methods if o.mechanism}
-        seen = InstructionsSeen(architecture=services.architecture, methods=visible, record=state.get("attribution"))
+        seen = InstructionCheck(architecture=services.architecture, methods=visible, record=state.get("attribution"))
         seen = seen.model_copy(update={"checks": checks}) if checks else seen
     files = {
         "hypothesis.md": render(
@@ -60,12 +60,18 @@ def render_version(
         ),
         "evidence.md": render("evidence.md", iteration=iteration, record=state["dossier"], dossier=dossier),
         "methods.json": _json(plan.methods),
-        "correctness.md": render("correctness.md", checked=_checked(checked), record=checked.id if checked else None),
+        "correctness.md": render(
+            "correctness.md", checked=_parse_correctness(checked), record=checked.id if checked else None
+        ),
         "bench.json": _json([judged.trial for judged in trials]),
         "diff.patch": diff or "No candidate: nothing differs.\n",
         "attribution.json": _json(attribution or seen),
         "sass_check.json": _json(seen),
-        **(inspected(own, frameworks.torch_times(state, services, verdict)) if own else _unprofiled(state["profile"])),
+        **(
+            profile_files(inspection, frameworks.torch_times(state, services, verdict))
+            if inspection
+            else _unprofiled_files(state["profile"])
+        ),
     }
     for judged in trials:
         candidate = services.candidate(judged.trial.candidate)
@@ -87,7 +93,7 @@ def render_version(
     return files
 
 
-def inspected(found: Record, times: FrameworkTimes | None) -> dict[str, str]:
+def profile_files(found: Record, times: FrameworkTimes | None) -> dict[str, str]:
     """The files that describe the profile of a version's kernel, from the inspection's record; `times`: of torch
     beside it."""
     inspection, record = Inspection.model_validate(found.payload), found.id
@@ -102,7 +108,7 @@ def inspected(found: Record, times: FrameworkTimes | None) -> dict[str, str]:
                 published=inspection.published,
             )
         ),
-        "analysis.md": render("analysis.md", i=inspection, record=record, text=analysis(found), times=times),
+        "analysis.md": render("analysis.md", i=inspection, record=record, text=analysis_text(found), times=times),
         "profile_summary.md": render("profile_summary.md", i=inspection, record=record),
         "profile_details.md": render("profile_details.md", i=inspection, record=record),
     }
@@ -116,7 +122,7 @@ def render_baseline(
     settings = services.settings
     toolchain = services.language.toolchain()
     measurements = evidence.measurements((calibration,), {}, settings.judge.confidence)
-    sheet = datasheet.verified_sheet(state["specs"], services)
+    sheet = hardware_sheet.read_verified_sheet(state["specs"], services)
     methods = services.guide.methods(
         services.task.language, [finding.rule for finding in found.findings], found.metrics
     )
@@ -133,11 +139,11 @@ def render_baseline(
             "README.md",
             margin=settings.judge.workload_margin,
             task=services.task,
-            seen=services.seen,
+            seen=services.probed_workloads,
             sheet=sheet,
             sheet_record=state["specs"],
             roofs=(
-                *roofline.roofs_from_specs(sheet.here),
+                *roofline.roofs_from_specs(sheet.target_specs),
                 *microbenchmarks.best_measured_roofs(sheet.roofs, services.records),
             ),
             rooflines=found.rooflines,
@@ -173,32 +179,32 @@ def render_baseline(
             compiled=services.language.entry == "solve",
             workload=services.task.workloads[0],
         ),
-        "versions/v0/correctness.md": render("correctness.md", checked=_checked(checked), record=checked.id),
+        "versions/v0/correctness.md": render("correctness.md", checked=_parse_correctness(checked), record=checked.id),
         "versions/v0/bench.json": _json(measurements),
         **{
             f"versions/v0/{file}": text
-            for file, text in inspected(inspection, frameworks.torch_times(state, services)).items()
+            for file, text in profile_files(inspection, frameworks.torch_times(state, services)).items()
         },
     }
 
 
-def _checked(record: Record | None) -> evidence.Correctness | None:
+def _parse_correctness(record: Record | None) -> evidence.Correctness | None:
     return evidence.Correctness.model_validate(record.payload) if record else None
 
 
-def _unprofiled(parent: str) -> dict[str, str]:
+def _unprofiled_files(parent: str) -> dict[str, str]:
     """The files of a refused version in place of those of `inspected`; `parent`: the record of the inspection of the
     kernel that it started from."""
-    said = f"N/A: refused before profiling.\n\nThe kernel it started from: inspection record `{parent}`.\n"
+    text = f"N/A: refused before profiling.\n\nThe kernel it started from: inspection record `{parent}`.\n"
     pages = ("analysis.md", "profile_summary.md", "profile_details.md")
     return {
         "roofline.json": _json(NotAvailable(not_available="refused before profiling", parent=parent)),
-        **dict.fromkeys(pages, said),
+        **dict.fromkeys(pages, text),
     }
 
 
 def _json(found: Artifact | Sequence[Artifact]) -> str:
-    every = [found] if isinstance(found, Artifact) else found
+    artifacts = [found] if isinstance(found, Artifact) else found
     # A field that an older record lacks gets no invented value.
-    told = [one.model_dump(mode="json", exclude_unset=isinstance(one, SPARSE)) for one in every]
-    return json.dumps(told[0] if isinstance(found, Artifact) else told, indent=1, sort_keys=True) + "\n"
+    payloads = [one.model_dump(mode="json", exclude_unset=isinstance(one, SPARSE_ARTIFACTS)) for one in artifacts]
+    return json.dumps(payloads[0] if isinstance(found, Artifact) else payloads, indent=1, sort_keys=True) + "\n"

@@ -9,9 +9,9 @@ from typing import get_args
 from agents.models.ledger import Spending, sum_exchanges
 from agents.models.ledger import exchange_records as exchanges_of
 from graph.artifacts import Attribution, AttributionStatus, FinalBenchmark, Inspection, SpecSheet, VersionMemory
-from graph.report.content.frameworks import claimed, torch_times
+from graph.report.content.frameworks import claimed_speedup, torch_times
 from graph.report.content.phrases import stop_reason_words
-from graph.report.content.placeholders import analysis
+from graph.report.content.placeholders import analysis_text
 from graph.report.content.report_rows import (
     CounterRow,
     Expense,
@@ -19,20 +19,20 @@ from graph.report.content.report_rows import (
     Proposal,
     VersionStep,
     WorkloadRow,
-    compared,
+    compared_frameworks,
     counter_rows,
     expenses_of,
     points_of,
+    proposal_records,
     proposals_of,
-    proposed,
     roofs_of,
     steps_of,
     workload_rows,
 )
-from graph.report.content.summary import by_role
+from graph.report.content.summary import spent_by_role
 from graph.services import Services
 from graph.settings import Settings
-from graph.specs import datasheet
+from graph.specs import hardware_sheet
 from graph.state import State
 from graph.workspace import events as event_log
 from graph.workspace.versions import lineage, read_versions
@@ -105,7 +105,7 @@ class ReportData:
     caps: Mapping[str, str]
     wall_s: float
     device_s: float | None
-    passed: tuple[str, ...]
+    exceeded_caps: tuple[str, ...]
     """Sentences on caps on time that the run exceeded."""
     expenses: tuple[Expense, ...]
     records: Records
@@ -133,13 +133,13 @@ def gather_report(state: State, services: Services) -> ReportData:
     exchanges = tuple(
         sorted(exchanges_of(records), key=lambda r: (r.payload.get("iteration", 0), r.payload["role"], r.id))
     )
-    models = by_role(records)
+    models = spent_by_role(records)
     spent = sum_exchanges(r for r in exchanges if r.payload["role"] in models)
     sheet = SpecSheet.model_validate(records.get(state["specs"]).payload)
     sheet = sheet.model_copy(update={"roofs": microbenchmarks.best_measured_roofs(sheet.roofs, records)})
     wall_s = benchmark.wall_s if benchmark else services.wall_s()
     device_s = benchmark.spent_device_s if benchmark else services.device_s()
-    log = event_log.read(services.workspace.private / "events.jsonl")
+    log = event_log.read_events(services.workspace.private / "events.jsonl")
     steps = tuple(steps_of(memories, verdicts))
     expenses = tuple(
         expenses_of(log, {f"v{n}": record for n, (record, _) in verdicts.items()}, records, services.language.device)
@@ -151,7 +151,9 @@ def gather_report(state: State, services: Services) -> ReportData:
         task=task,
         task_record=loaded.id if (loaded := records.find(record_key("task"))) else None,
         settings=settings,
-        stopped=stop_reason_words(state.get("stop"), settings, services.ended, benchmark.overall if benchmark else {}),
+        stopped=stop_reason_words(
+            state.get("stop"), settings, services.recorded_cap, benchmark.overall if benchmark else {}
+        ),
         bar=torch_times(state, services),
         iterations=state["iteration"],
         clocks=services.language.clock_description,
@@ -160,11 +162,11 @@ def gather_report(state: State, services: Services) -> ReportData:
         final=benchmark,
         final_record=final.parents[0] if final else None,
         end_record=final.id if final else None,
-        claimed=claimed(
+        claimed=claimed_speedup(
             (verdicts[m.iteration][1] for m in lineage(memories) if m.verdict == "accept"), "launch-included"
         ),
         workloads=workload_rows(task, settings, benchmark, last, inspection_records.get(state["incumbent"])),
-        frameworks=compared(benchmark),
+        frameworks=compared_frameworks(benchmark),
         memories=memories,
         verdicts=verdicts,
         steps=steps,
@@ -173,24 +175,26 @@ def gather_report(state: State, services: Services) -> ReportData:
         labels=labels,
         inspections=inspections,
         inspection_records=inspection_records,
-        analyses={c: analysis(record) for c, record in inspected.items()},
+        analyses={c: analysis_text(record) for c, record in inspected.items()},
         attributions=attributions,
         retrospective=retrospective_of({n: a for n, a in attributions.items() if n not in masked}, verdicts),
         counters=tuple(counter_rows(memories, inspections)),
         left=tuple(dict.fromkeys(finding.rule for finding in last.findings)) if last else (),
-        proposals=tuple(proposals_of(benchmark.proposals if benchmark else proposed(memories, records), records)),
+        proposals=tuple(
+            proposals_of(benchmark.proposals if benchmark else proposal_records(memories, records), records)
+        ),
         sheet=sheet,
         sheet_record=state["specs"],
         # Rendered again later the report must still come out, so that it says which citations no longer hold instead of
         # refusing.
-        changed=tuple(spec.metric for spec, _ in datasheet.stale_specs(sheet, services.wiki)),
+        changed=tuple(spec.metric for spec, _ in hardware_sheet.stale_specs(sheet, services.wiki)),
         exchanges=exchanges,
         by_role=models,
         spent=spent,
-        caps=settings.budget.named(),
+        caps=settings.budget.caps_by_key(),
         wall_s=wall_s,
         device_s=device_s,
-        passed=settings.budget.passed(wall_s, device_s),
+        exceeded_caps=settings.budget.exceeded_caps(wall_s, device_s),
         expenses=expenses,
         records=records,
     )
@@ -217,9 +221,12 @@ def retrospective_of(
 ) -> dict[str, tuple[str, ...]]:
     """Status -> the methods that ended with it, with their versions, and whether the gate did not take these."""
     lost = {n: "" if n in verdicts and verdicts[n][1].outcome == "accept" else ", not accepted" for n in attributions}
-    told = [
+    names_by_status = [
         (o.status, f"{o.method} (v{n}{lost[n]})")
         for n, (_, attribution) in attributions.items()
         for o in attribution.methods
     ]
-    return {status: tuple(name for found, name in told if found == status) for status in get_args(AttributionStatus)}
+    return {
+        status: tuple(name for found, name in names_by_status if found == status)
+        for status in get_args(AttributionStatus)
+    }

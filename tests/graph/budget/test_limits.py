@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from graph.budget import reserve
-from graph.budget.metering import Capped, Metered
-from graph.lifecycle.version_commands import changed
+from graph.budget.metering import CappedExecutor, MeteredExecutor
+from graph.lifecycle.version_commands import apply_changes
 from graph.settings import Budget, Settings, load
 from graph.workspace import events
-from graph.workspace.clock import TICK_S, Clock, wall_s
+from graph.workspace.clock import TICK_S, Clock, read_wall_seconds
 from graph.workspace.events import Event
 from tests.support import one_sentence
 from tools.errors import BudgetError, DeviceBusyError, HarnessError
@@ -60,13 +60,13 @@ class Failing(Booked):
 
 def account(
     inner: Executor, before: dict[str, float] | None = None, clock: Callable[[], float] = lambda: 0.0
-) -> Metered:
-    return Metered(inner, lambda kind, details: None, clock, before or {})
+) -> MeteredExecutor:
+    return MeteredExecutor(inner, lambda kind, details: None, clock, before or {})
 
 
 def test_a_cap_sets_aside_cuts_refuses_and_is_named() -> None:
     inner, told, names = Booked(), list[str](), "budget.device_s: 100 s of 100 s are spent"
-    coder = Capped(account(inner), "cpu", Budget(device_s=100), tell=told.append)
+    coder = CappedExecutor(account(inner), "cpu", Budget(device_s=100), on_cap=told.append)
     coder.run(job(60, "x", "10"))
     coder.run(job(60, "x", "50"))
     with pytest.raises(BudgetError) as cut:
@@ -76,7 +76,7 @@ def test_a_cap_sets_aside_cuts_refuses_and_is_named() -> None:
     with pytest.raises(BudgetError) as refused:
         coder.run(job(60, "x", "1"))
     assert str(refused.value).startswith(names) and len(inner.begun) == 3
-    assert coder.reached() == str(refused.value) and told == [str(cut.value), str(refused.value)]
+    assert coder.reached_limit() == str(refused.value) and told == [str(cut.value), str(refused.value)]
     # Another kind of device has its own time, and is under no cap.
     coder.run(job(60, "x", "60", device="cuda"))
     assert inner.begun[-1] == 60
@@ -85,18 +85,18 @@ def test_a_cap_sets_aside_cuts_refuses_and_is_named() -> None:
 def test_v0_and_the_final_benchmark_count_and_are_never_refused_or_cut() -> None:
     inner = Booked()
     metered = account(inner)
-    search = Capped(metered, "cpu", Budget(device_s=200))
+    search = CappedExecutor(metered, "cpu", Budget(device_s=200))
     metered.run(job(90, "x", "90"))
     search.run(job(200, "x", "110"))
     assert inner.begun == [90, 110]
     metered.run(job(90, "x", "90"))
-    assert inner.begun[-1] == 90 and metered.seconds("cpu") == 290
-    assert search.reached() == "budget.device_s: 290 s of 200 s are spent"
+    assert inner.begun[-1] == 90 and metered.device_seconds("cpu") == 290
+    assert search.reached_limit() == "budget.device_s: 290 s of 200 s are spent"
 
 
 def test_what_the_final_benchmark_needs_is_no_ones_to_spend() -> None:
     inner = Booked()
-    search = Capped(account(inner), "cpu", Budget(device_s=100), aside=70)
+    search = CappedExecutor(account(inner), "cpu", Budget(device_s=100), reserved_s=70)
     search.run(job(60, "x", "25"))
     with pytest.raises(
         BudgetError, match="30 s of 100 s are spent, and 70 s are set aside for the final benchmark; a job"
@@ -110,21 +110,21 @@ def test_a_harness_that_dies_costs_its_time_and_is_the_caps_fault_only_when_its_
     busy = account(Failing(DeviceBusyError("others are there")))
     with pytest.raises(DeviceBusyError):
         busy.run(job(60))
-    assert busy.seconds("cpu") == 0, "a device that others hold costs nothing"
+    assert busy.device_seconds("cpu") == 0, "a device that others hold costs nothing"
     dying = account(Failing(HarnessError("gone")))
     with pytest.raises(HarnessError):
-        Capped(dying, "cpu", caps).run(job(60))
-    assert 0.01 <= dying.seconds("cpu") < 60
+        CappedExecutor(dying, "cpu", caps).run(job(60))
+    assert 0.01 <= dying.device_seconds("cpu") < 60
     with pytest.raises(BudgetError):
-        Capped(account(dying.inner, {"cpu": 99.999}), "cpu", caps).run(job(60))
+        CappedExecutor(account(dying.inner, {"cpu": 99.999}), "cpu", caps).run(job(60))
 
 
 def test_a_real_job_is_ended_where_the_cap_is(tmp_path: Path) -> None:
     with LocalExecutor(Blobs(tmp_path / "blobs"), tmp_path / "scratch") as local:
         metered = account(local)
         with pytest.raises(BudgetError, match="cut short"):
-            Capped(metered, "cpu", Budget(device_s=0.3)).run(job(300, "sleep", "600"))
-        assert metered.seconds("cpu") >= 0.3
+            CappedExecutor(metered, "cpu", Budget(device_s=0.3)).run(job(300, "sleep", "600"))
+        assert metered.device_seconds("cpu") >= 0.3
 
 
 # ---------------------------------------------------------------- processes
@@ -167,24 +167,24 @@ def test_a_killed_job_never_counts_for_more_than_was_set_aside(tmp_path: Path) -
             kind="job", seconds=5, details={"state": "finished", "number": "0", "device": "cpu", "used": "2", "s": "3"}
         ),
     ]
-    assert events.device_s(log, 900) == {"cpu": 7}
-    assert events.device_s(log[:2], 12) == {"cpu": 3}
-    assert events.device_s(log[:2], 900) == {"cpu": 5}
+    assert events.device_seconds(log, 900) == {"cpu": 7}
+    assert events.device_seconds(log[:2], 12) == {"cpu": 3}
+    assert events.device_seconds(log[:2], 900) == {"cpu": 5}
 
 
 def test_a_job_that_a_kill_ended_counts(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert [process.stdout.readline().strip() for _ in range(2)] == ["started", "started"]
-    at = wall_s(tmp_path / "wall_s")
-    while wall_s(tmp_path / "wall_s") < at + TICK_S * 0.9:
+    at = read_wall_seconds(tmp_path / "wall_s")
+    while read_wall_seconds(tmp_path / "wall_s") < at + TICK_S * 0.9:
         time.sleep(0.05)
     process.kill()
     process.communicate()
-    died = wall_s(tmp_path / "wall_s")
-    spent = events.device_s(events.read(tmp_path / "events.jsonl"), died)
+    died = read_wall_seconds(tmp_path / "wall_s")
+    spent = events.device_seconds(events.read_events(tmp_path / "events.jsonl"), died)
     assert spent.keys() == {"cpu"} and 0 < spent["cpu"] <= died + TICK_S
-    search = Capped(account(Booked(), spent), "cpu", Budget(device_s=spent["cpu"] / 2))
+    search = CappedExecutor(account(Booked(), spent), "cpu", Budget(device_s=spent["cpu"] / 2))
     with pytest.raises(BudgetError, match=r"budget\.device_s"):
         search.run(job(60, "x", "1"))
     # The pause until somebody resumes is not in it, and what comes after does not change what was.
@@ -192,13 +192,13 @@ def test_a_job_that_a_kill_ended_counts(tmp_path: Path) -> None:
     assert clock.before == died
     events.Events(tmp_path / "events.jsonl").emit("start", {"state": "reopened", "wall_s": f"{clock.before:.4f}"})
     clock.close()
-    assert events.device_s(events.read(tmp_path / "events.jsonl"), died + 5000) == pytest.approx(spent)
+    assert events.device_seconds(events.read_events(tmp_path / "events.jsonl"), died + 5000) == pytest.approx(spent)
 
 
 def test_wall_time_binds_the_jobs_of_roles_on_every_device() -> None:
     inner, now = Booked(), [70.0]
     metered = account(inner, clock=lambda: now[0])
-    judge = Capped(metered, "cuda", Budget(wall_s=100))
+    judge = CappedExecutor(metered, "cuda", Budget(wall_s=100))
     judge.run(job(60, "x", "5"))
     with pytest.raises(
         BudgetError, match=r"^budget\.wall_s: 100 s of 100 s are spent; a job that may take 60 s was cut short$"
@@ -214,19 +214,19 @@ def test_wall_time_binds_the_jobs_of_roles_on_every_device() -> None:
 
 def test_the_clock_counts_its_processes_and_no_pause(tmp_path: Path) -> None:
     path = tmp_path / "wall_s"
-    assert wall_s(path) == 0
+    assert read_wall_seconds(path) == 0
     for _ in range(3):
-        before = wall_s(path)
+        before = read_wall_seconds(path)
         clock = Clock(path)
         assert clock.before == before
         clock.close()
         clock.close()
-        assert before <= wall_s(path) <= clock.seconds() + 0.001
+        assert before <= read_wall_seconds(path) <= clock.seconds() + 0.001
     path.write_text("0000000012345.500\n")
     clock = Clock(path)
     assert clock.seconds() >= 12345.5
     clock.close()
-    assert wall_s(path) >= 12345.5
+    assert read_wall_seconds(path) >= 12345.5
 
 
 # ---------------------------------------------------------------- settings
@@ -244,12 +244,12 @@ def test_the_clock_counts_its_processes_and_no_pause(tmp_path: Path) -> None:
 )
 def test_a_cap_that_cannot_be_is_refused_in_one_sentence(config: Path, said: str, sentence: str) -> None:
     with one_sentence("--set", sentence):
-        changed(load(config), ["budget.usd=5", f"budget.{said}"])
+        apply_changes(load(config), ["budget.usd=5", f"budget.{said}"])
 
 
 def test_caps_are_set_by_their_keys_and_said_as_they_are(config: Path) -> None:
     values = {"device_s": 9, "wall_s": 0.04}
-    said = changed(load(config), [f"budget.{key}={value}" for key, value in values.items()]).budget.named()
+    said = apply_changes(load(config), [f"budget.{key}={value}" for key, value in values.items()]).budget.caps_by_key()
     assert {key: said[key] for key in values} == {key: f"{value} s" for key, value in values.items()}
 
 
@@ -266,7 +266,18 @@ def test_the_estimate_grows_with_what_the_benchmark_does(config: Path) -> None:
     plain = with_more(config, benchmark={"eager": False, "compile": False})
     framed = with_more(config, benchmark={"eager": True, "compile": True})
     rounds = with_more(config, judge={"benchmark_rounds": 40})
-    base = reserve.benchmark_s(0.01, 1, plain, "cpu")
-    assert 0 < base < reserve.benchmark_s(0.02, 1, plain, "cpu") < reserve.benchmark_s(0.02, 3, plain, "cpu")
-    assert base < reserve.benchmark_s(0.01, 1, framed, "cpu") < reserve.benchmark_s(0.01, 1, framed, "cuda")
-    assert reserve.benchmark_s(0.01, 1, framed, "cpu") < reserve.benchmark_s(0.01, 1, rounds, "cpu")
+    base = reserve.estimate_benchmark_seconds(0.01, 1, plain, "cpu")
+    assert (
+        0
+        < base
+        < reserve.estimate_benchmark_seconds(0.02, 1, plain, "cpu")
+        < reserve.estimate_benchmark_seconds(0.02, 3, plain, "cpu")
+    )
+    assert (
+        base
+        < reserve.estimate_benchmark_seconds(0.01, 1, framed, "cpu")
+        < reserve.estimate_benchmark_seconds(0.01, 1, framed, "cuda")
+    )
+    assert reserve.estimate_benchmark_seconds(0.01, 1, framed, "cpu") < reserve.estimate_benchmark_seconds(
+        0.01, 1, rounds, "cpu"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from graph.console.lines import event_line
 from graph.console.status import RunStatus
 from graph.console.terminal import Progress
-from graph.workspace.events import Event, Events, read
+from graph.workspace.events import Event, Events, read_events
 
 
 def event(kind: str, **details: str) -> Event:
@@ -45,4 +45,4 @@ def test_a_line_that_a_kill_cut_short_is_left_out(tmp_path) -> None:
     log.emit("node", {"node": "plan"})
     with log.path.open("a") as file:
         file.write('{"kind": "no')
-    assert [e.details for e in read(log.path)] == [{"node": "plan"}]
+    assert [e.details for e in read_events(log.path)] == [{"node": "plan"}]

@@ -13,12 +13,12 @@ import pytest
 from rich.console import Console, ConsoleDimensions
 
 from graph.__main__ import main
-from graph.budget.metering import Metered
+from graph.budget.metering import MeteredExecutor
 from graph.console.lines import event_line
 from graph.console.live import LiveView, render_status
 from graph.console.status import RunStatus
 from graph.report.final import FILES, MARKDOWN
-from graph.workspace.events import Event, read
+from graph.workspace.events import Event, read_events
 from tests.graph.conftest import SHORT, configured
 from tests.graph.terminal import AtTerminal, Terminal
 from tools.artifacts import Bound
@@ -28,7 +28,7 @@ from tools.executors.local import LocalExecutor
 from tools.store.records import Blobs
 from tools.store.repository import Repository
 
-RUN = read(Path(__file__).parent / "quickstart-events.jsonl")
+RUN = read_events(Path(__file__).parent / "quickstart-events.jsonl")
 """Of `configs/quickstart.yaml` in C++, stopped with Ctrl-C and resumed on the way; those of records left out."""
 FIRST = next(i for i, event in enumerate(RUN) if event.kind == "judge" and event.details["stage"] == "timing")
 """The first candidate is about to be timed."""
@@ -203,7 +203,7 @@ def test_what_is_paid_stands_beside_its_caps() -> None:
 
 
 def test_a_job_that_is_abandoned_ends_at_once_and_nothing_begins(tmp_path: Path) -> None:
-    executor = Metered(
+    executor = MeteredExecutor(
         LocalExecutor(Blobs(tmp_path / "blobs"), tmp_path / "scratch"), lambda kind, details: None, lambda: 0.0, {}
     )
     job = Job(files={}, argv=("sleep", "600"), limits=Limits(wall_s=600.0))
@@ -221,7 +221,7 @@ def test_a_job_that_is_abandoned_ends_at_once_and_nothing_begins(tmp_path: Path)
         worker.join(1.0)
         assert worker.is_alive()
         executor.stopping.set()
-        executor.abandon()
+        executor.end_jobs()
         worker.join(30.0)
         assert ended == [KeyboardInterrupt]
         with pytest.raises(KeyboardInterrupt):
@@ -251,8 +251,11 @@ def test_ctrl_c_drains_and_a_second_one_does_not_and_a_report_between_is_no_chan
     assert run.ended() == 130 and run.terminal.clean, run.terminal.seen
     assert told, "it was not said at once"
     said = run.terminal.scrolled
-    assert said.count(f"`python -m graph resume {root}` goes on where it stopped") == 2 and "Traceback" not in said
-    log = read(root / ".kernelwright" / "events.jsonl")
+    assert (
+        said.count(f"`python -m graph resume {root}` continues the run where it stopped") == 2
+        and "Traceback" not in said
+    )
+    log = read_events(root / ".kernelwright" / "events.jsonl")
     stopped = next(i for i, event in enumerate(log) if event.kind == "interrupt")
     jobs = [
         (at > stopped, event.details["state"], event.details["number"])

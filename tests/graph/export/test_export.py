@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from graph.__main__ import main
-from graph.export.accepted import Accepted
+from graph.export.accepted import AcceptedKernel
 from graph.export.formats import FORMATS
 from tests.graph.conftest import ROOT, refused
 from tests.support import Beside, Capsys, run_captured
@@ -84,7 +84,7 @@ def softmax(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def problem(beside: Beside, tmp_path_factory: pytest.TempPathFactory) -> Accepted:
+def problem(beside: Beside, tmp_path_factory: pytest.TempPathFactory) -> AcceptedKernel:
     """A kernel of a KernelBench problem with a parameter and a number among its inputs."""
     folder = tmp_path_factory.mktemp("problem")
     (folder / "scaled.py").write_text(PROBLEM)
@@ -94,14 +94,21 @@ def problem(beside: Beside, tmp_path_factory: pytest.TempPathFactory) -> Accepte
     return made(loaded, KERNEL, cpp, cpp.flags(loaded.task))
 
 
-def made(loaded: LoadedTask, source: str, language: Language, flags: tuple[str, ...]) -> Accepted:
+def made(loaded: LoadedTask, source: str, language: Language, flags: tuple[str, ...]) -> AcceptedKernel:
     """A kernel as if a run had accepted it."""
-    given: dict[str, Any] = {"task": loaded.task, "seen": loaded.workloads, "source": source, "flags": flags}
-    return Accepted(**given, suffix=language.suffix, device=language.device, beyond=True, title="A test.")
+    given: dict[str, Any] = {
+        "task": loaded.task,
+        "probed_workloads": loaded.workloads,
+        "source": source,
+        "flags": flags,
+    }
+    return AcceptedKernel(
+        **given, suffix=language.suffix, device=language.device, covers_drawn_sizes=True, title="A test."
+    )
 
 
 def test_the_exported_module_passes_the_test_that_goes_with_it(softmax: Path) -> None:
-    done = run_captured([sys.executable, "test_softmax.py"], cwd=softmax)
+    done = run_captured([sys.executable, "test_softmax_quickstart.py"], cwd=softmax)
     assert done.returncode == 0, done.stderr
 
 
@@ -121,20 +128,20 @@ def test_the_exported_module_passes_the_test_that_goes_with_it(softmax: Path) ->
 def test_the_kernel_runs_where_it_was_judged_and_the_reference_elsewhere(
     softmax: Path, x: torch.Tensor, said: str | None
 ) -> None:
-    module = run_path(str(softmax / "softmax.py"))
+    module = run_path(str(softmax / "softmax_quickstart.py"))
     filled = module["_exported"].complete_arguments({"x": x})
     assert filled.startswith(said) if said else filled["M"] == x.shape[0]
     torch.testing.assert_close(module["reference"](x), torch.softmax(x, dim=1))
 
 
 def test_outputs_given_are_written_and_a_gradient_is_the_references(softmax: Path) -> None:
-    module, x = run_path(str(softmax / "softmax.py")), torch.rand(512, 1000)
+    module, x = run_path(str(softmax / "softmax_quickstart.py")), torch.rand(512, 1000)
     out = torch.empty_like(x)
     assert module["reference"](x, out) is out and torch.allclose(out, x.softmax(1))
     assert "an output that shares memory" in module["_exported"].complete_arguments({"x": x, "out": x})
 
 
-def test_a_new_model_has_the_keys_of_the_old_one_and_says_the_same(problem: Accepted, tmp_path: Path) -> None:
+def test_a_new_model_has_the_keys_of_the_old_one_and_says_the_same(problem: AcceptedKernel, tmp_path: Path) -> None:
     ((name, text),) = FORMATS["kernelbench"](problem).items()
     (tmp_path / name).write_text(text)
     theirs: dict[str, Any] = {}
@@ -165,7 +172,7 @@ def test_a_submission_takes_the_suites_data_apart(gpu_mode: Path, tmp_path: Path
 
 
 @pytest.fixture(scope="module")
-def triton(beside: Beside, tmp_path_factory: pytest.TempPathFactory) -> Accepted:
+def triton(beside: Beside, tmp_path_factory: pytest.TempPathFactory) -> AcceptedKernel:
     """The quickstart's kernel for a GPU, at a size for Triton's interpreter."""
     folder, shipped = tmp_path_factory.mktemp("triton"), ROOT / "configs" / "tasks" / "triton-softmax"
     small = (
@@ -181,7 +188,7 @@ def triton(beside: Beside, tmp_path_factory: pytest.TempPathFactory) -> Accepted
 
 @pytest.mark.parametrize("form", ["sol", "flashinfer"])
 def test_a_triton_solution_names_its_definition_and_writes_into_the_suites_outputs(
-    triton: Accepted, tmp_path: Path, form: str
+    triton: AcceptedKernel, tmp_path: Path, form: str
 ) -> None:
     said = json.loads(FORMATS[form](triton)["solution.json"])
     assert (
@@ -198,7 +205,7 @@ def test_a_triton_solution_names_its_definition_and_writes_into_the_suites_outpu
     assert done.returncode == 0, done.stderr
 
 
-def test_a_cuda_solution_reads_sizes_from_shapes_and_keeps_the_flags(triton: Accepted) -> None:
+def test_a_cuda_solution_reads_sizes_from_shapes_and_keeps_the_flags(triton: AcceptedKernel) -> None:
     flags = ("-std=c++17", "-shared", "-Xcompiler=-fPIC", "-O3", "--fmad=false")
     cuda = triton.model_copy(update={"suffix": ".cu", "flags": flags, "source": "the kernel"})
     said = json.loads(FORMATS["sol"](cuda)["solution.json"])
@@ -217,7 +224,7 @@ def test_an_extension_that_is_installed_passes_its_test(recorded: Path, tmp_path
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_hub_kernel_names_the_sources_that_are_there(problem: Accepted, triton: Accepted) -> None:
+def test_a_hub_kernel_names_the_sources_that_are_there(problem: AcceptedKernel, triton: AcceptedKernel) -> None:
     files = FORMATS["hf"](problem.model_copy(update={"task": problem.task.model_copy(update={"name": "19_ReLU"})}))
     build = tomllib.loads(files["build.toml"])
     named = [*build["torch"]["src"], *build["kernel"]["kernel_19_relu"]["src"], "torch-ext/kernel_19_relu/__init__.py"]
@@ -243,7 +250,7 @@ def test_a_hub_kernel_names_the_sources_that_are_there(problem: Accepted, triton
     ],
 )
 def test_a_kernel_that_a_format_cannot_hold_is_refused(
-    problem: Accepted, form: str, changes: dict[str, Any], said: str
+    problem: AcceptedKernel, form: str, changes: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(SettingsError, match=said):
         FORMATS[form](problem.model_copy(update=changes))
@@ -252,7 +259,7 @@ def test_a_kernel_that_a_format_cannot_hold_is_refused(
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (["v3"], "v3: is not accepted"),
+        (["v3"], "v3 is not accepted"),
         (["v9"], "not a version"),
         (["--format", "kernelbench"], "is no KernelBench problem"),
     ],
@@ -268,7 +275,7 @@ def test_what_cannot_be_exported_is_refused(
 
 def test_files_that_say_something_else_are_left_alone(recorded: Path, tmp_path: Path, capsys: Capsys) -> None:
     (tmp_path / "reference.py").write_text("mine")
-    assert "nothing is overwritten" in refused(
+    assert "is not overwritten" in refused(
         capsys, "export", str(recorded), "--format", "python", "--out", str(tmp_path)
     )
     assert [file.name for file in tmp_path.iterdir()] == ["reference.py"]

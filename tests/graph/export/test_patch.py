@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from graph.__main__ import main
-from graph.export.accepted import Accepted, UserFile
+from graph.export.accepted import AcceptedKernel, UserFile
 from graph.export.formats import FORMATS
 from tests.graph.conftest import refused
 from tests.graph.export.test_export import made, triton  # noqa: F401  (a fixture)
@@ -69,11 +69,11 @@ void launch(float* out, const float* in, int n, cudaStream_t stream) {
 """
 
 
-def with_file(kernel: Accepted, name: str, text: str, lines: tuple[int, int] | None) -> Accepted:
+def with_file(kernel: AcceptedKernel, name: str, text: str, lines: tuple[int, int] | None) -> AcceptedKernel:
     return kernel.model_copy(update={"user_file": UserFile(name=name, text=text, lines=lines, in_package=False)})
 
 
-def applied(folder: Path, kernel: Accepted) -> str:
+def applied(folder: Path, kernel: AcceptedKernel) -> str:
     """The user's file after the patch, which lies beside what the patch makes."""
     assert kernel.user_file is not None
     (folder / kernel.user_file.name).write_text(kernel.user_file.text)
@@ -102,7 +102,7 @@ def test_a_patched_file_calls_the_kernel_where_it_was_judged_and_its_own_lines_e
     assert printed("-DKERNELWRIGHT", "-ffast-math") == "0 0 0 0 0 2", "the kernel was judged with exact arithmetic"
 
 
-def test_a_patched_python_file_does_so_too(triton: Accepted, tmp_path: Path) -> None:  # noqa: F811
+def test_a_patched_python_file_does_so_too(triton: AcceptedKernel, tmp_path: Path) -> None:  # noqa: F811
     applied(tmp_path, with_file(triton.model_copy(update={"source": SEVEN}), "mine.py", PYTHON, (4, 5)))
     code = "import torch, mine\nfor M in (3, 5): print(float(mine.mine(torch.rand(M, 70), torch.zeros(M, 70), M, 70)[0, 0]))"
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
@@ -135,15 +135,15 @@ def test_a_launch_on_a_stream_is_kept_where_the_stream_is_not_the_default_one(tm
     )
     workload = ProbedWorkload(name="w", dims={"n": 4096}, arguments=seen, weight=1.0, flops=1, unique_bytes=1)
     source = CUDA.replace("void launch", 'extern "C" void solve').replace(", cudaStream_t stream", "")
-    kernel = Accepted(
+    kernel = AcceptedKernel(
         task=task,
-        seen=(workload,),
+        probed_workloads=(workload,),
         source=source.replace(", 0, stream", ""),
         suffix=".cu",
         device="cuda",
         architecture="sm_90",
         flags=(),
-        beyond=True,
+        covers_drawn_sizes=True,
         title="A test.",
     )
     changed = applied(tmp_path, with_file(kernel, "own.cu", CUDA, (6, 6)))
@@ -159,13 +159,13 @@ def test_a_launch_on_a_stream_is_kept_where_the_stream_is_not_the_default_one(tm
 def test_lines_that_are_missing_or_not_in_the_file_are_refused(
     lines: tuple[int, int] | None,
     said: str,
-    triton: Accepted,  # noqa: F811
+    triton: AcceptedKernel,  # noqa: F811
 ) -> None:
     with pytest.raises(SettingsError, match=said):
         FORMATS["patch"](with_file(triton.model_copy(update={"source": SEVEN}), "mine.py", PYTHON, lines))
 
 
-def test_a_patch_that_would_call_the_users_own_kernel_again_is_refused(triton: Accepted) -> None:  # noqa: F811
+def test_a_patch_that_would_call_the_users_own_kernel_again_is_refused(triton: AcceptedKernel) -> None:  # noqa: F811
     with pytest.raises(SettingsError, match="no version was accepted"):
         FORMATS["patch"](with_file(triton, "mine.py", PYTHON, (4, 5)))
 

@@ -94,7 +94,7 @@ def test_ctrl_c_keeps_the_first_kernel_that_a_model_is_writing(tmp_path: Path, c
     threading.Thread(target=press, daemon=True).start()
     assert main(["run", str(path)]) == 130
     (root,) = (tmp_path / "workspaces").iterdir()
-    assert f"python -m graph resume {root}` goes on" in capsys.readouterr().err
+    assert f"python -m graph resume {root}` continues" in capsys.readouterr().err
     # What it wrote is there, and is not asked for again.
     assert [record.payload["role"] for record in Records(root) if record.kind == "exchange"] == ["coder"]
 

@@ -19,16 +19,16 @@ from typing import Any
 
 import pytest
 
-from graph.__main__ import _verified, main
+from graph.__main__ import _report_verification, main
 from graph.lifecycle.verify import (
-    BUSY,
-    LOOKS,
+    MAX_LOOKS,
+    MAX_OTHER_CPU_SHARE,
     Claim,
     Look,
     Verification,
-    accepted,
-    compare,
-    read,
+    accepted_commits,
+    compare_claim,
+    read_claim,
     verify,
 )
 from tests.graph.conftest import ROOT, TASK, TRIES, FinishedRun, gain_of, printed_json
@@ -52,7 +52,7 @@ def git(root: Path, *arguments: str, stdin: str | None = None) -> str:
 def on_top(root: Path, doctor: Callable[[Path], object], message: Message = lambda text, _: text) -> None:
     """Amend the last accepted commit of a copy: everything that was committed after it is gone, and `doctor` may
     change what it holds."""
-    last = accepted(Repository(root))[-1]
+    last = accepted_commits(Repository(root))[-1]
     git(root, "checkout", "-q", "-f", last.id)
     doctor(root)
     git(root, "add", "--all", "task", "settings.yaml", "records", "versions", "kernel.cpp")
@@ -68,7 +68,7 @@ def edited(name: str, old: str, new: str) -> Callable[[Path], object]:
 
 
 def verdict_file(root: Path) -> Path:
-    return root / "records" / f"{accepted(Repository(root))[-1].trailers['Evidence']}.json"
+    return root / "records" / f"{accepted_commits(Repository(root))[-1].trailers['Evidence']}.json"
 
 
 def altered_verdict(root: Path) -> None:
@@ -100,7 +100,7 @@ def forged(
 ) -> None:
     """The last accepted commit of a copy with other payloads in what its verdict cites, and all of it in order,
     message too."""
-    last = accepted(Repository(root))[-1]
+    last = accepted_commits(Repository(root))[-1]
     records = Records(root)
     before = Verdict.model_validate(records.get(last.trailers["Evidence"]).payload)
     cited = []
@@ -147,7 +147,7 @@ def test_verify_agrees_with_an_accepted_version(finished: FinishedRun, capsys: C
         assert found.outcome != "disagree", found.reason
         return code, found
 
-    commits = accepted(Repository(finished.root))
+    commits = accepted_commits(Repository(finished.root))
     assert look()[1].commit == commits[-1].id, "without an id the last accepted version is meant"
     # A neighbour's load can never make an honest claim wrong, but it may hide a gain for a while, and a small one for
     # as long as it lasts.
@@ -264,7 +264,9 @@ def test_verify_disagrees_with_a_kernel_that_nobody_accepted(measured: Path, tra
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("source", "told"), [(SLOW, f"the last of {LOOKS} looks"), (WRONG, "failed at correctness")], ids=["slow", "wrong"]
+    ("source", "told"),
+    [(SLOW, f"the last of {MAX_LOOKS} looks"), (WRONG, "failed at correctness")],
+    ids=["slow", "wrong"],
 )
 def test_verify_disagrees_with_a_kernel_that_is_not_what_it_claims(
     measured: Path, source: str, told: str, capsys: Capsys
@@ -302,8 +304,8 @@ CLAIM = Interval(estimate=4.0, low=3.8, high=4.2)
 @pytest.fixture(scope="module")
 def claim(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Commit, Claim]:
     repository = Repository(recorded)
-    last = accepted(repository)[-1]
-    read_back = read(repository.clone_to(tmp_path_factory.mktemp("claim") / "clone", last.id), last)
+    last = accepted_commits(repository)[-1]
+    read_back = read_claim(repository.clone_to(tmp_path_factory.mktemp("claim") / "clone", last.id), last)
     return last, replace(read_back, speedup=CLAIM)
 
 
@@ -337,25 +339,25 @@ def test_outcomes_and_their_exit_codes(
     claim: tuple[Commit, Claim], trial: Passed | Failed | Unmeasured, verdict: Outcome, outcome: str, code: int
 ) -> None:
     look = Look(trial, judged(verdict), others=0.0)
-    found = compare(*claim, [look])
+    found = compare_claim(*claim, [look])
     assert found.outcome == outcome
-    assert _verified((found,), as_json=False) == code
+    assert _report_verification((found,), as_json=False) == code
     agreed = found.model_copy(update={"outcome": "agree"})
-    assert _verified((agreed, found), as_json=True) == code
+    assert _report_verification((agreed, found), as_json=True) == code
 
 
 @pytest.mark.parametrize(("trial", "verdict"), [(passed(1.2, 1.8), "accept"), (passed(0.9, 1.01), "reject_perf")])
 def test_a_busy_machine_refutes_nothing(claim: tuple[Commit, Claim], trial: Passed, verdict: Outcome) -> None:
-    looks = [Look(trial, judged(verdict), others=share) for share in (2 * BUSY, 0.0)]
-    found = compare(*claim, looks)
-    assert found.outcome == "inconclusive" and f"{2 * BUSY:.0%} of the CPU time" in found.reason
-    wrong = Look(trial, judged("reject_correctness"), others=2 * BUSY)
-    assert compare(*claim, [*looks, wrong]).outcome == "disagree"
+    looks = [Look(trial, judged(verdict), others=share) for share in (2 * MAX_OTHER_CPU_SHARE, 0.0)]
+    found = compare_claim(*claim, looks)
+    assert found.outcome == "inconclusive" and f"{2 * MAX_OTHER_CPU_SHARE:.0%} of the CPU time" in found.reason
+    wrong = Look(trial, judged("reject_correctness"), others=2 * MAX_OTHER_CPU_SHARE)
+    assert compare_claim(*claim, [*looks, wrong]).outcome == "disagree"
 
 
 def test_another_kind_of_device_refutes_no_figure(claim: tuple[Commit, Claim]) -> None:
     commit, claimed = claim
     for device, outcome in (("AMD EPYC", "disagree"), ("Intel Xeon", "inconclusive")):
         look = Look(passed(1.2, 1.8), judged("reject_perf"), others=0.0, device=device)
-        found = compare(commit, replace(claimed, device="AMD EPYC"), [look])
+        found = compare_claim(commit, replace(claimed, device="AMD EPYC"), [look])
         assert found.outcome == outcome and ("claimed on AMD EPYC" in found.reason) == (outcome == "inconclusive")

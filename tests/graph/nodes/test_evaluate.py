@@ -11,7 +11,7 @@ import pytest
 from agents.artifacts import Plan
 from graph.artifacts import Attribution
 from graph.nodes import evaluate
-from graph.nodes.evaluate import _weighed
+from graph.nodes.evaluate import _classify_method
 from tools.artifacts import Candidate, Interval, Measurement, Passed
 from tools.errors import DeviceBusyError, HarnessError, InfrastructureError
 from tools.gate.judge_settings import JudgeSettings
@@ -33,7 +33,9 @@ from tools.gate.judge_settings import JudgeSettings
 def test_noise_is_not_a_verdict_on_a_method(
     low: float, high: float, noise: float, visible: bool | None, status: str, note: str
 ) -> None:
-    outcome = _weighed("m", visible, Interval(estimate=(low * high) ** 0.5, low=low, high=high), 1e-3, "c", noise=noise)
+    outcome = _classify_method(
+        "m", visible, Interval(estimate=(low * high) ** 0.5, low=low, high=high), 1e-3, "c", noise=noise
+    )
     assert outcome.status == status
     assert note in outcome.note and bool(note) == bool(outcome.note)
 
@@ -92,9 +94,9 @@ def test_a_mechanism_that_the_kernel_without_it_shows_too_is_not_shown(
     ablated = {f"no-{method}": trial(f"no-{method}", loss, loss) for method in methods}
     judged.append(trial("champion", gain, gain))
     monkeypatch.setattr(
-        evaluate, "_ablated", lambda method, *_: ablated[name] if (name := f"no-{method}") in code else None
+        evaluate, "_measure_ablation", lambda method, *_: ablated[name] if (name := f"no-{method}") in code else None
     )
-    monkeypatch.setattr(evaluate, "_simplified", lambda *_: {})
+    monkeypatch.setattr(evaluate, "_write_ablations", lambda *_: {})
     signatures = {
         "simd": {"x86_64": "@packed_float"},
         "parallel": {"x86_64": "@parallel_region"},
@@ -178,7 +180,7 @@ def test_candidates_that_win_at_other_sizes_are_judged_as_one_kernel(
     asking = services(
         language=SimpleNamespace(suffix=".py"),
         candidate=lambda name, iteration=0: known[name],
-        keep_drafted=lambda candidate, iteration: made.append(" ".join([candidate.source, *candidate.methods])),
+        save_draft=lambda candidate, iteration: made.append(" ".join([candidate.source, *candidate.methods])),
     )
     monkeypatch.setattr(evaluate, "judge", judge)
     monkeypatch.setattr(evaluate, "dispatched", lambda task, usual, special: f"{usual} {special}")
@@ -208,7 +210,7 @@ def test_a_noise_floor_that_hides_a_gain_is_measured_again(
     )
     monkeypatch.setattr(
         evaluate,
-        "_measured",
+        "_measure_with_retry",
         lambda candidate, branch, services: records["second" if branch["noise_floor"] < 0.7 else "first"],
     )
     monkeypatch.setattr(evaluate.evidence, "noise_floor", lambda calibration, objective: again)
@@ -255,7 +257,7 @@ def test_the_runner_up_is_tried_where_the_champion_is_refused(
     monkeypatch.setattr(evaluate, "attribute", lambda state, services: {"attribution": f"of {state['champion']}"})
     state = {"noise_floor": 0.01, "iteration": 1, "champion": "fastest"}
     asking = services(keep=lambda kind, verdict, **asked: kept.append(verdict))
-    found = evaluate.runner_up(state, asking)  # type: ignore[arg-type]
+    found = evaluate.promote_runner_up(state, asking)  # type: ignore[arg-type]
     assert found == ({"champion": taken, "attribution": f"of {taken}"} if taken else {})
     assert [verdict.outcome for verdict in kept] == ([first] if taken else [])
 
@@ -278,10 +280,10 @@ def test_no_question_that_failed_as_infrastructure_is_asked_a_third_time() -> No
     asking = services(**given(HarnessError("the oracle died")))
     judge: Any = asking.judge
     branch = {"incumbent": "i", "baseline": "b", "siblings": 1, "iteration": 1, "noise_floor": 0.0}
-    assert evaluate._measured(candidate, branch, asking).kind == "unmeasured"  # type: ignore[arg-type]
+    assert evaluate._measure_with_retry(candidate, branch, asking).kind == "unmeasured"  # type: ignore[arg-type]
     with pytest.raises(InfrastructureError, match="proposed again: the oracle died"):
-        evaluate._measured(candidate, branch, asking)  # type: ignore[arg-type]
+        evaluate._measure_with_retry(candidate, branch, asking)  # type: ignore[arg-type]
     assert judge.asked == 2
     # A GPU in others' hands is no matter of one candidate: the run stops, and takes it up again.
     with pytest.raises(DeviceBusyError):
-        evaluate._measured(candidate, branch, services(**given(DeviceBusyError("in use by process 7"))))  # type: ignore[arg-type]
+        evaluate._measure_with_retry(candidate, branch, services(**given(DeviceBusyError("in use by process 7"))))  # type: ignore[arg-type]

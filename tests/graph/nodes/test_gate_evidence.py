@@ -10,11 +10,11 @@ import pytest
 
 from agents.artifacts import Hypothesis, Plan, PlannedMethod, Prediction
 from graph.lifecycle import run as runs
-from graph.lifecycle.verify import accepted
+from graph.lifecycle.verify import accepted_commits
 from graph.nodes import gate_evidence
-from graph.nodes.gate_evidence import _attempts, _idle, _scored
-from graph.nodes.propose import _fared, earlier_outcomes, trials
-from graph.workspace.folder import peek
+from graph.nodes.gate_evidence import _attempts_to_learn, _idle_methods, _score_predictions
+from graph.nodes.propose import _prediction_summary, earlier_outcomes, trials_of_iteration
+from graph.workspace.folder import open_read_only
 from graph.workspace.versions import read_versions
 from knowledge_base.artifacts import Forecast, source_digest
 from knowledge_base.experience.forecasts import MIN_SCORED_PREDICTIONS
@@ -43,15 +43,15 @@ def test_what_says_nothing_about_the_idea_is_not_remembered_of_it(
 ) -> None:
     statuses = {"seen": "effective", "unseen": "implementation_failed"}
     methods = [SimpleNamespace(method=method, status=status) for method, status in statuses.items()]
-    monkeypatch.setattr(gate_evidence, "_attribution", lambda state, services: SimpleNamespace(methods=methods))
+    monkeypatch.setattr(gate_evidence, "_read_attribution", lambda state, services: SimpleNamespace(methods=methods))
     memory = read_versions(copied)[1]
-    with runs.opened(copied) as services:
+    with runs.open_services(copied) as services:
         state = state_of(services, iteration=1)
         record = services.records.get(memory.records[0])
         verdict = Verdict.model_validate(record.payload).model_copy(update={"outcome": outcome})
         champion = services.candidate(memory.candidate or "", 1).model_copy(update={"methods": tuple(statuses)})
-        found = _attempts(state, services, verdict, record, champion)
-        judged = {services.candidate(j.trial.candidate).source for j in trials(state, services)}
+        found = _attempts_to_learn(state, services, verdict, record, champion)
+        judged = {services.candidate(j.trial.candidate).source for j in trials_of_iteration(state, services)}
         incumbent = services.candidate(state["incumbent"]).source
     # The last is of the kernel that the verdict is about; the others are its siblings.
     assert [attempt.result for attempt in found[-1:]] == kept
@@ -98,27 +98,29 @@ def test_a_prediction_that_noise_hides_is_neither_hit_nor_missed(
     measured = Claim(speedup=Interval(estimate=estimate, low=low, high=high), clock="wall")
     verdict = Verdict(outcome="accept", reasons=(), candidate="c", incumbent="i", claim=measured)
     champion = Candidate(language="cpp", files={"kernel.cpp": ""}, methods=("m",))
-    assert _scored(made, verdict, champion, None, 0.02)[0].hit is hit
+    assert _score_predictions(made, verdict, champion, None, 0.02)[0].hit is hit
 
 
 def test_experience_keeps_stated_confidence_where_something_is_known(copied: Path) -> None:
     memory = read_versions(copied)[3]
     ids = dict(zip(("verdict", "plan", "dossier", "profile"), memory.records, strict=True))
-    with runs.opened(copied) as services:
+    with runs.open_services(copied) as services:
         state = state_of(services, **ids, iteration=3, champion=None, attribution=None)
         record = services.records.get(ids["verdict"])
         verdict = Verdict.model_validate(record.payload).model_copy(
             update={"speedup": Interval(estimate=0.9, low=0.8, high=0.95)}
         )
-        again = gate_evidence._memory(state, services, verdict, record, services.candidate(memory.candidate or "", 3))
+        again = gate_evidence._version_memory(
+            state, services, verdict, record, services.candidate(memory.candidate or "", 3)
+        )
     # A planned method that the coder left out predicts nothing.
     written = services.candidate(memory.candidate or "", 3).methods
     assert [one.hit for one in again.predictions] == [
         False if one.planned.method in written else None for one in again.predictions
     ]
     one = next(one for one in again.predictions if one.planned.method in written)
-    assert _fared([one]).startswith(f"0 of 1 predictions held ({one.planned.method}: time ")
-    assert _fared([one]).endswith(" predicted, 1.11 observed)")
+    assert _prediction_summary([one]).startswith(f"0 of 1 predictions held ({one.planned.method}: time ")
+    assert _prediction_summary([one]).endswith(" predicted, 1.11 observed)")
     *siblings, weighed = again.attempts
     assert {(f.model, f.held) for f in weighed.forecasts} == {("playbook", False)}
     assert {f.method for f in weighed.forecasts} <= {*written}
@@ -130,7 +132,7 @@ def test_a_planner_is_told_how_its_predictions_fared_once_there_are_enough(
 ) -> None:
     attempt = read_versions(copied)[1].attempts[-1]
     told = []
-    with runs.opened(copied) as services:
+    with runs.open_services(copied) as services:
         monkeypatch.setattr(services.records, "find", lambda asked: None)
         monkeypatch.setattr(services.records, "add", lambda record: record)
         for number in range(MIN_SCORED_PREDICTIONS):
@@ -149,9 +151,9 @@ def test_a_planner_is_told_how_its_predictions_fared_once_there_are_enough(
 @pytest.mark.slow
 def test_a_version_claims_what_its_confirmation_says_and_holds_its_own_profile(finished: FinishedRun) -> None:
     root, records = finished.root, Records(finished.root)
-    policy = peek(root).settings().judge
+    policy = open_read_only(root).settings().judge
     memories = read_versions(root)
-    for commit in accepted(Repository(root)):
+    for commit in accepted_commits(Repository(root)):
         verdict = Verdict.model_validate(records.get(commit.trailers["Evidence"]).payload)
         contests = [record for record in map(records.get, verdict.records) if record.kind == "confirmation"]
         said = claim_of(contests, policy.objective, policy.confidence, policy.min_effect)
@@ -178,14 +180,16 @@ def test_a_champion_that_was_refused_before_the_runner_up_is_remembered_as_that(
     copied: Path, outcome: Outcome, kept: list[str]
 ) -> None:
     memory = read_versions(copied)[1]
-    with runs.opened(copied) as services:
+    with runs.open_services(copied) as services:
         state = state_of(services, iteration=1)
         record = services.records.get(memory.records[0])
         verdict, champion = Verdict.model_validate(record.payload), services.candidate(memory.candidate or "", 1)
-        first = next(j.trial.candidate for j in trials(state, services) if j.trial.candidate != champion.id)
+        first = next(
+            j.trial.candidate for j in trials_of_iteration(state, services) if j.trial.candidate != champion.id
+        )
         said = {"candidate": first, "outcome": outcome, "reasons": ("The gain is not there again.",)}
-        services.keep("refused", verdict.model_copy(update=said), iteration=1)
-        found = _attempts(state, services, verdict, record, champion)
+        services.save_record("refused", verdict.model_copy(update=said), iteration=1)
+        found = _attempts_to_learn(state, services, verdict, record, champion)
         after = source_digest(services.candidate(first).source)
     assert [(a.result, a.note) for a in found if a.after == after] == [
         (result, "The gain is not there again.") for result in kept
@@ -210,7 +214,7 @@ def test_a_method_that_is_neither_seen_nor_felt_leaves_nothing_unexplained(
         SimpleNamespace(method=f"m{at}", visible=seen, ratio=SimpleNamespace(low=low if at else 2.0))
         for at, seen in enumerate(visible)
     ]
-    assert _idle(methods) == idle  # type: ignore[arg-type]
+    assert _idle_methods(methods) == idle  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -237,11 +241,13 @@ def test_of_a_method_that_a_plan_named_itself_its_own_worth_is_kept_and_no_line_
     )
     own = Interval(estimate=ratio, low=ratio, high=ratio) if ratio else None
     outcomes = [SimpleNamespace(method=one, status=status, ratio=own) for one in methods]
-    monkeypatch.setattr(gate_evidence, "_attribution", lambda state, services: SimpleNamespace(methods=outcomes))
+    monkeypatch.setattr(gate_evidence, "_read_attribution", lambda state, services: SimpleNamespace(methods=outcomes))
     records = SimpleNamespace(get=lambda _: SimpleNamespace(payload=made.model_dump()))
     services = SimpleNamespace(records=records, device=SimpleNamespace(name="CPU @ 2.10GHz"))
     champion = Candidate(files={"kernel.cpp": ""}, language="cpp", methods=methods)
-    found = list(gate_evidence._free({"plan": "p"}, services, champion, Interval(estimate=1.5, low=1.4, high=1.6)))  # type: ignore[arg-type]
+    found = list(
+        gate_evidence._free_methods({"plan": "p"}, services, champion, Interval(estimate=1.5, low=1.4, high=1.6))
+    )  # type: ignore[arg-type]
     assert [one.effect.estimate if one.effect else None for one in found] == kept
     assert all((one.change, one.rationale) == ("Two rows.", "As the wiki says.") for one in found)
     assert all(one.device == "CPU @ 2.10GHz" for one in found)

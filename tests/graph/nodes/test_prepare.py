@@ -9,7 +9,7 @@ import pytest
 
 from agents.artifacts import Analysis, AnalystBrief
 from graph.artifacts import Inspection
-from graph.budget.metering import Capped
+from graph.budget.metering import CappedExecutor
 from graph.lifecycle import run as runs
 from graph.nodes import prepare
 from graph.report.content.frameworks import torch_times
@@ -38,10 +38,12 @@ def test_a_section_that_the_analyst_asks_for_is_shown_to_all_and_asked_for_once(
         asked.append(brief)
         return Analysis(ranking=(), text="", section="Occupancy")
 
-    monkeypatch.setattr(prepare, "_analysed", analysed)
-    monkeypatch.setattr(prepare, "_report", lambda *_: {"Occupancy": ("kernel: Achieved Occupancy 40 %",)})
-    with runs.opened(copied) as services:
-        found, _ = prepare._inspect(services.candidate(read_state(services.workspace)["baseline"]), services, (), "")
+    monkeypatch.setattr(prepare, "_analyse", analysed)
+    monkeypatch.setattr(prepare, "_ncu_sections", lambda *_: {"Occupancy": ("kernel: Achieved Occupancy 40 %",)})
+    with runs.open_services(copied) as services:
+        found, _ = prepare._inspect_kernel(
+            services.candidate(read_state(services.workspace)["baseline"]), services, (), ""
+        )
     assert [brief.sections for brief in asked] == [("Occupancy",), ()]
     assert found.seen.section == asked[1].seen.section == ("Occupancy, kernel: Achieved Occupancy 40 %",)
 
@@ -70,31 +72,31 @@ def test_a_roof_in_doubt_is_measured_again_and_ends_no_run(
 ) -> None:
     """`others`: their share in each measurement, or what keeps it from being made. `ends`: the run does so for
     another reason."""
-    with runs.opened(copied) as services:
+    with runs.open_services(copied) as services:
         state = state_of(services, stop=None, iteration=1, stale=0)
         baseline = services.candidate(state["baseline"])
         seconds = evidence.incumbent_seconds(services.judge.read_or_measure_calibration(baseline))[
             services.task.workloads[0].name
         ]
-        size = services.seen[0].unique_bytes
+        size = services.probed_workloads[0].unique_bytes
         bandwidth = size / seconds * (1.01 if near else 5.0)
         measured, failed = [roof(bandwidth, others[0])], list[Exception]()
 
-        def again(_: Services, jobs: Capped) -> None:
+        def again(_: Services, jobs: CappedExecutor) -> None:
             share = others[len(measured)]
             if isinstance(share, Exception):
                 failed.append(share)
-                jobs.tell(str(share))
+                jobs.on_cap(str(share))
                 raise share
             measured.append(roof(bandwidth, share))
 
         monkeypatch.setattr(Services, "roofs", property(lambda _: (roofline.best_roof(measured, "memory_bandwidth"),)))
         monkeypatch.setattr(Services, "all_roofs", property(lambda _: tuple(measured)))
-        monkeypatch.setattr(Services, "roofs_again", again)
+        monkeypatch.setattr(Services, "remeasure_roofs", again)
         if ends:
             state["stop"] = "iterations"
-        doubt = prepare._settle_roofs(state, services, baseline)
-        assert services.ended is None, "the run can do without these measurements"
+        doubt = prepare._remeasure_doubted_roofs(state, services, baseline)
+        assert services.recorded_cap is None, "the run can do without these measurements"
     assert bool(doubt) == doubted and (not doubted or "50.0 % of the machine" in doubt)
     assert len(measured) - 1 + len(failed) == asked
 
@@ -112,7 +114,7 @@ def test_a_roof_in_doubt_is_measured_again_and_ends_no_run(
 def test_a_run_goes_on_near_a_roof_that_is_in_doubt_or_behind_torch(
     doubt: str, eager: str | None, stop: str | None, copied: Path
 ) -> None:
-    with runs.opened(copied) as services:
+    with runs.open_services(copied) as services:
         state = state_of(services, stop=None, iteration=2, stale=0)
         record = services.records.find(record_key("inspection", candidate=state["baseline"]))
         assert record is not None
@@ -120,16 +122,18 @@ def test_a_run_goes_on_near_a_roof_that_is_in_doubt_or_behind_torch(
         there = found.model_copy(update={"headroom": found.headroom.model_copy(update={"total": 0.01}), "doubt": doubt})
         baseline = services.candidate(state["baseline"])
         other = baseline.model_copy(update={"files": {name: f"{text}\n" for name, text in baseline.files.items()}})
-        services.keep_candidate(other)
-        services.keep("inspection", there, candidate=other.id)
+        services.save_candidate(other)
+        services.save_record("inspection", there, candidate=other.id)
         if eager is not None:
             # By the clock by which v0 takes 1 s, and so eager as much as v1 and v2 are worth together.
-            state["frameworks"] = services.keep("benchmark", contest(baseline=1.0, eager=1.0), eager_s=1.0).id
+            state["frameworks"] = services.save_record("benchmark", contest(baseline=1.0, eager=1.0), eager_s=1.0).id
             times = torch_times(state, services)
             assert times is not None and times.against["eager"].low > 1
             worth = times.against["eager"]
             eager_s = 0.9 / worth.high if eager == "surely faster" else 1 / worth.estimate
-            state["frameworks"] = services.keep("benchmark", contest(baseline=1.0, eager=eager_s), eager_s=eager_s).id
+            state["frameworks"] = services.save_record(
+                "benchmark", contest(baseline=1.0, eager=eager_s), eager_s=eager_s
+            ).id
         update = prepare.profile(State(**{**state, "incumbent": other.id}), services)  # type: ignore[typeddict-item]
     assert update.get("stop") == stop and (doubt in update["summary"])
     assert ("Torch eager is shown faster" in update["summary"]) == (eager == "surely faster")
@@ -148,13 +152,13 @@ def test_a_run_without_torchs_times_goes_on_as_ever(
 
     monkeypatch.setattr(Judge, "read_or_measure_benchmark", failing)
     monkeypatch.setattr(Judge, "start_torch_contestants", lambda *_: None)
-    with runs.opened(copied) as services:
+    with runs.open_services(copied) as services:
         off = services.settings.model_copy(update={"benchmark": Benchmark(eager=False, compile=False)})
         services = services if why else replace(services, settings=off)
         state = read_state(services.workspace)
         state["frameworks"], said = prepare._time_frameworks(state, services)
         assert said == (f"; torch was not timed beside it: {why}" if why else "")
-        assert (state["frameworks"], services.ended, torch_times(state, services)) == ("", None, None)
+        assert (state["frameworks"], services.recorded_cap, torch_times(state, services)) == ("", None, None)
 
 
 def contest(**seconds: float) -> Contest:
@@ -175,17 +179,17 @@ def test_bytes_that_the_given_kernel_refutes_give_no_distance_from_a_roof_and_no
     share: float, known: bool, copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`share`: the roof's bandwidth over those at which the given kernel moves the bytes that were counted."""
-    with runs.opened(copied) as services:
+    with runs.open_services(copied) as services:
         calibration = services.judge.read_or_measure_calibration(
             services.candidate(read_state(services.workspace)["baseline"])
         )
         seconds = evidence.incumbent_seconds(calibration)
-        moved = [seen.unique_bytes / seconds[seen.name] for seen in services.seen]
+        moved = [seen.unique_bytes / seconds[seen.name] for seen in services.probed_workloads]
         measured = (roof(share * (max(moved) if known else min(moved)), 0.0),)
         monkeypatch.setattr(Services, "all_roofs", property(lambda _: measured))
         device = services.device.model_copy(update={"last_level_cache": 1})
         monkeypatch.setattr(Services, "device", property(lambda _: device))
-        rows = prepare._rooflines(services, calibration, measured)
-        target = prepare._target(services, rows, measured)
+        rows = prepare._workload_rooflines(services, calibration, measured)
+        target = prepare._roofline_target(services, rows, measured)
     assert [rows[0].headroom.total is not None, target.seconds is not None] == [known, known]
     assert ("declare their `bytes`" in target.description) is not known

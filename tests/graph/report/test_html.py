@@ -18,11 +18,11 @@ from graph.__main__ import main
 from graph.artifacts import FinalBenchmark, Inspection
 from graph.lifecycle import run as runs
 from graph.report import final, html, prompts
-from graph.report.content.report_rows import counter_rows, proposed
+from graph.report.content.report_rows import counter_rows, proposal_records
 from graph.report.content.view import ReportData, gather_report
 from graph.report.links import Links
-from graph.workspace.drift import drifted
-from graph.workspace.folder import peek
+from graph.workspace.drift import drifted_paths
+from graph.workspace.folder import open_read_only
 from graph.workspace.versions import read_state, read_versions
 from tests.agents.scripted import agent
 from tests.contracts.conftest import task
@@ -103,7 +103,7 @@ def checked(text: str, root: Path) -> Page:
 
 @pytest.fixture
 def seen(copied: Path) -> Iterator[ReportData]:
-    with runs.opened(copied, reading=True) as services:
+    with runs.open_services(copied, reading=True) as services:
         yield gather_report(read_state(services.workspace), services)
 
 
@@ -143,13 +143,13 @@ def test_both_renderings_tell_the_same_figures(seen: ReportData) -> None:
 def test_what_plans_were_made_from_and_warm_times_are_shown_where_the_record_of_the_end_names_them(
     copied: Path,
 ) -> None:
-    with runs.opened(copied, reading=True) as services:
+    with runs.open_services(copied, reading=True) as services:
         state = read_state(services.workspace)
         made = services.records.get(state["report"])
         old = services.records.add(made.model_copy(update={"key": "old", "payload": {**made.payload, "proposals": {}}}))
-        ids = proposed(read_versions(copied), services.records)
+        ids = proposal_records(read_versions(copied), services.records)
         new = services.records.add(old.model_copy(update={"key": "new", "payload": {**old.payload, "proposals": ids}}))
-        texts = [final.reports({**state, "report": record.id}, services) for record in (old, new)]
+        texts = [final.render_reports({**state, "report": record.id}, services) for record in (old, new)]
     for name in (final.MARKDOWN, final.HTML):
         assert not any(title in texts[0][name] for title in ("Cold and warm", "Evidence used"))
         said = Page(texts[1][name]).said if name == final.HTML else texts[1][name]
@@ -170,16 +170,16 @@ def test_prompts_and_replies_lie_in_files_for_review_without_secrets(copied: Pat
     asked, _ = agent("gatekeeper", copied, [unfit, Review(veto=True, reason=f"See\n{key}.")])
     asked.ask(GatekeeperBrief(task=task(Cpp()), diff=f"+ {key} of /home/somebody"), Review)
     before = set((copied / "prompts").iterdir())
-    workspace = peek(copied)
+    workspace = open_read_only(copied)
     for _ in range(2):
         for record in workspace.records:
             prompts.write_exchange(workspace, record)
     first, second = (path.read_text() for path in sorted(set((copied / "prompts").iterdir()) - before))
     assert "You are the reviewer" in first and "<secret> of ~" in first and "I like it." in first
     assert "refused: veto: is missing" in second and "    See\n    <secret>." in second and key not in first + second
-    assert [name for name in git(copied, "ls-files", "-o").split() if name.endswith("-gatekeeper.md")] and not drifted(
-        Repository(copied)
-    )
+    assert [
+        name for name in git(copied, "ls-files", "-o").split() if name.endswith("-gatekeeper.md")
+    ] and not drifted_paths(Repository(copied))
 
 
 def test_counters_that_a_hypothesis_names_are_compared_between_parent_and_version(seen: ReportData) -> None:
@@ -293,11 +293,11 @@ def test_prose_is_escaped_before_its_records_become_links(seen: ReportData) -> N
 
 
 def test_an_unfinished_run_has_a_report(copied: Path) -> None:
-    with runs.opened(copied, reading=True) as services:
+    with runs.open_services(copied, reading=True) as services:
         state = read_state(services.workspace)
         for said in ("report", "stop"):
             del state[said]  # type: ignore[misc]
-        texts = final.reports(state, services)
+        texts = final.render_reports(state, services)
     found = checked(texts["report.html"], copied)
     assert "It has not stopped yet." in found.said
     assert "No final benchmark yet" in found.said and "No final benchmark yet" in texts["report.md"]

@@ -109,7 +109,7 @@ def test_on_a_terminal_a_placeholder_is_labelled_and_rests_nothing(asking: Path,
         text = (root / name).read_text()
         (line,) = [line for line in text.splitlines() if "51.2" in line]
         assert line == (
-            "- memory_bandwidth: 51.2 GB/s PLACEHOLDER (said by a person, not from the gpu-wiki); neither roof nor "
+            "- memory_bandwidth: 51.2 GB/s PLACEHOLDER (given by a person, not from the gpu-wiki); neither roof nor "
             "target rests on it"
         )
         assert "- memory_bandwidth: UNKNOWN (gpu-wiki not found)" in text, "it stays a gap"

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from graph.__main__ import main
-from graph.lifecycle.verify import _intruders
+from graph.lifecycle.verify import _unexpected_changes
 from graph.workspace import drift
 from graph.workspace import folder as workspaces
-from graph.workspace.completeness import POINTER, audit, audit_closed
+from graph.workspace.completeness import POINTER_FILE, audit_closed_versions, audit_version
 from tests.graph.conftest import printed_json
 from tests.support import Capsys
 from tools.errors import WorkspaceError
@@ -23,8 +23,8 @@ from tools.store.repository import Repository
 
 
 def test_audit_of_a_complete_workspace_is_empty(copied: Path, capsys: Capsys) -> None:
-    assert audit_closed(copied) == () and main(["audit", str(copied)]) == 0
-    assert capsys.readouterr().out == "every closed version is whole and in order\n"
+    assert audit_closed_versions(copied) == () and main(["audit", str(copied)]) == 0
+    assert capsys.readouterr().out == "every closed version is complete and in order\n"
 
 
 FAULTS: list[tuple[str, Any, str]] = [
@@ -65,7 +65,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("memory/v2.json", {"schema_version": 2}, "memory/v2.json: schema_version"),
     ("versions/v1/verdict.json", None, "versions/v1/verdict.json is missing: v2 is out of order"),
     ("versions/v5/a.md", "x", "versions/v5 is out of order"),
-    (POINTER, "1\n", "versions/v3 is out of order"),
+    (POINTER_FILE, "1\n", "versions/v3 is out of order"),
 ]
 """File -> what is put in its place (None: it is taken away) -> what is said."""
 
@@ -79,7 +79,7 @@ def test_audit_names_what_is_missing_empty_hollow_or_out_of_order(copied: Path, 
             subprocess.run(["rm", "-r", str(path)], check=True)
         else:
             path.write_text(content if isinstance(content, str) else json.dumps(content))
-        assert any(told in fault for fault in audit_closed(copied)), (told, audit_closed(copied))
+        assert any(told in fault for fault in audit_closed_versions(copied)), (told, audit_closed_versions(copied))
         assert main(["audit", str(copied), "--json"]) == 1 and name.rstrip("/") in capsys.readouterr().out
         subprocess.run("git checkout -q . && git clean -fdq", shell=True, cwd=copied, check=True)
 
@@ -90,14 +90,14 @@ def test_what_is_not_there_needs_one_of_the_reasons(copied: Path) -> None:
     (version / "attribution.json").write_text('{"not_available": "no candidate became champion"}')
     (version / "methods.json").write_text("[]")
     (version / "hypothesis.md").write_text("# v0 → v1\n\nFrom kernel `x`.\n")
-    assert audit(copied, 1, closed=True) == ()
+    assert audit_version(copied, 1, closed=True) == ()
 
 
 # ---------------------------------------------------------------- drift
 
 
 @pytest.mark.parametrize(
-    "name", ["kernel.cpp", POINTER, "versions/v4/a stray.md", "records/a note.md", "versions/v2/staged.md"]
+    "name", ["kernel.cpp", POINTER_FILE, "versions/v4/a stray.md", "records/a note.md", "versions/v2/staged.md"]
 )
 def test_what_others_changed_stops_the_run_is_named_by_every_verb_and_ended_by_the_advice(
     copied: Path, name: str, capsys: Capsys
@@ -114,29 +114,29 @@ def test_what_others_changed_stops_the_run_is_named_by_every_verb_and_ended_by_t
         said = "".join(capsys.readouterr())
         assert f"{name} changed outside the run; `" in said, verb
     assert main(["show", str(copied), "--json"]) == 0 and printed_json(capsys)["drift"] == [name]
-    (found,) = _intruders(Repository(copied))
+    (found,) = _unexpected_changes(Repository(copied))
     assert found.outcome == "disagree" and name in found.reason
     assert Repository(copied).head() == head and path.read_text() == "7\n", "nothing is lost without being asked"
     for command in re.findall(r"`((?:git|rm) .+?)`", said):
         subprocess.run(shlex.split(command), cwd=copied, check=True)
-    assert main(["resume", str(copied), "--quiet"]) == 0 and drift.drifted(Repository(copied)) == ()
+    assert main(["resume", str(copied), "--quiet"]) == 0 and drift.drifted_paths(Repository(copied)) == ()
 
 
 def test_what_a_killed_gate_left_is_the_runs_own_and_nothing_else_goes_with_its_commit(copied: Path) -> None:
     workspace = workspaces.reopen(copied)
     repository, head = workspace.repository, workspace.repository.head()
-    written = {POINTER: "4\n", "versions/v4/analysis.md": "x\n"}
+    written = {POINTER_FILE: "4\n", "versions/v4/analysis.md": "x\n"}
     workspace.write(written)
-    assert repository.drift() == tuple(written) and drift.drifted(repository) == ()
+    assert repository.drift() == tuple(written) and drift.drifted_paths(repository) == ()
     stray = copied / "versions" / "v4" / "fake.md"
     stray.write_text("x\n")
     with pytest.raises(WorkspaceError, match=r"versions/v4/fake\.md changed outside"):
         workspace.commit(tuple(written), "close v4", {"Version": "v4"}, head)
     with pytest.raises(WorkspaceError, match=r"versions/v4/fake\.md changed outside"):
-        workspace.commit(["versions/v4", POINTER], "close v4", {"Version": "v4"}, head)
+        workspace.commit(["versions/v4", POINTER_FILE], "close v4", {"Version": "v4"}, head)
     stray.unlink()
-    made = workspace.commit(["versions/v4", POINTER], "close v4", {"Version": "v4"}, head)
+    made = workspace.commit(["versions/v4", POINTER_FILE], "close v4", {"Version": "v4"}, head)
     assert repository.changed_paths(str(head), made) == tuple(written)
-    (copied / POINTER).write_text("3\n")
-    assert drift.drifted(repository) == (POINTER,), "what the run wrote before its last commit is no excuse"
+    (copied / POINTER_FILE).write_text("3\n")
+    assert drift.drifted_paths(repository) == (POINTER_FILE,), "what the run wrote before its last commit is no excuse"
     workspace.close()

@@ -23,7 +23,7 @@ from agents.models.base import (
     UnfitReply,
     Usage,
 )
-from agents.models.time_limits import retries
+from agents.models.time_limits import affordable_retries
 from agents.roles.agent import Agent, open_model
 from agents.tool_use.base import Toolbox
 from tests.agents.models.openai_server import Server
@@ -311,7 +311,7 @@ def test_silence_and_signs_of_life_without_end_are_given_up(
 
 
 def test_no_more_is_tried_again_than_the_run_has_time_for() -> None:
-    assert [retries(request(ends_in=left_s), 20) for left_s in (0.4, 1000, None)] == [0, 20, 20]
+    assert [affordable_retries(request(ends_in=left_s), 20) for left_s in (0.4, 1000, None)] == [0, 20, 20]
 
 
 def test_a_later_attempt_has_only_what_the_run_has_left() -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from graph.artifacts import FinalBenchmark, Scored
-from graph.nodes.finish import objective_of
+from graph.artifacts import FinalBenchmark, ScoredPrediction
 from graph.report import final
-from graph.report.content.phrases import final_difference_words, gain
+from graph.report.content.phrases import final_difference_words, gain_words, objective_words
 from tools.artifacts import UNBOUNDED_RATIO, Clock, Interval, Task, Workload
 from tools.cli.formatting import format_speedup
 from tools.gate.ranking import FrameworkTimes
@@ -58,11 +57,11 @@ def test_the_final_benchmark_names_its_clock_where_calls_only_launch() -> None:
 )
 def test_what_the_objectives_times_are_of(objective: Objective, weights: tuple[float, ...], said: str) -> None:
     workloads = tuple(Workload(name=f"w{at}", dims={}, weight=weight) for at, weight in enumerate(weights))
-    found = objective_of(objective, Task(name="t", language="cpp", arguments=(), reference="", workloads=workloads))
+    found = objective_words(objective, Task(name="t", language="cpp", arguments=(), reference="", workloads=workloads))
     assert found == said
     inner = f", {said}" if said else ""
-    assert f"(baseline / speed-up{inner})," in gain(2.0, 1.0, Interval(estimate=2.0, low=1.0, high=3.0), found)
-    assert gain(2.0, 2.0, None, found).endswith(f"(1×{inner})")
+    assert f"(baseline / speed-up{inner})," in gain_words(2.0, 1.0, Interval(estimate=2.0, low=1.0, high=3.0), found)
+    assert gain_words(2.0, 2.0, None, found).endswith(f"(1×{inner})")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,7 @@ def test_what_the_objectives_times_are_of(objective: Objective, weights: tuple[f
     ],
 )
 def test_what_makes_a_gain_doubtful_is_said_behind_it(low: float, disturbed: bool, said: str) -> None:
-    told = gain(2.0, 1.0, Interval(estimate=2.0, low=low, high=3.0), disturbed=disturbed)
+    told = gain_words(2.0, 1.0, Interval(estimate=2.0, low=low, high=3.0), disturbed=disturbed)
     assert told.endswith(said)
 
 
@@ -85,4 +84,4 @@ def test_what_makes_a_gain_doubtful_is_said_behind_it(low: float, disturbed: boo
 def test_a_prediction_that_noise_leaves_open_is_not_one_that_was_not_tried(
     observed: float | None, hit: bool | None, told: str
 ) -> None:
-    assert Scored.model_construct(observed_factor=observed, hit=hit).borne_out == told
+    assert ScoredPrediction.model_construct(observed_factor=observed, hit=hit).borne_out == told

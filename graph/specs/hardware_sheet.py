@@ -103,7 +103,7 @@ def other_device_warning(wiki: Wiki, device: Device, hardware: str | None, varia
     )
 
 
-def verified_sheet(identity: str, services: Services) -> SpecSheet:
+def read_verified_sheet(identity: str, services: Services) -> SpecSheet:
     """The sheet in the record `identity`; raises WorkspaceError when a line that it cites has changed. The workspace is
     unchanged by that."""
     found = SpecSheet.model_validate(services.records.get(identity).payload)

@@ -10,7 +10,7 @@ import pytest
 
 from graph.lifecycle import run as runs
 from graph.settings import load
-from graph.specs import datasheet
+from graph.specs import hardware_sheet
 from graph.workspace.events import Event
 from graph.workspace.versions import read_versions
 from knowledge_base.__main__ import main as ask
@@ -132,7 +132,7 @@ def _cites_everything(readme: str) -> None:
 def test_figures_of_another_device_are_told_apart(
     kind: DeviceKind, name: str, hardware: str | None, variant: str, other: bool
 ) -> None:
-    said = datasheet.other_device_warning(Wiki.open(), Device(kind=kind, name=name), hardware, variant)
+    said = hardware_sheet.other_device_warning(Wiki.open(), Device(kind=kind, name=name), hardware, variant)
     assert bool(said) == other and (not other or (name in said and said.count(". ") == 0))
 
 
@@ -142,7 +142,7 @@ def test_figures_of_another_device_are_told_apart(
 )
 def test_each_kind_of_device_is_asked_for_its_own_last_cache(product: str, variant: str, metric: str) -> None:
     task = Task(name="t", language="cpp", arguments=(), reference="", workloads=())
-    answers = datasheet.published_specs(Wiki.open(), task, product, variant)
+    answers = hardware_sheet.published_specs(Wiki.open(), task, product, variant)
     assert metric in [answer.metric for answer in answers if isinstance(answer, Spec)]
     if product != "MI250X":
         assert not [answer for answer in answers if isinstance(answer, UnknownSpec)], (
@@ -165,5 +165,5 @@ def test_hardware_that_the_wiki_does_not_know_is_said_before_a_run(
     hardware: str | None, variant: str, says: str
 ) -> None:
     task = Task(name="t", language="cpp", arguments=(), reference="", workloads=())
-    said = datasheet.unpublished_warning(Wiki.open(), task, hardware, variant)
+    said = hardware_sheet.unpublished_warning(Wiki.open(), task, hardware, variant)
     assert said.startswith(says) and bool(said) == bool(says) and "\n" not in said
