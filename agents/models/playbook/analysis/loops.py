@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 
+LOOP_STATEMENTS = frozenset({"for_statement", "for_range_loop", "while_statement", "do_statement"})
+
+
 @dataclass(frozen=True, eq=False)
 class Loop:
     """`for (v = lower; v < upper; v += step) body`. Equal is the same object: a unit reads a loop once."""
@@ -35,6 +38,11 @@ class Loop:
     def symbol(self) -> str:
         """Names this loop's variable in index polynomials; the same C variable counts anew in each loop."""
         return f"{self.variable}@{self.node.start_byte}"
+
+
+def is_innermost(loop: Loop) -> bool:
+    """Whether no other loop stands in the body."""
+    return not any(n.type in LOOP_STATEMENTS for n in walk(loop.body))
 
 
 def read_loop(unit: CppSource, node: Node) -> Loop | None:

@@ -6,7 +6,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.analysis.declarations import Declaration, declaration_of, declared_in
-from agents.models.playbook.analysis.loops import Loop, read_loop
+from agents.models.playbook.analysis.loops import LOOP_STATEMENTS, Loop, read_loop
 from tools.languages.cpp_source import OPAQUE, CppSource, walk
 
 if TYPE_CHECKING:
@@ -30,6 +30,31 @@ class Unit(CppSource):
     def reached(self) -> list[Loop]:
         """Counted loops of all functions that `solve` reaches."""
         return [loop for function in self.reachable for loop in self.loops(function)]
+
+    @cached_property
+    def outermost(self) -> list[Loop]:
+        """Counted loops that no other loop contains or calls, in all functions that `solve` reaches."""
+        inside = self._called_in_loops()
+        found: list[Loop] = []
+        for function in self.reachable:
+            end = function.end_byte if function.start_byte in inside else 0
+            for node in walk(function):
+                if node.type in LOOP_STATEMENTS and node.start_byte >= end:
+                    end = node.end_byte
+                    found += [loop] if (loop := self.loop(node)) is not None else []
+        return found
+
+    def _called_in_loops(self) -> set[int]:
+        """Start bytes of the functions that some loop calls, directly or through others."""
+        called: set[int] = set()
+        waiting = [n for f in self.reachable for n in walk(f) if n.type in LOOP_STATEMENTS]
+        while waiting:
+            for call in walk(waiting.pop()):
+                function = self.functions.get(self.callee(call) or "") if call.type == "call_expression" else None
+                if function is not None and function.start_byte not in called:
+                    called.add(function.start_byte)
+                    waiting.append(function)
+        return called
 
     def loop(self, node: Node) -> Loop | None:
         """`node` as a loop that counts up, which recipes may rewrite; None when it is none."""

@@ -8,12 +8,10 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.analysis.affine import loaded
-from agents.models.playbook.analysis.dependence import Independence, independence
+from agents.models.playbook.analysis.dependence import Independence, independence, is_private
 from agents.models.playbook.analysis.effects import Access
 from agents.models.playbook.analysis.expressions import Values
-from agents.models.playbook.analysis.loops import Loop
-from agents.models.playbook.analysis.nests import outermost
-from agents.models.playbook.analysis.scalars import read_later
+from agents.models.playbook.analysis.loops import LOOP_STATEMENTS, Loop
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import PREFIX, Recipe
 from agents.models.playbook.recipes.edits import insert_pragma, nested
@@ -23,7 +21,6 @@ from tools.languages.cpp_source import Edit, pragma_before, walk
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-LOOPS = frozenset({"for_statement", "for_range_loop", "while_statement", "do_statement"})
 MIN_WORK = 1 << 18
 """Loop iterations below which waking the threads costs more than it gives: some 50 us on a virtual machine, in which
 one core makes as many of a vector loop. Threads that lose on a small workload lose the whole candidate at the gate;
@@ -43,14 +40,14 @@ class ParallelOuter(Recipe):
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
         schedule = self.value(knobs, "SCHEDULE")
-        waiting = outermost(unit)
+        waiting = list(unit.outermost)
         while waiting:
             loop = waiting.pop(0)
             previous = pragma_before(loop.node)
             existing = unit.text(previous) if previous is not None else ""
             if "parallel" in existing or (existing and "omp simd" not in existing) or _serial_version(unit, loop.node):
                 continue
-            if not loop.declared_here and (loop.declaration is None or read_later(unit, loop, loop.declaration)):
+            if not loop.declared_here and (loop.declaration is None or not is_private(unit, loop, loop.declaration)):
                 # Each thread counts for itself; where the counter ended nobody would know.
                 continue
             found = independence(unit, loop)
@@ -132,7 +129,7 @@ def _serial_version(unit: Unit, node: Node) -> bool:
 
 def _always_short(unit: Unit, loop: Loop) -> bool:
     """Whether the nest has a fixed number of turns, and too few for threads."""
-    inner = [n for n in walk(loop.body) if n.type in LOOPS]
+    inner = [n for n in walk(loop.body) if n.type in LOOP_STATEMENTS]
     lengths = [unit.text(one.upper) for one in (loop, *unit.loops(loop.body))]
     calls = any(unit.callee(n) in unit.functions for n in walk(loop.body) if n.type == "call_expression")
     known = all(length.isdigit() for length in lengths) and len(lengths) == len(inner) + 1 and not calls
@@ -182,7 +179,7 @@ def _uneven(unit: Unit, loop: Loop) -> bool:
 def _depth(node: Node) -> int:
     depth, current = 0, node.parent
     while current is not None:
-        depth += current.type in ("for_statement", "while_statement", "do_statement")
+        depth += current.type in LOOP_STATEMENTS
         current = current.parent
     return depth
 

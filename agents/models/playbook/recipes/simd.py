@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from agents.models.playbook.analysis.dependence import Independence, independence
 from agents.models.playbook.analysis.effects import Access, read
-from agents.models.playbook.analysis.loops import Loop
-from agents.models.playbook.analysis.nests import is_innermost
+from agents.models.playbook.analysis.loops import Loop, is_innermost
 from agents.models.playbook.analysis.types import floating
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe

@@ -6,7 +6,6 @@ import pytest
 
 from agents.models.playbook.analysis.affine import Poly
 from agents.models.playbook.analysis.dependence import independence
-from agents.models.playbook.analysis.nests import outermost
 from agents.models.playbook.analysis.unit import Unit
 
 
@@ -15,7 +14,7 @@ def verdicts(
 ) -> list[str]:
     unit = Unit(f'{before}\nextern "C" void solve({parameters}) {{ {body} }}')
     assert not unit.broken
-    return [independence(unit, loop).problem for loop in outermost(unit)]
+    return [independence(unit, loop).problem for loop in unit.outermost]
 
 
 def test_polynomials() -> None:
