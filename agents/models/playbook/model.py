@@ -54,7 +54,11 @@ class Playbook(Model):
 
 
 def answer(brief: Brief) -> Answer:
-    """The answer to any role's Brief."""
+    """The answer to any role's Brief.
+
+    The gatekeeper's review is always empty: the deterministic screen has already run on the candidate, and the playbook
+    has no rule that finds more in a diff. Only a language model can veto here.
+    """
     match brief:
         case RetrieverBrief():
             return ask_knowledge(brief)
@@ -65,7 +69,6 @@ def answer(brief: Brief) -> Answer:
         case CoderBrief():
             return write_drafts(brief)
         case GatekeeperBrief():
-            # The screen has refused what a kernel may not hold; no rule sees more in a diff.
             return Review()
 
 

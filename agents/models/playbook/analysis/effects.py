@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CMATH = (*OVERLOADED, "abs", "max", "min", "isnan", "isinf", "isfinite", "conj", "real", "imag", "norm", "arg", "polar")
 PURE = frozenset(
-    [*CMATH, *(f"{name}f" for name in CMATH), *(f"kw_{name}" for name in CMATH), *(f"kw_pow{n}" for n in range(17)), "kw_pick", "kw_cmul",
+    [*CMATH, *(f"{name}f" for name in CMATH), *(f"kw_{name}" for name in CMATH), "kw_pick", "kw_cmul",
      "clamp", "unreachable"]
 )  # fmt: skip
 """Functions of <cmath>, <complex> and <algorithm> that touch no memory, and the ones that recipes insert."""

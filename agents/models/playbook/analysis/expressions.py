@@ -67,8 +67,6 @@ class Values:
         node = strip(node)
         if node.type == "number_literal":
             digits = self.unit.text(node).rstrip("uUlL").replace("'", "")
-            if digits.startswith(("0x", "0X")):
-                return Poly.constant(int(digits, 16))
             return Poly.constant(int(digits, 8 if digits[0] == "0" else 10)) if digits.isdigit() else None
         if node.type == "identifier":
             return self._name(node, env)

@@ -33,36 +33,6 @@ class Reduction:
     value: Node
 
 
-@dataclass(frozen=True)
-class Extremum:
-    """The larger or smaller of two expressions, however it is written."""
-
-    operator: Operator
-    first: Node
-    second: Node
-
-
-def extremum(unit: Unit, node: Node) -> Extremum | None:
-    """`fmaxf(a, b)`, `std::max(a, b)`, `a > b ? a : b` and the like."""
-    node = strip(node)
-    if node.type == "call_expression":
-        arguments = unit.arguments(node)
-        operator = EXTREMA.get(call_name(unit, node))
-        return Extremum(operator, arguments[0], arguments[1]) if operator is not None and len(arguments) == 2 else None
-    if node.type != "conditional_expression":
-        return None
-    condition, yes, no = (node.child_by_field_name(f) for f in ("condition", "consequence", "alternative"))
-    if condition is None or yes is None or no is None or strip(condition).type != "binary_expression":
-        return None
-    sign, left, right = unit.binary(strip(condition))
-    if sign not in ("<", "<=", ">", ">="):
-        return None
-    texts = [unit.text(strip(n)) for n in (left, right, yes, no)]
-    if texts[:2] == texts[2:]:
-        return Extremum("max" if sign[0] == ">" else "min", left, right)
-    return Extremum("min" if sign[0] == ">" else "max", left, right) if texts[:2] == texts[:1:-1] else None
-
-
 def as_reduction(unit: Unit, statement: Node) -> Reduction | None:
     """`statement` as the folding of a value into a plain variable."""
     node = statement
@@ -94,56 +64,53 @@ def _cut_off(unit: Unit, total: Node, value: Node) -> bool:
 
 
 def _folded(unit: Unit, name: str, right: Node) -> tuple[Operator, Node] | None:
-    pair = extremum(unit, right)
-    if pair is not None:
-        for mine, other in ((pair.first, pair.second), (pair.second, pair.first)):
-            if unit.text(strip(mine)) == name:
-                return pair.operator, other
-        return None
-    if right.type == "call_expression" and call_name(unit, right) in ("fma", "fmaf"):
-        arguments = unit.arguments(right)
-        whole = (
-            len(arguments) == 3
-            and unit.text(arguments[2]) == name
-            and not any(_mentions(unit, a, name) for a in arguments[:2])
-        )
-        return ("+", arguments[0]) if whole else None
-    if right.type == "binary_expression":
-        sign, left, other = unit.binary(right)
-        if sign in ("+", "-", "*") and unit.text(strip(left)) == name:
-            return ("*" if sign == "*" else "+"), other
-        if sign in ("+", "*") and unit.text(strip(other)) == name:
-            return ("+" if sign == "+" else "*"), left
+    """Operator and value where an expression is `name <operator> value`, in either order."""
+    operator, operands = _operation(unit, right)
+    for mine, value in (operands, operands[::-1]) if operator is not None else ():
+        if unit.text(strip(mine)) == name:
+            return operator, value
     return None
+
+
+def _operation(unit: Unit, node: Node) -> tuple[Operator | None, list[Node]]:
+    """A commutative operator and its two operands; no operator for anything else."""
+    operator: Operator | None = None
+    operands: list[Node] = []
+    if node.type == "call_expression":
+        operator, operands = EXTREMA.get(call_name(unit, node)), unit.arguments(node)
+    elif node.type == "binary_expression":
+        sign, left, right = unit.binary(node)
+        operator, operands = "+" if sign == "+" else "*" if sign == "*" else None, [left, right]
+    elif node.type == "conditional_expression":
+        condition, yes, no = (node.child_by_field_name(f) for f in ("condition", "consequence", "alternative"))
+        if condition is not None and yes is not None and no is not None:
+            operator, operands = _extremum(unit, strip(condition), yes, no), [yes, no]
+    return (operator, operands) if len(operands) == 2 else (None, [])
+
+
+def _extremum(unit: Unit, test: Node, yes: Node, no: Node) -> Operator | None:
+    """Which of the two compared values `test ? yes : no` takes."""
+    if test.type != "binary_expression":
+        return None
+    sign, left, right = unit.binary(test)
+    texts = [unit.text(strip(n)) for n in (left, right, yes, no)]
+    if sign not in ("<", "<=", ">", ">=") or sorted(texts[:2]) != sorted(texts[2:]):
+        return None
+    return "max" if (sign[0] == ">") == (texts[0] == texts[2]) else "min"
 
 
 def _conditional(unit: Unit, node: Node) -> Reduction | None:
     """`if (value > name) name = value;`"""
     condition, then = node.child_by_field_name("condition"), node.child_by_field_name("consequence")
-    if condition is None or then is None or node.child_by_field_name("alternative") is not None:
+    inner = statements(then) if then is not None and node.child_by_field_name("alternative") is None else []
+    made = inner[0].named_children[0] if len(inner) == 1 and inner[0].type == "expression_statement" else None
+    if condition is None or made is None or made.type != "assignment_expression":
         return None
-    test, made = strip(condition), assignment(unit, then)
-    if test.type != "binary_expression" or made is None:
+    sign, target, value = unit.binary(made)
+    operator = _extremum(unit, strip(condition), value, target)
+    if sign != "=" or operator is None or target.type != "identifier" or _mentions(unit, value, unit.text(target)):
         return None
-    target, value = made
-    sign, left, right = unit.binary(test)
-    texts = (unit.text(strip(left)), unit.text(strip(right)))
-    name, wanted = unit.text(target), unit.text(strip(value))
-    if target.type != "identifier" or sign not in ("<", "<=", ">", ">=") or _mentions(unit, value, name):
-        return None
-    if texts == (wanted, name):
-        return Reduction(name, "max" if sign[0] == ">" else "min", node, value)
-    return Reduction(name, "min" if sign[0] == ">" else "max", node, value) if texts == (name, wanted) else None
-
-
-def assignment(unit: Unit, body: Node) -> tuple[Node, Node] | None:
-    """Target and value of a body that is nothing but one `=`."""
-    inner = statements(body)
-    node = inner[0].named_children[0] if len(inner) == 1 and inner[0].type == "expression_statement" else None
-    if node is None or node.type != "assignment_expression":
-        return None
-    operator, left, right = unit.binary(node)
-    return (left, right) if operator == "=" else None
+    return Reduction(unit.text(target), operator, node, value)
 
 
 def _mentions(unit: Unit, node: Node, name: str) -> bool:

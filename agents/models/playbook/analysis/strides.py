@@ -3,7 +3,7 @@ of the index."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 MAX_LOOPS = 6
 """Variables of inner loops in an index, above which no order of them is tried."""
-_Written = tuple[Poly, tuple[Range, ...]]
-"""An index and the ranges of the inner loops that it is written in."""
 
 
 def distinct(group: Sequence[Access], own: Range, step: Poly) -> bool:
@@ -54,7 +52,7 @@ def _split_works(group: Sequence[Access], indices: Sequence[Poly], own: Range, s
         if stride is None:
             return False
     low = [_low_part(p, high, own.symbol, stride) for p in indices]
-    if not any(_separate(group, low, own, step, written) for written in (_normalise, _as_written)):
+    if not any(_separate(group, low, own, step, offsets) for offsets in (True, False)):
         return False
     if stride is None:
         return True
@@ -62,13 +60,12 @@ def _split_works(group: Sequence[Access], indices: Sequence[Poly], own: Range, s
     return all(whole) and _fit(whole, Poly.of({stride[0]: stride[1]}), group, plausible=False)
 
 
-def _separate(
-    group: Sequence[Access], low: Sequence[Poly], own: Range, step: Poly, written: Callable[..., _Written]
-) -> bool:
-    """Each iteration keeps to a window of its own, narrower than the distance from one to the next."""
+def _separate(group: Sequence[Access], low: Sequence[Poly], own: Range, step: Poly, offsets: bool) -> bool:
+    """Whether each iteration keeps to a window of its own, narrower than the distance from one to the next; inner
+    variables are taken as they are, or as `offsets` from their lower bounds."""
     strides, windows = [], []
     for access, part in zip(group, low, strict=True):
-        normal, ranges = written(part, access.ranges)
+        normal, ranges = _normalise(part, access.ranges) if offsets else (part, access.ranges)
         factor = normal.coefficient(own.symbol)
         fixed = normal.without(own.symbol)
         # Where an inner bound moves with the loop (a triangle), the window that holds all of them.
@@ -105,7 +102,7 @@ def _low_part(index: Poly, high: set[str], own: str, stride: tuple[Monomial, int
     return Poly(tuple((m, c) for m, c in index.terms if not is_high(m, c)))
 
 
-def _normalise(part: Poly, ranges: Sequence[Range]) -> _Written:
+def _normalise(part: Poly, ranges: Sequence[Range]) -> tuple[Poly, tuple[Range, ...]]:
     """Each inner variable written as its lower bound plus an offset from 0."""
     replaced: dict[str, Poly] = {}
     offsets = []
@@ -115,10 +112,6 @@ def _normalise(part: Poly, ranges: Sequence[Range]) -> _Written:
         offsets.append(Range(offset, Poly(), tuple(u.substitute(replaced) - lower for u in found.uppers)))
         replaced[found.symbol] = lower + Poly.symbol(offset)
     return part.substitute(replaced), tuple(offsets)
-
-
-def _as_written(part: Poly, ranges: Sequence[Range]) -> _Written:
-    return part, tuple(ranges)
 
 
 def _bounds(part: Poly, ranges: Sequence[Range], forbidden: str) -> list[tuple[Poly, Poly]]:

@@ -41,9 +41,6 @@ def floating(unit: Unit, node: Node) -> str:
     if node.type == "cast_expression":
         kind = node.child_by_field_name("type")
         return _plain(unit, unit.text(kind)) if kind is not None else ""
-    if node.type == "conditional_expression":
-        yes, no = node.child_by_field_name("consequence"), node.child_by_field_name("alternative")
-        return _wider(floating(unit, yes), floating(unit, no)) if yes is not None and no is not None else ""
     if node.type == "binary_expression":
         _, left, right = unit.binary(node)
         return _wider(floating(unit, left), floating(unit, right))

@@ -22,8 +22,7 @@ IN_LOOPS = frozenset({"sqrt", "floor", "ceil", "trunc"})
 
 
 class VectorExp(Recipe):
-    """Elementary functions of float (some of double) as inlinable polynomials, everywhere in what `solve` reaches;
-    small whole powers as products."""
+    """Elementary functions of float (some of double) as inlinable polynomials, everywhere in what `solve` reaches."""
 
     name = "vector_exp"
     knobs = {"DEGREE": ("6", "5", "7")}
@@ -38,15 +37,8 @@ class VectorExp(Recipe):
             for node in walk(function.child_by_field_name("body")):
                 if node.type != "call_expression":
                     continue
-                power, found, callee = _power(unit, node), self._kind(unit, node), node.child_by_field_name("function")
-                if power is not None:
-                    needed.add(power)
-                    base = unit.arguments(node)[0]
-                    calls += [
-                        Edit(node.start_byte, base.start_byte, f"kw_{power[0]}("),
-                        Edit(base.end_byte, node.end_byte, ")"),
-                    ]
-                elif found is not None and callee is not None and (found[0] not in IN_LOOPS or _innermost(unit, node)):
+                found, callee = self._kind(unit, node), node.child_by_field_name("function")
+                if found is not None and callee is not None and (found[0] not in IN_LOOPS or _innermost(unit, node)):
                     needed.add(found)
                     calls.append(Edit(callee.start_byte, callee.end_byte, f"kw_{found[0]}"))
             if len(calls) > before:
@@ -83,20 +75,6 @@ class VectorExp(Recipe):
         if base == "pow" and name == base and any(floating(unit, a) == "int" for a in arguments):
             return None
         return (base, kind) if (base, kind) in FUNCTIONS else None
-
-
-def _power(unit: Unit, call: Node) -> Key | None:
-    """Key for `pow(x, 3)` and the like."""
-    arguments = unit.arguments(call)
-    if (
-        call_name(unit, call) not in ("pow", "powf")
-        or len(arguments) != 2
-        or any(n.type == "call_expression" for n in walk(arguments[0]))
-    ):
-        return None
-    exponent = re.fullmatch(r"(\d+)(?:\.0*f?)?", unit.text(strip(arguments[1])))
-    key = f"pow{exponent[1]}" if exponent is not None else "", floating(unit, arguments[0])
-    return key if key in FUNCTIONS else None
 
 
 def _inlined(unit: Unit, function: Node) -> list[Edit]:
