@@ -8,7 +8,7 @@ import triton.language as tl
 @triton.jit
 def row_sum(x, out, n, STAGES: tl.constexpr):
     total = tl.zeros((1024,), dtype=tl.float32)
-    for start in tl.range(0, n, 1024, num_stages=STAGES):
+    for start in tl.loop_range(0, n, 1024, num_stages=STAGES):
         cols = start + tl.arange(0, 1024)
         total += tl.load(x + tl.program_id(0) * n + cols, mask=cols < n, other=0.0)
     tl.store(out + tl.program_id(0), tl.sum(total))
@@ -37,7 +37,7 @@ def persistent(a, b, c, rows, columns, depth):
     right = tl.make_tensor_descriptor(b, shape=[depth, columns], strides=[columns, 1], block_shape=[64, 128])
     result = tl.make_tensor_descriptor(c, shape=[rows, columns], strides=[columns, 1], block_shape=[128, 128])
     wide = tl.cdiv(columns, 128)
-    for tile in tl.range(
+    for tile in tl.loop_range(
         tl.program_id(0), tl.cdiv(rows, 128) * wide, tl.num_programs(0), flatten=True, warp_specialize=True
     ):
         acc = tl.zeros((128, 128), dtype=tl.float32)

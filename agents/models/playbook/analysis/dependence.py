@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.analysis.affine import Poly
+from agents.models.playbook.analysis.affine import Polynomial
 from agents.models.playbook.analysis.declarations import Declaration
-from agents.models.playbook.analysis.effects import Access, read
-from agents.models.playbook.analysis.expressions import Range
-from agents.models.playbook.analysis.loops import LOOP_STATEMENTS, Loop
+from agents.models.playbook.analysis.effects import ElementAccess, read_effects
+from agents.models.playbook.analysis.expressions import VariableRange
+from agents.models.playbook.analysis.loops import LOOP_STATEMENTS, CountedLoop
 from agents.models.playbook.analysis.reductions import Reduction, find_reductions
-from agents.models.playbook.analysis.strides import distinct
-from agents.models.playbook.analysis.unit import Unit
+from agents.models.playbook.analysis.strides import touch_distinct_elements
+from agents.models.playbook.analysis.unit import CppUnit
 from tools.languages.cpp_source import contains, walk
 
 if TYPE_CHECKING:
@@ -29,38 +29,44 @@ class Independence:
     private: tuple[str, ...] = ()
     """Scalars declared outside that each iteration sets before it reads them, and that nothing reads afterwards."""
     reductions: tuple[Reduction, ...] = ()
-    accesses: tuple[Access, ...] = ()
+    accesses: tuple[ElementAccess, ...] = ()
 
     def __bool__(self) -> bool:
         return not self.problem
 
 
 @lru_cache(maxsize=256)
-def independence(unit: Unit, loop: Loop) -> Independence:
+def analyse_independence(unit: CppUnit, loop: CountedLoop) -> Independence:
     """Whether `loop`'s iterations may run in any order, or together, up to its reductions."""
-    effects, own, step = read(unit, loop.body).effects, *_header(unit, loop)
+    effects, own, step = read_effects(unit, loop.body).effects, *_range_and_step(unit, loop)
     private, reductions, problem = _carried_scalars(unit, loop)
-    problem = _escape(unit, loop) or problem or effects.problem
+    problem = _reason_if_uncountable(unit, loop) or problem or effects.problem
     if not problem and (own is None or step is None):
         problem = "the loop's bounds or its step are not understood"
     if problem or own is None or step is None:
         return Independence(problem)
-    groups: dict[str, list[Access]] = {}
+    groups: dict[str, list[ElementAccess]] = {}
     for access in effects.accesses:
         groups.setdefault(access.root, []).append(access)
     for root, group in groups.items():
-        if any(a.write for a in group) and not _declared_inside(unit, loop, root) and not distinct(group, own, step):
+        if (
+            any(a.write for a in group)
+            and not _is_new_in_each_iteration(unit, loop, root)
+            and not touch_distinct_elements(group, own, step)
+        ):
             return Independence(f"iterations may touch the same element of {root.split('@')[0]}")
     return Independence("", private, reductions, tuple(effects.accesses))
 
 
-def _header(unit: Unit, loop: Loop) -> tuple[Range | None, Poly | None]:
+def _range_and_step(unit: CppUnit, loop: CountedLoop) -> tuple[VariableRange | None, Polynomial | None]:
     """The range of the loop's variable and its step; None for what is not understood."""
-    reader = read(unit, loop.body)
-    return reader.range(loop, {}), reader.poly(loop.step, {}) if loop.step is not None else Poly.constant(1)
+    reader = read_effects(unit, loop.body)
+    return reader.loop_range(loop, {}), reader.integer_value(
+        loop.step, {}
+    ) if loop.step is not None else Polynomial.constant(1)
 
 
-def _escape(unit: Unit, loop: Loop) -> str:
+def _reason_if_uncountable(unit: CppUnit, loop: CountedLoop) -> str:
     """Why the iterations cannot be counted beforehand, or may do more than they say; empty where they can."""
     if any(node.type == "operator_name" for node in walk(unit.root)):
         return "the file defines operators"
@@ -72,7 +78,7 @@ def _escape(unit: Unit, loop: Loop) -> str:
     return "the loop changes its own bound" if changes else ""
 
 
-def _carried_scalars(unit: Unit, loop: Loop) -> tuple[tuple[str, ...], tuple[Reduction, ...], str]:
+def _carried_scalars(unit: CppUnit, loop: CountedLoop) -> tuple[tuple[str, ...], tuple[Reduction, ...], str]:
     """Names of private scalars, reductions, and the reason why a scalar is neither; empty where each is one."""
     written = set(unit.assigned(loop.body))
     outside: dict[str, Declaration] = {}
@@ -92,7 +98,7 @@ def _carried_scalars(unit: Unit, loop: Loop) -> tuple[tuple[str, ...], tuple[Red
     return private, tuple(reductions[name] for name in outside if name in reductions), ""
 
 
-def is_private(unit: Unit, loop: Loop, scalar: Declaration) -> bool:
+def is_private(unit: CppUnit, loop: CountedLoop, scalar: Declaration) -> bool:
     """Whether each iteration sets the scalar before it reads it, and nothing outside reads what the loop left."""
     for node in walk(unit.function_of(loop.node)):
         declaration = unit.declaration(node) if node.type == "identifier" else None
@@ -106,7 +112,7 @@ def is_private(unit: Unit, loop: Loop, scalar: Declaration) -> bool:
             around = _common_loop(loop.node, node)
             # An outer loop comes round to this use with what the loop left, unless the scalar is new in each turn.
             earliest = -1 if around is None or contains(around, scalar.node) else around.start_byte + 1
-        if _last_set(unit, node) < earliest:
+        if _last_assignment(unit, node) < earliest:
             return False
     return True
 
@@ -119,25 +125,25 @@ def _common_loop(node: Node, use: Node) -> Node | None:
     return current
 
 
-def _last_set(unit: Unit, use: Node) -> int:
+def _last_assignment(unit: CppUnit, use: Node) -> int:
     """Start byte of the nearest statement that certainly sets the variable before this use in the same turn of every
     loop around both; -1 where there is none."""
     name, inner = unit.text(use), use
-    if _sets(unit, use.parent, name) and unit.binary(use.parent)[1] == use:
+    if _assigns(unit, use.parent, name) and unit.binary(use.parent)[1] == use:
         return use.start_byte
     while inner.parent is not None and inner.parent.type != "function_definition":
         inner, before = inner.parent, inner
         start = inner.child_by_field_name("initializer") if inner.type == "for_statement" else None
-        if start != before and _sets(unit, start, name):
+        if start != before and _assigns(unit, start, name):
             return inner.start_byte
         for statement in reversed(inner.named_children if inner.type == "compound_statement" else []):
             is_before = statement.end_byte <= before.start_byte and statement.type == "expression_statement"
-            if is_before and statement.named_children and _sets(unit, statement.named_children[0], name):
+            if is_before and statement.named_children and _assigns(unit, statement.named_children[0], name):
                 return statement.start_byte
     return -1
 
 
-def _sets(unit: Unit, node: Node | None, name: str) -> bool:
+def _assigns(unit: CppUnit, node: Node | None, name: str) -> bool:
     """Whether an expression is a plain assignment to the variable."""
     if node is None or node.type != "assignment_expression":
         return False
@@ -145,7 +151,7 @@ def _sets(unit: Unit, node: Node | None, name: str) -> bool:
     return operator == "=" and unit.text(left) == name
 
 
-def _declared_inside(unit: Unit, loop: Loop, root: str) -> bool:
+def _is_new_in_each_iteration(unit: CppUnit, loop: CountedLoop, root: str) -> bool:
     """Whether a buffer is new in each iteration."""
     start = int(root.split("@")[1]) if "@" in root else -1
     if loop.body.start_byte <= start < loop.body.end_byte:

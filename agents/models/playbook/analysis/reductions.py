@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from agents.models.playbook.analysis.types import floating
-from agents.models.playbook.analysis.unit import Unit
+from agents.models.playbook.analysis.types import arithmetic_type
+from agents.models.playbook.analysis.unit import CppUnit
 from tools.languages.cpp_source import call_name, statements, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 Operator = Literal["+", "*", "max", "min"]
-EXTREMA: dict[str, Operator] = {
+EXTREMUM_FUNCTIONS: dict[str, Operator] = {
     "fmax": "max",
     "fmaxf": "max",
     "max": "max",
@@ -33,11 +33,11 @@ class Reduction:
     value: Node
 
 
-def as_reduction(unit: Unit, statement: Node) -> Reduction | None:
+def as_reduction(unit: CppUnit, statement: Node) -> Reduction | None:
     """`statement` as the folding of a value into a plain variable."""
     node = statement
     if node.type == "if_statement":
-        return _conditional(unit, node)
+        return _conditional_extremum(unit, node)
     if node.type == "expression_statement" and node.named_child_count == 1:
         node = node.named_children[0]
     if node.type != "assignment_expression":
@@ -52,43 +52,47 @@ def as_reduction(unit: Unit, statement: Node) -> Reduction | None:
     elif operator == "*=":
         found = "*", right
     elif operator == "=":
-        found = _folded(unit, name, strip(right))
-    if found is None or _mentions(unit, found[1], name) or (found[0] in "+*" and _cut_off(unit, left, right)):
+        found = _operator_and_value(unit, name, strip(right))
+    if (
+        found is None
+        or _mentions(unit, found[1], name)
+        or (found[0] in "+*" and _truncates_each_sum(unit, left, right))
+    ):
         return None
     return Reduction(name, found[0], statement, found[1])
 
 
-def _cut_off(unit: Unit, total: Node, value: Node) -> bool:
+def _truncates_each_sum(unit: CppUnit, total: Node, value: Node) -> bool:
     """An integer to which something with a fraction is added: each sum is cut off, so that the order matters."""
-    return floating(unit, total) == "int" and floating(unit, value) != "int"
+    return arithmetic_type(unit, total) == "int" and arithmetic_type(unit, value) != "int"
 
 
-def _folded(unit: Unit, name: str, right: Node) -> tuple[Operator, Node] | None:
+def _operator_and_value(unit: CppUnit, name: str, right: Node) -> tuple[Operator, Node] | None:
     """Operator and value where an expression is `name <operator> value`, in either order."""
-    operator, operands = _operation(unit, right)
+    operator, operands = _commutative_operation(unit, right)
     for mine, value in (operands, operands[::-1]) if operator is not None else ():
         if unit.text(strip(mine)) == name:
             return operator, value
     return None
 
 
-def _operation(unit: Unit, node: Node) -> tuple[Operator | None, list[Node]]:
+def _commutative_operation(unit: CppUnit, node: Node) -> tuple[Operator | None, list[Node]]:
     """A commutative operator and its two operands; no operator for anything else."""
     operator: Operator | None = None
     operands: list[Node] = []
     if node.type == "call_expression":
-        operator, operands = EXTREMA.get(call_name(unit, node)), unit.arguments(node)
+        operator, operands = EXTREMUM_FUNCTIONS.get(call_name(unit, node)), unit.arguments(node)
     elif node.type == "binary_expression":
         sign, left, right = unit.binary(node)
         operator, operands = "+" if sign == "+" else "*" if sign == "*" else None, [left, right]
     elif node.type == "conditional_expression":
         condition, yes, no = (node.child_by_field_name(f) for f in ("condition", "consequence", "alternative"))
         if condition is not None and yes is not None and no is not None:
-            operator, operands = _extremum(unit, strip(condition), yes, no), [yes, no]
+            operator, operands = _chosen_extremum(unit, strip(condition), yes, no), [yes, no]
     return (operator, operands) if len(operands) == 2 else (None, [])
 
 
-def _extremum(unit: Unit, test: Node, yes: Node, no: Node) -> Operator | None:
+def _chosen_extremum(unit: CppUnit, test: Node, yes: Node, no: Node) -> Operator | None:
     """Which of the two compared values `test ? yes : no` takes."""
     if test.type != "binary_expression":
         return None
@@ -99,7 +103,7 @@ def _extremum(unit: Unit, test: Node, yes: Node, no: Node) -> Operator | None:
     return "max" if (sign[0] == ">") == (texts[0] == texts[2]) else "min"
 
 
-def _conditional(unit: Unit, node: Node) -> Reduction | None:
+def _conditional_extremum(unit: CppUnit, node: Node) -> Reduction | None:
     """`if (value > name) name = value;`"""
     condition, then = node.child_by_field_name("condition"), node.child_by_field_name("consequence")
     inner = statements(then) if then is not None and node.child_by_field_name("alternative") is None else []
@@ -107,17 +111,17 @@ def _conditional(unit: Unit, node: Node) -> Reduction | None:
     if condition is None or made is None or made.type != "assignment_expression":
         return None
     sign, target, value = unit.binary(made)
-    operator = _extremum(unit, strip(condition), value, target)
+    operator = _chosen_extremum(unit, strip(condition), value, target)
     if sign != "=" or operator is None or target.type != "identifier" or _mentions(unit, value, unit.text(target)):
         return None
     return Reduction(unit.text(target), operator, node, value)
 
 
-def _mentions(unit: Unit, node: Node, name: str) -> bool:
+def _mentions(unit: CppUnit, node: Node, name: str) -> bool:
     return any(n.type == "identifier" and unit.text(n) == name for n in walk(node))
 
 
-def find_reductions(unit: Unit, body: Node) -> list[Reduction]:
+def find_reductions(unit: CppUnit, body: Node) -> list[Reduction]:
     """Variables that inside `body` occur in reductions of one operator and nowhere else, one entry a variable."""
     found: dict[str, list[Reduction]] = {}
     for node in walk(body):
