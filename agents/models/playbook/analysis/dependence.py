@@ -129,7 +129,7 @@ def _last_assignment(unit: CppUnit, use: Node) -> int:
     """Start byte of the nearest statement that certainly sets the variable before this use in the same turn of every
     loop around both; -1 where there is none."""
     name, inner = unit.text(use), use
-    if _assigns(unit, use.parent, name) and unit.binary(use.parent)[1] == use:
+    if use.parent is not None and _assigns(unit, use.parent, name) and unit.binary(use.parent)[1] == use:
         return use.start_byte
     while inner.parent is not None and inner.parent.type != "function_definition":
         inner, before = inner.parent, inner

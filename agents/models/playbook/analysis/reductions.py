@@ -70,7 +70,9 @@ def _truncates_each_sum(unit: CppUnit, total: Node, value: Node) -> bool:
 def _operator_and_value(unit: CppUnit, name: str, right: Node) -> tuple[Operator, Node] | None:
     """Operator and value where an expression is `name <operator> value`, in either order."""
     operator, operands = _commutative_operation(unit, right)
-    for mine, value in (operands, operands[::-1]) if operator is not None else ():
+    if operator is None:
+        return None
+    for mine, value in (operands, operands[::-1]):
         if unit.text(strip(mine)) == name:
             return operator, value
     return None
