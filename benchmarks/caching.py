@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from agents.artifacts import Answer, CoderBrief, Draft, Drafts, RoleName
 from agents.models.base import Tool, ToolCall, ToolResult, Usage
 from agents.models.ledger import Ledger, exchange_records
-from agents.models.playbook.model import answer
+from agents.models.playbook.model import answer_brief
 from agents.models.prices import Price
 from agents.models.providers.anthropic import Anthropic
 from agents.roles.agent import Agent
@@ -141,7 +141,7 @@ def _agent(role: RoleName, server: Server, way: CachingMethod, records: Records,
 def _scripted_answer(one: ScriptedExchange) -> Answer:
     """An answer of the type owed: the playbook's, or where it has none one that says little. What it says is not
     read again."""
-    made = answer(one.brief)
+    made = answer_brief(one.brief)
     if isinstance(one.brief, CoderBrief):
         found = made.drafts if isinstance(made, Drafts) else ()
         # Variants of which there is only one are as long as that.

@@ -26,7 +26,7 @@ from agents.artifacts import (
     RoleName,
     RunAttempt,
 )
-from agents.models.playbook.model import answer
+from agents.models.playbook.model import answer_brief
 from graph.nodes.gate_evidence import kernel_diff
 from graph.nodes.prepare import relevant_metrics
 from knowledge_base.artifacts import Attempt, Page, Passage
@@ -257,7 +257,7 @@ class Scenario:
     def dossier(self, version: int) -> Dossier:
         """What the playbook's queries find in the bundled wiki."""
         findings = self.findings(version)
-        asked = answer(RetrieverBrief(task=self.task, findings=findings, bottleneck="memory"))
+        asked = answer_brief(RetrieverBrief(task=self.task, findings=findings, bottleneck="memory"))
         assert isinstance(asked, Queries)
         found = {
             (p.path, p.first_line): p
@@ -279,7 +279,7 @@ class Scenario:
 
     def planned(self, brief: PlannerBrief) -> Plan:
         """The playbook's plan, or where it has nothing left the first pages that were given."""
-        made = answer(brief)
+        made = answer_brief(brief)
         assert isinstance(made, Plan)
         if not made.methods:
             made = made.model_copy(update={"methods": _other_methods(brief, ())[:2], "candidates": 4})
@@ -288,7 +288,7 @@ class Scenario:
 
     def written(self, brief: CoderBrief, iteration: int) -> str:
         """The playbook's first kernel; where it has none the incumbent with a remark."""
-        drafts = getattr(answer(brief), "drafts", ())
+        drafts = getattr(answer_brief(brief), "drafts", ())
         note = "#" if self.language == "triton" else "//"
         return str(drafts[0].source) if drafts else f"{brief.source}{note} v{iteration}\n"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agents.models.playbook.recipe import RECIPES, recipe
+from agents.models.playbook.recipe import RECIPES, load_recipe
 from benchmarks import foreign
 from tools.executors.base import Executor
 from tools.screen.screen import screen
@@ -46,7 +46,7 @@ def test_a_foreign_kernel_fits_its_reference(name: str, beside: tuple[Executor, 
 @pytest.mark.parametrize("name", foreign.kernel_names())
 def test_every_recipe_reads_what_the_others_made_of_a_foreign_kernel(name: str) -> None:
     source = (foreign.KERNELS / name / "kernel.cpp").read_text()
-    for one in (recipe(known) for known in RECIPES):
+    for one in (load_recipe(known) for known in RECIPES):
         if one.language == "cpp":
             source = one.edit(source, {})
     assert screen(source, "cpp") == ()

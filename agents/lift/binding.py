@@ -15,8 +15,12 @@ from tools.errors import SettingsError
 from tools.executors.protocol import GeneratedCode, InductorResult
 
 COMPUTED: dict[type, Callable[[int, int], int]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-}  # fmt: skip
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class Binding:
     ) -> None:
         self.shapes = found.shapes
         self.bound = dict(zip(wrapper.inputs, variant.inputs, strict=True))
+        self.scalars = {a.name for a in arguments if a.role == "scalar"}
         self.given = {name: self._given(what) for name, what in self.bound.items()}
         self.outputs: dict[str, str] = {}
         self.copies: list[Returned] = []
@@ -46,8 +51,14 @@ class Binding:
         return self.shapes[name][int(at)] if at else name
 
     def number(self, value: ast.expr) -> str:
-        """A size that the wrapper names, in Python's words."""
+        """The Python text of a number that the wrapper computes on the host.
+
+        Inductor wraps a float argument in a tensor without dimensions and reads it with `.item()`; here the argument
+        is the number itself.
+        """
         match value:
+            case ast.Call(ast.Attribute(ast.Name(name), "item"), []) if self.bound.get(name) in self.scalars:
+                return name
             case ast.Subscript(value=ast.Name(tensor), slice=ast.Constant(int(at))):
                 return self.shapes[self.bound[tensor.removesuffix("_size")]][at]
         return ast.unparse(value)

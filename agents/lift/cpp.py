@@ -15,19 +15,46 @@ from tools.errors import SettingsError
 from tools.executors.protocol import GeneratedCode, InductorResult
 
 TYPES = {
-    "float32": "float", "float64": "double", "int64": "int64_t", "int32": "int32_t", "int16": "int16_t", "int8": "int8_t",
-    "uint8": "uint8_t", "bool": "bool", "float16": "_Float16",
-}  # fmt: skip
+    "float32": "float",
+    "float64": "double",
+    "int64": "int64_t",
+    "int32": "int32_t",
+    "int16": "int16_t",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "bool": "bool",
+    "float16": "_Float16",
+}
 HEADERS = {
-    "algorithm": r"std::(?:min|max|copy_n)\b", "array": "std::array",
+    "algorithm": r"std::(?:min|max|copy_n)\b",
+    "array": "std::array",
     "cmath": r"std::(?!array|vec|uniq|make_|integer|numer|min|max|copy)\w",
-    "cstdint": r"int\d+_t", "limits": "numeric_limits", "memory": "unique_ptr", "omp.h": r"\bomp_", "utility": "integer_sequence",
+    "cstdint": r"int\d+_t",
+    "limits": "numeric_limits",
+    "memory": "unique_ptr",
+    "omp.h": r"\bomp_",
+    "utility": "integer_sequence",
     "vector": "std::vector",
-}  # fmt: skip
+}
 OPERATORS: dict[type, str] = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%", ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=",
-    ast.Gt: ">", ast.GtE: ">=", ast.And: "&&", ast.Or: "||", ast.BitOr: "||", ast.BitAnd: "&&", ast.USub: "-", ast.Not: "!",
-}  # fmt: skip
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.Mod: "%",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.And: "&&",
+    ast.Or: "||",
+    ast.BitOr: "||",
+    ast.BitAnd: "&&",
+    ast.USub: "-",
+    ast.Not: "!",
+}
 SHIM = Path(__file__).with_name("vectors.hpp").read_text().split("\n\n")[1:]
 """Paragraphs; each comes after what it uses."""
 DROPPED = re.compile(r"[^\n]*(?:integer_div_error|TORCH_CHECK|#include)[^\n]*\n")

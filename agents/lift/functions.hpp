@@ -379,35 +379,3 @@ static inline __attribute__((always_inline)) float kw_trunc(float x) {
   const float y = s - kw_pick(kw_pick(-1.0f, 1.0f, x < 0.0f), 0.0f, m > a);
   return kw_pick(y, x, a < 8388608.0f);
 }
-
-static inline __attribute__((always_inline)) float kw_pow2(float x) {
-  const float x2 = x * x;
-  return x2;
-}
-
-static inline __attribute__((always_inline)) float kw_pow3(float x) {
-  const float x2 = x * x;
-  return x * x2;
-}
-
-static inline __attribute__((always_inline)) float kw_pow4(float x) {
-  const float x2 = x * x;
-  const float x4 = x2 * x2;
-  return x4;
-}
-
-static inline __attribute__((always_inline)) double kw_pow2(double x) {
-  const double x2 = x * x;
-  return x2;
-}
-
-static inline __attribute__((always_inline)) double kw_pow3(double x) {
-  const double x2 = x * x;
-  return x * x2;
-}
-
-static inline __attribute__((always_inline)) double kw_pow4(double x) {
-  const double x2 = x * x;
-  const double x4 = x2 * x2;
-  return x4;
-}

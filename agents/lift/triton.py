@@ -93,7 +93,8 @@ def _variant(
                         f"torch.compile's kernel {kernel} was not seen to run, so that its settings are not known; "
                         f"give a kernel"
                     )
-                lines.append(_launched(kernels[kernel], functions[kernels[kernel]], launch, args))
+                texts = [_viewed(a) if isinstance(a, View) else bound.number(a) for a in args]
+                lines.append(_launched(kernels[kernel], functions[kernels[kernel]], launch, texts))
     for copy in bound.copies:
         functions.setdefault("lifted_copy", COPY)
         lines.append(
@@ -140,11 +141,10 @@ def _kernel(name: str, text: str, functions: dict[str, str]) -> str:
     return chosen
 
 
-def _launched(kernel: str, function: str, launch: TritonLaunch, args: Sequence[View | ast.expr]) -> str:
+def _launched(kernel: str, function: str, launch: TritonLaunch, texts: Sequence[str]) -> str:
     head = ast.parse(function).body[0]
     assert isinstance(head, ast.FunctionDef)
     own = [a.arg for a in head.args.args if a.annotation is None]
-    texts = [_viewed(a) if isinstance(a, View) else ast.unparse(a) for a in args]
     given = dict(zip([*own, *launch.extra], texts, strict=True))
     config = {k: repr(v) for k, v in launch.config.items() if k not in given}
     grid = [

@@ -18,7 +18,7 @@ from agents.artifacts import (
     Review,
 )
 from agents.models.base import AnswerReply, Model, Reply, Request, ToolCall, ToolCallReply
-from agents.models.playbook.model import Playbook, answer
+from agents.models.playbook.model import Playbook, answer_brief
 from knowledge_base.pages.wiki import Wiki
 from tools.artifacts import digest
 from tools.errors import OverloadedError
@@ -42,7 +42,7 @@ class ThroughTools(Model):
             raise OverloadedError("models.planner: no room now")
         with self.log.open("a") as file:
             file.write(f"{request.role} {digest(request.model_dump_json())}\n")
-        made = answer(request.brief)
+        made = answer_brief(request.brief)
         if isinstance(made, Drafts) and request.tools and made.drafts and not request.turns:
             calls = [call for number, draft in enumerate(made.drafts) for call in _calls(f"draft-{number}", draft)]
             return ToolCallReply(calls=tuple(calls), said="calls")
@@ -59,7 +59,7 @@ class Inventive(Playbook):
     """The playbook, whose first plan names methods that no page describes, also when it is asked again."""
 
     def ask(self, request: Request) -> AnswerReply:
-        made = answer(request.brief)
+        made = answer_brief(request.brief)
         if isinstance(made, Plan) and isinstance(request.brief, PlannerBrief) and not request.brief.tried:
             invented = (method.model_copy(update={"method": f"{method.method}-2"}) for method in made.methods)
             made = made.model_copy(update={"methods": tuple(invented)})
@@ -80,13 +80,13 @@ class Naming(Playbook):
             return AnswerReply(answer=Plan(methods=(method,), candidates=1, reason="The latency axis holds the cause."))
         if isinstance(brief, CoderBrief) and not brief.writes_first_kernel:
             named = tuple(item.model_copy(update={"method": "vector-exp"}) for item in brief.plan.methods)
-            made = answer(
+            made = answer_brief(
                 brief.model_copy(update={"plan": brief.plan.model_copy(update={"methods": named}), "pages": (page,)})
             )
             assert isinstance(made, Drafts)
             drafts = (one.model_copy(update={"methods": ("own:vector-exp",)}) for one in made.drafts)
             return AnswerReply(answer=made.model_copy(update={"drafts": tuple(drafts)}))
-        return AnswerReply(answer=answer(brief))
+        return AnswerReply(answer=answer_brief(brief))
 
 
 def _calls(name: str, draft: Draft) -> list[ToolCall]:

@@ -29,7 +29,7 @@ from agents.artifacts import (
     RoleName,
 )
 from agents.models.base import PROVIDERS, AnswerReply, Model, Reply, Request
-from agents.models.playbook.model import answer
+from agents.models.playbook.model import answer_brief
 from agents.prompting.render import render_blocks
 from agents.roles.agent import open_model
 from knowledge_base.pages.wiki import Wiki
@@ -96,7 +96,7 @@ ASKED: dict[RoleName, tuple[Brief, type]] = {
 
 def canned(properties: Collection[str]) -> str:
     """The playbook's answer of the type that has these `properties`, for a server that has only seen the prompt."""
-    answers = [answer(brief) for brief, _ in ASKED.values()]
+    answers = [answer_brief(brief) for brief, _ in ASKED.values()]
     return next(each for each in answers if type(each).model_fields.keys() == set(properties)).model_dump_json()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from agents.artifacts import Draft, Drafts
 from agents.models.base import AnswerReply, Model, Request, Usage
-from agents.models.playbook.model import answer
+from agents.models.playbook.model import answer_brief
 
 WRONG = (
     'extern "C" void solve(const float* values, float* result, int rows, int columns) { result[0] = '
@@ -28,7 +28,7 @@ class Priced(Model):
         with self.log.open("a") as file:
             file.write(f"{request.role}\n")
         usage = Usage(model=self.name, input=1000, cache_read=500, cache_write=100, output=200, seconds=0.5)
-        return AnswerReply(answer=answer(request.brief), usage=usage)
+        return AnswerReply(answer=answer_brief(request.brief), usage=usage)
 
     def usage_bound(self, request: Request) -> Usage:
         return Usage(model=self.name, input=1600, output=400)

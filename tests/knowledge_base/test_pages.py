@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.models.playbook.recipe import RECIPES, recipe
+from agents.models.playbook.recipe import RECIPES, load_recipe
 from knowledge_base.artifacts import Page
 from knowledge_base.pages.wiki import Wiki, table_rows
 from knowledge_base.specs.lint import CODE, lint_wiki
@@ -92,7 +92,7 @@ def test_every_guide_and_operator_is_reached_from_the_first_page():
 
 def test_each_recipe_has_its_method_and_each_method_a_block_of_code():
     answered = sorted(page.head.recipe for page in METHODS if page.head.recipe)
-    assert answered == sorted(name for name in RECIPES if recipe(name).language == "cpp")
+    assert answered == sorted(name for name in RECIPES if load_recipe(name).language == "cpp")
     assert {page.head.id for page in METHODS} <= {page.head.id for page, _ in BLOCKS}
 
 

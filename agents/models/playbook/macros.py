@@ -6,36 +6,40 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from agents.models.playbook.analysis.unit import Unit, parsed
+from agents.models.playbook.analysis.unit import CppUnit, parse_unit
 from tools.languages.cpp_source import CppEdit, walk
 
-MAX_ROUNDS = 8
+MAX_EXPANSION_ROUNDS = 8
 """Of macros that use macros."""
-DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([\w ,]*)\)[ \t]+(.+)$", re.MULTILINE)
-NO_EXPRESSION = re.compile(r"#|\\$|//|/\*|[;{}]|\b(?:do|while|for|if|return)\b")
+MACRO_DEFINITION = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([\w ,]*)\)[ \t]+(.+)$", re.MULTILINE)
+NOT_AN_EXPRESSION = re.compile(r"#|\\$|//|/\*|[;{}]|\b(?:do|while|for|if|return)\b")
 
 
 @lru_cache(maxsize=16)
-def expanded(source: str) -> str:
+def expand_macros(source: str) -> str:
     """`source` as the preprocessor would leave it where it calls its own macros; as it was where nothing can be
     replaced safely."""
-    found = {name: (re.findall(r"\w+", listed), text.strip()) for name, listed, text in DEFINED.findall(source)}
+    found = {
+        name: (re.findall(r"\w+", listed), text.strip()) for name, listed, text in MACRO_DEFINITION.findall(source)
+    }
     # What is defined twice, taken back or under a condition may mean two things; the text of an expression alone can
     # stand in its place.
     times = re.findall(r"#[ \t]*(?:define|undef)[ \t]+(\w+)", source)
-    macros = {name: one for name, one in found.items() if times.count(name) == 1 and not NO_EXPRESSION.search(one[1])}
+    macros = {
+        name: one for name, one in found.items() if times.count(name) == 1 and not NOT_AN_EXPRESSION.search(one[1])
+    }
     if not macros or re.search(r"^[ \t]*#[ \t]*if", source, re.MULTILINE):
         return source
-    unit = parsed(source)
-    for _ in range(MAX_ROUNDS):
-        edits = _uses(unit, macros)
+    unit = parse_unit(source)
+    for _ in range(MAX_EXPANSION_ROUNDS):
+        edits = _macro_edits(unit, macros)
         if not edits:
             break
-        unit = parsed(unit.apply(edits))
+        unit = parse_unit(unit.apply(edits))
     return source if unit.has_syntax_errors else unit.source
 
 
-def _uses(unit: Unit, macros: dict[str, tuple[list[str], str]]) -> list[CppEdit]:
+def _macro_edits(unit: CppUnit, macros: dict[str, tuple[list[str], str]]) -> list[CppEdit]:
     """Outermost calls of macros; those inside their arguments wait for the next round."""
     edits: list[CppEdit] = []
     for node in walk(unit.root):

@@ -20,17 +20,49 @@ from agents.artifacts import (
     Review,
 )
 from agents.models.base import AnswerReply, Model, Request
-from agents.models.playbook.planning import SEVERITY, plan_methods
+from agents.models.playbook.planning import SEVERITY_ORDER, plan_methods
 from agents.models.playbook.search import write_drafts
 from tools.artifacts import Axis
 from tools.errors import SettingsError
 from tools.roofline.hardware import Headroom
 
 OPERATORS = (
-    "softmax", "log_softmax", "layer_norm", "rms_norm", "batch_norm", "group_norm", "matmul", "linear", "conv",
-    "transpose", "attention", "gelu", "silu", "sigmoid", "relu", "tanh", "exp", "log", "sum", "mean", "var", "max", "min",
-    "cumsum", "argmax", "sort", "histogram", "embedding", "gather", "scatter", "pool", "einsum", "bmm", "stencil", "norm",
-)  # fmt: skip
+    "softmax",
+    "log_softmax",
+    "layer_norm",
+    "rms_norm",
+    "batch_norm",
+    "group_norm",
+    "matmul",
+    "linear",
+    "conv",
+    "transpose",
+    "attention",
+    "gelu",
+    "silu",
+    "sigmoid",
+    "relu",
+    "tanh",
+    "exp",
+    "log",
+    "sum",
+    "mean",
+    "var",
+    "max",
+    "min",
+    "cumsum",
+    "argmax",
+    "sort",
+    "histogram",
+    "embedding",
+    "gather",
+    "scatter",
+    "pool",
+    "einsum",
+    "bmm",
+    "stencil",
+    "norm",
+)
 """Words of torch and of C++ that tell what a kernel computes."""
 
 
@@ -50,26 +82,29 @@ class Playbook(Model):
 
     def ask(self, request: Request) -> AnswerReply:
         """Answer at once, at no cost. Raises SettingsError when a method page names a recipe that does not exist."""
-        return AnswerReply(answer=answer(request.brief))
+        return AnswerReply(answer=answer_brief(request.brief))
 
 
-def answer(brief: Brief) -> Answer:
-    """The answer to any role's Brief."""
+def answer_brief(brief: Brief) -> Answer:
+    """The answer to any role's Brief.
+
+    The gatekeeper's review is always empty: the deterministic screen has already run on the candidate, and the playbook
+    has no rule that finds more in a diff. Only a language model can veto here.
+    """
     match brief:
         case RetrieverBrief():
-            return ask_knowledge(brief)
+            return write_queries(brief)
         case AnalystBrief():
-            return analyse(brief)
+            return rank_findings(brief)
         case PlannerBrief():
             return plan_methods(brief)
         case CoderBrief():
             return write_drafts(brief)
         case GatekeeperBrief():
-            # The screen has refused what a kernel may not hold; no rule sees more in a diff.
             return Review()
 
 
-def ask_knowledge(brief: RetrieverBrief) -> Queries:
+def write_queries(brief: RetrieverBrief) -> Queries:
     """One question about the kernel, one about each of the most severe findings."""
     task = brief.task
     text = f"{task.name} {task.reference} {task.baseline or ''}".lower()
@@ -78,7 +113,7 @@ def ask_knowledge(brief: RetrieverBrief) -> Queries:
     kernel = " ".join(
         dict.fromkeys([*task.name.replace("-", "_").split("_"), *words, task.language, *dtypes, "kernel"])
     )
-    ranked = sorted(brief.findings, key=lambda f: SEVERITY[f.severity], reverse=True)
+    ranked = sorted(brief.findings, key=lambda f: SEVERITY_ORDER[f.severity], reverse=True)
     queries = [KnowledgeQuery(text=kernel, purpose="kernel")]
     queries += [
         KnowledgeQuery(text=f"{f.rule.replace('_', ' ')} {f.axis} {task.language}", purpose="bottleneck")
@@ -93,10 +128,12 @@ def ask_knowledge(brief: RetrieverBrief) -> Queries:
     return Queries(queries=tuple(dict.fromkeys(queries)))
 
 
-def analyse(brief: AnalystBrief) -> Analysis:
+def rank_findings(brief: AnalystBrief) -> Analysis:
     """Findings by severity; among equals those on the axis with the greatest headroom first."""
     ranked = sorted(
-        brief.findings, key=lambda f: (SEVERITY[f.severity], room(brief.headroom, f.axis), f.rule), reverse=True
+        brief.findings,
+        key=lambda f: (SEVERITY_ORDER[f.severity], axis_headroom(brief.headroom, f.axis), f.rule),
+        reverse=True,
     )
     ranking = tuple(dict.fromkeys(f.rule for f in ranked))
     records = ", ".join(f"[record:{record}]" for record in brief.records) or "no record"
@@ -104,20 +141,20 @@ def analyse(brief: AnalystBrief) -> Analysis:
         return Analysis(ranking=(), text=f"No rule fired on the evidence of {records}.")
     # Of the roofline alone: what the rules make of counters and listings may hold the kernel back long before a roof
     # does.
-    sentences = [_roof(brief.headroom, records)]
+    sentences = [_roof_sentence(brief.headroom, records)]
     for finding in ranked:
         where = f" at line {finding.line}" if finding.line else ""
         sentences.append(f"[rule:{finding.rule}] is of {finding.severity} severity on the {finding.axis} axis{where}.")
     return Analysis(ranking=ranking, text=" ".join(sentences))
 
 
-def _roof(headroom: Headroom, records: str) -> str:
+def _roof_sentence(headroom: Headroom, records: str) -> str:
     if headroom.bound == "unknown":
         return f"No roof over it is known, by the evidence of {records}."
     return f"In the roofline the {headroom.bound} roof lies over it, by the evidence of {records}."
 
 
-def room(headroom: Headroom, axis: Axis) -> float:
+def axis_headroom(headroom: Headroom, axis: Axis) -> float:
     """Distance from the roof on an axis; an axis that was not measured counts as the whole."""
     by_axis = {
         "compute": headroom.compute,

@@ -14,7 +14,7 @@ from knowledge_base.artifacts import Attempt, source_digest
 from knowledge_base.experience.status import method_status
 
 MethodSet = frozenset[str]
-REFUSED = ("reject_correctness", "reject_policy")
+REFUSING_VERDICTS = ("reject_correctness", "reject_policy")
 
 
 def accepted_here(brief: PlannerBrief | CoderBrief) -> list[Attempt]:
@@ -53,7 +53,7 @@ def accepted_knobs(brief: CoderBrief, methods: MethodSet) -> dict[str, str]:
 
 def rejected_kernels(brief: CoderBrief) -> frozenset[str]:
     """Hashes of kernels that an earlier run found wrong, or made from this very source and rejected."""
-    wrong = [one for one in _comparable(brief) if one.verdict in REFUSED]
+    wrong = [one for one in _comparable(brief) if one.verdict in REFUSING_VERDICTS]
     rejected = [one for one in _attempts_here(brief) if _is_rejected(one)]
     return frozenset(one.after for one in (*wrong, *rejected) if one.after)
 
@@ -64,7 +64,7 @@ def _status(attempt: Attempt) -> str:
 
 def _is_rejected(attempt: Attempt) -> bool:
     """Whether a kernel was refused, or surely gained nothing; noise may have hidden the gain of another one."""
-    return attempt.verdict in REFUSED or _status(attempt) == "avoid"
+    return attempt.verdict in REFUSING_VERDICTS or _status(attempt) == "avoid"
 
 
 def _comparable(brief: PlannerBrief | CoderBrief) -> list[Attempt]:

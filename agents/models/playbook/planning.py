@@ -11,12 +11,12 @@ from agents.artifacts import Hypothesis, Plan, PlannedMethod, PlannerBrief, Pred
 from agents.checks.priorities import skipped_higher_priority_methods
 from agents.lift.from_reference import LIFT_METHOD
 from agents.models.playbook.past_outcomes import MethodSet, accepted_here, method_votes, rejected_here
-from agents.models.playbook.recipe import UNREADABLE_CODE, recipe
+from agents.models.playbook.recipe import UNREADABLE_CODE, load_recipe
 from knowledge_base.artifacts import Page
 from tools.artifacts import Axis, Finding
 
-SEVERITY = {"high": 3, "medium": 2, "low": 1}
-EXPECTED: dict[str, tuple[float, float]] = {
+SEVERITY_ORDER = {"high": 3, "medium": 2, "low": 1}
+EXPECTED_EFFECT_BY_RECIPE: dict[str, tuple[float, float]] = {
     "parallel_outer": (0.6, 0.7),
     "vector_exp": (0.3, 0.7),
     "simd_reduction": (0.5, 0.6),
@@ -41,7 +41,7 @@ def plan_methods(brief: PlannerBrief) -> Plan:
     accepted = _accepted_before(brief, [*pages, *lift], tried)
     if accepted is not None:
         return _plan_of(brief, *accepted, 1)
-    applicable = [page for page in pages if recipe(page.head.recipe or "").applies(brief.source)]
+    applicable = [page for page in pages if load_recipe(page.head.recipe or "").applies(brief.source)]
     rejected = rejected_here(brief)
     untried = [page for page in applicable if not any(page.head.id in methods for methods in (*tried, *rejected))]
     reason = "their findings fired and their recipes apply to the source"
@@ -119,7 +119,7 @@ def _pages_with_recipes(brief: PlannerBrief) -> list[Page]:
         for page in brief.dossier.methods
         if page.head.type == "method"
         and page.head.recipe
-        and recipe(page.head.recipe).language == language
+        and load_recipe(page.head.recipe).language == language
         and (not page.head.languages or language in page.head.languages)
     }
     return sorted(pages.values(), key=lambda page: _rank(page, brief.findings, votes), reverse=True)
@@ -127,7 +127,7 @@ def _pages_with_recipes(brief: PlannerBrief) -> list[Page]:
 
 def _rank(page: Page, findings: tuple[Finding, ...], votes: Mapping[str, int]) -> tuple[int, int, int, int, str]:
     head = page.head
-    fired = [SEVERITY[finding.severity] for finding in findings if finding.rule in head.rules]
+    fired = [SEVERITY_ORDER[finding.severity] for finding in findings if finding.rule in head.rules]
     vote = votes.get(head.id, 0)
     return (bool(fired), (vote > 0) - (vote < 0), head.priority, max(fired, default=0), head.id)
 
@@ -160,18 +160,18 @@ def _fits_budget(brief: PlannerBrief, pages: Collection[Page]) -> bool:
 
 def _count_other_settings(page: Page, source: str) -> int:
     """Number of other values of knobs that change the source in which the method is applied."""
-    found = recipe(page.head.recipe or "")
+    found = load_recipe(page.head.recipe or "")
     present = found.present(source)
     values = {**found.knobs, **page.head.knobs}
     others = [
         {**present, knob: str(value)} for knob in present for value in values[knob] if str(value) != present[knob]
     ]
-    return sum(found.retune(source, setting) != source for setting in others)
+    return sum(found.set_knobs(source, setting) != source for setting in others)
 
 
 def _planned_method(brief: PlannerBrief, page: Page) -> PlannedMethod:
     findings = [finding for finding in brief.findings if finding.rule in page.head.rules]
-    factor, confidence = EXPECTED.get(page.head.recipe or "", (0.9, 0.3))
+    factor, confidence = EXPECTED_EFFECT_BY_RECIPE.get(page.head.recipe or "", (0.9, 0.3))
     if page.head.id == LIFT_METHOD:
         compiled = brief.frameworks.compiled if brief.frameworks else ()
         factor, confidence = min((one.estimate for one in compiled), default=0.6), 0.4

@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from agents.models.playbook.analysis.unit import Unit, parsed
-from agents.models.playbook.macros import expanded
+from agents.models.playbook.analysis.unit import CppUnit, parse_unit
+from agents.models.playbook.macros import expand_macros
 from tools.languages.cpp_source import CppEdit, unused_name
 from tools.registry import load_class
 
@@ -25,12 +25,12 @@ RECIPES = {
 """Name (a method page's `recipe`) -> class, in the order in which a kernel's recipes are applied. A new recipe is
 one file and one line here: first what frees the compiler, then what changes the loops, last what says how the final
 loops run."""
-PREFIX = "kw_"
+NAME_PREFIX = "kw_"
 """Of every name that a recipe inserts."""
-MAX_ROUNDS = 64
+MAX_SITES = 64
 UNREADABLE_CODE = (
-    "what the playbook cannot read (lambdas, templates, classes, <algorithm>, pointers that walk) a language model can: "
-    "models: in the settings"
+    "what the playbook cannot read (lambdas, templates, classes, <algorithm>, pointers that walk) a language model "
+    "can: models: in the settings"
 )
 """The advice for a kernel that has no plain loops over pointers."""
 
@@ -52,23 +52,23 @@ class Recipe(ABC):
     def edit(self, source: str, knobs: Mapping[str, str]) -> str:
         """`source` with every site rewritten, or unchanged where there is none, the result would not parse, or no
         end is in sight."""
-        start = unit = parsed(expanded(source))
+        start = unit = parse_unit(expand_macros(source))
         if unit.has_syntax_errors:
             return source
-        for _ in range(MAX_ROUNDS):
-            changed = self._next(unit, knobs)
+        for _ in range(MAX_SITES):
+            changed = self._after_next_site(unit, knobs)
             if changed is None:
-                return unit.source if unit is not start else self.retune(source, knobs)
+                return unit.source if unit is not start else self.set_knobs(source, knobs)
             unit = changed
         return source
 
-    def _next(self, unit: Unit, knobs: Mapping[str, str]) -> Unit | None:
+    def _after_next_site(self, unit: CppUnit, knobs: Mapping[str, str]) -> CppUnit | None:
         """The unit after one more site; None where there is none."""
-        changed = (parsed(unit.apply(edits)) for edits in self.sites(unit, knobs) if edits)
+        changed = (parse_unit(unit.apply(edits)) for edits in self.sites(unit, knobs) if edits)
         return next((one for one in changed if one.source != unit.source and not one.has_syntax_errors), None)
 
     @abstractmethod
-    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
+    def sites(self, unit: CppUnit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
         """The edits of each place that could be rewritten now; the first sound one is carried out, then the source
         is read again."""
 
@@ -76,20 +76,20 @@ class Recipe(ABC):
         """A knob's value, or its best guess."""
         return str(knobs.get(knob, self.knobs[knob][0]))
 
-    def constant(self, unit: Unit, knob: str) -> str:
+    def constant(self, unit: CppUnit, knob: str) -> str:
         """A new name for the constant that carries a numeric knob in the source, so that `retune` finds it."""
-        return unused_name(unit, f"{PREFIX}{self.name}_{knob}")
+        return unused_name(unit, f"{NAME_PREFIX}{self.name}_{knob}")
 
     def mark(self, knob: str) -> str:
         """Pattern of the place that carries a knob's value: what stands before it, the value, what stands behind it."""
-        return rf"(\bconstexpr int {PREFIX}{self.name}_{knob}_\d+ = )({self.written})(;)"
+        return rf"(\bconstexpr int {NAME_PREFIX}{self.name}_{knob}_\d+ = )({self.written})(;)"
 
     def present(self, source: str) -> dict[str, str]:
         """The knobs' values in a source where this recipe is applied already; empty elsewhere."""
         found = {knob: re.search(self.mark(knob), source, re.MULTILINE) for knob in self.knobs}
         return {knob: match[2] for knob, match in found.items() if match}
 
-    def retune(self, source: str, knobs: Mapping[str, str]) -> str:
+    def set_knobs(self, source: str, knobs: Mapping[str, str]) -> str:
         """`source`, where this recipe is applied already, with its constants set to `knobs`."""
         for knob, value in knobs.items():
             if knob in self.knobs and re.fullmatch(self.written, str(value)):
@@ -97,7 +97,7 @@ class Recipe(ABC):
         return source
 
 
-def recipe(name: str) -> Recipe:
+def load_recipe(name: str) -> Recipe:
     """The recipe that a page's `recipe` names; SettingsError when there is none."""
     return load_class(RECIPES, name, Recipe, key="recipe")()
 

@@ -8,12 +8,12 @@ from itertools import combinations
 
 from agents.artifacts import CoderBrief, Draft, Drafts
 from agents.models.playbook.past_outcomes import accepted_knobs, rejected_kernels
-from agents.models.playbook.recipe import UNREADABLE_CODE, Recipe, application_order, recipe
+from agents.models.playbook.recipe import UNREADABLE_CODE, Recipe, application_order, load_recipe
 from knowledge_base.artifacts import Page, source_digest
 
 
 @dataclass(frozen=True)
-class Step:
+class RecipeStep:
     """One method with its recipe and the knob values to try."""
 
     method: str
@@ -24,39 +24,42 @@ class Step:
 def write_drafts(brief: CoderBrief) -> Drafts:
     """K distinct drafts, the best guess first; or, for an ablation, one without each method."""
     skipped: dict[str, str] = {}
-    steps = _steps(brief, skipped)
+    steps = _recipe_steps(brief, skipped)
     if brief.ablated_methods:
-        held = [s for s in steps if s.method in brief.ablated_methods]
-        kept = {out: [s for s in held if s.method != out] for out in brief.ablated_methods}
-        made = tuple(_draft(brief.source, rest, brief.champion_knobs, f"without {out}") for out, rest in kept.items())
-        return Drafts(drafts=made, skipped=skipped)
-    wanted = max(brief.plan.candidates, 1)
+        chosen_steps = [s for s in steps if s.method in brief.ablated_methods]
+        steps_without = {out: [s for s in chosen_steps if s.method != out] for out in brief.ablated_methods}
+        ablations = tuple(
+            _apply_steps(brief.source, rest, brief.champion_knobs, f"without {out}")
+            for out, rest in steps_without.items()
+        )
+        return Drafts(drafts=ablations, skipped=skipped)
+    draft_count = max(brief.plan.candidates, 1)
     drafts: list[Draft] = []
     rejected = rejected_kernels(brief)
-    refused = {
+    refused_settings = {
         (frozenset(t.methods), tuple(sorted(t.knobs.items())))
         for t in brief.tried
         if t.verdict.startswith("reject_correctness")
     }
     # After failures the first drafts are known not to do: go on behind them, to those that leave a method out.
-    passed_over = wanted if brief.failures else 0
+    drafts_to_pass_over = draft_count if brief.failures else 0
     # A search of knobs that is planned again goes on where the last one ended.
-    searched = wanted * _earlier(brief)
+    drafts_already_made = draft_count * _times_planned(brief)
     seen = {brief.source}
-    for chosen, knobs, note in _candidates(steps):
-        draft = _draft(brief.source, chosen, knobs, note)
-        asked = (frozenset(draft.methods), tuple(sorted(draft.knobs.items())))
-        if draft.source in seen or asked in refused or source_digest(draft.source) in rejected:
+    for chosen, knobs, note in _candidate_settings(steps):
+        draft = _apply_steps(brief.source, chosen, knobs, note)
+        setting = (frozenset(draft.methods), tuple(sorted(draft.knobs.items())))
+        if draft.source in seen or setting in refused_settings or source_digest(draft.source) in rejected:
             continue
         seen.add(draft.source)
-        if searched:
-            searched -= 1
+        if drafts_already_made:
+            drafts_already_made -= 1
             continue
-        if passed_over and len(chosen) == len(steps) and len(steps) > 1:
-            passed_over -= 1
+        if drafts_to_pass_over and len(chosen) == len(steps) and len(steps) > 1:
+            drafts_to_pass_over -= 1
             continue
         drafts.append(draft)
-        if len(drafts) == wanted:
+        if len(drafts) == draft_count:
             break
     if drafts:
         missing = [s.method for s in steps if not any(s.method in d.methods for d in drafts)]
@@ -74,7 +77,7 @@ def write_drafts(brief: CoderBrief) -> Drafts:
     return Drafts(drafts=tuple(drafts), skipped=skipped)
 
 
-def _steps(brief: CoderBrief, skipped: dict[str, str]) -> list[Step]:
+def _recipe_steps(brief: CoderBrief, skipped: dict[str, str]) -> list[RecipeStep]:
     """Planned methods in the order in which their recipes are applied; knobs that won on this very source before
     come first."""
     proven = accepted_knobs(brief, frozenset(item.method for item in brief.plan.methods))
@@ -87,15 +90,25 @@ def _steps(brief: CoderBrief, skipped: dict[str, str]) -> list[Step]:
                 "its page names no recipe; a model or a person must write it" if page else "its page was not given"
             )
             continue
-        made = recipe(page.head.recipe)
-        own = {name: tuple(str(v) for v in values) for name, values in page.head.knobs.items() if name in made.knobs}
+        found_recipe = load_recipe(page.head.recipe)
+        page_values = {
+            name: tuple(str(v) for v in values)
+            for name, values in page.head.knobs.items()
+            if name in found_recipe.knobs
+        }
         steps.append(
-            Step(method.method, made, _around({**made.present(brief.source), **proven}, {**made.knobs, **own}))
+            RecipeStep(
+                method.method,
+                found_recipe,
+                _present_values_first(
+                    {**found_recipe.present(brief.source), **proven}, {**found_recipe.knobs, **page_values}
+                ),
+            )
         )
     return sorted(steps, key=lambda s: application_order(s.recipe.name))
 
 
-def _around(now: Mapping[str, str], knobs: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+def _present_values_first(now: Mapping[str, str], knobs: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """Values to try with those that stand in the source (or won on it) first, so that a search changes one of them
     at a time."""
     return {
@@ -103,14 +116,14 @@ def _around(now: Mapping[str, str], knobs: Mapping[str, tuple[str, ...]]) -> dic
     }
 
 
-def _earlier(brief: CoderBrief) -> int:
+def _times_planned(brief: CoderBrief) -> int:
     """How often this plan was carried out on this source."""
     asked = frozenset(m.method for m in brief.plan.methods)
     last = max((t.iteration for t in brief.tried if t.verdict == "accept"), default=-1)
     return sum(frozenset(t.planned) == asked for t in brief.tried if t.iteration > last)
 
 
-def _draft(source: str, steps: list[Step], knobs: Mapping[str, str], note: str) -> Draft:
+def _apply_steps(source: str, steps: list[RecipeStep], knobs: Mapping[str, str], note: str) -> Draft:
     """Apply `steps`; only those that changed something count as applied."""
     applied, used = [], {}
     for step in steps:
@@ -123,7 +136,7 @@ def _draft(source: str, steps: list[Step], knobs: Mapping[str, str], note: str) 
     return Draft(source=source, methods=tuple(applied), knobs=used, note=note)
 
 
-def _candidates(steps: list[Step]) -> Iterator[tuple[list[Step], dict[str, str], str]]:
+def _candidate_settings(steps: list[RecipeStep]) -> Iterator[tuple[list[RecipeStep], dict[str, str], str]]:
     """All methods at their best guess, then one knob changed at a time, one method left out, two knobs changed, one
     method alone."""
     best = {name: values[0] for s in steps for name, values in s.knobs.items()}

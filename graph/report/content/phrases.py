@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agents.models.ledger import format_dollars
 from graph.artifacts import PREDICTION_FACTOR
 from tools.artifacts import Interval, Task, Verdict
 from tools.cli.formatting import format_percent, format_seconds, format_si, format_speedup

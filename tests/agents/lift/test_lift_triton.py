@@ -105,27 +105,46 @@ EXPECTED = (
 )
 
 
-def mixed(code: str = MIXED, library: tuple[str, ...] = ("aten.mm", "aten.convolution", "aten.sort")) -> str:
+LIBRARY = ("aten.mm", "aten.convolution", "aten.sort")
+
+
+def mixed(code: str = MIXED, library: tuple[str, ...] = LIBRARY, scalars: dict[str, float] | None = None) -> str:
     """A wrapper of a kernel and of operators that write into a buffer, return one, and return several."""
     config = {"XBLOCK": 32, "num_warps": 1, "num_stages": 1}
     launch = {"config": config, "grid": ("-((xnumel) // -(XBLOCK))", "1", "1")}
     shapes = {"x": ("5", "6"), "w": ("4", "6"), "k": ("1", "1", "1", "3"), "out": ("5", "4")}
     variant = {
         "code": code,
-        "inputs": ("x", "w", "k"),
+        "inputs": ("x", "w", "k", *(scalars or {})),
         "conditions": (),
-        "scalars": {},
+        "scalars": scalars or {},
         "launches": {"triton_poi_fused_add_0": launch},
     }
-    return lift_triton(ARGUMENTS, InductorResult.model_validate({"shapes": shapes, "variants": (variant,)}), library)
+    arguments = (*ARGUMENTS, *(Argument(name=n, dtype="float32", role="scalar") for n in scalars or {}))
+    return lift_triton(arguments, InductorResult.model_validate({"shapes": shapes, "variants": (variant,)}), library)
 
 
 def test_what_inductor_leaves_to_the_tasks_library_is_called_with_the_shapes_it_had(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     text = mixed()
-    assert screen(text, "triton", (), ("x", "w", "k", "out"), ("aten.mm", "aten.convolution", "aten.sort")) == ()
+    assert screen(text, "triton", (), ("x", "w", "k", "out"), LIBRARY) == ()
     specification = {"x": "in:5x6", "w": "in:4x6", "k": "in:1x1x1x3", "out": "out:5x4"}
     expected = "x @ w.T + torch.nn.functional.conv2d(x[None, None], k)[0, 0].sort(1)[0]"
+    assert errors([[text, specification, expected]], tmp_path)[0] < 1e-5
+
+
+def test_a_float_that_inductor_reads_from_a_tensor_is_the_argument_itself(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    code = (
+        MIXED.replace("in_ptr1, out_ptr0", "in_ptr1, out_ptr0, scale")
+        .replace("at < xnumel) + tl.load", "at < xnumel) + scale * tl.load")
+        .replace("x_1, w_1, k_1 = args", "x_1, w_1, k_1, s_1 = args")
+        .replace("buf4, 20,", "buf4, s_1.item(), 20,")
+    )
+    text = mixed(code, scalars={"s": 0.25})
+    assert screen(text, "triton", (), ("x", "w", "k", "out"), LIBRARY) == ()
+    specification = {"x": "in:5x6", "w": "in:4x6", "k": "in:1x1x1x3", "out": "out:5x4", "s": 0.5}
+    expected = "x @ w.T + 0.5 * torch.nn.functional.conv2d(x[None, None], k)[0, 0].sort(1)[0]"
     assert errors([[text, specification, expected]], tmp_path)[0] < 1e-5
 
 
@@ -138,7 +157,7 @@ def test_a_workspace_that_the_wrapper_zeroes_is_zeroed_before_each_launch(tmp_pa
         )
     )
     assert text.index("lifted_zero[") < text.index("triton_poi_fused_add_0[")
-    assert screen(text, "triton", (), ("x", "w", "k", "out"), ("aten.mm", "aten.convolution", "aten.sort")) == ()
+    assert screen(text, "triton", (), ("x", "w", "k", "out"), LIBRARY) == ()
     assert (
         errors([[text, {"x": "in:5x6", "w": "in:4x6", "k": "in:1x1x1x3", "out": "out:5x4"}, "x @ w.T"]], tmp_path)[0]
         < 1e-5

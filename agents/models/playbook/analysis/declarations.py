@@ -80,12 +80,12 @@ def _declarators(
                 form = "array"
             elif inner.type == "function_declarator" and kind == "local":
                 form = "object"
-            inner = inner.child_by_field_name("declarator") or _named_within(inner)
+            inner = inner.child_by_field_name("declarator") or _inner_declarator(inner)
         if inner is not None:
             yield Declaration(unit.text(inner), inner.start_byte, kind, type_text, form, scope, node, initial)
 
 
-def _hidden(scope: Node) -> Iterator[Node]:
+def _unread_names(scope: Node) -> Iterator[Node]:
     """Names of a scope that nothing more is known of: a lambda's parameters, the variable of a loop over a range,
     parts of a pair."""
     inside: list[Node] = []
@@ -108,16 +108,16 @@ def _hidden(scope: Node) -> Iterator[Node]:
     return (n for one in inside for n in walk(one) if n.type == "identifier" and is_declared_name(n))
 
 
-def _named_within(declarator: Node) -> Node | None:
+def _inner_declarator(declarator: Node) -> Node | None:
     return next((c for c in declarator.named_children if "declarator" in c.type or c.type == "identifier"), None)
 
 
-def declaration_of(unit: CppSource, name: Node) -> Declaration | None:
+def find_declaration(unit: CppSource, name: Node) -> Declaration | None:
     """What the identifier `name` refers to, by walking its scopes outwards; None for macros and unknown names."""
     wanted = unit.text(name)
     scope: Node | None = name
     while scope is not None:
-        known, unknown = _names(unit, scope)
+        known, unknown = _names_of_scope(unit, scope)
         found = None
         for candidate in known:
             own = candidate.initial is not None and node_contains(candidate.initial, name)
@@ -130,6 +130,6 @@ def declaration_of(unit: CppSource, name: Node) -> Declaration | None:
 
 
 @lru_cache(maxsize=4096)
-def _names(unit: CppSource, scope: Node) -> tuple[tuple[Declaration, ...], frozenset[str]]:
+def _names_of_scope(unit: CppSource, scope: Node) -> tuple[tuple[Declaration, ...], frozenset[str]]:
     """What a scope declares, and the names of which it is known only that they are its own."""
-    return tuple(declared_in(unit, scope)), frozenset(unit.text(n) for n in _hidden(scope))
+    return tuple(declared_in(unit, scope)), frozenset(unit.text(n) for n in _unread_names(scope))

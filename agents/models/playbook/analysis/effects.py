@@ -10,22 +10,42 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.analysis.affine import Poly
-from agents.models.playbook.analysis.expressions import ALLOCATORS, Environment, Range, Value, Values
-from agents.models.playbook.analysis.types import OVERLOADED
-from agents.models.playbook.analysis.unit import Unit
+from agents.models.playbook.analysis.affine import Polynomial
+from agents.models.playbook.analysis.expressions import (
+    ALLOCATORS,
+    Environment,
+    ExpressionEvaluator,
+    Value,
+    VariableRange,
+)
+from agents.models.playbook.analysis.types import OVERLOADED_FUNCTIONS
+from agents.models.playbook.analysis.unit import CppUnit
 from tools.languages.cpp_source import statements, strip_parentheses
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-CMATH = (*OVERLOADED, "abs", "max", "min", "isnan", "isinf", "isfinite", "conj", "real", "imag", "norm", "arg", "polar")
-PURE = frozenset(
-    [*CMATH, *(f"{name}f" for name in CMATH), *(f"kw_{name}" for name in CMATH), *(f"kw_pow{n}" for n in range(17)), "kw_pick", "kw_cmul",
+CMATH = (
+    *OVERLOADED_FUNCTIONS,
+    "abs",
+    "max",
+    "min",
+    "isnan",
+    "isinf",
+    "isfinite",
+    "conj",
+    "real",
+    "imag",
+    "norm",
+    "arg",
+    "polar",
+)
+PURE_FUNCTIONS = frozenset(
+    [*CMATH, *(f"{name}f" for name in CMATH), *(f"kw_{name}" for name in CMATH), "kw_pick", "kw_cmul",
      "clamp", "unreachable"]
 )  # fmt: skip
 """Functions of <cmath>, <complex> and <algorithm> that touch no memory, and the ones that recipes insert."""
-NOT_UNDERSTOOD = frozenset(
+UNREADABLE_NODES = frozenset(
     {
         "while_statement",
         "do_statement",
@@ -41,15 +61,15 @@ MAX_CALL_DEPTH = 4
 
 
 @dataclass(frozen=True)
-class Access:
+class ElementAccess:
     """One read or write of an element; index None: not understood."""
 
     root: str
-    index: tuple[Poly, ...] | None
+    index: tuple[Polynomial, ...] | None
     write: bool
     plain: bool
     """A write by `=` alone, of an element that the statement does not read."""
-    ranges: tuple[Range, ...]
+    ranges: tuple[VariableRange, ...]
     """Of the loops between the region and the access, outer first."""
     node: Node
 
@@ -58,17 +78,17 @@ class Access:
 class Effects:
     """Everything found in a region; `problem` names the first thing that could not be understood."""
 
-    accesses: list[Access] = field(default_factory=list)
+    accesses: list[ElementAccess] = field(default_factory=list)
     problem: str = ""
 
-    def fail(self, problem: str) -> None:
+    def add_problem(self, problem: str) -> None:
         self.problem = self.problem or problem
 
 
-class Reader(Values):
+class EffectReader(ExpressionEvaluator):
     """Reads the effects of one region (a loop's body)."""
 
-    def __init__(self, unit: Unit, region: Node) -> None:
+    def __init__(self, unit: CppUnit, region: Node) -> None:
         super().__init__(unit, region)
         self.effects = Effects()
         self._unbounded = 0
@@ -76,7 +96,7 @@ class Reader(Values):
         for statement in statements(region):
             self._visit(statement, (), {})
 
-    def _visit(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int = 0) -> None:
+    def _visit(self, node: Node, ranges: tuple[VariableRange, ...], env: Environment, depth: int = 0) -> None:
         handlers = {
             "for_statement": self._visit_loop,
             "assignment_expression": self._visit_assignment,
@@ -90,45 +110,45 @@ class Reader(Values):
         if node.type in handlers:
             handlers[node.type](node, ranges, env, depth)
             return
-        if node.type in NOT_UNDERSTOOD:
-            self.effects.fail(f"{node.type.replace('_', ' ')} is not understood")
+        if node.type in UNREADABLE_NODES:
+            self.effects.add_problem(f"{node.type.replace('_', ' ')} is not understood")
         elif node.type == "return_statement" and depth == 0:
-            self.effects.fail("the loop returns from the function")
+            self.effects.add_problem("the loop returns from the function")
         for child in node.named_children:
             self._visit(child, ranges, env, depth)
 
-    def _visit_element(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
+    def _visit_element(self, node: Node, ranges: tuple[VariableRange, ...], env: Environment, depth: int) -> None:
         if self.unit.text(node).startswith("&"):
-            self.effects.fail(f"an address is taken: {self.unit.text(node)}")
-        self._access(node, False, False, ranges, env)
+            self.effects.add_problem(f"an address is taken: {self.unit.text(node)}")
+        self._add_access(node, False, False, ranges, env)
         for child in node.named_children:
             if child.type != "identifier":
                 self._visit(child, ranges, env, depth)
 
-    def _visit_update(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
+    def _visit_update(self, node: Node, ranges: tuple[VariableRange, ...], env: Environment, depth: int) -> None:
         target = node.child_by_field_name("argument")
         if target is not None:
             self._write(target, False, ranges, env)
 
-    def _visit_name(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
+    def _visit_name(self, node: Node, ranges: tuple[VariableRange, ...], env: Environment, depth: int) -> None:
         """A read through a reference."""
         declaration = self.unit.declaration(node)
         if declaration is not None and declaration.form == "reference" and declaration.initial is not None:
-            self._access(node, False, False, ranges, env)
+            self._add_access(node, False, False, ranges, env)
 
-    def _visit_loop(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
+    def _visit_loop(self, node: Node, ranges: tuple[VariableRange, ...], env: Environment, depth: int) -> None:
         loop = self.unit.counted(node)
         if loop is None:
-            self.effects.fail(f"not a counted loop: {self.unit.text(node).splitlines()[0]}")
+            self.effects.add_problem(f"not a counted loop: {self.unit.text(node).splitlines()[0]}")
             return
         for bound in (loop.lower, loop.upper):
             self._visit(bound, ranges, env, depth)
-        found = self.range(loop, env)
+        found = self.loop_range(loop, env)
         self._unbounded += found is None
         self._visit(loop.body, (*ranges, found) if found is not None else ranges, env, depth)
         self._unbounded -= found is None
 
-    def _visit_assignment(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
+    def _visit_assignment(self, node: Node, ranges: tuple[VariableRange, ...], env: Environment, depth: int) -> None:
         operator, left, right = self.unit.split_binary(node)
         self._visit(right, ranges, env, depth)
         self._write(left, operator == "=", ranges, env)
@@ -136,35 +156,37 @@ class Reader(Values):
             if child.type != "identifier":
                 self._visit(child, ranges, env, depth)
 
-    def _write(self, target: Node, plain: bool, ranges: tuple[Range, ...], env: Environment) -> None:
+    def _write(self, target: Node, plain: bool, ranges: tuple[VariableRange, ...], env: Environment) -> None:
         target = strip_parentheses(target)
         if target.type == "identifier":
             declaration = self.unit.declaration(target)
             if declaration is None or declaration.kind == "global":
-                self.effects.fail(f"writes {self.unit.text(target)}, which is not local")
+                self.effects.add_problem(f"writes {self.unit.text(target)}, which is not local")
             elif declaration.form == "reference":
-                self._access(target, True, plain, ranges, env)
+                self._add_access(target, True, plain, ranges, env)
         elif target.type in ("subscript_expression", "pointer_expression"):
-            self._access(target, True, plain, ranges, env)
+            self._add_access(target, True, plain, ranges, env)
         else:
-            self.effects.fail(f"writes {self.unit.text(target)}, which is not understood")
+            self.effects.add_problem(f"writes {self.unit.text(target)}, which is not understood")
 
-    def _access(self, node: Node, write: bool, plain: bool, ranges: tuple[Range, ...], env: Environment) -> None:
+    def _add_access(
+        self, node: Node, write: bool, plain: bool, ranges: tuple[VariableRange, ...], env: Environment
+    ) -> None:
         # An element in a loop that walks nobody knows how far may be any of its buffer.
-        element = self.element(node, env) if not self._unbounded else None
+        element = self.element_index(node, env) if not self._unbounded else None
         if element is not None:
-            self.effects.accesses.append(Access(element[0], element[1], write, plain, ranges, node))
+            self.effects.accesses.append(ElementAccess(element[0], element[1], write, plain, ranges, node))
             return
         root = self.root(node, env)
         if root is None:
-            self.effects.fail(f"{self.unit.text(node)} cannot be traced to a buffer")
+            self.effects.add_problem(f"{self.unit.text(node)} cannot be traced to a buffer")
         else:
-            self.effects.accesses.append(Access(root, None, write, plain, ranges, node))
+            self.effects.accesses.append(ElementAccess(root, None, write, plain, ranges, node))
 
-    def _visit_declaration(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
+    def _visit_declaration(self, node: Node, ranges: tuple[VariableRange, ...], env: Environment, depth: int) -> None:
         text = self.unit.text(node)
         if text.startswith("static") and "const" not in text.split("=")[0]:
-            self.effects.fail("a static variable is shared by all iterations")
+            self.effects.add_problem("a static variable is shared by all iterations")
         for declarator in node.children_by_field_name("declarator"):
             value = declarator.child_by_field_name("value") if declarator.type == "init_declarator" else None
             inner = declarator.child_by_field_name("declarator")
@@ -174,13 +196,13 @@ class Reader(Values):
 
     # ------------------------------------------------------------ calls
 
-    def _visit_call(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
+    def _visit_call(self, node: Node, ranges: tuple[VariableRange, ...], env: Environment, depth: int) -> None:
         unit = self.unit
         arguments = unit.arguments(node)
         function = node.child_by_field_name("function")
         name = unit.called_function(node)
         called = unit.text(function).split("<")[0] if function is not None else ""
-        pure = name in PURE and unit.is_library_call(node)
+        pure = name in PURE_FUNCTIONS and unit.is_library_call(node)
         if self.is_cast(node) or pure or called in ("std::max", "std::min", "std::numeric_limits"):
             for argument in arguments:
                 self._visit(argument, ranges, env, depth)
@@ -191,27 +213,27 @@ class Reader(Values):
         ):
             return
         elif name in unit.functions and depth < MAX_CALL_DEPTH:
-            self._inline(unit.functions[name], arguments, ranges, env, depth)
+            self._visit_helper(unit.functions[name], arguments, ranges, env, depth)
         else:
-            self.effects.fail(f"calls {name or unit.text(node)}, whose effects are not known")
+            self.effects.add_problem(f"calls {name or unit.text(node)}, whose effects are not known")
 
-    def _inline(
-        self, function: Node, arguments: list[Node], ranges: tuple[Range, ...], env: Environment, depth: int
+    def _visit_helper(
+        self, function: Node, arguments: list[Node], ranges: tuple[VariableRange, ...], env: Environment, depth: int
     ) -> None:
         unit = self.unit
         parameters = unit.parameters(function)
         body = function.child_by_field_name("body")
         if len(parameters) != len(arguments) or body is None:
-            self.effects.fail("a call's arguments do not match its function")
+            self.effects.add_problem("a call's arguments do not match its function")
             return
         inner: dict[str, Value] = {}
         for parameter, argument in zip(parameters, arguments, strict=True):
             if parameter.form in ("pointer", "array"):
                 inner[parameter.symbol] = self.pointer(argument, env)
             elif parameter.form == "reference" and "const" not in unit.text(parameter.node):
-                self.effects.fail(f"{parameter.name} is passed by reference")
+                self.effects.add_problem(f"{parameter.name} is passed by reference")
             else:
-                inner[parameter.symbol] = self.poly(argument, env)
+                inner[parameter.symbol] = self.integer_value(argument, env)
                 self._visit(argument, ranges, env, depth)
         self.regions.append(function)
         self._visit(body, ranges, inner, depth + 1)
@@ -219,6 +241,6 @@ class Reader(Values):
 
 
 @lru_cache(maxsize=256)
-def read(unit: Unit, region: Node) -> Reader:
+def read_effects(unit: CppUnit, region: Node) -> EffectReader:
     """The effects of a region; several recipes ask for the same ones."""
-    return Reader(unit, region)
+    return EffectReader(unit, region)

@@ -5,30 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from agents.models.playbook.analysis.declarations import Declaration, declaration_of
+from agents.models.playbook.analysis.declarations import Declaration, find_declaration
 from tools.languages.cpp_source import CppSource, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 
+LOOP_STATEMENTS = frozenset({"for_statement", "for_range_loop", "while_statement", "do_statement"})
+
+
 @dataclass(frozen=True, eq=False)
-class Loop:
+class CountedLoop:
     """`for (v = lower; v < upper; v += step) body`. Equal is the same object: a unit reads a loop once."""
 
     node: Node
     variable: str
     declaration: Declaration | None
     """Of the variable, where it can be found."""
-    declared_here: bool
+    declares_variable: bool
     lower: Node
     upper: Node
-    inclusive: bool
+    is_inclusive: bool
     """`<=` instead of `<` or `!=`."""
     step: Node | None
     """None: one."""
     body: Node
-    down: bool
+    counts_down: bool
     """`for (v = upper; v >= lower; --v)`."""
 
     @property
@@ -37,14 +40,19 @@ class Loop:
         return f"{self.variable}@{self.node.start_byte}"
 
 
-def read_loop(unit: CppSource, node: Node) -> Loop | None:
+def is_innermost(loop: CountedLoop) -> bool:
+    """Whether no other loop stands in the body."""
+    return not any(n.type in LOOP_STATEMENTS for n in walk(loop.body))
+
+
+def read_loop(unit: CppSource, node: Node) -> CountedLoop | None:
     """`node` as a counted loop, or None when it is not one. `Unit.counted` asks once and remembers."""
     start, condition, update, body = (
         node.child_by_field_name(f) for f in ("initializer", "condition", "update", "body")
     )
     if start is None or condition is None or update is None or body is None:
         return None
-    first = _initial(unit, start)
+    first = _read_initializer(unit, start)
     if first is None or condition.type != "binary_expression":
         return None
     variable, lower, declared = first
@@ -52,17 +60,17 @@ def read_loop(unit: CppSource, node: Node) -> Loop | None:
     down = operator == ">=" and unit.text(update).replace(" ", "") in (f"{variable}--", f"--{variable}")
     if not (down or operator in ("<", "<=", "!=")) or unit.text(left) != variable:
         return None
-    step = None if down else _step(unit, update, variable)
+    step = None if down else _read_step(unit, update, variable)
     if step is False or variable in unit.written_names(body):
         return None
     name = next((n for n in walk(start) if n.type == "identifier" and unit.text(n) == variable), left)
     lower, upper = (right, lower) if down else (lower, right)
-    return Loop(
-        node, variable, declaration_of(unit, name), declared, lower, upper, down or operator == "<=", step, body, down
+    return CountedLoop(
+        node, variable, find_declaration(unit, name), declared, lower, upper, down or operator == "<=", step, body, down
     )
 
 
-def _initial(unit: CppSource, start: Node) -> tuple[str, Node, bool] | None:
+def _read_initializer(unit: CppSource, start: Node) -> tuple[str, Node, bool] | None:
     """Variable, first value, and whether it is declared here."""
     if start.type == "declaration":
         declarators = start.children_by_field_name("declarator")
@@ -79,7 +87,7 @@ def _initial(unit: CppSource, start: Node) -> tuple[str, Node, bool] | None:
     return None
 
 
-def _step(unit: CppSource, update: Node, variable: str) -> Node | Literal[False] | None:
+def _read_step(unit: CppSource, update: Node, variable: str) -> Node | Literal[False] | None:
     if update.type == "update_expression":
         return None if unit.text(update).replace(" ", "") in (f"{variable}++", f"++{variable}") else False
     if update.type != "assignment_expression":

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from agents.models.playbook.analysis.unit import Unit
+from agents.models.playbook.analysis.unit import CppUnit
 from agents.models.playbook.recipe import Recipe
 from tools.languages.cpp_source import CppEdit, CppSource
 
-NAMES = {
+CONSTANT_NAME_PATTERNS = {
     "THREADS": r"(?:\w*THREADS\w*|BLOCK(?:_?SIZE|_?DIM)?|\w*Threads\w*|k?Block(?:Size|Dim)|threads|block_size)",
     "UNROLL": r"(?:\w*UNROLL\w*|\w*PER_THREAD|ITEMS|\w*Unroll\w*|\w*PerThread|unroll)",
     "TILE": r"(?:\w*TILE\w*|\w*Tile\w*|tile)",
@@ -33,14 +33,14 @@ class CudaConstants(Recipe):
 
     def edit(self, source: str, knobs: Mapping[str, str]) -> str:
         """`source` with its constants set to `knobs`; those that are there are in place, and are searched."""
-        return source if CppSource(source, "cuda").has_syntax_errors else self.retune(source, knobs)
+        return source if CppSource(source, "cuda").has_syntax_errors else self.set_knobs(source, knobs)
 
-    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
+    def sites(self, unit: CppUnit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
         """None: whatever is no constant needs a model."""
         return iter(())
 
     def mark(self, knob: str) -> str:
         """See `Recipe.mark`."""
-        typed = rf"\b(?:constexpr|const)\s+(?:int|unsigned|unsigned int|size_t)\s+{NAMES[knob]}\s*=\s*"
+        typed = rf"\b(?:constexpr|const)\s+(?:int|unsigned|unsigned int|size_t)\s+{CONSTANT_NAME_PATTERNS[knob]}\s*=\s*"
         bound = r"|__launch_bounds__\(\s*\w+\s*,\s*" if knob == "RESIDENT" else ""
-        return rf"({typed}|#[ \t]*define[ \t]+{NAMES[knob]}[ \t]+{bound})(\d+)(\b)"
+        return rf"({typed}|#[ \t]*define[ \t]+{CONSTANT_NAME_PATTERNS[knob]}[ \t]+{bound})(\d+)(\b)"

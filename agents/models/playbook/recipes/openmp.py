@@ -7,30 +7,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.analysis.affine import loaded
-from agents.models.playbook.analysis.dependence import Independence, independence
-from agents.models.playbook.analysis.effects import Access
-from agents.models.playbook.analysis.expressions import Values
-from agents.models.playbook.analysis.loops import Loop
-from agents.models.playbook.analysis.nests import outermost
-from agents.models.playbook.analysis.scalars import read_later
-from agents.models.playbook.analysis.unit import Unit
-from agents.models.playbook.recipe import PREFIX, Recipe
-from agents.models.playbook.recipes.edits import insert_pragma, nested
-from agents.models.playbook.recipes.work import heavy, work
+from agents.models.playbook.analysis.affine import is_element_symbol
+from agents.models.playbook.analysis.dependence import Independence, analyse_independence, is_private
+from agents.models.playbook.analysis.effects import ElementAccess
+from agents.models.playbook.analysis.expressions import ExpressionEvaluator
+from agents.models.playbook.analysis.loops import LOOP_STATEMENTS, CountedLoop
+from agents.models.playbook.analysis.unit import CppUnit
+from agents.models.playbook.recipe import NAME_PREFIX, Recipe
+from agents.models.playbook.recipes.edits import insert_pragma, perfectly_nested_loop
+from agents.models.playbook.recipes.work import calls_transcendentals, work_expression
 from tools.languages.cpp_source import CppEdit, pragma_before, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-LOOPS = frozenset({"for_statement", "for_range_loop", "while_statement", "do_statement"})
-MIN_WORK = 1 << 18
+MIN_ITERATIONS = 1 << 18
 """Loop iterations below which waking the threads costs more than it gives: some 50 us on a virtual machine, in which
 one core makes as many of a vector loop. Threads that lose on a small workload lose the whole candidate at the gate;
 on a middling one they can wait."""
-MIN_WORK_HEAVY = 1 << 16
+MIN_HEAVY_ITERATIONS = 1 << 16
 """The same where an iteration calls a transcendental function."""
-MAX_TWICE_LINES = 13
+MAX_DUPLICATED_LINES = 13
 """A longer loop does not stand twice in a kernel: prompts hold it, and readers read it, twice."""
 
 
@@ -41,32 +38,40 @@ class ParallelOuter(Recipe):
     knobs = {"SCHEDULE": ("static", "dynamic")}
     written = r"\w+"
 
-    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
+    def sites(self, unit: CppUnit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
         schedule = self.value(knobs, "SCHEDULE")
-        waiting = outermost(unit)
+        waiting = list(unit.outermost_loops)
         while waiting:
             loop = waiting.pop(0)
             previous = pragma_before(loop.node)
             existing = unit.text(previous) if previous is not None else ""
-            if "parallel" in existing or (existing and "omp simd" not in existing) or _serial_version(unit, loop.node):
+            if (
+                "parallel" in existing
+                or (existing and "omp simd" not in existing)
+                or _is_serial_branch(unit, loop.node)
+            ):
                 continue
-            if not loop.declared_here and (loop.declaration is None or read_later(unit, loop, loop.declaration)):
+            if not loop.declares_variable and (
+                loop.declaration is None or not is_private(unit, loop, loop.declaration)
+            ):
                 # Each thread counts for itself; where the counter ended nobody would know.
                 continue
-            found = independence(unit, loop)
-            if found and not _threaded_inside(unit, loop) and not _always_short(unit, loop):
-                yield self._edit(unit, loop, found, previous, schedule)
+            found = analyse_independence(unit, loop)
+            if found and not _has_threads_inside(unit, loop) and not _always_short(unit, loop):
+                yield self._thread_edits(unit, loop, found, previous, schedule)
             elif not found:
                 waiting.extend(
                     one
                     for one in unit.loops(loop.body)
-                    if _depth(one.node) == _depth(loop.node) + 1 and _holds_loops(one)
+                    if _loop_depth(one.node) == _loop_depth(loop.node) + 1 and _holds_loops(one)
                 )
 
-    def _edit(self, unit: Unit, loop: Loop, found: Independence, previous: Node | None, schedule: str) -> list[CppEdit]:
-        simd, uneven = previous is not None, _uneven(unit, loop)
+    def _thread_edits(
+        self, unit: CppUnit, loop: CountedLoop, found: Independence, previous: Node | None, schedule: str
+    ) -> list[CppEdit]:
+        simd, uneven = previous is not None, _has_uneven_iterations(unit, loop)
         clauses = ["#pragma omp parallel for" + (" simd" if simd else "")]
-        if not simd and not uneven and _pairs(unit, loop, found):
+        if not simd and not uneven and _can_collapse(unit, loop, found):
             clauses.append("collapse(2)")
         private = [p for p in found.private if p != loop.variable]
         if private:
@@ -74,9 +79,13 @@ class ParallelOuter(Recipe):
         clauses += [f"reduction({r.operator}:{r.name})" for r in found.reductions]
         # A modifier keeps this one out of the search: equal shares of unequal rows would only be tried in vain.
         clauses.append("schedule(nonmonotonic: dynamic, 4)" if uneven else f"schedule({schedule})")
-        amount = work(unit, loop)
+        amount = work_expression(unit, loop)
         if amount:
-            least = MIN_WORK_HEAVY if _depth(loop.node) == 0 and heavy(unit, loop.body) else MIN_WORK
+            least = (
+                MIN_HEAVY_ITERATIONS
+                if _loop_depth(loop.node) == 0 and calls_transcendentals(unit, loop.body)
+                else MIN_ITERATIONS
+            )
             amount = f"{amount} >= {least}"
             if not private and _may_stand_twice(unit, loop):
                 return _two_versions(unit, loop, amount, clauses, previous)
@@ -88,17 +97,21 @@ class ParallelOuter(Recipe):
         return rf"(#pragma omp parallel for\b.*\bschedule\()({self.written})(\))"
 
 
-def _may_stand_twice(unit: Unit, loop: Loop) -> bool:
+def _may_stand_twice(unit: CppUnit, loop: CountedLoop) -> bool:
     """Whether a loop is short, stands in a block, and calls no function of the file, which the compiler would no longer
     inline by itself."""
     called = {unit.called_function(n) for n in walk(loop.body) if n.type == "call_expression"}
-    own = [name for name in called & set(unit.functions) if name is not None and not name.startswith(PREFIX)]
+    own = [name for name in called & set(unit.functions) if name is not None and not name.startswith(NAME_PREFIX)]
     in_block = loop.node.parent is not None and loop.node.parent.type == "compound_statement"
     text = unit.text(loop.node)
-    return in_block and not own and text.count("\n") < MAX_TWICE_LINES and "\\\n" not in text and "static" not in text
+    return (
+        in_block and not own and text.count("\n") < MAX_DUPLICATED_LINES and "\\\n" not in text and "static" not in text
+    )
 
 
-def _two_versions(unit: Unit, loop: Loop, condition: str, clauses: list[str], pragma: Node | None) -> list[CppEdit]:
+def _two_versions(
+    unit: CppUnit, loop: CountedLoop, condition: str, clauses: list[str], pragma: Node | None
+) -> list[CppEdit]:
     """The loop with threads where `condition` holds, and without them elsewhere.
 
     An `if` clause calls the OpenMP runtime in any case, which takes 8 to 25 us when its code is out of the cache
@@ -114,11 +127,11 @@ def _two_versions(unit: Unit, loop: Loop, condition: str, clauses: list[str], pr
     return [CppEdit((pragma or loop.node).start_byte, loop.node.end_byte, versions)]
 
 
-def _threaded_inside(unit: Unit, loop: Loop) -> bool:
+def _has_threads_inside(unit: CppUnit, loop: CountedLoop) -> bool:
     return any("omp parallel" in unit.text(n) for n in walk(loop.body) if n.type == "preproc_call")
 
 
-def _serial_version(unit: Unit, node: Node) -> bool:
+def _is_serial_branch(unit: CppUnit, node: Node) -> bool:
     """Whether the loop lies where somebody decided against threads: in the `else` of a branch that has them."""
     current: Node | None = node
     while current is not None:
@@ -130,22 +143,22 @@ def _serial_version(unit: Unit, node: Node) -> bool:
     return False
 
 
-def _always_short(unit: Unit, loop: Loop) -> bool:
+def _always_short(unit: CppUnit, loop: CountedLoop) -> bool:
     """Whether the nest has a fixed number of turns, and too few for threads."""
-    inner = [n for n in walk(loop.body) if n.type in LOOPS]
+    inner = [n for n in walk(loop.body) if n.type in LOOP_STATEMENTS]
     lengths = [unit.text(one.upper) for one in (loop, *unit.loops(loop.body))]
     calls = any(unit.called_function(n) in unit.functions for n in walk(loop.body) if n.type == "call_expression")
     known = all(length.isdigit() for length in lengths) and len(lengths) == len(inner) + 1 and not calls
-    return known and prod(map(int, lengths)) < MIN_WORK_HEAVY
+    return known and prod(map(int, lengths)) < MIN_HEAVY_ITERATIONS
 
 
-def _pairs(unit: Unit, loop: Loop, found: Independence) -> bool:
+def _can_collapse(unit: CppUnit, loop: CountedLoop, found: Independence) -> bool:
     """Whether the loop and the one inside can be dealt out together: a first loop over a batch may be short, down to
     one turn."""
-    inner = nested(unit, loop)
-    if inner is None or not _holds_loops(inner) or not (loop.declared_here and inner.declared_here):
+    inner = perfectly_nested_loop(unit, loop)
+    if inner is None or not _holds_loops(inner) or not (loop.declares_variable and inner.declares_variable):
         return False
-    own = independence(unit, inner)
+    own = analyse_independence(unit, inner)
     # A loop along memory is left to the vectoriser.
     if _stores_along(inner, own.accesses):
         return False
@@ -153,15 +166,15 @@ def _pairs(unit: Unit, loop: Loop, found: Independence) -> bool:
     return bool(own) and not private and pragma_before(inner.node) is None
 
 
-def _stores_along(loop: Loop, accesses: Sequence[Access]) -> bool:
+def _stores_along(loop: CountedLoop, accesses: Sequence[ElementAccess]) -> bool:
     """Whether every store moves by one element from one iteration of `loop` to the next."""
     factors = [a.index[-1].coefficient(loop.symbol) for a in accesses if a.write and a.index]
     return bool(factors) and all(f is not None and f.value == 1 for f in factors)
 
 
-def _uneven(unit: Unit, loop: Loop) -> bool:
+def _has_uneven_iterations(unit: CppUnit, loop: CountedLoop) -> bool:
     """Whether the length of a loop inside depends on where the outer one stands."""
-    values = Values(unit, loop.body)
+    values = ExpressionEvaluator(unit, loop.body)
     for inner in unit.loops(loop.body):
         if not any(
             n.type == "identifier" and unit.text(n) == loop.variable
@@ -169,23 +182,23 @@ def _uneven(unit: Unit, loop: Loop) -> bool:
             for n in walk(b)
         ):
             continue
-        lower, upper = values.poly(inner.lower, {}), values.poly(inner.upper, {})
+        lower, upper = values.integer_value(inner.lower, {}), values.integer_value(inner.upper, {})
         if (
             lower is None
             or upper is None
-            or any(s == loop.symbol or loaded(s, loop.symbol) for s in (upper - lower).symbols)
+            or any(s == loop.symbol or is_element_symbol(s, loop.symbol) for s in (upper - lower).symbols)
         ):
             return True
     return False
 
 
-def _depth(node: Node) -> int:
+def _loop_depth(node: Node) -> int:
     depth, current = 0, node.parent
     while current is not None:
-        depth += current.type in ("for_statement", "while_statement", "do_statement")
+        depth += current.type in LOOP_STATEMENTS
         current = current.parent
     return depth
 
 
-def _holds_loops(loop: Loop) -> bool:
+def _holds_loops(loop: CountedLoop) -> bool:
     return any(n.type == "for_statement" for n in walk(loop.body))

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from agents.models.playbook.analysis.dependence import Independence, independence
-from agents.models.playbook.analysis.effects import Access, read
-from agents.models.playbook.analysis.loops import Loop
-from agents.models.playbook.analysis.nests import is_innermost
-from agents.models.playbook.analysis.types import floating
-from agents.models.playbook.analysis.unit import Unit
+from agents.models.playbook.analysis.dependence import Independence, analyse_independence
+from agents.models.playbook.analysis.effects import ElementAccess, read_effects
+from agents.models.playbook.analysis.loops import CountedLoop, is_innermost
+from agents.models.playbook.analysis.types import arithmetic_type
+from agents.models.playbook.analysis.unit import CppUnit
 from agents.models.playbook.recipe import Recipe
 from agents.models.playbook.recipes.edits import insert_pragma
 from tools.languages.cpp_source import CppEdit, pragma_before, statements, strip_parentheses, unused_name, walk
 
-NEAR = 4
+MAX_STRIDE_ELEMENTS = 4
 """Elements from one iteration to the next (channels of a pixel, pairs) that vector loads still take apart with
 shuffles."""
 
-SHORT = 8
+SHORT_LOOP_ITERATIONS = 8
 """Iterations."""
 
 
@@ -27,13 +26,13 @@ class SimdReduction(Recipe):
 
     name = "simd_reduction"
 
-    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
-        for loop in _innermost(unit):
-            found = _suited(unit, loop)
+    def sites(self, unit: CppUnit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
+        for loop in _plain_innermost_loops(unit):
+            found = _vectorisable_independence(unit, loop)
             if found is not None and found.reductions and not is_short(unit, loop):
-                yield insert_pragma(unit, loop.node, _summing(found))
+                yield insert_pragma(unit, loop.node, _reduction_pragma(found))
             elif not found and not is_short(unit, loop):
-                yield _in_scalar(unit, loop)
+                yield _scalar_replacement_edits(unit, loop)
 
 
 class SimdLoop(Recipe):
@@ -41,30 +40,30 @@ class SimdLoop(Recipe):
 
     name = "simd_loop"
 
-    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
-        for loop in _innermost(unit):
-            found = _suited(unit, loop)
+    def sites(self, unit: CppUnit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
+        for loop in _plain_innermost_loops(unit):
+            found = _vectorisable_independence(unit, loop)
             if found is not None and not found.reductions:
-                yield insert_pragma(unit, loop.node, f"#pragma omp simd{_private(found)}")
+                yield insert_pragma(unit, loop.node, f"#pragma omp simd{_private_clause(found)}")
 
 
-def is_short(unit: Unit, loop: Loop) -> bool:
+def is_short(unit: CppUnit, loop: CountedLoop) -> bool:
     """A window of a few elements, which the compiler unrolls; most of its lanes would be empty."""
-    own = read(unit, loop.body).range(loop, {})
+    own = read_effects(unit, loop.body).loop_range(loop, {})
     lengths = [(upper - own.lower).value for upper in own.uppers] if own is not None else []
-    return any(length is not None and length < SHORT for length in lengths)
+    return any(length is not None and length < SHORT_LOOP_ITERATIONS for length in lengths)
 
 
-def _private(found: Independence) -> str:
+def _private_clause(found: Independence) -> str:
     return f" private({', '.join(found.private)})" if found.private else ""
 
 
-def _summing(found: Independence) -> str:
+def _reduction_pragma(found: Independence) -> str:
     clauses = " ".join(f"reduction({r.operator}:{r.name})" for r in found.reductions)
-    return f"#pragma omp simd{_private(found)} {clauses}"
+    return f"#pragma omp simd{_private_clause(found)} {clauses}"
 
 
-def _in_scalar(unit: Unit, loop: Loop) -> list[CppEdit]:
+def _scalar_replacement_edits(unit: CppUnit, loop: CountedLoop) -> list[CppEdit]:
     """Scalar replacement: `y[i] += ...` in a loop that does not move with y[i] adds up in a scalar, which may be
     reordered."""
     body = statements(loop.body)
@@ -75,16 +74,16 @@ def _in_scalar(unit: Unit, loop: Loop) -> list[CppEdit]:
         or any(n.type == "call_expression" for n in walk(store))
     ):
         return []
-    target, kind = unit.split_binary(store)[1], floating(unit, unit.split_binary(store)[1])
-    effects = read(unit, loop.body).effects
+    target, kind = unit.split_binary(store)[1], arithmetic_type(unit, unit.split_binary(store)[1])
+    effects = read_effects(unit, loop.body).effects
     mine = [a for a in effects.accesses if a.node == target and a.write]
     others = [a for a in effects.accesses if a.node != target]
     if effects.problem or not kind or kind == "int" or not mine or any(a.root == mine[0].root for a in others):
         return []
     if (
-        any(p.mentions(loop.symbol) for p in mine[0].index or ())
+        any(p.depends_on(loop.symbol) for p in mine[0].index or ())
         or not others
-        or not near(loop, others)
+        or not touches_neighbours(loop, others)
         or mine[0].index is None
     ):
         return []
@@ -97,25 +96,25 @@ def _in_scalar(unit: Unit, loop: Loop) -> list[CppEdit]:
     ]
 
 
-def _innermost(unit: Unit) -> Iterator[Loop]:
+def _plain_innermost_loops(unit: CppUnit) -> Iterator[CountedLoop]:
     for loop in unit.reached:
-        if is_innermost(loop) and pragma_before(loop.node) is None and not _unrolled(unit, loop):
+        if is_innermost(loop) and pragma_before(loop.node) is None and not _is_unrolled_by_compiler(unit, loop):
             yield loop
 
 
-def _suited(unit: Unit, loop: Loop) -> Independence | None:
+def _vectorisable_independence(unit: CppUnit, loop: CountedLoop) -> Independence | None:
     """The loop's independence, where its lanes would touch elements close by."""
-    found = independence(unit, loop)
-    return found if found and found.accesses and near(loop, found.accesses) else None
+    found = analyse_independence(unit, loop)
+    return found if found and found.accesses and touches_neighbours(loop, found.accesses) else None
 
 
-def _unrolled(unit: Unit, loop: Loop) -> bool:
+def _is_unrolled_by_compiler(unit: CppUnit, loop: CountedLoop) -> bool:
     """So few iterations that the compiler writes them all out, which a pragma would keep it from."""
     lower, upper = unit.text(strip_parentheses(loop.lower)), unit.text(strip_parentheses(loop.upper))
-    return lower.isdigit() and upper.isdigit() and int(upper) - int(lower) <= SHORT
+    return lower.isdigit() and upper.isdigit() and int(upper) - int(lower) <= SHORT_LOOP_ITERATIONS
 
 
-def near(loop: Loop, accesses: Sequence[Access]) -> bool:
+def touches_neighbours(loop: CountedLoop, accesses: Sequence[ElementAccess]) -> bool:
     """Neighbouring iterations touch elements close by, or the same one; anything else would gather."""
     for access in accesses:
         if access.index is None or not access.index:
@@ -124,6 +123,6 @@ def near(loop: Loop, accesses: Sequence[Access]) -> bool:
         if any(f is None or f.terms for f in factors[:-1]):
             return False
         last = factors[-1]
-        if last is None or last.value is None or abs(last.value) > NEAR:
+        if last is None or last.value is None or abs(last.value) > MAX_STRIDE_ELEMENTS:
             return False
     return True

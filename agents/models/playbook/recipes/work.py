@@ -6,69 +6,86 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.analysis.loops import Loop
-from agents.models.playbook.analysis.unit import Unit
+from agents.models.playbook.analysis.loops import CountedLoop
+from agents.models.playbook.analysis.unit import CppUnit
 from tools.languages.cpp_source import library_function_name, node_contains, strip_parentheses, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-TYPICAL_LENGTH = "8"
+TYPICAL_ITERATIONS = "8"
 """Stands for the length of a loop whose bound cannot be named outside."""
-HEAVY = re.compile(
+TRANSCENDENTAL_CALL = re.compile(
     r"(?:kw_)?(?:exp|exp2|expm1|log|log2|log10|log1p|pow\d*|sin|cos|tan|asin|acos|atan|atan2|sinh|cosh|tanh|erf|erfc|cbrt|hypot)f?$"
 )
-MAX_HELPERS = 4
-PLAIN = frozenset(
-    ("identifier", "number_literal", "binary_expression", "parenthesized_expression", "cast_expression", "type_descriptor",
-     "primitive_type", "sized_type_specifier")
-)  # fmt: skip
+MAX_CALL_DEPTH = 4
+BOUND_NODES = frozenset(
+    [
+        "identifier",
+        "number_literal",
+        "binary_expression",
+        "parenthesized_expression",
+        "cast_expression",
+        "type_descriptor",
+        "primitive_type",
+        "sized_type_specifier",
+    ]
+)
 """What a bound may be made of that is evaluated once more."""
 
 
-def work(unit: Unit, loop: Loop) -> str:
+def work_expression(unit: CppUnit, loop: CountedLoop) -> str:
     """C expression for the iterations of the nest, from bounds whose names are visible at the loop; "" when its own
     is not."""
     return (
-        " * ".join(["1LL", *_factors(unit, loop, loop, {})])
-        if _visible(unit, strip_parentheses(loop.upper), loop)
+        " * ".join(["1LL", *_bound_factors(unit, loop, loop, {})])
+        if _is_visible_outside(unit, strip_parentheses(loop.upper), loop)
         else ""
     )
 
 
-def heavy(unit: Unit, region: Node, depth: int = 0) -> bool:
+def calls_transcendentals(unit: CppUnit, region: Node, depth: int = 0) -> bool:
     """Whether iterations call transcendental functions, in helpers too."""
     for call in walk(region):
         if call.type != "call_expression":
             continue
-        function = unit.functions.get(unit.called_function(call) or "") if depth < MAX_HELPERS else None
-        if HEAVY.match(library_function_name(unit, call)) or (
-            function is not None and heavy(unit, function, depth + 1)
+        function = unit.functions.get(unit.called_function(call) or "") if depth < MAX_CALL_DEPTH else None
+        if TRANSCENDENTAL_CALL.match(library_function_name(unit, call)) or (
+            function is not None and calls_transcendentals(unit, function, depth + 1)
         ):
             return True
     return False
 
 
-def _factors(unit: Unit, loop: Loop, outer: Loop, values: Mapping[str, Node], depth: int = 0) -> list[str]:
+def _bound_factors(
+    unit: CppUnit, loop: CountedLoop, outer: CountedLoop, values: Mapping[str, Node], depth: int = 0
+) -> list[str]:
     """Bounds along the deepest path of loops, through calls; `values` are a helper's arguments by parameter."""
     bound = strip_parentheses(loop.upper)
     given = values.get(unit.text(bound)) if bound.type == "identifier" else None
     bound = strip_parentheses(given) if given is not None else bound
-    named = _visible(unit, bound, outer) and (given is not None or depth == 0 or bound.type == "number_literal")
+    named = _is_visible_outside(unit, bound, outer) and (
+        given is not None or depth == 0 or bound.type == "number_literal"
+    )
     text = unit.text(bound) if bound.type in ("identifier", "number_literal") else f"({unit.text(bound)})"
     # A loop that starts at another's variable walks a part of what that one has counted.
     part = not named and strip_parentheses(loop.lower).type == "identifier"
-    return [*([] if part else [text if named else TYPICAL_LENGTH]), *_inside(unit, loop.body, outer, values, depth)]
+    return [
+        *([] if part else [text if named else TYPICAL_ITERATIONS]),
+        *_inner_factors(unit, loop.body, outer, values, depth),
+    ]
 
 
-def _inside(unit: Unit, region: Node, outer: Loop, values: Mapping[str, Node], depth: int) -> list[str]:
+def _inner_factors(
+    unit: CppUnit, region: Node, outer: CountedLoop, values: Mapping[str, Node], depth: int
+) -> list[str]:
     inner = unit.loops(region)
     nearest = [one for one in inner if not any(node_contains(other.body, one.node) for other in inner)]
-    paths = [_factors(unit, one, outer, values, depth) for one in nearest]
+    paths = [_bound_factors(unit, one, outer, values, depth) for one in nearest]
     for call in walk(region):
         function = (
             unit.functions.get(unit.called_function(call) or "")
-            if call.type == "call_expression" and depth < MAX_HELPERS
+            if call.type == "call_expression" and depth < MAX_CALL_DEPTH
             else None
         )
         body = function.child_by_field_name("body") if function is not None else None
@@ -78,11 +95,11 @@ def _inside(unit: Unit, region: Node, outer: Loop, values: Mapping[str, Node], d
         passed = (
             own if depth == 0 else {name: values[unit.text(a)] for name, a in own.items() if unit.text(a) in values}
         )
-        paths.append(_inside(unit, body, outer, passed, depth + 1))
+        paths.append(_inner_factors(unit, body, outer, passed, depth + 1))
     return max(paths, key=len, default=[])
 
 
-def _visible(unit: Unit, bound: Node, outer: Loop) -> bool:
+def _is_visible_outside(unit: CppUnit, bound: Node, outer: CountedLoop) -> bool:
     """Whether a bound of `outer`, or of a loop in it, means the same in front of it, and can be evaluated there."""
     for node in walk(bound):
         declaration = unit.declaration(node) if node.type == "identifier" else None
@@ -94,6 +111,6 @@ def _visible(unit: Unit, bound: Node, outer: Loop) -> bool:
             and unit.split_binary(node)[0] in "/%"
             and unit.split_binary(node)[2].type != "number_literal"
         )
-        if node.type not in PLAIN or inside or unknown or divided:
+        if node.type not in BOUND_NODES or inside or unknown or divided:
             return False
     return True

@@ -7,12 +7,12 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from agents.models.playbook.analysis.unit import Unit
+from agents.models.playbook.analysis.unit import CppUnit
 from agents.models.playbook.recipe import Recipe
 from tools.languages.cpp_source import CppEdit as CppEdit
 from tools.languages.triton_source import LaunchCall, PythonEdit, PythonKernel, PythonModule, parse_module
 
-PREFIX = "KW_"
+CONSTANT_PREFIX = "KW_"
 """Of the module constants that carry knobs; local names begin with kw_."""
 
 
@@ -28,20 +28,20 @@ class TritonRecipe(Recipe):
             return source
         changed = self.rewritten(module, knobs)
         if changed is None:
-            return self.retune(source, knobs)
+            return self.set_knobs(source, knobs)
         return changed if parse_module(changed) is not None else source
 
     @abstractmethod
     def rewritten(self, module: PythonModule, knobs: Mapping[str, str]) -> str | None:
         """The new source, or None where nothing is understood or nothing is left to do."""
 
-    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
+    def sites(self, unit: CppUnit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
         """None: these recipes read Python, not C."""
         return iter(())
 
     def named(self, knob: str) -> str:
         """The module constant that carries a knob."""
-        return f"{PREFIX}{self.name.removeprefix('triton_').upper()}_{knob}"
+        return f"{CONSTANT_PREFIX}{self.name.removeprefix('triton_').upper()}_{knob}"
 
     def constants(self, knobs: Mapping[str, str]) -> str:
         """Lines that set this recipe's constants."""
@@ -58,7 +58,7 @@ class TritonRecipe(Recipe):
                 added += f", {option}={self.named(knob)}"
             elif is_number(value):
                 edits.append(PythonEdit(*module.byte_span(value), self.named(knob)))
-        end = last_argument(module, launch.node)
+        end = last_argument_end(module, launch.node)
         return [*edits, *([PythonEdit(end, end, added)] if added and end else [])]
 
     def mark(self, knob: str) -> str:
@@ -66,7 +66,7 @@ class TritonRecipe(Recipe):
         return rf"^({self.named(knob)} = )({self.written})()$"
 
 
-def head(module: PythonModule) -> int:
+def first_kernel_start(module: PythonModule) -> int:
     """Byte before the first kernel, its decorators included: where module constants may be inserted."""
     first = min(module.kernels.values(), key=lambda k: k.node.lineno).node
     return module.line_start(min([first.lineno, *(d.lineno for d in first.decorator_list)]))
@@ -102,7 +102,7 @@ def statement_of(launch: LaunchCall) -> ast.Expr | None:
     return None
 
 
-def indent(module: PythonModule, node: ast.stmt) -> str:
+def indentation(module: PythonModule, node: ast.stmt) -> str:
     """The white space before a statement, which must be the first of its line."""
     line = module.lines(node.lineno, node.lineno)
     return line[: len(line) - len(line.lstrip())]
@@ -118,7 +118,7 @@ def starts_line(module: PythonModule, node: ast.stmt) -> bool:
     return not before.strip() and (not behind or behind.startswith("#"))
 
 
-def last_argument(module: PythonModule, call: ast.Call) -> int:
+def last_argument_end(module: PythonModule, call: ast.Call) -> int:
     """Byte behind the last argument of a call; 0 where there is none."""
     ends = [module.byte_span(a)[1] for a in call.args] + [module.byte_span(k)[1] for k in call.keywords]
     return max(ends, default=0)

@@ -6,8 +6,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from agents.models.playbook.triton.base import indent, starts_line
-from agents.models.playbook.triton.rows import argument
+from agents.models.playbook.triton.base import indentation, starts_line
+from agents.models.playbook.triton.rows import call_argument
 from tools.languages.triton_source import PythonEdit, PythonModule, called_name, dotted_name, parse_module
 
 REDUCTIONS = frozenset({"sum", "max", "min", "argmax", "argmin", "reduce", "xor_sum", "num_programs", "program_id"})
@@ -156,7 +156,7 @@ def _loads(walk: _Walk, statement: ast.stmt, value: ast.expr) -> None:
 
 
 def _load(walk: _Walk, statement: ast.stmt, call: ast.Call) -> None:
-    pointer, mask = call.args[0], argument(call, "mask", 1)
+    pointer, mask = call.args[0], call_argument(call, "mask", 1)
     key = (_number(walk, pointer), _number(walk, mask))
     earlier = walk.known.get(key)
     plain = not any(k.arg in ("volatile", "boundary_check", "padding_option") for k in call.keywords)
@@ -175,7 +175,7 @@ def _load(walk: _Walk, statement: ast.stmt, call: ast.Call) -> None:
     text = earlier.variable
     if earlier.stored:
         text = f"{text}.to(({walk.module.text(pointer)}).dtype.element_ty)"
-    other, before = argument(call, "other", 2), None if earlier.stored else argument(earlier.call, "other", 2)
+    other, before = call_argument(call, "other", 2), None if earlier.stored else call_argument(earlier.call, "other", 2)
     if other is not None and mask is not None and (before is None or ast.dump(other) != ast.dump(before)):
         module = dotted_name(call.func).rpartition(".")[0]
         where = f"{module}.where" if module else "where"
@@ -190,7 +190,7 @@ def _keep(walk: _Walk, known: Known) -> None:
     node = known.call.args[1] if known.stored else known.call
     at = walk.module.line_start(known.statement.lineno)
     walk.edits.append(
-        PythonEdit(at, at, f"{indent(walk.module, known.statement)}{known.variable} = {walk.module.text(node)}\n")
+        PythonEdit(at, at, f"{indentation(walk.module, known.statement)}{known.variable} = {walk.module.text(node)}\n")
     )
     walk.edits.append(PythonEdit(*walk.module.byte_span(node), known.variable))
 
@@ -199,7 +199,7 @@ def _store(walk: _Walk, statement: ast.stmt, call: ast.Call) -> None:
     if len(call.args) < 2:
         walk.known.clear()
         return
-    pointer, mask = call.args[0], argument(call, "mask", 2)
+    pointer, mask = call.args[0], call_argument(call, "mask", 2)
     base, key = _base(walk, pointer), (_number(walk, pointer), _number(walk, mask))
     earlier = walk.known.get(key)
     if earlier is not None and earlier.stored and not earlier.read and base:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from agents.models.playbook.triton.base import TritonRecipe, head, is_number, launches_of, triton_name
+from agents.models.playbook.triton.base import TritonRecipe, first_kernel_start, is_number, launches_of, triton_name
 from agents.models.playbook.triton.rows import row_loops
 from tools.languages.triton_source import LaunchCall, PythonEdit, PythonModule, called_name, dotted_name
 
@@ -30,17 +30,19 @@ class LaunchKnobs(TritonRecipe):
                 called_name(n) in ("dot", "dot_scaled") for n in ast.walk(kernel.node)
             ):
                 for launch in launches_of(module, kernel):
-                    edits += self._settings(module, launch)
+                    edits += self._setting_edits(module, launch)
         if not edits:
             return None
-        return module.apply([PythonEdit(head(module), head(module), f"{self.constants(knobs)}\n\n"), *edits])
+        return module.apply(
+            [PythonEdit(first_kernel_start(module), first_kernel_start(module), f"{self.constants(knobs)}\n\n"), *edits]
+        )
 
-    def _settings(self, module: PythonModule, launch: LaunchCall) -> list[PythonEdit]:
+    def _setting_edits(self, module: PythonModule, launch: LaunchCall) -> list[PythonEdit]:
         warps = launch.options.get("num_warps")
         plain = warps is None or is_number(warps)
-        return [*(self.options(module, launch) if plain else []), *self._width(module, launch)]
+        return [*(self.options(module, launch) if plain else []), *self._width_edits(module, launch)]
 
-    def _width(self, module: PythonModule, launch: LaunchCall) -> list[PythonEdit]:
+    def _width_edits(self, module: PythonModule, launch: LaunchCall) -> list[PythonEdit]:
         """The block of a row kernel's loops, no wider than its rows need."""
         rows, triton = row_loops(launch.kernel), triton_name(module)
         if rows is None or triton is None:
@@ -50,7 +52,7 @@ class LaunchKnobs(TritonRecipe):
             value is None
             or extent is None
             or not (is_number(value) or isinstance(value, ast.Name))
-            or _in_grid(launch, rows.block, value)
+            or _determines_grid(launch, rows.block, value)
         ):
             return []
         return [
@@ -60,7 +62,7 @@ class LaunchKnobs(TritonRecipe):
         ]
 
 
-def _in_grid(launch: LaunchCall, block: str, value: ast.expr) -> bool:
+def _determines_grid(launch: LaunchCall, block: str, value: ast.expr) -> bool:
     """Whether the number of programs may hang on the block: then its width is not ours to change."""
     nodes = list(ast.walk(launch.grid))
     if any(isinstance(n, ast.Lambda) for n in nodes) or isinstance(launch.grid, ast.Name):

@@ -37,16 +37,16 @@ def row_loops(kernel: PythonKernel) -> RowLoops | None:
     stored = {n.id for n in ast.walk(kernel.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     if extent not in kernel.parameters or extent in stored or block in stored:
         return None
-    whole = all(_plain(loop) for loop in loops) and _only_width(rows) and not _escapes(rows)
-    return rows if whole and all(_masked(rows, loop) for loop in loops) else None
+    whole = all(_is_plain_loop(loop) for loop in loops) and _serves_only_loops(rows) and not _variable_escapes(rows)
+    return rows if whole and all(_is_masked(rows, loop) for loop in loops) else None
 
 
-def target(loop: ast.For) -> str:
+def loop_variable(loop: ast.For) -> str:
     """The loop variable's name."""
     return dotted_name(loop.target)
 
 
-def definitions(kernel: PythonKernel) -> dict[str, list[ast.expr]]:
+def values_by_name(kernel: PythonKernel) -> dict[str, list[ast.expr]]:
     """Name -> what it is set to, in source order."""
     found: dict[str, list[ast.expr]] = {}
     for node in ast.walk(kernel.node):
@@ -83,15 +83,17 @@ def _extent(kernel: PythonKernel, loop: ast.For, block: str) -> str:
     if len(arguments) == 3 and _is_zero(arguments[0]) and dotted_name(arguments[2]) == block:
         return dotted_name(arguments[1])
     if len(arguments) in (1, 2) and (len(arguments) == 1 or _is_zero(arguments[0])):
-        return _divided(kernel, arguments[-1], block)
+        return _divided_extent(kernel, arguments[-1], block)
     return ""
 
 
-def _divided(kernel: PythonKernel, node: ast.expr, block: str) -> str:
+def _divided_extent(kernel: PythonKernel, node: ast.expr, block: str) -> str:
     """N where `node` is N / BLOCK rounded up."""
     if isinstance(node, ast.Name):
-        given = definitions(kernel).get(node.id, [])
-        return _divided(kernel, given[0], block) if len(given) == 1 and not isinstance(given[0], ast.Name) else ""
+        given = values_by_name(kernel).get(node.id, [])
+        return (
+            _divided_extent(kernel, given[0], block) if len(given) == 1 and not isinstance(given[0], ast.Name) else ""
+        )
     if (
         called_name(node) == "cdiv"
         and isinstance(node, ast.Call)
@@ -110,7 +112,7 @@ def _is_zero(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value == 0
 
 
-def _plain(loop: ast.For) -> bool:
+def _is_plain_loop(loop: ast.For) -> bool:
     inside = [n for statement in loop.body for n in ast.walk(statement)]
     if (
         loop.orelse
@@ -121,22 +123,24 @@ def _plain(loop: ast.For) -> bool:
     return not any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id == loop.target.id for n in inside)
 
 
-def _only_width(rows: RowLoops) -> bool:
+def _serves_only_loops(rows: RowLoops) -> bool:
     """Whether the block's width serves nothing but these loops: arange, shapes, steps and offsets of the loop
     variable."""
     allowed: set[int] = set()
-    variables = {target(loop) for loop in rows.loops}
+    variables = {loop_variable(loop) for loop in rows.loops}
     for node in ast.walk(rows.kernel.node):
         if isinstance(node, ast.For) and node in rows.loops:
-            allowed |= _names(node.iter)
+            allowed |= _name_ids(node.iter)
         elif isinstance(node, ast.Call) and called_name(node) == "arange" and len(node.args) == 2:
-            allowed |= _names(node.args[1]) if isinstance(node.args[1], ast.Name) and _is_zero(node.args[0]) else set()
+            allowed |= (
+                _name_ids(node.args[1]) if isinstance(node.args[1], ast.Name) and _is_zero(node.args[0]) else set()
+            )
         elif isinstance(node, ast.Call) and called_name(node) in ("zeros", "full", "ones", "broadcast_to"):
             allowed |= {
                 i
                 for a in [*node.args, *(k.value for k in node.keywords)]
                 if isinstance(a, ast.List | ast.Tuple)
-                for i in _names(a)
+                for i in _name_ids(a)
             }
         elif (
             isinstance(node, ast.BinOp)
@@ -144,55 +148,55 @@ def _only_width(rows: RowLoops) -> bool:
             and variables & {dotted_name(node.left), dotted_name(node.right)}
         ) or (
             isinstance(node, ast.expr)
-            and _divided(rows.kernel, node, rows.block) == rows.extent
+            and _divided_extent(rows.kernel, node, rows.block) == rows.extent
             and not isinstance(node, ast.Name)
         ):
-            allowed |= _names(node)
+            allowed |= _name_ids(node)
         elif isinstance(node, ast.arg) and node.annotation is not None:
-            allowed |= _names(node.annotation)
+            allowed |= _name_ids(node.annotation)
     uses = [n for n in ast.walk(rows.kernel.node) if isinstance(n, ast.Name) and n.id == rows.block]
     return all(id(use) in allowed for use in uses)
 
 
-def _names(node: ast.AST) -> set[int]:
+def _name_ids(node: ast.AST) -> set[int]:
     return {id(n) for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
-def _escapes(rows: RowLoops) -> bool:
+def _variable_escapes(rows: RowLoops) -> bool:
     """Whether a loop variable is read outside of the loops: there it would have another value."""
     inside = {id(n) for loop in rows.loops for n in ast.walk(loop)}
-    variables = {target(loop) for loop in rows.loops}
+    variables = {loop_variable(loop) for loop in rows.loops}
     return any(
         isinstance(n, ast.Name) and n.id in variables and id(n) not in inside for n in ast.walk(rows.kernel.node)
     )
 
 
-def _masked(rows: RowLoops, loop: ast.For) -> bool:
+def _is_masked(rows: RowLoops, loop: ast.For) -> bool:
     """Whether each access of a whole block in the loop is masked by `offset < extent`; no access but loads and
     stores."""
-    given = definitions(rows.kernel)
+    given = values_by_name(rows.kernel)
     for node in (n for statement in loop.body for n in ast.walk(statement)):
         name = called_name(node)
         if name.startswith("atomic_") or name in ("make_block_ptr", "advance", "make_tensor_descriptor"):
             return False
-        if name in ACCESSES and isinstance(node, ast.Call) and node.args and _wide(node.args[0], given):
-            mask = argument(node, "mask", 1 if name == "load" else 2)
-            if mask is None or not any(bounds(n, rows.extent) for n in resolved(mask, given)):
+        if name in ACCESSES and isinstance(node, ast.Call) and node.args and _is_block(node.args[0], given):
+            mask = call_argument(node, "mask", 1 if name == "load" else 2)
+            if mask is None or not any(is_below_extent(n, rows.extent) for n in resolved_nodes(mask, given)):
                 return False
     return True
 
 
-def argument(call: ast.Call, name: str, position: int) -> ast.expr | None:
+def call_argument(call: ast.Call, name: str, position: int) -> ast.expr | None:
     """An argument given by name or position."""
     named = next((k.value for k in call.keywords if k.arg == name), None)
     return named if named is not None else call.args[position] if len(call.args) > position else None
 
 
-def _wide(node: ast.expr, given: dict[str, list[ast.expr]]) -> bool:
-    return any(called_name(n) == "arange" for n in resolved(node, given))
+def _is_block(node: ast.expr, given: dict[str, list[ast.expr]]) -> bool:
+    return any(called_name(n) == "arange" for n in resolved_nodes(node, given))
 
 
-def resolved(node: ast.expr, given: dict[str, list[ast.expr]]) -> Iterator[ast.AST]:
+def resolved_nodes(node: ast.expr, given: dict[str, list[ast.expr]]) -> Iterator[ast.AST]:
     """All nodes of an expression and of what its names are set to."""
     seen: set[str] = set()
     pending: list[ast.expr] = [node]
@@ -204,7 +208,7 @@ def resolved(node: ast.expr, given: dict[str, list[ast.expr]]) -> Iterator[ast.A
                 pending += given.get(inner.id, [])
 
 
-def bounds(node: ast.AST, extent: str) -> bool:
+def is_below_extent(node: ast.AST, extent: str) -> bool:
     """Whether a comparison says that something is less than an extent."""
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
         return False

@@ -10,14 +10,14 @@ from typing import ClassVar
 from agents.models.playbook.triton.base import (
     TritonRecipe,
     first_line,
-    indent,
+    indentation,
     launches_of,
     starts_line,
     statement_of,
     triton_name,
 )
 from agents.models.playbook.triton.forwarding import forwarded
-from agents.models.playbook.triton.rows import RowLoops, row_loops, target
+from agents.models.playbook.triton.rows import RowLoops, loop_variable, row_loops
 from tools.languages.triton_source import LaunchCall, PythonEdit, PythonModule, called_name, dotted_name, parse_module
 
 SUFFIX = "_row"
@@ -56,7 +56,7 @@ class SinglePass(TritonRecipe):
     def _launch(self, module: PythonModule, launch: LaunchCall, rows: RowLoops, triton: str) -> PythonEdit:
         statement = statement_of(launch)
         assert statement is not None and statement.end_lineno is not None, "looked at by _launchable"
-        space = indent(module, statement)
+        space = indentation(module, statement)
         block = f"{triton}.next_power_of_2(kw_extent)"
         warps = f"min(max(kw_block // ({LANES} * {self.named('ELEMENTS')}), 1), {MOST_WARPS})"
         given = [
@@ -131,7 +131,7 @@ def _copy(module: PythonModule, rows: RowLoops) -> str | None:
         assert loop.end_lineno is not None
         if not starts_line(module, loop) or loop.body[0].lineno == loop.lineno:
             return None
-        outer, inner = indent(module, loop), indent(module, loop.body[0])
+        outer, inner = indentation(module, loop), indentation(module, loop.body[0])
         first, last = loop.lineno - 1 - offset, loop.end_lineno - offset
         body = lines[loop.body[0].lineno - 1 - offset : last]
         if any(line.strip() and not line.startswith(inner) and not line.lstrip().startswith("#") for line in body):
@@ -142,7 +142,7 @@ def _copy(module: PythonModule, rows: RowLoops) -> str | None:
             if line.lstrip().startswith("#")
         ]
         kept = [outer + line.removeprefix(inner) if line.startswith(inner) else line for line in [*comments, *body]]
-        lines[first:last] = [f"{outer}{target(loop)} = 0\n", *kept]
+        lines[first:last] = [f"{outer}{loop_variable(loop)} = 0\n", *kept]
     decorators = "".join(f"@{module.text(d)}\n" for d in node.decorator_list if called_name(d) != "autotune")
     if any(called_name(d) == "heuristics" for d in node.decorator_list):
         return None

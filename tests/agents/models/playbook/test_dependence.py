@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from agents.models.playbook.analysis.affine import Poly
-from agents.models.playbook.analysis.dependence import independence
-from agents.models.playbook.analysis.nests import outermost
-from agents.models.playbook.analysis.unit import Unit
+from agents.models.playbook.analysis.affine import Polynomial
+from agents.models.playbook.analysis.dependence import analyse_independence
+from agents.models.playbook.analysis.unit import CppUnit
 
 
 def verdicts(
     body: str, parameters: str = "const float* a, float* b, float* c, int n, int m, int k", before: str = ""
 ) -> list[str]:
-    unit = Unit(f'{before}\nextern "C" void solve({parameters}) {{ {body} }}')
+    unit = CppUnit(f'{before}\nextern "C" void solve({parameters}) {{ {body} }}')
     assert not unit.has_syntax_errors
-    return [independence(unit, loop).problem for loop in outermost(unit)]
+    return [analyse_independence(unit, loop).problem for loop in unit.outermost_loops]
 
 
 def test_polynomials() -> None:
-    i, n = Poly.symbol("i"), Poly.symbol("n")
-    index = i * n + Poly.constant(3)
+    i, n = Polynomial.symbol("i"), Polynomial.symbol("n")
+    index = i * n + Polynomial.constant(3)
     assert index.coefficient("i") == n
     assert index.without("i").value == 3
     assert (index - index).value == 0
-    assert index.substitute({"i": n - Poly.constant(1)}) == n * n - n + Poly.constant(3)
+    assert index.substitute({"i": n - Polynomial.constant(1)}) == n * n - n + Polynomial.constant(3)
     assert (i * i).coefficient("i") is None
 
 

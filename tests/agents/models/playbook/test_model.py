@@ -24,7 +24,7 @@ from agents.artifacts import (
 from agents.lift.from_reference import LIFT_METHOD
 from agents.models.base import Request
 from agents.models.playbook.model import Playbook
-from agents.models.playbook.recipe import RECIPES, recipe
+from agents.models.playbook.recipe import RECIPES, load_recipe
 from knowledge_base.artifacts import Page
 from knowledge_base.pages.wiki import Wiki
 from tests.agents.models.playbook.kernels import source as kernel
@@ -88,7 +88,7 @@ def coder_brief(plan: Plan, pages: tuple[Page, ...], source: str, **more: object
 def test_pages_and_recipes_name_each_other(pages: tuple[Page, ...]) -> None:
     assert {p.head.recipe for p in pages} == set(RECIPES)
     for page in pages:
-        made = recipe(page.head.recipe or "")
+        made = load_recipe(page.head.recipe or "")
         assert made.name == page.head.recipe
         assert set(page.head.knobs) <= set(made.knobs), page.path
         assert made.language == "cpp" or page.head.knobs.keys() == made.knobs.keys(), page.path
@@ -218,7 +218,7 @@ def test_knobs_in_place_are_searched_from_where_they_stand_and_never_twice(pages
     """After an accept with DEGREE=5 nothing new applies: each other setting is drafted once, then the planner gives
     up."""
     mine = tuple(p for p in pages if p.head.id == "vector-exp")
-    source = recipe("vector_exp").edit(kernel("softmax_int"), {"DEGREE": "5"})
+    source = load_recipe("vector_exp").edit(kernel("softmax_int"), {"DEGREE": "5"})
     tried: list[RunAttempt] = [
         RunAttempt(iteration=1, methods=("vector-exp",), knobs={"DEGREE": "5"}, verdict="accept", reason="")
     ]

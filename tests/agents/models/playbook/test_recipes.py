@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from agents.models.playbook.analysis.unit import Unit
-from agents.models.playbook.macros import expanded
-from agents.models.playbook.recipe import RECIPES, recipe
-from agents.models.playbook.recipes.openmp import MAX_TWICE_LINES
+from agents.models.playbook.analysis.unit import CppUnit
+from agents.models.playbook.macros import expand_macros
+from agents.models.playbook.recipe import RECIPES, load_recipe
+from agents.models.playbook.recipes.openmp import MAX_DUPLICATED_LINES
 from tests.agents.models.playbook.calling import build, compare
 from tests.agents.models.playbook.kernels import KERNELS, arguments, source
 
-CPP = [name for name in RECIPES if recipe(name).language == "cpp"]
+CPP = [name for name in RECIPES if load_recipe(name).language == "cpp"]
 TOLERANCE = 5e-6
 
 
 def applied(text: str, *names: str) -> str:
     for name in names:
-        text = recipe(name).edit(text, {})
+        text = load_recipe(name).edit(text, {})
     return text
 
 
@@ -32,9 +32,9 @@ def test_recipes_find_their_places_and_the_result_stays(
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     given = source(kernel)
-    made = {name: recipe(name).edit(given, {}) for name in CPP}
+    made = {name: load_recipe(name).edit(given, {}) for name in CPP}
     assert [name for name in CPP if made[name] != given] == KERNELS[kernel][1].split()
-    assert [name for name in CPP if recipe(name).edit(made[name], {}) != made[name]] == [], (
+    assert [name for name in CPP if load_recipe(name).edit(made[name], {}) != made[name]] == [], (
         "a second pass changes nothing"
     )
     made["all"] = applied(given, *CPP)
@@ -62,7 +62,7 @@ def test_every_recipe_has_kernels_to_be_tried_on() -> None:
     ],
 )
 def test_source_without_a_place_is_unchanged(name: str, text: str) -> None:
-    assert recipe(name).edit(text, {}) == text
+    assert load_recipe(name).edit(text, {}) == text
 
 
 # ---------------------------------------------------------------- what is made of loops in the wrong order
@@ -78,7 +78,7 @@ def test_a_matrix_vector_product_in_the_wrong_order_is_swapped_summed_in_a_scala
 
 @pytest.mark.parametrize("kernel", ["wavefront", "recurrence_down_columns", "matmul", "column_sum"])
 def test_loops_are_swapped_only_where_any_order_is_right_and_threads_gain(kernel: str) -> None:
-    made, given = recipe("interchange").edit(source(kernel), {}), source(kernel)
+    made, given = load_recipe("interchange").edit(source(kernel), {}), source(kernel)
     assert made == given if kernel == "wavefront" else "_strip" in made
 
 
@@ -97,7 +97,7 @@ def test_composed_softmax_is_vector_code_on_all_cores(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["interchange", "vector_exp", "parallel_outer"])
 def test_knobs_in_place_are_read_back_and_set_as_if_written_so(name: str) -> None:
-    made = recipe(name)
+    made = load_recipe(name)
     for kernel in [kernel for kernel, (_, names) in KERNELS.items() if name in names.split()][:6]:
         best = {knob: values[0] for knob, values in made.knobs.items()}
         first = made.edit(source(kernel), best)
@@ -105,7 +105,7 @@ def test_knobs_in_place_are_read_back_and_set_as_if_written_so(name: str) -> Non
         assert now.items() <= best.items() and made.present(source(kernel)) == {}
         for knob in now:
             for value in made.knobs[knob][1:]:
-                other = made.retune(first, {knob: value})
+                other = made.set_knobs(first, {knob: value})
                 assert made.present(other)[knob] == value
                 assert value == "1" or other == made.edit(source(kernel), {**best, knob: value})
 
@@ -118,7 +118,7 @@ def test_knobs_in_place_are_read_back_and_set_as_if_written_so(name: str) -> Non
     [("log_sum_exp", "1LL * batch * classes"), ("batched_matvec", "1LL * nb * m * n"), ("softmax_int", "1LL * M * N")],
 )
 def test_the_guard_of_threads_counts_the_loops_of_helpers(kernel: str, work: str) -> None:
-    made = recipe("parallel_outer").edit(source(kernel), {})
+    made = load_recipe("parallel_outer").edit(source(kernel), {})
     assert f"if ({work} >= " in made or f"if({work} >= " in made
 
 
@@ -143,28 +143,28 @@ def test_a_length_that_cannot_be_named_outside_counts_as_typical() -> None:
         "  for (int i = 0; i < n; ++i) { const int w = n / 2; float s = 0; for (int k = 0; k < w; ++k) s += "
         "x[k]; y[i] = s; }"
     )
-    assert "if (1LL * n * 8 >= " in recipe("parallel_outer").edit(text, {})
+    assert "if (1LL * n * 8 >= " in load_recipe("parallel_outer").edit(text, {})
 
 
 @pytest.mark.parametrize("lanes", ["", "#pragma omp simd\n  "])
 def test_a_small_call_takes_the_loop_as_it_was(lanes: str) -> None:
-    made = recipe("parallel_outer").edit(kernel(f"  {lanes}for (int i = 0; i < n; ++i) y[i] = 2 * x[i];"), {})
+    made = load_recipe("parallel_outer").edit(kernel(f"  {lanes}for (int i = 0; i < n; ++i) y[i] = 2 * x[i];"), {})
     threaded, _, alone = made.partition("} else {")
     assert "#pragma omp parallel" in threaded and "parallel" not in alone and "y[i] = 2 * x[i];" in alone
     assert " if(" not in made, "a clause calls the runtime all the same"
-    assert ("#pragma omp simd\n" in alone) is bool(lanes) and recipe("parallel_outer").edit(made, {}) == made
+    assert ("#pragma omp simd\n" in alone) is bool(lanes) and load_recipe("parallel_outer").edit(made, {}) == made
 
 
 def test_a_long_loop_does_not_stand_twice_and_is_guarded_by_the_clause() -> None:
-    body = "  for (int i = 0; i < n; ++i) {\n" + "    y[i] = 2 * x[i];\n" * MAX_TWICE_LINES + "  }"
-    made = recipe("parallel_outer").edit(kernel(body), {})
-    assert made.count("y[i] = 2 * x[i];") == MAX_TWICE_LINES and " if(1LL * n >= 262144)" in made
+    body = "  for (int i = 0; i < n; ++i) {\n" + "    y[i] = 2 * x[i];\n" * MAX_DUPLICATED_LINES + "  }"
+    made = load_recipe("parallel_outer").edit(kernel(body), {})
+    assert made.count("y[i] = 2 * x[i];") == MAX_DUPLICATED_LINES and " if(1LL * n >= 262144)" in made
 
 
 def test_an_else_behind_the_loop_stays_that_of_its_own_condition() -> None:
     body = "  if (n > 3)\n    for (int i = 0; i < n; ++i) y[i] = 2 * x[i];\n  else\n    y[0] = 1;"
-    made = recipe("parallel_outer").edit(kernel(body), {})
-    assert "if (n > 3)\n    {" in made and made.count("else") == 1 and not Unit(made).has_syntax_errors
+    made = load_recipe("parallel_outer").edit(kernel(body), {})
+    assert "if (n > 3)\n    {" in made and made.count("else") == 1 and not CppUnit(made).has_syntax_errors
 
 
 def test_a_loop_where_somebody_decided_against_threads_gets_none() -> None:
@@ -172,7 +172,7 @@ def test_a_loop_where_somebody_decided_against_threads_gets_none() -> None:
         "  if (n > 999) {\n#pragma omp parallel for\n    for (int i = 0; i < n; ++i) y[i] = x[i];\n  } else {\n"
         "    for (int i = 0; i < n; ++i) y[i] = x[i];\n  }"
     )
-    assert recipe("parallel_outer").edit(text, {}) == text
+    assert load_recipe("parallel_outer").edit(text, {}) == text
 
 
 # ---------------------------------------------------------------- macros
@@ -200,4 +200,4 @@ TAIL = 'extern "C" void solve(const float* a, float* b, int n, int ld) { for (in
 )
 def test_macros_become_their_text_where_they_are_plain(head: str, body: str, text: str) -> None:
     given = f"{head}{TAIL}{body} }}"
-    assert expanded(given) == (f"{head}{TAIL}{text} }}" if text else given)
+    assert expand_macros(given) == (f"{head}{TAIL}{text} }}" if text else given)

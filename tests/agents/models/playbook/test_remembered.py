@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents.artifacts import Drafts, Plan, PlannerBrief
-from agents.models.playbook.model import answer
+from agents.models.playbook.model import answer_brief
 from agents.roles.planner import method_violations, plan_faults
 from knowledge_base.artifacts import Attempt, Page, source_digest
 from knowledge_base.experience.status import RESULT_BY_VERDICT
@@ -141,6 +141,6 @@ def test_the_coder_writes_no_kernel_that_was_rejected_here(pages: tuple[Page, ..
 
 
 def _planned_of(pages: tuple[Page, ...], method: str) -> Plan:
-    made = answer(brief_with(pages, outcome("accept", method)))
+    made = answer_brief(brief_with(pages, outcome("accept", method)))
     assert isinstance(made, Plan) and [item.method for item in made.methods] == [method]
     return made

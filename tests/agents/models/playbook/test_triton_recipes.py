@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from triton_calling import errors
 from triton_foreign import HEAD, KERNELS, PLAIN, ROWS
 
-from agents.models.playbook.recipe import RECIPES, recipe
+from agents.models.playbook.recipe import RECIPES, load_recipe
 from tools.screen.screen import screen
 
 pytest.importorskip("triton")
@@ -37,7 +37,7 @@ def hold(sources: dict[str, str], folder: Path) -> None:
 
 
 def test_every_recipe_is_tried_on_at_least_four_foreign_kernels() -> None:
-    assert set(SITES) == {name for name in RECIPES if recipe(name).language == "triton"}
+    assert set(SITES) == {name for name in RECIPES if load_recipe(name).language == "triton"}
     assert all(len(names) >= 4 for names in SITES.values())
 
 
@@ -47,7 +47,7 @@ def test_the_foreign_kernels_are_right_themselves(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(SITES))
 def test_recipe_keeps_the_result(name: str, tmp_path: Path) -> None:
-    made, edited = recipe(name), {}
+    made, edited = load_recipe(name), {}
     for kernel in SITES[name]:
         source = KERNELS[kernel].source
         edited[kernel] = made.edit(source, SMALL.get(name, {}))
@@ -57,7 +57,7 @@ def test_recipe_keeps_the_result(name: str, tmp_path: Path) -> None:
 
 
 def test_rows_that_do_not_fit_keep_their_loops(tmp_path: Path) -> None:
-    hold({name: recipe("triton_single_pass").edit(ROWS[name].source, {"LIMIT": "64"}) for name in ROWS}, tmp_path)
+    hold({name: load_recipe("triton_single_pass").edit(ROWS[name].source, {"LIMIT": "64"}) for name in ROWS}, tmp_path)
 
 
 def test_all_recipes_together_keep_the_result(tmp_path: Path) -> None:
@@ -65,9 +65,9 @@ def test_all_recipes_together_keep_the_result(tmp_path: Path) -> None:
     for kernel, given in KERNELS.items():
         source = given.source
         for name in SITES:
-            source = recipe(name).edit(source, SMALL.get(name, {}))
+            source = load_recipe(name).edit(source, SMALL.get(name, {}))
         for name in SITES:
-            assert recipe(name).edit(source, SMALL.get(name, {})) == source, (kernel, name)
+            assert load_recipe(name).edit(source, SMALL.get(name, {})) == source, (kernel, name)
         edited[kernel] = source
     hold(edited, tmp_path)
 
@@ -77,17 +77,17 @@ def test_nothing_that_the_screen_refuses_is_added(kernel: str) -> None:
     source = KERNELS[kernel].source
     before = {text.partition(": ")[2] for text in screen(source, "triton")}
     for name in SITES:
-        source = recipe(name).edit(source, {})
+        source = load_recipe(name).edit(source, {})
     assert {text.partition(": ")[2] for text in screen(source, "triton")} <= before
 
 
 def test_knobs_stand_in_the_source_and_can_be_changed() -> None:
     for name, kernels in SITES.items():
-        made = recipe(name)
+        made = load_recipe(name)
         edited = made.edit(KERNELS[kernels[0]].source, {})
         assert made.present(edited) == {knob: values[0] for knob, values in made.knobs.items()}
         for knob, values in made.knobs.items():
-            assert made.present(made.retune(edited, {knob: values[-1]}))[knob] == values[-1]
+            assert made.present(made.set_knobs(edited, {knob: values[-1]}))[knob] == values[-1]
 
 
 def test_the_first_block_is_loaded_once() -> None:
@@ -98,11 +98,14 @@ def test_the_first_block_is_loaded_once() -> None:
         "LOG_SOFTMAX": 1,
         "CROSS_ENTROPY": 2,
     }.items():
-        edited = recipe("triton_single_pass").edit(ROWS[name].source, {})
+        edited = load_recipe("triton_single_pass").edit(ROWS[name].source, {})
         copy = edited.split("_row(")[1].split("@triton.jit")[0]
         assert copy.count("tl.load") == loads and "for " not in copy, copy
     via_out = (
-        recipe("triton_single_pass").edit(ROWS["SOFTMAX_VIA_OUT"].source, {}).split("_row(")[1].split("@triton.jit")[0]
+        load_recipe("triton_single_pass")
+        .edit(ROWS["SOFTMAX_VIA_OUT"].source, {})
+        .split("_row(")[1]
+        .split("@triton.jit")[0]
     )
     assert via_out.count("tl.store") == 1
 
@@ -131,7 +134,7 @@ def test_single_pass_refuses_what_it_does_not_understand(what: str) -> None:
     old, new = BROKEN[what]
     source = ROWS["SOFTMAX_COUNTED"].source.replace(old, new)
     assert source != ROWS["SOFTMAX_COUNTED"].source
-    assert recipe("triton_single_pass").edit(source, {}) == source
+    assert load_recipe("triton_single_pass").edit(source, {}) == source
 
 
 @pytest.mark.parametrize(
@@ -140,4 +143,4 @@ def test_single_pass_refuses_what_it_does_not_understand(what: str) -> None:
 )
 @pytest.mark.parametrize("name", sorted(SITES))
 def test_other_texts_come_back_as_they_are(name: str, source: str) -> None:
-    assert recipe(name).edit(source, {}) == source and not recipe(name).applies(source)
+    assert load_recipe(name).edit(source, {}) == source and not load_recipe(name).applies(source)
