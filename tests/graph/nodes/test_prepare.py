@@ -45,7 +45,7 @@ def test_a_section_that_the_analyst_asks_for_is_shown_to_all_and_asked_for_once(
             services.candidate(read_state(services.workspace)["baseline"]), services, (), ""
         )
     assert [brief.sections for brief in asked] == [("Occupancy",), ()]
-    assert found.seen.section == asked[1].seen.section == ("Occupancy, kernel: Achieved Occupancy 40 %",)
+    assert found.seen.section == asked[1].observations.section == ("Occupancy, kernel: Achieved Occupancy 40 %",)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def request(owed: str) -> Request:
 
 
 def read(text: str, owed: str = "Review") -> artifacts.Answer | tuple[str, ...]:
-    reply = parsing.parse_answer(text, request(owed), claimed="said", usage=Usage(output=3))
+    reply = parsing.parse_answer(text, request(owed), said="said", usage=Usage(output=3))
     assert reply.said == "said" and reply.usage.output == 3
     if isinstance(reply, UnfitReply):
         assert reply.faults and all("\n" not in fault for fault in reply.faults)
@@ -152,7 +152,7 @@ def test_what_is_no_answer_is_said_with_its_place(owed: str, text: str, said: st
     ],
 )
 def test_one_draft_that_cannot_be_read_costs_that_draft_alone(text: str) -> None:
-    reply = parsing.parse_answer(text, request("Drafts"), claimed="", usage=Usage())
+    reply = parsing.parse_answer(text, request("Drafts"), said="", usage=Usage())
     assert isinstance(reply, UnfitReply) and reply.usable == Drafts(drafts=(Draft(source=CODE, methods=("a",)),))
 
 
