@@ -135,11 +135,13 @@ class FilterCommand(ConditionsCommand):
         languages = sorted({*wiki.languages(), *(attempt.language for attempt in attempts)})
         if self.language and self.language not in languages:
             raise SettingsError(
-                f"--language {self.language}: no page and no attempt is about it; {suggest_or_list(self.language, languages)}"
+                f"--language {self.language}: no page and no attempt is about it; "
+                f"{suggest_or_list(self.language, languages)}"
             )
         if self.result and self.result not in RESULT_BY_VERDICT.values():
             raise SettingsError(
-                f"--result {self.result}: is not a result; {suggest_or_list(self.result, list(RESULT_BY_VERDICT.values()))}"
+                f"--result {self.result}: is not a result; "
+                f"{suggest_or_list(self.result, list(RESULT_BY_VERDICT.values()))}"
             )
         return tuple(
             attempt
@@ -314,7 +316,8 @@ class AddCommand(ConditionsCommand):
                 raise SettingsError(f"--method {method}: no page of the wiki is about this method; {near}")
         if self.result not in RESULT_BY_VERDICT.values():
             raise SettingsError(
-                f"--result {self.result}: is not a result; {suggest_or_list(self.result, list(RESULT_BY_VERDICT.values()))}"
+                f"--result {self.result}: is not a result; "
+                f"{suggest_or_list(self.result, list(RESULT_BY_VERDICT.values()))}"
             )
         architecture = covered_targets(wiki, self.arch) if self.arch else ("",)
         if len(architecture) > 1:

@@ -24,7 +24,8 @@ def screen_launch_options(module: PythonModule, node: ast.Call, scope: Scope, fu
                 yield refusal_at(
                     module,
                     keyword,
-                    f"is neither a parameter of a kernel here nor an allowed option ({', '.join(LAUNCH_OPTIONS)}); remove it",
+                    f"is neither a parameter of a kernel here nor an allowed option ({', '.join(LAUNCH_OPTIONS)}); "
+                    f"remove it",
                 )
             continue
         # A dict that was filled before the launch may have been filled anywhere in the function.

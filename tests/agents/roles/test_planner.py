@@ -213,9 +213,7 @@ def test_no_more_variants_are_made_than_the_run_wants(tmp_path: Path, wanted: in
 @pytest.mark.parametrize("factor", ["NaN", "Infinity", "1e999"])
 def test_a_prediction_that_no_record_could_keep_is_no_answer(factor: str) -> None:
     said = Plan(methods=(planned(),), candidates=2).model_dump_json().replace('"factor":0.5', f'"factor":{factor}')
-    read = parsing.parse_answer(
-        said, Request(role="planner", brief=brief(), answer="Plan"), said=said, usage=Usage()
-    )
+    read = parsing.parse_answer(said, Request(role="planner", brief=brief(), answer="Plan"), said=said, usage=Usage())
     assert isinstance(read, UnfitReply) and "factor" in read.faults[0]
 
 
