@@ -110,7 +110,7 @@ def test_a_file_that_is_wrong_is_named_with_what_is_wrong_in_json_too(
         ({"pointer_elements": 64}, "", "pointer_elements: belongs to `kernel`"),
         ({"reference": "other.py"}, "", "reference: belongs to `kernel`"),
         ({"models": {"coder": {"provider": "oracle-of-delphi"}}}, "", "models.coder.provider"),
-        ({"executor": "cloud"}, "", "executor.kind: 'cloud' is not known"),
+        ({"executor": "cloud"}, "", "executor.kind: 'cloud' is unknown"),
         (
             {"executor": {"kind": "local", "lock_wait": 3}},
             "",
@@ -158,7 +158,7 @@ def test_a_missing_file_a_full_disk_and_a_home_that_cannot_be_written_are_named(
     with monkeypatch.context() as home:
         home.setenv("KERNELWRIGHT_HOME", str(tmp_path / "taken"))
         said = refused(capsys, "run", config)
-    assert f"{tmp_path / 'taken'} is no folder" in said and "set KERNELWRIGHT_HOME" in said and "\n" not in said
+    assert f"{tmp_path / 'taken'} is not a folder" in said and "set KERNELWRIGHT_HOME" in said and "\n" not in said
     (task / "reference.py").unlink()
     assert "reference" in refused(capsys, "run", config)
     assert nothing_is_left(tmp_path)

@@ -70,7 +70,7 @@ def test_the_readme_names_instructions_of_methods_that_the_kernel_asks_for(
     with runs.open_services(copied, reading=True) as services:
         # Another compiler may be here.
         built = next(record for record in services.records if record.kind == "build")
-        monkeypatch.setattr(services.judge.builder, "build", lambda candidate: built)
+        monkeypatch.setattr(services.judge.builder, "read_or_build", lambda candidate: built)
         state = next(gates(copied))
         baseline, inspection = services.candidate(state["baseline"]), services.records.get(state["profile"])
         checked, calibration = (
@@ -85,7 +85,7 @@ def test_the_readme_names_instructions_of_methods_that_the_kernel_asks_for(
             if services.architecture in page.head.signature
         ]
     told = re.findall(r"^- ([\w-]+): `.*` \(front matter", readme, re.MULTILINE)
-    assert told == [page.head.id for page in offered if page.head.id in signed] and len(told) < len(signed)
+    assert told and sorted(told) == sorted(page.head.id for page in offered if page.head.id in signed)
 
 
 def commit_of(root: Path, iteration: int) -> Any:

@@ -25,7 +25,7 @@ def test_each_draft_gets_a_judge() -> None:
 @pytest.mark.parametrize(
     ("route", "values", "next_node"),
     [
-        ("to_judges", {"drafts": []}, "gate"),
+        ("judge_branches", {"drafts": []}, "gate"),
         ("after_select", {"champion": "c"}, "attribute"),
         ("after_select", {"champion": None, "rewrite": True}, "write"),
         ("after_select", {"champion": None, "rewrite": False}, "gate"),
@@ -35,7 +35,7 @@ def test_each_draft_gets_a_judge() -> None:
         ("after_learn", {"outcome": "reject_perf", "stop": "patience"}, "finalise"),
         # No node that could go on does so with the budget at its end.
         ("after_select", {"stop": "budget", "rewrite": True}, "gate"),
-        ("to_judges", {"stop": "budget", "drafts": []}, "gate"),
+        ("judge_branches", {"stop": "budget", "drafts": []}, "gate"),
     ],
 )
 def test_each_state_has_its_next_node(route: str, values: dict[str, object], next_node: str) -> None:

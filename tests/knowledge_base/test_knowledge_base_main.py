@@ -84,7 +84,7 @@ OUTCOME = "experience add --operator softmax --language cpp --dtype float32 --ar
         ("query softmax --kind %s", "--kind: no page is of the kind '%s'; give one of "),
         ("query softmax --arch hoper", "--arch: no architecture has the name 'hoper'; did you mean 'hopper'?"),
         ("query softmax -k 0", "-k"),
-        ("query softmax --embedder magic", "embedder: 'magic' is not known; give one of minilm"),
+        ("query softmax --embedder magic", "embedder: 'magic' is unknown; give one of minilm"),
         ("spec H200 tdp --wiki {tmp}/gone", "gpu_wiki_path"),
         ("pages loop_not_vectorized", "is no rule of tools/analysis/rules.yaml; did you mean 'loop_not_vectorised'?"),
         ("pages loop_not_vectorised --language cp", "no page is about it; did you mean 'cpp'?"),

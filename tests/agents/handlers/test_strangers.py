@@ -75,12 +75,12 @@ WRONG = {
     "another type": (
         OWN_HINT.replace("return draft if", "return None if"),
         "{}:Mine",
-        "gave NoneType from `repair` and owes str",
+        "returned NoneType from `repair` instead of str",
     ),
     "for ever": (
         OWN_HINT.replace('draft if "// mine" in draft else ', ""),
         "{}:Mine",
-        "changes again what it has mended",
+        "changes a draft again that it has already repaired",
     ),
 }
 

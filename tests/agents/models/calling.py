@@ -44,7 +44,7 @@ class Calling(Model):
 class Lookup(Toolbox):
     """One tool."""
 
-    rounds = 2
+    max_turns = 2
 
     @property
     def tools(self) -> tuple[Tool, ...]:

@@ -135,7 +135,7 @@ import sys
 from pathlib import Path
 from graph.workspace.events import Events
 from graph.workspace.clock import Clock
-from graph.budget.metering import Capped, Metered
+from graph.budget.metering import CappedExecutor, MeteredExecutor
 from graph.settings import Budget
 from tools.executors.base import Job, Limits
 from tools.executors.local import LocalExecutor
@@ -144,8 +144,8 @@ folder = Path(sys.argv[1])
 clock = Clock(folder / "wall_s")
 log = Events(folder / "events.jsonl", (lambda event: print(event.details["state"], flush=True),))
 log.emit("start", {"state": "started", "wall_s": "0"})
-metered = Metered(LocalExecutor(Blobs(folder / "blobs"), folder / "scratch"), log.emit, clock.seconds, {})
-Capped(metered, "cpu", Budget(device_s=1000)).run(Job(files={}, argv=("sleep", "600"), limits=Limits(wall_s=500)))
+metered = MeteredExecutor(LocalExecutor(Blobs(folder / "blobs"), folder / "scratch"), log.emit, clock.seconds, {})
+CappedExecutor(metered, "cpu", Budget(device_s=1000)).run(Job(files={}, argv=("sleep", "600"), limits=Limits(wall_s=500)))
 """
 
 

@@ -55,7 +55,7 @@ def services(**more: object) -> Any:
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[Passed]:
     """The trials of the iteration, for a test to fill."""
     made: list[Passed] = []
-    monkeypatch.setattr(evaluate, "trials", lambda state, services: [SimpleNamespace(trial=t) for t in made])
+    monkeypatch.setattr(evaluate, "trials_of_iteration", lambda state, services: [SimpleNamespace(trial=t) for t in made])
     return made
 
 
@@ -109,7 +109,7 @@ def test_a_mechanism_that_the_kernel_without_it_shows_too_is_not_shown(
         assembly=lambda candidate: (code | {"champion": FAST})[candidate.id],
         guide=SimpleNamespace(page=lambda name: SimpleNamespace(head=SimpleNamespace(signature=signatures[name]))),
         records=SimpleNamespace(get=lambda _: SimpleNamespace(payload=Plan(methods=(), candidates=1).model_dump())),
-        keep=lambda kind, found, **_: kept.append(found) or SimpleNamespace(id="r"),
+        save_record=lambda kind, found, **_: kept.append(found) or SimpleNamespace(id="r"),
     )
     state = {"champion": "champion", "incumbent": "parent", "iteration": 1, "plan": "p", "noise_floor": 0.05}
     assert evaluate.attribute(state, asking)["attribution"] == "r"  # type: ignore[arg-type]
@@ -183,7 +183,7 @@ def test_candidates_that_win_at_other_sizes_are_judged_as_one_kernel(
         save_draft=lambda candidate, iteration: made.append(" ".join([candidate.source, *candidate.methods])),
     )
     monkeypatch.setattr(evaluate, "judge", judge)
-    monkeypatch.setattr(evaluate, "dispatched", lambda task, usual, special: f"{usual} {special}")
+    monkeypatch.setattr(evaluate, "compose_dispatcher", lambda task, usual, special: f"{usual} {special}")
     state = {
         "iteration": 1,
         "incumbent": "old",
@@ -205,7 +205,7 @@ def test_a_noise_floor_that_hides_a_gain_is_measured_again(
     records = {"first": trial("late", hidden, hidden), "second": trial("late", seen, seen)}
     monkeypatch.setattr(
         evaluate,
-        "trials",
+        "trials_of_iteration",
         lambda state, services: [SimpleNamespace(trial=records[r]) for r in state["trials"].values()],
     )
     monkeypatch.setattr(
@@ -222,7 +222,7 @@ def test_a_noise_floor_that_hides_a_gain_is_measured_again(
 
     known = {
         "candidate": lambda name, iteration=0: SimpleNamespace(id=name),
-        "keep": lambda *_, **asked: SimpleNamespace(id="second"),
+        "save_record": lambda *_, **asked: SimpleNamespace(id="second"),
     }
     state = {"iteration": 3, "incumbent": "i", "baseline": "b", "noise_floor": 0.7, "trials": {"3/late": "first"}}
     asking = services(capped_judge=SimpleNamespace(read_or_measure_calibration=read_or_measure_calibration), **known)
@@ -256,7 +256,7 @@ def test_the_runner_up_is_tried_where_the_champion_is_refused(
     )
     monkeypatch.setattr(evaluate, "attribute", lambda state, services: {"attribution": f"of {state['champion']}"})
     state = {"noise_floor": 0.01, "iteration": 1, "champion": "fastest"}
-    asking = services(keep=lambda kind, verdict, **asked: kept.append(verdict))
+    asking = services(save_record=lambda kind, verdict, **asked: kept.append(verdict))
     found = evaluate.promote_runner_up(state, asking)  # type: ignore[arg-type]
     assert found == ({"champion": taken, "attribution": f"of {taken}"} if taken else {})
     assert [verdict.outcome for verdict in kept] == ([first] if taken else [])

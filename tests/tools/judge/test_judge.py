@@ -331,7 +331,7 @@ def test_the_users_own_kernel_must_compile(judge: Judge):
         ({}, {"timed_out": True}, "limit"),
         ({"result.json": '{"kind": "correctness", "cases": 3}'}, {}, "cannot be read"),
         ({"result.json": '{"kind": "infra", "error": "oracle died"}'}, {}, "oracle died"),
-        ({"result.json": '{"kind": "correctness", "cases": []}'}, {}, "TimingResult was asked"),
+        ({"result.json": '{"kind": "correctness", "cases": []}'}, {}, "TimingResult was requested"),
     ],
 )
 def test_an_unreadable_answer_is_blamed_on_the_harness(

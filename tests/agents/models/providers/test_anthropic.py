@@ -212,7 +212,7 @@ def test_a_stream_that_breaks_off_is_begun_anew(server: Server, broken: Step) ->
 def test_streams_that_always_break_off_end_within_bounds(server: Server) -> None:
     server.script = [replace(SAID, cut=3)]
     model = opened(server)
-    with pytest.raises(ProviderError, match=r"models\.gatekeeper.*no whole answer") as raised:
+    with pytest.raises(ProviderError, match=r"models\.gatekeeper.*no complete answer") as raised:
         model.ask(request())
     took, bound = Usage.model_validate(raised.value.usage), model.usage_bound(request())
     assert bound.cache_write_1h > read_in_all(took) > 3 * 1500 and took.output > 0, "it was paid for"
@@ -246,12 +246,12 @@ def test_an_answer_without_end_is_given_up(
         (Step("No.", stop="refusal"), RefusalError, r"claude-opus-5-5 declined to answer \(cyber\)"),
         (Step("{", stop="model_context_window_exceeded"), ProviderError, "context"),
         (Step("{", mid="overloaded_error"), OverloadedError, "in the middle"),
-        (Step(status=429), OverloadedError, "no room"),
-        (Step(status=529), OverloadedError, "no room"),
+        (Step(status=429), OverloadedError, "is overloaded"),
+        (Step(status=529), OverloadedError, "is overloaded"),
         (Step(status=500, message="because\nof this"), ProviderError, "answered 500: because of this"),
         (Step(status=400), SettingsError, "change the option"),
         (Step(status=403), SettingsError, "does not give access"),
-        (Step(status=404), SettingsError, "'claude-opus-5-5' is not served"),
+        (Step(status=404), SettingsError, "'claude-opus-5-5' is not available"),
     ],
 )
 def test_each_refusal_of_the_server_is_told_with_its_cause(

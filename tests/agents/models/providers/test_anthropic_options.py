@@ -26,7 +26,7 @@ from tools.errors import SettingsError
         ({"model": "m", "platform": "azure"}, "models.platform: must be 'anthropic', 'bedrock' or 'vertex'"),
         ({"model": "m", "region": "eu-central-1"}, "models.region: only bedrock and vertex have one"),
         ({"model": "m", "platform": "bedrock", "project": "p"}, "models.project: only vertex has one"),
-        ({"model": "m", "platform": "vertex", "api_key_env": "K"}, "models.api_key_env: vertex takes"),
+        ({"model": "m", "platform": "vertex", "api_key_env": "K"}, "models.api_key_env: vertex uses"),
     ],
 )
 def test_an_option_that_cannot_be_used_is_named_in_one_sentence(options: dict[str, Any], told: str) -> None:

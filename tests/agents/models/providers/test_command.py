@@ -99,7 +99,7 @@ def test_a_failure_is_told_with_the_last_words(tmp_path: Path) -> None:
         program(tmp_path, "import sys; print('Not logged in'); sys.exit(1)")
     )
     assert "signal 9" in failure(program(tmp_path, "import os; os.kill(os.getpid(), 9)"))
-    assert "answered nothing" in failure(program(tmp_path, "print(' ')"))
+    assert "it printed nothing" in failure(program(tmp_path, "print(' ')"))
 
 
 def gone(named: Path) -> bool:
@@ -202,9 +202,9 @@ def test_the_environment_is_what_is_listed(tmp_path: Path, monkeypatch: pytest.M
     ("options", "told"),
     [
         ({}, "models.gatekeeper.argv: is missing"),
-        ({"argv": []}, "models.gatekeeper.argv: must name a program and its arguments"),
+        ({"argv": []}, "models.gatekeeper.argv: must be a program and its arguments"),
         ({"argv": [sys.executable], "env": ["MY_KEY=hush"]}, "models.gatekeeper.env: must be a list of NAMES"),
-        ({"argv": ["no-such-agent"]}, "no program 'no-such-agent'"),
+        ({"argv": ["no-such-agent"]}, "cannot find the program 'no-such-agent'"),
         ({"argv": [sys.executable, "pyproject.toml"]}, f"write '{Path('pyproject.toml').resolve()}'"),
         (
             {"argv": [sys.executable], "env": ["NOT_SET"]},

@@ -48,7 +48,7 @@ def test_a_prompt_beyond_its_context_is_told_as_that() -> None:
         model(server).ask(REQUEST)
     assert len(server.asked) == 1, "that is no fault of the form"
     assert "(request (3139 tokens) exceeds the available context size (512 tokens)" in str(caught.value)
-    assert "give it a larger context" in str(caught.value) and not isinstance(caught.value, SettingsError)
+    assert "give the server a larger context" in str(caught.value) and not isinstance(caught.value, SettingsError)
 
 
 def test_a_context_that_fills_while_it_writes_is_told_and_paid_for() -> None:
@@ -76,6 +76,6 @@ def test_a_prompt_too_long_for_its_messages_api_is_no_fault_of_an_option() -> No
         asked = open_model(
             "gatekeeper", {"provider": "anthropic", "model": "smollm2", "base_url": server.url, "max_retries": 0}
         )
-        with pytest.raises(ProviderError, match=r"931 tokens\) exceeds .*; give it a larger context") as caught:
+        with pytest.raises(ProviderError, match=r"931 tokens\) exceeds .*; give the server a larger context") as caught:
             asked.ask(REQUEST)
     assert not isinstance(caught.value, SettingsError)

@@ -54,7 +54,7 @@ def test_it_asks_once_and_takes_the_answer(model: Model, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "told"), [("", "is empty"), (" \n", "is empty"), ('{"veto": fal', "no whole answer yet")]
+    ("text", "told"), [("", "is empty"), (" \n", "is empty"), ('{"veto": fal', "is not complete yet")]
 )
 def test_an_empty_or_half_written_answer_is_left_alone(model: Model, text: str, told: str) -> None:
     file, _ = waits(model)
@@ -106,5 +106,5 @@ def test_the_folder_can_be_chosen(tmp_path: Path) -> None:
     assert waits(model)[0].parent == tmp_path / "a" / "desk"
     (tmp_path / "file").touch()
     for folder in ("file", "file/below"):
-        with pytest.raises(SettingsError, match=rf"models\.gatekeeper\.folder: .*{folder} is no folder"):
+        with pytest.raises(SettingsError, match=rf"models\.gatekeeper\.folder: .*{folder} is not a writable folder"):
             open_model("gatekeeper", {"provider": "manual", "folder": str(tmp_path / folder)})

@@ -296,7 +296,7 @@ def test_streams_break_off_no_more_often_for_a_long_answer() -> None:
 @pytest.mark.parametrize(
     ("step", "options", "ends_in", "told"),
     [
-        (Step(pings=True), {"answer_s": 0.3, "timeout_s": 20}, None, "not done after 0.3 s; raise"),
+        (Step(pings=True), {"answer_s": 0.3, "timeout_s": 20}, None, "has not finished after 0.3 s; raise"),
         (Step(pause_s=30), {"timeout_s": 3}, None, "sent nothing for 3 s"),
         (Step(pings=True), {"timeout_s": 500}, 3, "no answer came before the run's time ended"),
         (Step(pause_s=30), {"timeout_s": 500}, 3, "no answer came before the run's time ended"),
@@ -315,7 +315,7 @@ def test_no_more_is_tried_again_than_the_run_has_time_for() -> None:
 
 
 def test_a_later_attempt_has_only_what_the_run_has_left() -> None:
-    with Server(again(503), Step(pause_s=30)) as server, pytest.raises(ProviderError, match="the run's time was up"):
+    with Server(again(503), Step(pause_s=30)) as server, pytest.raises(ProviderError, match="the run's time ended"):
         model(server, timeout_s=500, max_retries=1).ask(request(ends_in=3))
     assert len(server.asked) == 2
 
@@ -370,7 +370,7 @@ def test_what_the_user_can_mend_is_said(step: Step, kind: type[Exception], told:
 class Looking(Toolbox):
     """Offers `look` and remembers what was looked at."""
 
-    rounds = 3
+    max_turns = 3
     tools = (LOOK,)
 
     def __init__(self) -> None:

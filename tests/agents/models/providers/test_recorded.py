@@ -214,11 +214,11 @@ def test_a_script_that_names_a_record_which_this_run_lacks_is_refused(tmp_path: 
     ("choice", "told"),
     [
         ({"provider": "recorded"}, "models.planner.path: is missing"),
-        ({"provider": "recorded", "path": "{}/none.jsonl"}, "none.jsonl is no file"),
+        ({"provider": "recorded", "path": "{}/none.jsonl"}, "none.jsonl is not a file"),
         ({"provider": "recorded", "path": "{}/bad.jsonl"}, "bad.jsonl:2: is not an exchange (role: "),
-        ({"provider": "recorded", "path": "{}/empty.jsonl"}, "empty.jsonl: holds no exchange"),
+        ({"provider": "recorded", "path": "{}/empty.jsonl"}, "empty.jsonl: contains no exchange"),
         ({"provider": "playbook", "record": 3}, "models.planner.record: must be the path of a file, not 3"),
-        ({"provider": "playbook", "record": "{}"}, "name a file in a folder that exists"),
+        ({"provider": "playbook", "record": "{}"}, "name a file in an existing folder"),
     ],
 )
 def test_files_that_cannot_be_used_are_refused_when_opened(choice: dict[str, Any], told: str, tmp_path: Path) -> None:
