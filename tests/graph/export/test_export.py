@@ -219,7 +219,7 @@ def test_an_extension_that_is_installed_passes_its_test(recorded: Path, tmp_path
     assert main(["export", str(recorded), "--format", "torch-ext", "--out", str(tmp_path)]) == 0
     place = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
     install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", "installed", "."]
-    for command in (install, ["-m", "pytest", "-q", "test_softmax.py"], ["test_softmax.py"]):
+    for command in (install, ["-m", "pytest", "-q", "test_softmax_quickstart.py"], ["test_softmax_quickstart.py"]):
         done = run_captured([sys.executable, *command], cwd=tmp_path, env=place)
         assert done.returncode == 0, done.stdout + done.stderr
 
