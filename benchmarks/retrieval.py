@@ -152,7 +152,7 @@ def methods(wiki: Wiki, embedder: Embedder | None, home: Path) -> dict[str, Sear
         fused, entries = Index(wiki, vectors=vectors), synonyms.entries()
         texts = {row: entry.text for row, entry in enumerate(entries) if not entry.phrase}
         found[f"vectors ({embedder.id.partition(':')[0]})"] = lambda text: [
-            entries[one.row].passage for one in vectors.nearest(texts, text, DEPTH, texts)
+            entries[one.row].passage for one in vectors.nearest_rows(texts, text, DEPTH, texts)
         ]
         found["fused"] = lambda text: fused.search(text, DEPTH)
     return found

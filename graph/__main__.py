@@ -72,7 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
         "init",
         help="make a task folder from a kernel file: entry, reference and config, with blanks to fill in",
     )
-    init.add_argument("file", type=Path, help="a .cu, C++ or Triton file")
+    init.add_argument("file", type=Path, help="a .cu, C++, Triton or CuTe DSL file")
     init.add_argument("--out", type=Path, help="the task folder; default: the file's name without its suffix")
     init.add_argument("--entry", help="the launcher or kernel to optimise; default: the first launcher")
     run = verbs.add_parser(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from agents.lift.wrapper import Alias, Buffer, Number, View, Wrapper
+from agents.lift.wrapper import Alias, Buffer, BufferView, Number, Wrapper
 from tools.artifacts import Argument
 from tools.errors import SettingsError
 from tools.executors.protocol import GeneratedCode, InductorResult
@@ -28,7 +28,7 @@ class Returned:
     """An output that no buffer of the wrapper can be: `size` elements of a view, copied at the end."""
 
     output: str
-    view: View
+    view: BufferView
     size: str
 
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agents.lift.binding import Binding, unwritten
-from agents.lift.functions import written_out
-from agents.lift.wrapper import Alias, Buffer, Launch, Number, View, read
+from agents.lift.functions import sources_of_called_functions
+from agents.lift.wrapper import Alias, Buffer, BufferView, InductorLaunch, Number, read
 from tools.artifacts import Argument
 from tools.errors import SettingsError
 from tools.executors.protocol import GeneratedCode, InductorResult
@@ -57,7 +57,7 @@ OPERATORS: dict[type, str] = {
 }
 SHIM = Path(__file__).with_name("vectors.hpp").read_text().split("\n\n")[1:]
 """Paragraphs; each comes after what it uses."""
-DROPPED = re.compile(r"[^\n]*(?:integer_div_error|TORCH_CHECK|#include)[^\n]*\n")
+DROPPED_LINES = re.compile(r"[^\n]*(?:integer_div_error|TORCH_CHECK|#include)[^\n]*\n")
 MEMBER = re.compile(r"  (?:template <[^(]*?> )?(?:static |friend |constexpr )*[\w<>:]+ (\w+)\(.*\}$")
 
 
@@ -103,7 +103,7 @@ def _needed(code: str, lanes: int) -> str:
         kept.insert(0, paragraph)
         words |= set(re.findall(r"\w+", paragraph))
     found = "\n\n".join(kept).replace("LANES", str(lanes))
-    return written_out(found + code) + found + ("\n\n" if found else "")
+    return sources_of_called_functions(found + code) + found + ("\n\n" if found else "")
 
 
 def _members(struct: str, code: str) -> str:
@@ -146,9 +146,10 @@ def _variant(
                 lines.append(f"const auto {name} = {_pointer(view)};")
             case Buffer():
                 lines += _allocated(step, bound.outputs.get(step.name))
-            case Launch(kernel, args):
+            case InductorLaunch(kernel, args):
                 given = ", ".join(
-                    _pointer(a) if isinstance(a, View) else a.id if isinstance(a, ast.Name) else cpp(a) for a in args
+                    _pointer(a) if isinstance(a, BufferView) else a.id if isinstance(a, ast.Name) else cpp(a)
+                    for a in args
                 )
                 lines.append(f"{named[kernel]}({given});")
     lines += [f"std::copy_n({_pointer(copy.view)}, {_size(copy.size)}, {copy.output});" for copy in bound.copies]
@@ -182,7 +183,7 @@ def no_type(name: str) -> SettingsError:
     )
 
 
-def _pointer(view: View) -> str:
+def _pointer(view: BufferView) -> str:
     return view.base if view.plain or view.offset is None else f"{view.base} + {cpp(view.offset)}"
 
 
@@ -190,7 +191,7 @@ def _kernel(name: str, text: str, kernels: dict[str, str]) -> str:
     """The name under which a kernel stands in the source; a text that stands there already is not written again."""
     if foreign := re.search(r"\b(?:at|c10)::(Half|BFloat16|Float8\w+|complex)\b", text):
         raise no_type(foreign[1])
-    body = DROPPED.sub("", text).strip()
+    body = DROPPED_LINES.sub("", text).strip()
     body = re.sub(r'extern "C"\s+void\s+kernel\(', "static void KERNEL(", body)
     body = re.sub(r"\bstatic (?=WelfordHelper|CascadeSumHelper)", "", body)
     body = re.sub(r"\bC10_(?:UN)?LIKELY\b", "", body).replace("__at_align__", "alignas(64)")

@@ -18,23 +18,23 @@ WIDER = frozenset({("exp", "double"), ("log", "double"), ("pick", "float")})
 """What the power of two floats is made of; every other function calls those of its own type."""
 
 
-def closed(keys: Iterable[Key]) -> set[Key]:
-    """These and all that they call."""
+def with_called_functions(keys: Iterable[Key]) -> set[Key]:
+    """Return the keys of these functions and of all functions that they call."""
     needed = set(keys)
-    while more := {one for key in needed for one in _called(key)} - needed:
+    while more := {one for key in needed for one in _called_functions(key)} - needed:
         needed |= more
     return needed
 
 
-def written_out(code: str) -> str:
+def sources_of_called_functions(code: str) -> str:
     """The functions that `code` calls, for the types that it names, and what they call."""
-    needed = closed(
+    needed = with_called_functions(
         key for key in FUNCTIONS if re.search(rf"\bkw_{key[0]}\(", code) and re.search(rf"\b{key[1]}\b", code)
     )
     return "".join(f"{text}\n" for key, text in FUNCTIONS.items() if key in needed)
 
 
-def _called(key: Key) -> set[Key]:
+def _called_functions(key: Key) -> set[Key]:
     if key == ("pow", "float"):
         return set(WIDER)
     return {(name, key[1]) for name in re.findall(r"kw_([a-z]\w*)\(", FUNCTIONS[key])} - {key}

@@ -7,7 +7,17 @@ import re
 from collections.abc import Sequence
 
 from agents.lift.binding import Binding
-from agents.lift.wrapper import Alias, Buffer, Call, Item, Launch, Number, View, Zeroed, read
+from agents.lift.wrapper import (
+    Alias,
+    Buffer,
+    BufferView,
+    InductorLaunch,
+    Number,
+    OperatorCall,
+    ResultItem,
+    Zeroed,
+    read,
+)
 from tools.artifacts import Argument
 from tools.errors import SettingsError
 from tools.executors.protocol import GeneratedCode, InductorResult, TritonLaunch
@@ -26,7 +36,7 @@ ZERO = """@triton.jit
 def lifted_zero(target, count, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(target + at, 0, at < count)"""
-RENAMED = (
+TORCH_NAME_REPLACEMENTS = (
     (r"\btriton_helpers\.", ""),
     (r"\btl_math\.", "tl.math."),
     (r"(?<![\w.])math\.(?=exp|log|abs|sqrt|cos|sin)", "tl.math."),
@@ -64,7 +74,7 @@ def _variant(
     bound = Binding(arguments, found, variant, wrapper)
     for name, text in variant.helpers.items():
         functions.setdefault(name, _function(text))
-    kernels = {name: _kernel(name, text, functions) for name, text in wrapper.kernels.items()}
+    kernels = {name: _register_kernel(name, text, functions) for name, text in wrapper.kernels.items()}
     device = next(a.name for a in arguments if a.role != "scalar")
     lines = [f"{name} = {text}" for name, text in bound.given.items() if name != text]
     for step in wrapper.steps:
@@ -74,26 +84,26 @@ def _variant(
             case Alias(name, view):
                 lines.append(f"{name} = {_viewed(view, shaped)}")
             case Buffer(name, shape, strides) if name in bound.outputs:
-                whole = f".as_strided({_tuple(shape)}, {_tuple(strides)})" if shaped else ""
+                whole = f".as_strided({_tuple_text(shape)}, {_tuple_text(strides)})" if shaped else ""
                 lines.append(f"{name} = {bound.outputs[name]}{whole}")
             case Zeroed(name):
                 functions.setdefault("lifted_zero", ZERO)
                 lines.append(f"lifted_zero[(triton.cdiv({name}.numel(), 1024),)]({name}, {name}.numel(), BLOCK=1024)")
-            case Call() | Item():
-                lines.append(_called(step))
+            case OperatorCall() | ResultItem():
+                lines.append(_call_text(step))
             case Buffer(name, shape, strides, dtype):
                 lines.append(
-                    f"{name} = torch.empty_strided({_tuple(shape)}, {_tuple(strides)}, dtype=torch.{dtype}, "
+                    f"{name} = torch.empty_strided({_tuple_text(shape)}, {_tuple_text(strides)}, dtype=torch.{dtype}, "
                     f"device={device}.device)"
                 )
-            case Launch(kernel, args):
+            case InductorLaunch(kernel, args):
                 launch = variant.launches.get(kernel)
                 if launch is None:
                     raise SettingsError(
                         f"torch.compile's kernel {kernel} was not seen to run, so that its settings are not known; "
                         f"give a kernel"
                     )
-                texts = [_viewed(a) if isinstance(a, View) else bound.number(a) for a in args]
+                texts = [_viewed(a) if isinstance(a, BufferView) else bound.number(a) for a in args]
                 lines.append(_launched(kernels[kernel], functions[kernels[kernel]], launch, texts))
     for copy in bound.copies:
         functions.setdefault("lifted_copy", COPY)
@@ -110,22 +120,22 @@ def _function(text: str) -> str:
     assert isinstance(tree, ast.FunctionDef)
     if ast.get_docstring(tree) is not None:
         tree.body = tree.body[1:]
-    return f"@triton.jit\n{_renamed(ast.unparse(tree))}"
+    return f"@triton.jit\n{_replace_torch_names(ast.unparse(tree))}"
 
 
-def _renamed(text: str) -> str:
-    for pattern, instead in RENAMED:
+def _replace_torch_names(text: str) -> str:
+    for pattern, instead in TORCH_NAME_REPLACEMENTS:
         text = re.sub(pattern, instead, text)
     return text
 
 
-def _kernel(name: str, text: str, functions: dict[str, str]) -> str:
+def _register_kernel(name: str, text: str, functions: dict[str, str]) -> str:
     """The name under which a kernel stands in the module; a text that stands there already is not written again."""
     # What a scan combines by is a function of its own before the kernel.
     *combining, last = (part.partition("\n@")[0].strip() for part in text.split("@triton.jit\n")[1:])
-    body = _renamed(last)
+    body = _replace_torch_names(last)
     for function in combining:
-        made = f"@triton.jit\n{_renamed(function)}"
+        made = f"@triton.jit\n{_replace_torch_names(function)}"
         called = given = function[len("def ") : function.index("(")]
         while (own := made.replace(f"def {called}(", f"def {given}(", 1)) != functions.setdefault(given, own):
             given += "_"
@@ -161,23 +171,23 @@ def _readable(text: str) -> str:
     return re.sub(r"^-\(\((.+)\) // -\((\w+)\)\)$", r"triton.cdiv(\1, \2)", text)
 
 
-def _called(call: Call | Item) -> str:
-    if isinstance(call, Item):
+def _call_text(call: OperatorCall | ResultItem) -> str:
+    if isinstance(call, ResultItem):
         return f"{call.name} = {call.base}[{call.at}]"
-    args = [(word, _viewed(a, True) if isinstance(a, View) else ast.unparse(a)) for word, a in call.args]
+    args = [(word, _viewed(a, True) if isinstance(a, BufferView) else ast.unparse(a)) for word, a in call.args]
     given = ", ".join(f"{word}={text}" if word else text for word, text in args)
     overload = "" if call.overload == "default" else f".{call.overload}"
     return f"{f'{call.name} = ' if call.name else ''}torch.ops.{call.operator}{overload}({given})"
 
 
-def _viewed(view: View, shaped: bool = False) -> str:
+def _viewed(view: BufferView, shaped: bool = False) -> str:
     if shaped and view.offset is not None:
         start = "" if view.plain else f", {view.base}.storage_offset() + {ast.unparse(view.offset)}"
-        return f"{view.base}.as_strided({_tuple(view.shape)}, {_tuple(view.strides)}{start})"
+        return f"{view.base}.as_strided({_tuple_text(view.shape)}, {_tuple_text(view.strides)}{start})"
     if view.plain or view.offset is None:
         return view.base
     return f"{view.base}.as_strided((1,), (1,), {view.base}.storage_offset() + {ast.unparse(view.offset)})"
 
 
-def _tuple(items: Sequence[ast.expr]) -> str:
+def _tuple_text(items: Sequence[ast.expr]) -> str:
     return f"({', '.join(map(ast.unparse, items))}{',' if len(items) == 1 else ''})"

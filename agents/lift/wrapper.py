@@ -26,7 +26,7 @@ IGNORED = (
 
 
 @dataclass(frozen=True)
-class View:
+class BufferView:
     """A buffer, or a part of one: elements from `offset` on."""
 
     base: str
@@ -58,7 +58,7 @@ class Zeroed:
 @dataclass(frozen=True)
 class Alias:
     name: str
-    view: View
+    view: BufferView
 
 
 @dataclass(frozen=True)
@@ -68,24 +68,24 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Launch:
+class InductorLaunch:
     kernel: str
-    args: tuple[View | ast.expr, ...]
+    args: tuple[BufferView | ast.expr, ...]
 
 
 @dataclass(frozen=True)
-class Call:
-    """Of an operator of torch, `aten.mm`, under the name of its overload; `args` are as in the text but for buffers."""
+class OperatorCall:
+    """A call of a torch operator such as `aten.mm`, by the name of its overload; buffers among `args` are views."""
 
     name: str
     operator: str
     overload: str
-    args: tuple[tuple[str, View | ast.expr], ...]
+    args: tuple[tuple[str, BufferView | ast.expr], ...]
     """Keyword, "" for one by position."""
 
 
 @dataclass(frozen=True)
-class Item:
+class ResultItem:
     """One of several results of a call."""
 
     name: str
@@ -99,13 +99,15 @@ class Wrapper:
 
     inputs: tuple[str, ...] = ()
     kernels: dict[str, str] = field(default_factory=dict)
-    steps: list[Buffer | Zeroed | Alias | Number | Launch | Call | Item] = field(default_factory=list)
-    returned: tuple[View, ...] = ()
+    steps: list[Buffer | Zeroed | Alias | Number | InductorLaunch | OperatorCall | ResultItem] = field(
+        default_factory=list
+    )
+    returned: tuple[BufferView, ...] = ()
 
     @property
-    def calls(self) -> list[Call]:
-        """Those of torch."""
-        return [step for step in self.steps if isinstance(step, Call)]
+    def calls(self) -> list[OperatorCall]:
+        """The calls of torch operators."""
+        return [step for step in self.steps if isinstance(step, OperatorCall)]
 
 
 def read(code: str, library: Collection[str] | None = None) -> Wrapper:
@@ -118,7 +120,7 @@ def read(code: str, library: Collection[str] | None = None) -> Wrapper:
         _read_one(statement, made)
     if foreign := next((call.operator for call in made.calls if call.operator not in (library or ())), None):
         raise unread(foreign, "" if library is None else f"; allow it with `library: [{foreign}]` in task.yaml")
-    if made.calls and not any(isinstance(step, Launch) for step in made.steps):
+    if made.calls and not any(isinstance(step, InductorLaunch) for step in made.steps):
         raise SettingsError(
             f"torch.compile leaves all to {made.calls[0].operator}, which is library, not a kernel; give a kernel"
         )
@@ -162,11 +164,11 @@ def _read_one(node: ast.stmt, made: Wrapper) -> None:
             _read_call(_target(node), call, made)
         case ast.Assign(value=ast.Name() as other) if not re.fullmatch(r"s\d+|ks\d+|u\d+|zuf\d+|zf\d+", _target(node)):
             if not other.id.startswith("raw_stream"):
-                made.steps.append(Alias(_target(node), View(other.id)))
+                made.steps.append(Alias(_target(node), BufferView(other.id)))
         case ast.Assign(value=ast.Subscript(ast.Name(base), ast.Constant(int(at)))) if base in {
             call.name for call in made.calls
         }:
-            made.steps.append(Item(_target(node), base, at))
+            made.steps.append(ResultItem(_target(node), base, at))
         case ast.Assign(value=value):
             made.steps.append(Number(_target(node), value))
         case ast.Expr(value=ast.Call() as call):
@@ -189,12 +191,12 @@ def _read_call(name: str, call: ast.Call, made: Wrapper) -> None:
         made.steps.append(Alias(name, _view(call)))
     elif function in made.kernels or function.removesuffix(".run") in made.kernels:
         args = tuple(_view(a) if _is_view(a) else a for a in call.args)
-        made.steps.append(Launch(function.removesuffix(".run"), args))
+        made.steps.append(InductorLaunch(function.removesuffix(".run"), args))
     elif found := re.fullmatch(r"(?:extern_kernels|torch\.ops\.aten)\.(\w+)(?:\.(\w+))?", function):
         words = [*[""] * len(call.args), *(k.arg or "" for k in call.keywords)]
         values = [_view(a) if _is_view(a) else a for a in (*call.args, *(k.value for k in call.keywords))]
         overload = found[2] or ("out" if "out" in words else "default")
-        made.steps.append(Call(name, f"aten.{found[1]}", overload, tuple(zip(words, values, strict=True))))
+        made.steps.append(OperatorCall(name, f"aten.{found[1]}", overload, tuple(zip(words, values, strict=True))))
     else:
         raise unread(function)
 
@@ -207,13 +209,13 @@ def _is_view(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func).endswith("reinterpret_tensor")
 
 
-def _view(node: ast.expr) -> View:
+def _view(node: ast.expr) -> BufferView:
     if isinstance(node, ast.Name):
-        return View(node.id)
+        return BufferView(node.id)
     if isinstance(node, ast.Call) and _is_view(node) and isinstance(node.args[0], (ast.Name, ast.Call)):
         inner = _view(node.args[0])
         if inner.plain:
-            return View(inner.base, _items(node.args[1]), node.args[3], _items(node.args[2]))
+            return BufferView(inner.base, _items(node.args[1]), node.args[3], _items(node.args[2]))
     raise unread(ast.unparse(node))
 
 

@@ -52,7 +52,7 @@ PER_ROLE_SECTIONS = ("role", "iteration")
 """Sections for which each role has its own template."""
 
 
-class SectionBudget(Artifact):
+class SectionLimits(Artifact):
     """Token limits of a section that has parts worth extra room."""
 
     aim: int
@@ -65,7 +65,7 @@ class BlockLayout(Artifact):
     """The layout of one block of prompts."""
 
     scope: Scope
-    sections: dict[str, SectionBudget | int | None]
+    sections: dict[str, SectionLimits | int | None]
     """Section -> most tokens, in order; None: the section is never cut."""
     answers: tuple[str, ...] = ()
     """See PromptBlock."""
@@ -112,9 +112,9 @@ def render_sections(role: RoleName, brief: Brief, answer: str) -> tuple[PromptSe
     for name in read_prompt_budget().roles[role]:
         layout = read_prompt_budget().blocks[name]
         for section, room in layout.sections.items():
-            most = room.most if isinstance(room, SectionBudget) else room
+            most = room.most if isinstance(room, SectionLimits) else room
             text = _render_section(
-                section, role, brief, answer, most, room.aim if isinstance(room, SectionBudget) else None
+                section, role, brief, answer, most, room.aim if isinstance(room, SectionLimits) else None
             )
             if text:
                 found.append(PromptSection(name, layout.scope, section, text, most))

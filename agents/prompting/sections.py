@@ -185,7 +185,7 @@ def fill_counters(brief: Brief, most: int | None) -> SectionContent | None:
         for name, metrics in counters.items()
     }
     levels = {
-        name: tuple(f"record {one_line(name, 40)}: {one_line(said, most)}" for most in (4000, 1500))
+        name: tuple(f"record {one_line(name, 40)}: {one_line(said, limit)}" for limit in (4000, 1500))
         for name, said in rows.items()
         if said
     }

@@ -73,7 +73,7 @@ class RunStatus:
                 self.role = details["role"] if details.get("state") == "started" else ""
                 self.since = event.seconds
             case "job":
-                self._count_job(details)
+                self._track_job(details)
             case "interrupt":
                 self.is_stopping = True
         if "spent_tokens" in details:
@@ -124,7 +124,7 @@ class RunStatus:
         elif event.kind == "verdict":
             row.state = details["outcome"]
 
-    def _count_job(self, details: dict[str, str]) -> None:
+    def _track_job(self, details: dict[str, str]) -> None:
         if details["state"] == "started":
             self.running_jobs += 1
             return

@@ -64,7 +64,7 @@ class Verification(Artifact):
 
 
 @dataclass(frozen=True)
-class Claim:
+class RecordedClaim:
     """The claim of a commit, read from git and consistent in itself."""
 
     task: Task
@@ -206,7 +206,7 @@ def _verify_commit(repository: Repository, commit: Commit) -> Verification:
         return compare_claim(commit, claim, measure_claim(claim, Path(folder)))
 
 
-def read_claim(copy: Repository, commit: Commit) -> Claim:
+def read_claim(copy: Repository, commit: Commit) -> RecordedClaim:
     """The claim of `commit`, checked out at `copy`. Refuted when task, kernel, message and records do not belong
     together."""
     from graph.workspace import completeness
@@ -261,7 +261,7 @@ def read_claim(copy: Repository, commit: Commit) -> Claim:
         LoadedTask.model_validate(task_record.payload),
         next((_device_name(r.device) for r in cited if r.device), ""),
     )
-    return Claim(task, settings, loaded, candidate, incumbent, verdict, claimed, claim.clock, timed_on)
+    return RecordedClaim(task, settings, loaded, candidate, incumbent, verdict, claimed, claim.clock, timed_on)
 
 
 def _device_name(label: str) -> str:
@@ -299,7 +299,7 @@ def _are_same_figures(one: Interval, other: Interval | None) -> bool:
     return all(math.isclose(a, b, rel_tol=1e-9) for a, b in pairs)
 
 
-def measure_claim(claim: Claim, scratch: Path) -> tuple[Look, ...]:
+def measure_claim(claim: RecordedClaim, scratch: Path) -> tuple[Look, ...]:
     """Measure a claim with the whole judge and gate: own noise floor, fresh seeds and hidden sizes, separate processes.
 
     Looked at again, each time from nothing, while the figures speak against it; `LOOKS` times at most.
@@ -314,7 +314,7 @@ def measure_claim(claim: Claim, scratch: Path) -> tuple[Look, ...]:
     return tuple(looks)
 
 
-def _measure_once(claim: Claim, executor: Executor, records: Records) -> Look:
+def _measure_once(claim: RecordedClaim, executor: Executor, records: Records) -> Look:
     from tools.gate.verdict import GateEvidence, decide_verdict, with_confirmations, with_sanitizers
     from tools.judge import evidence
     from tools.judge.judge import Judge
@@ -372,7 +372,7 @@ def _measure_once(claim: Claim, executor: Executor, records: Records) -> Look:
     return Look(trial, decide_verdict(gathered, judge_settings), others, _device_name(device.label))
 
 
-def _contradicts_claim(claim: Claim, look: Look) -> bool:
+def _contradicts_claim(claim: RecordedClaim, look: Look) -> bool:
     """Return whether the figures of a measurement, and nothing else, contradict the claim."""
     outcome = look.verdict.outcome
     if not isinstance(look.trial, Passed) or outcome in ("reject_correctness", "reject_policy"):
@@ -381,7 +381,7 @@ def _contradicts_claim(claim: Claim, look: Look) -> bool:
     return outcome == "reject_perf" or (measured is not None and measured.high < claim.speedup.low / 2)
 
 
-def compare_claim(commit: Commit, claim: Claim, looks: Sequence[Look]) -> Verification:
+def compare_claim(commit: Commit, claim: RecordedClaim, looks: Sequence[Look]) -> Verification:
     """Compare a claim with its measurements, of which the last decides: still accepted, with a similar speed-up."""
     look, claimed = looks[-1], claim.speedup
     reason = look.verdict.reasons[-1]

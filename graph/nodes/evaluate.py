@@ -120,7 +120,7 @@ def describe_trial(trial: Trial, candidate: Candidate, parent: str) -> str:
     return f"{stage}{trial.reason}  {origin}"
 
 
-def select(state: State, services: Services) -> State:
+def select_champion(state: State, services: Services) -> State:
     """Select the provisional champion: the fastest correct candidate with a proven gain over the incumbent.
 
     Candidates that seem to slow a workload beyond its margin, which the gate would refuse, rank behind all others.
@@ -254,7 +254,7 @@ def _slowed_workload(trial: Passed, services: Services) -> str | None:
     return found[0].workload if found is not None else None
 
 
-def attribute(state: State, services: Services) -> State:
+def attribute_gain(state: State, services: Services) -> State:
     """Measure the champion without each of its methods, and check their signatures in the machine code (A7-A9)."""
     champion = services.candidate(state["champion"] or "", state["iteration"])
     plan = Plan.model_validate(services.records.get(state["plan"]).payload)
@@ -439,7 +439,7 @@ def promote_runner_up(state: State, services: Services) -> State:
     if not first.outcome.startswith("reject") or dry_run_verdict(second, services).outcome != "accept":
         return State()
     services.save_record("refused", first, iteration=state["iteration"])
-    return State(champion=rest[0], attribution=attribute(second, services)["attribution"])
+    return State(champion=rest[0], attribution=attribute_gain(second, services)["attribution"])
 
 
 def learn(state: State, services: Services) -> State:

@@ -19,7 +19,7 @@ Clock = Literal["launch-included", "device-only", "wall"]
 CLOCKS: tuple[Clock, ...] = ("launch-included", "device-only")
 
 
-class Standing(Artifact):
+class ScoreAgainstRival(Artifact):
     """All problems against one rival; against another library than torch, the problems that name it. A problem without
     a speed-up counts as 1 in the mean and as a failure in the shares."""
 
@@ -39,7 +39,7 @@ class Score(Artifact):
     """score.json."""
 
     suite: str
-    standings: tuple[Standing, ...]
+    standings: tuple[ScoreAgainstRival, ...]
     results: tuple[Result, ...]
     """In the suite's order."""
 
@@ -61,7 +61,7 @@ class Score(Artifact):
             f"{', '.join(means)}"
         )
 
-    def _headline_standings(self) -> list[Standing]:
+    def _headline_standings(self) -> list[ScoreAgainstRival]:
         return [
             one for one in self.standings if one.clock != "device-only" and one.rival in ("baseline", BEST_OF_TORCH)
         ]
@@ -70,11 +70,11 @@ class Score(Artifact):
 def score_suite(suite: str, results: Sequence[Result]) -> Score:
     """The score from the results. Device time and time with launches are separate where any problem has both."""
     clocks: tuple[Clock, ...] = CLOCKS if any(one.device_only for one in results) else ("wall",)
-    standings = tuple(standing_against(results, rival, clock) for clock in clocks for rival in rivals(results))
+    standings = tuple(standing_against(results, rival, clock) for clock in clocks for rival in rival_columns(results))
     return Score(suite=suite, standings=standings, results=tuple(results))
 
 
-def rivals(results: Sequence[Result]) -> tuple[str, ...]:
+def rival_columns(results: Sequence[Result]) -> tuple[str, ...]:
     """The baseline, the best of torch, other frameworks that any problem was timed beside, then other libraries."""
     torch = (
         name for name in RIVALS if name in ("baseline", BEST_OF_TORCH) or any(name in one.speedups for one in results)
@@ -82,7 +82,7 @@ def rivals(results: Sequence[Result]) -> tuple[str, ...]:
     return (*torch, *dict.fromkeys(name for one in results for name in one.libraries))
 
 
-def standing_against(results: Sequence[Result], rival: str, clock: Clock) -> Standing:
+def standing_against(results: Sequence[Result], rival: str, clock: Clock) -> ScoreAgainstRival:
     """All problems against `rival`. Without an accepted version, a kernel is its own baseline.
 
     Against another library than torch, only the problems whose runs name it count.
@@ -91,7 +91,7 @@ def standing_against(results: Sequence[Result], rival: str, clock: Clock) -> Sta
     kept = [1.0 for one in results if one.status == "finished" and rival == "baseline" and rival not in one.speedups]
     found = [one.by(clock)[rival].estimate for one in results if rival in one.by(clock)] + kept
     count = len(results)
-    return Standing(
+    return ScoreAgainstRival(
         rival=rival,
         clock=clock,
         problems=count,
@@ -105,7 +105,12 @@ def write_score(suite: str, results: Sequence[Result], out: Path) -> Score:
     """Write the three files into `out`, each atomically; the same records give the same files."""
     found = score_suite(suite, results)
     style = render("report.css")
-    values = {"score": found, "rivals": rivals(results)[1:], "short_s": SHORT_CALL_S, "total": _total_spent(results)}
+    values = {
+        "score": found,
+        "rivals": rival_columns(results)[1:],
+        "short_s": SHORT_CALL_S,
+        "total": _total_spent(results),
+    }
     hashed = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     texts = {
         "score.md": render("score.md", **values),

@@ -18,7 +18,7 @@ FROZEN_PATHS = (".gitignore", "settings.yaml", "task")
 
 def announce_writes(root: Path, texts: Mapping[str, str]) -> None:
     """Log the digests of files that the run is about to write (relative path -> text), to recognise them as its own."""
-    path = _write_log(root)
+    path = _path_of_own_writes_log(root)
     try:
         with path.open("a", encoding="utf-8") as file:
             file.write("".join(f"{digest(text)} {relative}\n" for relative, text in texts.items()))
@@ -30,14 +30,14 @@ def announce_writes(root: Path, texts: Mapping[str, str]) -> None:
 
 def forget_writes(root: Path) -> None:
     """Delete the log of writes after a commit, from which on git says what the files hold."""
-    _write_log(root).unlink(missing_ok=True)
+    _path_of_own_writes_log(root).unlink(missing_ok=True)
 
 
 def drifted_paths(repository: Repository, expected: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the sorted paths that changed outside the run, except for the `expected` ones and new files of the
     stores."""
     changed = repository.drift((*expected, *(() if repository.head() else FROZEN_PATHS)))
-    path = _write_log(repository.root)
+    path = _path_of_own_writes_log(repository.root)
     noted = set(path.read_text(encoding="utf-8").splitlines()) if changed and path.is_file() else set()
     return tuple(name for name in changed if not _is_as_written(repository.root, name, noted))
 
@@ -63,7 +63,7 @@ def refuse_drift(repository: Repository, expected: Sequence[str] = ()) -> None:
         raise WorkspaceError(drift_sentence(repository, found))
 
 
-def _write_log(root: Path) -> Path:
+def _path_of_own_writes_log(root: Path) -> Path:
     return root / ".kernelwright" / "written"
 
 

@@ -92,7 +92,7 @@ class Index:
         self._architectures = Architectures(wiki)
         self._lock = threading.Lock()
         self._checked_at = time.monotonic()
-        self._content = self._read_content(self._fingerprint())
+        self._content = self._build_content(self._fingerprint())
         self.shortfall = ""
         """Why the last search failed to use vectors; empty if it used them or has no embedder."""
 
@@ -131,7 +131,7 @@ class Index:
         states = tuple((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in logs)
         return hash((self._wiki.fingerprint(), states, self._reference.fingerprint() if self._reference else 0))
 
-    def _read_content(self, fingerprint: int) -> IndexedContent:
+    def _build_content(self, fingerprint: int) -> IndexedContent:
         own = [*wiki_entries(self._wiki, self._architectures)]
         own += experience_entries(self._experience, self._architectures) if self._experience else ()
         pieces = self._reference.entries() if self._reference else []
@@ -153,7 +153,7 @@ class Index:
                 if fingerprint != self._content.fingerprint:
                     self._wiki = self._wiki.reopened()
                     self._architectures = Architectures(self._wiki)
-                    self._content = self._read_content(fingerprint)
+                    self._content = self._build_content(fingerprint)
             return self._content
 
     def entries(self) -> tuple[SearchEntry, ...]:
@@ -205,7 +205,7 @@ class Index:
         if self._vectors is None:
             return []
         try:
-            near = self._vectors.nearest(content.texts, query, MAX_FUSED_ROWS, passing)
+            near = self._vectors.nearest_rows(content.texts, query, MAX_FUSED_ROWS, passing)
         except VectorsUnavailable as error:
             self.shortfall = str(error)
             return []

@@ -63,7 +63,7 @@ class VectorIndex:
         """The texts that the collection is known to hold."""
         self._failure, self._retry_at = "", 0.0
 
-    def nearest(self, texts: Mapping[int, str], query: str, n: int, rows: Collection[int]) -> list[NearRow]:
+    def nearest_rows(self, texts: Mapping[int, str], query: str, n: int, rows: Collection[int]) -> list[NearRow]:
         """The `n` of `rows` whose texts are nearest to `query`, nearest first. `texts`: row -> text of all that is to
         be in the index. VectorsUnavailable says why there is no answer."""
         if time.monotonic() < self._retry_at:

@@ -385,7 +385,7 @@ class PrepareResult(Artifact):
     kind: Literal["prepare"] = "prepare"
 
 
-class NeededRequest(DeviceRequest):
+class NeededBytesRequest(DeviceRequest):
     """Request to count the bytes that the outputs depend on, for the inputs that these workloads were timed with. Of
     several workloads with one name the least counts. It needs the oracle only."""
 
@@ -393,7 +393,7 @@ class NeededRequest(DeviceRequest):
     workloads: tuple[TimedWorkload, ...]
 
 
-class NeededResult(Artifact):
+class NeededBytesResult(Artifact):
     """Answer to a needed request, and payload of a `needed` record."""
 
     kind: Literal["needed"] = "needed"
@@ -475,7 +475,7 @@ HarnessRequest = (
     | TimingRequest
     | ContestRequest
     | PrepareRequest
-    | NeededRequest
+    | NeededBytesRequest
     | InductorRequest
 )
 Request = Annotated[HarnessRequest, Field(discriminator="kind")]
@@ -485,7 +485,7 @@ HarnessResult = (
     | TimingResult
     | ContestResult
     | PrepareResult
-    | NeededResult
+    | NeededBytesResult
     | InductorResult
     | HarnessFailure
 )

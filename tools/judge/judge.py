@@ -29,8 +29,8 @@ from tools.executors.protocol import (
     CorrectnessRequest,
     CorrectnessResult,
     HarnessRequest,
-    NeededRequest,
-    NeededResult,
+    NeededBytesRequest,
+    NeededBytesResult,
     PrepareRequest,
     PrepareResult,
     TimedWorkload,
@@ -260,19 +260,19 @@ class Judge:
         """The record of the bytes that the outputs of the workloads `names` depend on, for exactly the inputs that
         `trial` was timed on. Payload: `NeededResult`."""
 
-        def request(libraries: Mapping[str, str]) -> NeededRequest:
+        def request(libraries: Mapping[str, str]) -> NeededBytesRequest:
             cited = [self.records.get(identity) for identity in trial.records]
             timings = [evidence.Timing.model_validate(record.payload) for record in cited if record.kind == "timing"]
             seeds = [("timing", t.candidate, t.incumbent, t.batch, t.attempt) for t in timings]
             timed = tuple(w for seed in seeds for w in self._timed_workloads(seed, 1, 0) if w.name in names)
-            return NeededRequest(task=self.task, workloads=timed, device=self.language.device)
+            return NeededBytesRequest(task=self.task, workloads=timed, device=self.language.device)
 
         return self._read_or_measure(
             "needed",
             {"trial": trial.records, "workloads": sorted(names)},
             {},
             request,
-            NeededResult,
+            NeededBytesResult,
             lambda _, result: result,
         )
 

@@ -123,7 +123,7 @@ class Cpp(Language):
             *sources,
             "-o",
             "kernel.so",
-            *_linker_libraries(task),
+            *_linker_flags(task),
         )
         return Job(
             files={name: blobs.put(text) for name, text in candidate.files.items()},
@@ -204,7 +204,7 @@ def validate_flags(flags: tuple[str, ...]) -> tuple[str, ...]:
     return flags
 
 
-def _linker_libraries(task: Task) -> tuple[str, ...]:
+def _linker_flags(task: Task) -> tuple[str, ...]:
     """Return the task's -l flags, which are repeated after the sources because a linker reads from left to right."""
     return tuple(flag for flag in task.build_flags if flag.startswith("-l"))
 

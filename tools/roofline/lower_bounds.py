@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tools.artifacts import Artifact, Measurement, Passed, Record, Trial
-from tools.executors.protocol import NeededResult
+from tools.executors.protocol import NeededBytesResult
 from tools.roofline import roofline
 from tools.roofline.hardware import Roof, RoofMetric
 
@@ -143,7 +143,7 @@ def limits_for_trial(
     counted: dict[str, int] = {}
     if streaming := [one.workload for one in short if found.exceeds_cache(one.workload)]:
         record = needed(trial, streaming)
-        seen = NeededResult.model_validate(record.payload).unique_bytes
+        seen = NeededBytesResult.model_validate(record.payload).unique_bytes
         records, counted = (record.id,), {name: size for name, size in seen.items() if size < unique_bytes[name]}
         found = limits_from_roofs({**unique_bytes, **counted}, last_level_cache, roofs)
     for _ in range(MAX_REMEASUREMENTS):

@@ -133,7 +133,7 @@ class CudaFile:
             )
         return ranked[0]
 
-    def sketch(self, function: CudaFunction) -> EntrySketch:
+    def sketch_solve(self, function: CudaFunction) -> EntrySketch:
         """`solve` around `function`."""
         sketch = EntrySketch()
         if function.is_kernel:

@@ -23,8 +23,8 @@ from graph.__main__ import _report_verification, main
 from graph.lifecycle.verify import (
     MAX_LOOKS,
     MAX_OTHER_CPU_SHARE,
-    Claim,
     Look,
+    RecordedClaim,
     Verification,
     accepted_commits,
     compare_claim,
@@ -302,7 +302,7 @@ CLAIM = Interval(estimate=4.0, low=3.8, high=4.2)
 
 
 @pytest.fixture(scope="module")
-def claim(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Commit, Claim]:
+def claim(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Commit, RecordedClaim]:
     repository = Repository(recorded)
     last = accepted_commits(repository)[-1]
     read_back = read_claim(repository.clone_to(tmp_path_factory.mktemp("claim") / "clone", last.id), last)
@@ -336,7 +336,7 @@ def passed(low: float, high: float) -> Passed:
     ],
 )
 def test_outcomes_and_their_exit_codes(
-    claim: tuple[Commit, Claim], trial: Passed | Failed | Unmeasured, verdict: Outcome, outcome: str, code: int
+    claim: tuple[Commit, RecordedClaim], trial: Passed | Failed | Unmeasured, verdict: Outcome, outcome: str, code: int
 ) -> None:
     look = Look(trial, judged(verdict), others=0.0)
     found = compare_claim(*claim, [look])
@@ -347,7 +347,7 @@ def test_outcomes_and_their_exit_codes(
 
 
 @pytest.mark.parametrize(("trial", "verdict"), [(passed(1.2, 1.8), "accept"), (passed(0.9, 1.01), "reject_perf")])
-def test_a_busy_machine_refutes_nothing(claim: tuple[Commit, Claim], trial: Passed, verdict: Outcome) -> None:
+def test_a_busy_machine_refutes_nothing(claim: tuple[Commit, RecordedClaim], trial: Passed, verdict: Outcome) -> None:
     looks = [Look(trial, judged(verdict), others=share) for share in (2 * MAX_OTHER_CPU_SHARE, 0.0)]
     found = compare_claim(*claim, looks)
     assert found.outcome == "inconclusive" and f"{2 * MAX_OTHER_CPU_SHARE:.0%} of the CPU time" in found.reason
@@ -355,7 +355,7 @@ def test_a_busy_machine_refutes_nothing(claim: tuple[Commit, Claim], trial: Pass
     assert compare_claim(*claim, [*looks, wrong]).outcome == "disagree"
 
 
-def test_another_kind_of_device_refutes_no_figure(claim: tuple[Commit, Claim]) -> None:
+def test_another_kind_of_device_refutes_no_figure(claim: tuple[Commit, RecordedClaim]) -> None:
     commit, claimed = claim
     for device, outcome in (("AMD EPYC", "disagree"), ("Intel Xeon", "inconclusive")):
         look = Look(passed(1.2, 1.8), judged("reject_perf"), others=0.0, device=device)

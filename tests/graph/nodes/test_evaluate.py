@@ -55,7 +55,9 @@ def services(**more: object) -> Any:
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[Passed]:
     """The trials of the iteration, for a test to fill."""
     made: list[Passed] = []
-    monkeypatch.setattr(evaluate, "trials_of_iteration", lambda state, services: [SimpleNamespace(trial=t) for t in made])
+    monkeypatch.setattr(
+        evaluate, "trials_of_iteration", lambda state, services: [SimpleNamespace(trial=t) for t in made]
+    )
     return made
 
 
@@ -112,7 +114,7 @@ def test_a_mechanism_that_the_kernel_without_it_shows_too_is_not_shown(
         save_record=lambda kind, found, **_: kept.append(found) or SimpleNamespace(id="r"),
     )
     state = {"champion": "champion", "incumbent": "parent", "iteration": 1, "plan": "p", "noise_floor": 0.05}
-    assert evaluate.attribute(state, asking)["attribution"] == "r"  # type: ignore[arg-type]
+    assert evaluate.attribute_gain(state, asking)["attribution"] == "r"  # type: ignore[arg-type]
     assert [outcome.status for outcome in kept[0].methods] == statuses
     for outcome in kept[0].methods:
         seen = outcome.mechanism
@@ -141,7 +143,7 @@ def test_a_gain_that_costs_a_workload_its_margin_comes_behind_one_that_does_not(
     judged.append(trial("fastest", interval(2.9, 2.5, 3.1), small))
     if others:
         judged += [trial("careful", fine, fine), trial("lucky", interval(9.0, 0.9, 20.0), fine)]
-    assert evaluate.select({"noise_floor": 0.01}, services())["champion"] == champion  # type: ignore[typeddict-item]
+    assert evaluate.select_champion({"noise_floor": 0.01}, services())["champion"] == champion  # type: ignore[typeddict-item]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +194,7 @@ def test_candidates_that_win_at_other_sizes_are_judged_as_one_kernel(
         "drafts": ["one", "two"],
         "composing": composing,
     }
-    update = evaluate.select(state, asking)  # type: ignore[arg-type]
+    update = evaluate.select_champion(state, asking)  # type: ignore[arg-type]
     assert made == (["# old {'small': '# one', 'large': '# two'} m-one m-two"] if champion == "composed" else [])
     assert update["champion"] == (judged[-1].candidate if champion == "composed" else champion)
 
@@ -226,7 +228,7 @@ def test_a_noise_floor_that_hides_a_gain_is_measured_again(
     }
     state = {"iteration": 3, "incumbent": "i", "baseline": "b", "noise_floor": 0.7, "trials": {"3/late": "first"}}
     asking = services(capped_judge=SimpleNamespace(read_or_measure_calibration=read_or_measure_calibration), **known)
-    update = evaluate.select(state, asking)  # type: ignore[arg-type]
+    update = evaluate.select_champion(state, asking)  # type: ignore[arg-type]
     assert (update["champion"], asked) == (champion, [3])
     assert (update.get("noise_floor"), update.get("calibration")) == ((again, "calm") if champion else (None, None))
 
@@ -254,7 +256,7 @@ def test_the_runner_up_is_tried_where_the_champion_is_refused(
     monkeypatch.setattr(
         evaluate, "dry_run_verdict", lambda state, services: SimpleNamespace(outcome=outcomes[state["champion"]])
     )
-    monkeypatch.setattr(evaluate, "attribute", lambda state, services: {"attribution": f"of {state['champion']}"})
+    monkeypatch.setattr(evaluate, "attribute_gain", lambda state, services: {"attribution": f"of {state['champion']}"})
     state = {"noise_floor": 0.01, "iteration": 1, "champion": "fastest"}
     asking = services(save_record=lambda kind, verdict, **asked: kept.append(verdict))
     found = evaluate.promote_runner_up(state, asking)  # type: ignore[arg-type]

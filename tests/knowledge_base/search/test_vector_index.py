@@ -49,12 +49,12 @@ class Letters(Embedder):
 def test_the_nearest_rows_come_first_and_each_text_is_embedded_once(tmp_path: Path) -> None:
     first, second = Letters(), Letters()
     index = VectorIndex(tmp_path / "index", first)
-    near = index.nearest(TEXTS, "threads read addresses", 2, TEXTS)
+    near = index.nearest_rows(TEXTS, "threads read addresses", 2, TEXTS)
     assert [one.row for one in near] == [0, 2] and near[0].similarity > near[1].similarity
-    assert [one.row for one in index.nearest(TEXTS, "zzzz", 5, {0, 2})] == [0, 2], "only rows that pass"
-    assert index.nearest(TEXTS, "zzzz", 5, ()) == [] and first.embedded == 5
+    assert [one.row for one in index.nearest_rows(TEXTS, "zzzz", 5, {0, 2})] == [0, 2], "only rows that pass"
+    assert index.nearest_rows(TEXTS, "zzzz", 5, ()) == [] and first.embedded == 5
     changed = {**TEXTS, 1: "warps", 3: TEXTS[0]}
-    again = VectorIndex(tmp_path / "index", second).nearest(changed, "neighbouring threads", 9, changed)
+    again = VectorIndex(tmp_path / "index", second).nearest_rows(changed, "neighbouring threads", 9, changed)
     assert {one.row for one in again} == {0, 1, 2, 3} and second.embedded == 2, "the new text and the question"
 
 
@@ -75,9 +75,9 @@ def test_a_server_that_does_not_answer_is_named_and_a_wrong_url_refused(tmp_path
     index = VectorIndex(tmp_path, Letters(), server=url)
     for _ in range(2):
         with pytest.raises(VectorsUnavailable, match=url):
-            index.nearest(TEXTS, "threads", 1, TEXTS)
+            index.nearest_rows(TEXTS, "threads", 1, TEXTS)
     with pytest.raises(SettingsError, match="is not the URL of a server"):
-        VectorIndex(tmp_path, Letters(), server="nowhere").nearest(TEXTS, "threads", 1, TEXTS)
+        VectorIndex(tmp_path, Letters(), server="nowhere").nearest_rows(TEXTS, "threads", 1, TEXTS)
 
 
 @pytest.mark.skipif(

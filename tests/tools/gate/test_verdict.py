@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tools.artifacts import Claim, Clock, Failed, Interval, Measurement, Outcome, Passed, Record, Unmeasured
-from tools.executors.protocol import Case, CaseResult, NeededResult
+from tools.executors.protocol import Case, CaseResult, NeededBytesResult
 from tools.gate.judge_settings import JudgeSettings
 from tools.gate.statistics import bonferroni_confidence
 from tools.gate.verdict import GateEvidence, Veto, decide_verdict
@@ -239,7 +239,7 @@ def roof(bandwidth: float, source: str, others: float | None = None) -> Roof:
 
 def counting(size: int) -> Callable[[Passed, Sequence[str]], Record]:
     """What a count of the bytes that the inputs timed need comes to."""
-    payload = NeededResult(unique_bytes={"large": size}).model_dump(mode="json")
+    payload = NeededBytesResult(unique_bytes={"large": size}).model_dump(mode="json")
     return lambda trial, names: Record(kind="needed", key="n", environment="e", payload=payload)
 
 

@@ -278,7 +278,7 @@ def test_without_nvcc_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch
 
 def test_code_that_is_written_over_is_seen() -> None:
     code = ctypes.create_string_buffer(b"\x90" * native.HEAD)
-    known = native.machine_code_of({"cuEventElapsedTime": code})
+    known = native.first_code_bytes({"cuEventElapsedTime": code})
     assert not native.first_rewritten_function(known)
     code[3] = b"\xc3"
     assert "cuEventElapsedTime" in native.first_rewritten_function(known)

@@ -137,11 +137,7 @@ def test_computed_configs_are_variants_until_a_build_says_that_there_are_no_more
 ) -> None:
     source = KERNEL.replace("@triton.jit", COMPUTED).replace(", BLOCK=256", "")
     pinned = Triton().pinned_kernels(source)
-    assert (
-        len(pinned) == 8
-        and pinned[0].source == pin_autotune(source)
-        and "computed config 2" in pinned[2].label
-    )
+    assert len(pinned) == 8 and pinned[0].source == pin_autotune(source) and "computed config 2" in pinned[2].label
     logs = []
     for kernel in pinned[2:4]:  # the last and the first that is not there
         assert screen(kernel.source, "triton") == ()
@@ -250,7 +246,9 @@ def test_only_a_target_is_a_flag() -> None:
     assert Triton().flags(SOFTMAX.model_copy(update={"build_flags": ("--target=sm_80",)})) == ("--target=sm_80",)
     with pytest.raises(SettingsError, match="--target"):
         Triton().flags(SOFTMAX.model_copy(update={"build_flags": ("-O3",)}))
-    with pytest.raises(SettingsError, match=r"build_flags: '--target=sm_75' names a GPU that Triton does not support; .* sm_80, "):
+    with pytest.raises(
+        SettingsError, match=r"build_flags: '--target=sm_75' names a GPU that Triton does not support; .* sm_80, "
+    ):
         Triton().flags(SOFTMAX.model_copy(update={"build_flags": ("--target=sm_75",)}))
 
 

@@ -22,7 +22,7 @@ import harness  # noqa: F401
 
 sys.path.pop(0)
 from harness.compilation import cuda_compile, fake_driver
-from harness.compilation.triton_compile import KERNEL, MADE, SAID, WALL_S, load
+from harness.compilation.triton_compile import CHILD_RESULT_FILES, KERNEL, MADE, WALL_S, load
 from harness.compilation.triton_launches import BuildError, located, stand_ins
 from harness.device import cuda_attributes
 from harness.isolation import confinement
@@ -153,7 +153,7 @@ def main() -> int:
     status = confinement.run(
         lambda: answer(folder, target, gpu), WALL_S, (folder, Path(__file__).parents[1]), output_folder
     )
-    confinement.hand_over(output_folder, folder, SAID)
+    confinement.hand_over(output_folder, folder, CHILD_RESULT_FILES)
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
     reason = f"the compiler was ended by signal {os.WTERMSIG(status)}"

@@ -34,7 +34,7 @@ from harness.isolation import confinement, ipc, sandbox
 
 KERNEL = "kernel.py"
 DEFAULT = "sm_90"
-MOST = 16
+MAX_SPECIALISATIONS = 16
 """Most specialisations that are compiled for one kernel file."""
 WALL_S = 120
 """Seconds that one job may take."""
@@ -46,7 +46,7 @@ WIDTH = min(os.cpu_count() or 1, 8)
 MADE, CACHE, WHOLE, COMPILED = "made", "cache", "whole", "compiled.tar"
 """The folder in a job's own that the child may write to, the compiler's cache in it, its name once it holds all that
 the workloads launch as far as is known, and what the job leaves of that."""
-SAID = ("stdout.txt", "stderr.txt", "assembly.txt", "facts.json")
+CHILD_RESULT_FILES = ("stdout.txt", "stderr.txt", "assembly.txt", "facts.json")
 """Files that the child may leave in the job's folder."""
 
 
@@ -86,16 +86,16 @@ def compiled(recorder: Recorder, target, aside: "Aside") -> tuple[list[dict], li
     """Compile each launch once; BuildError carries the compiler's message. Returns the results and notes."""
     results, notes = [], []
     launches = list(recorder.launches.values())
-    if len(launches) > MOST:
-        notes.append(f"{len(launches) - MOST} more specialisations were not compiled")
-    aside.compile_all(launches[1:MOST], launches[:MOST])
-    for at, launch in enumerate(launches[:MOST]):
+    if len(launches) > MAX_SPECIALISATIONS:
+        notes.append(f"{len(launches) - MAX_SPECIALISATIONS} more specialisations were not compiled")
+    aside.compile_all(launches[1:MAX_SPECIALISATIONS], launches[:MAX_SPECIALISATIONS])
+    for at, launch in enumerate(launches[:MAX_SPECIALISATIONS]):
         if at == 1:
             aside.wait()
         try:
             result = compile_one(launch, target)
         except BaseException as error:
-            raise BuildError(f"{told(launch.function, error)}") from error
+            raise BuildError(f"{locate_compile_error(launch.function, error)}") from error
         settings = launch.settings() | {
             "num_warps": str(result.metadata.num_warps),
             "num_stages": str(launch.given.get("num_stages", "")),
@@ -165,7 +165,7 @@ class Aside:
         """Compile the launches at dims that the kernel is run with later."""
 
         def work() -> None:
-            found = recorder.new_launches_at(dims)[:MOST]
+            found = recorder.new_launches_at(dims)[:MAX_SPECIALISATIONS]
             self.compile_all(found, found)
             self.wait()
 
@@ -191,7 +191,7 @@ def reused(request: dict) -> bool:
     return bool(gpu()) and not request.get("listing") and target_of(request.get("target", ""))[0] == target_of("")[0]
 
 
-def told(function, error: BaseException) -> str:
+def locate_compile_error(function, error: BaseException) -> str:
     """Return a compiler's error with the lines of the kernel's file, the innermost first.
 
     Triton counts lines from the first of each function, and its last message may be about one of its own functions.
@@ -312,7 +312,7 @@ def forked(folder: Path) -> int:
     output_folder.mkdir()
     ready()
     status = confinement.run(lambda: answer(folder), WALL_S, (folder, Path(__file__).parents[1]), output_folder)
-    confinement.hand_over(output_folder, folder, SAID)
+    confinement.hand_over(output_folder, folder, CHILD_RESULT_FILES)
     if os.WIFEXITED(status):
         if os.WEXITSTATUS(status) == 0 and reused(json.loads((folder / "build.json").read_text())):
             with contextlib.suppress(OSError):

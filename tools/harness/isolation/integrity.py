@@ -216,7 +216,7 @@ class Snapshot:
         """Record the code of the driver's functions and of the clock, before native code is loaded that could overwrite
         it."""
         functions = {name: call for name, call, *_ in self.bound} | {"clock_gettime": ctypes.CDLL(None).clock_gettime}
-        self.code = self.code or native.machine_code_of(functions)
+        self.code = self.code or native.first_code_bytes(functions)
 
     def add_kernel(self, name: str, module, functions: dict) -> None:
         """Record a kernel's module (None: a shared object) and its entry in `functions`, before another one is

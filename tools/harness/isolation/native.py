@@ -42,7 +42,7 @@ def to_c_argument(dtype: str, value):
     return ctypes.c_void_p(value.data_ptr()) if hasattr(value, "data_ptr") else SCALARS[dtype](value)
 
 
-def machine_code_of(functions: dict) -> list[tuple[str, int, bytes]]:
+def first_code_bytes(functions: dict) -> list[tuple[str, int, bytes]]:
     """Return (name, address, first bytes) of C functions that are resolved, because code in the same process could
     overwrite them."""
     found = []

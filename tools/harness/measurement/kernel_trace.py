@@ -17,7 +17,7 @@ def jitted_functions(source: str) -> set[str]:
     return found
 
 
-def names_from_source(names: list[str], source: str) -> set[str]:
+def names_defined_in(names: list[str], source: str) -> set[str]:
     """The executed kernels' names that are functions of the source; CuTe DSL appends types and sizes to them."""
     functions = jitted_functions(source)
     return {
@@ -70,7 +70,7 @@ def complaint(seen: dict, source: str, library=()) -> str | None:
     before the stream given comes to it nor after it has ended.
     """
     native = source.startswith("\x7fELF")
-    own = names_from_shared_object(seen["kernels"], source) if native else names_from_source(seen["kernels"], source)
+    own = names_from_shared_object(seen["kernels"], source) if native else names_defined_in(seen["kernels"], source)
     called = calling_operators(seen, library)
     for name, stream, operator in zip(seen["kernels"], seen["streams"], called, strict=True):
         if name not in own and not operator and not FILL_OR_COPY.search(name):

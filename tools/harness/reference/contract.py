@@ -106,7 +106,7 @@ def _line_suffix(error: BaseException) -> str:
     return f" (line {lines[-1]})" if lines else ""
 
 
-def recording_method(name: str, *, whole: bool):
+def dict_method_recording_keys(name: str, *, whole: bool):
     """Return dict's method `name`, extended to record the key that it reads, or all keys if `whole`."""
     method = getattr(dict, name)
 
@@ -125,11 +125,12 @@ class RecordingDims(dict):
         self.seen: set[str] = set()
 
     __getitem__, __contains__, get, pop, setdefault = (
-        recording_method(name, whole=False) for name in ("__getitem__", "__contains__", "get", "pop", "setdefault")
+        dict_method_recording_keys(name, whole=False)
+        for name in ("__getitem__", "__contains__", "get", "pop", "setdefault")
     )
     # Overriding __iter__ makes `**dims` and dict(dims) use these methods.
     __iter__, keys, items, values, copy, __or__, __ror__ = (
-        recording_method(name, whole=True)
+        dict_method_recording_keys(name, whole=True)
         for name in ("__iter__", "keys", "items", "values", "copy", "__or__", "__ror__")
     )
 

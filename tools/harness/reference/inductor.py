@@ -154,7 +154,7 @@ def bound(source) -> str:
     )
 
 
-def inductor(
+def generate_variants(
     contract: Contract, build, visible: list[dict], others: list[list[dict]], seconds: float, library: tuple = ()
 ) -> dict:
     """Return an InductorResult (tools/executors/protocol.py) as a dict.

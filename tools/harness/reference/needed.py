@@ -86,7 +86,7 @@ class DependencyProbe(TorchDispatchMode):
             name: value for name, value in inputs.items() if value.is_floating_point() or value.element_size() <= 2
         }
         self.bounds = {name: bounds(value) for name, value in self.inputs.items()}
-        for name, mask in self.without_gradient().items():
+        for name, mask in self.masks_without_gradient().items():
             if self.rows_that_change({**self.spared, name: mask}).any():
                 mask = self.unread_row_ends(name, mask)
                 if self.rows_that_change({**self.spared, name: mask}).any():
@@ -103,7 +103,7 @@ class DependencyProbe(TorchDispatchMode):
         # A reference may return the same buffer each time.
         return [one.clone() if one.is_floating_point() else one.double() for one in results(self.contract, args)]
 
-    def without_gradient(self) -> dict[str, torch.Tensor]:
+    def masks_without_gradient(self) -> dict[str, torch.Tensor]:
         """Return for each input a mask of the elements that no gradient reaches.
 
         If gradients cannot be computed in their part of the time, the mask of a floating input is full and integers are

@@ -123,7 +123,7 @@ class Oracle:
 
         visible = [w["dims"] for w in self.task["workloads"]]
         contract, library = self.loaded[1], self.task.get("library") or ()
-        return inductor.inductor(
+        return inductor.generate_variants(
             contract, lambda dims: self._arguments(dims, 1), visible, message["others"], message["seconds"], library
         )
 

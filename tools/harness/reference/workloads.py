@@ -88,9 +88,9 @@ def build_arguments(contract: Contract, name: str, dims: dict, request: dict) ->
             )
         elif contract.get("workloads"):
             message = (
-                f"--dims: they replace the reference's own `workloads`, and {missing!r}, which make_inputs reads, is "
-                f"not among them; "
-                f"add {missing}=NUMBER, or give no dims to time the reference's own"
+                f"--dims: {missing!r} is missing, which make_inputs reads (--dims replaces the `workloads` of the "
+                f"reference); "
+                f"add {missing}=NUMBER, or leave --dims out to time the reference's own `workloads`"
             )
         else:
             message = f"--dims: {missing!r}, which make_inputs reads, is not among them; add {missing}=NUMBER"

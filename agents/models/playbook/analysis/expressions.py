@@ -213,14 +213,14 @@ class ExpressionEvaluator:
         if declaration.symbol not in env and declaration.form in ("array", "object"):
             return Pointer(declaration.symbol)
         ahead = (
-            self._ahead(node, declaration, env)
+            self._pointer_advance(node, declaration, env)
             if declaration.name in self.unit.written_names(declaration.scope)
             else ZERO_POLYNOMIAL
         )
         start = self._start(declaration, env) if ahead is not None else None
         return replace(start, offset=start.offset + ahead) if start is not None and ahead is not None else None
 
-    def _ahead(self, use: Node, pointer: Declaration, env: Environment) -> Polynomial | None:
+    def _pointer_advance(self, use: Node, pointer: Declaration, env: Environment) -> Polynomial | None:
         """How far a pointer has walked that starts beside a loop and steps once in each iteration, behind its uses."""
         unit, name, around = self.unit, pointer.name, use
         while around.parent is not None and around.parent != pointer.scope:

@@ -142,7 +142,7 @@ class LaneRewriter:
 
     def _add_lane_array(self, name: Node) -> None:
         """An array of lanes for the scalar `name`, which must be of a known type and no such array yet."""
-        word, kind = self.unit.text(name), element_type(self.unit, name)
+        word, kind = self.unit.text(name), widenable_scalar_type(self.unit, name)
         if not kind or word in self.scalars:
             raise UnsupportedBodyError
         self.arrays.append(f"{kind} {word}_lanes{f'[{self.count}]' if self.rows else ''}[{self.tile}];")
@@ -174,7 +174,7 @@ class LaneRewriter:
         return f"for ({counter_type(loop)} {v} = {v}_{start}; {v} < {end}; ++{v})"
 
 
-def element_type(unit: CppUnit, name: Node) -> str:
+def widenable_scalar_type(unit: CppUnit, name: Node) -> str:
     """The type of a scalar that an array can be made of; "" where it is not known."""
     kind = arithmetic_type(unit, name)
     if kind != "int":

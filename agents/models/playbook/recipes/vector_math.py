@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agents.lift.functions import FUNCTIONS, Key, closed
+from agents.lift.functions import FUNCTIONS, Key, with_called_functions
 from agents.models.playbook.analysis.dependence import analyse_independence
 from agents.models.playbook.analysis.types import arithmetic_type
 from agents.models.playbook.analysis.unit import CppUnit
@@ -52,7 +52,7 @@ class VectorExp(Recipe):
             yield [*calls, *self._definitions(unit, needed, knobs)]
 
     def _definitions(self, unit: CppUnit, needed: set[Key], knobs: Mapping[str, str]) -> list[CppEdit]:
-        needed = closed(needed)
+        needed = with_called_functions(needed)
         texts = [
             text
             for key, text in FUNCTIONS.items()

@@ -73,7 +73,7 @@ def first_kernel_start(module: PythonModule) -> int:
 
 
 def first_line(function: ast.FunctionDef) -> int:
-    """Of a function with its decorators."""
+    """The lines of a function with its decorators."""
     return min([function.lineno, *(d.lineno for d in function.decorator_list)])
 
 
