@@ -73,7 +73,7 @@ def first_kernel_start(module: PythonModule) -> int:
 
 
 def first_line(function: ast.FunctionDef) -> int:
-    """The lines of a function with its decorators."""
+    """Return the number of the first line of a function, its decorators included."""
     return min([function.lineno, *(d.lineno for d in function.decorator_list)])
 
 
