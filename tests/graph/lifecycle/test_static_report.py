@@ -137,5 +137,5 @@ def test_a_kernel_that_asks_for_a_gpu_ends_not_measured(tmp_path: Path, capsys: 
     asking = KERNEL.replace(HEAD, f"{HEAD}\n    spare = torch.empty(4, device='cuda')")
     assert run(tmp_path, kernel="import torch\n" + asking, gpu=0) == 0
     found = printed_json(capsys)
-    assert found["interpreted"]["status"] == "unmeasured" and "asks for a GPU" in found["reason"]
+    assert found["interpreted"]["status"] == "unmeasured" and "GPU (at N=" in found["reason"]
     assert found["status"] == "not_measured" and "gpu: 0 names none" in found["reason"], "no error where there is none"
