@@ -7,22 +7,38 @@ from collections.abc import Iterator, Mapping, Sequence
 from agents.models.playbook.analysis.dependence import Independence, analyse_independence
 from agents.models.playbook.analysis.effects import ElementAccess, read_effects
 from agents.models.playbook.analysis.loops import CountedLoop, is_innermost
+from agents.models.playbook.analysis.reductions import Reduction
 from agents.models.playbook.analysis.types import arithmetic_type
 from agents.models.playbook.analysis.unit import CppUnit
 from agents.models.playbook.recipe import Recipe
 from agents.models.playbook.recipes.edits import insert_pragma
-from tools.languages.cpp_source import CppEdit, pragma_before, statements, strip_parentheses, unused_name, walk
+from tools.languages.cpp_source import (
+    CppEdit,
+    library_function_name,
+    pragma_before,
+    statements,
+    strip_parentheses,
+    unused_name,
+    walk,
+)
 
 MAX_STRIDE_ELEMENTS = 4
 """Elements from one iteration to the next (channels of a pixel, pairs) that vector loads still take apart with
 shuffles."""
 
+MAX_REPEATED_CHARACTERS = 80
+"""Length of an operand that an edit may write twice."""
+IMPURE_NODE_TYPES = frozenset({"call_expression", "assignment_expression", "update_expression"})
 SHORT_LOOP_ITERATIONS = 8
 """Iterations."""
 
 
 class SimdReduction(Recipe):
-    """`#pragma omp simd reduction(...)`: permission to sum in another order, which -O3 alone does not give."""
+    """`#pragma omp simd reduction(...)`, which permits another order of the sum; -O3 alone does not.
+
+    A maximum or minimum by a library function becomes a comparison: GCC has no vector instruction for fmaxf, which
+    must ignore NaN.
+    """
 
     name = "simd_reduction"
 
@@ -30,7 +46,8 @@ class SimdReduction(Recipe):
         for loop in _plain_innermost_loops(unit):
             found = _vectorisable_independence(unit, loop)
             if found is not None and found.reductions and not is_short(unit, loop):
-                yield insert_pragma(unit, loop.node, _reduction_pragma(found))
+                comparisons = [edit for one in found.reductions for edit in _comparison_edits(unit, one)]
+                yield [*insert_pragma(unit, loop.node, _reduction_pragma(found)), *comparisons]
             elif not found and not is_short(unit, loop):
                 yield _scalar_replacement_edits(unit, loop)
 
@@ -61,6 +78,22 @@ def _private_clause(found: Independence) -> str:
 def _reduction_pragma(found: Independence) -> str:
     clauses = " ".join(f"reduction({r.operator}:{r.name})" for r in found.reductions)
     return f"#pragma omp simd{_private_clause(found)} {clauses}"
+
+
+def _comparison_edits(unit: CppUnit, reduction: Reduction) -> list[CppEdit]:
+    """Write `m = fmaxf(m, v)` as `m = v > m ? v : m`, which also keeps `m` where `v` is NaN."""
+    call = reduction.statement.named_children[0].child_by_field_name("right")
+    if reduction.operator not in ("max", "min") or call is None or call.type != "call_expression":
+        return []
+    name, value = reduction.name, f"({unit.text(reduction.value)})"
+    ignores_nan = library_function_name(unit, call) not in ("max", "min")
+    # std::max(v, m) returns a NaN v, so only std::max(m, v) is this comparison.
+    if not ignores_nan and unit.text(unit.arguments(call)[0]) != name:
+        return []
+    if len(value) > MAX_REPEATED_CHARACTERS or any(n.type in IMPURE_NODE_TYPES for n in walk(reduction.value)):
+        return []
+    sign = ">" if reduction.operator == "max" else "<"
+    return [CppEdit(call.start_byte, call.end_byte, f"{value} {sign} {name} ? {value} : {name}")]
 
 
 def _scalar_replacement_edits(unit: CppUnit, loop: CountedLoop) -> list[CppEdit]:
