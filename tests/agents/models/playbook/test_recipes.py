@@ -201,3 +201,22 @@ TAIL = 'extern "C" void solve(const float* a, float* b, int n, int ld) { for (in
 def test_macros_become_their_text_where_they_are_plain(head: str, body: str, text: str) -> None:
     given = f"{head}{TAIL}{body} }}"
     assert expand_macros(given) == (f"{head}{TAIL}{text} }}" if text else given)
+
+
+@pytest.mark.parametrize(
+    ("call", "written"),
+    [
+        ("fmaxf(m, x[i])", "(x[i]) > m ? (x[i]) : m"),
+        ("fminf(x[i], m)", "(x[i]) < m ? (x[i]) : m"),
+        ("std::max(m, x[i])", "(x[i]) > m ? (x[i]) : m"),
+        ("std::max(x[i], m)", "std::max(x[i], m)"),  # returns a NaN of x, which the comparison would drop
+    ],
+)
+def test_a_vectorised_maximum_calls_no_function_for_each_lane(call: str, written: str) -> None:
+    source = (
+        "#include <algorithm>\n#include <cmath>\n"
+        'extern "C" void solve(const float* x, float* out, int n) {\n  float m = x[0];\n'
+        f"  for (int i = 0; i < n; ++i) {{\n    m = {call};\n  }}\n  out[0] = m;\n}}\n"
+    )
+    edited = load_recipe("simd_reduction").edit(source, {})
+    assert "#pragma omp simd reduction" in edited and f"m = {written};" in edited
