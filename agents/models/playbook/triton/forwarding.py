@@ -12,7 +12,6 @@ from tools.languages.triton_source import PythonEdit, PythonModule, called_name,
 
 REDUCTIONS = frozenset({"sum", "max", "min", "argmax", "argmin", "reduce", "xor_sum", "num_programs", "program_id"})
 MAKERS = frozenset({"arange", "zeros", "full", "zeros_like"})
-PURE = frozenset({"load", "store", "static_assert", "device_assert", "multiple_of", "max_contiguous"})
 Key = tuple[str, str]
 
 
