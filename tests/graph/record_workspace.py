@@ -21,7 +21,7 @@ from tests.graph.conftest import RECORDED, ROOT, graph
 SETTINGS = {
     "name": "softmax-quickstart",
     "task": str(ROOT / "configs" / "tasks" / "softmax"),
-    "search": {"iterations": 3, "candidates": 2, "patience": 1},
+    "search": {"iterations": 3, "candidates": 2, "patience": 1, "methods_per_iteration": 2},
     "judge": {"pairs": 8, "batches": 2, "calibration_pairs": 16, "confirm_rounds": 8, "benchmark_rounds": 10},
 }
 PACKED = (".git", *(f".kernelwright/{name}" for name in ("checkpoint.sqlite", "events.jsonl", "secret", "wall_s")))
