@@ -208,6 +208,8 @@ class TimingRequest(JudgedRequest):
     """Name -> path in the job; `baseline` only widens the tolerance."""
     workloads: tuple[TimedWorkload, ...]
     order_seed: int
+    new_inputs: bool = False
+    """Whether all pairs have new inputs, and not only a share."""
 
 
 class TimedPair(Artifact):
@@ -217,6 +219,8 @@ class TimedPair(Artifact):
     incumbent_s: float
     candidate_s: float
     candidate_first: bool
+    new_inputs: bool = False
+    """Whether both calls had inputs that no kernel had seen."""
 
 
 class TimingOfWorkload(Artifact):

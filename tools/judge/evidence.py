@@ -26,6 +26,10 @@ from tools.gate.statistics import noise_floor as noise_floor_of_pairs
 from tools.store.records import Records
 
 
+LEAST_DEPARTURE = 0.05
+"""Relative difference between the gains on seen and on new inputs up to which they count as equal."""
+
+
 class Toolset(Artifact):
     """Payload of a `toolchain` record: the compiler and flags that all kernels of a run are built with."""
 
@@ -77,6 +81,8 @@ class Timing(Artifact):
     batch: int
     attempt: int
     weights: dict[str, float]
+    new_inputs: bool = False
+    """Whether all pairs of the batch have new inputs, and not only a share."""
     result: TimingResult
 
 
@@ -340,17 +346,41 @@ def _trial_summary(trial: Passed | Failed) -> str:
     )
 
 
+def counted_timings(timings: Sequence[Record]) -> Sequence[Record]:
+    """The batches that a speed-up is computed from: those with new inputs alone where there are any, else all."""
+    return [record for record in timings if Timing.model_validate(record.payload).new_inputs] or timings
+
+
+def gain_needs_seen_inputs(timings: Sequence[Record]) -> bool:
+    """Whether a workload's gain is smaller on new inputs than on inputs that the kernels have seen: each pair with new
+    inputs shows less than the lower quartile of the others, by more than `LEAST_DEPARTURE`.
+
+    The incumbent is in both, so that what the machine remembers (branches, pages) counts only as far as it helps the
+    candidate more. An honest kernel may depart; it is then timed on new inputs alone.
+    """
+    pairs: dict[str, list[TimedPair]] = {}
+    for timing in _timing_payloads(timings):
+        for workload in timing.result.workloads:
+            pairs.setdefault(workload.workload, []).extend(workload.pairs)
+    return any(_departs(timed) for timed in pairs.values())
+
+
+def _departs(pairs: Sequence[TimedPair]) -> bool:
+    new, seen = (sorted(p.incumbent_s / p.candidate_s for p in pairs if p.new_inputs is kind) for kind in (True, False))
+    return bool(new and seen) and new[-1] * (1.0 + LEAST_DEPARTURE) < seen[len(seen) // 4]
+
+
 def speedup(timings: Sequence[Record], objective: Objective, confidence: float) -> Interval:
-    """Speed-up (incumbent / candidate) of the objective over all batches, with its interval."""
+    """Speed-up (incumbent / candidate) of the objective over all counted batches, with its interval."""
     return speedup_interval(paired_times(timings), objective, confidence)
 
 
 def paired_times(timings: Sequence[Record]) -> tuple[PairedTimes, ...]:
-    """The paired times of all batches, one entry for each workload."""
+    """The paired times of all counted batches, one entry for each workload."""
     return pool_by_workload(
         [
             _paired_times_of(w.workload, t.weights[w.workload], w.pairs)
-            for t in _timing_payloads(timings)
+            for t in _timing_payloads(counted_timings(timings))
             for w in t.result.workloads
         ]
     )

@@ -121,11 +121,13 @@ class Judge:
         threshold = max(self.policy.min_effect, noise_floor)
         confidence = bonferroni_confidence(self.policy.confidence, self.policy.batches, siblings)
         timings: list[Record] = []
-        only_margin_open = False
+        only_margin_open = needs_new_inputs = False
         for batch in range(self.policy.batches):
             self._report_stage(candidate, "timing", iteration, batch, self.policy.batches)
             try:
-                timings.append(self.read_or_measure_timing(candidate, incumbent, baseline, batch))
+                timings.append(
+                    self.read_or_measure_timing(candidate, incumbent, baseline, batch, new_inputs=needs_new_inputs)
+                )
             except BudgetError:
                 if not only_margin_open:
                     raise
@@ -134,6 +136,9 @@ class Judge:
             failed = evidence.timing_failure(timings[-1], (built.id, checked.id))
             if failed is not None:
                 return failed
+            if not needs_new_inputs and evidence.gain_needs_seen_inputs(timings) and batch + 1 < self.policy.batches:
+                needs_new_inputs, only_margin_open = True, False
+                continue
             if only_margin_open:
                 if first_regression(self._with_margins(timings, confidence)) is not None:
                     break
@@ -247,13 +252,20 @@ class Judge:
         return self._read_or_measure("correctness", key_fields, contestants, request, CorrectnessResult, payload)
 
     def read_or_measure_timing(
-        self, candidate: Candidate, incumbent: Candidate, baseline: Candidate | None, batch: int = 0, attempt: int = 0
+        self,
+        candidate: Candidate,
+        incumbent: Candidate,
+        baseline: Candidate | None,
+        batch: int = 0,
+        attempt: int = 0,
+        *,
+        new_inputs: bool = False,
     ) -> Record:
-        """The record of one batch of paired timing of the visible workloads in one process. Payload:
-        `evidence.Timing`."""
+        """The record of one batch of paired timing of the visible workloads in one process, with `new_inputs` in all
+        pairs or in a share of them. Payload: `evidence.Timing`."""
         contestants = {"incumbent": incumbent, "candidate": candidate} | ({"baseline": baseline} if baseline else {})
         return self._read_or_time_pairs(
-            "timing", contestants, batch, attempt, self.policy.pairs, self.policy.warm_pairs
+            "timing", contestants, batch, attempt, self.policy.pairs, self.policy.warm_pairs, new_inputs=new_inputs
         )
 
     def read_or_count_needed_bytes(self, trial: Passed, names: Collection[str]) -> Record:
@@ -413,7 +425,15 @@ class Judge:
         return with_margins(measured, self.task.margins, self.policy.workload_margin)
 
     def _read_or_time_pairs(
-        self, kind: str, contestants: Mapping[str, Candidate], batch: int, attempt: int, pairs: int, warm_pairs: int
+        self,
+        kind: str,
+        contestants: Mapping[str, Candidate],
+        batch: int,
+        attempt: int,
+        pairs: int,
+        warm_pairs: int,
+        *,
+        new_inputs: bool = False,
     ) -> Record:
         candidate, incumbent = contestants["candidate"].id, contestants["incumbent"].id
         key_fields = {
@@ -421,6 +441,7 @@ class Judge:
             "attempt": attempt,
             "pairs": pairs,
             "warm_pairs": warm_pairs,
+            "new_inputs": new_inputs,
             "workloads": self._workload_names(),
             "settings": self.policy.fields_of(TimingRequest),
         }
@@ -433,6 +454,7 @@ class Judge:
                 workloads=self._timed_workloads(seed_parts, pairs, warm_pairs),
                 order_seed=checked_cases.draw_seed(self.secret, *seed_parts, "order"),
                 **self.policy.fields_of(TimingRequest),
+                new_inputs=new_inputs,
                 device=self.language.device,
             )
 
@@ -444,6 +466,7 @@ class Judge:
                 batch=batch,
                 attempt=attempt,
                 weights=self._weights(),
+                new_inputs=new_inputs,
                 result=result,
             )
 

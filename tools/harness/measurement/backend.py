@@ -88,6 +88,9 @@ class TimingBackend:
                 for offset, size in zip(offsets, buffers.plan.sizes, strict=True):
                     self.supervisor.flush(buffers.shared.address + offset, size)
 
+    def evict_cache(self) -> None:
+        """Evict all buffers from the device's cache; `flush` does so on a CPU."""
+
     def disturbance(self, pids: list[int]) -> list[telemetry.ThreadTimes]:
         """The scheduler's counts of the processes' threads so far, which `disturbed` compares."""
         return [telemetry.ThreadTimes(pid) for pid in pids]
@@ -163,6 +166,9 @@ class GpuTimingBackend(TimingBackend):
 
     def flush(self, rows: list) -> None:
         """Do nothing: on a GPU the ring and the slots that are poisoned before a train exceed the cache."""
+
+    def evict_cache(self) -> None:
+        self.oracle.call("evict_cache")
 
     def disturbance(self, pids: list[int]):
         return self.watch.disturbance_count()

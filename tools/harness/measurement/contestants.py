@@ -5,15 +5,17 @@ import time
 
 from harness.measurement import backend
 from harness.measurement.paired_samples import BrokenRuleError, ProcessStateCheck, TimingSession
-from harness.memory.input_ring import InfraError, Ring, WorkloadError
+from harness.memory.input_ring import InfraError, Ring, WorkloadError, scalars_of
 from harness.workers.cpu_kernel import KernelError, KernelProcess
 from harness.workers.gpu_kernel import BUSY_WAIT_S
 
-MAX_TRAIN_CALLS = 5000
 RIVAL_START_LIMIT_S = 150.0
 """Seconds in which another library must be imported, compile its first call, and be compared with the reference."""
 MAX_TRAIN_PIECES = 8
-"""Maximum number of pieces of a kernel's train; each piece has at most as many calls as there are slots."""
+"""Most pieces of a train on a CPU. A piece calls a function at most once at each address, and all addresses get new
+inputs before the next piece."""
+MAX_DEVICE_TRAIN_CALLS = 64
+"""Most calls of a train on a GPU, which is a single piece: each call needs new inputs and their reference."""
 
 
 class KernelContestant:
@@ -45,7 +47,9 @@ class KernelContestant:
     def prepare(self, ring: Ring, widen: list | None, calls: int | None = None) -> None:
         """Make new output slots for a train of `calls`, or as many as fit where `calls` is None."""
         self.finish()
-        slots = self.backend.contest_slots(ring.addresses, self.backend.slot_bytes(Ring.output_bytes(ring.made[0])))
+        slots = self.backend.contest_slots(
+            ring.addresses, self.backend.slot_bytes(Ring.output_bytes(ring.arguments(0)))
+        )
         self.slots = min(slots, calls or slots)
         own = ring.with_own_slots(self.lane, self.slots)
         self.session = TimingSession(self.kernel, own, self.request["task"]["numeric"], widen, flush=0, calm=None)
@@ -53,10 +57,8 @@ class KernelContestant:
     def restart(self, ring: Ring, widen: list | None, calls: int, at: int) -> None:
         """Start a new process with new slots for the next sitting, and warm it up with a train from address `at` on,
         whose outputs are not checked."""
-        exchange = self.session.exchange
         self.open()
         self.prepare(ring, widen, calls)
-        self.session.exchange = exchange
         train = [(at + i) % ring.addresses for i in range(self.slots)]
         self.session.sample(self.name, train, list(range(self.slots)), keep=False)
         self.settle()
@@ -64,23 +66,17 @@ class KernelContestant:
     def clear_slots(self) -> None:
         self.session.clear(self.slots)
 
-    def time_train(self, train: list[int]) -> float:
-        """Run a train and return its seconds by the supervisor's clock. The slots are poisoned between pieces, so that
-        no call finds an output in its slot."""
-        wall = self.device_s = 0.0
-        for start in range(0, len(train), self.slots):
-            piece = train[start : start + self.slots]
-            if start:
-                self.clear_slots()
-            sample = self.session.sample(self.name, piece, list(range(len(piece))))
-            wall += max(sample.wall - self.order_s, sample.wall / 2)
-            self.device_s += sample.seconds
-        return wall
+    def time_piece(self, piece: list[int]) -> float:
+        """Call the kernel once at each address of `piece` and return the seconds by the supervisor's clock. The slots
+        are poisoned before, so that no call finds an output in its slot."""
+        self.clear_slots()
+        sample = self.session.sample(self.name, piece, list(range(len(piece))))
+        self.device_s = sample.seconds
+        return max(sample.wall - self.order_s, sample.wall / 2)
 
-    def time_device_only(self, train: list[int]) -> tuple[float, bool]:
+    def time_device_only(self, piece: list[int]) -> tuple[float, bool]:
         """(device seconds per call, with the launches queued behind a spin; whether launching outlasted the spin). The
         outputs are checked."""
-        piece = train[: self.slots]
         self.clear_slots()
         self.kernel.spin = True
         try:
@@ -90,8 +86,9 @@ class KernelContestant:
         self.verify()
         return sample.seconds / len(piece), sample.starved
 
-    def longest(self) -> int:
-        return min(MAX_TRAIN_PIECES * self.slots, MAX_TRAIN_CALLS)
+    def piece_calls(self) -> int:
+        """Most calls of a piece."""
+        return self.slots
 
     def settle(self) -> None:
         """Record the process's state after the first call, when its thread pool exists; later calls must keep it."""
@@ -101,18 +98,6 @@ class KernelContestant:
 
     def verify(self) -> None:
         self.session.verify()
-
-    def try_exchange(self) -> bool:
-        """Whether the frozen kernel passes with exchanged elements; it does not where inputs must be in order (for
-        example sorted)."""
-        try:
-            self.session.verify()
-        except BrokenRuleError as error:
-            if not error.wrong:
-                raise
-            self.session.ring.oracle.call("forget_verified")
-            return False
-        return True
 
     def pid(self) -> int:
         return self.kernel.pid
@@ -182,24 +167,25 @@ class TorchContestant:
         self.process.call(
             "attach", arguments=arguments, offsets=inputs.offsets, size=inputs.size, fds=[inputs.fd], **self.start
         )
-        self.order_s = 0.0
-        self.order_s = min(self.time_train([]) for _ in range(9))
+        self.order_s, self.scalar_changes = 0.0, ring.sets.scalar_changes
+        self.order_s = min(self.time_piece([]) for _ in range(9))
 
-    def clear_slots(self) -> None:
-        pass
+    def time_piece(self, piece: list[int]) -> float:
+        """Call the function once at each address of `piece` and return the seconds by the supervisor's clock."""
+        self._update_scalars()
+        self.ring.flush(piece, [])
+        start = time.perf_counter()
+        answer = self._call_or_lose("run", watched_s=BUSY_WAIT_S if self.backend.launched else 0.0, train=piece)
+        took = time.perf_counter() - start
+        self.device_s = answer.get("seconds", 0.0)
+        return max(took - self.order_s, took / 2)
 
-    def time_train(self, train: list[int]) -> float:
-        """Run a train and return its seconds by the supervisor's clock; on a CPU no piece uses an address twice."""
-        wall = self.device_s = 0.0
-        size = max(len(train), 1) if self.backend.launched else self.ring.addresses
-        for piece in [train[start : start + size] for start in range(0, len(train), size)] or [[]]:
-            self.ring.flush(piece, [])
-            start = time.perf_counter()
-            answer = self._call_or_lose("run", watched_s=BUSY_WAIT_S if self.backend.launched else 0.0, train=piece)
-            took = time.perf_counter() - start
-            self.device_s += answer.get("seconds", 0.0)
-            wall += max(took - self.order_s, took / 2)
-        return wall
+    def _update_scalars(self) -> None:
+        """Send the scalars of all addresses if new inputs have others than the last ones."""
+        if self.scalar_changes != self.ring.sets.scalar_changes:
+            self.scalar_changes = self.ring.sets.scalar_changes
+            scalars = [scalars_of(self.ring.arguments(at)) for at in range(self.ring.addresses)]
+            self._call_or_lose("set_scalars", scalars=scalars)
 
     def time_device_only(self, train: list[int]) -> tuple[float, bool]:
         """(device seconds per call, whether launching outlasted the spin); torch's outputs are not checked."""
@@ -215,10 +201,9 @@ class TorchContestant:
     def verify(self) -> None:
         pass
 
-    def longest(self) -> int:
-        return (
-            MAX_TRAIN_CALLS if self.backend.launched else min(MAX_TRAIN_PIECES * self.ring.addresses, MAX_TRAIN_CALLS)
-        )
+    def piece_calls(self) -> int:
+        """Most calls of a piece."""
+        return self.ring.addresses
 
     def restart(self, ring: Ring, widen: list | None, calls: int, at: int) -> None:
         """Do nothing: torch's processes are kept for the whole contest."""

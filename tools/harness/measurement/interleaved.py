@@ -1,10 +1,14 @@
 """Answers a contest request: each contestant runs in a process of its own, one at a time, clocked from outside.
 
+Every timed call has inputs that its process has never seen: they are drawn by the task's own generator after the
+processes have started and warmed up, once for each call of a train, and are the same for all contestants. So nothing
+that a kernel remembers of earlier calls helps it.
+
 Where its threads and its pages come to lie is a process's luck, good or bad for as long as it lives. So a kernel
 library's process takes part in one sitting only, on a CPU a single round: the rounds then differ by that luck too, and
-an interval over them allows for it. A sitting: start all processes, map fresh output slots, warm up; one go each in
-random order; check all outputs. Torch's processes take seconds to start and compile and are kept; on a GPU kernels'
-processes are kept as well (a context is dear).
+an interval over them allows for it. A sitting: start all processes, map fresh output slots, warm up, draw new inputs;
+one go each in random order; check all outputs. Torch's processes take seconds to start and compile and are kept; on a
+GPU kernels' processes are kept as well (a context is dear).
 """
 
 import math
@@ -14,9 +18,15 @@ from collections import Counter
 from collections.abc import Iterable
 
 from harness.measurement import backend, kernel_trace
-from harness.measurement.contestants import ContestantLostError, KernelContestant, TorchContestant
+from harness.measurement.contestants import (
+    MAX_DEVICE_TRAIN_CALLS,
+    MAX_TRAIN_PIECES,
+    ContestantLostError,
+    KernelContestant,
+    TorchContestant,
+)
 from harness.measurement.paired_samples import BrokenRuleError, TelemetryMeter, baseline_errors, make_sets
-from harness.memory.input_ring import SWAPS_PER_CALL, TRIAL_SWAPS, InfraError, Ring, WorkloadError
+from harness.memory.input_ring import InfraError, Ring, WorkloadError
 
 DIRTY_ROUND_WAIT_S = 200e-6
 SLOT_BYTES_PER_CONTESTANT = 256 << 20
@@ -94,8 +104,8 @@ def run_workload(
     ring = Ring(where, make_sets(oracle, workload["dims"], workload["seed"], distinct, first), addresses, 1)
     try:
         widen = baseline_errors({"libraries": {}, **request}, ring)
-        calls = warm_up(field, unavailable, ring, widen)
-        played = run_rounds(field, calls, ring, widen, workload["pairs"], order, unavailable)
+        calls = warm_up(field, unavailable, ring, widen, workload)
+        played = run_rounds(field, calls, ring, widen, workload, order, unavailable)
         if not ring.inputs_intact():
             raise InfraError("the inputs changed during a contest")
         found.append({"workload": workload["name"], "calls_per_sample": calls, **played})
@@ -136,44 +146,22 @@ def check_executed_kernels(contestant: KernelContestant, where: backend.TimingBa
         raise BrokenRuleError(contestant.name, said, policy=True)
 
 
-def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None) -> dict[str, int]:
-    """Map buffers, warm up, and return the calls of each contestant's train; those that cannot run leave the field.
-
-    The first library is the one that was accepted before: it alone says whether inputs may be exchanged, for all.
-    """
-    calls, exchange, go_s = {}, None, ring.backend.go_s
+def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None, workload: dict) -> dict[str, int]:
+    """Map buffers, warm up, and return the calls of each contestant's train; those that cannot run leave the field."""
+    calls, where = {}, ring.backend
     for name, contestant in list(field.items()):
         try:
             contestant.prepare(ring, widen)
-            contestant.clear_slots()
+            contestant.time_piece([0])
             if isinstance(contestant, KernelContestant):
-                if exchange is None:
-                    contestant.session.swaps = TRIAL_SWAPS
-                else:
-                    contestant.session.exchange = exchange
-                contestant.time_train([0])
                 contestant.settle()
-                if exchange is None:
-                    exchange = contestant.try_exchange()
-                    for _ in range(1, ring.trials()):
-                        if exchange:
-                            contestant.clear_slots()
-                            contestant.time_train([0])
-                            exchange = contestant.try_exchange()
-                    contestant.session.exchange = exchange
-                    contestant.session.swaps = SWAPS_PER_CALL
-                    contestant.clear_slots()
-                    contestant.time_train([0])
-            else:
-                contestant.time_train([0])
             contestant.verify()
-            contestant.clear_slots()
-            seconds = [contestant.time_train([at % ring.addresses]) for at in range(3)]
+            guess = max(min(contestant.time_piece([at % ring.addresses]) for at in range(3)), 1e-6)
             contestant.verify()
-            guess = max(min(seconds), 1e-6)
-            train = [at % ring.addresses for at in range(min(math.ceil(go_s / guess), contestant.longest()))]
-            contestant.clear_slots()
-            guess = contestant.time_train(train) / len(train)
+            most = min(contestant.piece_calls(), MAX_DEVICE_TRAIN_CALLS if where.launched else ring.addresses)
+            piece = list(range(min(math.ceil(where.go_s / guess), most)))
+            ring.renew(piece, workload["dims"], workload["seed"])  # a kernel that remembers must not get long trains
+            guess = contestant.time_piece(piece) / len(piece)
             contestant.verify()
         except (ContestantLostError, WorkloadError, InfraError) as error:
             if isinstance(contestant, KernelContestant):
@@ -181,7 +169,8 @@ def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None) -> d
             unavailable[name] = str(error)
             field.pop(name).close()
             continue
-        calls[name] = min(max(math.ceil(go_s / max(guess, 1e-7)), 1), contestant.longest())
+        most *= 1 if where.launched else MAX_TRAIN_PIECES
+        calls[name] = min(max(math.ceil(where.go_s / max(guess, 1e-7)), 1), most)
     return calls
 
 
@@ -190,12 +179,13 @@ def run_rounds(
     calls: dict[str, int],
     ring: Ring,
     widen: list | None,
-    wanted: int,
+    workload: dict,
     order: random.Random,
     unavailable: dict[str, str],
 ) -> dict:
-    """Run rounds until `wanted` are clean or no repeat is left; contestants that fail move to `unavailable`."""
-    where, rounds, on_device, alone, bound = ring.backend, [], [], [], Counter()
+    """Run rounds until `pairs` of the workload are clean or no repeat is left; contestants that fail move to
+    `unavailable`."""
+    where, wanted, rounds, on_device, alone, bound = ring.backend, workload["pairs"], [], [], [], Counter()
     spare, repeated, dirty, sittings = max(wanted // 2, 2), 0, 0, 0
     while len(rounds) < wanted:
         names = list(calls)
@@ -204,17 +194,12 @@ def run_rounds(
             sittings += 1
             for name in names:
                 field[name].restart(ring, widen, calls[name], order.randrange(ring.addresses))
-            order.shuffle(names)
         try:
-            seconds, device, disturbed = run_round(field, calls, names, ring, order)
+            seconds, device, disturbed = run_round(field, calls, ring, workload, order)
             if disturbed and repeated < spare:
                 repeated += 1
                 continue
-            found = (
-                {name: field[name].time_device_only(random_train(calls[name], ring, order)) for name in names}
-                if where.launched
-                else {}
-            )
+            found = time_on_device(field, calls, ring, workload, order) if where.launched else {}
         except ContestantLostError as left:
             unavailable[left.name] = str(left)
             field.pop(left.name).close()
@@ -232,27 +217,53 @@ def run_rounds(
     )
 
 
-def random_train(calls: int, ring: Ring, order: random.Random) -> list[int]:
-    """`calls` consecutive addresses of the ring, from a random one on."""
-    start = order.randrange(ring.addresses)
-    return [(start + i) % ring.addresses for i in range(calls)]
+def draw_piece(field: dict, remaining: dict[str, int], ring: Ring, workload: dict, order: random.Random) -> dict:
+    """Draw new inputs for the next piece of each contestant's remaining calls. Returns contestant -> addresses.
+
+    The pieces begin with the same addresses, so that all contestants get the same inputs.
+    """
+    sizes = {name: min(count, field[name].piece_calls()) for name, count in remaining.items() if count}
+    addresses = order.sample(range(ring.addresses), max(sizes.values()))
+    ring.renew(addresses, workload["dims"], workload["seed"])
+    return {name: addresses[: sizes[name]] for name in order.sample(list(sizes), len(sizes))}
 
 
 def run_round(
-    field: dict, calls: dict[str, int], names: list[str], ring: Ring, order: random.Random
+    field: dict, calls: dict[str, int], ring: Ring, workload: dict, order: random.Random
 ) -> tuple[dict[str, float], dict[str, float], bool]:
-    """Run one train of each contestant in the order of `names` and check all outputs. Returns seconds per call by the
-    supervisor's clock, the same by the device's events, and whether other processes disturbed the round."""
-    where, seconds, device, disturbed = ring.backend, {}, {}, False
-    for name in names:
-        field[name].clear_slots()
-    for name in names:
-        train = random_train(calls[name], ring, order)
-        before = where.disturbance([field[name].pid()])
-        wall = field[name].time_train(train)
-        disturbed |= where.disturbed(before, where.disturbance([field[name].pid()]), wall, [], DIRTY_ROUND_WAIT_S)
-        seconds[name] = wall / calls[name]
-        device[name] = field[name].device_s / calls[name]
-    for name in names:
-        field[name].verify()
-    return seconds, device, disturbed
+    """Run one train of each contestant, in pieces of new inputs and in random order, and check all outputs. Returns
+    seconds per call by the supervisor's clock, the same by the device's events, and whether other processes disturbed
+    the round."""
+    where, remaining, disturbed = ring.backend, dict(calls), False
+    wall, device = dict.fromkeys(calls, 0.0), dict.fromkeys(calls, 0.0)
+    while any(remaining.values()):
+        pieces = draw_piece(field, remaining, ring, workload, order)
+        for name, piece in pieces.items():
+            where.evict_cache()
+            before = where.disturbance([field[name].pid()])
+            seconds = field[name].time_piece(piece)
+            disturbed |= where.disturbed(
+                before, where.disturbance([field[name].pid()]), seconds, [], DIRTY_ROUND_WAIT_S
+            )
+            wall[name] += seconds
+            device[name] += field[name].device_s
+            remaining[name] -= len(piece)
+        for name in pieces:
+            field[name].verify()
+    return (
+        {name: wall[name] / count for name, count in calls.items()},
+        {name: device[name] / count for name, count in calls.items()},
+        disturbed,
+    )
+
+
+def time_on_device(
+    field: dict, calls: dict[str, int], ring: Ring, workload: dict, order: random.Random
+) -> dict[str, tuple[float, bool]]:
+    """Time a piece of each contestant on new inputs by the device's events alone; contestant -> what
+    `time_device_only` returns."""
+    found = {}
+    for name, piece in draw_piece(field, calls, ring, workload, order).items():
+        ring.backend.evict_cache()
+        found[name] = field[name].time_device_only(piece)
+    return found

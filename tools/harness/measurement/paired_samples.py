@@ -1,4 +1,4 @@
-"""Timed samples of kernels over a ring of inputs: exchange elements, flush, call, check the process, verify later."""
+"""Timed samples of kernels over a ring of inputs: flush, call, check the process, verify later."""
 
 import os
 import random
@@ -6,14 +6,11 @@ import statistics
 import time
 
 from harness.device import telemetry
-from harness.memory.input_ring import SECRET_RANDOM, SWAPS_PER_CALL, OutputVerdict, Ring
+from harness.memory.input_ring import SECRET_RANDOM, OutputVerdict, Ring
 from harness.workers.cpu_kernel import KernelError, KernelProcess, TrainSample
 
 FINGERPRINT_POSITIONS = 256
 """Secret places of each output that are read right after a call and again at the end."""
-FULL_CHECK_SHARE = 0.15
-"""Share of the calls whose outputs are compared with a reference of exactly their inputs, whatever the rest looks
-like."""
 CLOCK_SLACK_S, CLOCK_SLACK_SHARE = 3e-4, 0.25
 """How much more the supervisor's clock may show beyond the kernel's own for the candidate than for the incumbent, in
 the median."""
@@ -44,10 +41,10 @@ class ClockError(BrokenRuleError):
 
 
 class RecordedCall:
-    """A call that was made: its address, slot and exchanged elements, and its output's fingerprint right afterwards."""
+    """A call that was made: its address and slot, and its output's fingerprint right afterwards."""
 
-    def __init__(self, name: str, at: int, slot: int, swaps: list, seen):
-        self.name, self.at, self.slot, self.swaps, self.seen = name, at, slot, swaps, seen
+    def __init__(self, name: str, at: int, slot: int, seen):
+        self.name, self.at, self.slot, self.seen = name, at, slot, seen
 
 
 class ProcessStateCheck:
@@ -112,17 +109,18 @@ class TimingSession:
         self.trailing_s: dict[str, list[float]] = {}
         self.max_error = 0.0
         self.tolerance: float | None = None
-        self.exchange = True
-        self.swaps = SWAPS_PER_CALL
+        self.scalar_changes = ring.sets.scalar_changes
         kernel.map(ring)
 
     def sample(
         self, name: str, at: list[int], slots: list[int], *, flush: bool = True, keep: bool = True
     ) -> TrainSample:
         """Run a train of calls over the addresses `at`, each of which writes to its slot of `slots`."""
-        ring, swaps = self.ring, {}
-        if keep and self.exchange:
-            swaps = ring.swap(sorted(set(at)), self.swaps)
+        ring = self.ring
+        if self.kernel.launches and self.scalar_changes != ring.sets.scalar_changes:
+            # A kernel's process on a GPU got the scalars when it mapped the buffers.
+            self.scalar_changes = ring.sets.scalar_changes
+            self.kernel.map(ring)
         packed = self.kernel.train(ring, at, slots)
         try:
             if flush:
@@ -132,8 +130,6 @@ class TimingSession:
             result = self.kernel.run(name, packed, len(at))
         except KernelError as error:
             raise BrokenRuleError(name, str(error)) from error
-        finally:
-            ring.unswap(swaps)
         if keep:
             written = dict(zip(slots, at, strict=True))  # a slot used twice holds the last call
             self.clocks.setdefault(name, []).append((result.wall, result.accounted_s))
@@ -141,8 +137,7 @@ class TimingSession:
             self.trailing_s.setdefault(name, []).append(result.trailing_s)
             seen = ring.slots.fingerprints(list(written), self.places)
             self.calls += [
-                RecordedCall(name, a, s, swaps.get(a, []), print_)
-                for (s, a), print_ in zip(written.items(), seen, strict=True)
+                RecordedCall(name, a, s, print_) for (s, a), print_ in zip(written.items(), seen, strict=True)
             ]
         if self.calm:
             self.calm.check(name, result)
@@ -170,16 +165,7 @@ class TimingSession:
                 raise BrokenRuleError(call.name, "went on writing its output after it had returned")
             if not whole:
                 raise BrokenRuleError(call.name, "wrote outside its output (the guard band beside it is changed)")
-        entries = [
-            {
-                "at": c.at,
-                "slot": c.slot,
-                "swaps": c.swaps,
-                "tag": f"{c.name}/{ring.set_id(c.at)}",
-                "full": c.name != "incumbent" and SECRET_RANDOM.random() < FULL_CHECK_SHARE,
-            }
-            for c in calls
-        ]
+        entries = [{"at": c.at, "slot": c.slot, "tag": f"{c.name}/{ring.set_id(c.at)}"} for c in calls]
         for call, answer in zip(calls, ring.check(entries), strict=True):
             if not answer["full"]:
                 continue
@@ -240,9 +226,9 @@ def ring_size(set_bytes: int, cache: int, calls: int, memory: int) -> tuple[int,
     return min(addresses, distinct), addresses, flush
 
 
-def pick_addresses(order: random.Random, addresses: int, calls: int) -> tuple[list[int], list[int]]:
-    """Random addresses for the two samples of a pair, different ones for each sample where the ring is large enough."""
-    first = order.sample(range(addresses), min(2 * calls, addresses))
+def pick_addresses(order: random.Random, addresses: range, calls: int) -> tuple[list[int], list[int]]:
+    """Random addresses for the two samples of a pair, different ones for each sample where there are enough."""
+    first = order.sample(addresses, min(2 * calls, len(addresses)))
     half = max(len(first) // 2, 1)
     a, b = first[:half], first[half:] or first[:half]
     return [a[i % len(a)] for i in range(calls)], [b[i % len(b)] for i in range(calls)]

@@ -1,5 +1,10 @@
 """Answers a timing request: incumbent and candidate alternate in one process in randomised pairs, and every timed
-call is checked."""
+call is checked.
+
+A share of the pairs, at random, has new inputs: drawn by the task's own generator right before the pair, another set
+for each call. A kernel that remembers earlier calls is slower there than on inputs that it has seen, by more than the
+incumbent is.
+"""
 
 import math
 import random
@@ -17,7 +22,7 @@ from harness.measurement.paired_samples import (
     make_sets,
     pick_addresses,
 )
-from harness.memory.input_ring import SWAPS_PER_CALL, TRIAL_SWAPS, InfraError, Ring, WorkloadError
+from harness.memory.input_ring import SECRET_RANDOM, InfraError, Ring, WorkloadError
 from harness.workers.cpu_kernel import KernelError, KernelProcess
 
 DIRTY_PAIR_WAIT_S = 100e-6
@@ -28,6 +33,10 @@ few pairs too."""
 LAUNCHED_TRAIN_S = 2e-3
 """A train that is timed with its launches included takes about this long."""
 KERNEL_NAMES = ("incumbent", "candidate")
+NEW_INPUT_SHARE, LEAST_NEW_PAIRS = 0.25, 2
+"""Share and least number of the pairs of a batch that have new inputs, unless all have."""
+MOST_NEW_CALLS = 64
+"""Most calls of a sample on new inputs, each of which needs a set of its own and its reference."""
 
 
 def answer(supervisor, request: dict) -> dict:
@@ -114,6 +123,8 @@ class WorkloadTiming:
         self.ring: Ring | None = None
         self.session: TimingSession | None = None
         self.slots = 0
+        self.seen_addresses = self.new_addresses = range(0)
+        """Addresses whose inputs stay, and those that get new inputs before each pair that uses them."""
 
     def prepare(self) -> None:
         """Lay out the ring and warm up both kernels; where they are short, lay it out again for trains of calls."""
@@ -131,6 +142,9 @@ class WorkloadTiming:
         pairs = max(self.workload["pairs"], self.workload["warm_pairs"], 1)
         # At least one pair's slots; a train whose slots do not fit uses them again.
         self.slots = max(min(2 * self.calls * pairs, where.slot_budget() // slot_bytes), 2)
+        self.seen_addresses = range(addresses)
+        self.new_addresses = range(addresses, addresses + 2 * min(self.calls, max(addresses // 2, 1), MOST_NEW_CALLS))
+        addresses = self.new_addresses.stop
         where.require_memory(addresses * set_bytes + self.slots * slot_bytes)
         if self.ring:
             self.ring.close()
@@ -158,32 +172,11 @@ class WorkloadTiming:
             if seen[0] < 10 * self.backend.short_s:
                 seen += [session.sample(name, train, slots, flush=False, keep=False).seconds for _ in range(3)]
             session.clear(2)
-            session.swaps = TRIAL_SWAPS if name == "incumbent" else SWAPS_PER_CALL
             seen.append(session.sample(name, train, slots).seconds)
             seconds.append(min(seen) / self.calls)
-            self.check_exchange(name)
-            for _ in range(1, self.ring.trials() if name == "incumbent" else 1):
-                if session.exchange:
-                    session.clear(2)
-                    session.sample(name, [0], [slot])
-                    self.check_exchange(name)
+            session.verify()
         self.calm.settle()
         return seconds
-
-    def check_exchange(self, name: str) -> None:
-        """The incumbent must also pass with exchanged elements; where it does not (sorted inputs, say) nothing is
-        exchanged."""
-        session = self.session
-        try:
-            session.verify()
-        except BrokenRuleError as error:
-            if name != "incumbent" or not session.exchange or not error.wrong:
-                raise
-            session.exchange = False
-            self.backend.oracle.call("forget_verified")
-            session.clear(2)
-            session.sample(name, [0], [0])
-            session.verify()
 
     def measure_cold_pairs(self) -> None:
         """Time pairs until the clocks agree; pairs in which they do not are discarded and timed again."""
@@ -201,34 +194,44 @@ class WorkloadTiming:
             self.session.clocks = {}
 
     def make_pairs(self) -> None:
+        """Measure all pairs, in chunks of as many as have slots; of those with new inputs no kernel can tell when."""
         per_chunk = max(self.slots // (2 * self.calls), 1)
         wanted = self.workload["pairs"]
         spare = max(wanted // 2, 2)
-        while len(self.pairs) < wanted:
-            batch = min(per_chunk, wanted - len(self.pairs))
-            self.session.clear(min(2 * self.calls * batch, self.slots))
-            measured = [self.measure_pair(at) for at in range(batch)]
+        new = wanted if self.request["new_inputs"] else max(round(NEW_INPUT_SHARE * wanted), LEAST_NEW_PAIRS)
+        kinds = [at < new for at in range(wanted)]
+        SECRET_RANDOM.shuffle(kinds)
+        while kinds:
+            chunk, kinds = kinds[:per_chunk], kinds[per_chunk:]
+            self.session.clear(min(2 * self.calls * len(chunk), self.slots))
+            measured = [self.measure_pair(at, is_new) for at, is_new in enumerate(chunk)]
             self.session.verify()
-            for pair, dirty in measured:
+            for is_new, (pair, dirty) in zip(chunk, measured, strict=True):
                 if dirty and self.repeated < spare:
                     self.repeated += 1
+                    kinds.append(is_new)
                 else:
                     self.dirty += dirty
                     self.pairs.append(pair)
 
-    def measure_pair(self, at: int) -> tuple[dict, bool]:
+    def measure_pair(self, at: int, is_new: bool) -> tuple[dict, bool]:
+        """Measure pair number `at` of a chunk; the pair, and whether other processes disturbed it."""
         first = self.order.random() < 0.5
         names = KERNEL_NAMES[::-1] if first else KERNEL_NAMES
-        places = pick_addresses(self.order, self.ring.addresses, self.calls)
+        calls = len(self.new_addresses) // 2 if is_new else self.calls
+        places = pick_addresses(self.order, self.new_addresses if is_new else self.seen_addresses, calls)
+        if is_new:
+            self.session.verify()  # of the inputs that are replaced now
+            self.ring.renew(list(self.new_addresses), self.workload["dims"], self.workload["seed"])
         samples, before = {}, self.backend.disturbance([self.kernel.pid])
         for turn, (name, addresses) in enumerate(zip(names, places, strict=True)):
             base = (2 * at + turn) * self.calls
-            slots = [(base + i) % self.slots for i in range(self.calls)]
+            slots = [(base + i) % self.slots for i in range(calls)]
             samples[name] = self.session.sample(name, addresses, slots)
         seconds = {name: sample.seconds for name, sample in samples.items()}
         after = self.backend.disturbance([self.kernel.pid])
         dirty = self.backend.disturbed(before, after, sum(seconds.values()), list(samples.values()), DIRTY_PAIR_WAIT_S)
-        return pair_record(seconds, self.calls, first), dirty
+        return pair_record(seconds, calls, first, is_new), dirty
 
     def measure_warm_pairs(self) -> None:
         """Each timed call follows an untimed one on the same set and slot, poisoned in between."""
@@ -242,7 +245,7 @@ class WorkloadTiming:
                 self.session.ring.slots.poison([slot])
                 seconds[name] = self.session.sample(name, train, slots, flush=False).seconds
                 self.session.verify()
-            self.warm_pairs.append(pair_record(seconds, self.calls, first))
+            self.warm_pairs.append(pair_record(seconds, self.calls, first, False))
 
     def measure_launches(self) -> None:
         """On a GPU, measure seconds per call by the supervisor's clock with the launches included; BrokenRuleError
@@ -291,9 +294,10 @@ class WorkloadTiming:
             self.ring.close()
 
 
-def pair_record(seconds: dict, calls: int, candidate_first: bool) -> dict:
+def pair_record(seconds: dict, calls: int, candidate_first: bool, is_new: bool) -> dict:
     return {
         "incumbent_s": seconds["incumbent"] / calls,
         "candidate_s": seconds["candidate"] / calls,
         "candidate_first": candidate_first,
+        "new_inputs": is_new,
     }

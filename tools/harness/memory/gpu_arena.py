@@ -8,8 +8,6 @@ import secrets
 
 from harness.memory import cuda_driver
 
-WORD_DTYPES = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
-
 
 class Arena:
     """Device memory with an exportable handle, mapped in this process for reading and writing."""
@@ -124,23 +122,11 @@ class DeviceMemory:
         self.torch.cuda.synchronize()
         return arena, self.driver.export(arena.handle)
 
-    def exchange(self, entries: list) -> list[bool]:
-        """Exchange disjoint pairs of elements (offset, other offset, bytes each); return for each whether their bits
-        differed."""
-        torch, arena = self.torch, self.arenas[None].bytes
-        differ = [False] * len(entries)
-        for size, word in WORD_DTYPES.items():
-            chosen = [at for at, entry in enumerate(entries) if entry[2] == size]
-            if not chosen:
-                continue
-            flat = arena.view(getattr(torch, word))
-            places = torch.tensor([[entries[at][0] // size, entries[at][1] // size] for at in chosen], device="cuda")
-            values = flat[places]
-            flat[places] = values.flip(1)
-            for at, changed in zip(chosen, (values[:, 0] != values[:, 1]).tolist(), strict=True):
-                differ[at] = changed
-        torch.cuda.synchronize()
-        return differ
+    def evict_cache(self) -> None:
+        """Overwrite twice the size of the L2 cache, so that it holds nothing of the arenas."""
+        size = 2 * self.torch.cuda.get_device_properties(0).L2_cache_size
+        self.torch.ones(size, dtype=self.torch.uint8, device="cuda")
+        self.torch.cuda.synchronize()
 
     def drop(self) -> None:
         """Free all arenas."""

@@ -32,11 +32,6 @@ class DeviceInputs:
         answer = oracle.call("open_arena", lane=None, bytes=position)
         self.size, (self.fd,) = answer["size"], answer["fds"]
 
-    def exchange(self, pairs: list[tuple[int, int, int]]) -> list[bool]:
-        """Exchange disjoint pairs of elements (offset, other offset, bytes each); return for each whether they
-        differed."""
-        return self.oracle.call("exchange_elements", pairs=pairs)["differ"] if pairs else []
-
     def close(self) -> None:
         os.close(self.fd)
 

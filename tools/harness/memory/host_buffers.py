@@ -139,16 +139,6 @@ class HostInputs:
         self.size, self.fd = self.shared.size, self.shared.fd
         oracle.call("attach_memory", size=self.size, lane=None, fds=[self.fd])
 
-    def exchange(self, pairs: list[tuple[int, int, int]]) -> list[bool]:
-        """Exchange disjoint pairs of elements (offset, other offset, bytes each); return for each whether they
-        differed."""
-        memory, differ = self.shared.memory, []
-        for i, j, size in pairs:
-            first, second = memory[i : i + size], memory[j : j + size]
-            memory[i : i + size], memory[j : j + size] = second, first
-            differ.append(first != second)
-        return differ
-
     def close(self) -> None:
         self.shared.close()
 

@@ -1,16 +1,10 @@
 """One workload in memory: a ring of input sets at distinct addresses, output slots, and the oracle's access to both."""
 
 import copy
-import math
 import random
 
 from harness.memory import host_buffers
 
-SWAPS_PER_CALL = 4
-"""Pairs of elements exchanged in each floating input before a timed call, at secret places."""
-TRIAL_SWAPS = 64
-"""Pairs of elements exchanged in a trial of whether the frozen kernel tolerates exchanged inputs: so many that no
-intolerant kernel passes by luck. Inputs with fewer elements need several trials (`Ring.trials`)."""
 SECRET_RANDOM = random.SystemRandom()
 TOLERANCE_HINT = "`tolerance: as_stated` in the config takes the reference's rtol and atol beyond it"
 FLOATING = ("float64", "float32", "float16", "bfloat16")
@@ -34,6 +28,40 @@ def element_count(shape: list[int]) -> int:
     return total
 
 
+class InputSets:
+    """The input set at each address; rings with slots of their own share it."""
+
+    def __init__(self, made: list[list[dict]], addresses: int):
+        self.made = dict(enumerate(made))
+        self.ids = [at % len(made) for at in range(addresses)]
+        """Address -> id of its set."""
+        self.last = len(made) - 1
+        self.scalar_changes = 0
+        """Times that a new set had other scalars than the first one."""
+        self._check_shapes(made)
+
+    def replace(self, dropped: list[int], made: dict[int, list[dict]]) -> None:
+        """Forget the sets `dropped` and remember the arguments of new ones."""
+        first = next(iter(self.made.values()))
+        self._check_shapes([first, *made.values()])
+        self.scalar_changes += any(scalars_of(args) != scalars_of(first) for args in made.values())
+        self.made |= made
+        for identity in dropped:
+            del self.made[identity]
+
+    @staticmethod
+    def _check_shapes(made: list[list[dict]]) -> None:
+        if any([a["shape"] for a in args] != [a["shape"] for a in made[0]] for args in made):
+            raise WorkloadError(
+                "reference.py: make_inputs gives other shapes for other seeds; make the shapes depend on dims alone"
+            )
+
+
+def scalars_of(arguments: list[dict]) -> dict:
+    """Return the scalars among a set's arguments by name."""
+    return {a["name"]: a["value"] for a in arguments if a["role"] == "scalar"}
+
+
 class Ring:
     """`made` input sets at `addresses` addresses, and `slots` output slots.
 
@@ -44,15 +72,11 @@ class Ring:
         self.backend = backend
         self.oracle = backend.oracle
         self.lane = 0
-        self.made = made
+        self.sets = InputSets(made, addresses)
         first = made[0]
         self.ins = [a for a in first if a["role"] == "input"]
         self.outs = [a for a in first if a["role"] == "output"]
         self.names = [a["name"] for a in self.ins]
-        if any([a["shape"] for a in args] != [a["shape"] for a in first] for args in made):
-            raise WorkloadError(
-                "reference.py: make_inputs gives other shapes for other seeds; make the shapes depend on dims alone"
-            )
         self._allocate(addresses, slots, edge)
 
     def _allocate(self, addresses: int, slots: int, edge: str) -> None:
@@ -101,63 +125,32 @@ class Ring:
 
     def set_id(self, at: int) -> int:
         """Return the id of the input set at an address."""
-        return at % len(self.made)
+        return self.sets.ids[at]
 
     def arguments(self, at: int) -> list[dict]:
         """Return the arguments at an address."""
-        return self.made[self.set_id(at)]
+        return self.sets.made[self.set_id(at)]
 
-    def swap(self, addresses: list[int], pairs: int) -> dict[int, list[tuple[int, int, int]]]:
-        """Exchange `pairs` of elements of each floating input at each address, so that no result can be known in
-        advance.
-
-        Returns address -> the (input, element, element) that were exchanged and differed.
-        """
-        chosen = [(at, *pair) for at in addresses for pair in self._choose_pairs(pairs)]
-        differed = self.inputs.exchange([self._pair_offsets(*one) for one in chosen])
-        exchanged: dict[int, list[tuple[int, int, int]]] = {at: [] for at in addresses}
-        for (at, *pair), differs in zip(chosen, differed, strict=True):
-            if differs:
-                exchanged[at].append(tuple(pair))
-        return exchanged
-
-    def trials(self) -> int:
-        """Return how many trials with exchanged inputs the frozen kernel gets: several if the floating inputs are so
-        small that one permutation may be harmless by luck."""
-        elements = max((element_count(a["shape"]) for a in self.ins if a["dtype"] in FLOATING), default=0)
-        return math.ceil(2 * TRIAL_SWAPS / elements) if elements > 1 else 1
-
-    def unswap(self, exchanged: dict[int, list[tuple[int, int, int]]]) -> None:
-        """Undo the exchanges that `swap` returned."""
-        self.inputs.exchange([self._pair_offsets(at, *pair) for at, pairs in exchanged.items() for pair in pairs])
-
-    def _choose_pairs(self, pairs: int) -> list[tuple[int, int, int]]:
-        """Return disjoint pairs of elements, so that their order does not matter."""
-        chosen = []
-        for which, argument in enumerate(self.ins):
-            elements = element_count(argument["shape"])
-            if argument["dtype"] not in FLOATING or elements < 2:
-                continue
-            elements_of_pairs = SECRET_RANDOM.sample(range(elements), 2 * min(pairs, elements // 2))
-            chosen += [(which, i, j) for i, j in zip(elements_of_pairs[::2], elements_of_pairs[1::2], strict=True)]
-        return chosen
-
-    def _pair_offsets(self, at: int, which: int, i: int, j: int) -> tuple[int, int, int]:
-        """Return the offsets of both elements of a pair and the bytes of each."""
-        size = host_buffers.item_bytes(self.ins[which]["dtype"])
-        start = self.inputs.offsets[at][which]
-        return start + i * size, start + j * size, size
+    def renew(self, addresses: list[int], dims: dict, seed: int) -> None:
+        """Replace the inputs at `addresses` by sets that no kernel has seen, drawn by the task's own generator; no two
+        addresses share a set. `seed` plus a set's id, which is never used twice, is its seed."""
+        sets, before = self.sets, [self.sets.ids[at] for at in addresses]
+        drawn = []
+        for at in addresses:
+            sets.ids[at] = sets.last = sets.last + 1
+            drawn.append({"id": sets.last, "seed": seed + sets.last, "offsets": self.inputs.offsets[at]})
+        dropped = sorted(set(before) - set(sets.ids))
+        made = self.oracle.call("renew_inputs", dims=dims, sets=drawn, dropped=dropped)["made"]
+        sets.replace(dropped, {one["id"]: args for one, args in zip(drawn, made, strict=True)})
 
     def check(self, entries: list[dict]) -> list[dict]:
-        """Return the oracle's comparison of outputs; an entry is {at, slot, swaps, tag, full}."""
+        """Return the oracle's comparison of outputs; an entry is {at, slot, tag}."""
         slots = [
             {
                 "id": self.set_id(e["at"]),
                 "lane": self.lane,
                 "offsets": self.slots.plan.offsets[e["slot"]],
-                "swaps": e.get("swaps", []),
                 "tag": e.get("tag", ""),
-                "full": e.get("full", True),
             }
             for e in entries
         ]

@@ -24,10 +24,6 @@ sys.path.pop(0)
 from harness.device.precision import set_precision
 from harness.isolation import ipc, sandbox
 
-MAX_BITWISE_DIFFERENCE_SHARE = 0.05
-"""Share of differing elements above which two calls' outputs are compared through the reference, not bit by bit."""
-
-
 VERBS = (
     "probe",
     "begin_request",
@@ -36,12 +32,12 @@ VERBS = (
     "compile_reference",
     "attach_memory",
     "copy_inputs",
+    "renew_inputs",
     "changed_inputs",
     "compare_slots",
-    "forget_verified",
     "release_all",
 )
-ON_DEVICE = ("open_arena", "exchange_elements", "poison_slots", "check_guards", "read_fingerprints")
+ON_DEVICE = ("open_arena", "evict_cache", "poison_slots", "check_guards", "read_fingerprints")
 
 
 class InputSet:
@@ -154,9 +150,10 @@ class Oracle:
             self.outputs[lane] = arena.bytes
         return {"size": arena.size, "fds": [descriptor]}
 
-    def exchange_elements(self, message: dict, fds) -> dict:
-        """Exchange pairs of elements in the inputs on the GPU; answer whether each pair differs."""
-        return {"differ": self.memory.exchange(message["pairs"])}
+    def evict_cache(self, message: dict, fds) -> dict:
+        """Evict all buffers from the GPU's L2 cache."""
+        self.memory.evict_cache()
+        return {}
 
     def poison_slots(self, message: dict, fds) -> dict:
         """Fill these slots of a lane with poison."""
@@ -174,12 +171,34 @@ class Oracle:
 
     def copy_inputs(self, message: dict, fds) -> dict:
         """Copy a set's inputs to the given offsets."""
-        tensors = self._input_tensors(message["id"])
-        for tensor, offset in zip(tensors, message["offsets"], strict=True):
-            self._view(self.inputs, tensor.dtype, tensor.numel(), offset).copy_(tensor.reshape(-1))
+        self._copy_to(message["id"], message["offsets"])
         if self.memory:
             self.torch.cuda.synchronize()
         return {}
+
+    def _copy_to(self, identity: int, offsets: list[int]) -> None:
+        for tensor, offset in zip(self._input_tensors(identity), offsets, strict=True):
+            self._view(self.inputs, tensor.dtype, tensor.numel(), offset).copy_(tensor.reshape(-1))
+
+    def renew_inputs(self, message: dict, fds) -> dict:
+        """Draw the input sets `sets` ({id, seed, offsets}) with the task's own generator, copy them to their offsets
+        and forget the sets `dropped`. Answers the arguments of each set.
+
+        On a GPU the copies are evicted from the L2 cache afterwards, so that new inputs are as cold as the others.
+        """
+        for identity in message["dropped"]:
+            self.sets.pop(identity, None)
+        dropped = {str(identity) for identity in message["dropped"]}
+        self.verified = {tag: seen for tag, seen in self.verified.items() if tag.rpartition("/")[2] not in dropped}
+        made = []
+        for one in message["sets"]:
+            args = self._arguments(message["dims"], one["seed"])
+            self.sets[one["id"]] = InputSet(args)
+            self._copy_to(one["id"], one["offsets"])
+            made.append([a.json() for a in args])
+        if self.memory:
+            self.memory.evict_cache()
+        return {"made": made}
 
     def changed_inputs(self, message: dict, fds) -> dict:
         """Answer which inputs no longer equal what was copied to these offsets."""
@@ -196,28 +215,24 @@ class Oracle:
         return {"changed": wrong}
 
     def compare_slots(self, message: dict, fds) -> dict:
-        """Compare slots with the expected outputs, one answer for each; a slot is {id, swaps, offsets, tag, full}."""
+        """Compare slots with the expected outputs, one answer for each; a slot is {id, lane, offsets, tag}."""
         return {"slots": [self._check_one(slot) for slot in message["slots"]]}
 
     def _check_one(self, slot: dict) -> dict:
         outs = self._output_views(slot)
         known = self.verified.get(slot["tag"])
-        if known is not None and not slot["full"] and all(self._nearly(a, b) for a, b in zip(outs, known, strict=True)):
+        if known is not None and all(
+            self.torch.equal(self._bits(a), self._bits(b)) for a, b in zip(outs, known, strict=True)
+        ):
             return {"outputs": [], "full": False}
         base = self._set_with_outputs(slot["id"])
-        expected = base.expected if not slot["swaps"] else self._expect_swapped(base, slot["swaps"])
         answers = [
             e.error(out, self.task["numeric"]) | {"name": e.name, "dtype": e.dtype, "torch_error": t}
-            for e, out, t in zip(expected, outs, base.torch_errors, strict=True)
+            for e, out, t in zip(base.expected, outs, base.torch_errors, strict=True)
         ]
         if slot["tag"] and known is None:
             self.verified[slot["tag"]] = [out.clone() for out in outs]
         return {"outputs": answers, "full": True, "note": base.note}
-
-    def forget_verified(self, message: dict, fds) -> dict:
-        """Forget the verified outputs, so that the next ones are compared with the reference again."""
-        self.verified.clear()
-        return {}
 
     def release_all(self, message: dict, fds) -> dict:
         """Forget all sets and release all memory."""
@@ -239,20 +254,6 @@ class Oracle:
             return {"error": "the workload does not fit in memory; make its dims smaller", "log": log}
         return {"infra": f"the oracle failed: {error}", "log": log}
 
-    def _nearly(self, a, b) -> bool:
-        """Whether `a` differs from the verified `b` in so few elements, all finite, that the exchanged inputs can
-        explain it."""
-        differing = self._bits(a) != self._bits(b)
-        count = int(self.torch.count_nonzero(differing))
-        if count == 0:
-            return True
-        # Integers and NaN or Inf, which includes poison that was never overwritten, always go to the reference.
-        return (
-            count <= MAX_BITWISE_DIFFERENCE_SHARE * a.numel()
-            and a.is_floating_point()
-            and bool(self.torch.isfinite(a[differing]).all())
-        )
-
     def _set_with_outputs(self, identity: int) -> InputSet:
         """Return the input set, and compute its expected outputs first if they are missing."""
         input_set = self.sets[identity]
@@ -262,17 +263,6 @@ class Oracle:
             outs = self.compare.native_outputs(contract, input_set.args)
             input_set.torch_errors = [e.error(out)["error"] for e, out in zip(input_set.expected, outs, strict=True)]
         return input_set
-
-    def _expect_swapped(self, base: InputSet, swaps: list) -> list:
-        """Return the expected outputs of a set after the swaps, and undo these."""
-        inputs = [a.value.view(-1) for a in base.args if a.role == "input"]
-        for which, i, j in swaps:
-            exchange(inputs[which], i, j)
-        try:
-            return self.compare.expected_outputs(self.loaded[1], base.args)[0]
-        finally:
-            for which, i, j in reversed(swaps):
-                exchange(inputs[which], i, j)
 
     def _input_tensors(self, identity: int) -> list:
         return [a.value for a in self.sets[identity].args if a.role == "input"]
@@ -297,13 +287,6 @@ class Oracle:
         """Return the tensor's bits as integers of its size."""
         sizes = {1: self.torch.uint8, 2: self.torch.int16, 4: self.torch.int32, 8: self.torch.int64}
         return tensor.view(sizes[tensor.element_size()])
-
-
-def exchange(flat, i: int, j: int) -> None:
-    """Exchange two elements of a flat tensor."""
-    first = flat[i].clone()
-    flat[i] = flat[j]
-    flat[j] = first
 
 
 def transform(torch, args, distribution: str, seed: int) -> None:

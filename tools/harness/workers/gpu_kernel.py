@@ -161,7 +161,11 @@ class GpuKernelProcess(cpu_kernel.KernelProcess):
 
     def map(self, ring) -> None:
         """Map the ring's inputs and slots, and unmap those of before."""
-        message = {"op": "map", "sizes": [ring.inputs.size, ring.slots.size], "sets": ring.made}
+        message = {
+            "op": "map",
+            "sizes": [ring.inputs.size, ring.slots.size],
+            "sets": [ring.arguments(at) for at in range(ring.addresses)],
+        }
         message |= {"inputs": ring.inputs.offsets, "outputs": ring.slots.plan.offsets}
         moment = "while its buffers were mapped"
         self._ask(message, moment, fds=[ring.inputs.fd, ring.slots.fd], blamed=moment)

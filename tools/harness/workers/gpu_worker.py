@@ -155,7 +155,7 @@ class GpuBackend:
             self.driver("cuCtxSynchronize")
         if self.spinning and message["calls"]:
             at, slot = message["calls"][0]
-            written = next(a["name"] for a in self.sets[at % len(self.sets)] if a["role"] == "output")
+            written = next(a["name"] for a in self.sets[at] if a["role"] == "output")
             size = self.outputs[slot][written].nbytes
             self.peek_at = self.outputs[slot][written].data_ptr() + random.randrange(max(size - PEEK_BYTES, 0) + 1)
             self.peek_size = min(PEEK_BYTES, size)
@@ -310,7 +310,7 @@ class GpuBackend:
 
     def _arguments(self, at: int, slot: int) -> dict:
         """Return the keyword arguments of one call."""
-        arguments = self.sets[at % len(self.sets)]
+        arguments = self.sets[at]
         if at not in self.inputs:
             self.inputs[at] = self._tensors(arguments, "input", self.mapped[0][0], self.offsets[at])
         if slot not in self.outputs:

@@ -160,6 +160,12 @@ class TorchBackend:
                 torch.cuda.empty_cache()
         return {}
 
+    def set_scalars(self, message: dict, fds) -> dict:
+        """Replace the scalars at each address by those of new inputs."""
+        for call, scalars in zip(self.calls, message["scalars"], strict=True):
+            call.update(self._accepted_arguments(scalars))
+        return {}
+
     def _accepted_arguments(self, given: dict) -> dict:
         """Return those arguments that the contestant's function accepts."""
         takes = (self.rival or self.reference).takes
@@ -237,7 +243,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = ipc.Channel(socket.socket(fileno=int(sys.argv[1])))
     backend = TorchBackend()
-    verbs = (backend.warm_up, backend.begin, backend.attach, backend.run, backend.run_queued, backend.release_inputs)
+    verbs = (backend.warm_up, backend.begin, backend.attach, backend.set_scalars, backend.run, backend.run_queued)
+    verbs += (backend.release_inputs,)
     ipc.serve_verbs(channel, {verb.__name__: verb for verb in verbs}, error_answer)
 
 
