@@ -25,7 +25,6 @@ from tools.gate.statistics import Objective, PairedTimes, pool_by_workload, spee
 from tools.gate.statistics import noise_floor as noise_floor_of_pairs
 from tools.store.records import Records
 
-
 LEAST_DEPARTURE = 0.05
 """Relative difference between the gains on seen and on new inputs up to which they count as equal."""
 

@@ -6,7 +6,8 @@ resumes. The pure functions of `tools.judge.evidence` compute what records amoun
 reach the same answer from the records alone.
 
 An output element's error is `|out - ref64| / (|ref64| + rms of its output row)`; it must not exceed
-`max(floor of the dtype, 2 x torch's error, 2 x the frozen baseline's error)`, and never the dtype's cap.
+`max(8 units in the last place, 2 x torch's error, 2 x the frozen baseline's error)` at the shapes that are timed, with
+the floor of the dtype in place of the units at hidden sizes, and never the dtype's cap.
 """
 
 from __future__ import annotations

@@ -2,7 +2,14 @@
 
 from harness.measurement import backend, kernel_trace
 from harness.memory import host_buffers
-from harness.memory.input_ring import InfraError, OutputVerdict, Ring, WorkloadError, format_dims
+from harness.memory.input_ring import (
+    InfraError,
+    OutputVerdict,
+    Ring,
+    WorkloadError,
+    format_dims,
+    numeric_at_timed_shape,
+)
 from harness.workers.cpu_kernel import KernelError, KernelProcess
 
 
@@ -107,6 +114,8 @@ def check_case_on_ring(runner: CaseRunner, request: dict, case: dict, ring: Ring
         said = str(error).split(" (")[0].split(": ")[0] if hidden else str(error)
         return case_result(case, "failed", f"{where}: the kernel {said}", baseline)
     widen = baseline.errors if baseline else None
+    if case["required"] and not hidden:
+        numeric = numeric_at_timed_shape(numeric, widen)
     verdict = OutputVerdict(ring.check([{"at": 0, "slot": 0}])[0]["outputs"], numeric, widen, secret=hidden)
     if verdict.ok and case["required"] and not hidden and not runner.backend.launched:
         ring.move_to_edge(host_buffers.FRONT)

@@ -6,7 +6,7 @@ import statistics
 import time
 
 from harness.device import telemetry
-from harness.memory.input_ring import SECRET_RANDOM, OutputVerdict, Ring
+from harness.memory.input_ring import SECRET_RANDOM, OutputVerdict, Ring, numeric_at_timed_shape
 from harness.workers.cpu_kernel import KernelError, KernelProcess, TrainSample
 
 FINGERPRINT_POSITIONS = 256
@@ -101,7 +101,8 @@ class TimingSession:
         flush: int,
         calm: ProcessStateCheck | None,
     ):
-        self.kernel, self.ring, self.numeric, self.widen = kernel, ring, numeric, widen
+        self.kernel, self.ring, self.widen = kernel, ring, widen
+        self.numeric = numeric_at_timed_shape(numeric, widen)
         self.flush, self.calm = flush, calm
         self.places = [SECRET_RANDOM.random() for _ in range(FINGERPRINT_POSITIONS)]
         self.calls: list[RecordedCall] = []

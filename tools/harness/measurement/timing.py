@@ -33,7 +33,7 @@ few pairs too."""
 LAUNCHED_TRAIN_S = 2e-3
 """A train that is timed with its launches included takes about this long."""
 KERNEL_NAMES = ("incumbent", "candidate")
-NEW_INPUT_SHARE, LEAST_NEW_PAIRS = 0.25, 2
+NEW_INPUT_SHARE, LEAST_NEW_PAIRS = 0.25, 3
 """Share and least number of the pairs of a batch that have new inputs, unless all have."""
 MOST_NEW_CALLS = 64
 """Most calls of a sample on new inputs, each of which needs a set of its own and its reference."""

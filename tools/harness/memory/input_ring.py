@@ -7,6 +7,10 @@ from harness.memory import host_buffers
 
 SECRET_RANDOM = random.SystemRandom()
 TOLERANCE_HINT = "`tolerance: as_stated` in the config takes the reference's rtol and atol beyond it"
+ULPS = 8
+"""Units in the last place by which an output at a timed shape may differ, relative to |reference| + rms of its row,
+where neither torch nor the frozen baseline differ by half of it or more."""
+UNITS_IN_LAST_PLACE = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 FLOATING = ("float64", "float32", "float16", "bfloat16")
 
 
@@ -201,6 +205,15 @@ class OutputVerdict:
                 floor, cap = (numeric[name].get(answer["dtype"]) for name in ("floor", "cap"))
                 if not secret and cap and (numeric.get("atol") or floor == cap) and (error or 0.0) > cap:
                     self.reason += f"; the cap for {answer['dtype']} is {cap:g}, and {TOLERANCE_HINT}"
+
+
+def numeric_at_timed_shape(numeric: dict, widen: list | None) -> dict:
+    """Return the limits for a kernel at a shape that is timed: `ULPS` units in the last place take the place of the
+    floor, which serves hidden sizes. A tolerance that the user stated stays, and the floor where no frozen baseline is
+    compared with."""
+    if widen is None or numeric.get("rtol") is not None or numeric.get("atol") is not None:
+        return numeric
+    return numeric | {"floor": {dtype: ULPS * UNITS_IN_LAST_PLACE[dtype] for dtype in numeric["floor"]}}
 
 
 def tolerance(numeric: dict, dtype: str, torch_error: float | None, baseline_error: float | None) -> float:
