@@ -80,20 +80,20 @@ class Recipe(ABC):
         """A new name for the constant that carries a numeric knob in the source, so that `retune` finds it."""
         return unused_name(unit, f"{NAME_PREFIX}{self.name}_{knob}")
 
-    def mark(self, knob: str) -> str:
+    def knob_value_pattern(self, knob: str) -> str:
         """Pattern of the place that carries a knob's value: what stands before it, the value, what stands behind it."""
         return rf"(\bconstexpr int {NAME_PREFIX}{self.name}_{knob}_\d+ = )({self.written})(;)"
 
     def present(self, source: str) -> dict[str, str]:
         """The knobs' values in a source where this recipe is applied already; empty elsewhere."""
-        found = {knob: re.search(self.mark(knob), source, re.MULTILINE) for knob in self.knobs}
+        found = {knob: re.search(self.knob_value_pattern(knob), source, re.MULTILINE) for knob in self.knobs}
         return {knob: match[2] for knob, match in found.items() if match}
 
     def set_knobs(self, source: str, knobs: Mapping[str, str]) -> str:
         """`source`, where this recipe is applied already, with its constants set to `knobs`."""
         for knob, value in knobs.items():
             if knob in self.knobs and re.fullmatch(self.written, str(value)):
-                source = re.sub(self.mark(knob), rf"\g<1>{value}\g<3>", source, flags=re.MULTILINE)
+                source = re.sub(self.knob_value_pattern(knob), rf"\g<1>{value}\g<3>", source, flags=re.MULTILINE)
         return source
 
 
