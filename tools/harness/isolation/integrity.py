@@ -205,7 +205,7 @@ class Snapshot:
 
     def hold_backend(self, host, parts: tuple[str, ...]) -> None:
         """Record these `parts` of the process's backend, and all of its driver with the bound C functions."""
-        self.held.hold_instance("the harness's host", host, parts)
+        self.held.hold_instance("the harness's backend", host, parts)
         self.held.hold_namespace("the harness's driver", vars(host.driver), closed=True)
         self.held.hold_namespace("the harness's driver", host.driver._bound, closed=True)
         self.bound = [(name, call, call.argtypes, call.restype) for name, call in host.driver._bound.items()]
