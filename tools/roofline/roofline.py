@@ -5,7 +5,7 @@ time is `max(t_m, t_c) + t_l`. The gap of an axis alone does not say whether a k
 memory roof is far from the compute roof by nature.
 
 The operations are those of the reference. A better algorithm needs fewer, so the roof's time is what to aim at and no
-lower bound: what no honest kernel can undercut is `memory_floor`.
+lower bound: what no honest kernel can undercut is `memory_floor_seconds`.
 """
 
 from __future__ import annotations
