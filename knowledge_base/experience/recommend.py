@@ -65,7 +65,7 @@ class MethodAdvice(Artifact):
     effect: Interval | None = None
     """The effect of the most similar outcome that was confirmed or refuted; None: no such outcome was timed."""
     score: float = 1.0
-    """The rank: the mean gain of confirmed and refuted outcomes by their weights, beside one fictitious outcome of 1x."""
+    """The rank: the weighted mean gain of confirmed and refuted outcomes and of one fictitious outcome of 1x."""
     warning: str = ""
     """What failed in the same conditions; empty: nothing did."""
     reason: str
