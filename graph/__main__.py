@@ -383,7 +383,8 @@ def _run_settings(arguments: argparse.Namespace) -> Settings:
             from tools.errors import SettingsError
 
             raise SettingsError(
-                "--rivals: they are timed beside torch, which the config excludes; set benchmark.eager or compile"
+                "--rivals: they are timed beside torch, which the config excludes; set benchmark.eager or "
+                "benchmark.compile"
             )
         more["benchmark"] = settings.benchmark.model_copy(update={"rivals": str(arguments.rivals.resolve())})
     return settings.model_copy(update={key: value for key, value in more.items() if value})

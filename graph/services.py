@@ -11,7 +11,7 @@ from typing import cast
 from pydantic import ValidationError
 
 from agents.artifacts import RoleName
-from agents.handlers.base import Handler
+from agents.handlers.base import SourceHandler
 from agents.models import prices
 from agents.models.ledger import Ledger, RemainingTime
 from agents.roles.agent import Agent, open_model
@@ -69,7 +69,7 @@ class Services:
     experience: Experience
     ledger: Ledger
     agents: dict[RoleName, Agent]
-    handlers: tuple[Handler, ...]
+    handlers: tuple[SourceHandler, ...]
     """The handlers of shapes of kernels, bundled ones and those that the settings name."""
     profilers: dict[str, Profiler]
     rules: tuple[Rule, ...]

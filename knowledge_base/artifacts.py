@@ -29,7 +29,7 @@ class Trigger(Artifact):
 
 
 class FrontMatter(Artifact):
-    """The head of a wiki page (design 8)."""
+    """The head of a wiki page."""
 
     id: str
     type: PageType

@@ -160,6 +160,8 @@ def cpu() -> str:
         r"or crashed: (\d+)",
         page,
     )
+    # The sentence is not in a page that is measured anew.
+    outdated = re.search(r"^Measured with .*$", page, re.MULTILINE)
     made = re.search(r"^(\S+); cpu:0: (.+?), (\d+) units,.*Kernelwright at (.+)\.$", page, re.MULTILINE)
     assert counts and made
     faster, tried, eager, compiled, wrong, lost = counts.groups()
@@ -173,6 +175,7 @@ def cpu() -> str:
         f"twice as fast as before, {eager} not slower than torch eager, {compiled} not slower than torch.compile; "
         f"{wrong} wrong, {lost} lost. "
         f"{made[1]}; {made[3]} virtual cores, {made[2]}; Kernelwright at {made[4]}."
+        f"{f' {outdated[0]}' if outdated else ''}"
     )
     return "\n".join([*head, *shown, "", told])
 
@@ -236,7 +239,8 @@ def wiki() -> str:
     return (
         f"The bundled wiki has pages for {products} products, for the limits of each compute capability, for "
         f"contradictions between vendors, for {len(kinds['skill'])} bottlenecks and for {len(kinds['method'])} "
-        f"methods. The playbook has a recipe for {recipes} of the methods; the others are for models and people."
+        f"methods. The playbook has a recipe for {recipes} of the methods. The others are for models and people, except "
+        "`inductor-lift`, which the playbook tries by itself."
     )
 
 

@@ -1,4 +1,4 @@
-"""The laws that a test can hold (design 1 and 2). Import direction is import-linter's; excepts and prints are ruff's
+"""The rules of the code that a test can hold. Import direction is import-linter's; excepts and prints are ruff's
 (BLE, E722, T20)."""
 
 from __future__ import annotations

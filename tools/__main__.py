@@ -111,8 +111,6 @@ def _build_parser() -> Parser:
         "NAME selects a kernel"
     )
     diagnose.add_argument("reports", nargs="*", type=Path, metavar="REPORT", help=reports_help)
-    html_help = "with reports: also write charts and findings, each linked to its metrics, to one file"
-    diagnose.add_argument("--html", type=Path, metavar="FILE", help=html_help)
     screen = add_task_verb(
         "screen", _screen_kernel, "print what the screen refuses in a kernel before anything is built (exit code 1)"
     )

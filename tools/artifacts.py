@@ -357,8 +357,7 @@ class Profile(Artifact):
     binary: str = ""
     """sha256 of the shared object."""
     metrics: dict[str, Quantity]
-    """Metrics by the tool's own names: those of ncu verbatim, `gcc.loops_vectorized`, `objdump.packed_float`,
-    `callgrind.Ir`."""
+    """Metrics by the tool's own names: those of ncu verbatim, `compiler.loops_missed`, `objdump.omp_regions`."""
     remarks: tuple[Remark, ...] = ()
 
 

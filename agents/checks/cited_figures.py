@@ -1,4 +1,4 @@
-"""Resolves the figures of a plan or an analysis exactly against the brief that its writer received (law 2).
+"""Resolves the figures of a plan or an analysis exactly against the brief that its writer received.
 
 A hardware figure must equal a Spec of the brief, a counter must equal the value of its record as the prompt shows it,
 and any other figure must occur in the cited passage, page or finding. Prose is not checked.

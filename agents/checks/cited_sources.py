@@ -1,4 +1,4 @@
-"""Resolves the citations of a plan or an analysis against the brief that its writer received (law 3).
+"""Resolves the citations of a plan or an analysis against the brief that its writer received.
 
 The prose of an analysis refers to figures: `[rule:ID]` stands for a finding of this inspection, `[record:ID METRIC]`
 for a value in a record, `[record:ID]` for the record alone. The report fills in the values from the records.

@@ -26,7 +26,7 @@ MAX_HINT_CHARS = 1200
 much beside the built-in hints."""
 
 
-class Handler(ABC):
+class SourceHandler(ABC):
     """Base class of a handler for one form of source. It is created without arguments, once per process, and keeps no
     state between drafts."""
 
@@ -52,13 +52,13 @@ class Handler(ABC):
         return self.name
 
 
-class ThirdPartyHandler(Handler):
+class ThirdPartyHandler(SourceHandler):
     """A third-party handler. If it raises or returns a wrong type, SettingsError names it by its import path."""
 
     def __init__(self, path: str) -> None:
-        kind = cast(type[Handler], load_class({}, path, Handler, key="handlers"))
+        kind = cast(type[SourceHandler], load_class({}, path, SourceHandler, key="handlers"))
         self.path = path
-        self.inner: Handler = self._call_checked(kind, kind, "its construction")
+        self.inner: SourceHandler = self._call_checked(kind, kind, "its construction")
 
     def applies(self, source: str, language: str) -> bool:
         return self._call_checked(lambda: self.inner.applies(source, language), bool, "`applies`")
@@ -97,13 +97,15 @@ class ThirdPartyHandler(Handler):
         return self.path
 
 
-def open_handlers(paths: Iterable[str] = (), source: str | None = None, language: str = "") -> tuple[Handler, ...]:
+def open_handlers(
+    paths: Iterable[str] = (), source: str | None = None, language: str = ""
+) -> tuple[SourceHandler, ...]:
     """Return the built-in handlers in the table's order, then those that the import paths name.
 
     `source`: the user's kernel, on which third-party handlers are tried. SettingsError for a class that does not exist,
     is no handler or fails.
     """
-    built_in = tuple(load_class(HANDLERS, name, Handler, key="handlers")() for name in HANDLERS)
+    built_in = tuple(load_class(HANDLERS, name, SourceHandler, key="handlers")() for name in HANDLERS)
     third_party: dict[str, ThirdPartyHandler] = {}
     for path in paths:
         if ":" not in path:
@@ -135,17 +137,17 @@ def open_handlers(paths: Iterable[str] = (), source: str | None = None, language
     return (*built_in, *third_party.values())
 
 
-def applicable_handlers(handlers: Iterable[Handler], source: str, language: str) -> tuple[Handler, ...]:
+def applicable_handlers(handlers: Iterable[SourceHandler], source: str, language: str) -> tuple[SourceHandler, ...]:
     """Return the handlers that apply to a source, in their order; empty when there is no source yet."""
     return tuple(handler for handler in handlers if handler.applies(source, language)) if source.strip() else ()
 
 
-def handler_hints(handlers: Iterable[Handler], source: str, language: str) -> tuple[str, ...]:
+def handler_hints(handlers: Iterable[SourceHandler], source: str, language: str) -> tuple[str, ...]:
     """Return the hints of the handlers that apply to `source`."""
     return tuple(handler.hint() for handler in applicable_handlers(handlers, source, language))
 
 
-def apply_handlers(handlers: Iterable[Handler], draft: Draft, brief: CoderBrief) -> Draft:
+def apply_handlers(handlers: Iterable[SourceHandler], draft: Draft, brief: CoderBrief) -> Draft:
     """Return the draft after every applicable handler has repaired it, one after the other."""
     text = draft.source
     for handler in applicable_handlers(handlers, brief.source, brief.task.language):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from agents.handlers.base import Handler
+from agents.handlers.base import SourceHandler
 from agents.text.source import blank_comments_and_strings, comments_and_strings, is_python_language
 
 MIN_PROSE_LINES = 4
@@ -13,7 +13,7 @@ MIN_PROSE_LINES = 4
 LICENCE_PATTERN = re.compile(r"copyright|licen[cs]e|SPDX|\(c\) \d{4}|all rights reserved", re.IGNORECASE)
 
 
-class LicenseHeaderHandler(Handler):
+class LicenseHeaderHandler(SourceHandler):
     """Handles the text at the top of a file, before its first code."""
 
     name: ClassVar[str] = "license_header"

@@ -203,8 +203,8 @@ class Ledger:
             return
         if model.bills == "unseen":
             raise SettingsError(
-                f"{caps[0]}: cannot be kept, because the usage of models.{role} is unknown; cap the run by wall_s or "
-                f"search.iterations"
+                f"{caps[0]}: cannot be kept, because the usage of models.{role} is unknown; cap the run by "
+                f"budget.wall_s or search.iterations"
             )
         if self.caps.usd is not None and find_price(self.prices, model.name) is None:
             named = (

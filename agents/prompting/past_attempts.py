@@ -1,5 +1,5 @@
-"""Summarizes past attempts in few words (mission D8): what is resolved, what is pending, what to avoid. Deterministic;
-the summary names every failure.
+"""Summarizes past attempts in few words: what is resolved, what is pending, what to avoid. Deterministic; the summary
+names every failure.
 
 The oldest attempts lose detail first (see `token_budget`). If not even the shortest lines of all sets of methods fit,
 the summary has one line for each method instead.

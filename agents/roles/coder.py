@@ -7,7 +7,7 @@ from functools import partial
 
 from agents.artifacts import CoderBrief, Draft, Drafts, Plan
 from agents.checks.draft_faults import all_draft_faults, draft_faults
-from agents.handlers.base import Handler, apply_handlers, open_handlers
+from agents.handlers.base import SourceHandler, apply_handlers, open_handlers
 from agents.lift.from_reference import draft_lifted_kernel
 from agents.roles.agent import Agent
 from agents.tool_use.coder_tools import CoderTools
@@ -127,7 +127,7 @@ def write_ablations(
 
 
 def _ask_for_drafts(
-    agent: Agent, brief: CoderBrief, handlers: tuple[Handler, ...], toolbox: CoderTools | None = None
+    agent: Agent, brief: CoderBrief, handlers: tuple[SourceHandler, ...], toolbox: CoderTools | None = None
 ) -> Drafts:
     """Return the coder's drafts; none if its answer is unreadable."""
     try:
@@ -136,7 +136,7 @@ def _ask_for_drafts(
         return Drafts(drafts=(), skipped={"every draft": str(error)})
 
 
-def coder_faults(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...]) -> tuple[str, ...]:
+def coder_faults(answer: Drafts, brief: CoderBrief, handlers: tuple[SourceHandler, ...]) -> tuple[str, ...]:
     """Return the faults of drafts before compilation, and one sentence for each method that a draft claims although the
     plan lacks it: that method would otherwise get the credit.
     """
@@ -157,7 +157,7 @@ def coder_faults(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...
     return (*all_draft_faults(_apply_handlers_to_all(answer, brief, handlers), brief), *unplanned, *unclear)
 
 
-def _apply_handlers_to_all(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...]) -> Drafts:
+def _apply_handlers_to_all(answer: Drafts, brief: CoderBrief, handlers: tuple[SourceHandler, ...]) -> Drafts:
     return answer.model_copy(
         update={"drafts": tuple(apply_handlers(handlers, draft, brief) for draft in answer.drafts)}
     )
@@ -180,7 +180,7 @@ def _repair_brief(brief: CoderBrief, failures: Iterable[str], candidates: int) -
 
 
 def _distinct_candidates(
-    answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...], parent: str, suffix: str
+    answer: Drafts, brief: CoderBrief, handlers: tuple[SourceHandler, ...], parent: str, suffix: str
 ) -> dict[str, Candidate]:
     """Return id -> candidate without duplicates, copies of the parent and faulty drafts."""
     found: dict[str, Candidate] = {}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agents.artifacts import Draft
-from agents.handlers.base import Handler, open_handlers
+from agents.handlers.base import SourceHandler, open_handlers
 from agents.text.fencing import cut_middle
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.search.index import Index
@@ -56,7 +56,7 @@ class Workbench:
     """Most turns with tool calls for one answer."""
     fix_attempts: int = 2
     """How often a coder is shown the faults of its drafts before they are judged."""
-    handlers: tuple[Handler, ...] = field(default_factory=open_handlers)
+    handlers: tuple[SourceHandler, ...] = field(default_factory=open_handlers)
     """Handlers that repair each draft."""
 
     def make_candidate(self, draft: Draft, planned: tuple[str, ...]) -> Candidate:

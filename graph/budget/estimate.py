@@ -92,8 +92,8 @@ class Estimate(Artifact):
 def estimate_cost(
     settings: Settings, task: Task, guide: Wiki, agents: dict[RoleName, Agent], hints: tuple[str, ...] = ()
 ) -> Estimate:
-    """Rendered prompts and assumed answers (`ASSUMED`), at the prices of the roles' models; `hints`: of the kernel's
-    handlers."""
+    """Return the cost of the rendered prompts and of assumed answers (`ASSUMPTIONS`), at the prices of the roles'
+    models. `hints` are those of the kernel's handlers."""
     paid = {role: agent for role, agent in agents.items() if agent.model.bills != "nothing"}
     questions = assumed_exchanges(settings, task, guide, hints) if paid else ()
     rows = tuple(_role_estimate(role, agent, questions) for role, agent in paid.items())

@@ -16,7 +16,7 @@ RUNTIME_SOURCE = Path(__file__).with_name("runtime.py")
 TextByName = dict[str, str]
 """Name -> text."""
 ALIGNMENT = {"cpu": 64, "cuda": 256}
-"""Bytes that the judge's buffers are aligned to (design 4)."""
+"""Bytes that the judge's buffers are aligned to."""
 
 
 class UserFile(Artifact):

@@ -25,8 +25,8 @@ REGISTER_EXTENSION(TORCH_EXTENSION_NAME)
 
 
 def pybind_module(kernel: AcceptedKernel, *, derive_sizes: bool = False) -> str:
-    """A module with `run`, which takes all arguments by name; `derived`: those up to the last output, in order, and
-    sizes from shapes."""
+    """A module with `run`, which takes all arguments by name; with `derive_sizes` those up to the last output, in
+    order, and sizes from shapes."""
     arguments = kernel.task.arguments[: _last_output(kernel) + 1] if derive_sizes else kernel.task.arguments
     declared = "".join(f', py::arg("{a.name}")' for a in arguments)
     return f"#include <torch/extension.h>\n\n{_run_function(kernel, arguments)}\n{PYBIND_MODULE.format(named=declared)}"

@@ -302,7 +302,7 @@ def _are_same_figures(one: Interval, other: Interval | None) -> bool:
 def measure_claim(claim: RecordedClaim, scratch: Path) -> tuple[Look, ...]:
     """Measure a claim with the whole judge and gate: own noise floor, fresh seeds and hidden sizes, separate processes.
 
-    Looked at again, each time from nothing, while the figures speak against it; `LOOKS` times at most.
+    It is measured again, each time from nothing, while the figures speak against it; `MAX_LOOKS` times at most.
     """
     looks: list[Look] = []
     while len(looks) < MAX_LOOKS and all(_contradicts_claim(claim, look) for look in looks):

@@ -399,7 +399,7 @@ def _classify_method(
 
 
 def gate(state: State, services: Services) -> State:
-    """Decide on the iteration from records, write the version's artifacts and make one commit (design 7)."""
+    """Decide on the iteration from records, write the version's artifacts and make one commit."""
     promoted = promote_runner_up(state, services)
     verdict, record, commit = close_iteration(State(**{**state, **promoted}), services)
     accepted = verdict.outcome == "accept"

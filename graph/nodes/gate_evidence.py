@@ -409,8 +409,8 @@ def _attempts_to_learn(
     """Return the attempts for the experience log.
 
     Failures of the machine and of caps are excluded, as are accepted versions whose mechanism did not show and
-    successes of methods that did not show. A refusal by screen, review or physics is included
-    (D8): it describes code that need not be written again, and says nothing about the worth of the methods.
+    successes of methods that did not show. A refusal by screen, review or physics is included: it
+    describes code that need not be written again, and says nothing about the worth of the methods.
     """
     unmeasured = verdict.outcome == "inconclusive" and verdict.speedup is None
     if champion is None or unmeasured or verdict.outcome == "infra_error":

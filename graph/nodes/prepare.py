@@ -77,7 +77,7 @@ def _start_frameworks(services: Services) -> None:
 
 
 def retrieve_specs(state: State, services: Services) -> State:
-    """Look up the published figures of the product; each is cited or UNKNOWN (law 2)."""
+    """Look up the published figures of the product; each is cited or UNKNOWN."""
     settings = services.settings
     product = settings.hardware or services.device.name
     # The record is looked up first, so that a person is not asked again after a kill.

@@ -1,5 +1,5 @@
 """prompts/NN-<role>.md: the question to a model and its reply, rendered from the record of the exchange, for the review
-of a run (D14)."""
+of a run."""
 
 from __future__ import annotations
 

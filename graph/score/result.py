@@ -26,7 +26,7 @@ MOSTLY_LIBRARY_SHARE = 0.9
 """From this share of the device time on, a result is the library's and is listed separately."""
 BEST_OF_TORCH = "best of torch"
 """The fastest of the frameworks that were timed."""
-RIVALS = ("baseline", *FRAMEWORKS, BEST_OF_TORCH)
+CONTESTANTS = ("baseline", *FRAMEWORKS, BEST_OF_TORCH)
 
 
 class Ending(Artifact):
@@ -77,7 +77,7 @@ class Result(Artifact):
     """SOL-ExecBench's: 1 at the roof (cited, else measured), a half at the fastest of torch, by the device where
     that was timed."""
     libraries: tuple[str, ...] = ()
-    """The rivals besides torch that the run names."""
+    """The rivals that the run names."""
     refused: dict[str, int] = {}
     """Stage or verdict -> the number of candidates that ended there."""
     shortest_s: float | None = None
@@ -173,14 +173,14 @@ def _rival_libraries(records: Records) -> tuple[str, ...]:
     return tuple(rivals["names"]) if rivals else ()
 
 
-def sol_score(roof: float | None, rival: Interval | None) -> float | None:
-    """SOL-ExecBench's score from the times of the roof and of a rival over the kernel's, limited to 0 … 1, which the
-    suite's own formula is not."""
-    if roof is None or rival is None:
+def sol_score(roof: float | None, fastest_torch: Interval | None) -> float | None:
+    """SOL-ExecBench's score from the times of the roof and of the fastest torch mode over the kernel's, limited to
+    0 … 1, which the suite's own formula is not."""
+    if roof is None or fastest_torch is None:
         return None
-    if roof >= 1 or rival.estimate <= roof:
+    if roof >= 1 or fastest_torch.estimate <= roof:
         return float(roof >= 1)
-    return 1 / (1 + (1 - roof) / (rival.estimate - roof))
+    return 1 / (1 + (1 - roof) / (fastest_torch.estimate - roof))
 
 
 def _with_best(against: Mapping[str, Interval]) -> dict[str, Interval]:

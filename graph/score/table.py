@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from graph.report.content.phrases import render
-from graph.score.result import BEST_OF_TORCH, RIVALS, SHORT_CALL_S, Result
+from graph.score.result import BEST_OF_TORCH, CONTESTANTS, SHORT_CALL_S, Result
 from tools.artifacts import Artifact
 from tools.store.records import write_atomically
 
@@ -19,11 +19,11 @@ Clock = Literal["launch-included", "device-only", "wall"]
 CLOCKS: tuple[Clock, ...] = ("launch-included", "device-only")
 
 
-class ScoreAgainstRival(Artifact):
-    """All problems against one rival; against another library than torch, the problems that name it. A problem without
-    a speed-up counts as 1 in the mean and as a failure in the shares."""
+class ScoreAgainstContestant(Artifact):
+    """All problems against one contestant; against a rival, the problems that name it. A problem without a speed-up
+    counts as 1 in the mean and as a failure in the shares."""
 
-    rival: str
+    contestant: str
     clock: Clock
     """wall: where no problem was timed by the device alone."""
     problems: int
@@ -39,7 +39,7 @@ class Score(Artifact):
     """score.json."""
 
     suite: str
-    standings: tuple[ScoreAgainstRival, ...]
+    standings: tuple[ScoreAgainstContestant, ...]
     results: tuple[Result, ...]
     """In the suite's order."""
 
@@ -53,7 +53,7 @@ class Score(Artifact):
         """The score in one line."""
         done = sum(one.status == "finished" for one in self.results)
         means = [
-            f"{s.geomean:.3g}× {'the baseline' if s.rival == 'baseline' else f'the {s.rival}'}"
+            f"{s.geomean:.3g}× {'the baseline' if s.contestant == 'baseline' else f'the {s.contestant}'}"
             for s in self._headline_standings()
         ]
         return (
@@ -61,38 +61,48 @@ class Score(Artifact):
             f"{', '.join(means)}"
         )
 
-    def _headline_standings(self) -> list[ScoreAgainstRival]:
+    def _headline_standings(self) -> list[ScoreAgainstContestant]:
         return [
-            one for one in self.standings if one.clock != "device-only" and one.rival in ("baseline", BEST_OF_TORCH)
+            one
+            for one in self.standings
+            if one.clock != "device-only" and one.contestant in ("baseline", BEST_OF_TORCH)
         ]
 
 
 def score_suite(suite: str, results: Sequence[Result]) -> Score:
     """The score from the results. Device time and time with launches are separate where any problem has both."""
     clocks: tuple[Clock, ...] = CLOCKS if any(one.device_only for one in results) else ("wall",)
-    standings = tuple(standing_against(results, rival, clock) for clock in clocks for rival in rival_columns(results))
+    standings = tuple(
+        standing_against(results, contestant, clock) for clock in clocks for contestant in contestant_columns(results)
+    )
     return Score(suite=suite, standings=standings, results=tuple(results))
 
 
-def rival_columns(results: Sequence[Result]) -> tuple[str, ...]:
+def contestant_columns(results: Sequence[Result]) -> tuple[str, ...]:
     """The baseline, the best of torch, other frameworks that any problem was timed beside, then other libraries."""
     torch = (
-        name for name in RIVALS if name in ("baseline", BEST_OF_TORCH) or any(name in one.speedups for one in results)
+        name
+        for name in CONTESTANTS
+        if name in ("baseline", BEST_OF_TORCH) or any(name in one.speedups for one in results)
     )
     return (*torch, *dict.fromkeys(name for one in results for name in one.libraries))
 
 
-def standing_against(results: Sequence[Result], rival: str, clock: Clock) -> ScoreAgainstRival:
-    """All problems against `rival`. Without an accepted version, a kernel is its own baseline.
+def standing_against(results: Sequence[Result], contestant: str, clock: Clock) -> ScoreAgainstContestant:
+    """All problems against `contestant`. Without an accepted version, a kernel is its own baseline.
 
     Against another library than torch, only the problems whose runs name it count.
     """
-    results = [one for one in results if rival in RIVALS or rival in one.libraries]
-    kept = [1.0 for one in results if one.status == "finished" and rival == "baseline" and rival not in one.speedups]
-    found = [one.by(clock)[rival].estimate for one in results if rival in one.by(clock)] + kept
+    results = [one for one in results if contestant in CONTESTANTS or contestant in one.libraries]
+    kept = [
+        1.0
+        for one in results
+        if one.status == "finished" and contestant == "baseline" and contestant not in one.speedups
+    ]
+    found = [one.by(clock)[contestant].estimate for one in results if contestant in one.by(clock)] + kept
     count = len(results)
-    return ScoreAgainstRival(
-        rival=rival,
+    return ScoreAgainstContestant(
+        contestant=contestant,
         clock=clock,
         problems=count,
         failures=count - len(found),
@@ -107,7 +117,7 @@ def write_score(suite: str, results: Sequence[Result], out: Path) -> Score:
     style = render("report.css")
     values = {
         "score": found,
-        "rivals": rival_columns(results)[1:],
+        "contestants": contestant_columns(results)[1:],
         "short_s": SHORT_CALL_S,
         "total": _total_spent(results),
     }

@@ -1,4 +1,4 @@
-"""The workspace of a run: its folder with lock, secret, records and artifacts (design 10)."""
+"""The workspace of a run: its folder with lock, secret, records and artifacts."""
 
 from __future__ import annotations
 

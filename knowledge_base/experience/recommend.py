@@ -26,7 +26,7 @@ MIN_LIKENESS = 0.05
 STATED_WEIGHT = 0.5
 """Weight of an outcome that no run measured."""
 PRIOR_WEIGHT = 1.0
-"""Weight of an imagined outcome without gain in every rank, so that one lucky measurement does not lead the list."""
+"""Weight of a fictitious outcome of 1x in every rank, so that a single lucky measurement weighs less."""
 DECIDED = ("success", "failure")
 """Results with a confirmed effect: that of an unconfirmed trial, the best of a few, is usually too high."""
 BOUNDS = tuple(bound for bound in get_args(Bound) if bound != "unknown")
@@ -65,7 +65,7 @@ class MethodAdvice(Artifact):
     effect: Interval | None = None
     """The effect of the most similar outcome that was confirmed or refuted; None: no such outcome was timed."""
     score: float = 1.0
-    """The rank: the mean gain of confirmed and refuted outcomes by their weights, beside one imagined outcome of 1x."""
+    """The rank: the weighted mean gain of confirmed and refuted outcomes and of one fictitious outcome of 1x."""
     warning: str = ""
     """What failed in the same conditions; empty: nothing did."""
     reason: str

@@ -1,4 +1,4 @@
-"""Under which conditions something was tried (design 8), and how alike two of them are.
+"""Under which conditions something was tried, and how alike two of them are.
 
 The factors below are judgements, written down in one place so that whoever reads a recommendation can see them; they
 rank, and no figure rests on them.

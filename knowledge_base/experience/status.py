@@ -1,4 +1,4 @@
-"""The status of methods by their outcomes (mission D8): resolved, pending, or to be avoided."""
+"""The status of methods by their outcomes: resolved, pending, or to be avoided."""
 
 from __future__ import annotations
 

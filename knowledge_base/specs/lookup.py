@@ -1,4 +1,4 @@
-"""The only maker of Spec: exact product, exact variant, one cited line; what is not written is UNKNOWN (law 2).
+"""The only maker of Spec: exact product, exact variant, one cited line; what is not written is UNKNOWN.
 
 A question is bound to the figures of a wiki, whatever layout they were read from (`figures_of`).
 """

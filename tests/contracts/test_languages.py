@@ -42,6 +42,7 @@ def build(language: Language, name: str, executor: Executor, blobs: Blobs) -> Fi
     return executor.run(language.build(task(language), kernel(language, name), blobs))
 
 
+@pytest.mark.slow
 def test_equal_sources_build_to_equal_bytes_and_their_machine_code_is_listed(
     language: Language, beside: Executor, blobs: Blobs
 ) -> None:

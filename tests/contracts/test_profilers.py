@@ -26,6 +26,7 @@ def test_a_profiler_says_in_one_sentence_what_it_lacks(profiler: Profiler, langu
     assert lacking is None or (lacking and "\n" not in lacking)
 
 
+@pytest.mark.slow
 def test_a_profile_names_what_was_seen(profiler: Profiler, language: Language, beside: Executor, blobs: Blobs) -> None:
     lacking = profiler.reason_unavailable(language)
     if lacking is not None:

@@ -47,6 +47,7 @@ def nothing_is_left(folder: Path) -> bool:
     return not (folder / "workspaces").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("verb", "name", "old", "new", "says"),
     [
@@ -101,6 +102,7 @@ def test_a_file_that_is_wrong_is_named_with_what_is_wrong_in_json_too(
     assert nothing_is_left(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "argv", "says"),
     [
@@ -215,6 +217,7 @@ def own_names(folder: Path, task: Path) -> Path:
     return configured(folder, task=None, kernel=str(kernel), reference=str(reference))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [

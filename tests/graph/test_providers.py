@@ -108,10 +108,10 @@ run.resume(Path(sys.argv[1]), (die,))
 """A resumed run that dies as soon as an exchange is on record."""
 HINT = "Rows lie one after the other; say `// row-major` at the end."
 HANDLER = f"""
-from agents.handlers.base import Handler
+from agents.handlers.base import SourceHandler
 
 
-class RowMajor(Handler):
+class RowMajor(SourceHandler):
     def applies(self, source, language):
         return language == "cpp" and "columns" in source
 

@@ -58,6 +58,7 @@ def test_there_is_a_page_for_every_product():
     assert counts[True] > 350 and counts[False] > 200
 
 
+@pytest.mark.slow
 def test_each_row_and_each_limit_of_a_capability_answers_its_own_question():
     for page, row, own in asked():
         cells, evidence = row.cells, (own or row).cells["evidence"]
@@ -76,6 +77,7 @@ def test_each_row_and_each_limit_of_a_capability_answers_its_own_question():
         assert reverify(WIKI, spec)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=[page.head.id for page in PAGES])
 def test_no_product_is_answered_by_anothers_line(page: Page):
     assert not [figure for figure in figures_of(WIKI).figures if figure.citation.path.startswith("meta/")], (

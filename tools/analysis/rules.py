@@ -1,7 +1,7 @@
 """Metrics -> findings -> bottleneck. Pure, but for reading rules.yaml.
 
 A rule whose metric was not collected does not fire: absence is never evidence. Findings that rest on two kinds of
-evidence (machine code and the compiler's own remark, say) come before those of equal severity that rest on one (D7).
+evidence (machine code and the compiler's own remark, say) come before those of equal severity that rest on one.
 """
 
 from __future__ import annotations

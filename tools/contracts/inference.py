@@ -1,5 +1,4 @@
-"""Infer a task's contract from the kernel's parameters and the probe of its reference (design 4). Pure: no file and no
-process.
+"""Infer a task's contract from the kernel's parameters and the probe of its reference. Pure: no file and no process.
 
 Each property that is inferred and not declared gets one sentence, which `check` prints.
 """

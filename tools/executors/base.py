@@ -24,8 +24,7 @@ DEVICE_KIND_NAMES: dict[DeviceKind, str] = {"cpu": "CPU", "cuda": "CUDA device",
 
 
 class Device(Artifact):
-    """A device that runs jobs, as the operating system or the driver reports it. Mechanics only, never a target (law
-    2)."""
+    """A device that runs jobs, as the operating system or the driver reports it. Mechanics only, never a target."""
 
     kind: DeviceKind
     name: str

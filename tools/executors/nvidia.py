@@ -1,6 +1,6 @@
 """Reads facts about the NVIDIA GPUs of this machine from the driver, through NVML and without CUDA in this process.
 
-Mechanics and context only, never a target (law 2). Multi-instance GPUs are described as whole ones.
+Mechanics and context only, never a target. Multi-instance GPUs are described as whole ones.
 """
 
 from __future__ import annotations

@@ -271,7 +271,7 @@ class Judge:
 
     def read_or_count_needed_bytes(self, trial: Passed, names: Collection[str]) -> Record:
         """The record of the bytes that the outputs of the workloads `names` depend on, for exactly the inputs that
-        `trial` was timed on. Payload: `NeededResult`."""
+        `trial` was timed on. Payload: `NeededBytesResult`."""
 
         def request(libraries: Mapping[str, str]) -> NeededBytesRequest:
             cited = [self.records.get(identity) for identity in trial.records]

@@ -65,7 +65,7 @@ class Triton(Language):
         return Toolchain(name="triton", version=version, family="triton", argv=("{python}", "-m", "triton"))
 
     def parameters(self, source: str) -> tuple[Parameter, ...]:
-        """Return the parameters of `run_kernel` by name and without types; `**kwargs` is the parameter `EVERYTHING`."""
+        """Return the parameters of `run_kernel` by name and without types; `**kwargs` is `KWARGS_PARAMETER`."""
         function = _find_entry(source)
         arguments = function.args
         if arguments.posonlyargs or arguments.vararg:

@@ -1,7 +1,7 @@
 """The profiler for Nsight Compute: hardware counters of one call of a GPU kernel.
 
 Metrics keep the names and units of ncu. Metrics derived from them are named `ncu.*` and are shares, ratios or counts,
-so that rules need no constant of a particular device. The times that ncu measures are discarded (D5): only the judge
+so that rules need no constant of a particular device. The times that ncu measures are discarded: only the judge
 measures time.
 """
 

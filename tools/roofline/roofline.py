@@ -5,7 +5,7 @@ time is `max(t_m, t_c) + t_l`. The gap of an axis alone does not say whether a k
 memory roof is far from the compute roof by nature.
 
 The operations are those of the reference. A better algorithm needs fewer, so the roof's time is what to aim at and no
-lower bound: what no honest kernel can undercut is `memory_floor`.
+lower bound: what no honest kernel can undercut is `memory_floor_seconds`.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def combine_headrooms(parts: Sequence[tuple[float, float, Headroom]]) -> Headroo
     shares = [weight * seconds for weight, seconds, _ in parts]
     largest = parts[max(range(len(parts)), key=shares.__getitem__)][2]
 
-    def mean(values: Sequence[float | None]) -> float | None:
+    def weighted_mean(values: Sequence[float | None]) -> float | None:
         known = [value for value in values if value is not None]
         if len(known) < len(values):
             return None
@@ -129,10 +129,10 @@ def combine_headrooms(parts: Sequence[tuple[float, float, Headroom]]) -> Headroo
     roof_s = [gap.roof_s for gap in gaps]
     return largest.model_copy(
         update={
-            "total": mean([gap.total for gap in gaps]),
-            "compute": mean([gap.compute for gap in gaps]),
-            "memory": mean([gap.memory for gap in gaps]),
-            "latency": mean([gap.latency for gap in gaps]),
+            "total": weighted_mean([gap.total for gap in gaps]),
+            "compute": weighted_mean([gap.compute for gap in gaps]),
+            "memory": weighted_mean([gap.memory for gap in gaps]),
+            "latency": weighted_mean([gap.latency for gap in gaps]),
             "roof_s": None
             if None in roof_s
             else sum(weight * (t or 0.0) for (weight, _, _), t in zip(parts, roof_s, strict=True)),

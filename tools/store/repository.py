@@ -194,9 +194,9 @@ class Repository:
     def commit(self, paths: Sequence[str], message: str, trailers: Mapping[str, str], expect_parent: str | None) -> str:
         """Commit what changed at or below `paths` (relative to the root); returns the commit's id.
 
-        Blobs above `LARGE_BLOB` stay out and are excluded from then on. WorkspaceError when HEAD is not `expect_parent`
-        (None: there is no commit yet), when anything else changed, or when a secret would be committed. A kill at any
-        instant leaves HEAD at the old or the new commit; the next call starts from there.
+        Blobs above `LARGE_BLOB_BYTES` stay out and are excluded from then on. WorkspaceError when HEAD is not
+        `expect_parent` (None: there is no commit yet), when anything else changed, or when a secret would be committed.
+        A kill at any instant leaves HEAD at the old or the new commit; the next call starts from there.
         """
         self.require_workspace()
         status = self._recover_status(unborn=expect_parent is None)

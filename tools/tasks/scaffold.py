@@ -19,7 +19,8 @@ CPP_SUFFIXES = (".cpp", ".cc", ".cxx", ".c")
 CUDA_SUFFIXES = (".cu", ".cuh")
 CONFIG = """\
 task: .
-# The default is the playbook, which in CUDA and CuTe DSL only searches constants and settings (docs/your-model.md):
+# The default is the playbook: in CUDA it only searches constants; in CUTLASS and CuTe DSL it changes
+# nothing. A language model can change any kernel (docs/your-model.md):
 # models: {default: {provider: anthropic, model: claude-opus-5-5}}
 # budget: {usd: 10}
 """

@@ -11,7 +11,7 @@ from agents.artifacts import Hypothesis, Plan, PlannedMethod, PlannerBrief, Pred
 from agents.checks.priorities import skipped_higher_priority_methods
 from agents.lift.from_reference import LIFT_METHOD
 from agents.models.playbook.past_outcomes import MethodSet, accepted_here, method_votes, rejected_here
-from agents.models.playbook.recipe import UNREADABLE_CODE, load_recipe
+from agents.models.playbook.recipe import language_model_advice, load_recipe
 from knowledge_base.artifacts import Page
 from tools.artifacts import Axis, Finding
 
@@ -199,6 +199,7 @@ def _reason_for_no_method(brief: PlannerBrief, pages: list[Page], applicable: li
     if not pages:
         return f"No method page found has a recipe for {brief.task.language}."
     if not applicable:
-        return f"No recipe applies to the present source, and its knobs have been searched; {UNREADABLE_CODE}."
+        advice = language_model_advice(brief.task.language)
+        return f"No recipe applies to the present source, and its knobs have been searched; {advice}."
     earlier = f", {rejected} of them in earlier runs, which rejected them" if rejected else ""
     return f"Every set of methods that applies and fits the budget has been tried on the present source{earlier}."

@@ -28,11 +28,6 @@ loops run."""
 NAME_PREFIX = "kw_"
 """Of every name that a recipe inserts."""
 MAX_SITES = 64
-UNREADABLE_CODE = (
-    "what the playbook cannot read (lambdas, templates, classes, <algorithm>, pointers that walk) a language model "
-    "can: models: in the settings"
-)
-"""The advice for a kernel that has no plain loops over pointers."""
 
 
 class Recipe(ABC):
@@ -77,29 +72,39 @@ class Recipe(ABC):
         return str(knobs.get(knob, self.knobs[knob][0]))
 
     def constant(self, unit: CppUnit, knob: str) -> str:
-        """A new name for the constant that carries a numeric knob in the source, so that `retune` finds it."""
+        """A new name for the constant that carries a numeric knob in the source, so that `set_knobs` finds it."""
         return unused_name(unit, f"{NAME_PREFIX}{self.name}_{knob}")
 
-    def mark(self, knob: str) -> str:
+    def knob_value_pattern(self, knob: str) -> str:
         """Pattern of the place that carries a knob's value: what stands before it, the value, what stands behind it."""
         return rf"(\bconstexpr int {NAME_PREFIX}{self.name}_{knob}_\d+ = )({self.written})(;)"
 
     def present(self, source: str) -> dict[str, str]:
         """The knobs' values in a source where this recipe is applied already; empty elsewhere."""
-        found = {knob: re.search(self.mark(knob), source, re.MULTILINE) for knob in self.knobs}
+        found = {knob: re.search(self.knob_value_pattern(knob), source, re.MULTILINE) for knob in self.knobs}
         return {knob: match[2] for knob, match in found.items() if match}
 
     def set_knobs(self, source: str, knobs: Mapping[str, str]) -> str:
         """`source`, where this recipe is applied already, with its constants set to `knobs`."""
         for knob, value in knobs.items():
             if knob in self.knobs and re.fullmatch(self.written, str(value)):
-                source = re.sub(self.mark(knob), rf"\g<1>{value}\g<3>", source, flags=re.MULTILINE)
+                source = re.sub(self.knob_value_pattern(knob), rf"\g<1>{value}\g<3>", source, flags=re.MULTILINE)
         return source
 
 
 def load_recipe(name: str) -> Recipe:
     """The recipe that a page's `recipe` names; SettingsError when there is none."""
     return load_class(RECIPES, name, Recipe, key="recipe")()
+
+
+def language_model_advice(language: str) -> str:
+    """Who can change a kernel in `language` where no recipe applies, for the end of a sentence."""
+    if language == "cpp":
+        return (
+            "a language model can also read lambdas, templates, classes, <algorithm> and pointers that walk: `models:` "
+            "in the config"
+        )
+    return "a language model can go further: `models:` in the config"
 
 
 def application_order(name: str) -> int:

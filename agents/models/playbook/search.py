@@ -8,7 +8,7 @@ from itertools import combinations
 
 from agents.artifacts import CoderBrief, Draft, Drafts
 from agents.models.playbook.past_outcomes import accepted_knobs, rejected_kernels
-from agents.models.playbook.recipe import UNREADABLE_CODE, Recipe, application_order, load_recipe
+from agents.models.playbook.recipe import Recipe, application_order, language_model_advice, load_recipe
 from knowledge_base.artifacts import Page, source_digest
 
 
@@ -67,12 +67,9 @@ def write_drafts(brief: CoderBrief) -> Drafts:
             dict.fromkeys(missing, "its recipe finds no place in this source, with the other methods applied")
         )
     else:
+        advice = language_model_advice(brief.task.language)
         skipped.update(
-            {
-                s.method: f"its recipe finds no place in this source; {UNREADABLE_CODE}"
-                for s in steps
-                if s.method not in skipped
-            }
+            {s.method: f"its recipe finds no place in this source; {advice}" for s in steps if s.method not in skipped}
         )
     return Drafts(drafts=tuple(drafts), skipped=skipped)
 

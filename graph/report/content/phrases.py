@@ -73,15 +73,15 @@ def worth_words(verdict: Verdict, *, both: bool = False) -> str:
 
 def framework_times_words(times: FrameworkTimes) -> str:
     """Return the times of torch beside a kernel's time in words."""
-    rivals = [
+    contestants = [
         f"{contestant_words(name)} {format_seconds(times.seconds[name])}, {format_speedup(found)} of that"
         for name, found in times.against.items()
     ]
-    rivals += [f"{contestant_words(name)} N/A" for name in times.unavailable]
+    contestants += [f"{contestant_words(name)} N/A" for name in times.unavailable]
     of = f", {times.of}" if times.of else ""
     others = "torch" if {*times.against, *times.unavailable} <= {*FRAMEWORKS} else "torch and other libraries"
     how = f"{times.clock}{of}; v0 was timed beside it, and the accepted gains are multiplied in"
-    said = "; ".join([f"Beside {others} ({how}): this kernel {format_seconds(times.kernel_s)}", *rivals])
+    said = "; ".join([f"Beside {others} ({how}): this kernel {format_seconds(times.kernel_s)}", *contestants])
     return f"{said}.{f' {frameworks_ahead_words(times)}.' if times.ahead else ''}"
 
 
@@ -181,7 +181,7 @@ def _environment() -> Environment:
             "si": format_si,
             "dims": dims_words,
             "dollars": format_dollars,
-            "rival": contestant_words,
+            "contestant": contestant_words,
             "bar": framework_times_words,
         }
     )

@@ -72,7 +72,7 @@ class Summary(Artifact):
     """The wall seconds of all processes of the run."""
 
     @property
-    def _rivals(self) -> dict[str, str]:
+    def _contestants(self) -> dict[str, str]:
         """Contestant in words -> its time / the best kernel's time in words."""
         return {contestant_words(name): comparison_words(_interval(*factor)) for name, factor in self.against.items()}
 
@@ -92,7 +92,7 @@ class Summary(Artifact):
             if self.speedup and self.ci
             else {}
         )
-        rows = {f"over {name}": factor for name, factor in (own | self._rivals).items()}
+        rows = {f"over {name}": factor for name, factor in (own | self._contestants).items()}
         rows |= {"report": str(page), "workspace": self.workspace, "it stopped because": self.stopped_because}
         return "\n".join(f"  {name:<24} {text}" for name, text in rows.items())
 
@@ -112,7 +112,7 @@ class Summary(Artifact):
         if self.budget_reached:
             last = max((int(v[1:]) for v, outcome in self.verdicts.items() if outcome == "accept"), default=0)
             why += f"; `python -m graph restart {self.workspace} v{last} --budget KEY=VALUE` continues in a new run"
-        raced = [f"against {name} {factor}" for name, factor in self._rivals.items()]
+        raced = [f"against {name} {factor}" for name, factor in self._contestants.items()]
         ended = [f"{accepted} of {len(self.verdicts)} iterations accepted", *raced, f"{why}{seen}"]
         tail = "; ".join(ended)
         if self.speedup is None or self.baseline_s is None or self.best_s is None:

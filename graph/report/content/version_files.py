@@ -1,4 +1,4 @@
-"""The files of versions/v<N>/ (design 10), rendered from records; and those of v0 and the workspace's root.
+"""The files of versions/v<N>/, rendered from records; and those of v0 and the workspace's root.
 
 The profile files carry no tool's name (`profile_summary.md`, not `ncu_summary.md`): which profiler spoke is said
 inside, and a CPU run has no ncu.

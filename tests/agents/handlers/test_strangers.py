@@ -16,10 +16,10 @@ SOURCE = "// Copyright 2026 The Authors.\nint twice(int v) { return 2 * v; }\n"
 GOOD = """
 from pathlib import Path
 
-from agents.handlers.base import Handler
+from agents.handlers.base import SourceHandler
 
 
-class Mine(Handler):
+class Mine(SourceHandler):
     name = "mine"
     prompts = Path(__file__).parent
 
@@ -64,7 +64,7 @@ WRONG = {
     "no handler": (
         "class Mine:\n    pass\n",
         "{}:Mine",
-        "it must be a class that extends agents.handlers.base.Handler",
+        "it must be a class that extends agents.handlers.base.SourceHandler",
     ),
     "abstract": (OWN_HINT.replace("def repair", "def amend"), "{}:Mine", "does not define repair; add it to the class"),
     "construction": (INIT.format("ValueError('no\\nlicence')"), "{}:Mine", "ValueError: no licence"),

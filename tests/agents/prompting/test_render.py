@@ -192,6 +192,7 @@ def planted(brief: Brief, path: tuple[str | int, ...], text: str) -> Brief | Non
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(HOSTILE))
 @pytest.mark.parametrize("key", KEYS, ids="-".join)
 def test_hostile_text_stays_in_one_fence_wherever_it_stands(key: tuple[str, str], kind: str) -> None:

@@ -15,8 +15,8 @@ def factor(estimate: float) -> Interval:
 
 
 def finished(name: str, on_device: bool = False, **against: float) -> Result:
-    told = {rival: factor(estimate) for rival, estimate in against.items()}
-    alone = {rival: factor(2 * estimate) for rival, estimate in against.items()} if on_device else {}
+    told = {contestant: factor(estimate) for contestant, estimate in against.items()}
+    alone = {contestant: factor(2 * estimate) for contestant, estimate in against.items()} if on_device else {}
     clock = "launch-included" if on_device else "wall"
     return Result(problem=name, status="finished", version="v1", clock=clock, speedups=told, device_only=alone, usd=0.5)
 
@@ -42,13 +42,13 @@ def test_shares_are_of_all_problems_above_the_threshold_and_failures_count_as_on
 
 
 @pytest.mark.parametrize(
-    ("roof", "rival", "score"),
+    ("roof", "torch", "score"),
     [(0.5, 1.0, 0.5), (0.5, 2.0, 0.75), (1.0, 1.0, 1.0), (1.2, 1.4, 1.0), (0.8, 0.7, 0.0), (0.5, None, None)],
 )
 def test_the_sol_score_is_a_half_at_torch_and_one_at_the_roof(
-    roof: float, rival: float | None, score: float | None
+    roof: float, torch: float | None, score: float | None
 ) -> None:
-    assert sol_score(roof, factor(rival) if rival else None) == score
+    assert sol_score(roof, factor(torch) if torch else None) == score
 
 
 def test_a_run_that_accepted_nothing_is_as_fast_as_its_baseline_and_no_failure() -> None:
@@ -78,7 +78,7 @@ def test_another_library_is_one_line_over_the_problems_that_name_it() -> None:
     named = finished("named", eager=2.0, liger=0.5).model_copy(update={"libraries": ("liger",)})
     failed = FAILED.model_copy(update={"libraries": ("liger",)})
     found = table.score_suite("suite", [named, finished("other", eager=2.0), failed]).standings
-    (liger,) = (one for one in found if one.rival == "liger")
+    (liger,) = (one for one in found if one.contestant == "liger")
     assert (liger.problems, liger.failures) == (2, 1) and math.isclose(liger.geomean, 0.5**0.5)
 
 

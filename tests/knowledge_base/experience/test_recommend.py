@@ -99,7 +99,7 @@ def test_one_measurement_is_called_one_and_keeps_its_own_interval():
         *({"success": 1}, gain(2.0)),
     )
     assert all(part in first.reason for part in ("n=1 on x86_64", "a single measurement", "1 in the same conditions"))
-    assert first.score == pytest.approx(math.sqrt(2.0), rel=1e-3), "one imagined outcome without gain stands beside it"
+    assert first.score == pytest.approx(math.sqrt(2.0), rel=1e-3), "one fictitious outcome of 1x stands beside it"
     kept = first.evidence[0].attempt
     assert (kept.evidence, kept.commit, kept.knobs) == ("a", "c0ffee", {"DEGREE": "5"})
 

@@ -63,6 +63,7 @@ def run(
     raise AssertionError("the last look must decide")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [quiet, bursty])
 def test_equal_kernels_are_called_faster_no_more_often_than_stated(noise):
     """A family of 4 equal candidates, no threshold to hide behind: at most 5 % of families may hold a false

@@ -413,7 +413,7 @@ def test_the_harness_itself_passes_and_its_driver_is_held() -> None:
     del function.errcheck
     assert snapshot.changed() == ""
     host.run = _lie
-    assert snapshot.changed() == "added the harness's host.run"
+    assert snapshot.changed() == "added the harness's backend.run"
     del host.run
     vars(driver)["elapsed"] = _lie
     assert snapshot.changed() == "added the harness's driver.elapsed"

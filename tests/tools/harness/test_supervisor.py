@@ -413,6 +413,7 @@ def test_a_crash_of_the_incumbent_is_not_blamed_on_the_candidate(bench: Bench) -
     assert timed.culprit == "incumbent"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [False, True])
 def test_inputs_that_must_stay_sorted_can_be_timed(bench: Bench, kept: bool) -> None:
     """A reference whose kernel relies on sorted inputs: exchanging elements would be wrong of the harness. It may
@@ -523,6 +524,7 @@ SAID = {
 }
 
 
+@pytest.mark.slow
 def test_another_library_is_timed_where_it_computes_the_same_and_costs_nobody_else_a_round(bench: Bench) -> None:
     said = Rivals(source=RIVALS, names=("right", "written", *SAID))
     both = kernels(bench.library(HONEST + HONEST), bench.library(HONEST))

@@ -65,6 +65,7 @@ def test_the_reference_answers_what_the_evaluator_computes_from_the_same_seed(pr
     torch.testing.assert_close(ours["reference"](**made), expected.detach())
 
 
+@pytest.mark.slow
 def test_state_and_integer_inputs_are_arguments_and_v0_is_lifted(problem: Path, tmp_path: Path, capsys: Capsys) -> None:
     asked = ["check", "--problem", str(problem), "--out", str(tmp_path / "task"), "--dims", "batch_size=32", "--json"]
     assert main(asked) == 0

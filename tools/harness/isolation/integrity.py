@@ -205,12 +205,12 @@ class Snapshot:
 
     def hold_backend(self, host, parts: tuple[str, ...]) -> None:
         """Record these `parts` of the process's backend, and all of its driver with the bound C functions."""
-        self.held.hold_instance("the harness's host", host, parts)
+        self.held.hold_instance("the harness's backend", host, parts)
         self.held.hold_namespace("the harness's driver", vars(host.driver), closed=True)
         self.held.hold_namespace("the harness's driver", host.driver._bound, closed=True)
         self.bound = [(name, call, call.argtypes, call.restype) for name, call in host.driver._bound.items()]
         self.code: list[tuple] = []
-        """First bytes of the driver's functions, as `native.machine_code_of` returns them."""
+        """First bytes of the driver's functions, as `native.first_code_bytes` returns them."""
 
     def hold_machine_code(self) -> None:
         """Record the code of the driver's functions and of the clock, before native code is loaded that could overwrite

@@ -26,12 +26,13 @@ def names_defined_in(names: list[str], source: str) -> set[str]:
 
 
 UNPROFILED_PREFIX = "not known: "
-"""How a note begins where the machine's profiler cannot say what a kernel executed; `tools.judge.evidence` reads it."""
+"""How a note begins where the machine's profiler cannot say what a kernel executed; `tools.gate.confirmation`
+reads it."""
 
 
 def executed_names_and_complaint(seen: dict, source: str, machine, library=()) -> tuple[list[str], str | None]:
     """(names of what was executed, or a note why they are not known; complaint or None) of `seen`, as
-    `DeviceKernel.profile` gives it.
+    `GpuKernelProcess.profile` gives it.
 
     `machine()` says the same of a kernel of ours in a process without foreign code: where the profiler sees that one,
     it is the candidate that hides.

@@ -94,13 +94,13 @@ def try_tentative_sizes(contract: Contract, request: dict) -> dict:
 
 
 def describe_workload(name: str, dims: dict, args: list[Arg], compared: dict[str, int]) -> dict:
-    """Return a workload as a SeenWorkload."""
+    """Return a workload as a ProbedWorkload."""
     arguments = [describe_argument(a, compared.get(a.name)) for a in args]
     return {"name": name, "dims": dims, "arguments": arguments}
 
 
 def describe_argument(a: Arg, compared: int | None) -> dict:
-    """Return an argument as a SeenArgument; the value of an infinite or NaN scalar is None, because JSON has none for
+    """Return an argument as a ProbedArgument; the value of an infinite or NaN scalar is None, because JSON has none for
     it."""
     description = a.json() | {"compared": compared}
     return description | {

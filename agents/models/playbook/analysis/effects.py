@@ -1,7 +1,7 @@
 """What a piece of code reads and writes in memory: arrays by root and index polynomial, through helpers that it calls.
 
-Pointer parameters are taken as disjoint, which the kernel contract promises (design 4). What cannot be named is a
-problem, never a guess.
+Pointer parameters are taken as disjoint, which the kernel contract promises. What cannot be named is a problem,
+never a guess.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ class CudaConstants(Recipe):
         """None: whatever is no constant needs a model."""
         return iter(())
 
-    def mark(self, knob: str) -> str:
-        """See `Recipe.mark`."""
+    def knob_value_pattern(self, knob: str) -> str:
+        """See `Recipe.knob_value_pattern`."""
         typed = rf"\b(?:constexpr|const)\s+(?:int|unsigned|unsigned int|size_t)\s+{CONSTANT_NAME_PATTERNS[knob]}\s*=\s*"
         bound = r"|__launch_bounds__\(\s*\w+\s*,\s*" if knob == "RESIDENT" else ""
         return rf"({typed}|#[ \t]*define[ \t]+{CONSTANT_NAME_PATTERNS[knob]}[ \t]+{bound})(\d+)(\b)"

@@ -42,7 +42,7 @@ class LaneRewriter:
 
     def body(self, tile: str, start: str = "strip", ragged: bool = False) -> str:
         """Statements for the lanes from `<variable>_<start>` on, `tile` of them, or fewer when `ragged`; raises
-        NotSimple."""
+        UnsupportedBodyError."""
         self.tile, self.start, self.is_ragged = tile, start, ragged
         self.scalars.clear()
         self.arrays.clear()

@@ -92,8 +92,8 @@ class ParallelOuter(Recipe):
             clauses.append(f"if({'parallel: ' if simd else ''}{amount})")
         return insert_pragma(unit, loop.node, " ".join(clauses), previous)
 
-    def mark(self, knob: str) -> str:
-        """See `Recipe.mark`."""
+    def knob_value_pattern(self, knob: str) -> str:
+        """See `Recipe.knob_value_pattern`."""
         return rf"(#pragma omp parallel for\b.*\bschedule\()({self.written})(\))"
 
 

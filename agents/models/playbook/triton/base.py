@@ -61,8 +61,8 @@ class TritonRecipe(Recipe):
         end = last_argument_end(module, launch.node)
         return [*edits, *([PythonEdit(end, end, added)] if added and end else [])]
 
-    def mark(self, knob: str) -> str:
-        """See `Recipe.mark`."""
+    def knob_value_pattern(self, knob: str) -> str:
+        """See `Recipe.knob_value_pattern`."""
         return rf"^({self.named(knob)} = )({self.written})()$"
 
 

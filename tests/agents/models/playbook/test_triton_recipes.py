@@ -60,6 +60,7 @@ def test_rows_that_do_not_fit_keep_their_loops(tmp_path: Path) -> None:
     hold({name: load_recipe("triton_single_pass").edit(ROWS[name].source, {"LIMIT": "64"}) for name in ROWS}, tmp_path)
 
 
+@pytest.mark.slow
 def test_all_recipes_together_keep_the_result(tmp_path: Path) -> None:
     edited = {}
     for kernel, given in KERNELS.items():

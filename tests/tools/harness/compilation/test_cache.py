@@ -472,6 +472,7 @@ def test_a_build_is_told_no_hidden_dims(beside: Beside) -> None:
 # ---------------------------------------------------------------- from the build to the harness
 
 
+@pytest.mark.slow
 def test_the_judge_puts_it_beside_the_library(beside: Beside, tmp_path: Path) -> None:
     records = Records(tmp_path)
     sources = {"candidate": KERNEL, "baseline": f"{KERNEL}# The parent.\n"}
