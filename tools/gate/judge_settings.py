@@ -31,7 +31,7 @@ class JudgeSettings(Artifact):
     further batch has as many as all before it."""
     batches: int = Field(default=4, ge=1)
     """Most batches, as long as the decision is open (docs/decision.md)."""
-    warm_pairs: int = Field(default=4, ge=0)
+    warm_pairs: int = Field(default=2, ge=0)
     """Pairs with inputs and outputs in the cache, in the first batch, for the report."""
     calibration_pairs: int = Field(default=24, ge=8)
     """Pairs of the incumbent against itself, for the noise floor; more if many workloads need them for an interval with
