@@ -64,6 +64,8 @@ class State(TypedDict, total=False):
     """The outcome of the last verdict."""
     stale: int
     """The number of iterations since the last accepted version."""
+    tested: int
+    """The number of candidates timed since the last accepted version, in iterations before the current one."""
     stop: StopReason | None
     summary: str
     """One line for the console about the node's work; removed before the state is stored."""
@@ -79,6 +81,7 @@ class Branch(TypedDict):
     incumbent: str
     baseline: str
     siblings: int
+    earlier: int
     noise_floor: float
 
 
@@ -95,5 +98,6 @@ def branch_of(state: State, candidate: str) -> Branch:
         incumbent=state["incumbent"],
         baseline=state["baseline"],
         siblings=count_siblings(state),
+        earlier=state.get("tested", 0),
         noise_floor=state["noise_floor"],
     )

@@ -91,6 +91,7 @@ def _measure_with_retry(candidate: Candidate, branch: Branch, services: Services
                 services.candidate(branch["incumbent"]),
                 services.candidate(branch["baseline"]),
                 siblings=branch["siblings"],
+                earlier=branch["earlier"],
                 iteration=branch["iteration"],
                 noise_floor=branch["noise_floor"],
             )
@@ -342,7 +343,7 @@ def _measure_ablation(
     if over:
         raise BudgetError(over)
     services.save_draft(simplified, state["iteration"], without=method)
-    branch: Branch = {**branch_of(state, simplified.id), "incumbent": champion.id, "siblings": 1}
+    branch: Branch = {**branch_of(state, simplified.id), "incumbent": champion.id, "siblings": 1, "earlier": 0}
     trial = _measure_with_retry(simplified, branch, services)
     services.emit("ablated", _trial_details(trial, state["iteration"]))
     judged = JudgedTrial(iteration=state["iteration"], trial=trial, purpose="ablation")
@@ -420,7 +421,9 @@ def gate(state: State, services: Services) -> State:
     )
     # A failure of the machine says nothing about the plan.
     stale = 0 if accepted else state.get("stale", 0) + (verdict.outcome != "infra_error")
-    update = State(**promoted, verdict=record, outcome=verdict.outcome, stale=stale, summary=commit[:12])
+    timed = sum(isinstance(judged.trial, Passed) for judged in trials_of_iteration(state, services))
+    tested = 0 if accepted else state.get("tested", 0) + timed
+    update = State(**promoted, verdict=record, outcome=verdict.outcome, stale=stale, tested=tested, summary=commit[:12])
     if accepted and verdict.candidate and at_least:
         update["incumbent"] = verdict.candidate
         update["speedup"] = at_least

@@ -164,6 +164,7 @@ def _gather_evidence(state: State, services: Services) -> GateEvidence:
         incumbent=incumbent.id,
         trial=trial,
         siblings=count_siblings(state),
+        earlier=state.get("tested", 0),
         task_at_start=services.task.identity(),
         task_now=tasks.read_frozen_task(services.workspace.task_folder).identity(),
         workloads=tuple(w.name for w in services.task.workloads),

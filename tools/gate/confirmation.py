@@ -10,7 +10,7 @@ from statistics import median
 from tools.artifacts import Artifact, Claim, Interval, Record
 from tools.errors import StorageError
 from tools.executors.protocol import ContestOfWorkload, ContestResult
-from tools.gate.statistics import Objective, PairedTimes, bonferroni_confidence, pool_by_workload, speedup_interval
+from tools.gate.statistics import Objective, PairedTimes, pool_by_workload, speedup_interval
 
 MAX_CONFIRMATIONS = 2
 """Most contests before an accept; a second one follows if noise or other processes hide a gain that the first one
@@ -82,7 +82,7 @@ def counted_contests(contests: Sequence[Record]) -> Sequence[Record]:
 
 def confidence_per_confirmation(confidence: float) -> float:
     """Return the confidence that each single look at a confirmation must have."""
-    return bonferroni_confidence(confidence, MAX_CONFIRMATIONS, 1)
+    return 1.0 - (1.0 - confidence) / MAX_CONFIRMATIONS
 
 
 def needs_another_contest(interval: Interval, min_effect: float, *, disturbed: bool) -> bool:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tools.artifacts import Artifact, Measurement
 from tools.gate import confirmation
-from tools.gate.statistics import Objective, is_surely_slower, least_pairs, seems_slower
+from tools.gate.statistics import Objective, is_surely_slower, least_pairs, look_confidence, seems_slower
 
 MeasuredWithMargin = tuple[Measurement, float]
 """A workload's measurement, and the relative slowdown that it may have."""
@@ -26,12 +26,13 @@ class JudgeSettings(Artifact):
 
     model_config = ConfigDict(strict=True)
 
-    pairs: int = Field(default=12, ge=8)
-    """Pairs per workload in one batch."""
+    pairs: int = Field(default=8, ge=8)
+    """Pairs per workload in the first batch; more if the corrections need them for an interval with two ends. Each
+    further batch has as many as all before it."""
     batches: int = Field(default=4, ge=1)
-    """Most batches, as long as the decision is open."""
-    warm_pairs: int = Field(default=4, ge=0)
-    """Pairs with inputs and outputs in the cache, for the report."""
+    """Most batches, as long as the decision is open (docs/decision.md)."""
+    warm_pairs: int = Field(default=2, ge=0)
+    """Pairs with inputs and outputs in the cache, in the first batch, for the report."""
     calibration_pairs: int = Field(default=24, ge=8)
     """Pairs of the incumbent against itself, for the noise floor; more if many workloads need them for an interval with
     two ends."""
@@ -48,7 +49,7 @@ class JudgeSettings(Artifact):
     objective: Objective = "total_time"
     """total_time (weighted sum) or geomean (suites)."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1.0)
-    """Confidence of the decision as a whole: over all looks and all candidates of an iteration."""
+    """Confidence of the decisions as a whole: over all looks at all candidates since the last accepted version."""
     min_effect: float = Field(default=MIN_EFFECT, ge=0.0)
     """Relative gain below which nothing is accepted."""
     workload_margin: float = Field(default=0.05, ge=0.0)
@@ -80,6 +81,14 @@ class JudgeSettings(Artifact):
     def fields_of(self, request: type[BaseModel]) -> dict[str, Any]:
         """Return the settings that a request to the harness has a field for, by name."""
         return {name: getattr(self, name) for name in request.model_fields if name in type(self).model_fields}
+
+    def confidence_of_look(self, look: int, candidates: int) -> float:
+        """Return the confidence of the intervals at `look`, counted from 1, corrected for `candidates`."""
+        return look_confidence(self.confidence, candidates, look, self.batches)
+
+    def first_pairs(self, candidates: int, workloads: int) -> int:
+        """Return the pairs per workload of the first batch: at least those with which its look can decide."""
+        return max(self.pairs, least_pairs(self.confidence_of_look(1, candidates), workloads))
 
     def least_rounds(self, workloads: int) -> int:
         """Return the fewest rounds for which an interval over `workloads` has two ends."""

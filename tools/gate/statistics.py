@@ -1,14 +1,18 @@
-"""Computes speed-ups with their intervals from paired timings, and compares them with a threshold (pure).
+"""Computes speed-ups with their intervals from paired timings, and decides on a candidate after each batch (pure).
 
 The unit is the pair: incumbent and candidate measured one right after the other, so that a slow phase of the machine
 affects both and cancels in their ratio. A workload's statistic is the median of its paired log ratios, which a burst in
 one half of a few pairs does not change.
 
-The interval resamples that median. Resampling the pairs themselves (the plain bootstrap) gives intervals that are too
+The interval follows that median. Resampling the pairs themselves (the plain bootstrap) gives intervals that are too
 short in the far tails, which the correction for many candidates and looks needs: with 20 pairs, its rate of false calls
-is 0.6 % where 0.2 % is wanted. Therefore the median's rank is drawn from Binomial(pairs, 1/2), its distribution in the
-sign test. For one workload the interval is then the exact sign-test interval for any distribution of the noise. Several
-workloads are combined draw by draw.
+is 0.6 % where 0.2 % is wanted. Therefore the median's rank has its distribution in the sign test, Binomial(pairs, 1/2).
+For one workload the interval is then the exact sign-test interval for any distribution of the noise. Several workloads
+are combined as independent terms of the objective.
+
+A decision is group-sequential. The intervals of all looks at all candidates between two accepts hold jointly with the
+configured confidence (`look_confidence`, `competing_candidates`; sources in docs/decision.md), so that the judge may
+stop as soon as one of them decides.
 """
 
 from __future__ import annotations
@@ -17,9 +21,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from math import comb
-from statistics import median
+from statistics import NormalDist, median
 from typing import TYPE_CHECKING, Literal
 
 from tools.artifacts import UNBOUNDED_RATIO, Interval
@@ -33,7 +36,12 @@ if TYPE_CHECKING:
 Objective = Literal["total_time", "geomean"]
 Decision = Literal["faster", "not_faster", "more", "inconclusive"]
 
-RESAMPLES = 10_000
+EXACT_TERMS = 4096
+"""Values of a sum of workloads up to which none are merged."""
+GROUPS_PER_E_FOLD = 200
+"""Groups that values are merged into while their cumulative probability grows by a factor of e."""
+FUTILE_POWER_Z = 1.04
+"""Standard normal quantile of the power below which further looks are not worth their pairs: 15 %."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +98,7 @@ def pool_by_workload(samples: Sequence[PairedTimes]) -> tuple[PairedTimes, ...]:
 
 
 def speedup_interval(
-    samples: Sequence[PairedTimes],
-    objective: Objective = "total_time",
-    confidence: float = 0.95,
-    seed: int = 0,
-    resamples: int = RESAMPLES,
+    samples: Sequence[PairedTimes], objective: Objective = "total_time", confidence: float = 0.95
 ) -> Interval:
     """Return the speed-up incumbent / candidate of the objective with its two-sided interval.
 
@@ -103,36 +107,76 @@ def speedup_interval(
     incumbent's shares of time are taken as measured. `geomean`: weighted geometric mean of the workloads' paired
     speed-ups.
 
-    The result is deterministic for a seed. For independent pairs of one workload, the interval lies falsely above 1
-    with a probability of at most (1 - confidence) / 2. Nothing is known beyond the smallest and the largest pair: with
-    fewer than `least_pairs` the interval is not `bounded`.
+    For independent pairs of one workload, the interval lies falsely above 1 with a probability of at most
+    (1 - confidence) / 2. Nothing is known beyond the smallest and the largest pair: with fewer than `least_pairs` the
+    interval is not `bounded`.
     """
     import numpy as np
 
     if not samples:
         raise ValueError("an interval needs at least one workload")
-    rng = np.random.default_rng(seed)
     tail = (1.0 - confidence) / 2.0
-    draws = _draw_count(tail, resamples)
     weights = np.array([s.weight * (s.incumbent_s if objective == "total_time" else 1.0) for s in samples])
     weights /= weights.sum()
-    lows, highs = np.empty((2, len(samples), draws))
-    for row, sample in enumerate(samples):
-        ladder = np.concatenate(([-np.inf], sample.log_ratios, [np.inf]))
-        # Evenly spaced and shuffled: each workload's own distribution is exact, and only their combination is random.
-        rank = np.searchsorted(_median_rank_distribution(len(sample.incumbent)), (rng.permutation(draws) + 0.5) / draws)
-        # The true median lies between the rank-th and the next pair, which bound it from below and from above.
-        lows[row] = ladder[rank]
-        highs[row] = ladder[rank + 1]
-    estimate = _combine_workloads(np.array([[np.median(s.log_ratios)] for s in samples]), weights, objective)
-    low = np.quantile(_combine_workloads(lows, weights, objective), tail, method="lower")
-    high = np.quantile(_combine_workloads(highs, weights, objective), 1.0 - tail, method="higher")
+
+    def terms(log_ratios: Floats, weight: float | Floats) -> Floats:
+        return weight * log_ratios if objective == "geomean" else -weight * np.exp(-log_ratios)
+
+    def speedup(total: float) -> float:
+        if objective == "total_time":
+            return -1.0 / total if total else UNBOUNDED_RATIO  # a time of 0 means an open upper end
+        return float(np.exp(total))
+
+    # The true median lies between the rank-th and the next pair, which bound it from below and from above.
+    ladders = [np.concatenate(([-np.inf], s.log_ratios, [np.inf])) for s in samples]
+    chances = [_chances_of_ranks(len(s.incumbent)) for s in samples]
+    lows = [terms(ladder[:-1], weight) for ladder, weight in zip(ladders, weights, strict=True)]
+    highs = [-terms(ladder[1:], weight) for ladder, weight in zip(ladders, weights, strict=True)]
+    medians = np.array([np.median(s.log_ratios) for s in samples])
     return Interval(
-        estimate=float(np.exp(estimate[0])),
-        low=max(float(np.exp(low)), 1 / UNBOUNDED_RATIO),
-        high=min(float(np.exp(high)), UNBOUNDED_RATIO),
+        estimate=speedup(float(terms(medians, weights).sum())),
+        low=max(speedup(_lower_quantile_of_sum(lows, chances, tail)), 1 / UNBOUNDED_RATIO),
+        high=min(speedup(-_lower_quantile_of_sum(highs, chances, tail)), UNBOUNDED_RATIO),
         confidence=confidence,
     )
+
+
+def _chances_of_ranks(pairs: int) -> Floats:
+    """Return P(exactly r of `pairs` lie below the true median) for r = 0 … pairs: Binomial(pairs, 1/2)."""
+    import numpy as np
+
+    return np.array([comb(pairs, rank) / 2**pairs for rank in range(pairs + 1)])
+
+
+def _lower_quantile_of_sum(terms: Sequence[Floats], chances: Sequence[Floats], tail: float) -> float:
+    """Return the largest value that a sum of independent terms falls below with a probability of at most `tail`.
+
+    `terms` holds the values of each term and `chances` their probabilities; -inf where values of -inf alone have more
+    than `tail`. More than `EXACT_TERMS` values are merged before the next term is added: neighbours become their mean,
+    finely where the probability of smaller values is small.
+    """
+    import numpy as np
+
+    finite = [np.isfinite(values) for values in terms]
+    open_chance = 1.0 - math.prod(float(p[known].sum()) for p, known in zip(chances, finite, strict=True))
+    totals, weights = np.zeros(1), np.ones(1)
+    for values, p, known in zip(terms, chances, finite, strict=True):
+        if len(totals) > EXACT_TERMS:
+            below = np.maximum(open_chance + np.cumsum(weights), 1e-4 * tail)
+            groups = np.floor(GROUPS_PER_E_FOLD * np.log(below))
+            starts = np.flatnonzero(np.diff(groups, prepend=-np.inf))
+            merged = np.add.reduceat(weights, starts)
+            totals, weights = np.add.reduceat(totals * weights, starts) / merged, merged
+        totals, weights = (
+            np.add.outer(totals, values[known]).ravel(),
+            np.multiply.outer(weights, p[known]).ravel(),
+        )
+        order = np.argsort(totals, kind="stable")
+        totals, weights = totals[order], weights[order]
+    if open_chance > tail:
+        return -math.inf
+    index = int(np.searchsorted(open_chance + np.cumsum(weights), tail, side="right"))
+    return float(totals[min(index, len(totals) - 1)])
 
 
 def interval_product(intervals: Iterable[Interval]) -> Interval:
@@ -145,47 +189,20 @@ def interval_product(intervals: Iterable[Interval]) -> Interval:
 
 def least_pairs(confidence: float, workloads: int = 1) -> int:
     """Return the fewest pairs per workload for which an interval at `confidence` has two ends, for any objective."""
-    tail = (1.0 - confidence) / 2.0
-    draws = _draw_count(tail, RESAMPLES)
     pairs = 1
-    # Draws beyond the outermost pair, of all workloads together, must be fewer than the quantile cuts off.
-    while workloads * int(draws / 2**pairs + 0.5) > int(tail * (draws - 1)):
+    # The true median of any workload may lie beyond its outermost pair.
+    while 1.0 - (1.0 - 0.5**pairs) ** workloads > (1.0 - confidence) / 2.0:
         pairs += 1
     return pairs
 
 
-def _draw_count(tail: float, resamples: int) -> int:
-    """Return the number of draws of which about fifty lie beyond the quantile `tail`, at least `resamples`."""
-    return max(resamples, int(50 / tail))
-
-
-def _median_rank_distribution(pairs: int) -> Floats:
-    """Return P(at most r of `pairs` lie below the true median) for r = 0 … pairs: Binomial(pairs, 1/2), accumulated in
-    exact integers."""
-    import numpy as np
-
-    return np.array([total / 2**pairs for total in accumulate(comb(pairs, r) for r in range(pairs + 1))])
-
-
-def _combine_workloads(log_ratios: Floats, weights: Floats, objective: Objective) -> Floats:
-    """Return the log speed-up of the objective for each column; rows are workloads."""
-    import numpy as np
-
-    if objective == "geomean":
-        return np.asarray(weights @ log_ratios)
-    with np.errstate(divide="ignore"):  # a time of 0 means an open upper end
-        return -np.log(weights @ np.exp(-log_ratios))
-
-
-def noise_floor(
-    samples: Sequence[PairedTimes], objective: Objective = "total_time", confidence: float = 0.95, seed: int = 0
-) -> float:
+def noise_floor(samples: Sequence[PairedTimes], objective: Objective = "total_time", confidence: float = 0.95) -> float:
     """Return the relative distance from 1 of this statistic for a kernel measured against a copy of itself (0.03 = 3
     %).
 
     Raises ValueError for fewer than `least_pairs` pairs, because the interval is then open.
     """
-    interval = speedup_interval(samples, objective, confidence, seed)
+    interval = speedup_interval(samples, objective, confidence)
     if not interval.is_bounded:
         raise ValueError(
             f"a noise floor at {confidence:.2%} needs {least_pairs(confidence, len(samples))} pairs a workload"
@@ -193,47 +210,73 @@ def noise_floor(
     return max(abs(interval.low - 1.0), abs(interval.high - 1.0))
 
 
-def bonferroni_confidence(confidence: float, max_looks: int, k: int) -> float:
-    """Return the confidence that each single look at each of `k` candidates must have so that all together keep
-    `confidence` (Bonferroni)."""
-    return 1.0 - (1.0 - confidence) / (max_looks * k)
+def competing_candidates(siblings: int, earlier: int = 0) -> int:
+    """Return the number of candidates that each of `siblings` is corrected for, after `earlier` ones since the last
+    accept.
+
+    The error probability of a candidate is the whole one divided by this number. The m-th candidate since the last
+    accept may use 1 / (m (m + 1)) of the whole, the siblings of an iteration use equal parts of theirs, and the parts
+    of any number of candidates add up to less than 1 (alpha spending for a stream of hypotheses).
+    """
+    return (earlier + 1) * (earlier + siblings + 1)
+
+
+def look_confidence(confidence: float, candidates: int, look: int, max_looks: int) -> float:
+    """Return the confidence of the interval at one `look`, from 1 to `max_looks`, so that the intervals of all looks at
+    all `candidates` hold jointly with `confidence`.
+
+    Each look uses half of the error probability that the looks before it left, and the last one uses all of it. By the
+    union bound this holds for any noise and any dependence between looks.
+    """
+    return 1.0 - (1.0 - confidence) * 0.5 ** min(look, max_looks - 1) / candidates
+
+
+def pairs_of_batch(first: int, batch: int) -> int:
+    """Return the pairs per workload of a batch, counted from 0, where the first has `first`: each look doubles the
+    pairs seen so far."""
+    return first << max(batch - 1, 0)
 
 
 def compare_samples(
-    interval: Interval, threshold: float, looks: int, max_looks: int, k: int, *, confidence: float = 0.95
+    interval: Interval, threshold: float, look: int, max_looks: int, candidates: int, *, confidence: float = 0.95
 ) -> Decision:
-    """Compare a measured gain with the threshold. This is the only place that does; a sequential test would replace
-    this function and `bonferroni_confidence`.
+    """Compare a measured gain with the threshold after a batch. This is the only place that does.
 
-    `threshold` is the gain that must be exceeded (0.02 = 2 %), `looks` the number of looks at these pairs, this one
-    included, and `k` the number of candidates that compete for one place. `interval` must have a confidence of
-    `bonferroni_confidence(confidence, max_looks, k)` or more; otherwise ValueError is raised.
+    `threshold` is the gain that must be exceeded (0.02 = 2 %), `look` the number of looks at these pairs, this one
+    included, and `candidates` the number that is corrected for (`competing_candidates`). `interval` must have a
+    confidence of `look_confidence` or more; otherwise ValueError is raised.
 
     Returns `faster` if even the lower end exceeds the threshold and `not_faster` if even the upper end does not. In
-    between, which includes an open end, it returns `more` while looks are left and the estimate is not futile, or else
-    `inconclusive`. With k candidates that are all equal to the incumbent, the probability that any is ever called
-    faster is at most 1 - confidence.
+    between, which includes an open end, it returns `more` while looks are left and the next ones are not futile, or
+    else `inconclusive`. If no candidate between two accepts is faster, the probability that any is ever called faster
+    is at most (1 - confidence) / 2.
     """
-    needed = bonferroni_confidence(confidence, max_looks, k)
+    needed = look_confidence(confidence, candidates, look, max_looks)
     if interval.confidence < needed - 1e-12:
         raise ValueError(
-            f"the interval's confidence {interval.confidence:.6f} is below {needed:.6f}, which {k} candidates need"
+            f"the interval's confidence {interval.confidence:.6f} is below {needed:.6f}, which look {look} of "
+            f"{max_looks} needs with {candidates} candidates"
         )
     if interval.low > 1.0 + threshold:
         return "faster"
     if interval.high <= 1.0 + threshold:
         return "not_faster"
-    if looks >= max_looks or is_futile(interval, threshold):
+    if look >= max_looks or is_futile(interval, threshold, look, max_looks):
         return "inconclusive"
     return "more"
 
 
-def is_futile(interval: Interval, threshold: float) -> bool:
-    """Whether more pairs would be wasted, because the estimate is less than half the way to the threshold.
+def is_futile(interval: Interval, threshold: float, look: int, max_looks: int) -> bool:
+    """Whether more pairs would probably be wasted: if the estimate is the truth, the last look shows the gain with a
+    probability of less than 15 % (stochastic curtailment).
 
     Stopping early can only cost power and never raises the probability of a false "faster".
     """
-    return interval.estimate < 1.0 + threshold / 2
+    seen = 0.5 ** (max_looks - look)  # share of all pairs
+    z = NormalDist().inv_cdf(0.5 + interval.confidence / 2)
+    luck = FUTILE_POWER_Z / z * math.sqrt(1.0 - seen)
+    last_low = interval.estimate * math.pow(interval.low / interval.estimate, math.sqrt(seen) - luck)
+    return last_low <= 1.0 + threshold
 
 
 def is_surely_slower(interval: Interval, margin: float) -> bool:

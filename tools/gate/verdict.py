@@ -13,7 +13,7 @@ from tools.executors.protocol import CaseResult
 from tools.gate import confirmation
 from tools.gate.judge_settings import JudgeSettings, first_possible_regression, first_regression, with_margins
 from tools.gate.sanitizers import SanitizerReport
-from tools.gate.statistics import bonferroni_confidence, compare_samples, is_futile, is_surely_slower, seems_slower
+from tools.gate.statistics import compare_samples, competing_candidates, is_futile, is_surely_slower, seems_slower
 from tools.roofline.lower_bounds import PhysicalLimits
 
 
@@ -33,6 +33,8 @@ class GateEvidence(Artifact):
     """The champion's trial, or the best candidate's if there is no champion; None if nothing was proposed."""
     siblings: int = 1
     """Number of candidates judged in this iteration, for the best-of-K correction."""
+    earlier: int = 0
+    """Number of candidates timed since the last accept before this iteration, for the same correction."""
     task_at_start: str
     """Task.identity() as frozen at the start of the run."""
     task_now: str
@@ -307,19 +309,23 @@ def _speedup_check(evidence: GateEvidence, trial: Passed, settings: JudgeSetting
         f"{_interval_text(trial.speedup)} over the incumbent{clock}, threshold {1 + threshold:.3f}x (noise floor "
         f"{evidence.noise_floor:.1%})"
     )
-    needed = bonferroni_confidence(settings.confidence, settings.batches, evidence.siblings)
-    if trial.speedup.confidence < needed - 1e-12:
-        return "inconclusive", f"The interval is not corrected for {evidence.siblings} candidates: {comparison}."
+    candidates, look = competing_candidates(evidence.siblings, evidence.earlier), evidence.looks
+    after = f" after {evidence.earlier} others since the last accept" if evidence.earlier else ""
+    if trial.speedup.confidence < settings.confidence_of_look(look, candidates) - 1e-12:
+        return (
+            "inconclusive",
+            f"The interval is not corrected for {evidence.siblings} candidates{after}: {comparison}.",
+        )
     answer = compare_samples(
-        trial.speedup, threshold, settings.batches, settings.batches, evidence.siblings, confidence=settings.confidence
+        trial.speedup, threshold, look, settings.batches, candidates, confidence=settings.confidence
     )
     citation = _citation(trial.records)
     if answer == "faster":
         return (
             None,
             (
-                f"Faster: {comparison}, corrected for {evidence.siblings} candidates and {settings.batches} looks"
-                f"{citation}."
+                f"Faster: {comparison}, corrected for {evidence.siblings} candidates{after}, and at look {look} of "
+                f"{settings.batches}{citation}."
             ),
         )
     if answer == "not_faster":
@@ -339,20 +345,12 @@ def _speedup_check(evidence: GateEvidence, trial: Passed, settings: JudgeSetting
         # The judge stops at a sure regression, before all batches are spent on the gain.
         return regression_check
     spent = f"{evidence.looks} of {settings.batches} batches"
-    if evidence.looks < settings.batches and is_futile(trial.speedup, threshold):
+    if look < settings.batches and is_futile(trial.speedup, threshold, look, settings.batches):
         return (
             "inconclusive",
             (
-                f"Given up as futile after {spent}, the estimate not half the way to the threshold: {comparison}"
+                f"Given up as futile after {spent}, for more pairs would probably not show the gain: {comparison}"
                 f"{citation}."
-            ),
-        )
-    if not trial.speedup.is_bounded:
-        return (
-            "inconclusive",
-            (
-                f"{spent} hold too few pairs for an interval with two ends, raise judge.pairs or judge.batches: "
-                f"{comparison}{citation}."
             ),
         )
     return "inconclusive", f"The noise hides the answer after {spent}: {comparison}{citation}."

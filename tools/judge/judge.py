@@ -47,7 +47,7 @@ from tools.gate.judge_settings import (
     with_margins,
 )
 from tools.gate.ranking import FRAMEWORKS
-from tools.gate.statistics import bonferroni_confidence, compare_samples
+from tools.gate.statistics import compare_samples, competing_candidates, pairs_of_batch
 from tools.judge import evidence
 from tools.judge.build import KernelBuilder
 from tools.languages.base import Language
@@ -96,9 +96,11 @@ class Judge:
         *,
         siblings: int,
         iteration: int,
+        earlier: int = 0,
         noise_floor: float = 0.0,
     ) -> Trial:
-        """Judge one of `siblings` candidates against the incumbent; the frozen baseline widens the tolerance.
+        """Judge one of `siblings` candidates against the incumbent, after `earlier` ones since the last accept; the
+        frozen baseline widens the tolerance.
 
         A failure of the kernel is the returned trial; a failure of the machine is an InfrastructureError. Batches are
         timed while the decision is open, against the larger of `min_effect` and `noise_floor`. Where the gain is shown
@@ -120,14 +122,18 @@ class Judge:
         if failed is not None:
             return failed
         threshold = max(self.policy.min_effect, noise_floor)
-        confidence = bonferroni_confidence(self.policy.confidence, self.policy.batches, siblings)
+        candidates, looks = competing_candidates(siblings, earlier), self.policy.batches
+        first = self.policy.first_pairs(candidates, len(self.task.workloads))
         timings: list[Record] = []
         only_margin_open = needs_new_inputs = False
-        for batch in range(self.policy.batches):
-            self._report_stage(candidate, "timing", iteration, batch, self.policy.batches)
+        for batch in range(looks):
+            self._report_stage(candidate, "timing", iteration, batch, looks)
+            pairs = pairs_of_batch(first, batch)
             try:
                 timings.append(
-                    self.read_or_measure_timing(candidate, incumbent, baseline, batch, new_inputs=needs_new_inputs)
+                    self.read_or_measure_timing(
+                        candidate, incumbent, baseline, batch, pairs=pairs, new_inputs=needs_new_inputs
+                    )
                 )
             except BudgetError:
                 if not only_margin_open:
@@ -137,16 +143,17 @@ class Judge:
             failed = evidence.timing_failure(timings[-1], (built.id, checked.id))
             if failed is not None:
                 return failed
-            if not needs_new_inputs and evidence.gain_needs_seen_inputs(timings) and batch + 1 < self.policy.batches:
+            if not needs_new_inputs and evidence.gain_needs_seen_inputs(timings) and batch + 1 < looks:
                 needs_new_inputs, only_margin_open = True, False
                 continue
+            confidence = self.policy.confidence_of_look(batch + 1, candidates)
             if only_margin_open:
                 if first_regression(self._with_margins(timings, confidence)) is not None:
                     break
                 continue
             interval = evidence.speedup(timings, self.policy.objective, confidence)
             decision = compare_samples(
-                interval, threshold, batch + 1, self.policy.batches, siblings, confidence=self.policy.confidence
+                interval, threshold, batch + 1, looks, candidates, confidence=self.policy.confidence
             )
             only_margin_open = decision == "faster" and self._margin_is_open(timings, confidence)
             if decision != "more" and not only_margin_open:
@@ -260,14 +267,15 @@ class Judge:
         batch: int = 0,
         attempt: int = 0,
         *,
+        pairs: int | None = None,
         new_inputs: bool = False,
     ) -> Record:
-        """The record of one batch of paired timing of the visible workloads in one process, with `new_inputs` in all
-        pairs or in a share of them. Payload: `evidence.Timing`."""
+        """The record of one batch of paired timing of the visible workloads in one process: `pairs`, or as many as the
+        settings say, with `new_inputs` in all of them or in a share. Warm pairs are part of the first batch. Payload:
+        `evidence.Timing`."""
         contestants = {"incumbent": incumbent, "candidate": candidate} | ({"baseline": baseline} if baseline else {})
-        return self._read_or_time_pairs(
-            "timing", contestants, batch, attempt, self.policy.pairs, self.policy.warm_pairs, new_inputs=new_inputs
-        )
+        warm, wanted = self.policy.warm_pairs if batch == 0 else 0, pairs or self.policy.pairs
+        return self._read_or_time_pairs("timing", contestants, batch, attempt, wanted, warm, new_inputs=new_inputs)
 
     def read_or_count_needed_bytes(self, trial: Passed, names: Collection[str]) -> Record:
         """The record of the bytes that the outputs of the workloads `names` depend on, for exactly the inputs that

@@ -9,7 +9,7 @@ import pytest
 from tools.artifacts import Claim, Clock, Failed, Interval, Measurement, Outcome, Passed, Record, Unmeasured
 from tools.executors.protocol import Case, CaseResult, NeededBytesResult
 from tools.gate.judge_settings import JudgeSettings
-from tools.gate.statistics import bonferroni_confidence
+from tools.gate.statistics import competing_candidates
 from tools.gate.verdict import GateEvidence, Veto, decide_verdict
 from tools.judge.evidence import recompute_trial
 from tools.roofline.hardware import Roof
@@ -23,7 +23,7 @@ from tools.roofline.lower_bounds import (
 from tools.roofline.roofline import compute_headroom
 
 POLICY = JudgeSettings()
-CONFIDENCE = bonferroni_confidence(POLICY.confidence, POLICY.batches, 4)
+CONFIDENCE = POLICY.confidence_of_look(1, competing_candidates(4))
 
 
 def interval(estimate: float, half: float = 0.03, confidence: float = CONFIDENCE) -> Interval:
@@ -126,7 +126,7 @@ def test_accept_says_why_with_numbers_and_records():
 
 # Launches make both kernels' wall time alike.
 DILUTED = {"confirmation": interval(1.01, 0.005, 0.95), "confirmation_on_device": interval(1.9, 0.2, 0.95)}
-OPEN = trial().model_copy(update={"speedup": Interval(estimate=2.0, low=1e-12, high=1e12, confidence=CONFIDENCE)})
+LATE = trial().model_copy(update={"speedup": interval(1.05, confidence=0.9999)})
 FORGED = recompute_trial(trial(), {}, "total_time")
 FAILED = Failed(candidate="cand", stage="correctness", reason="On small: error.", records=("c1",))
 
@@ -164,11 +164,10 @@ FAILED = Failed(candidate="cand", stage="correctness", reason="On small: error."
             "inconclusive",
             "No gain is seen, and the noise floor is too high to exclude one",
         ),
-        (
-            {"trial": OPEN},
-            "inconclusive",
-            "too few pairs for an interval with two ends, raise judge.pairs or judge.batches: 2.000x [N/A]",
-        ),
+        ({"trial": trial(1.02, half=0.03)}, "inconclusive", "Given up as futile after 1 of 4 batches"),
+        ({"trial": trial(1.05, half=0.03), "looks": 4}, "inconclusive", "not corrected for 4 candidates"),
+        ({"earlier": 4}, "inconclusive", "not corrected for 4 candidates after 4 others since the last accept"),
+        ({"trial": LATE, "looks": 4}, "inconclusive", "The noise hides the answer after 4 of 4 batches"),
         ({"confirmation": interval(1.01, 0.005)}, "reject_perf", "did not recur"),
         ({"confirmation_problem": "it crashed"}, "reject_correctness", "it crashed"),
         (

@@ -368,6 +368,7 @@ def test_each_kernel_is_given_its_own_seconds(bench: Bench) -> None:
     timed = bench.time(waits, bench.library(HONEST), {"M": 64, "N": 64})
     assert timed.problem is None and all(p.incumbent_s >= 4e-3 for p in timed.pairs)
     assert min(p.candidate_s for p in timed.pairs) < 4e-3
+    assert timed.calls_per_sample <= 3, "the slower kernel's train is no longer than both need"
 
 
 @pytest.mark.parametrize("body", [OPENMP, BOUND])
