@@ -160,6 +160,7 @@ def _gather_evidence(state: State, services: Services) -> GateEvidence:
         unconfirmed = str(error)
         services.record_reached_cap(unconfirmed)
     methods = attribution.methods if (attribution := _read_attribution(state, services)) else ()
+    timings = _cited_records(trial, "timing", services)
     gathered = GateEvidence(
         incumbent=incumbent.id,
         trial=trial,
@@ -175,7 +176,8 @@ def _gather_evidence(state: State, services: Services) -> GateEvidence:
         cases=evidence.correctness_cases(trial, services.records),
         physics=limits,
         noise_floor=state["noise_floor"],
-        looks=max(1, len(_cited_records(trial, "timing", services))),
+        looks=max(1, len(timings)),
+        needs_new_inputs=any(evidence.Timing.model_validate(record.payload).new_inputs for record in timings),
         mechanisms={o.method: o.visible for o in methods},
         idle=_idle_methods(methods),
         unclear=tuple(o.method for o in methods if o.mechanism and o.mechanism.without and o.mechanism.without.present),

@@ -55,6 +55,8 @@ class GateEvidence(Artifact):
     """Relative noise floor of this run's A/A blocks; None if it was not measured."""
     looks: int = 1
     """Number of timing batches looked at."""
+    needs_new_inputs: bool = False
+    """Whether the gain was smaller on new inputs, so that only batches with new inputs alone count."""
     confirmation: Interval | None = None
     """Incumbent / candidate in separate processes (`confirmation.confirmed_speedup`); None if no confirmation ran."""
     unconfirmed: str = ""
@@ -203,6 +205,8 @@ def _run_checks(evidence: GateEvidence, settings: JudgeSettings) -> Iterator[Che
     else:
         yield _correctness_check(evidence, trial, settings)
         yield from _physics_checks(evidence, trial)
+        if evidence.needs_new_inputs:
+            yield None, "The gain was smaller on new inputs than on seen ones; it is measured on new inputs alone."
         yield _speedup_check(evidence, trial, settings)
         yield _confirmation_check(evidence, settings)
         yield _regression_check(trial, evidence.margins, settings)
