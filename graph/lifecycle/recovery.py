@@ -35,7 +35,7 @@ def reconcile(services: Services) -> None:
     _restore_uncommitted_files(services)
 
 
-def state_after_mask(state: State, services: Services, *, remade: bool) -> State | None:
+def state_after_mask(state: State, services: Services, *, remade: bool = False) -> State | None:
     """Return the update of the state if a mask put another kernel at HEAD, whose profile then comes next; else None.
 
     An iteration that was planned for the replaced kernel is closed. `remade`: the state is that of v0, made again
