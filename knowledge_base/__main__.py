@@ -23,7 +23,7 @@ COMMANDS = {
     "query": (f"{WIKI_COMMANDS}:QueryCommand", "search the wiki, past outcomes and reference projects"),
     "pages": (f"{WIKI_COMMANDS}:PagesCommand", "show the pages that answer findings of a profile"),
     "spec": (f"{WIKI_COMMANDS}:SpecCommand", "look up one hardware figure with its citation"),
-    "lint": (f"{WIKI_COMMANDS}:LintCommand", "check every page, or every citation of a workspace"),
+    "lint": (f"{WIKI_COMMANDS}:LintCommand", "check every page, or every citation and figure of a workspace"),
     "overlay": (f"{WIKI_COMMANDS}:OverlayCommand", "write a measured roof as a page that can be cited"),
     "utilisation": (
         f"{WIKI_COMMANDS}:UtilisationCommand",

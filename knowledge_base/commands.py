@@ -233,13 +233,13 @@ class UtilisationCommand(KnowledgeCommand):
 
 
 class LintCommand(KnowledgeCommand):
-    """Check every page of the wiki, or every citation of a workspace."""
+    """Check every page of the wiki, or every citation and figure of a workspace."""
 
     uses = ("wiki",)
     has_json = False
 
     workspace: Path | None = None
-    """check every citation of this run, in the wiki that it used"""
+    """check every citation and figure of this run, in the wiki that it used"""
 
     def answer(self, base: KnowledgeLocations) -> CommandAnswer:
         """Every problem, then their number."""
@@ -257,10 +257,10 @@ class LintCommand(KnowledgeCommand):
             )
         else:
             wiki = Wiki.open(base.wiki or citations.wiki_path_of(self.workspace))
-            count, problems = citations.check_citations(
+            count, figures, problems = citations.check_citations(
                 self.workspace, wiki, citations.reference_projects_of(self.workspace)
             )
-            what = "citations"
+            what = f"citations, {figures} figures"
         return CommandAnswer(
             None, [*map(str, problems), f"{count} {what}, {len(problems)} problems"], 1 if problems else 0
         )

@@ -188,8 +188,8 @@ def _print_ceilings(options: argparse.Namespace) -> None:
 
     with open_local_machine(options.store, options.clocks) as (executor, records):
         for roof in read_or_measure_roofs(open_language(options.language), executor, records):
-            doubt = f" ({roof.doubt})" if roof.doubt else ""
-            print(f"{roof.metric:<18} {roof.value:.4g} {roof.unit}  {roof.origin}, record {roof.source}{doubt}")
+            remark = roof.doubt or f"{roof.agreeing} of {roof.repeats} measurements agree"
+            print(f"{roof.metric:<18} {roof.value:.4g} {roof.unit}  {roof.origin}, record {roof.source} ({remark})")
 
 
 def _print_bandwidth(options: argparse.Namespace) -> None:

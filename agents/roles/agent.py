@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -97,9 +98,10 @@ class Agent:
             request = request.model_copy(update={"tools": toolbox.tools})
         refused: tuple[str, ...]
         faulty: AnswerT | None = None
+        faults_of = partial(self._reply_faults, answer=answer, faults=faults, toolbox=toolbox)
         while True:
             try:
-                reply = self.reply_to(request)
+                reply = self.reply_to(request, faults_of)
             except BudgetError:
                 paid_for = faulty or self._submitted_answer(answer, toolbox)
                 if paid_for is None:
@@ -117,7 +119,7 @@ class Agent:
                     continue
             merged = self._merged_answer(reply, answer, toolbox)
             if merged is not None:
-                refused = faults(merged) if faults else ()
+                refused = faults_of(reply)
                 if not refused or repairs == 0 or not isinstance(reply, AnswerReply):
                     return merged
                 turn, faulty = Turn(said=reply.said, refused=refused), merged
@@ -130,7 +132,7 @@ class Agent:
                     refused=refused,
                 )
             else:
-                refused = reply.faults if isinstance(reply, UnfitReply) else ()
+                refused = faults_of(reply)
                 turn, faulty = Turn(said=reply.said, refused=refused), _usable_part(reply, answer) or faulty
             repairs -= 1
             if repairs < 0:
@@ -139,8 +141,11 @@ class Agent:
                 )
             request = request.model_copy(update={"turns": (*request.turns, turn)})
 
-    def reply_to(self, request: Request) -> Reply:
-        """Return the reply to a request: from the exchange's record if there is one, else from the model."""
+    def reply_to(self, request: Request, faults_of: Callable[[Reply], tuple[str, ...]] = lambda _: ()) -> Reply:
+        """Return the reply to a request: from the exchange's record if there is one, else from the model.
+
+        The record holds the reply's faults as `faults_of` returns them: prose in place of an answer, code left out.
+        """
         # Tool results are left out of the key: they follow from the calls, and a paid reply must not be lost because
         # another machine words them differently.
         turns_without_results = tuple(
@@ -158,10 +163,14 @@ class Agent:
             timed = request.model_copy(update={"number": self._count_earlier_conversations(request), "ends": ends})
             with self.ledger.reserve(self.role, self.model, timed) as begun:
                 reply = self._ask_model(key, timed, begun, left)
-                record = self._save_record(
-                    "exchange", key, request, reply.usage, reply.model_dump_json(indent=1), begun
-                )
+                found = faults_of(reply)
+                text = reply.model_dump_json(indent=1)
+                record = self._save_record("exchange", key, request, reply.usage, text, begun, found)
             self._emit_finished(record)
+            if found:
+                more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+                why = f"models.{self.role}: the answer has a fault: {found[0]}{more}"
+                self.emit("exchange", {"role": self.role, "state": "faulty", "why": why})
         return REPLY_ADAPTER.validate_json(self.records.blobs.get(record.blobs["reply"]))
 
     def _remaining_time(self) -> RemainingTime:
@@ -220,13 +229,35 @@ class Agent:
             raise ProviderError(f"models.{self.role}: the provider answered with {said} instead of {answer.__name__}")
         return given
 
+    def _reply_faults(
+        self,
+        reply: Reply,
+        answer: type[AnswerT],
+        faults: Callable[[AnswerT], tuple[str, ...]] | None,
+        toolbox: Toolbox | None,
+    ) -> tuple[str, ...]:
+        if not isinstance(reply, AnswerReply):
+            return reply.faults if isinstance(reply, UnfitReply) else ()
+        # An answer of a wrong type is refused only after it is recorded, because it is paid.
+        merged = self._merged_answer(reply, answer, toolbox) if isinstance(reply.answer, answer) else None
+        return faults(merged) if faults and merged else ()
+
     def _run_tool(self, call: ToolCall, toolbox: Toolbox) -> ToolResult:
         # Unreadable arguments fail this call only: the conversation continues.
         result = ToolResult(id=call.id, text=call.fault, failed=True) if call.fault else toolbox.call(call)
         self.emit("tool", {"role": self.role, "tool": call.name, "state": "failed" if result.failed else "done"})
         return result
 
-    def _save_record(self, kind: str, key: str, request: Request, usage: Usage, reply_text: str, begun: str) -> Record:
+    def _save_record(
+        self,
+        kind: str,
+        key: str,
+        request: Request,
+        usage: Usage,
+        reply_text: str,
+        begun: str,
+        faults: tuple[str, ...] = (),
+    ) -> Record:
         blobs = {
             "request": self.records.blobs.put(request.model_dump_json(indent=1)),
             "reply": self.records.blobs.put(reply_text),
@@ -241,6 +272,7 @@ class Agent:
             "usage": usage.model_dump(),
             "usd": self.ledger.cost_usd(self.model, usage),
             "begun": begun,
+            **({"faults": list(faults)} if faults else {}),
         }
         if kind == "failed_exchange":
             # A failure answers no request, so each one gets a key of its own.

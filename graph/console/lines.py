@@ -23,8 +23,10 @@ def _line(event: Event) -> str | None:
         return f"{iteration:>3} {details['node']:<18} {float(details['s']):7.2f} s  {details.get('summary', '')}{spent}"
     if event.kind == "candidate":
         return f"    {details['candidate']:<18} {details['outcome']:<9}  {details['summary']}"
-    if event.kind == "exchange" and details.get("state") == "unusable":
+    if event.kind == "exchange" and details.get("state") in ("faulty", "unusable"):
         return f"    {details['why']}"
+    if event.kind == "remark":
+        return details["text"]
     if event.kind == "verdict":
         return f"{details['iteration']:>3} {'verdict':<18} {details['outcome']:<9}  {details['summary']}"
     if event.kind == "interrupt":

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from graph.services import Services
 from graph.workspace.folder import Workspace
-from graph.workspace.versions import read_state
+from graph.workspace.versions import checkpoint_path, read_state
 from tools.errors import (
     DiskFullError,
     InfrastructureError,
@@ -24,11 +24,6 @@ from tools.errors import (
     WorkspaceError,
 )
 from tools.store.records import disk_full_error, disk_full_error_if_low
-
-
-def checkpoint_path(workspace: Workspace) -> Path:
-    """Return the path of LangGraph's checkpoint."""
-    return workspace.private / "checkpoint.sqlite"
 
 
 @contextmanager
@@ -54,7 +49,8 @@ def resumable(workspace: Workspace) -> Iterator[None]:
         workspace.set_awaited(str(error))
         raise
     except SettingsError as error:
-        if read_state(workspace).get("baseline"):
+        # Without a checkpoint git still says whether there is anything to keep.
+        if workspace.repository.head() or read_state(workspace).get("baseline"):
             error.workspace = root
         else:
             workspace.discard()
@@ -108,5 +104,6 @@ def _machine_failure(error: sqlite3.DatabaseError | InfrastructureError, checkpo
     if "full" in str(error):
         return disk_full_error(checkpoint.parent)
     return StorageError(
-        f"{checkpoint}: the checkpoint cannot be used ({error}); restore it from a copy of the workspace"
+        f"{checkpoint}: the checkpoint cannot be used ({error}); `resume` makes a damaged one again from git and "
+        "records"
     )

@@ -11,7 +11,7 @@ from graph.report import final
 from graph.services import Services
 from graph.state import State
 from graph.workspace import completeness, drift
-from graph.workspace.versions import lineage, read_versions, restored_version
+from graph.workspace.versions import find_incumbent, lineage, read_versions, restored_version
 from tools.errors import WorkspaceError
 from tools.judge import evidence
 from tools.store.records import record_key, write_atomically
@@ -35,19 +35,21 @@ def reconcile(services: Services) -> None:
     _restore_uncommitted_files(services)
 
 
-def state_after_mask(state: State, services: Services) -> State | None:
+def state_after_mask(state: State, services: Services, *, remade: bool = False) -> State | None:
     """Return the update of the state if a mask put another kernel at HEAD, whose profile then comes next; else None.
 
-    An iteration that was planned for the replaced kernel is closed.
+    An iteration that was planned for the replaced kernel is closed. `remade`: the state is that of v0, made again
+    without a checkpoint, and any mask of the run counts.
     """
-    restored = restored_version(services.workspace)
-    if restored is None or restored.candidate is None or restored.candidate == state.get("incumbent"):
+    replaced = restored_version(services.workspace)
+    restored = find_incumbent(read_versions(services.workspace.root)) if remade else replaced
+    if restored is None or restored.candidate is None or (not remade and restored.candidate == state.get("incumbent")):
         return None
     kernel = services.candidate(restored.candidate)
     calibration = services.judge.read_or_measure_calibration(kernel)
     under_way = completeness.last_closed_iteration(services.workspace.root) + 1
     plan = services.records.find(record_key("plan", iteration=under_way))
-    if plan is not None:
+    if plan is not None and replaced is not None:
         close_unjudged(State(**{**state, "iteration": under_way, "plan": plan.id}), services, restored)
     return State(
         iteration=completeness.last_closed_iteration(services.workspace.root),

@@ -12,7 +12,7 @@ from typing import Literal, cast
 
 from graph.artifacts import NotMeasured
 from graph.budget.metering import MeteredExecutor
-from graph.lifecycle.interruption import checkpoint_path, resumable, stop_on_interrupt
+from graph.lifecycle.interruption import resumable, stop_on_interrupt
 from graph.report import prompts
 from graph.services import (
     Ask,
@@ -30,7 +30,7 @@ from graph.workspace import events as event_log
 from graph.workspace import folder as workspaces
 from graph.workspace.events import Events, Observer
 from graph.workspace.folder import Workspace
-from graph.workspace.versions import read_state, read_versions
+from graph.workspace.versions import checkpoint_path, read_checkpoint, read_state, read_versions
 from tools.analysis import rules
 from tools.artifacts import Dims, Record, Rivals, Task
 from tools.errors import SettingsError, WorkspaceError
@@ -41,6 +41,7 @@ from tools.tasks.loader import LoadedTask
 
 NODES_PER_ITERATION = 10
 """Supersteps of one iteration without repair attempts, for LangGraph's recursion limit."""
+FIRST_STATE = State(iteration=0, stale=0, speedup=1.0, trials={})
 
 
 RunEnd = tuple[State, Path] | NotMeasured
@@ -377,12 +378,15 @@ def assemble_services(
 def run_graph(services: Services) -> State:
     """Run the graph to its end and return the final state; a checkpoint is on disk before the next node starts."""
     path = checkpoint_path(services.workspace)
-    with (
-        resumable(services.workspace),
-        closing(sqlite3.connect(path, check_same_thread=False)) as connection,
-        stop_on_interrupt(services),
-    ):
-        return _stream_graph(services, connection)
+    with resumable(services.workspace):
+        if read_checkpoint(path) is None:
+            # Git and records hold all that it said: the graph runs from its start and finds what is finished.
+            for part in path.parent.glob(f"{path.name}*"):
+                part.unlink()
+            text = f"{path} is cut short or damaged; it is made again from git and records"
+            services.emit("remark", {"text": text})
+        with closing(sqlite3.connect(path, check_same_thread=False)) as connection, stop_on_interrupt(services):
+            return _stream_graph(services, connection)
     raise AssertionError("unreachable")
 
 
@@ -398,7 +402,13 @@ def _stream_graph(services: Services, connection: sqlite3.Connection) -> State:
     config = {"configurable": {"thread_id": "run"}, "recursion_limit": limit, "max_concurrency": 1}
     graph = build_graph(services.settings, SqliteSaver(connection))
     snapshot = graph.get_state(config)  # type: ignore[arg-type]
-    rewound = state_after_mask(cast(State, snapshot.values), services)
+    remade = not snapshot.values and any(memory.masked for memory in read_versions(services.workspace.root))
+    if remade:
+        # Without a checkpoint the iterations so far would be gone through again, from kernels that a mask hid.
+        for _ in graph.stream(FIRST_STATE, config, context=services, durability="sync", interrupt_after=["profile"]):  # type: ignore[call-overload]
+            pass
+        snapshot = graph.get_state(config)  # type: ignore[arg-type]
+    rewound = state_after_mask(cast(State, snapshot.values), services, remade=remade)
     if rewound is not None:
         graph.update_state(config, rewound, as_node="gate")  # type: ignore[arg-type]
         snapshot = graph.get_state(config)  # type: ignore[arg-type]
@@ -415,8 +425,10 @@ def _stream_graph(services: Services, connection: sqlite3.Connection) -> State:
     services.emit(
         "caps", {**caps, "device": services.language.device, "spent_wall_s": f"{services.wall_s():.2f}", **used, **paid}
     )
+    if damage := services.experience.damage_sentence():
+        services.emit("remark", {"text": damage})
     _warm_up(services)
-    begin: State | None = None if snapshot.values else State(iteration=0, stale=0, speedup=1.0, trials={})
+    begin = None if snapshot.values else FIRST_STATE
     for _ in graph.stream(begin, config, context=services, stream_mode="updates", durability="sync"):  # type: ignore[call-overload]
         pass
     return cast(State, graph.get_state(config).values)  # type: ignore[arg-type]

@@ -38,7 +38,7 @@ def audit(path: Path) -> tuple[str, ...]:
     found = drift.drifted_paths(workspace.repository)
     others = (
         drift.drift_sentence(workspace.repository, found) if found else "",
-        drift.unrelated_commit_sentence(workspace.root, workspace.repository.log()),
+        drift.foreign_commit_sentence(workspace.repository, workspace.repository.log()),
     )
     # What others did explains much of the rest.
     return (*filter(None, others), *completeness.audit_closed_versions(workspace.root))
@@ -107,7 +107,7 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
 
 def _closed_versions(repository: Repository) -> list[VersionMemory]:
     """Return the memory of each closed version at HEAD, in order."""
-    last = int(repository.read_file_at("HEAD", completeness.POINTER_FILE))
+    last = int(repository.read_file_at("HEAD", drift.POINTER_FILE))
     return [
         parse_memory(repository.read_file_at("HEAD", f"memory/v{n}.json"), repository.root, f"v{n}")
         for n in range(last + 1)

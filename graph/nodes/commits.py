@@ -38,7 +38,7 @@ def commit_version(state: State, services: Services, verdict: Verdict, record: R
             f"a new run"
         )
     accepted = verdict.outcome == "accept" and verdict.candidate is not None
-    closing = {completeness.POINTER_FILE: f"{iteration}\n"}
+    closing = {drift.POINTER_FILE: f"{iteration}\n"}
     if accepted and verdict.candidate:
         closing[kernel] = services.candidate(verdict.candidate).source
     workspace.write(closing)
@@ -52,8 +52,9 @@ def commit_version(state: State, services: Services, verdict: Verdict, record: R
 
 def require_own_history(services: Services) -> tuple[Commit, ...]:
     """Return the commits from HEAD back; raise WorkspaceError if another author's commit is among them (C1)."""
-    history = services.workspace.repository.log()
-    if said := drift.unrelated_commit_sentence(services.workspace.root, history):
+    repository = services.workspace.repository
+    history = repository.log()
+    if said := drift.foreign_commit_sentence(repository, history):
         raise WorkspaceError(said)
     return history
 
@@ -105,8 +106,8 @@ def commit_baseline(state: State, services: Services, inspection: Record) -> str
     texts["memory/v0.json"] = memory.model_dump_json(indent=1) + "\n"
     texts["memory/schema.json"] = json.dumps(VersionMemory.model_json_schema(), indent=1) + "\n"
     texts[f"versions/v0/{completeness.VERDICT_FILE}"] = verdict.model_dump_json(indent=1) + "\n"
-    workspace.write({**texts, completeness.POINTER_FILE: "0\n"})
-    everything = [*drift.FROZEN_PATHS, "env_check.md", *texts, completeness.POINTER_FILE, *STORE_FOLDERS]
+    workspace.write({**texts, drift.POINTER_FILE: "0\n"})
+    everything = [*drift.FROZEN_PATHS, "env_check.md", *texts, drift.POINTER_FILE, *STORE_FOLDERS]
     message = (
         "baseline v0\n\nThe kernel that the run begins with: correct against the float64 reference and timed "
         "against itself."

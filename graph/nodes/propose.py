@@ -156,7 +156,7 @@ def planner_brief(state: State, services: Services) -> PlannerBrief:
         findings=inspection.findings,
         headroom=inspection.headroom,
         dossier=dossier,
-        tried=tried_versions(services),
+        tried=tried_versions(services, state["iteration"]),
         budget=method_budget(inspection.headroom, search.methods_per_iteration, search.methods_per_axis, asked=axes),
         methods_per_iteration=search.methods_per_iteration,
         candidates=search.candidates,
@@ -224,7 +224,7 @@ def coder_brief(state: State, services: Services, plan: Plan, source: str) -> Co
             for item in plan.methods
             if (page := services.guide.page(item.method) or pages.get(item.method)) is not None
         ),
-        tried=tried_versions(services),
+        tried=tried_versions(services, state["iteration"]),
         specs=hardware_sheet.read_verified_sheet(state["specs"], services).target_specs,
         architecture=services.architecture,
         memory=earlier_outcomes(services).attempts,
@@ -270,12 +270,15 @@ def failure_texts(state: State, services: Services) -> tuple[str, ...]:
     )
 
 
-def tried_versions(services: Services) -> tuple[RunAttempt, ...]:
-    """Return the closed iterations of this run, without masked ones and those in which the machine failed."""
+def tried_versions(services: Services, before: float = math.inf) -> tuple[RunAttempt, ...]:
+    """Return the closed iterations of this run, without masked ones and those in which the machine failed.
+
+    `before`: only earlier iterations. A run whose checkpoint is made again must ask what it asked at that time.
+    """
     closed = [
         m
         for m in read_versions(services.workspace.root)
-        if not m.masked and m.iteration > 0 and m.verdict != "infra_error"
+        if not m.masked and 0 < m.iteration < before and m.verdict != "infra_error"
     ]
     # Models that take briefs ignore the counters, which take time to collect.
     counted = (

@@ -18,11 +18,11 @@ from graph.artifacts import (
     NotAvailable,
     VersionMemory,
 )
+from graph.workspace.drift import POINTER_FILE
 from tools.artifacts import Measurement, Trial, Verdict
 
 VERDICT_FILE = "verdict.json"
 MEMORY_FOLDER = "memory/"
-POINTER_FILE = "current_iteration.txt"
 ARTIFACTS: dict[str, Any] = {
     "hypothesis.md": ("# v", "From kernel ", "## ", "- change: ", "- rationale: ", "- evidence: "),
     "evidence.md": (

@@ -12,6 +12,8 @@ from tools.errors import WorkspaceError
 from tools.store.records import write_error
 from tools.store.repository import Commit, Repository, unrelated_commits
 
+POINTER_FILE = "current_iteration.txt"
+"""The file that holds the number of the last closed version."""
 FROZEN_PATHS = (".gitignore", "settings.yaml", "task")
 """Paths that exist before the first commit; their readers check them."""
 
@@ -50,11 +52,24 @@ def drift_sentence(repository: Repository, found: Sequence[str]) -> str:
     )
 
 
-def unrelated_commit_sentence(root: Path, history: Sequence[Commit]) -> str:
-    """Return one sentence about the newest commit that the run did not make; empty: the run made all commits."""
-    found = unrelated_commits(history)
+def foreign_commit_sentence(repository: Repository, history: Sequence[Commit]) -> str:
+    """Return one sentence about the newest commit that the run did not make, or about one that moved the pointer to
+    another version; empty: the run made all commits."""
     advice = "undo it with `git reset`, or start a new run from that kernel"
-    return f"{root}: commit {found[0][:12]} was not made by this run; {advice}" if found else ""
+    if found := unrelated_commits(history):
+        return f"{repository.root}: commit {found[0][:12]} was not made by this run; {advice}"
+    last = -1
+    for commit in reversed(history):
+        # The run closes its versions in order.
+        last += commit.trailers.get("Version") == f"v{last + 1}"
+    named = repository.read_file_at("HEAD", POINTER_FILE).decode(errors="replace").strip() if history else "-1"
+    if named == str(last):
+        return ""
+    moved = repository.commits_changing(Path(POINTER_FILE).stem)[0]
+    return (
+        f"{repository.root}: commit {moved[:12]} sets {POINTER_FILE} to {named[:20]!r}, and the last version that this "
+        f"run closed is v{last}; {advice}"
+    )
 
 
 def refuse_drift(repository: Repository, expected: Sequence[str] = ()) -> None:

@@ -19,7 +19,7 @@ class Event(Artifact):
 
     kind: str
     """start, caps, node, headroom, drafted, judge, candidate, ablated, verdict, job, exchange, tool, record, commit,
-    interrupt, stop."""
+    remark, interrupt, stop."""
     seconds: float
     """Unix time."""
     details: dict[str, str]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import cast
 
@@ -62,24 +63,46 @@ def restored_version(workspace: Workspace) -> VersionMemory | None:
     return None
 
 
-def read_state(workspace: Workspace, restored: VersionMemory | None = None) -> State:
-    """Return the state in the workspace's checkpoint, empty if there is none yet.
+def checkpoint_path(workspace: Workspace) -> Path:
+    """Return the path of LangGraph's checkpoint."""
+    return workspace.private / "checkpoint.sqlite"
 
-    Fields that describe a version masked since the checkpoint are reset. `back` is the version whose kernel is about
-    to be put back; by default the newest commits say which.
-    """
+
+def read_checkpoint(path: Path) -> State | None:
+    """Return the state in a checkpoint, empty if there is none yet; None if the file is cut short or damaged."""
     # Not at the top: LangGraph is slow to import.
     from langgraph.checkpoint.sqlite import SqliteSaver
 
-    path = workspace.private / "checkpoint.sqlite"
     if not path.exists():
         return State()
-    connection = sqlite3.connect(path, check_same_thread=False)
     try:
-        found = SqliteSaver(connection).get_tuple({"configurable": {"thread_id": "run"}})
-        state = cast(State, dict(found.checkpoint["channel_values"])) if found else State()
-    finally:
-        connection.close()
+        with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
+            # SQLite reads a page only when it needs it, so that a resumed run would meet the damage later.
+            if connection.execute("PRAGMA integrity_check").fetchone() != ("ok",):
+                return None
+            found = SqliteSaver(connection).get_tuple({"configurable": {"thread_id": "run"}})
+            return cast(State, dict(found.checkpoint["channel_values"])) if found else State()
+    except sqlite3.DatabaseError as error:
+        # Without a code Python itself could not read a column.
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (0, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise
+        return None
+    except (
+        LookupError,
+        NotImplementedError,
+        TypeError,
+        ValueError,
+    ):  # what LangGraph raises for bytes that it did not write
+        return None
+
+
+def read_state(workspace: Workspace, restored: VersionMemory | None = None) -> State:
+    """Return the state in the workspace's checkpoint, empty if there is none yet.
+
+    A damaged checkpoint counts as none. Fields that describe a version masked since the checkpoint are reset. `back` is
+    the version whose kernel is about to be put back; by default the newest commits say which.
+    """
+    state = read_checkpoint(checkpoint_path(workspace)) or State()
     restored = restored or restored_version(workspace)
     if restored is not None and restored.candidate is not None and restored.candidate != state.get("incumbent"):
         # Its benchmark and its reason to stop are of another kernel.

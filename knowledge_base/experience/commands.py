@@ -115,9 +115,13 @@ class RecommendCommand(ConditionsCommand):
             dtype=self.dtype,
             shape_class=self.shape_class,
         )
-        recommendation = recommend(Experience(locations.home).attempts(), conditions, wiki, self.k)
+        log = Experience(locations.home)
+        recommendation = recommend(log.attempts(), conditions, wiki, self.k)
         return CommandAnswer(
-            recommendation, answer_lines.recommendation_lines(recommendation), 0 if recommendation.proposed else 1
+            recommendation,
+            answer_lines.recommendation_lines(recommendation),
+            0 if recommendation.proposed else 1,
+            note=log.damage_sentence(),
         )
 
 
@@ -174,7 +178,7 @@ class ListCommand(FilterCommand):
         """The newest attempts that pass."""
         log = Experience(locations.home)
         passing = self.passing(log.attempts(), locations.open())
-        return _list_answer(passing, self.n, "" if passing else self.reason_for_none(log))
+        return _list_answer(passing, self.n, "" if passing else self.reason_for_none(log), log)
 
 
 class SearchCommand(FilterCommand):
@@ -204,12 +208,13 @@ class SearchCommand(FilterCommand):
             if passing
             else self.reason_for_none(log)
         )
-        return _list_answer(hits, self.n, "" if hits else nowhere)
+        return _list_answer(hits, self.n, "" if hits else nowhere, log)
 
 
-def _list_answer(attempts: tuple[Attempt, ...], most: int, note: str) -> CommandAnswer:
+def _list_answer(attempts: tuple[Attempt, ...], most: int, note: str, log: Experience) -> CommandAnswer:
     listed = AttemptList(attempts=attempts[:most], total=len(attempts), note=note)
-    return CommandAnswer(listed, answer_lines.attempt_lines(listed), 0 if listed.attempts else 1)
+    lines, code = answer_lines.attempt_lines(listed), 0 if listed.attempts else 1
+    return CommandAnswer(listed, lines, code, note=log.damage_sentence())
 
 
 class StatsCommand(FilterCommand):

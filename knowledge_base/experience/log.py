@@ -1,8 +1,8 @@
 """The log of outcomes: append-only JSONL under `$KERNELWRIGHT_HOME/experience`, safe for many processes at once.
 
 Of the lines about the same evidence and methods the one with the greatest stamp counts, so that masking an attempt is
-one more line, and merging two logs gives the same result in either direction. A last line that a kill has torn is
-ignored on reading and removed by the next append.
+one more line, and merging two logs gives the same result in either direction. A last line that a kill cut short counts
+as damaged: it is named, it stays where it is, and the next append begins a line of its own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LogLines(NamedTuple):
     attempts: tuple[Attempt, ...]
     """Every line that can be read."""
     damaged: tuple[str, ...]
-    """Complete lines that are no attempts, as `file:line`."""
+    """Lines that are no attempts, as `file:line`, with a remark on one that is cut short."""
 
 
 class Experience:
@@ -121,6 +121,11 @@ class Experience:
         """Every line of the log, including those that no longer count."""
         return read_logs(self.folder) if self.folder.is_dir() else LogLines((), ())
 
+    def damage_sentence(self) -> str:
+        """A sentence that names the lines that are no attempts; empty without any."""
+        found = self.read_lines().damaged
+        return f"the experience log is read without lines that are damaged: {', '.join(found)}" if found else ""
+
     @contextmanager
     def _open_locked(self) -> Iterator[BinaryIO]:
         """The log, opened for appending and locked against other writers."""
@@ -139,20 +144,20 @@ class Experience:
 def read_logs(*places: Path) -> LogLines:
     """The lines of files, and of all `*.jsonl` directly in folders. SettingsError for what is neither."""
     attempts, damaged = [], []
-    for place, path in [(one, file) for one in places for file in _log_files(one)]:
+    for path in [file for one in places for file in _log_files(one)]:
         try:
-            # A log in a folder may be being written; a file that is named is complete, even without a last line feed.
-            whole = path.read_bytes() if place == path else path.read_bytes().rpartition(b"\n")[0]
+            whole = path.read_bytes()
         except OSError as error:
             raise SettingsError(
                 f"{path} cannot be read ({error.strerror}); give logs with permission to read"
             ) from error
-        for number, line in enumerate(whole.split(b"\n"), 1):
+        lines = whole.split(b"\n")
+        for number, line in enumerate(lines, 1):
             found = parse_line(line) if line.strip() else None
             if found is not None:
                 attempts.append(found)
             elif line.strip():
-                damaged.append(f"{path}:{number}")
+                damaged.append(f"{path}:{number}{' (cut short)' if number == len(lines) else ''}")
     return LogLines(tuple(attempts), tuple(damaged))
 
 
@@ -189,16 +194,8 @@ def _visible_attempts(lines: Iterable[Attempt]) -> tuple[Attempt, ...]:
 
 
 def _append(file: BinaryIO, attempts: list[Attempt]) -> None:
-    _cut_torn_line(file)
-    file.write(b"".join(one.model_dump_json().encode() + b"\n" for one in attempts))
+    file.seek(0)
+    ended = file.read()[-1:] in (b"", b"\n")
+    file.write((b"" if ended else b"\n") + b"".join(one.model_dump_json().encode() + b"\n" for one in attempts))
     file.flush()
     os.fsync(file.fileno())
-
-
-def _cut_torn_line(file: BinaryIO) -> None:
-    """Remove a torn last line, which is any without a line feed."""
-    file.seek(0)
-    data = file.read()
-    whole = data.rfind(b"\n") + 1
-    if whole < len(data):
-        file.truncate(whole)

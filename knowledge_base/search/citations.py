@@ -1,5 +1,5 @@
 """Every citation of the gpu-wiki and of reference projects in a workspace, opened again: does the line still say
-what was cited?"""
+what was cited, and does it give the figure that cites it?"""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import NamedTuple
 import yaml
 
 from knowledge_base.pages.wiki import Wiki, WikiProblem, lines_of
+from knowledge_base.search.cited_values import CITATION_TEXT, check_values
 from knowledge_base.search.code_chunks import REFERENCE_PREFIX, ReferenceProjects
 from tools.artifacts import digest
 from tools.errors import SettingsError
 
 CITING_FILES = ("records/*.json", "memory/*.json", "*.md", "versions/**/*.md", "versions/**/*.json")
 """Where a run writes citations down."""
-CITATION_TEXT = re.compile(rf"(?:<gpu-wiki>/|(?={REFERENCE_PREFIX}/))([^\s:`\"\\]+):(\d+)")
 CITATION_JSON = re.compile(r'"path":\s*"([^"\\]+)",\s*"line":\s*(\d+),\s*"sha256":\s*"([0-9a-f]{64})"')
 """A Citation as records hold it."""
 
@@ -38,18 +38,19 @@ class CitationUse(NamedTuple):
 
 def check_citations(
     workspace: Path, wiki: Wiki, reference: ReferenceProjects | None = None
-) -> tuple[int, tuple[WikiProblem, ...]]:
-    """How many lines are cited, and what is wrong with them, opened again; those of reference projects where their
-    folder is given. SettingsError when `workspace` is no folder that a run made."""
+) -> tuple[int, int, tuple[WikiProblem, ...]]:
+    """How many lines are cited, how many figures there are, and what is wrong with them, opened again; lines of
+    reference projects where their folder is given. SettingsError when `workspace` is no folder that a run made."""
     if not (workspace / "records").is_dir():
         raise SettingsError(f"--workspace: {workspace} holds no records; name a folder that `python -m graph run` made")
     wikis = (wiki, wiki.or_bundled_methods())
     found: list[CitationUse] = []
     problems: list[WikiProblem] = []
+    texts: dict[str, str] = {}
     for file in _citing_paths(workspace):
         name = file.relative_to(workspace).as_posix()
         try:
-            text = file.read_text(encoding="utf-8")
+            text = texts[name] = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             problems.append(WikiProblem(name, 1, f"cannot be read: {error}"))
             continue
@@ -61,7 +62,13 @@ def check_citations(
         if one.sha256:
             held.setdefault((one.path, one.line), set()).add(one.sha256)
     problems += [problem for one in found if (problem := _stale_problem(one, held, wikis, reference)) is not None]
-    return len(found), tuple(sorted(set(problems)))
+
+    def line_at(path: str, line: int) -> str | None:
+        text = _current_line(path, line, wikis, reference)
+        return text if text is not None and digest(text) in held.get((path, line), {digest(text)}) else None
+
+    figures, wrong = check_values(texts, wiki, line_at)
+    return len(found), figures, tuple(sorted({*problems, *wrong}))
 
 
 def wiki_path_of(workspace: Path) -> Path | None:
@@ -110,12 +117,11 @@ def _stale_problem(
     wikis: tuple[Wiki, Wiki],
     reference: ReferenceProjects | None,
 ) -> WikiProblem | None:
-    root, _, name = one.path.partition("/")
-    if root == REFERENCE_PREFIX and reference is not None:
-        cited, within, line = f"{one.path}:{one.line}", reference.root, reference.line(name, one.line)
+    if one.path.startswith(REFERENCE_PREFIX) and reference is not None:
+        cited, within = f"{one.path}:{one.line}", reference.root
     else:
         cited, within = f"<gpu-wiki>/{one.path}:{one.line}", wikis[0].root
-        line = next((line for wiki in wikis if (line := wiki.line(one.path, one.line)) is not None), None)
+    line = _current_line(one.path, one.line, wikis, reference)
     if line is None:
         return WikiProblem(one.file, one.at, f"{cited} does not exist any more in {within}")
     hashes = {one.sha256} if one.sha256 else held.get((one.path, one.line), set())
@@ -124,3 +130,10 @@ def _stale_problem(
             one.file, one.at, f"{cited} does not say any more what was cited; it is now: {line.strip()[:120]!r}"
         )
     return None
+
+
+def _current_line(path: str, line: int, wikis: tuple[Wiki, Wiki], reference: ReferenceProjects | None) -> str | None:
+    root, _, name = path.partition("/")
+    if root == REFERENCE_PREFIX and reference is not None:
+        return reference.line(name, line)
+    return next((text for wiki in wikis if (text := wiki.line(path, line)) is not None), None)

@@ -18,7 +18,7 @@ from graph.__main__ import main
 from graph.budget.reserve import estimate_benchmark_seconds, seconds_per_sample
 from graph.lifecycle import run
 from graph.settings import load
-from graph.workspace import completeness, events
+from graph.workspace import completeness, drift, events
 from graph.workspace.events import Event
 from graph.workspace.folder import open_read_only
 from graph.workspace.versions import read_state
@@ -114,7 +114,7 @@ def in_order(root: Path, reason: str) -> None:
     """The report says why, the versions are whole and git is clean."""
     report = (root / "report.md").read_text()
     assert f"It stopped because a cap is reached ({reason}" in report and "caps: wall_s " in report
-    for iteration in range(int((root / completeness.POINTER_FILE).read_text()) + 1):
+    for iteration in range(int((root / drift.POINTER_FILE).read_text()) + 1):
         assert completeness.audit_version(root, iteration, closed=True) == ()
     assert Repository(root).drift() == ()
     (commit, *_) = Repository(root).log()

@@ -22,14 +22,13 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from agents.artifacts import Dossier
 from graph.build import build_graph
 from graph.lifecycle import run as runs
-from graph.lifecycle.interruption import checkpoint_path
 from graph.lifecycle.verify import accepted_commits, read_claim, verify
 from graph.nodes import gate_evidence
 from graph.report.content.version_files import render_baseline
 from graph.services import open_agents
 from graph.state import State
 from graph.workspace.folder import open_read_only
-from graph.workspace.versions import read_versions
+from graph.workspace.versions import checkpoint_path, read_versions
 from tests.graph.conftest import git, graph
 from tools.artifacts import Verdict
 from tools.gate.judge_settings import JudgeSettings

@@ -98,10 +98,16 @@ class Roof(Artifact):
     """A citation, or the id of the record of the measurement."""
     others: float | None = None
     """Share of the cores' time that other processes used during the measurement; None if unknown or not measured."""
+    repeats: int = 0
+    """How often it was measured until two measurements agreed or the time was over; 0: it was not repeated."""
+    agreeing: int = 0
+    """How many of these measurements agree with the best one, which counts too."""
 
     @property
     def doubt(self) -> str:
         """The reason why the real roof may be higher; empty without one."""
+        if self.repeats and self.agreeing < 2:
+            return f"no two of its {self.repeats} measurements agree"
         if self.others is None or self.others < MAX_UNREPORTED_LOAD_SHARE:
             return ""
         return f"other processes used {format_percent(self.others)} of the machine meanwhile"

@@ -2,12 +2,14 @@
 
 A measured roof is evidence, labelled so, and never replaces a citation. The programs harness/device/roofs_cpu.cpp and
 harness/device/roofs_cuda.py report every try. On a CPU the best try counts, because noise on a shared machine only
-slows down; on a GPU, which is not shared, the median counts.
+slows down; on a GPU, which is not shared, the median counts. A measurement is repeated until the two best ones of each
+roof agree, as long as `MAX_MEASURING_S` allows (on a GPU once); a roof on which no two agree carries a doubt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
@@ -20,11 +22,13 @@ from tools.executors.base import Device, Executor, FinishedJob, Job, Limits, Nee
 from tools.executors.protocol import PROTOCOL
 from tools.languages.base import Language, Toolchain
 from tools.roofline.hardware import Roof, RoofMetric
-from tools.roofline.roofline import best_roof
+from tools.roofline.roofline import best_of_repeats, best_roof
 from tools.store.records import Records, record_key
 
 PROGRAM = Path(__file__).parents[1] / "harness" / "device" / "roofs_cpu.cpp"
 CUDA_PROGRAM = Path(__file__).parents[1] / "harness" / "device" / "roofs_cuda.py"
+MAX_MEASURING_S = 5.0
+"""Seconds after which no further measurement of the roofs begins; two are made in any case."""
 CUDA_LIMIT_S = 180.0
 """Mostly for importing torch and creating the first context on a cold machine; measuring takes about five seconds."""
 _FLAG_SETS = (("-O3", "-march=native"), ("-O3", "-mcpu=native"), ("-O3",))
@@ -60,6 +64,10 @@ class CpuCeilings(Artifact):
     others: float | None = None
     """Share of the allowed cores' time that other processes used meanwhile; None if unknown."""
     flags: tuple[str, ...] = ()
+    repeats: tuple[CpuCeilings, ...] = ()
+    """The measurements that followed the first."""
+    disagreeing: tuple[RoofMetric, ...] = ()
+    """Roofs whose best measurement no other confirms."""
 
 
 class CudaCeilings(Artifact):
@@ -78,6 +86,8 @@ class CudaCeilings(Artifact):
     seconds: float
     """Seconds of the whole measurement, without imports."""
     versions: dict[str, str]
+    repeats: tuple[CudaCeilings, ...] = ()
+    disagreeing: tuple[RoofMetric, ...] = ()
 
 
 AnyCeilings = TypeVar("AnyCeilings", CpuCeilings, CudaCeilings)
@@ -115,6 +125,8 @@ def read_or_measure_roofs(
             if cuda
             else _run_cpu_program(program, language.toolchain(), device, executor, records)
         )
+        disagreeing = tuple(roof.metric for roof in _roofs_of(found, "") if roof.agreeing < 2)
+        found = found.model_copy(update={"disagreeing": disagreeing})
         record = records.add(
             Record(
                 kind="roof",
@@ -131,9 +143,31 @@ def read_or_measure_roofs(
 
 def roofs_of_record(record: Record) -> tuple[Roof, ...]:
     """Return the roofs of a record of kind "roof". Raises ValidationError for another kind of record."""
-    if record.device.startswith("cuda:"):
-        return cuda_roofs(CudaCeilings.model_validate(record.payload), record.id)
-    return cpu_roofs(CpuCeilings.model_validate(record.payload), record.id)
+    kind = CudaCeilings if record.device.startswith("cuda:") else CpuCeilings
+    return _roofs_of(kind.model_validate(record.payload), record.id)
+
+
+def _roofs_of(found: CpuCeilings | CudaCeilings, source: str) -> tuple[Roof, ...]:
+    return best_of_repeats(
+        cpu_roofs(one, source) if isinstance(one, CpuCeilings) else cuda_roofs(one, source)
+        for one in (found, *found.repeats)
+    )
+
+
+def measure_until_agreed(measure: Callable[[], CpuCeilings], clock: Callable[[], float]) -> CpuCeilings:
+    """Return the first of at least two measurements with the others as its `repeats`.
+
+    It ends when the two best of each roof agree, or when by `clock` (seconds) another one would end after
+    `MAX_MEASURING_S`.
+    """
+    start, found = clock(), measure()
+    while True:
+        found = found.model_copy(update={"repeats": (*found.repeats, measure())})
+        taken = clock() - start
+        if taken * (1 + 1 / (1 + len(found.repeats))) > MAX_MEASURING_S or all(
+            roof.agreeing > 1 for roof in _roofs_of(found, "")
+        ):
+            return found
 
 
 def roof_records_of_device(first: Sequence[Roof], records: Records) -> tuple[Record, ...]:
@@ -225,15 +259,16 @@ def _run_cpu_program(
             f"{log.strip().splitlines()[0] if log.strip() else 'no log'}"
         )
     command = f"chmod +x roofs && ./roofs {device.units} {device.last_level_cache}"
-    ran = executor.run(
-        Job(
-            files={"roofs": built.files["roofs"]},
-            argv=("sh", "-c", command),
-            limits=Limits(wall_s=60.0),
-            needs=Needs(exclusive=True),
-        )
+    job = Job(
+        files={"roofs": built.files["roofs"]},
+        argv=("sh", "-c", command),
+        limits=Limits(wall_s=60.0),
+        needs=Needs(exclusive=True),
     )
-    return _parse_ceilings(PROGRAM.name, ran, records, CpuCeilings).model_copy(update={"flags": flags})
+    found = measure_until_agreed(
+        lambda: _parse_ceilings(PROGRAM.name, executor.run(job), records, CpuCeilings), time.monotonic
+    )
+    return found.model_copy(update={"flags": flags})
 
 
 def _run_cuda_program(program: str, device: Device, executor: Executor, records: Records) -> CudaCeilings:

@@ -10,7 +10,7 @@ lower bound: what no honest kernel can undercut is `memory_floor_seconds`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 from tools.artifacts import Axis, Bound, Quantity, Task
@@ -165,9 +165,25 @@ def reason_roof_may_be_low(roofs: Sequence[Roof], metric: str) -> str:
     return binding.doubt if binding is not None and confirming_roof(roofs, metric) is None else ""
 
 
+def best_of_repeats(runs: Iterable[Sequence[Roof]]) -> tuple[Roof, ...]:
+    """Return the best roof of each metric over repeated measurements, with how many of them agree with it.
+
+    The share of other processes is the smallest among those that agree: the least disturbed one found the same.
+    """
+    runs, made = tuple(runs), []
+    if len(runs) == 1:
+        return tuple(runs[0])
+    every = [roof for run in runs for roof in run]
+    for best in filter(None, (best_roof(every, metric) for metric in dict.fromkeys(roof.metric for roof in every))):
+        ratios = ((roof, roof.value / best.value) for roof in every if roof.metric == best.metric)
+        alike = [roof for roof, ratio in ratios if min(ratio, 1.0 / ratio) >= MIN_AGREEMENT_RATIO]
+        others = min((roof.others for roof in alike if roof.others is not None), default=None)
+        made.append(best.model_copy(update={"others": others, "repeats": len(runs), "agreeing": len(alike)}))
+    return tuple(made)
+
+
 def confirming_roof(roofs: Sequence[Roof], metric: str) -> Roof | None:
-    """Return an undisturbed measurement that agrees with the best, disturbed roof of a metric; None if there is
-    none."""
+    """Return an undisturbed measurement that agrees with the best, doubted roof of a metric; None if there is none."""
     binding = best_roof(roofs, metric)
     if binding is None or not binding.doubt:
         return None
@@ -177,7 +193,9 @@ def confirming_roof(roofs: Sequence[Roof], metric: str) -> Roof | None:
             if metric != "launch_latency"
             else MIN_AGREEMENT_RATIO * other.value <= binding.value
         )
-        if other.metric == metric and other.value > 0 and alike and other.others is not None and not other.doubt:
+        # Where no measurement sees other processes, the doubt is that none agreed, which another one can end.
+        watched = other.others is not None or binding.others is None
+        if other.metric == metric and other.value > 0 and alike and watched and not other.doubt:
             return other
     return None
 

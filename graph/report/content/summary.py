@@ -212,7 +212,7 @@ def show(path: Path, *, as_json: bool) -> str:
     if as_json:
         return json.dumps({**summary.model_dump(mode="json"), "drift": found}) if found else summary.model_dump_json()
     lines = [summary.sentence(), *([drift.drift_sentence(workspace.repository, found)] if found else [])]
-    lines += filter(None, [drift.unrelated_commit_sentence(workspace.root, workspace.repository.log())])
+    lines += filter(None, [drift.foreign_commit_sentence(workspace.repository, workspace.repository.log())])
     for memory in read_versions(workspace.root):
         what = "+".join(memory.methods) or "baseline"
         masked = "  (masked)" if memory.masked else ""

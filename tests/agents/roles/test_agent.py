@@ -10,6 +10,8 @@ from agents.artifacts import (
     AnalystBrief,
     Answer,
     CoderBrief,
+    Draft,
+    Drafts,
     GatekeeperBrief,
     KnowledgeQuery,
     Plan,
@@ -29,6 +31,8 @@ from agents.roles.agent import (
     open_model,
 )
 from agents.tool_use.base import Toolbox
+from graph.console.lines import event_line
+from graph.workspace.events import Event
 from tests.agents.checks.test_cited_figures import planner_brief
 from tests.agents.scripted import Line, Scripted, agent, called
 from tests.contracts.conftest import task
@@ -110,6 +114,25 @@ def test_what_cannot_be_taken_for_an_answer_is_asked_again_once_and_is_no_failur
         assert asked.ask(BRIEF, Queries, lambda given: ("one fault",)) == ANSWER and not model.lines, (
             "what can be read stands"
         )
+
+
+def test_prose_and_left_out_code_are_recorded_and_said(tmp_path: Path) -> None:
+    """They showed only in the next question, and in none where the model was not asked again."""
+    elided = Drafts(drafts=(Draft(source='extern "C" void solve() {\n  // ... existing code ...\n}\n', methods=()),))
+    told: list[str | None] = []
+    asked, _ = agent("coder", tmp_path, [UNFIT, elided])
+    asked.emit = lambda kind, details: told.append(event_line(Event(kind=kind, seconds=0.0, details=dict(details))))
+    plan = Plan(methods=(), candidates=1)
+    brief = CoderBrief(task=BRIEF.task, source="x", plan=plan, pages=(), tried=())
+    assert coder.write_candidates(asked, brief, "p", ".cpp") == ()
+    faults = [record.payload["faults"] for record in asked.records if record.kind == "exchange"]
+    left_out = "draft 1: line 2: `// ... existing code ...` replaces code that was left out; write all of the code"
+    assert faults == [list(UNFIT.faults), [left_out]]
+    assert list(filter(None, told)) == [
+        f"    models.coder: the answer has a fault: {fault}" for fault in (UNFIT.faults[0], left_out)
+    ]
+    asked, _ = asking(tmp_path / "sound", ANSWER)
+    assert asked.ask(BRIEF, Queries) == ANSWER and "faults" not in next(iter(asked.records)).payload
 
 
 def test_every_role_goes_on_without_an_answer_that_can_be_read(tmp_path: Path) -> None:

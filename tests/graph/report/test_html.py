@@ -304,6 +304,16 @@ def test_an_unfinished_run_has_a_report(copied: Path) -> None:
     assert len(figures(texts["report.html"])) == len(html.CHARTS)
 
 
+def test_an_answer_with_faults_is_named(seen: ReportData) -> None:
+    told = "draft 1: `// ... <same>` replaces code that was left out"
+    asked = seen.exchanges[0]
+    faulty = asked.model_copy(update={"payload": {**asked.payload, "faults": [told, "no JSON"]}})
+    found = replace(seen, exchanges=(faulty, *seen.exchanges[1:]))
+    for text in (Page(html.render_html(found)).said, final.render_markdown(found)):
+        assert text.count("Answers with faults") == 1 and f"{told}; no JSON" in text
+    assert "Answers with faults" not in html.render_html(seen)
+
+
 def test_where_no_version_was_accepted_the_baseline_is_the_best(seen: ReportData, copied: Path) -> None:
     assert seen.final is not None
     kept = FinalBenchmark.model_validate(

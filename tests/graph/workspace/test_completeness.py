@@ -15,7 +15,8 @@ from graph.__main__ import main
 from graph.lifecycle.verify import _unexpected_changes
 from graph.workspace import drift
 from graph.workspace import folder as workspaces
-from graph.workspace.completeness import POINTER_FILE, audit_closed_versions, audit_version
+from graph.workspace.completeness import audit_closed_versions, audit_version
+from graph.workspace.drift import POINTER_FILE
 from tests.graph.conftest import printed_json
 from tests.support import Capsys
 from tools.errors import WorkspaceError
@@ -120,6 +121,26 @@ def test_what_others_changed_stops_the_run_is_named_by_every_verb_and_ended_by_t
     for command in re.findall(r"`((?:git|rm) .+?)`", said):
         subprocess.run(shlex.split(command), cwd=copied, check=True)
     assert main(["resume", str(copied), "--quiet"]) == 0 and drift.drifted_paths(Repository(copied)) == ()
+
+
+@pytest.mark.parametrize("named", ["1", "9", "x"])
+def test_a_pointer_that_a_commit_moved_is_found_though_the_commit_has_a_trailer_of_ours(
+    copied: Path, named: str, capsys: Capsys
+) -> None:
+    assert main(["audit", str(copied)]) == 0 and main(["resume", str(copied), "--quiet"]) == 0
+    (copied / POINTER_FILE).write_text(f"{named}\n")
+    trailer = ["-m", "report", "-m", "Report: 0123456789abcdef"]
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", *identity, "commit", "-qa", *trailer], cwd=copied, check=True)
+    made = str(Repository(copied).head())
+    capsys.readouterr()
+    for verb, code in (("audit", 1), ("resume", 2)):
+        assert main([verb, str(copied)]) == code
+        said = "".join(capsys.readouterr())
+        told = f"commit {made[:12]} sets {POINTER_FILE} to {named!r}, and the last version that this run closed is v3"
+        assert told in said and "undo it with `git reset`" in said
+    subprocess.run(["git", "reset", "-q", "--hard", "HEAD~1"], cwd=copied, check=True)
+    assert main(["audit", str(copied)]) == 0 and main(["resume", str(copied), "--quiet"]) == 0
 
 
 def test_what_a_killed_gate_left_is_the_runs_own_and_nothing_else_goes_with_its_commit(copied: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_file_may_lack_the_last_line_feed_and_what_is_no_attempt_costs_one_lin
     file = tmp_path / "x.jsonl"
     for text, found, damaged in (
         (f"{LINE}\n{LINE.replace(EVIDENCE, 'b')}", [EVIDENCE, "b"], ()),
-        (f"{LINE}\n{{torn", [EVIDENCE], (f"{file}:2",)),
+        (f"{LINE}\n{{torn", [EVIDENCE], (f"{file}:2 (cut short)",)),
         (f"{{broken\n{LINE}\n", [EVIDENCE], (f"{file}:1",)),
     ):
         file.write_text(text)
@@ -132,14 +132,22 @@ def test_machine_failures_never_enter(tmp_path: Path):
 
 
 @pytest.mark.parametrize("cut", [1, 2, 40])
-def test_a_torn_last_line_is_ignored_and_mended(tmp_path: Path, cut: int):
+def test_a_last_line_that_is_cut_short_is_named_and_kept_and_nothing_is_glued_to_it(
+    tmp_path: Path, cut: int, capsys: Capsys
+):
     log, file = Experience(tmp_path), tmp_path / "experience" / "attempts.jsonl"
     log.add(attempt("a"))
     log.add(attempt("b"))
-    file.write_bytes(file.read_bytes()[:-cut])
-    assert names(log) == ["a"] and log.read_lines().damaged == ()
-    assert log.add(attempt("b")) and log.add(attempt("c"))
-    assert names(log) == ["c", "b", "a"] and file.read_bytes().count(b"\n") == 3
+    rest = file.read_bytes()[:-cut]
+    file.write_bytes(rest)
+    # Without its line feed alone the line is whole.
+    lost = () if cut == 1 else (f"{file}:2 (cut short)",)
+    assert names(log) == ["b", "a"][len(lost) :] and log.read_lines().damaged == lost
+    assert main(["experience", "list", "--home", str(tmp_path)]) == 0
+    assert [str(file) in capsys.readouterr().err] == [bool(lost)]
+    assert log.add(attempt("b")) == bool(lost) and log.add(attempt("c"))
+    assert names(log) == ["c", "b", "a"] and file.read_bytes().startswith(rest + b"\n")
+    assert log.read_lines().damaged == tuple(place.removesuffix(" (cut short)") for place in lost)
 
 
 def test_two_processes_appending_at_once_lose_nothing(tmp_path: Path):

@@ -1,4 +1,5 @@
-"""`lint --workspace`: every citation of a run is opened again, in the wiki that the run used."""
+"""`lint --workspace`: every citation of a run is opened again, in the wiki that the run used, and compared with the
+figures that cite it."""
 
 from __future__ import annotations
 
@@ -48,12 +49,12 @@ def linted(root: Path, capsys: Capsys, *more: str) -> tuple[int, list[str]]:
 
 
 def test_a_line_that_changed_is_listed_wherever_it_is_cited(workspace: Path, wiki: Path, capsys: Capsys) -> None:
-    assert linted(workspace, capsys) == (0, ["5 citations, 0 problems"])
+    assert linted(workspace, capsys) == (0, ["5 citations, 2 figures, 0 problems"])
     (wiki / PAGE).write_text((wiki / PAGE).read_text().replace("| 4.8 |", "| 4.9 |"))
     code, lines = linted(workspace, capsys)
     (record,) = (workspace / "records").glob("*.json")
     number = next(n for n, line in enumerate(record.read_text().splitlines(), 1) if '"path"' in line)
-    assert code == 1 and lines[-1] == "5 citations, 4 problems"
+    assert code == 1 and lines[-1] == "5 citations, 2 figures, 4 problems"
     places = [line.split(": ")[0] for line in lines[:-1]]
     assert places == ["README.md:3", "memory/v1.json:5", f"records/{record.name}:{number}", "report.md:1"]
     assert all(f"<gpu-wiki>/{PAGE}:" in line and "| 4.9 |" in line for line in lines[:-1])
@@ -83,7 +84,7 @@ def test_a_reference_project_is_opened_again_where_it_still_is(
     elif fate == "changed":
         source.write_text("import torch\n")
     code, lines = linted(workspace, capsys)
-    assert (code, lines[-1]) == (int(bool(says)), f"{counted} citations, {2 if says else 0} problems")
+    assert (code, lines[-1]) == (int(bool(says)), f"{counted} citations, 2 figures, {2 if says else 0} problems")
     assert all(f"<reference>/lib/kernel.py:1 {says}" in line for line in lines[:-1])
 
 
@@ -112,3 +113,68 @@ def test_what_is_no_workspace_is_one_sentence(workspace: Path, wiki: Path, spoil
     code = main(["lint", "--workspace", str(workspace / "gone" if spoilt == "nothing" else workspace)])
     said = capsys.readouterr().err.strip()
     assert code == 2 and said.startswith("error: ") and "\n" not in said
+
+
+COUNTED = {"kind": "profile", "key": "p", "payload": {"metrics": {"ncu.dram_bytes": {"value": 1234567.0, "unit": "B"}}}}
+FOUND = {"rule": "far_from_roof", "text": "It reaches 12.5 % of the roof.", "evidence": []}
+
+
+@pytest.mark.parametrize(
+    ("figure", "fault"),
+    [
+        ({}, ""),
+        ({"value": 4800, "unit": "GB/s"}, ""),
+        ({"value": 9.6}, "9.6 TB/s differs from {wiki}, which gives 4.8 TB/s"),
+        ({"unit": "GB/s"}, "4.8 GB/s differs from {wiki}, which gives 4.8 TB/s"),
+        ({"metric": "boost_clock", "value": 1980, "unit": "MHz"}, "1980 MHz is not in {wiki}"),
+        ({"citation": ""}, "4.8 TB/s has no citation; name its source, or leave it out"),
+        ({"metric": "ncu.dram_bytes", "value": 1.235e6, "unit": "B", "citation": "{counted}"}, ""),
+        (
+            {"metric": "ncu.dram_bytes", "value": 1.3e6, "unit": "B", "citation": "{counted}"},
+            "1300000 B differs from {counted}, which gives 1234567 B",
+        ),
+        ({"metric": "share", "value": 12.5, "unit": "%", "citation": "far_from_roof"}, ""),
+        ({"metric": "share", "value": 99, "unit": "%", "citation": "far_from_roof"}, "99 % is not in far_from_roof"),
+        ({"citation": "0123456789abcdef"}, "4.8 TB/s is not in 0123456789abcdef"),
+    ],
+)
+def test_a_figure_of_a_plan_says_what_it_cites(
+    workspace: Path, wiki: Path, figure: dict[str, object], fault: str, capsys: Capsys
+) -> None:
+    spec = lookup.resolve_spec(Wiki.open(wiki), "H200", "memory_bandwidth", "SXM5")
+    assert isinstance(spec, Spec)
+    records = Records(workspace)
+    counted = records.add(Record.model_validate(COUNTED)).id
+    records.add(Record(kind="inspection", key="i", payload={"findings": [FOUND]}))
+    names = {"wiki": str(spec.citation), "counted": counted}
+    exact = {"metric": spec.metric, "value": spec.value, "unit": spec.unit, "citation": "{wiki}"}
+    said = {key: value.format(**names) if key == "citation" else value for key, value in {**exact, **figure}.items()}
+    plan = records.add(Record(kind="plan", key="p1", payload={"figures": [said], "reason": "memory_bandwidth: 7 TB/s"}))
+    code, lines = linted(workspace, capsys)
+    told = [line for line in lines[:-1] if line.startswith(f"records/{plan.id}.json:")]
+    assert lines[-1].endswith(f" 3 figures, {len(told)} problems") and code == len(told) == bool(fault)
+    assert all(line.endswith(f"{said['metric']}: {fault.format(**names)}") for line in told)
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("- memory_bandwidth: 4.8 TB/s <- {wiki} (dense)", ""),
+        ("rests on memory_bandwidth: 4.9 TB/s <- {wiki}.", "4.9 TB/s differs from {wiki}"),
+        ("- memory_bandwidth: 4.8 TB/s", "4.8 TB/s has no citation"),
+        ("- memory_bandwidth: 4,800 GB/s (boost)", "4800 GB/s has no citation"),
+        ("The memory_bandwidth: 4.8 TB/s is what it has.", ""),
+        ("- patience: 3 versions", ""),
+        ("- memory_bandwidth: UNKNOWN (gpu-wiki not found)", ""),
+    ],
+)
+def test_a_line_of_a_text_says_what_it_cites_and_prose_is_not_read(
+    workspace: Path, wiki: Path, line: str, fault: str, capsys: Capsys
+) -> None:
+    spec = lookup.resolve_spec(Wiki.open(wiki), "H200", "memory_bandwidth", "SXM5")
+    assert isinstance(spec, Spec)
+    (workspace / "versions/v1/evidence.md").write_text(f"# Evidence\n\n{line.format(wiki=spec.citation)}\n")
+    code, lines = linted(workspace, capsys)
+    told = [f"versions/v1/evidence.md:3: memory_bandwidth: {fault.format(wiki=spec.citation)}"] if fault else []
+    assert code == len(told) and [said.startswith(one) for said, one in zip(lines, told, strict=False)] == [True] * code
+    assert lines[-1].endswith(f", {code} problems")

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support import run_captured
 from tools.artifacts import Record
+from tools.roofline.lower_bounds import limits_from_roofs
 from tools.roofline.microbenchmarks import (
     PROGRAM,
     ArithmeticRates,
@@ -17,6 +18,7 @@ from tools.roofline.microbenchmarks import (
     best_measured_roofs,
     cpu_roofs,
     cuda_roofs,
+    measure_until_agreed,
     roof_records_of_device,
     roofs_of_record,
 )
@@ -80,6 +82,37 @@ def test_what_a_later_attempt_found_higher_counts(tmp_path):
     assert set(all_measured_roofs(first, records)) == {*first, *roofs_of_record(again)}, (
         "each measurement once, and of this device alone"
     )
+
+
+@pytest.mark.parametrize(
+    ("bandwidths", "seconds", "measured", "doubt"),
+    [
+        ((10.0, 10.2), 1.0, 2, ""),
+        ((10.0, 19.0, 18.5), 1.0, 3, ""),
+        # Two that agree below the best confirm nothing: noise only slows down.
+        ((19.0, 10.0, 10.1, 10.2, 10.0), 1.0, 5, "no two of its 5 measurements agree"),
+        ((10.0, 19.0, 19.0), 2.4, 2, "no two of its 2 measurements agree"),
+        ((10.0, 10.0), 9.0, 2, ""),
+    ],
+)
+def test_a_roof_is_measured_until_the_two_best_agree_or_the_time_is_over(
+    tmp_path: Path, bandwidths: tuple[float, ...], seconds: float, measured: int, doubt: str
+):
+    script = iter(bandwidths)
+    calls: list[float] = []
+
+    def measure() -> CpuCeilings:
+        calls.append(next(script))
+        return ceilings().model_copy(update={"bandwidth": {"copy": (calls[-1],)}, "others": 0.01 * len(calls)})
+
+    found = measure_until_agreed(measure, lambda: seconds * len(calls))
+    record = Record(kind="roof", key="k", device="cpu:0 a", payload=found.model_dump(mode="json"))
+    roofs = {roof.metric: roof for roof in roofs_of_record(record)}
+    best = roofs["memory_bandwidth"]
+    assert (len(calls), best.repeats, best.value, best.doubt) == (measured, measured, max(calls), doubt)
+    assert roofs["launch_latency"].agreeing == measured and not roofs["launch_latency"].doubt
+    possible = limits_from_roofs({"w": 1 << 30}, 1 << 20, tuple(roofs.values()))
+    assert possible.lower_bound("w").doubt == doubt, "what is doubted refuses no kernel"
 
 
 def test_roofs_of_a_gpu_are_medians_of_a_real_measurement():

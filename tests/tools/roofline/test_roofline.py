@@ -185,6 +185,14 @@ def test_only_the_same_roof_measured_alone_clears_a_doubt(
     )
 
 
+def test_a_later_measurement_ends_the_doubt_about_one_that_none_confirmed():
+    alone = roof("memory_bandwidth", 1.0).model_copy(update={"repeats": 2, "agreeing": 1})
+    again = alone.model_copy(update={"value": 0.97, "agreeing": 2})
+    assert reason_roof_may_be_low((alone,), "memory_bandwidth") == "no two of its 2 measurements agree"
+    assert confirming_roof((alone, again), "memory_bandwidth") == again
+    assert reason_roof_may_be_low((alone, again), "memory_bandwidth") == ""
+
+
 @pytest.mark.parametrize(
     ("flops", "unique_bytes", "asked"),
     [

@@ -170,7 +170,7 @@ void bandwidth(int threads, std::size_t cache) {
     std::printf("\"array_bytes\": %zu, \"bandwidth\": {", share * 4 * threads);
     for (std::size_t p = 0; p < patterns.size(); ++p) {
         std::vector<double> tries;
-        const double until = now() + 0.45;
+        const double until = now() + 0.15;
         while (tries.size() < 4 || (now() < until && tries.size() < 60)) {
             const double seconds = together(threads, patterns[p].work);
             tries.push_back(patterns[p].arrays * double(share) * 4 * threads / seconds);
@@ -222,7 +222,7 @@ void arithmetic(const char* name, int threads) {
     long rounds = 1 << 16;
     while (together(threads, [&](int) { multiply_add<T>(rounds); }) < 0.002) rounds *= 2;
     std::vector<double> tries[2], best[2] = {std::vector<double>(threads), std::vector<double>(threads)}, seconds(threads);
-    const double until = now() + 0.35;
+    const double until = now() + 0.1;
     while (tries[0].size() < 4 || (now() < until && tries[0].size() < 60)) {
         // A loop that was optimised away does not take twice as long for twice the rounds; then the two rates disagree.
         for (int doubled = 0; doubled < 2; ++doubled) {
