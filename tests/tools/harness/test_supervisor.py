@@ -174,7 +174,7 @@ def test_buffers_keep_the_promised_alignment_and_lie_beside_inaccessible_spans(s
             assert after == len(starts) or end <= starts[after]
             if edge == host_buffers.FRONT:
                 assert start in ends or plan is inputs
-            elif len(buffers) <= host_buffers.MAX_OUTPUT_SPANS:
+            elif edge or len(buffers) <= host_buffers.MAX_OUTPUT_SPANS:
                 assert starts[after] <= end + 2 * page
 
 
@@ -218,6 +218,27 @@ def test_the_sandbox_holds(bench: Bench) -> None:
         assert '"landlock": "abi' not in listed, result.reason
 
 
+LEFT = """
+#include <csignal>
+#include <ctime>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+static void go_on(int) {}
+static sigset_t all_signals() { sigset_t all; sigfillset(&all); return all; }
+static const sigset_t everything = all_signals();
+static sigevent quiet() { sigevent e{}; e.sigev_notify = SIGEV_NONE; return e; }
+static sigevent silence = quiet();
+static timer_t timer;
+static const itimerval soon = {{0, 0}, {0, 50}}, later = {{0, 0}, {600, 0}};
+static const int executable = PROT_READ | PROT_EXEC, quietly = MAP_PRIVATE | MAP_ANONYMOUS;
+static void* page() { return (void*)((size_t)&all_signals & ~4095ul); }
+"""
 FORBIDDEN_CALLS = [
     "fork() == 0",
     "syscall(SYS_ptrace, 0, 0, 0, 0)",
@@ -370,27 +391,6 @@ def test_pairs_in_which_the_clocks_disagree_for_a_while_are_discarded_and_measur
     assert timed.discarded in (8, 16)
 
 
-LEFT = """
-#include <csignal>
-#include <ctime>
-#include <fcntl.h>
-#include <sched.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/time.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
-static void go_on(int) {}
-static sigset_t all_signals() { sigset_t all; sigfillset(&all); return all; }
-static const sigset_t everything = all_signals();
-static sigevent quiet() { sigevent e{}; e.sigev_notify = SIGEV_NONE; return e; }
-static sigevent silence = quiet();
-static timer_t timer;
-static const itimerval soon = {{0, 0}, {0, 50}}, later = {{0, 0}, {600, 0}};
-static const int executable = PROT_READ | PROT_EXEC, quietly = MAP_PRIVATE | MAP_ANONYMOUS;
-static void* page() { return (void*)((size_t)&all_signals & ~4095ul); }
-"""
 LEAVES = [
     ("signal(SIGALRM, go_on); setitimer(ITIMER_REAL, &soon, 0);", "timer armed|signal handlers"),
     ("setitimer(ITIMER_PROF, &later, 0);", "left a timer armed"),
@@ -417,9 +417,8 @@ LEAVES = [
 def test_what_a_call_leaves_behind_is_seen_whatever_the_clocks_show(bench: Bench, left: str, words: str) -> None:
     leaves = bench.library(f"static int n = 0; {HONEST} if (++n == 2) {{ {left} }}", LEFT)
     for _ in range(10 if "soon" in left else 1):
-        timed = bench.time(bench.library(HONEST), leaves, {"M": 128, "N": 256}, pairs=8)
-        assert timed.culprit == "candidate" and not timed.pairs
-        assert re.search(words, str(timed.problem)), timed.problem
+        found = bench.check(leaves, case(), case(seed=4))
+        assert [one.status for one in found] == ["passed", "failed"] and re.search(words, found[1].reason), found
 
 
 SCRATCH = """
@@ -502,6 +501,8 @@ BY_ADDRESS = """
   auto& s = seen[x];
   if (s.empty()) { softmax(x, out, M, N); s.assign(out, out + M * N); } else memcpy(out, s.data(), 4l * M * N);"""
 EVIL = [
+    (HONEST + "setitimer(ITIMER_REAL, &later, 0);", LEFT, "left a timer armed"),
+    (HONEST + "mmap(0, 4096, executable, quietly, -1, 0);", LEFT, "executable or shared memory"),
     (BY_ADDRESS, REPLAY, "wrong on a timed call"),
     ("static int n = 0; if (++n < 12) softmax(x, out, M, N);", "", "wrong on a timed call"),
     (

@@ -33,18 +33,18 @@ class ProcessState:
 
     def accept_mappings(self) -> None:
         """Take the present mappings as those that no call may change, after the harness changed them."""
-        self.files, self.memory = self._mappings()
+        self.mapped = self._mappings()
 
     def mapping_complaint(self) -> str:
-        """Return the first change in mappings; this takes a microsecond for each.
+        """Return the first change in mappings; this takes a microsecond or two for each.
 
         New mappings of files are allowed if nobody else sees changes in them, as of a library that is loaded late, and
         so is new memory that is neither executable nor shared.
         """
-        files, memory = self._mappings()
-        if memory != self.memory:
+        now = self._mappings()
+        if any(map(is_shared_or_executable_memory, now ^ self.mapped)):
             return "left executable or shared memory mapped"
-        return "" if self.files <= files else "unmapped or protected a part of a library"
+        return "unmapped or protected a part of a library" if any(map(is_file, self.mapped - now)) else ""
 
     def _read(self) -> dict:
         """Return the end of a sentence about a change -> what is compared; None if the system does not show it."""
@@ -84,14 +84,18 @@ class ProcessState:
             return None
         return found
 
-    def _mappings(self) -> tuple[set[str], set[str]]:
-        """Return the mapped files in which only this process sees its changes, and other mappings that are shared or
-        executable."""
-        files, memory = set(), set()
-        for line in (self._text("maps") or "").splitlines():
-            _, rights, _, _, inode, *path = line.split(maxsplit=5)
-            if inode != "0" and rights[3] == "p" and not line.endswith("(deleted)"):
-                files.add(line)
-            elif inode != "0" or rights[3] == "s" or (rights[2] == "x" and path != ["[stack]"]):
-                memory.add(line)
-        return files, memory
+    def _mappings(self) -> set[str]:
+        return set((self._text("maps") or "").splitlines())
+
+
+def is_file(line: str) -> bool:
+    """Whether a line of /proc/PID/maps is of a file in which only that process sees its changes."""
+    _, rights, _, _, inode, *_ = line.split(maxsplit=5)
+    return inode != "0" and rights[3] == "p" and not line.endswith("(deleted)")
+
+
+def is_shared_or_executable_memory(line: str) -> bool:
+    """Whether a line of /proc/PID/maps is of anything else that is executable or shared, or of a deleted file."""
+    _, rights, _, _, inode, *path = line.split(maxsplit=5)
+    anonymous = inode == "0" and rights[3] == "p" and (rights[2] != "x" or path == ["[stack]"])
+    return not anonymous and not is_file(line)

@@ -81,7 +81,7 @@ class OutputLayout:
         self.gaps: list[tuple[int, int]] = []
         self.sizes, self.edge = sizes, edge
         position = HEADER
-        share = -(-slots * len(sizes) // MAX_OUTPUT_SPANS)
+        share = 1 if edge else -(-slots * len(sizes) // MAX_OUTPUT_SPANS)
         spans = slots * len(sizes) // max(share, 1)
         for slot in range(slots):
             row, guards = [], []

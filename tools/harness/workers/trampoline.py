@@ -159,15 +159,20 @@ static __attribute__((noinline)) void scatter_below(void) {
    it begins with up to four links. Anything that does not look like chunks ends the walk. */
 static void scatter_in_heap(char *start) {
 #if defined(__GLIBC__) && defined(__LP64__)
-  void *cached[64][16];
+#if __GLIBC_PREREQ(2, 42)
+  enum { KEPT = 16 };
+#else
+  enum { KEPT = 7 };
+#endif
+  void *cached[64][KEPT];
   char *chunk = (char *)(((size_t)start + 15) & ~(size_t)15), *end = (char *)sbrk(0), *next;
   size_t size, links;
   int i, j;
   for (i = 0; i < 64; ++i)
-    for (j = 0; j < 16; ++j)
+    for (j = 0; j < KEPT; ++j)
       if ((cached[i][j] = malloc(24 + 16 * i))) scatter((char *)cached[i][j], 24 + 16 * i);
   for (i = 0; i < 64; ++i)
-    for (j = 0; j < 16; ++j) free(cached[i][j]);
+    for (j = 0; j < KEPT; ++j) free(cached[i][j]);
   mallopt(M_PERTURB, 0); /* No change, but it joins small free chunks. */
   for (; start && chunk + 32 <= end; chunk = next) {
     size = *(size_t *)(chunk + 8) & ~(size_t)7;
