@@ -415,10 +415,10 @@ LEAVES = [
 
 @pytest.mark.parametrize(("left", "words"), LEAVES, ids=lambda text: text[:24])
 def test_what_a_call_leaves_behind_is_seen_whatever_the_clocks_show(bench: Bench, left: str, words: str) -> None:
-    leaves = bench.library(f"static int n = 0; {HONEST} if (++n == 2) {{ {left} }}", LEFT)
+    leaves = bench.library(HONEST + left, LEFT)
     for _ in range(10 if "soon" in left else 1):
-        found = bench.check(leaves, case(), case(seed=4))
-        assert [one.status for one in found] == ["passed", "failed"] and re.search(words, found[1].reason), found
+        found = bench.check(leaves)[0]
+        assert found.status == "failed" and re.search(words, found.reason), found.reason
 
 
 SCRATCH = """
