@@ -26,7 +26,7 @@ class ProcessState:
         self.accept_mappings()
 
     def complaint(self) -> str:
-        """Return the first change in timers, signals, children, descriptors and attributes; this takes a tenth of a
+        """Return the first change in timers, signals, children, descriptors and attributes; this takes a fifth of a
         millisecond."""
         now = self._read()
         return next((what for what, known in self.known.items() if known is not None and now[what] != known), "")
@@ -36,7 +36,7 @@ class ProcessState:
         self.mapped = self._mappings()
 
     def mapping_complaint(self) -> str:
-        """Return the first change in mappings; this takes a microsecond or two for each.
+        """Return the first change in mappings; this takes some microseconds for each of them.
 
         New mappings of files are allowed if nobody else sees changes in them, as of a library that is loaded late, and
         so is new memory that is neither executable nor shared.
