@@ -227,6 +227,9 @@ class Settings(Section):
     clocks: Literal["observe", "lock"] = "observe"
     """observe: the GPU's clocks are only recorded. lock: they are locked during the run if the user has permission
     (root); the record of the environment says which applied."""
+    isolation: Literal["reported", "required"] = "reported"
+    """reported: env_check.md lists what the host lacks of the sandbox. required: a host that lacks network isolation,
+    Landlock or seccomp stops the run before a kernel runs."""
     gpu_wiki_path: str | None = None
     """The path of a gpu-wiki that replaces the bundled one."""
     reference_projects: str | None = None

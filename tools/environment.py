@@ -35,6 +35,7 @@ _FIX_BY_CUDA_PROGRAM = {
     "nvcc": "install the CUDA toolkit for kernels in CUDA C++; Triton brings its own compiler",
     "cuobjdump": "install the CUDA toolkit; for Triton kernels the one in the triton package is used",
 }
+_ISOLATION = ("network", "landlock", "seccomp", "no_new_privileges")
 _OPENMP_PROGRAM = (
     "#include <omp.h>\n#include <cstdio>\nint main(){int n=0;\n#pragma omp parallel "
     'reduction(+:n)\nn+=1;\nstd::printf("%d",n);}\n'
@@ -176,16 +177,14 @@ def _try_sandbox(executor: Executor, blobs: Blobs) -> dict[str, str]:
 
 
 def _sandbox_item(features: dict[str, str]) -> EnvironmentItem:
-    required = ("network", "landlock", "no_new_privileges")
     if not features:
         fix = (
             "the sandbox could not be tested; candidates run with resource limits only, so judge only kernels that "
             "you trust"
         )
         return _environment_item("sandbox", "", fix, status_if_missing="degraded")
-    value = ", ".join(f"{name}: {features[name]}" for name in required if name in features)
-    missing = [name for name in required if _is_feature_missing(features.get(name, "false"))]
-    if missing:
+    value = ", ".join(f"{name}: {features[name]}" for name in _ISOLATION if name in features)
+    if missing := missing_isolation(features):
         fix = (
             f"this host does not provide {' and '.join(missing)} (a recent Linux kernel does); judge only kernels "
             f"that you trust here"
@@ -194,9 +193,9 @@ def _sandbox_item(features: dict[str, str]) -> EnvironmentItem:
     return _environment_item("sandbox", value)
 
 
-def _is_feature_missing(feature: str) -> bool:
-    """Return whether the harness' report of a feature says that the host does not provide it."""
-    return feature.startswith(("not ", "refused", "false"))
+def missing_isolation(features: dict[str, str]) -> list[str]:
+    """Return the features that confine a kernel's process and that the harness's report says this host lacks."""
+    return [name for name in _ISOLATION if features.get(name, "false").startswith(("not ", "refused", "false"))]
 
 
 def _program_item(name: str, fix: str, pattern: str = "", *, optional: bool = True) -> EnvironmentItem:

@@ -23,7 +23,7 @@ from graph.workspace import events
 from tools.analysis import rules, signatures
 from tools.artifacts import Candidate, DType, Profile, Quantity, Record
 from tools.cli.formatting import format_percent, format_seconds
-from tools.environment import Environment
+from tools.environment import Environment, missing_isolation
 from tools.errors import BudgetError, HarnessError, SettingsError
 from tools.judge import evidence
 from tools.profilers import ncu
@@ -51,6 +51,12 @@ def preflight(state: State, services: Services) -> State:
     """Write env_check.md, check the user's kernel and measure the roofs of the device."""
     environment = Environment.model_validate(services.records.get(services.environment).payload)
     services.workspace.write({"env_check.md": environment.to_markdown()})
+    lacking = missing_isolation(environment.sandbox)
+    if lacking and services.settings.isolation == "required":
+        raise SettingsError(
+            f"isolation: required, but this host does not provide {' and '.join(lacking)}; run on a host with a recent "
+            f"Linux kernel, or remove the key to run only kernels that you trust"
+        )
     cpu = services.language.device == "cpu"
     if not cpu:
         _start_frameworks(services)

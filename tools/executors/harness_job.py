@@ -16,6 +16,7 @@ from tools.errors import DiskFullError, HarnessError
 from tools.executors.base import FinishedJob, Job, Limits, Needs
 from tools.executors.protocol import RESULT_ADAPTER, HarnessFailure, HarnessRequest
 from tools.harness.device import telemetry
+from tools.harness.memory import host_buffers
 from tools.store.records import Blobs
 
 Answer = TypeVar("Answer", bound=Artifact)
@@ -36,11 +37,14 @@ def harness_job(
     An executor may keep one harness, and with it the oracle, for all jobs of a run. Another version of the harness has
     another warm key.
     """
+    memory = max(available_memory(), Limits().memory_bytes)
+    # The files of buffers have holes, which take addresses alone.
+    file_bytes = memory + host_buffers.SPAN_BUDGET
     return Job(
         files={**harness_files(blobs), **files, "request.json": blobs.put(request.model_dump_json())},
         argv=("{python}", "-I", "harness/supervisor.py", "request.json"),
         # Workloads may use the free memory: the probe accepts those that fit.
-        limits=(limits or Limits()).model_copy(update={"memory_bytes": max(available_memory(), Limits().memory_bytes)}),
+        limits=(limits or Limits()).model_copy(update={"memory_bytes": memory, "file_bytes": file_bytes}),
         needs=needs or Needs(),
         results=("result.json",),
         warm=f"harness-{harness_version()}",

@@ -19,7 +19,7 @@ from graph.state import State
 from graph.workspace.versions import read_state
 from tests.graph.conftest import state_of
 from tools.artifacts import Record
-from tools.errors import BudgetError, HarnessError
+from tools.errors import BudgetError, HarnessError, SettingsError
 from tools.executors.protocol import ContestOfWorkload, ContestResult, Telemetry
 from tools.gate.confirmation import Contest
 from tools.judge import evidence
@@ -46,6 +46,18 @@ def test_a_section_that_the_analyst_asks_for_is_shown_to_all_and_asked_for_once(
         )
     assert [brief.sections for brief in asked] == [("Occupancy",), ()]
     assert found.seen.section == asked[1].observations.section == ("Occupancy, kernel: Achieved Occupancy 40 %",)
+
+
+def test_a_host_that_lacks_what_the_config_requires_runs_no_kernel(copied: Path) -> None:
+    with runs.open_services(copied) as services:
+        required = services.settings.model_copy(update={"isolation": "required"})
+        payload = services.records.get(services.environment).payload
+        payload = payload | {"sandbox": {"network": "namespace", "landlock": "abi 7", "no_new_privileges": "true"}}
+        payload["sandbox"]["seccomp"] = "not available on riscv64"
+        elsewhere = services.records.add(Record(kind="environment", key=record_key("elsewhere"), payload=payload))
+        services = replace(services, settings=required, environment=elsewhere.id)
+        with pytest.raises(SettingsError, match="isolation: required, but this host does not provide seccomp;"):
+            prepare.preflight(State(), services)
 
 
 @pytest.mark.parametrize(

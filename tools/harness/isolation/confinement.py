@@ -76,8 +76,8 @@ def run(work, wall_s: int, readable, writable: Path | None = None) -> int:
 
 
 def shut_in(wall_s: int, readable, writable: Path | None) -> None:
-    """Confine the calling process: limit its time and file sizes, and remove network, privileges and access to other
-    files."""
+    """Confine the calling process: limit its time and file sizes, and remove network, privileges, access to other
+    files, and system calls that reach into other processes."""
     libc = ctypes.CDLL(None, use_errno=True)
     sandbox.limit(0, wall_s, FILE_BYTES)
     sandbox.drop_network(libc)
@@ -91,6 +91,7 @@ def shut_in(wall_s: int, readable, writable: Path | None) -> None:
         os.environ["TMPDIR"] = tempfile.tempdir = str(writable)
     sandbox.landlock(libc, (), allowed)
     sandbox.drop_capabilities(libc)
+    sandbox.seccomp(libc, children=True)
 
 
 def toolkits() -> list[str]:

@@ -1,4 +1,5 @@
-"""Confines a process before it loads a kernel: its own session, limits, no network, no new privileges, no file system.
+"""Confines a process before it loads a kernel: its own session, limits, no network, no new privileges, no file system,
+and no system calls that reach into other processes or into the kernel of the operating system.
 
 Steps that the operating system refuses are skipped and reported. `python -I sandbox.py` prints as JSON what works on
 this machine.
@@ -6,6 +7,7 @@ this machine.
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import platform
@@ -15,7 +17,7 @@ import sys
 from pathlib import Path
 
 CLONE_NEWNET, CLONE_NEWUSER, CLONE_NEWIPC = 0x40000000, 0x10000000, 0x08000000
-PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 1, 38, 36
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 1, 22, 38, 36
 SIGKILL = 9
 FS_EXECUTE, FS_READ_FILE, FS_READ_DIR, FS_WRITE_FILE, FS_IOCTL = 1 << 0, 1 << 2, 1 << 3, 1 << 1, 1 << 15
 FS_FILES = 0b111_1111_1111_1111 & ~(1 << 6 | 1 << 11)
@@ -35,6 +37,18 @@ READABLE = (
 PSEUDO = ("/proc/self", "/proc/driver", "/proc/meminfo", "/proc/modules", "/proc/devices", "/proc/version", "/sys")
 """Files that CUDA's driver and CUPTI read."""
 GPU_FILE_BYTES = 1 << 30
+SYSTEM_CALLS = {
+    "x86_64": (0xC000003E, 56, (57, 58), (101, 248, 249, 250, 272, 298, 308, 310, 311, 323, 425, 426, 427)),
+    "aarch64": (0xC00000B7, 220, (), (117, 217, 218, 219, 97, 241, 268, 270, 271, 282, 425, 426, 427)),
+}
+"""Machine -> its number in seccomp, and the numbers of its system calls: clone; fork and vfork; and ptrace, add_key,
+request_key, keyctl, unshare, perf_event_open, setns, process_vm_readv, process_vm_writev, userfaultfd and io_uring's
+three, which no confined process may make."""
+CLONE3, CLONE_THREAD, CLONE_NAMESPACES = 435, 0x10000, 0x7E020000
+KILL_PROCESS, ANSWER_ENOSYS, ALLOW = 0x80000000, 0x50000 | errno.ENOSYS, 0x7FFF0000
+LOAD, AND, IF_EQUAL, IF_AT_LEAST, RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
+"""Instructions of a seccomp filter. A filter reads the number of the call at byte 0, the machine at 4 and the first
+argument, which of clone is its flags, at 16."""
 PASSED_ENVIRONMENT_VARIABLES = (
     "PATH",
     "LANG",
@@ -149,6 +163,28 @@ def drop_capabilities(libc) -> str:
     return "none" if libc.capset(header, bytes(24)) == 0 else f"kept ({os.strerror(ctypes.get_errno())})"
 
 
+def seccomp(libc, *, children: bool) -> str:
+    """Kill the process at a forbidden system call or a new namespace, and without `children` also where it starts one
+    that is no thread. Returns "filter", or why that failed."""
+    if platform.machine() not in SYSTEM_CALLS:
+        return f"not available on {platform.machine()}"
+    machine, clone, forks, forbidden = SYSTEM_CALLS[platform.machine()]
+    flags = CLONE_NAMESPACES if children else CLONE_NAMESPACES | CLONE_THREAD
+    kill, allow = (RETURN, 0, 0, KILL_PROCESS), (RETURN, 0, 0, ALLOW)
+    # (instruction, instructions to skip if the comparison holds, and if it does not, operand)
+    program = [(LOAD, 0, 0, 4), (IF_EQUAL, 1, 0, machine), kill, (LOAD, 0, 0, 0)]
+    for number in forbidden if children else (*forks, *forbidden):
+        program += [(IF_EQUAL, 0, 1, number), kill]
+    program += [(IF_AT_LEAST, 0, 1, 1 << 30), kill]  # the calls of another interface (x32)
+    # The flags of clone3 are in memory, where no filter reads them. The C library then uses clone.
+    program += [(IF_EQUAL, 0, 1, CLONE3), (RETURN, 0, 0, ANSWER_ENOSYS), (IF_EQUAL, 1, 0, clone), allow]
+    program += [(LOAD, 0, 0, 16), (AND, 0, 0, flags), (IF_EQUAL, 1, 0, flags & CLONE_THREAD), kill, allow]
+    text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in program))
+    filters = struct.pack("HP", len(program), ctypes.addressof(text))
+    refused = libc.prctl(PR_SET_SECCOMP, 2, filters, 0, 0)
+    return f"refused ({os.strerror(ctypes.get_errno())})" if refused else "filter"
+
+
 def shut_in(readable, address_space: int, cpu_s: int, parent: int) -> dict[str, object]:
     """Confine the calling process by all of these steps; return what was applied."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -159,6 +195,7 @@ def shut_in(readable, address_space: int, cpu_s: int, parent: int) -> dict[str, 
         libc, (*READABLE, *(p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p), *readable)
     )
     report["capabilities"] = drop_capabilities(libc)
+    report["seccomp"] = seccomp(libc, children=False)
     die_with_parent(parent)  # last: a change of credentials clears it
     return report
 

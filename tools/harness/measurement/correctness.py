@@ -30,6 +30,7 @@ class CaseRunner:
             kernel.load(name)
         kernel.map(ring)
         kernel.run(name, kernel.train(ring, [0], [0]), 1)
+        kernel.check_mappings()
         self.running[name] = kernel
         if not ring.slots.intact([0])[0]:
             raise KernelError("wrote outside its output (the guard band beside it is changed)")

@@ -1,10 +1,11 @@
 """Memory shared by supervisor, oracle and kernel: two anonymous files for each workload.
 
 The kernel's process can only read the inputs' file. Each buffer ends at the end of a page (within the 64-byte alignment
-of its base), and the next page is not mapped there, so that reading beyond the buffer faults. In the outputs' file,
-each buffer has at least a page of a secret pattern on both sides and begins at a random multiple of 64 bytes, so that a
-write beyond it is detected afterwards. While correctness is checked, outputs also lie against an unmapped page
-(`edge`): each buffer once with that page behind it and once with it in front.
+of its base), and a span of megabytes follows that the process cannot access, so that reading beyond the buffer faults.
+In the outputs' file, each buffer has at least a page of a secret pattern on both sides and begins at a random multiple
+of 64 bytes, so that a write beyond it is detected afterwards; then comes such a span. While correctness is checked,
+outputs also lie against a span (`edge`): each buffer once with the span behind it and once with it in front. A span
+takes addresses and no memory: the file has a hole there.
 """
 
 import ctypes
@@ -14,7 +15,13 @@ import random
 
 PAGE = mmap.PAGESIZE
 FRONT, BEHIND = "front", "behind"
-"""Edge of each buffer at which the unmapped page lies."""
+"""Edge of each buffer at which the inaccessible span lies."""
+LONGEST_SPAN = 3 << 20
+"""Maximum bytes of one inaccessible span; the minimum is two thirds of it."""
+SPAN_BUDGET = 4 << 30
+"""Bytes of addresses that the spans of one file may take together; more spans are shorter ones."""
+MAX_OUTPUT_SPANS = 1024
+"""Maximum number of spans in the file of the outputs, because each is a mapping more; further outputs share spans."""
 ALIGN = 64
 HEADER = PAGE
 """Bytes of the first page of the outputs' file, in which a crashing kernel's process leaves the address of its
@@ -31,21 +38,28 @@ def round_up(size: int, unit: int) -> int:
     return (size + unit - 1) // unit * unit
 
 
+def span_bytes(count: int) -> int:
+    """Return the random length of one of `count` inaccessible spans, in whole pages."""
+    longest = min(LONGEST_SPAN, SPAN_BUDGET // max(count, 1))
+    return max(random.SystemRandom().randrange(2 * longest // 3, longest) // PAGE, 1) * PAGE
+
+
 class InputLayout:
-    """Offsets of the inputs of each set, and the gaps between them."""
+    """Offsets of the inputs of each set, and the inaccessible spans between them (`gaps`)."""
 
     def __init__(self, sizes: list[int], sets: int, edge: str = BEHIND):
         self.offsets: list[list[int]] = []
-        self.gaps: list[tuple[int, int]] = [(0, PAGE)]
+        count = sets * len(sizes) + 1
+        position = span_bytes(count)
+        self.gaps: list[tuple[int, int]] = [(0, position)]
         self.sizes, self.edge = sizes, edge
-        position = PAGE
         for _ in range(sets):
             row = []
             for size in sizes:
                 region = round_up(max(size, 1), PAGE)
                 row.append(position if edge == FRONT else position + region - round_up(max(size, 1), ALIGN))
-                self.gaps.append((position + region, PAGE))
-                position += region + PAGE
+                self.gaps.append((position + region, span_bytes(count)))
+                position = sum(self.gaps[-1])
             self.offsets.append(row)
         self.total = position
 
@@ -59,7 +73,7 @@ class InputLayout:
 
 
 class OutputLayout:
-    """Offsets of the outputs of each slot and of their guard bands, and with an `edge` the gaps."""
+    """Offsets of the outputs of each slot and of their guard bands, and the inaccessible spans (`gaps`)."""
 
     def __init__(self, sizes: list[int], slots: int, chance: random.Random, edge: str = ""):
         self.offsets: list[list[int]] = []
@@ -67,23 +81,27 @@ class OutputLayout:
         self.gaps: list[tuple[int, int]] = []
         self.sizes, self.edge = sizes, edge
         position = HEADER
-        for _ in range(slots):
+        share = 1 if edge else -(-slots * len(sizes) // MAX_OUTPUT_SPANS)
+        spans = slots * len(sizes) // max(share, 1)
+        for slot in range(slots):
             row, guards = [], []
-            for size in sizes:
+            for at, size in enumerate(sizes):
                 if edge == FRONT:
-                    self.gaps.append((position, PAGE))
-                    position += PAGE
+                    self.gaps.append((position, span_bytes(spans)))
+                    position = sum(self.gaps[-1])
                     start, end = position, round_up(position + size, PAGE)
                 elif edge == BEHIND:
                     end = position + PAGE + round_up(size, PAGE)
                     start = end - round_up(size, ALIGN)
-                    self.gaps.append((end, PAGE))
                 else:
                     start = position + PAGE + ALIGN * chance.randrange(PAGE // ALIGN)
                     end = round_up(start + size, PAGE) + PAGE
                 row.append(start)
                 guards += [(position, start), (start + size, end)]
-                position = end + PAGE * (edge == BEHIND)
+                position = end
+                if edge != FRONT and (slot * len(sizes) + at) % share == 0:
+                    self.gaps.append((end, span_bytes(spans)))
+                    position = sum(self.gaps[-1])
             self.offsets.append(row)
             self.guards.append(guards)
         self.total = position
@@ -94,14 +112,13 @@ class OutputLayout:
 
 
 def describe_missed_buffer(plan: InputLayout | OutputLayout, offset: int, names: list[str]) -> str:
-    """Return the buffer beside which an access to an unmapped page was, as "past the end of output y"."""
-    for row in plan.offsets:
-        for name, start, size in zip(names, row, plan.sizes, strict=True):
-            if plan.edge == FRONT and start - PAGE <= offset < start:
-                return f"in front of {name}"
-            if plan.edge == BEHIND and start + size <= offset < round_up(start + size, PAGE) + PAGE:
-                return f"past the end of {name}"
-    return f"outside {', '.join(names)}"
+    """Return the buffer beside which an access to an inaccessible span was, as "past the end of output y"."""
+    missed = [
+        max((start - offset, f"in front of {name}"), (offset - start - size, f"past the end of {name}"))
+        for row in plan.offsets
+        for name, start, size in zip(names, row, plan.sizes, strict=True)
+    ]
+    return min(missed, default=(0, "outside its buffers"))[1]
 
 
 class SharedMemory:
@@ -161,6 +178,11 @@ class HostSlots:
     def bytes_each(sizes: list[int]) -> int:
         """Return about how many bytes one slot takes."""
         return sum(size + 3 * PAGE for size in sizes) or PAGE
+
+    def copy(self, source: int, target: int) -> None:
+        """Copy the outputs of one slot to another."""
+        for old, new, size in zip(self.plan.offsets[source], self.plan.offsets[target], self.plan.sizes, strict=True):
+            ctypes.memmove(self.shared.address + new, self.shared.address + old, size)
 
     def poison(self, slots: list[int]) -> None:
         """Fill the outputs of these slots with poison."""

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness.isolation import ipc, sandbox
+from harness.isolation import ipc, process_state, sandbox
 from harness.memory import host_buffers
 from harness.memory.input_ring import InfraError
 from harness.workers import trampoline
@@ -100,6 +100,8 @@ class KernelProcess:
     """Whether a call only launches the work, so that launching is timed separately."""
     plan: host_buffers.InputLayout | None = None
     slots: host_buffers.HostSlots | None = None
+    state: process_state.ProcessState | None = None
+    """What the operating system showed of the process before a kernel was loaded; None for a process on a GPU."""
 
     def __init__(
         self,
@@ -116,6 +118,7 @@ class KernelProcess:
         stub = trampoline.compile_cached(trampoline.stub_source(kinds), folder)
         readable = [str(stub), *libraries.values(), *trampoline.runtime_library_folders()]
         self._start(folder, {"stub": str(stub), "readable": readable, "address_space": address_space}, 30)
+        self.state = process_state.ProcessState(self.pid, children=self.sandbox["seccomp"] != "filter")
 
     def _start(self, folder: Path, hello: dict, limit_s: float) -> None:
         """Start a process of the fork server and send it `hello`; its output goes to a file in `folder`."""
@@ -130,8 +133,13 @@ class KernelProcess:
         self.affinity = os.sched_getaffinity(self.pid)
 
     def load(self, name: str) -> dict:
-        """Load one of the shared objects; raise KernelError if it cannot be loaded."""
-        return self._ask({"op": "load", "name": name, "path": self.libraries[name]}, "while being loaded", self.limit_s)
+        """Load one of the shared objects; raise KernelError if it cannot be loaded or leaves something behind."""
+        message = {"op": "load", "name": name, "path": self.libraries[name]}
+        answer = self._ask(message, "while being loaded", self.limit_s)
+        self._refuse(self.state.complaint())
+        self.check_mappings()
+        self.state.accept_mappings()
+        return answer
 
     def map(self, ring) -> None:
         """Map the ring's inputs and slots, and unmap those of before."""
@@ -149,6 +157,7 @@ class KernelProcess:
         os.close(readable)
         answer = self._answer("while its buffers were mapped", 60)
         self.inputs, self.outputs = answer["inputs"], answer["outputs"]
+        self.state.accept_mappings()
 
     def train(self, ring, at: list[int], slots: list[int]) -> bytes:
         """Return the packed arguments of a train of calls with these addresses and slots."""
@@ -167,11 +176,23 @@ class KernelProcess:
         return b"".join(parts)
 
     def run(self, name: str, packed: bytes, calls: int) -> TrainSample:
-        """Run a train of `calls`; raise KernelError if it does not return."""
+        """Run a train of `calls`; raise KernelError if it does not return or leaves something behind."""
         self._ask({"op": "prepare", "args": base64.b64encode(packed).decode()}, "between calls")
         start = time.perf_counter()
         answer = self._ask({"op": "run", "fn": name, "calls": calls}, "", self.limit_s)
-        return TrainSample(answer, time.perf_counter() - start, calls)
+        sample = TrainSample(answer, time.perf_counter() - start, calls)
+        self._refuse(trampoline.LEFT_BEHIND[answer["left"]] or self.state.complaint())
+        return sample
+
+    def check_mappings(self) -> None:
+        """Raise KernelError if the process has mappings that no call may leave behind."""
+        self._refuse(self.state.mapping_complaint() if self.state else "")
+
+    def _refuse(self, complaint: str) -> None:
+        """Close the process and raise KernelError if there is a complaint about it."""
+        if complaint:
+            self.close()
+            raise KernelError(complaint)
 
     def threads(self) -> int:
         """Return the number of live threads of the process, as the operating system counts them."""
@@ -237,6 +258,8 @@ class KernelProcess:
         if ended["exit"] >= 0:
             return f"called exit({ended['exit']}) {moment}".strip()
         name = signal.Signals(ended["signal"]).name
+        if name == "SIGSYS":
+            return f"made a forbidden system call, which starts a process or reaches into another, {moment}".strip(", ")
         if name == "SIGKILL":
             return f"was killed (SIGKILL), probably because memory ran out {moment}".strip()
         return (

@@ -5,30 +5,34 @@ the oracle read them.
 """
 
 import base64
+import contextlib
 import ctypes
 import mmap
 import os
+import resource
 import socket
+from pathlib import Path
 
 from harness.isolation import ipc, sandbox
+from harness.memory.host_buffers import SPAN_BUDGET
 
 OPENMP_LIBRARIES = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.mmap.restype = ctypes.c_void_p
 LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-LIBC.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-MAP_SHARED, MAP_POPULATE = 0x1, 0x8000
+MAP_SHARED, MAP_PRIVATE, MAP_FIXED, MAP_ANONYMOUS, MAP_NORESERVE, MAP_POPULATE = 0x1, 0x2, 0x10, 0x20, 0x4000, 0x8000
 
 
 class CpuBackend:
     """The shared objects and mappings of this process."""
 
-    def __init__(self, stub: str):
+    def __init__(self, stub: str, address_space: int, heap: int):
+        self.address_space, self.heap = address_space, heap
         self.stub = ctypes.CDLL(stub)
         self.stub.kw_flags.restype = ctypes.c_longlong
         self.stub.kw_train.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_longlong, ctypes.c_void_p]
-        self.stub.kw_watch.argtypes = [ctypes.c_void_p]
+        self.stub.kw_watch.argtypes = self.stub.kw_scatter_noise.argtypes = [ctypes.c_void_p]
         self.arguments = b""
         self.functions: dict[str, int] = {}
         self.libraries: list[ctypes.CDLL] = []
@@ -40,14 +44,15 @@ class CpuBackend:
         old ones."""
         for address, size in self.mapped:
             LIBC.munmap(address, size)
+        gaps = message["gaps"]
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        reserved = sum(size for part in gaps for _, size in part)
+        resource.setrlimit(resource.RLIMIT_AS, (min(self.address_space + reserved, hard), hard))
         try:
-            inputs = self._map(fds[0], message["inputs"], mmap.PROT_READ)
-            outputs = self._map(fds[1], message["outputs"], mmap.PROT_READ | mmap.PROT_WRITE)
+            inputs = self._map(fds[0], message["inputs"], mmap.PROT_READ, gaps[0])
+            outputs = self._map(fds[1], message["outputs"], mmap.PROT_READ | mmap.PROT_WRITE, gaps[1])
         except MemoryError as error:
             return {"infra": str(error)}
-        for base, gaps in zip((inputs, outputs), message["gaps"], strict=True):
-            for start, size in gaps:
-                LIBC.mprotect(base + start, size, 0)
         for fd in fds:
             os.close(fd)
         self.mapped = [(inputs, message["inputs"]), (outputs, message["outputs"])]
@@ -69,15 +74,18 @@ class CpuBackend:
         return {"flags": self.stub.kw_flags(), "omp": self._omp_threads()}
 
     def prepare(self, message: dict, fds: list[int]) -> dict:
-        """Store the arguments of the next train, so that decoding them is not timed."""
+        """Store the arguments of the next train, so that decoding them is not timed, and overwrite what earlier calls
+        left on the stack and in freed memory."""
         self.arguments = base64.b64decode(message["args"])
+        self.stub.kw_scatter_noise(self.heap)
         return {}
 
     def run(self, message: dict, fds: list[int]) -> dict:
-        """Call the kernel in a train; answer nanoseconds, control words before and after, and OpenMP threads."""
-        out = (ctypes.c_longlong * 3)()
+        """Call the kernel in a train; answer nanoseconds, control words before and after, OpenMP threads, and the index
+        of what it left behind in `trampoline.LEFT_BEHIND`."""
+        out = (ctypes.c_longlong * 4)()
         self.stub.kw_train(self.functions[message["fn"]], self.arguments, message["calls"], out)
-        return {"ns": out[0], "before": out[1], "after": out[2], "omp": self._omp_threads()}
+        return {"ns": out[0], "before": out[1], "after": out[2], "left": out[3], "omp": self._omp_threads()}
 
     def _omp_threads(self) -> int:
         return self.openmp() if self.openmp else 0
@@ -91,12 +99,31 @@ class CpuBackend:
                 continue
         return None
 
-    def _map(self, fd: int, size: int, protection: int) -> int:
-        """Map a file and return its address; raise MemoryError if that fails."""
-        address = LIBC.mmap(None, size, protection, MAP_SHARED | MAP_POPULATE, fd, 0)
-        if address in (None, ctypes.c_void_p(-1).value):
-            raise MemoryError(f"cannot map {size} bytes: {os.strerror(ctypes.get_errno())}")
-        return address
+    def _map(self, fd: int, size: int, protection: int, gaps: list[tuple[int, int]]) -> int:
+        """Map a file without its gaps, which stay inaccessible, and return its address; raise MemoryError if that
+        fails."""
+        base = map_memory(None, size, 0, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+        position = 0
+        for start, length in [*gaps, (size, 0)]:
+            if start > position:
+                flags = MAP_SHARED | MAP_POPULATE | MAP_FIXED
+                map_memory(base + position, start - position, protection, flags, fd, position)
+            position = start + length
+        return base
+
+
+def map_memory(address: int | None, size: int, protection: int, flags: int, fd: int, offset: int) -> int:
+    """Call mmap and return the address; raise MemoryError if that fails."""
+    found = LIBC.mmap(address, size, protection, flags, fd, offset)
+    if found in (None, ctypes.c_void_p(-1).value):
+        raise MemoryError(f"cannot map {size} bytes: {os.strerror(ctypes.get_errno())}")
+    return found
+
+
+def heap_start() -> int:
+    """Return the address at which malloc's memory begins; 0 if the operating system does not list it."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return next((int(line.split("-")[0], 16) for line in lines if line.endswith("[heap]")), 0)
 
 
 def serve(sock: socket.socket, parent: int) -> None:
@@ -110,7 +137,10 @@ def serve(sock: socket.socket, parent: int) -> None:
     for name in list(os.environ):
         if name not in sandbox.PASSED_ENVIRONMENT_VARIABLES and name != "OMP_WAIT_POLICY":
             del os.environ[name]
-    report = sandbox.shut_in(hello["readable"], hello["address_space"], hello["cpu_s"], parent)
-    host = CpuBackend(hello["stub"])
+    heap, space = heap_start(), hello["address_space"]
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")  # where memory runs out, this process ends
+    report = sandbox.shut_in(hello["readable"], space + 2 * SPAN_BUDGET, hello["cpu_s"], parent)
+    host = CpuBackend(hello["stub"], space, heap)
     channel.send({"sandbox": report})
     ipc.serve_verbs(channel, {"map": host.map, "load": host.load, "prepare": host.prepare, "run": host.run})
