@@ -7,9 +7,9 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tools.artifacts import digest
-from tools.errors import WorkspaceError
-from tools.store.records import write_error
+from tools.artifacts import Record, digest
+from tools.errors import StorageError, WorkspaceError
+from tools.store.records import Records, record_key, write_error
 from tools.store.repository import Commit, Repository, unrelated_commits
 
 FROZEN_PATHS = (".gitignore", "settings.yaml", "task")
@@ -50,9 +50,42 @@ def drift_sentence(repository: Repository, found: Sequence[str]) -> str:
     )
 
 
-def unrelated_commit_sentence(root: Path, history: Sequence[Commit]) -> str:
+def closing_record(commit: Commit, records: Records) -> Record | None:
+    """Return the record that the run closes with `commit`; None: there is none, so the commit is a stranger's.
+
+    A version's record is the verdict on its iteration and candidate, the report's the end of the run, a mask's its own.
+    """
+    said = commit.trailers
+    try:
+        record = records.get(said.get("Evidence") or said.get("Report") or "")
+    except StorageError:
+        return None
+    if "Version" not in said:
+        closes = record.kind == "final" if "Report" in said else bool(record.payload.get("masking"))
+        return record if closes else None
+    iteration, restored = (said.get(name, "v")[1:] for name in ("Version", "Restores"))
+    instead = {"instead": int(restored)} if restored.isdigit() else {}
+    if not iteration.isdigit() or record.key != record_key("verdict", iteration=int(iteration), **instead):
+        return None
+    outcome = record.payload["outcome"] if int(iteration) else "baseline"
+    same = (said.get("Candidate"), said.get("Verdict")) == (record.payload["candidate"] or "none", outcome)
+    return record if same else None
+
+
+def run_commits(history: Sequence[Commit], records: Records) -> tuple[Commit, ...]:
+    """Return the commits of `history` that the run made, in its order."""
+    others = unrelated_commits(history, lambda commit: closing_record(commit, records) is not None)
+    return tuple(commit for commit in history if commit.id not in others)
+
+
+def unrelated_commit_sentence(root: Path, history: Sequence[Commit], records: Records) -> str:
     """Return one sentence about the newest commit that the run did not make; empty: the run made all commits."""
-    found = unrelated_commits(history)
+    own = run_commits(history, records)
+    return stranger_sentence(root, [commit.id for commit in history if commit not in own])
+
+
+def stranger_sentence(root: Path, found: Sequence[str]) -> str:
+    """Return one sentence about the first of the commits `found`, which the run did not make; empty: there is none."""
     advice = "undo it with `git reset`, or start a new run from that kernel"
     return f"{root}: commit {found[0][:12]} was not made by this run; {advice}" if found else ""
 
