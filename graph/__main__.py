@@ -132,10 +132,12 @@ def build_parser() -> argparse.ArgumentParser:
     show = verbs.add_parser("show", help="print the state of a run")
     report = verbs.add_parser("report", help="render report.md and report.html again from the records of a run")
     audit = verbs.add_parser(
-        "audit", help="check that every closed version is complete and that nothing else changed the workspace"
+        "audit",
+        help="check that every closed version is complete and follows from the records, and nothing else changed",
     )
     verify = verbs.add_parser(
-        "verify", help="rebuild a version from git alone, measure it again, and compare with its claim"
+        "verify",
+        help="compare all texts with the records, rebuild a version from git alone, and measure its claim again",
     )
     export = verbs.add_parser(
         "export",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from agents.artifacts import Analysis, KernelObservations, PlannedMethod
+from agents.models.ledger import Spending
+from graph.state import State
 from knowledge_base.artifacts import Attempt
 from tools.analysis.signatures import MechanismCheck
 from tools.artifacts import Artifact, Bound, Finding, Interval, Profile, Quantity, Trial
@@ -12,8 +14,42 @@ from tools.cli.formatting import describe_bottleneck
 from tools.languages.triton_interpreter import InterpreterResult
 from tools.roofline.hardware import Headroom, Roof, Spec, Target, UnknownSpec
 
-COMMIT_PROTOCOL = 1
+COMMIT_PROTOCOL = 2
 """The protocol number of a run's commits, which changes when their trailers change meaning."""
+
+
+class Masking(Artifact):
+    """The versions that one `mask` or `unmask` hides or shows again."""
+
+    version: str
+    """The version that was named, such as v2."""
+    masked: bool
+    """True: hidden; False: shown again."""
+    versions: tuple[int, ...]
+    """The iterations of that version and its descendants."""
+
+
+class Closing(Artifact):
+    """The content of a commit's texts that is in no other record, so that anybody can render the texts again."""
+
+    workspace: str
+    """The folder name of the workspace."""
+    state: State
+    """The state of the run at the commit."""
+    wall_s: float
+    """Wall seconds of the run so far."""
+    device_s: float
+    """Seconds that jobs took on the device so far."""
+    spent: Spending
+    """The spending on models so far."""
+    sources: str
+    """Digest of the sources of Kernelwright that rendered the texts (`tools.environment.sources_digest`)."""
+    changed: tuple[str, ...] = ()
+    """Metrics whose cited line had changed when the report was rendered."""
+    restores: str = ""
+    """v<N>, the version whose kernel a mask has put at HEAD; empty: none."""
+    masking: Masking | None = None
+    """What the commit masks or unmasks; None: it closes an iteration or the run."""
 
 
 class ReachedCap(Artifact):

@@ -13,14 +13,14 @@ from pydantic import ValidationError
 from agents.artifacts import RoleName
 from agents.handlers.base import SourceHandler
 from agents.models import prices
-from agents.models.ledger import Ledger, RemainingTime
+from agents.models.ledger import Ledger, RemainingTime, exchange_records, sum_exchanges
 from agents.roles.agent import Agent, open_model
 from agents.tool_use.workbench import Workbench
-from graph.artifacts import ReachedCap
+from graph.artifacts import Closing, ReachedCap
 from graph.budget.metering import CappedExecutor, Emit, MeteredExecutor, time_limits
 from graph.budget.reserve import Reserve
 from graph.settings import ExecutorChoice, Settings
-from graph.state import StopReason
+from graph.state import State, StopReason
 from graph.workspace.folder import Workspace
 from knowledge_base.artifacts import Attempt, Page
 from knowledge_base.experience import free_methods
@@ -31,6 +31,7 @@ from knowledge_base.search.index import Index
 from tools.analysis.rules import Rule
 from tools.artifacts import Artifact, Bound, Candidate, Record, Task
 from tools.cli.validation import validation_sentences
+from tools.environment import sources_digest
 from tools.errors import BudgetError, HarnessError, SettingsError, StorageError
 from tools.executors.base import EXECUTORS, Device, Executor, pick_device
 from tools.executors.protocol import ProbedWorkload
@@ -143,6 +144,24 @@ class Services:
             payload=artifact.model_dump(mode="json"),
         )
         return self.records.add(record)
+
+    def closing(self, state: State, *, restores: str = "") -> Closing:
+        """Return what the texts of a commit in `state` show besides records, as of now."""
+        return Closing(
+            workspace=self.workspace.root.name,
+            # A checkpoint holds keys of LangGraph's own, too.
+            state=cast(State, {name: value for name, value in state.items() if name in State.__annotations__}),
+            wall_s=self.wall_s(),
+            device_s=self.device_s(),
+            spent=sum_exchanges(exchange_records(self.records)),
+            sources=sources_digest(),
+            restores=restores,
+        )
+
+    def save_closing(self, closing: Closing, **key_fields: object) -> tuple[str, Closing]:
+        """Store `closing` and return the id of its record and its content; the one from before a kill stays."""
+        record = self.save_record("closing", closing, parents=(), **key_fields)
+        return record.id, Closing.model_validate(record.payload)
 
     def save_candidate(self, candidate: Candidate, iteration: int = 0) -> str:
         """Store a candidate under its id, and its origin in this iteration; return the id."""

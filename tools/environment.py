@@ -7,11 +7,12 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from tools.artifacts import Artifact
+from tools.artifacts import Artifact, digest
 from tools.errors import SettingsError
 from tools.executors.base import Device, Executor, Job, Limits
 from tools.languages.base import Language, Toolchain
@@ -285,3 +286,14 @@ def _program_output(argv: tuple[str, ...]) -> str:
 
 def _escape_table_cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
+
+
+@cache
+def sources_digest() -> str:
+    """Return 16 hex digits that name the state of Kernelwright's own sources and templates."""
+    home = Path(__file__).parents[1]
+    packages = ("tools", "knowledge_base", "agents", "graph")
+    sources = sorted(
+        path for name in packages for path in (home / name).rglob("*") if path.suffix in (".py", ".j2", ".css")
+    )
+    return digest("".join(f"{path.relative_to(home)} {digest(path.read_bytes())}\n" for path in sources))[:16]

@@ -12,13 +12,13 @@ from graph.export.patch import SWITCH
 from graph.lifecycle.version_commands import memory_path
 from graph.report.content.phrases import dims_words
 from graph.workspace import folder as workspaces
-from graph.workspace.versions import find_incumbent, parse_memory, read_versions
+from graph.workspace.versions import find_incumbent, recorded_versions
+from tools.artifacts import Candidate
 from tools.environment import Environment
 from tools.errors import SettingsError, WorkspaceError
 from tools.judge.evidence import Correctness
 from tools.languages.base import open_language
 from tools.store.records import record_key, write_atomically
-from tools.store.repository import oldest_with_trailer
 from tools.tasks.loader import LoadedTask, read_source
 
 
@@ -65,22 +65,22 @@ def read_accepted_kernel(
     `file`: the user's file, by default the kernel file that the run's settings name; `at`: as `export` has it.
     """
     workspace = workspaces.open_read_only(path)
-    versions = read_versions(workspace.root)
-    if not versions:
+    recorded = recorded_versions(workspace)
+    if not recorded:
         raise WorkspaceError(f"{path} has no version yet; `python -m graph resume {path}` continues the run")
-    version = version or f"v{find_incumbent(versions).iteration}"
-    memory = parse_memory((workspace.root / memory_path(workspace, version)).read_bytes(), workspace.root, version)
+    version = version or f"v{find_incumbent([memory for memory, _ in recorded.values()]).iteration}"
+    memory_path(workspace, version)
+    memory, commit = recorded.get(int(version[1:]), (None, ""))
+    record = workspace.records.find(record_key("task"))
+    if memory is None or record is None:
+        raise WorkspaceError(
+            f"{version}: no commit of the run closes it in {path}; `python -m graph audit {path}` says what is wrong"
+        )
     if memory.masked or memory.verdict not in ("accept", "baseline"):
         state = "masked" if memory.masked else "not accepted"
         raise SettingsError(
             f"{version} is {state} and has no kernel to export; `python -m graph show {path}` lists the versions"
         )
-    commit, record = (
-        oldest_with_trailer(workspace.repository.log(), "Version", version),
-        workspace.records.find(record_key("task")),
-    )
-    if commit is None or record is None:
-        raise WorkspaceError(f"{version}: has no commit in {path}; `python -m graph audit {path}` says what is missing")
     loaded = LoadedTask.model_validate(record.payload)
     language = open_language(loaded.task.language)
     visible = {w.name for w in loaded.task.workloads}
@@ -94,19 +94,27 @@ def read_accepted_kernel(
     if file is None and loaded.task.baseline is not None:
         file = Path(settings.kernel) if settings.kernel else Path(settings.task or "") / f"kernel{language.suffix}"
         file = file if file.is_file() else None
-    gain = f", {commit.trailers['Speedup']} times as fast as the version before" if "Speedup" in commit.trailers else ""
+    worth = memory.speedup
+    figures = f"{worth.estimate:.4g} [{worth.low:.4g}, {worth.high:.4g}]" if worth else ""
+    gain = f", {figures} times as fast as the version before" if worth else ""
+    source = workspace.repository.read_file_at(commit, f"kernel{language.suffix}").decode()
+    kernel = Candidate(language=loaded.task.language, files={f"kernel{language.suffix}": source})
+    if kernel.id != memory.candidate:
+        raise WorkspaceError(
+            f"{version}: the kernel in commit {commit[:12]} is {kernel.id}, and its record names {memory.candidate}"
+        )
     origin = "the kernel that the run began with" if memory.verdict == "baseline" else f"made by Kernelwright{gain}"
     return AcceptedKernel(
         task=loaded.task,
         probed_workloads=loaded.workloads,
-        source=workspace.repository.read_file_at(commit.id, f"kernel{language.suffix}").decode(),
+        source=source,
         suffix=language.suffix,
         device=language.device,
         architecture=_device_architecture(workspace, language.device),
         flags=language.flags(loaded.task),
         covers_drawn_sizes=bool(drawn_statuses) and {*drawn_statuses} == {"passed"},
         user_file=_user_file(file, at) if file is not None else None,
-        title=f"{version} of {workspace.root.name} (commit {commit.id[:12]}), {origin}.",
+        title=f"{version} of {workspace.root.name} (commit {commit[:12]}), {origin}.",
     )
 
 

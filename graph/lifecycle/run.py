@@ -233,6 +233,7 @@ def resume(path: Path, observers: Sequence[Observer] = (), ask: Ask | None = Non
 def write_report(path: Path) -> str:
     """Render report.md and report.html again from the records and return a sentence about them."""
     from graph.report import final
+    from graph.report.content.view import report_basis
 
     with open_services(path, reading=True) as services:
         state = read_state(services.workspace)
@@ -241,7 +242,7 @@ def write_report(path: Path) -> str:
                 f"{path}: there is nothing to report before v0 is measured; `python -m graph resume {path}` goes on"
             )
         drift.refuse_drift(services.workspace.repository, final.FILES)
-        services.workspace.write(final.render_reports(state, services))
+        services.workspace.write(final.render_reports(report_basis(state, services), services))
         return (
             f"{path}/{final.MARKDOWN} and {final.HTML} beside it are written from "
             f"{len(read_versions(services.workspace.root))} versions"

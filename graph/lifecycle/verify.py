@@ -1,15 +1,13 @@
-"""`verify`: rebuild a version from git alone, measure it again with fresh seeds, and say whether the commit tells the
-truth.
+"""`verify`: render what a reader reads again from the records, rebuild a version from git alone, measure it again with
+fresh seeds, and say whether the commit tells the truth.
 
-A clone is enough: neither the run's secret nor its private folder is needed. The task, the settings and so the
-tolerances are those of the first commit, v0; a later commit that changed them is refuted. What is measured anew goes
-through the same gate.
+A clone is enough: neither the run's secret nor its private folder is needed. What is measured anew goes through the
+same gate.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import secrets
 import tempfile
@@ -19,26 +17,30 @@ from pathlib import Path
 from typing import Literal
 
 from graph.artifacts import COMMIT_PROTOCOL
+from graph.lifecycle import rendering
+from graph.lifecycle.rendering import History
 from graph.services import open_executor
 from graph.settings import Settings, load
+from graph.state import count_siblings
 from graph.workspace import drift
+from graph.workspace.versions import closing_of
 from tools.artifacts import Artifact, Candidate, Clock, Failed, Interval, Passed, Record, Task, Trial, Verdict
 from tools.artifacts import Claim as Confirmed
 from tools.cli.formatting import format_speedup
 from tools.errors import SettingsError, StorageError, WorkspaceError
 from tools.executors.base import Executor, pick_device
+from tools.gate.confirmation import MACHINE_SPREAD
 from tools.gate.judge_settings import JudgeSettings
+from tools.gate.statistics import competing_candidates
 from tools.languages.base import open_language
 from tools.roofline.hardware import Roof
 from tools.store.records import Records, record_key
-from tools.store.repository import Commit, Repository, oldest_with_trailer, unrelated_commits
+from tools.store.repository import Commit, Repository
 from tools.tasks.loader import LoadedTask
 
-FROZEN_PATHS = ("task", "settings.yaml")
-"""Paths that no commit after v0 may change."""
 MAX_LOST_SHARE = 0.2
-"""Share of a claimed speed-up that another hour on the same machine may take away; beyond it the claim is not
-reproduced, and beyond half of it refuted."""
+"""Share by which a claimed speed-up may exceed all that was measured, where both intervals are wide; beyond it the
+measurement is inconclusive, and supports nothing."""
 MAX_LOOKS = 3
 """The maximum number of measurements of a claim before its figures are refuted, as other processes may disturb one."""
 MAX_OTHER_CPU_SHARE = 0.1
@@ -98,7 +100,7 @@ class Look:
 
 
 class Refuted(Exception):
-    """Raised if a commit contradicts itself or v0."""
+    """Raised if a claim does not follow from its records."""
 
 
 def verify(path: Path, commit: str | None = None, *, every: bool = False) -> tuple[Verification, ...]:
@@ -113,27 +115,37 @@ def verify(path: Path, commit: str | None = None, *, every: bool = False) -> tup
         )
     repository = Repository(path.resolve())
     repository.require_workspace()
-    chosen = _chosen_commits(repository, commit, every=every)
-    intruders = () if commit is not None else _unexpected_changes(repository)
-    return (*intruders, *(_verify_commit(repository, item) for item in chosen))
+    history = rendering.replay(repository)
+    chosen = _chosen_commits(repository, commit, history, every=every)
+    # What the records refute already need not be measured.
+    refuted = {fault.commit.id for fault in history.faults if fault.outcome == "disagree"}
+    verified = (verify_commit(repository, item) for item in chosen if item.id not in refuted)
+    return (*unexpected_changes(repository, history), *verified)
+
+
+def unexpected_changes(repository: Repository, history: History) -> tuple[Verification, ...]:
+    """Return disagreements about what is not the run's: changed files, strangers' commits, and texts that differ from
+    the records."""
+    found = [_verification(fault.commit, fault.outcome, fault.reason) for fault in history.faults]
+    if drifted_paths := drift.drifted_paths(repository):
+        sentence = f"{drift.drift_sentence(repository, drifted_paths)}; what is verified is what git holds"
+        found.insert(0, _verification(repository.log()[0], "disagree", sentence))
+    return tuple(found)
 
 
 def accepted_commits(repository: Repository) -> tuple[Commit, ...]:
-    """Return the commits of accepted versions, the oldest first."""
+    """Return the commits that say that a version was accepted, the oldest first."""
     return tuple(reversed([c for c in repository.log() if c.trailers.get("Verdict") == "accept"]))
 
 
-def _chosen_commits(repository: Repository, commit: str | None, *, every: bool) -> Sequence[Commit]:
-    found = accepted_commits(repository)
+def _chosen_commits(repository: Repository, commit: str | None, history: History, *, every: bool) -> Sequence[Commit]:
+    found = tuple(c for c in accepted_commits(repository) if c.id not in history.strangers)
     if commit is None:
         # What is masked now is verified only where it is named.
-        found = tuple(
-            c
-            for c in found
-            if not json.loads(repository.read_file_at("HEAD", f"memory/{c.trailers['Version']}.json"))["masked"]
-        )
+        masked = {f"v{n}" for n in history.masked}
+        found = tuple(c for c in found if c.trailers.get("Version") not in masked)
     else:
-        log = repository.log()
+        log = [c for c in repository.log() if c.id not in history.strangers]
         named = [c for c in log if c.trailers.get("Version") == commit or c.id.startswith(commit.lower())]
         if commit == "HEAD":
             named = list(log[:1])
@@ -143,7 +155,7 @@ def _chosen_commits(repository: Repository, commit: str | None, *, every: bool) 
                 f"{commit!r} does not name an accepted version of {repository.root}; accepted are: {known}"
             )
         return named
-    if not found:
+    if not found and not history.faults:
         raise WorkspaceError(
             f"{repository.root}: no version was accepted, so there is nothing to verify; see `python -m graph show "
             f"{repository.root}`"
@@ -151,47 +163,8 @@ def _chosen_commits(repository: Repository, commit: str | None, *, every: bool) 
     return found if every else found[-1:]
 
 
-def _unexpected_changes(repository: Repository) -> tuple[Verification, ...]:
-    """Return disagreements about changes that are not the run's: unrelated commits, unaccepted kernels, changed
-    files."""
-    log = repository.log()
-    found = []
-    if drifted_paths := drift.drifted_paths(repository):
-        found.append(
-            _verification(
-                log[0],
-                "disagree",
-                f"{drift.drift_sentence(repository, drifted_paths)}; what is verified is what git holds",
-            )
-        )
-    strangers = set(unrelated_commits(log))
-    kernels = set(repository.commits_changing("kernel"))
-    for commit in log:
-        if commit.id in strangers:
-            found.append(
-                _verification(
-                    commit, "disagree", f"not a commit of the run ({commit.subject[:60]!r}): nothing in it was measured"
-                )
-            )
-        elif commit.id in kernels and (why := _reason_change_is_unauthorised(repository, commit, log)):
-            found.append(_verification(commit, "disagree", why))
-    return tuple(found)
-
-
-def _reason_change_is_unauthorised(repository: Repository, commit: Commit, log: Sequence[Commit]) -> str:
-    """Return the reason why a commit must not change the kernel; empty: it is accepted, or restores an accepted
-    kernel."""
-    named = commit.trailers.get("Restores")
-    if commit.trailers.get("Version") == "v0" or commit.trailers.get("Verdict") == "accept":
-        return ""
-    source = oldest_with_trailer(log[log.index(commit) + 1 :], "Version", named or "")
-    if source is None or source.trailers.get("Verdict") not in ("accept", "baseline"):
-        return "changed the kernel although the gate did not accept it"
-    changed = [name for name in repository.changed_paths(source.id, commit.id) if name.startswith("kernel.")]
-    return f"says that it restores {named}, and its {changed[0]} is another" if changed else ""
-
-
-def _verify_commit(repository: Repository, commit: Commit) -> Verification:
+def verify_commit(repository: Repository, commit: Commit) -> Verification:
+    """Compare the claim of an accepted version's commit with its records, then measure it again."""
     if commit.trailers.get("Protocol") != str(COMMIT_PROTOCOL):
         reason = (
             f"made under protocol {commit.trailers.get('Protocol', 'none')}; this version knows only {COMMIT_PROTOCOL}"
@@ -207,53 +180,40 @@ def _verify_commit(repository: Repository, commit: Commit) -> Verification:
 
 
 def read_claim(copy: Repository, commit: Commit) -> RecordedClaim:
-    """The claim of `commit`, checked out at `copy`. Refuted when task, kernel, message and records do not belong
-    together."""
-    from graph.workspace import completeness
+    """The claim of `commit`, checked out at `copy`; Refuted when kernel and records do not belong together.
+
+    `rendering.replay` has compared the commit's text and files with the records before.
+    """
     from tools.judge import evidence
     from tools.tasks import loader as tasks
 
-    first = copy.log()[-1]
-    if first.trailers.get("Version") != "v0":
-        raise Refuted("the first commit is not a baseline v0")
-    if copy.changed_paths(first.id, commit.id, FROZEN_PATHS):
-        raise Refuted("the frozen task or settings are not those of v0")
     task = tasks.read_frozen_task(copy.root / "task")
     settings = load(copy.root / "settings.yaml")
     candidate = _kernel_at(copy, commit.id, task)
     records = Records(copy.root)
-    evidence_record = records.get(commit.trailers.get("Evidence", "").split(" ")[0])
-    if evidence_record.kind != "verdict":
-        raise Refuted(f"its evidence is a record of kind {evidence_record.kind!r}, not a verdict")
+    evidence_record = records.get(commit.trailers["Evidence"])
     verdict = Verdict.model_validate(evidence_record.payload)
-    claimed = verdict.claim.speedup if verdict.claim else None
-    if commit.trailers.get("Task") != task.identity()[:16]:
-        raise Refuted("the frozen task is not the one that the commit names")
-    if commit.trailers.get("Candidate") != candidate.id or verdict.candidate != candidate.id:
+    if verdict.candidate != candidate.id:
         raise Refuted(f"the kernel's content is {candidate.id}, not the candidate that the commit names")
-    if (
-        verdict.outcome != "accept"
-        or claimed is None
-        or commit.trailers.get("Speedup", "").split(" ")[0] != f"{claimed.estimate:.4g}"
-    ):
-        raise Refuted("the speed-up in the commit message is not the one in its record")
     incumbent = _kernel_at(copy, f"{commit.id}^", task)
     cited = [records.get(identity) for identity in verdict.records]
-    confidence = verdict.speedup.confidence if verdict.speedup else claimed.confidence
-    recomputed = evidence.trial_from_records(cited, settings.judge.objective, confidence, incumbent.id)
+    state = closing_of(evidence_record, records).state
+    looks = sum(record.kind == "timing" for record in cited)
+    candidates = competing_candidates(count_siblings(state), state.get("tested", 0))
+    needed = settings.judge.confidence_of_look(max(1, looks), candidates)
+    if verdict.speedup is None or verdict.speedup.confidence < needed - 1e-12:
+        raise Refuted("the confidence of its interval is below what the settings demand")
+    recomputed = evidence.trial_from_records(cited, settings.judge.objective, verdict.speedup.confidence, incumbent.id)
     is_recomputed = (
         isinstance(recomputed, Passed)
         and recomputed.candidate == candidate.id
         and _are_same_figures(recomputed.speedup, verdict.speedup)
     )
     claim = _confirmed_claim(cited, {"incumbent": incumbent.id, "candidate": candidate.id}, settings.judge)
-    if not is_recomputed or not _are_same_figures(claim.speedup, claimed):
+    if not is_recomputed or not verdict.claim or not _are_same_figures(claim.speedup, verdict.claim.speedup):
         raise Refuted("the speed-up does not follow from the records that the verdict names")
-    if commit.trailers.get("Clock") != claim.clock:
-        raise Refuted("the clock in the commit message is not the one by which its records confirm the speed-up")
-    faults = completeness.audit_version(copy.root, int(commit.trailers.get("Version", "v0")[1:]), closed=True)
-    if faults:
-        raise Refuted(faults[0])
+    if verdict.claim.clock != claim.clock:
+        raise Refuted("the clock of the claim is not the one by which its records confirm the speed-up")
     task_record = records.find(record_key("task"))
     if task_record is None:
         raise Refuted("the record of the task is missing")
@@ -261,7 +221,8 @@ def read_claim(copy: Repository, commit: Commit) -> RecordedClaim:
         LoadedTask.model_validate(task_record.payload),
         next((_device_name(r.device) for r in cited if r.device), ""),
     )
-    return RecordedClaim(task, settings, loaded, candidate, incumbent, verdict, claimed, claim.clock, timed_on)
+    speedup = verdict.claim.speedup
+    return RecordedClaim(task, settings, loaded, candidate, incumbent, verdict, speedup, claim.clock, timed_on)
 
 
 def _device_name(label: str) -> str:
@@ -295,7 +256,7 @@ def _are_same_figures(one: Interval, other: Interval | None) -> bool:
     """Return whether two intervals are equal up to the last digits, in which machines may differ."""
     if other is None:
         return False
-    pairs = ((one.estimate, other.estimate), (one.low, other.low), (one.high, other.high))
+    pairs = zip(one.model_dump().values(), other.model_dump().values(), strict=True)
     return all(math.isclose(a, b, rel_tol=1e-9) for a, b in pairs)
 
 
@@ -374,11 +335,24 @@ def _measure_once(claim: RecordedClaim, executor: Executor, records: Records) ->
 
 def _contradicts_claim(claim: RecordedClaim, look: Look) -> bool:
     """Return whether the figures of a measurement, and nothing else, contradict the claim."""
-    outcome = look.verdict.outcome
-    if not isinstance(look.trial, Passed) or outcome in ("reject_correctness", "reject_policy"):
+    if not isinstance(look.trial, Passed) or look.verdict.outcome in ("reject_correctness", "reject_policy"):
         return False
     measured = look.measured_speedup(claim.clock)
-    return outcome == "reject_perf" or (measured is not None and measured.high < claim.speedup.low / 2)
+    return measured is not None and compare_speedups(claim.speedup, measured) == "disagree"
+
+
+def compare_speedups(claimed: Interval, measured: Interval) -> Literal["agree", "disagree", "inconclusive"]:
+    """Compare a claim with a measurement, one-sidedly: a gain that is higher than claimed refutes nothing.
+
+    Disagree: the measured gain is lower, and the gap exceeds both intervals and `MACHINE_SPREAD`. Agree: the measured
+    estimate reaches the claimed interval up to that spread, and the claimed estimate does not exceed all that was
+    measured by more than `MAX_LOST_SHARE`. Inconclusive: the intervals are too wide to say either.
+    """
+    least = claimed.low * (1 - MACHINE_SPREAD)
+    if measured.high < least:
+        return "disagree"
+    reached = measured.estimate >= least and measured.high >= claimed.estimate * (1 - MAX_LOST_SHARE)
+    return "agree" if reached else "inconclusive"
 
 
 def compare_claim(commit: Commit, claim: RecordedClaim, looks: Sequence[Look]) -> Verification:
@@ -405,23 +379,23 @@ def compare_claim(commit: Commit, claim: RecordedClaim, looks: Sequence[Look]) -
                 f"{figures}, but it was claimed on {claim.device}, which {look.device} cannot refute; verify it there"
             )
             return _verification(commit, "inconclusive", elsewhere, claimed, measured)
-        why = reason if look.verdict.outcome == "reject_perf" else "not half of the claim is there"
+        why = (
+            reason
+            if look.verdict.outcome == "reject_perf"
+            else f"lower by more than both intervals and the {MACHINE_SPREAD:.0%} by which machines of a kind differ"
+        )
         return _verification(
             commit, "disagree", f"{figures} (the last of {len(looks)} looks): {why}", claimed, measured
         )
-    if look.verdict.outcome.startswith("reject"):
+    if look.verdict.outcome in ("reject_correctness", "reject_policy"):
         return _verification(commit, "disagree", f"{figures}: {reason}", claimed, measured)
     if look.verdict.outcome != "accept":
         return _verification(commit, "inconclusive", f"{figures}: {reason}", claimed, measured)
-    if measured.high < claimed.low * (1 - MAX_LOST_SHARE):
-        return _verification(
-            commit,
-            "inconclusive",
-            f"faster by less than claimed; is the machine as idle as then? {figures}",
-            claimed,
-            measured,
-        )
-    return _verification(commit, "agree", figures, claimed, measured)
+    if compare_speedups(claimed, measured) == "inconclusive":
+        wide = f"{figures}: the intervals are too wide to tell less from noise; verify again on an idle machine"
+        return _verification(commit, "inconclusive", wide, claimed, measured)
+    higher = ", higher than claimed" if measured.low > claimed.high else ""
+    return _verification(commit, "agree", f"{figures}{higher}", claimed, measured)
 
 
 def _kernel_at(copy: Repository, commit: str, task: Task) -> Candidate:

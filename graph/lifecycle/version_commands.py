@@ -6,16 +6,19 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from graph.artifacts import VersionMemory
+from graph.artifacts import Masking, VersionMemory
+from graph.lifecycle import rendering
 from graph.lifecycle import run as runs
+from graph.nodes.commits import STORE_FOLDERS, mask_message, require_own_history
 from graph.report import final
+from graph.report.content.view import report_basis
 from graph.services import Ask
 from graph.settings import Settings, parse
 from graph.workspace import completeness, drift
 from graph.workspace import folder as workspaces
 from graph.workspace.events import Observer
 from graph.workspace.folder import Workspace
-from graph.workspace.versions import find_incumbent, parse_memory, read_state
+from graph.workspace.versions import find_incumbent, masked_memories, memory_texts, parse_memory, read_state
 from knowledge_base.experience.log import Experience
 from tools.cli.validation import read_yaml, yaml_fault
 from tools.errors import SettingsError, WorkspaceError
@@ -33,15 +36,16 @@ TASK_CHANGE = re.compile("(dims|pointer_elements|tolerance|trace)=")
 
 
 def audit(path: Path) -> tuple[str, ...]:
-    """Return one sentence for each foreign change and each fault of a closed version of a workspace (C1, C4)."""
+    """Return one sentence for each foreign change, each text that differs from the records, and each fault of a closed
+    version of a workspace (C1, C4)."""
     workspace = workspaces.open_read_only(path)
     found = drift.drifted_paths(workspace.repository)
-    others = (
-        drift.drift_sentence(workspace.repository, found) if found else "",
-        drift.foreign_commit_sentence(workspace.repository, workspace.repository.log()),
-    )
+    said = [drift.drift_sentence(workspace.repository, found)] if found else []
     # What others did explains much of the rest.
-    return (*filter(None, others), *completeness.audit_closed_versions(workspace.root))
+    history = rendering.replay(workspace.repository)
+    said.append(drift.stranger_sentence(workspace.root, history.strangers))
+    said += [f"commit {one.commit.id[:12]}: {one.reason}" for one in history.faults]
+    return (*filter(None, said), *completeness.audit_closed_versions(workspace.root))
 
 
 def mask(path: Path, version: str, *, masked: bool) -> str:
@@ -54,6 +58,7 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
         repository = workspace.repository
         memory_path(workspace, version)
         drift.refuse_drift(repository)
+        require_own_history(services)
         # What HEAD says counts: a kill may have left files written and not committed. Every step below can be done
         # again.
         closed = _closed_versions(repository)
@@ -68,35 +73,36 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
         for memory in closed[top.iteration + 1 :]:
             if _parent_iteration(memory, closed) in chosen and (masked or top.masked or not memory.masked):
                 chosen.append(memory.iteration)
-        after = list(closed)
-        for n in chosen:
-            attempts = tuple(attempt.model_copy(update={"masked": masked}) for attempt in closed[n].attempts)
-            after[n] = closed[n].model_copy(update={"masked": masked, "attempts": attempts})
+        masking = Masking(version=version, masked=masked, versions=tuple(chosen))
+        after = masked_memories(closed, masking)
         names, note_on_head = " ".join(f"v{n}" for n in chosen), ""
-        texts = {
-            f"memory/v{n}.json": after[n].model_dump_json(indent=1) + "\n" for n in chosen if after[n] != closed[n]
-        }
+        texts = memory_texts(closed, after)
         if texts:
-            trailers = {"Masked" if masked else "Unmasked": names}
+            restores = ""
             incumbent = find_incumbent(after)
             kernel, incumbent_version = f"kernel{services.language.suffix}", f"v{incumbent.iteration}"
             source = repository.read_file_at(
                 repository.find_commit("Version", incumbent_version) or "", kernel
             ).decode()
             if source != repository.read_file_at("HEAD", kernel).decode():
-                texts[kernel], trailers["Restores"] = source, incumbent_version
+                texts[kernel] = source
+                restores = incumbent_version
                 note_on_head = (
                     f"; HEAD has the kernel of {incumbent_version} again, and "
                     f"`python -m graph resume {workspace.root}` "
                     f"goes on from there"
                 )
+            has_report = (workspace.root / final.MARKDOWN).is_file()
+            state = read_state(workspace, incumbent)
+            basis = report_basis(state, services) if has_report else services.closing(state)
+            basis = basis.model_copy(update={"restores": restores, "masking": masking})
+            record, closing = services.save_closing(basis, at=repository.head(), version=version, masked=masked)
             workspace.write(texts)
-            if (workspace.root / final.MARKDOWN).is_file():
+            if has_report:
                 # It would go on praising what is masked.
-                texts |= final.render_reports(read_state(workspace, incumbent), services)
+                texts |= final.render_reports(closing, services)
                 workspace.write(texts)
-            subject = f"{'mask' if masked else 'unmask'} {version}"
-            workspace.commit([*texts, "prompts"], subject, trailers, repository.head())
+            workspace.commit([*texts, *STORE_FOLDERS], *mask_message(closing, record), repository.head())
         experience = Experience(None)
         for n in chosen:
             commit = repository.find_commit("Version", f"v{n}") or ""

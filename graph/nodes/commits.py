@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from graph.artifacts import COMMIT_PROTOCOL, VersionMemory
+from graph.artifacts import COMMIT_PROTOCOL, Closing, VersionMemory
 from graph.report.content import version_files as artifacts
 from graph.report.content.phrases import worth_words
 from graph.services import Services
@@ -17,15 +17,21 @@ from tools.store.repository import Commit, oldest_with_trailer
 
 STORE_FOLDERS = ("records", "blobs", "prompts")
 """Folders of evidence, which every commit includes; prompts are records in a readable form."""
+BASELINE_MESSAGE = (
+    "baseline v0\n\nThe kernel that the run begins with: correct against the float64 reference and timed "
+    "against itself."
+)
+REPORT_MESSAGE = "report\n\nFinal audit, benchmark and report."
 
 
-def commit_version(state: State, services: Services, verdict: Verdict, record: Record, restores: str = "") -> str:
+def commit_version(state: State, services: Services, record: Record, closing: Closing) -> str:
     """Commit an iteration and return the commit's id: `accept vN` changes the kernel, `close vN` only adds artifacts.
 
-    `restores`: the version whose kernel a mask has put at HEAD meanwhile.
+    `record`: of the verdict. `state`: with the kernel at HEAD as incumbent.
     """
     workspace = services.workspace
     iteration = state["iteration"]
+    verdict = Verdict.model_validate(record.payload)
     kernel = f"kernel{services.language.suffix}"
     history = require_own_history(services)
     head = history[0].id if history else None
@@ -37,24 +43,38 @@ def commit_version(state: State, services: Services, verdict: Verdict, record: R
             f"{workspace.root}: HEAD does not hold the kernel that was measured; restore it with git, or start "
             f"a new run"
         )
-    accepted = verdict.outcome == "accept" and verdict.candidate is not None
-    closing = {drift.POINTER_FILE: f"{iteration}\n"}
-    if accepted and verdict.candidate:
-        closing[kernel] = services.candidate(verdict.candidate).source
-    workspace.write(closing)
-    changed = [f"versions/v{iteration}", f"memory/v{iteration}.json", *closing, *STORE_FOLDERS]
+    texts = root_texts(iteration, verdict, services)
+    workspace.write(texts)
+    changed = [f"versions/v{iteration}", f"memory/v{iteration}.json", *texts, *STORE_FOLDERS]
     services.emit("commit", {"state": "written", "iteration": str(iteration)})
+    return workspace.commit(changed, *version_message(closing, services, record), head)
+
+
+def root_texts(iteration: int, verdict: Verdict, services: Services) -> dict[str, str]:
+    """Return what the commit of a version writes at the workspace's root: the pointer, and an accepted kernel."""
+    texts = {drift.POINTER_FILE: f"{iteration}\n"}
+    if verdict.outcome == "accept" and verdict.candidate:
+        texts[f"kernel{services.language.suffix}"] = services.candidate(verdict.candidate).source
+    return texts
+
+
+def version_message(closing: Closing, services: Services, record: Record) -> tuple[str, dict[str, str]]:
+    """Return message and trailers of a version's commit; `record`: of its verdict."""
+    iteration, verdict = closing.state["iteration"], Verdict.model_validate(record.payload)
+    said = commit_trailers(services, f"v{iteration}", verdict, record.id)
+    if iteration == 0:
+        return BASELINE_MESSAGE, said | {"Verdict": "baseline"}
+    accepted = verdict.outcome == "accept" and verdict.candidate is not None
     subject = f"accept v{iteration}: {worth_words(verdict)}" if accepted else f"close v{iteration}: {verdict.outcome}"
     message = "\n".join([subject, "", *verdict.reasons])
-    said = commit_trailers(services, f"v{iteration}", verdict, record.id) | ({"Restores": restores} if restores else {})
-    return workspace.commit(changed, message, said, head)
+    return message, said | ({"Restores": closing.restores} if closing.restores else {})
 
 
 def require_own_history(services: Services) -> tuple[Commit, ...]:
     """Return the commits from HEAD back; raise WorkspaceError if another author's commit is among them (C1)."""
     repository = services.workspace.repository
     history = repository.log()
-    if said := drift.foreign_commit_sentence(repository, history):
+    if said := drift.foreign_commit_sentence(repository, history, services.records):
         raise WorkspaceError(said)
     return history
 
@@ -99,21 +119,42 @@ def commit_baseline(state: State, services: Services, inspection: Record) -> str
         noise_floor=state["noise_floor"],
         records=(checked.id, calibration.id, inspection.id),
     )
-    record = services.save_record("verdict", verdict, parents=verdict.records, iteration=0)
-    cited = (record.id, checked.id, calibration.id, inspection.id)
-    memory = VersionMemory(iteration=0, parent="", candidate=baseline.id, verdict="baseline", records=cited)
-    texts = artifacts.render_baseline(services, state, baseline, checked, calibration, inspection)
-    texts["memory/v0.json"] = memory.model_dump_json(indent=1) + "\n"
-    texts["memory/schema.json"] = json.dumps(VersionMemory.model_json_schema(), indent=1) + "\n"
-    texts[f"versions/v0/{completeness.VERDICT_FILE}"] = verdict.model_dump_json(indent=1) + "\n"
-    workspace.write({**texts, drift.POINTER_FILE: "0\n"})
-    everything = [*drift.FROZEN_PATHS, "env_check.md", *texts, drift.POINTER_FILE, *STORE_FOLDERS]
-    message = (
-        "baseline v0\n\nThe kernel that the run begins with: correct against the float64 reference and timed "
-        "against itself."
+    closing_id, closing = services.save_closing(services.closing(state), iteration=0)
+    record = services.save_record("verdict", verdict, parents=(*verdict.records, closing_id), iteration=0)
+    texts = artifacts.render_root(services, state, baseline, checked, calibration, inspection)
+    texts |= baseline_texts(closing, services, record)
+    workspace.write(texts)
+    everything = [*drift.FROZEN_PATHS, "env_check.md", *texts, *STORE_FOLDERS]
+    return workspace.commit(everything, *version_message(closing, services, record), history[0].id if history else None)
+
+
+def baseline_texts(closing: Closing, services: Services, record: Record) -> dict[str, str]:
+    """Relative path -> text of versions/v0/, memory/, pointer and kernel at the first commit; `record`: of its
+    verdict."""
+    verdict = Verdict.model_validate(record.payload)
+    memory = VersionMemory(
+        iteration=0,
+        parent="",
+        candidate=verdict.candidate,
+        verdict="baseline",
+        records=(record.id, *verdict.records),
     )
-    said = commit_trailers(services, "v0", verdict, record.id) | {"Verdict": "baseline"}
-    return workspace.commit(everything, message, said, history[0].id if history else None)
+    return artifacts.render_baseline_version(services, closing.state, *map(services.records.get, verdict.records)) | {
+        "memory/v0.json": memory.model_dump_json(indent=1) + "\n",
+        "memory/schema.json": json.dumps(VersionMemory.model_json_schema(), indent=1) + "\n",
+        f"versions/v0/{completeness.VERDICT_FILE}": verdict.model_dump_json(indent=1) + "\n",
+        **root_texts(0, verdict, services),
+    }
+
+
+def mask_message(closing: Closing, record: str) -> tuple[str, dict[str, str]]:
+    """Return message and trailers of the commit of a mask or unmask; `record`: of its closing."""
+    masking = closing.masking
+    if masking is None:
+        raise WorkspaceError(f"record {record} masks nothing")
+    trailers = {"Masked" if masking.masked else "Unmasked": " ".join(f"v{n}" for n in masking.versions)}
+    trailers |= {"Restores": closing.restores} if closing.restores else {}
+    return f"{'mask' if masking.masked else 'unmask'} {masking.version}", trailers | {"Evidence": record}
 
 
 def commit_report(services: Services, record: str, texts: Mapping[str, str]) -> str:
@@ -125,7 +166,6 @@ def commit_report(services: Services, record: str, texts: Mapping[str, str]) -> 
         return known.id
     services.workspace.write(texts)
     services.emit("commit", {"state": "written", "iteration": "report"})
-    message = "report\n\nFinal audit, benchmark and report."
     return services.workspace.commit(
-        [*texts, *STORE_FOLDERS], message, {"Report": record}, history[0].id if history else None
+        [*texts, *STORE_FOLDERS], REPORT_MESSAGE, {"Report": record}, history[0].id if history else None
     )

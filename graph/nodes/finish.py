@@ -10,11 +10,12 @@ from graph.nodes.commits import commit_report
 from graph.report import final
 from graph.report.content.phrases import gain_words, objective_words, stop_reason_words
 from graph.report.content.report_rows import proposal_records
+from graph.report.content.view import report_basis
 from graph.services import Services
 from graph.specs import hardware_sheet
 from graph.state import State
 from graph.workspace import completeness
-from graph.workspace.versions import read_versions
+from graph.workspace.versions import closing_of, read_versions
 from tools.artifacts import Candidate, Record
 from tools.errors import WorkspaceError
 from tools.gate import confirmation, ranking
@@ -36,10 +37,9 @@ def finalise(state: State, services: Services) -> State:
         contestants["original"] = original
     measured = services.judge.read_or_measure_benchmark(contestants, services.settings.benchmark.frameworks)
     benchmark = final_benchmark(measured, services, unfit)
-    record = services.save_record("final", benchmark, parents=(measured.id,), best=state["incumbent"])
-    ended = State(**{**state, "report": record.id})
-    texts = final.render_reports(ended, services)
-    commit_report(services, record.id, texts)
+    closing, _ = services.save_closing(report_basis(state, services), report=measured.id)
+    record = services.save_record("final", benchmark, parents=(measured.id, closing), best=state["incumbent"])
+    commit_report(services, record.id, final.render_reports(closing_of(record, services.records), services))
     services.emit("stop", {"reason": str(state.get("stop"))})
     times, won = benchmark.objective_s, benchmark.overall.get("baseline")
     shown = gain_words(

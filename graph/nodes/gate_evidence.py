@@ -11,13 +11,14 @@ from agents.roles import gatekeeper
 from graph.artifacts import (
     PREDICTION_FACTOR,
     Attribution,
+    Closing,
     Inspection,
     JudgedTrial,
     MethodOutcome,
     ScoredPrediction,
     VersionMemory,
 )
-from graph.nodes.commits import commit_version
+from graph.nodes.commits import commit_version, require_own_history
 from graph.nodes.prepare import read_or_make_inspection
 from graph.nodes.propose import trials_of_iteration
 from graph.report.content import version_files as artifacts
@@ -52,6 +53,7 @@ def close_iteration(state: State, services: Services) -> tuple[Verdict, str, str
     iteration = state["iteration"]
     commit = oldest_with_trailer(services.workspace.repository.log(), "Version", f"v{iteration}")
     if commit is not None:
+        require_own_history(services)
         record = services.records.get(commit.trailers["Evidence"])
         return Verdict.model_validate(record.payload), record.id, commit.id
     drift.refuse_drift(services.workspace.repository)
@@ -59,15 +61,15 @@ def close_iteration(state: State, services: Services) -> tuple[Verdict, str, str
     hardware_sheet.read_verified_sheet(state["specs"], services)
     gathered = _gather_evidence(state, services)
     verdict = decide_verdict(gathered, services.settings.judge)
-    parents = tuple(r for r in (*verdict.records, state["plan"], state.get("attribution")) if r)
+    closing_id, closing = services.save_closing(services.closing(state), iteration=iteration)
+    parents = tuple(r for r in (*verdict.records, state["plan"], state.get("attribution"), closing_id) if r)
     record = services.save_record("verdict", verdict, parents=parents, iteration=iteration)
     verdict = Verdict.model_validate(record.payload)
-    inspection = None
     if verdict.outcome == "accept" and verdict.candidate:
-        inspection = read_or_make_inspection(services.candidate(verdict.candidate, iteration), state, services)
-    _write_version_files(state, services, gathered.trial, verdict, record, inspection)
+        read_or_make_inspection(services.candidate(verdict.candidate, iteration), state, services)
+    _write_version_files(closing, services, record)
     services.emit("commit", {"state": "started", "iteration": str(iteration)})
-    commit_id = commit_version(state, services, verdict, record)
+    commit_id = commit_version(state, services, record, closing)
     services.emit("commit", {"state": "finished", "iteration": str(iteration), "commit": commit_id})
     return verdict, record.id, commit_id
 
@@ -85,10 +87,12 @@ def close_unjudged(state: State, services: Services, back: VersionMemory) -> Non
     verdict = Verdict(outcome="inconclusive", reasons=(reason,), candidate=None, incumbent=state["incumbent"])
     # A separate key, as a killed gate may have stored another verdict.
     key_fields = {"iteration": state["iteration"], "instead": back.iteration}
-    record = services.save_record("verdict", verdict, parents=(state["plan"],), **key_fields)
-    _write_version_files(
-        State(**{**state, "champion": None, "attribution": None}), services, None, verdict, record, None
+    at_closing = State(**{**state, "champion": None, "attribution": None})
+    closing_id, closing = services.save_closing(
+        services.closing(at_closing, restores=f"v{back.iteration}"), **key_fields
     )
+    record = services.save_record("verdict", verdict, parents=(state["plan"], closing_id), **key_fields)
+    _write_version_files(closing, services, record)
     details = {
         "iteration": str(state["iteration"]),
         "outcome": verdict.outcome,
@@ -97,9 +101,7 @@ def close_unjudged(state: State, services: Services, back: VersionMemory) -> Non
         "summary": reason,
     }
     services.emit("verdict", details)
-    commit_version(
-        State(**{**state, "incumbent": back.candidate or ""}), services, verdict, record, restores=f"v{back.iteration}"
-    )
+    commit_version(State(**{**state, "incumbent": back.candidate or ""}), services, record, closing)
 
 
 # ---------------------------------------------------------------- evidence
@@ -286,17 +288,29 @@ def kernel_diff(before: Candidate, after: Candidate) -> str:
 # ---------------------------------------------------------------- what is written
 
 
-def _write_version_files(
-    state: State, services: Services, trial: Trial | None, verdict: Verdict, record: Record, inspection: Record | None
-) -> None:
-    """`own`: the accepted kernel's inspection; a refused one was not looked at."""
-    iteration = state["iteration"]
+def _write_version_files(closing: Closing, services: Services, record: Record) -> None:
+    """Write the files of a version, audit those that precede its verdict, and write the verdict and the memory."""
+    iteration = closing.state["iteration"]
+    texts = version_texts(closing, services, record)
+    last = (f"versions/v{iteration}/{completeness.VERDICT_FILE}", f"memory/v{iteration}.json")
+    services.workspace.write({name: text for name, text in texts.items() if name not in last})
+    faults = completeness.audit_version(services.workspace.root, iteration)
+    if faults:
+        raise WorkspaceError(f"{services.workspace.root}: {faults[0]}")
+    services.workspace.write({name: texts[name] for name in last})
+
+
+def version_texts(closing: Closing, services: Services, record: Record) -> dict[str, str]:
+    """Return relative path -> text of versions/v<N>/ and memory/v<N>.json, from records and the memory of earlier
+    versions alone; `record`: of the verdict."""
+    state, verdict = closing.state, Verdict.model_validate(record.payload)
+    iteration, accepted = state["iteration"], verdict.outcome == "accept"
     champion = services.candidate(verdict.candidate, iteration) if verdict.candidate else None
     patch = kernel_diff(services.candidate(state["incumbent"]), champion) if champion else ""
-    attribution, checked = (
-        _read_attribution(state, services),
-        next(iter(_cited_records(trial, "correctness", services)), None),
-    )
+    attribution = _read_attribution(state, services)
+    checked = next((r for r in map(services.records.get, verdict.records) if r.kind == "correctness"), None)
+    # A refused kernel was not looked at.
+    inspected = services.records.find(record_key("inspection", candidate=verdict.candidate)) if accepted else None
     folder = f"versions/v{iteration}"
     texts = artifacts.render_version(
         state,
@@ -306,16 +320,14 @@ def _write_version_files(
         attribution,
         checked,
         patch,
-        inspection,
+        inspected,
         verdict,
     )
-    services.workspace.write({f"{folder}/{name}": text for name, text in texts.items()})
-    faults = completeness.audit_version(services.workspace.root, iteration)
-    if faults:
-        raise WorkspaceError(f"{services.workspace.root}: {faults[0]}")
     memory = _version_memory(state, services, verdict, record, champion)
-    closing = {f"{folder}/{completeness.VERDICT_FILE}": verdict, f"memory/v{iteration}.json": memory}
-    services.workspace.write({name: artifact.model_dump_json(indent=1) + "\n" for name, artifact in closing.items()})
+    last = {f"{folder}/{completeness.VERDICT_FILE}": verdict, f"memory/v{iteration}.json": memory}
+    return {f"{folder}/{name}": text for name, text in texts.items()} | {
+        name: artifact.model_dump_json(indent=1) + "\n" for name, artifact in last.items()
+    }
 
 
 def _find_ablations(state: State, services: Services) -> dict[str, JudgedTrial]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from graph.artifacts import FinalBenchmark
+from graph.artifacts import Closing, FinalBenchmark
 from graph.report.content.phrases import render
 from graph.report.content.view import ReportData, gather_report
 from graph.report.html import render_html
 from graph.report.prompts import exchange_file
 from graph.services import Services
-from graph.state import State
 
 MARKDOWN, HTML, BENCHMARK = "report.md", "report.html", "benchmark.md"
 FILES = (MARKDOWN, HTML, BENCHMARK)
@@ -21,9 +20,12 @@ def render_benchmark(benchmark: FinalBenchmark, record: str) -> str:
     return render("benchmark.md", found=benchmark, record=record)
 
 
-def render_reports(state: State, services: Services) -> dict[str, str]:
-    """File name -> text: the report as Markdown and as HTML, and the final benchmark or that there is none."""
-    seen = gather_report(state, services)
+def render_reports(closing: Closing, services: Services) -> dict[str, str]:
+    """File name -> text: the report as Markdown and as HTML, and the final benchmark or that there is none.
+
+    `closing`: as `report_basis` gives it.
+    """
+    seen = gather_report(closing, services)
     benchmark = render_benchmark(seen.final, seen.final_record) if seen.final and seen.final_record else NO_BENCHMARK
     return {MARKDOWN: render_markdown(seen), HTML: render_html(seen), BENCHMARK: benchmark}
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
-from tools.artifacts import digest
-from tools.errors import WorkspaceError
-from tools.store.records import write_error
+from tools.artifacts import Record, digest
+from tools.errors import StorageError, WorkspaceError
+from tools.store.records import Records, record_key, write_error
 from tools.store.repository import Commit, Repository, unrelated_commits
 
 POINTER_FILE = "current_iteration.txt"
 """The file that holds the number of the last closed version."""
+FOREIGN_COMMIT_ADVICE = "undo it with `git reset`, or start a new run from that kernel"
 FROZEN_PATHS = (".gitignore", "settings.yaml", "task")
 """Paths that exist before the first commit; their readers check them."""
 
@@ -52,12 +54,40 @@ def drift_sentence(repository: Repository, found: Sequence[str]) -> str:
     )
 
 
-def foreign_commit_sentence(repository: Repository, history: Sequence[Commit]) -> str:
+def closing_record(commit: Commit, records: Records) -> Record | None:
+    """Return the record that the run closes with `commit`; None: there is none, so the commit is a stranger's.
+
+    A version's record is the verdict on its iteration and candidate, the report's the end of the run, a mask's its own.
+    """
+    said = commit.trailers
+    try:
+        record = records.get(said.get("Evidence") or said.get("Report") or "")
+    except StorageError:
+        return None
+    if "Version" not in said:
+        closes = record.kind == "final" if "Report" in said else bool(record.payload.get("masking"))
+        return record if closes else None
+    iteration, restored = (said.get(name, "v")[1:] for name in ("Version", "Restores"))
+    instead = {"instead": int(restored)} if restored.isdigit() else {}
+    if not iteration.isdigit() or record.key != record_key("verdict", iteration=int(iteration), **instead):
+        return None
+    outcome = record.payload["outcome"] if int(iteration) else "baseline"
+    same = (said.get("Candidate"), said.get("Verdict")) == (record.payload["candidate"] or "none", outcome)
+    return record if same else None
+
+
+def run_commits(history: Sequence[Commit], records: Records) -> tuple[Commit, ...]:
+    """Return the commits of `history` that the run made, in its order."""
+    others = unrelated_commits(history, lambda commit: closing_record(commit, records) is not None)
+    return tuple(commit for commit in history if commit.id not in others)
+
+
+def foreign_commit_sentence(repository: Repository, history: Sequence[Commit], records: Records) -> str:
     """Return one sentence about the newest commit that the run did not make, or about one that moved the pointer to
     another version; empty: the run made all commits."""
-    advice = "undo it with `git reset`, or start a new run from that kernel"
-    if found := unrelated_commits(history):
-        return f"{repository.root}: commit {found[0][:12]} was not made by this run; {advice}"
+    own = run_commits(history, records)
+    if said := stranger_sentence(repository.root, [commit.id for commit in history if commit not in own]):
+        return said
     last = -1
     for commit in reversed(history):
         # The run closes its versions in order.
@@ -65,11 +95,16 @@ def foreign_commit_sentence(repository: Repository, history: Sequence[Commit]) -
     named = repository.read_file_at("HEAD", POINTER_FILE).decode(errors="replace").strip() if history else "-1"
     if named == str(last):
         return ""
-    moved = repository.commits_changing(Path(POINTER_FILE).stem)[0]
+    moved = next(new.id for new, old in pairwise(history) if repository.changed_paths(old.id, new.id, [POINTER_FILE]))
     return (
         f"{repository.root}: commit {moved[:12]} sets {POINTER_FILE} to {named[:20]!r}, and the last version that this "
-        f"run closed is v{last}; {advice}"
+        f"run closed is v{last}; {FOREIGN_COMMIT_ADVICE}"
     )
+
+
+def stranger_sentence(root: Path, found: Sequence[str]) -> str:
+    """Return one sentence about the first of the commits `found`, which the run did not make; empty: there is none."""
+    return f"{root}: commit {found[0][:12]} was not made by this run; {FOREIGN_COMMIT_ADVICE}" if found else ""
 
 
 def refuse_drift(repository: Repository, expected: Sequence[str] = ()) -> None:

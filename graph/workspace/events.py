@@ -76,15 +76,6 @@ def interval_details(speedup: Interval | None) -> dict[str, str]:
     return figure_details(speedup=speedup.estimate, **ends)
 
 
-def wall_seconds(log: Sequence[Event]) -> float:
-    """Return the wall seconds of the run at the last event of a log."""
-    for event in reversed(log):
-        clock = event.details.get("at" if event.kind == "job" else "wall_s" if event.kind == "start" else "")
-        if clock is not None:
-            return float(clock) + log[-1].seconds - event.seconds
-    return 0.0
-
-
 def device_seconds(log: Sequence[Event], wall_s: float) -> dict[str, float]:
     """Return kind of device -> seconds that jobs took.
 

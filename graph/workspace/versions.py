@@ -10,10 +10,13 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from graph.artifacts import VersionMemory
+from graph.artifacts import Closing, Masking, VersionMemory
 from graph.state import State
+from graph.workspace import drift
 from graph.workspace.folder import Workspace
-from tools.store.records import unreadable_artifact_error
+from tools.artifacts import Record, Verdict
+from tools.errors import StorageError
+from tools.store.records import Records, record_key, unreadable_artifact_error
 
 
 def read_versions(root: Path) -> tuple[VersionMemory, ...]:
@@ -30,10 +33,70 @@ def parse_memory(content: bytes, root: Path, version: str) -> VersionMemory:
         raise unreadable_artifact_error(error, root, f"memory/{version}.json") from error
 
 
+def recorded_versions(workspace: Workspace) -> dict[int, tuple[VersionMemory, str]]:
+    """Return iteration -> memory of each closed version with its commit's id: verdict, kernel, methods and figures as
+    the record says that the run's own commit names. A version without such a commit is left out."""
+    records, found = workspace.records, {}
+    commits = {c.trailers.get("Version"): c for c in drift.run_commits(workspace.repository.log(), records)}
+    for memory in read_versions(workspace.root):
+        commit = commits.get(f"v{memory.iteration}")
+        if commit is None:
+            continue
+        verdict = Verdict.model_validate(records.get(commit.trailers["Evidence"]).payload)
+        key = {"id": verdict.candidate, "iteration": memory.iteration}
+        record = records.find(record_key("candidate", **key)) or records.find(
+            record_key("plan", iteration=key["iteration"])
+        )
+        said = {
+            "verdict": verdict.outcome if memory.iteration else "baseline",
+            "reasons": verdict.reasons,
+            "candidate": verdict.candidate,
+            "parent": verdict.incumbent if memory.iteration else "",
+            "methods": _methods_of(record) if memory.iteration else (),
+            "speedup": verdict.reported_speedup,
+        }
+        found[memory.iteration] = (memory.model_copy(update=said), commit.id)
+    return found
+
+
+def _methods_of(record: Record | None) -> tuple[str, ...]:
+    """Return the methods of a candidate's record or of a plan's."""
+    methods = record.payload["methods"] if record else ()
+    return tuple(one if isinstance(one, str) else one["method"] for one in methods)
+
+
+def closing_of(record: Record, records: Records) -> Closing:
+    """Return the closing that a record is, or that a verdict or the end of a run rests on; StorageError without one.
+
+    The end of a run is stored after its closing, whose state names it here.
+    """
+    for one in (record, *map(records.get, reversed(record.parents))):
+        if one.kind == "closing":
+            closing = Closing.model_validate(one.payload)
+            ended = State(report=record.id) if record.kind == "final" else State()
+            return closing.model_copy(update={"state": State(**{**closing.state, **ended})})
+    raise StorageError(f"record {record.id} names no record of the state that it closed")
+
+
 def accepted_version_of(root: Path, candidate: str) -> str:
     """Return v<N>, the last version that accepted this candidate; v0 if none did (the baseline)."""
     accepted = (m.iteration for m in read_versions(root) if m.candidate == candidate and m.verdict == "accept")
     return f"v{max(accepted, default=0)}"
+
+
+def masked_memories(closed: Sequence[VersionMemory], masking: Masking) -> tuple[VersionMemory, ...]:
+    """Return the closed versions (all, in order) after a mask or unmask."""
+    after = list(closed)
+    for n in masking.versions:
+        attempts = tuple(one.model_copy(update={"masked": masking.masked}) for one in closed[n].attempts)
+        after[n] = closed[n].model_copy(update={"masked": masking.masked, "attempts": attempts})
+    return tuple(after)
+
+
+def memory_texts(before: Sequence[VersionMemory], after: Sequence[VersionMemory]) -> dict[str, str]:
+    """Return relative path -> text of memory/v<N>.json of each version that differs."""
+    changed = [new for old, new in zip(before, after, strict=True) if new != old]
+    return {f"memory/v{new.iteration}.json": new.model_dump_json(indent=1) + "\n" for new in changed}
 
 
 def find_incumbent(memories: Sequence[VersionMemory]) -> VersionMemory:

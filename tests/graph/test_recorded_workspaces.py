@@ -24,7 +24,7 @@ from graph.build import build_graph
 from graph.lifecycle import run as runs
 from graph.lifecycle.verify import accepted_commits, read_claim, verify
 from graph.nodes import gate_evidence
-from graph.report.content.version_files import render_baseline
+from graph.report.content.version_files import render_root
 from graph.services import open_agents
 from graph.state import State
 from graph.workspace.folder import open_read_only
@@ -76,7 +76,7 @@ def test_the_readme_names_instructions_of_methods_that_the_kernel_asks_for(
             services.judge.read_or_check_correctness(baseline, None, "baseline"),
             services.judge.read_or_measure_calibration(baseline),
         )
-        readme = render_baseline(services, state, baseline, checked, calibration, inspection)["README.md"]  # type: ignore[arg-type]
+        readme = render_root(services, state, baseline, checked, calibration, inspection)["README.md"]  # type: ignore[arg-type]
         offered = Dossier.model_validate(services.records.get(state["dossier"]).payload).methods
         signed = [
             page.head.id

@@ -166,7 +166,25 @@ def decide_verdict(evidence: GateEvidence, settings: JudgeSettings) -> Verdict:
         )
         idle_clause = f"; visible neither there nor in the time: {', '.join(evidence.idle)}" if evidence.idle else ""
         passed.append(f"{claimed}: {', '.join(shown)}{idle_clause}.")
+    if remark := _distance_remark(evidence):
+        passed.append(remark)
     return _make_verdict(evidence, "accept", tuple(passed), explained=not absent)
+
+
+def _distance_remark(evidence: GateEvidence) -> str:
+    """Return a remark if the confirmed gain is far from the paired one, in either direction; empty: it is not."""
+    if evidence.claim is None or not isinstance(evidence.trial, Passed):
+        return ""
+    launched = any(m.launched_candidate_s is not None for m in evidence.trial.measurements)
+    paired, confirmed = evidence.trial.speedup, evidence.claim.speedup_by("device-only" if launched else "wall")
+    lower, higher = sorted((paired, confirmed), key=lambda interval: interval.estimate)
+    if lower.high >= higher.low * (1 - confirmation.MACHINE_SPREAD):
+        return ""
+    return (
+        f"The confirmed gain is far from the paired one, by more than both intervals and "
+        f"{confirmation.MACHINE_SPREAD:.0%}: {_interval_text(confirmed)} and {_interval_text(paired)}; the claim is "
+        f"the confirmed one."
+    )
 
 
 Check = tuple[Outcome | None, str]

@@ -12,7 +12,7 @@ import re
 import shlex
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -159,17 +159,18 @@ class Repository:
         commit = oldest_with_trailer(self.log(), key, value)
         return commit.id if commit else None
 
-    def commits_changing(self, name: str) -> tuple[str, ...]:
-        """Ids of the commits up to HEAD that changed a file `name`.* in the root, newest first."""
-        log_output = self._git("log", "-z", "--format=%x1f%H", "--name-only", "--no-renames", "HEAD", "--").decode(
-            errors="replace"
-        )
-        commit_ids = []
-        for entry in filter(None, log_output.split("\x1f")):
-            identity, *paths = entry.replace("\n", "\0").split("\0")
-            if any(path.startswith(f"{name}.") and "/" not in path for path in paths):
-                commit_ids.append(identity)
-        return tuple(commit_ids)
+    def text_of(self, commit: str) -> str:
+        """The whole text of a commit: subject, body and trailers."""
+        return self._git("log", "-1", "--format=%B", self._resolve_commit(commit), "--").decode(errors="replace")
+
+    def check_out(self, commit: str) -> None:
+        """Check out `commit`, over whatever the folder holds at its paths."""
+        self._git("checkout", "--quiet", "--force", "--detach", self._resolve_commit(commit))
+
+    def paths_of(self, commit: str) -> tuple[str, ...]:
+        """The paths of all files in a commit."""
+        listed = self._git("ls-tree", "-r", "-z", "--name-only", self._resolve_commit(commit))
+        return tuple(filter(None, listed.decode(errors="replace").split("\0")))
 
     def changed_paths(self, before: str, after: str, paths: Sequence[str] = ()) -> tuple[str, ...]:
         """Paths whose content differs between two commits, limited to those equal to or below `paths` where given."""
@@ -216,9 +217,7 @@ class Repository:
         self._refuse_secrets(to_add, message, trailers)
         if to_add:
             self._git("add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul", stdin="\0".join(to_add).encode())
-        text = "\n".join(
-            (message.strip(), "", *(f"{key}: {' '.join(value.split())}" for key, value in trailers.items()), "")
-        )
+        text = commit_text(message, trailers)
         tree = self._git("write-tree").decode().strip()
         parents = ("-p", expect_parent) if expect_parent else ()
         commit_id = self._git("commit-tree", *parents, tree, stdin=text.encode()).decode().strip()
@@ -361,21 +360,34 @@ class Repository:
             raise SettingsError("git is not installed; install the package `git` and run again") from error
 
 
-def unrelated_commits(commits: Sequence[Commit], since_trailer: str = "Version") -> tuple[str, ...]:
+def commit_text(message: str, trailers: Mapping[str, str]) -> str:
+    """Return the whole text of a commit: its message and one line for each trailer."""
+    lines = [f"{key}: {' '.join(value.split())}" for key, value in trailers.items()]
+    return "\n".join((message.strip(), "", *lines, ""))
+
+
+def unrelated_commits(
+    commits: Sequence[Commit], is_recorded: Callable[[Commit], bool] = lambda commit: True
+) -> tuple[str, ...]:
     """Ids of those of `commits` (newest first, as `Repository.log` returns them) that the run did not make.
 
-    The run's commits are the first one with trailer `since_trailer` and all later ones with a trailer of
-    `RUN_TRAILERS`, except those that repeat the version of an earlier commit.
+    The run's commits are the first one with trailer `Version` and all later ones with a trailer of
+    `RUN_TRAILERS`, except those that repeat the version of an earlier commit, and those that `is_recorded` denies: a
+    trailer is quickly copied, so records must hold what the commit closes.
     """
-    first_index = max((place for place, commit in enumerate(commits) if since_trailer in commit.trailers), default=-1)
+    first_index = max((place for place, commit in enumerate(commits) if "Version" in commit.trailers), default=-1)
 
-    def belongs_to_run(commit: Commit) -> bool:
-        version = commit.trailers.get("Version")
-        return any(name in commit.trailers for name in RUN_TRAILERS) and (
-            version is None or oldest_with_trailer(commits, "Version", version) is commit
+    recorded = [any(name in c.trailers for name in RUN_TRAILERS) and is_recorded(c) for c in commits]
+
+    def belongs_to_run(place: int) -> bool:
+        version = commits[place].trailers.get("Version")
+        earlier = range(place + 1, len(commits))
+        repeats = version is not None and any(
+            recorded[at] and commits[at].trailers.get("Version") == version for at in earlier
         )
+        return place <= first_index and recorded[place] and not repeats
 
-    return tuple(c.id for place, c in enumerate(commits) if place > first_index or not belongs_to_run(c))
+    return tuple(commit.id for place, commit in enumerate(commits) if not belongs_to_run(place))
 
 
 def oldest_with_trailer(commits: Sequence[Commit], key: str, value: str) -> Commit | None:

@@ -7,13 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from agents.artifacts import Dossier, Plan, Prediction
-from agents.models.ledger import Spending, sum_exchanges
-from agents.models.ledger import exchange_records as exchanges_of
+from agents.models.ledger import Spending
 from graph.artifacts import PREDICTION_FACTOR, FinalBenchmark, Inspection, JudgedTrial, SpecSheet, VersionMemory
 from graph.settings import Settings
 from graph.state import State
-from graph.workspace import events as event_log
-from graph.workspace.events import Event
+from graph.workspace.versions import closing_of
 from tools.artifacts import Dims, Interval, Measurement, Outcome, Passed, Quantity, Task, Verdict
 from tools.gate.ranking import order_frameworks
 from tools.roofline import roofline
@@ -284,14 +282,8 @@ def roofs_of(sheet: SpecSheet, task: Task) -> tuple[Roof, ...]:
     return tuple(found)
 
 
-def expenses_of(log: Sequence[Event], closing: Mapping[str, str], records: Records, device: str) -> Iterable[Expense]:
+def expenses_of(verdicts: Mapping[str, str], records: Records) -> Iterable[Expense]:
     """What was spent when each version was closed (label -> record of its verdict)."""
-    arrived = {event.details.get("record"): at for at, event in enumerate(log) if event.kind == "record"}
-    known = exchanges_of(records)
-    for label, record in closing.items():
-        at = arrived.get(record)
-        if at is None:
-            continue  # The log is for people and may be lost; its report then says N/A.
-        spent = sum_exchanges(r for r in known if arrived.get(r.id, len(log)) <= at)
-        wall_s = event_log.wall_seconds(log[: at + 1])
-        yield Expense(label, wall_s, event_log.device_seconds(log[: at + 1], wall_s).get(device), spent, record)
+    for label, record in verdicts.items():
+        closing = closing_of(records.get(record), records)
+        yield Expense(label, closing.wall_s, closing.device_s, closing.spent, record)

@@ -16,7 +16,7 @@ from graph.state import State
 from graph.workspace import drift
 from graph.workspace import events as event_log
 from graph.workspace.folder import Workspace
-from graph.workspace.versions import accepted_version_of, read_state, read_versions
+from graph.workspace.versions import read_state, read_versions, recorded_versions
 from tools.artifacts import UNBOUNDED_RATIO, Artifact, Interval, Verdict
 from tools.cli.formatting import format_speedup
 from tools.gate import confirmation
@@ -133,8 +133,8 @@ def summarise(root: Path, state: State) -> Summary:
     workspace = Workspace(root, None)
     awaited = workspace.awaited
     benchmark = None
-    records = Records(root)
-    closed = read_versions(root)
+    records = workspace.records
+    closed = tuple(memory for memory, _ in recorded_versions(workspace).values())
     if state.get("report"):
         benchmark = FinalBenchmark.model_validate(records.get(state["report"]).payload)
     reached = records.find(record_key("budget"))
@@ -212,15 +212,20 @@ def show(path: Path, *, as_json: bool) -> str:
     if as_json:
         return json.dumps({**summary.model_dump(mode="json"), "drift": found}) if found else summary.model_dump_json()
     lines = [summary.sentence(), *([drift.drift_sentence(workspace.repository, found)] if found else [])]
-    lines += filter(None, [drift.foreign_commit_sentence(workspace.repository, workspace.repository.log())])
-    for memory in read_versions(workspace.root):
+    said = drift.foreign_commit_sentence(workspace.repository, workspace.repository.log(), workspace.records)
+    lines += filter(None, [said])
+    recorded = {n: memory for n, (memory, _) in recorded_versions(workspace).items()}
+    for iteration in (memory.iteration for memory in read_versions(workspace.root)):
+        memory = recorded.get(iteration)
+        if memory is None:
+            lines.append(f"v{iteration:<3} not a version of the run: no record closes it")
+            continue
         what = "+".join(memory.methods) or "baseline"
         masked = "  (masked)" if memory.masked else ""
-        gained = (
-            f"{format_speedup(memory.speedup)} over {accepted_version_of(workspace.root, memory.parent)}"
-            if memory.speedup
-            else format_speedup(None)
+        parent = max(
+            (n for n, m in recorded.items() if m.verdict == "accept" and m.candidate == memory.parent), default=0
         )
+        gained = f"{format_speedup(memory.speedup)} over v{parent}" if memory.speedup else format_speedup(None)
         lines.append(f"v{memory.iteration:<3} {memory.verdict:<18} {gained:<34} {what}{masked}")
     caps = ", ".join(f"{name} {cap}" for name, cap in workspace.settings().budget.caps_by_key().items())
     lines.append(f"spent: {summary.spent()}; caps: {caps}")

@@ -114,10 +114,23 @@ def profile_files(found: Record, times: FrameworkTimes | None) -> dict[str, str]
     }
 
 
-def render_baseline(
+def render_baseline_version(
+    services: Services, state: State, checked: Record, calibration: Record, inspection: Record
+) -> dict[str, str]:
+    """Relative path -> text of versions/v0/."""
+    measurements = evidence.measurements((calibration,), {}, services.settings.judge.confidence)
+    files = {
+        "correctness.md": render("correctness.md", checked=_parse_correctness(checked), record=checked.id),
+        "bench.json": _json(measurements),
+        **profile_files(inspection, frameworks.torch_times(state, services)),
+    }
+    return {f"versions/v0/{name}": text for name, text in files.items()}
+
+
+def render_root(
     services: Services, state: State, baseline: Candidate, checked: Record, calibration: Record, inspection: Record
 ) -> dict[str, str]:
-    """Relative name -> text of the workspace's root files and versions/v0/."""
+    """Relative name -> text of the files at the workspace's root that v0 writes once, kernel and pointer aside."""
     found = Inspection.model_validate(inspection.payload)
     settings = services.settings
     toolchain = services.language.toolchain()
@@ -134,7 +147,6 @@ def render_baseline(
     name = f"kernel{services.language.suffix}"
     built = evidence.Build.model_validate(services.judge.builder.read_or_build(baseline).payload)
     return {
-        name: baseline.source,
         "README.md": render(
             "README.md",
             margin=settings.judge.workload_margin,
@@ -179,12 +191,6 @@ def render_baseline(
             compiled=services.language.entry == "solve",
             workload=services.task.workloads[0],
         ),
-        "versions/v0/correctness.md": render("correctness.md", checked=_parse_correctness(checked), record=checked.id),
-        "versions/v0/bench.json": _json(measurements),
-        **{
-            f"versions/v0/{file}": text
-            for file, text in profile_files(inspection, frameworks.torch_times(state, services)).items()
-        },
     }
 
 

@@ -8,7 +8,15 @@ from typing import get_args
 
 from agents.models.ledger import Spending, sum_exchanges
 from agents.models.ledger import exchange_records as exchanges_of
-from graph.artifacts import Attribution, AttributionStatus, FinalBenchmark, Inspection, SpecSheet, VersionMemory
+from graph.artifacts import (
+    Attribution,
+    AttributionStatus,
+    Closing,
+    FinalBenchmark,
+    Inspection,
+    SpecSheet,
+    VersionMemory,
+)
 from graph.report.content.frameworks import claimed_speedup, torch_times
 from graph.report.content.phrases import stop_reason_words
 from graph.report.content.placeholders import analysis_text
@@ -34,7 +42,6 @@ from graph.services import Services
 from graph.settings import Settings
 from graph.specs import hardware_sheet
 from graph.state import State
-from graph.workspace import events as event_log
 from graph.workspace.versions import lineage, read_versions
 from tools.artifacts import Interval, Record, Task, Verdict
 from tools.gate.ranking import FrameworkTimes
@@ -111,9 +118,18 @@ class ReportData:
     records: Records
 
 
-def gather_report(state: State, services: Services) -> ReportData:
-    """The content of the report of a run in `state`, finished or not."""
-    records, task, settings = services.records, services.task, services.settings
+def report_basis(state: State, services: Services) -> Closing:
+    """Return what a report of a run in `state`, finished or not, shows besides records, as of now."""
+    sheet = SpecSheet.model_validate(services.records.get(state["specs"]).payload)
+    # Rendered again later the report must still come out, so that it says which citations no longer hold instead of
+    # refusing.
+    changed = tuple(spec.metric for spec, _ in hardware_sheet.stale_specs(sheet, services.wiki))
+    return services.closing(state).model_copy(update={"changed": changed})
+
+
+def gather_report(closing: Closing, services: Services) -> ReportData:
+    """The content of a report; `closing`: as `report_basis` gives it."""
+    state, records, task, settings = closing.state, services.records, services.task, services.settings
     memories = read_versions(services.workspace.root)
     final = records.get(state["report"]) if state.get("report") else None
     benchmark = FinalBenchmark.model_validate(final.payload) if final else None
@@ -137,13 +153,10 @@ def gather_report(state: State, services: Services) -> ReportData:
     spent = sum_exchanges(r for r in exchanges if r.payload["role"] in models)
     sheet = SpecSheet.model_validate(records.get(state["specs"]).payload)
     sheet = sheet.model_copy(update={"roofs": microbenchmarks.best_measured_roofs(sheet.roofs, records)})
-    wall_s = benchmark.wall_s if benchmark else services.wall_s()
-    device_s = benchmark.spent_device_s if benchmark else services.device_s()
-    log = event_log.read_events(services.workspace.private / "events.jsonl")
+    wall_s = benchmark.wall_s if benchmark else closing.wall_s
+    device_s = benchmark.spent_device_s if benchmark else closing.device_s
     steps = tuple(steps_of(memories, verdicts))
-    expenses = tuple(
-        expenses_of(log, {f"v{n}": record for n, (record, _) in verdicts.items()}, records, services.language.device)
-    )
+    expenses = tuple(expenses_of({f"v{n}": record for n, (record, _) in verdicts.items()}, records))
     if expenses and final:
         expenses = (*expenses, Expense("end", wall_s, device_s, spent, final.id))
     return ReportData(
@@ -185,9 +198,7 @@ def gather_report(state: State, services: Services) -> ReportData:
         ),
         sheet=sheet,
         sheet_record=state["specs"],
-        # Rendered again later the report must still come out, so that it says which citations no longer hold instead of
-        # refusing.
-        changed=tuple(spec.metric for spec, _ in hardware_sheet.stale_specs(sheet, services.wiki)),
+        changed=closing.changed,
         exchanges=exchanges,
         by_role=models,
         spent=spent,

@@ -19,7 +19,7 @@ from graph.artifacts import FinalBenchmark, Inspection
 from graph.lifecycle import run as runs
 from graph.report import final, html, prompts
 from graph.report.content.report_rows import counter_rows, proposal_records
-from graph.report.content.view import ReportData, gather_report
+from graph.report.content.view import ReportData, gather_report, report_basis
 from graph.report.links import Links
 from graph.workspace.drift import drifted_paths
 from graph.workspace.folder import open_read_only
@@ -104,7 +104,7 @@ def checked(text: str, root: Path) -> Page:
 @pytest.fixture
 def seen(copied: Path) -> Iterator[ReportData]:
     with runs.open_services(copied, reading=True) as services:
-        yield gather_report(read_state(services.workspace), services)
+        yield gather_report(report_basis(read_state(services.workspace), services), services)
 
 
 def figures(text: str) -> list[str]:
@@ -149,7 +149,8 @@ def test_what_plans_were_made_from_and_warm_times_are_shown_where_the_record_of_
         old = services.records.add(made.model_copy(update={"key": "old", "payload": {**made.payload, "proposals": {}}}))
         ids = proposal_records(read_versions(copied), services.records)
         new = services.records.add(old.model_copy(update={"key": "new", "payload": {**old.payload, "proposals": ids}}))
-        texts = [final.render_reports({**state, "report": record.id}, services) for record in (old, new)]
+        bases = [report_basis({**state, "report": record.id}, services) for record in (old, new)]
+        texts = [final.render_reports(basis, services) for basis in bases]
     for name in (final.MARKDOWN, final.HTML):
         assert not any(title in texts[0][name] for title in ("Cold and warm", "Evidence used"))
         said = Page(texts[1][name]).said if name == final.HTML else texts[1][name]
@@ -297,7 +298,7 @@ def test_an_unfinished_run_has_a_report(copied: Path) -> None:
         state = read_state(services.workspace)
         for said in ("report", "stop"):
             del state[said]  # type: ignore[misc]
-        texts = final.render_reports(state, services)
+        texts = final.render_reports(report_basis(state, services), services)
     found = checked(texts["report.html"], copied)
     assert "It has not stopped yet." in found.said
     assert "No final benchmark yet" in found.said and "No final benchmark yet" in texts["report.md"]

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from graph.__main__ import main
-from graph.lifecycle.verify import _unexpected_changes
+from graph.lifecycle.rendering import replay
+from graph.lifecycle.verify import unexpected_changes
 from graph.workspace import drift
 from graph.workspace import folder as workspaces
 from graph.workspace.completeness import audit_closed_versions, audit_version
@@ -115,7 +116,7 @@ def test_what_others_changed_stops_the_run_is_named_by_every_verb_and_ended_by_t
         said = "".join(capsys.readouterr())
         assert f"{name} changed outside the run; `" in said, verb
     assert main(["show", str(copied), "--json"]) == 0 and printed_json(capsys)["drift"] == [name]
-    (found,) = _unexpected_changes(Repository(copied))
+    (found,) = unexpected_changes(Repository(copied), replay(Repository(copied)))
     assert found.outcome == "disagree" and name in found.reason
     assert Repository(copied).head() == head and path.read_text() == "7\n", "nothing is lost without being asked"
     for command in re.findall(r"`((?:git|rm) .+?)`", said):

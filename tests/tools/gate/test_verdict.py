@@ -209,6 +209,14 @@ def test_a_version_is_worth_what_was_confirmed_and_not_what_chose_it(clock: Cloc
     assert verdict().reported_speedup == interval(2.0), "of a commit before the claim had a field of its own"
 
 
+@pytest.mark.parametrize(
+    ("confirmed", "half", "far"), [(1.9, 0.2, False), (1.9, 0.02, False), (1.5, 0.2, True), (2.3, 0.1, True)]
+)
+def test_a_confirmation_far_from_the_paired_gain_is_remarked_on(confirmed: float, half: float, far: bool):
+    answer = verdict(claim=Claim(speedup=interval(confirmed, half), clock="wall"))
+    assert answer.outcome == "accept" and any("far from the paired one" in reason for reason in answer.reasons) == far
+
+
 def test_earlier_checks_decide_before_later_ones():
     everything_wrong = {
         "task_now": "b" * 64,
