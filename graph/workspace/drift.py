@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 
 from tools.artifacts import Record, digest
@@ -15,7 +14,6 @@ from tools.store.repository import Commit, Repository, unrelated_commits
 
 POINTER_FILE = "current_iteration.txt"
 """The file that holds the number of the last closed version."""
-FOREIGN_COMMIT_ADVICE = "undo it with `git reset`, or start a new run from that kernel"
 FROZEN_PATHS = (".gitignore", "settings.yaml", "task")
 """Paths that exist before the first commit; their readers check them."""
 
@@ -83,28 +81,15 @@ def run_commits(history: Sequence[Commit], records: Records) -> tuple[Commit, ..
 
 
 def foreign_commit_sentence(repository: Repository, history: Sequence[Commit], records: Records) -> str:
-    """Return one sentence about the newest commit that the run did not make, or about one that moved the pointer to
-    another version; empty: the run made all commits."""
+    """Return one sentence about the newest commit that the run did not make; empty: the run made all commits."""
     own = run_commits(history, records)
-    if said := stranger_sentence(repository.root, [commit.id for commit in history if commit not in own]):
-        return said
-    last = -1
-    for commit in reversed(history):
-        # The run closes its versions in order.
-        last += commit.trailers.get("Version") == f"v{last + 1}"
-    named = repository.read_file_at("HEAD", POINTER_FILE).decode(errors="replace").strip() if history else "-1"
-    if named == str(last):
-        return ""
-    moved = next(new.id for new, old in pairwise(history) if repository.changed_paths(old.id, new.id, [POINTER_FILE]))
-    return (
-        f"{repository.root}: commit {moved[:12]} sets {POINTER_FILE} to {named[:20]!r}, and the last version that this "
-        f"run closed is v{last}; {FOREIGN_COMMIT_ADVICE}"
-    )
+    return stranger_sentence(repository.root, [commit.id for commit in history if commit not in own])
 
 
 def stranger_sentence(root: Path, found: Sequence[str]) -> str:
     """Return one sentence about the first of the commits `found`, which the run did not make; empty: there is none."""
-    return f"{root}: commit {found[0][:12]} was not made by this run; {FOREIGN_COMMIT_ADVICE}" if found else ""
+    advice = "undo it with `git reset`, or start a new run from that kernel"
+    return f"{root}: commit {found[0][:12]} was not made by this run; {advice}" if found else ""
 
 
 def refuse_drift(repository: Repository, expected: Sequence[str] = ()) -> None:

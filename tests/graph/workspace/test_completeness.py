@@ -124,12 +124,11 @@ def test_what_others_changed_stops_the_run_is_named_by_every_verb_and_ended_by_t
     assert main(["resume", str(copied), "--quiet"]) == 0 and drift.drifted_paths(Repository(copied)) == ()
 
 
-@pytest.mark.parametrize("named", ["1", "9", "x"])
 def test_a_pointer_that_a_commit_moved_is_found_though_the_commit_has_a_trailer_of_ours(
-    copied: Path, named: str, capsys: Capsys
+    copied: Path, capsys: Capsys
 ) -> None:
     assert main(["audit", str(copied)]) == 0 and main(["resume", str(copied), "--quiet"]) == 0
-    (copied / POINTER_FILE).write_text(f"{named}\n")
+    (copied / POINTER_FILE).write_text("9\n")
     trailer = ["-m", "report", "-m", "Report: 0123456789abcdef"]
     identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
     subprocess.run(["git", *identity, "commit", "-qa", *trailer], cwd=copied, check=True)
@@ -138,8 +137,7 @@ def test_a_pointer_that_a_commit_moved_is_found_though_the_commit_has_a_trailer_
     for verb, code in (("audit", 1), ("resume", 2)):
         assert main([verb, str(copied)]) == code
         said = "".join(capsys.readouterr())
-        told = f"commit {made[:12]} sets {POINTER_FILE} to {named!r}, and the last version that this run closed is v3"
-        assert told in said and "undo it with `git reset`" in said
+        assert f"commit {made[:12]} was not made by this run" in said and "undo it with `git reset`" in said
     subprocess.run(["git", "reset", "-q", "--hard", "HEAD~1"], cwd=copied, check=True)
     assert main(["audit", str(copied)]) == 0 and main(["resume", str(copied), "--quiet"]) == 0
 

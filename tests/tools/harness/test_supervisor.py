@@ -117,7 +117,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 def test_honest_kernels_pass_every_distribution(bench: Bench, body: str) -> None:
     distributions = ("as_given", "scaled", "shifted", "outliers", "near_zero")
     cases = [case(seed=i, distribution=d, required=d == "as_given") for i, d in enumerate(distributions)]
-    results = bench.check(bench.library(body), *cases, case({"M": 1, "N": 1}), baseline=bench.library(HONEST))
+    results = bench.check(
+        bench.library(body), *cases, case({"M": 1, "N": 1}, required=False), baseline=bench.library(HONEST)
+    )
     assert [r.status for r in results] == ["passed"] * 6
     assert all(r.max_error is not None and r.tolerance is not None and 0 <= r.max_error <= r.tolerance for r in results)
     assert results[0].tolerance == pytest.approx(8 * 2.0**-23), "units in the last place at a timed shape"
