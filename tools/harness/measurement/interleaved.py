@@ -97,6 +97,9 @@ def run_workload(
     ]
     size, slot_bytes = Ring.set_bytes(first), where.slot_bytes(Ring.output_bytes(first))
     distinct, addresses, _ = where.ring(size, 1)
+    if where.launched:
+        # A train is one piece, in which each call has an address of its own.
+        addresses = min(max(addresses, where.memory() // 4 // max(size, 1)), MAX_DEVICE_TRAIN_CALLS)
     where.require_memory(
         addresses * size
         + len(field) * (max(SLOT_BYTES_PER_CONTESTANT, where.contest_slots(addresses, slot_bytes) * slot_bytes) + size)
@@ -158,7 +161,7 @@ def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None, work
             contestant.verify()
             guess = max(min(contestant.time_piece([at % ring.addresses]) for at in range(3)), 1e-6)
             contestant.verify()
-            most = min(contestant.piece_calls(), MAX_DEVICE_TRAIN_CALLS if where.launched else ring.addresses)
+            most = min(contestant.piece_calls(), ring.addresses)
             piece = list(range(min(math.ceil(where.go_s / guess), most)))
             ring.renew(piece, workload["dims"], workload["seed"])  # a kernel that remembers must not get long trains
             guess = contestant.time_piece(piece) / len(piece)
