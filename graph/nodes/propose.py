@@ -169,7 +169,7 @@ def planner_brief(state: State, services: Services) -> PlannerBrief:
         skills=services.guide.skills(services.task.language, [finding.rule for finding in inspection.findings]),
         observations=inspection.seen,
         analysis=f"most important first: {', '.join(inspection.analysis.ranking)}. {analysis_text(inspected)}",
-        frameworks=frameworks.torch_times(state, services),
+        frameworks=frameworks.torch_times(state, services, is_open=True),
     )
 
 
@@ -234,7 +234,7 @@ def coder_brief(state: State, services: Services, plan: Plan, source: str) -> Co
         skills=services.guide.skills(services.task.language, [finding.rule for finding in inspection.findings]),
         observations=inspection.seen,
         hints=handler_hints(services.handlers, source, services.task.language),
-        frameworks=frameworks.torch_times(state, services),
+        frameworks=frameworks.torch_times(state, services, is_open=True),
         lifted_source=lift.lifted_source(services) if any(item.method == LIFT_METHOD for item in plan.methods) else "",
     )
 

@@ -241,7 +241,7 @@ def test_every_record_and_citation_that_is_named_exists(finished: FinishedRun, c
         assert identities <= known, page
         assert identities, f"{page} names no evidence"
     assert ask(["lint", "--workspace", str(finished.root)]) == 0
-    assert int(capsys.readouterr().out.split()[-4]) > 10
+    assert int(capsys.readouterr().out.split()[-6]) > 10
 
 
 # ---------------------------------------------------------------- afterwards
