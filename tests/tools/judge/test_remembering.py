@@ -85,9 +85,11 @@ def test_a_kernel_that_remembers_is_worth_what_it_is_on_new_inputs(
     # What it leaves behind may be an offence of its own, which ends the measurement; an object of the library is none.
     assert evidence.timing_failure(timing) is None or where != "an object of the C++ library"
     if evidence.timing_failure(timing) is None:
-        assert evidence.gain_needs_seen_inputs([timing])
-        again = judge.read_or_measure_timing(remembers, plain, plain, 1, new_inputs=True)
-        assert evidence.speedup([timing, again], "total_time", 0.95).estimate < 1.5
+        timings = [timing]
+        # Where too few inputs came back, remembering won nothing, and nothing departs.
+        if evidence.gain_needs_seen_inputs(timings):
+            timings.append(judge.read_or_measure_timing(remembers, plain, plain, 1, new_inputs=True))
+        assert evidence.speedup(timings, "total_time", 0.95).estimate < 1.5
     if confirmation.contest_problem(confirmed) is None:
         assert confirmation.confirmed_speedup([confirmed], "total_time", 0.95).low < 1.1
     else:
