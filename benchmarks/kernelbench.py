@@ -22,7 +22,8 @@ from tools.errors import InfrastructureError, SettingsError
 from tools.executors.base import Executor
 from tools.gate.judge_settings import JudgeSettings
 from tools.judge import evidence
-from tools.store.records import Records, write_atomically
+from tools.store.blobs import write_atomically
+from tools.store.records import Records
 from tools.tasks.kernelbench import problem_sizes
 from tools.tasks.loader import load_task_folder
 from tools.tasks.suites import write_task_folder

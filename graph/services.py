@@ -41,7 +41,8 @@ from tools.profilers.base import DEFAULT_PROFILERS, PROFILERS, Profiler
 from tools.registry import load_class
 from tools.roofline import microbenchmarks
 from tools.roofline.hardware import Roof
-from tools.store.records import Blobs, Records, record_key
+from tools.store.blobs import Blobs
+from tools.store.records import Records, record_key
 
 Ask = Callable[[str], str | None]
 """Maps a question to the line that a person types; None: the input ended."""

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support import Beside
 from tools.executors.local import LocalExecutor
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 KEYS = ("ANTHROPIC_", "OPENAI_", "AWS_", "GOOGLE_", "CLOUDSDK_", "CLOUD_ML_", "AZURE_")
 """How the environment variables begin that models are reached by."""

@@ -12,7 +12,7 @@ import pytest
 
 from tools.errors import SettingsError
 from tools.executors.local import LocalExecutor
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 Capsys = pytest.CaptureFixture[str]
 """The fixture `capsys`."""

@@ -13,7 +13,7 @@ from agents.models.playbook.recipe import RECIPES, load_recipe
 from benchmarks import foreign
 from tools.executors.base import Executor
 from tools.screen.screen import screen
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 from tools.tasks import loader as tasks
 
 

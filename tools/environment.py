@@ -17,7 +17,7 @@ from tools.errors import SettingsError
 from tools.executors.base import Device, Executor, Job, Limits
 from tools.languages.base import Language, Toolchain
 from tools.profilers import ncu
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 SANDBOX_SCRIPT = Path(__file__).with_name("harness") / "isolation" / "sandbox.py"
 _FIX_BY_PACKAGE = {

@@ -18,7 +18,8 @@ from tools.environment import Environment
 from tools.errors import SettingsError, WorkspaceError
 from tools.judge.evidence import Correctness
 from tools.languages.base import open_language
-from tools.store.records import record_key, write_atomically
+from tools.store.blobs import write_atomically
+from tools.store.records import record_key
 from tools.tasks.loader import LoadedTask, read_source
 
 

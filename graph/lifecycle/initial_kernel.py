@@ -12,7 +12,7 @@ from tools.errors import BudgetError, SettingsError
 from tools.executors.base import Executor
 from tools.judge import evidence
 from tools.languages.base import Language, open_language
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 from tools.tasks.inductor_code import generate_inductor_code
 from tools.tasks.loader import LoadedTask
 

@@ -23,7 +23,7 @@ from tools.errors import (
     StorageError,
     WorkspaceError,
 )
-from tools.store.records import disk_full_error, disk_full_error_if_low
+from tools.store.blobs import disk_full_error, disk_full_error_if_low
 
 
 @contextmanager

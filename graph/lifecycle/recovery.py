@@ -14,7 +14,8 @@ from graph.workspace import completeness, drift
 from graph.workspace.versions import find_incumbent, lineage, read_versions, restored_version
 from tools.errors import WorkspaceError
 from tools.judge import evidence
-from tools.store.records import record_key, write_atomically
+from tools.store.blobs import write_atomically
+from tools.store.records import record_key
 
 
 def reconcile(services: Services) -> None:

@@ -36,7 +36,8 @@ from tools.artifacts import Dims, Record, Rivals, Task
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, pick_device, reason_if_device_missing
 from tools.languages.base import open_language
-from tools.store.records import Blobs, record_key
+from tools.store.blobs import Blobs
+from tools.store.records import record_key
 from tools.tasks.loader import LoadedTask
 
 NODES_PER_ITERATION = 10

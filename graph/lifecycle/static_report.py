@@ -18,7 +18,7 @@ from tools.judge.build import compile_baseline
 from tools.languages.base import Language, open_language
 from tools.roofline import roofline
 from tools.roofline.hardware import Spec, UnknownSpec
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 from tools.tasks.loader import LoadedTask
 
 

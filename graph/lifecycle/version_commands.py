@@ -24,7 +24,8 @@ from tools.cli.validation import read_yaml, yaml_fault
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor
 from tools.languages.base import open_language
-from tools.store.records import Blobs, record_key
+from tools.store.blobs import Blobs
+from tools.store.records import record_key
 from tools.store.repository import Repository
 from tools.tasks import loader as tasks
 from tools.tasks.loader import LoadedTask

@@ -13,7 +13,7 @@ from agents.models.redaction import redact
 from graph.report.content.phrases import render
 from graph.workspace.folder import Workspace
 from tools.artifacts import Record
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 
 def exchange_file(record: Record) -> str | None:

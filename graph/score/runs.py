@@ -28,7 +28,8 @@ from graph.settings import Settings
 from graph.workspace.folder import WORKSPACE_NAME, is_workspace
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Device
-from tools.store.records import Records, record_key, write_atomically
+from tools.store.blobs import write_atomically
+from tools.store.records import Records, record_key
 from tools.tasks.loader import detect_language
 from tools.tasks.task_handle import open_local_machine
 

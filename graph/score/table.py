@@ -12,7 +12,7 @@ from typing import Literal
 from graph.report.content.phrases import render
 from graph.score.result import BEST_OF_TORCH, CONTESTANTS, SHORT_CALL_S, Result
 from tools.artifacts import Artifact
-from tools.store.records import write_atomically
+from tools.store.blobs import write_atomically
 
 THRESHOLDS = (0.0, 1.0, 1.2, 2.0)
 Clock = Literal["launch-included", "device-only", "wall"]

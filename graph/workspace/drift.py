@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tools.artifacts import Record, digest
 from tools.errors import StorageError, WorkspaceError
-from tools.store.records import Records, record_key, write_error
+from tools.store.blobs import write_error
+from tools.store.records import Records, record_key
 from tools.store.repository import Commit, Repository, unrelated_commits
 
 POINTER_FILE = "current_iteration.txt"

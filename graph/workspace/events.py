@@ -11,7 +11,7 @@ from pathlib import Path
 
 from graph.workspace.clock import TICK_S
 from tools.artifacts import Artifact, Interval
-from tools.store.records import write_error
+from tools.store.blobs import write_error
 
 
 class Event(Artifact):

@@ -18,7 +18,8 @@ from typing import IO
 from graph.settings import Settings, load
 from graph.workspace import clock, drift
 from tools.errors import DiskFullError, SettingsError, WorkspaceError
-from tools.store.records import Records, write_atomically
+from tools.store.blobs import write_atomically
+from tools.store.records import Records
 from tools.store.repository import Repository
 
 MIN_FREE_BYTES = 64 << 20

@@ -12,7 +12,7 @@ from pathlib import Path
 from knowledge_base.artifacts import Attempt, FreeMethod, FrontMatter, Page
 from knowledge_base.experience.similarity import Conditions, likeness
 from tools.cli.formatting import describe_bottleneck
-from tools.store.records import write_atomically
+from tools.store.blobs import write_atomically
 
 FREE_METHOD_PREFIX = "own:"
 PAGES_FOLDER = Path("overlay", "own")

@@ -13,7 +13,7 @@ from pathlib import Path
 from knowledge_base.experience.log import Experience, read_logs
 from tools.artifacts import Artifact, digest
 from tools.errors import SettingsError
-from tools.store.records import write_atomically
+from tools.store.blobs import write_atomically
 
 
 class SyncReport(Artifact):

@@ -24,7 +24,8 @@ from tools.errors import SettingsError, StorageError
 from tools.executors.base import Device
 from tools.roofline import microbenchmarks
 from tools.roofline.hardware import Roof, RoofMetric, Spec
-from tools.store.records import Records, write_atomically
+from tools.store.blobs import write_atomically
+from tools.store.records import Records
 
 OVERLAY_FOLDER = "overlay"
 METRIC_BY_ROOF: dict[RoofMetric, str] = {

@@ -16,7 +16,7 @@ from tools.errors import SettingsError
 from tools.executors.base import Executor
 from tools.executors.local import LocalExecutor
 from tools.languages.base import LANGUAGES, Language, open_language
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 KERNELS = Path(__file__).parent / "kernels"
 REFERENCE = """

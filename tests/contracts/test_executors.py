@@ -14,7 +14,7 @@ from agents.models.redaction import SECRET_NAME_PATTERN
 from tools.errors import InfrastructureError, StorageError
 from tools.executors.base import EXECUTORS, Executor, FinishedJob, Job, Limits, Needs
 from tools.registry import load_class
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 
 @pytest.fixture(params=sorted(EXECUTORS))

@@ -9,7 +9,7 @@ from tools.analysis.assembly import functions_reachable_from, parse_disassembly
 from tools.errors import SettingsError
 from tools.executors.base import Executor, FinishedJob
 from tools.languages.base import LANGUAGES, Language, open_language
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 
 @pytest.mark.parametrize("name", sorted(LANGUAGES))

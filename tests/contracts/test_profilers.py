@@ -11,7 +11,7 @@ from tools.executors.base import Executor
 from tools.languages.base import Language
 from tools.profilers.base import PROFILERS, Profiler
 from tools.registry import load_class
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 
 @pytest.fixture(params=sorted(PROFILERS))

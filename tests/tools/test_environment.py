@@ -4,7 +4,7 @@ from tools.environment import Environment, inspect_environment
 from tools.executors.local import LocalExecutor
 from tools.executors.nvidia import NvidiaDriver
 from tools.languages.cpp import Cpp
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 
 def inspected(folder, language, **options):

@@ -17,7 +17,7 @@ from tools.executors.base import FinishedJob, Job, Limits, Needs
 from tools.executors.protocol import RESULT_ADAPTER, HarnessFailure, HarnessRequest
 from tools.harness.device import telemetry
 from tools.harness.memory import host_buffers
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 Answer = TypeVar("Answer", bound=Artifact)
 HARNESS_FOLDER = Path(__file__).parents[1] / "harness"

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from tools.errors import DiskFullError, HarnessError, InfrastructureError, StorageError
 from tools.executors.base import Job
-from tools.store.records import Blobs, write_error
+from tools.store.blobs import Blobs, write_error
 
 
 def write_job_files(files: dict[str, str], blobs: Blobs, folder: Path) -> None:

@@ -34,7 +34,7 @@ from tools.executors.job_folder import (
 )
 from tools.executors.nvidia import LockedClocks, NvidiaDriver
 from tools.executors.worker import Launcher, ServerDied, WarmServer
-from tools.store.records import Blobs, disk_full_error_if_low
+from tools.store.blobs import Blobs, disk_full_error_if_low
 
 PASSED_ENVIRONMENT_VARIABLES = (
     *(

@@ -13,7 +13,8 @@ from tools.executors.base import Executor
 from tools.executors.protocol import PROTOCOL
 from tools.judge import evidence
 from tools.languages.base import Language
-from tools.store.records import Blobs, Records, record_key
+from tools.store.blobs import Blobs
+from tools.store.records import Records, record_key
 
 MAX_PARALLEL_COMPILERS = min(os.cpu_count() or 1, 8)
 """Number of compilers that run at the same time."""

@@ -10,7 +10,7 @@ from tools.executors.base import DeviceKind, Executor, FinishedJob, Job
 from tools.executors.protocol import Parameter
 from tools.languages.triton_interpreter import InterpreterResult
 from tools.registry import load_class
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 LANGUAGES = {
     "cpp": "tools.languages.cpp:Cpp",

@@ -23,7 +23,7 @@ from tools.executors.base import Job, Limits, Needs
 from tools.executors.protocol import Parameter
 from tools.languages.base import Language, Toolchain
 from tools.languages.cpp_signature import read_solve_parameters
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 REQUIRED_FLAGS = ("-std=c++17", "-fPIC", "-shared", "-fdiagnostics-color=never")
 """Flags that a loadable shared object needs, in addition to the user's flags."""

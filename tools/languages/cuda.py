@@ -19,7 +19,7 @@ from tools.executors.protocol import Parameter
 from tools.harness.compilation import cuda_compile
 from tools.languages.base import Language, Toolchain
 from tools.languages.cpp_signature import read_solve_parameters
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 KERNEL_FILE = "kernel.cu"
 REQUIRED_FLAGS = (

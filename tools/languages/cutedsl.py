@@ -19,7 +19,7 @@ from tools.executors.harness_job import harness_files
 from tools.languages.base import Toolchain
 from tools.languages.triton import KERNEL_FILE, Triton
 from tools.languages.triton_interpreter import InterpreterResult
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 WHEEL_NAME = "nvidia-cutlass-dsl"
 _COMPILE_SCRIPT = "harness/compilation/cutedsl_compile.py"

@@ -17,7 +17,7 @@ from tools.executors.base import Job, Limits
 from tools.harness.compilation import cuda_compile
 from tools.languages.base import Toolchain
 from tools.languages.cuda import Cuda
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 _NOT_FOUND_MESSAGE = (
     "CUTLASS was not found: {} contains no include/cutlass/version.h; name its folder with `--cutlass DIR` or "

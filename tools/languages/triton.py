@@ -22,7 +22,7 @@ from tools.languages import triton_interpreter, triton_setup
 from tools.languages.base import MAX_PINNED_KERNELS, UNTUNED_PHRASE, Language, PinnedKernel, Toolchain
 from tools.languages.triton_interpreter import InterpreterResult
 from tools.languages.triton_source import count_autotune_configs, parse_module, pin_autotune, written_configs
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 ENTRY = "run_kernel"
 ENTRY_SIGNATURE = "def run_kernel(**kwargs) with the arguments of make_inputs by name"

@@ -23,7 +23,7 @@ from tools.contracts.inference import default_range
 from tools.errors import HarnessError
 from tools.executors.base import Executor, Job, Limits
 from tools.executors.harness_job import harness_files, harness_version
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 _RAGGED_SIZES = ((5, 70, 33), (3, 129, 64), (1, 31, 17))
 """Small ragged sizes for the resizable dims, one row per case; small, because each program costs about 0.5 ms."""

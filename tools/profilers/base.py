@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from tools.artifacts import Candidate, Profile, Task, Workload
 from tools.executors.base import DeviceKind, Executor
 from tools.languages.base import Language
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 PROFILERS = {
     "static": "tools.profilers.static:StaticProfiler",

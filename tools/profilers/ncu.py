@@ -23,7 +23,7 @@ from tools.languages.base import Language
 from tools.profilers import ncu_reports
 from tools.profilers.base import Profiler
 from tools.profilers.ncu_reports import DURATION_METRIC, ProfiledLaunch
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 TARGET_PROGRAM = "harness/device/ncu_target.py"
 DRIVER_PARAMETERS_FILE = Path("/proc/driver/nvidia/params")

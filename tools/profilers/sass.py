@@ -14,7 +14,7 @@ from tools.artifacts import Artifact, Candidate, Profile, Quantity, Remark, Task
 from tools.errors import HarnessError
 from tools.executors.base import Executor
 from tools.languages.base import Language
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 _GLOBAL_LOAD = re.compile(r"^(?:LDG|LDGSTS|UTMALDG|UBLKCP)\b")
 _GLOBAL_STORE = re.compile(r"^(?:STG|UTMASTG)\b")

@@ -14,7 +14,7 @@ from tools.languages.base import Language
 from tools.languages.cpp_source import CUDA_GRAMMAR_LANGUAGES
 from tools.profilers import compiler_remarks, sass
 from tools.profilers.base import Profiler
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 
 class StaticProfiler(Profiler):

@@ -8,7 +8,7 @@ from tools.executors.base import Executor, Limits, Needs
 from tools.executors.harness_job import harness_job, read_answer
 from tools.executors.protocol import InductorRequest, InductorResult
 from tools.languages.base import open_language
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 SEARCH_SHARE = 0.5
 """Share of the limit after which no further search on a GPU starts, because a search takes tens of seconds."""

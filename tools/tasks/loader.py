@@ -29,7 +29,7 @@ from tools.executors.base import Executor, Limits
 from tools.executors.harness_job import available_memory, harness_job, read_answer
 from tools.executors.protocol import Parameter, ProbedWorkload, ProbeRequest, ProbeResult
 from tools.languages.base import LANGUAGES, Language, PinnedKernel, open_language
-from tools.store.records import Blobs, write_atomically
+from tools.store.blobs import Blobs, write_atomically
 
 NVIDIA_DRIVER = Path("/dev/nvidiactl")
 REFERENCE_FILE = "reference.py"

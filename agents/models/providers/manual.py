@@ -18,7 +18,7 @@ from agents.models.answers import parsing
 from agents.models.base import AnswerReply, Model, Request, Usage
 from tools.artifacts import digest
 from tools.errors import PendingError, SettingsError
-from tools.store.records import write_atomically
+from tools.store.blobs import write_atomically
 
 HALF_WRITTEN_S = 2.0
 """An unreadable answer that is younger than this many seconds may be half written and is not refused yet."""

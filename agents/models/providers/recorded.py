@@ -24,7 +24,7 @@ from agents.models import redaction
 from agents.models.base import AnswerReply, Model, Reply, Request, ToolCallReply, Usage
 from tools.artifacts import Artifact, digest
 from tools.errors import ProviderError, SettingsError
-from tools.store.records import write_atomically
+from tools.store.blobs import write_atomically
 
 RECORD_ID_PATTERN = re.compile(r"(?<![\w.])[0-9a-f]{16}\b")
 """Matches the id of a record, but no fraction of a number, which may have as many digits."""

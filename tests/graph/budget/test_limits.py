@@ -22,7 +22,7 @@ from tests.support import one_sentence
 from tools.errors import BudgetError, DeviceBusyError, HarnessError
 from tools.executors.base import Device, Executor, FinishedJob, Job, JobUsage, Limits, Needs
 from tools.executors.local import LocalExecutor
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 
 def job(limit_s: float, *argv: str, device: str = "cpu") -> Job:
@@ -139,7 +139,7 @@ from graph.budget.metering import CappedExecutor, MeteredExecutor
 from graph.settings import Budget
 from tools.executors.base import Job, Limits
 from tools.executors.local import LocalExecutor
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 folder = Path(sys.argv[1])
 clock = Clock(folder / "wall_s")
 log = Events(folder / "events.jsonl", (lambda event: print(event.details["state"], flush=True),))

@@ -25,7 +25,7 @@ from tools.artifacts import Bound
 from tools.errors import KernelwrightError
 from tools.executors.base import Job, Limits
 from tools.executors.local import LocalExecutor
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 from tools.store.repository import Repository
 
 RUN = read_events(Path(__file__).parent / "quickstart-events.jsonl")

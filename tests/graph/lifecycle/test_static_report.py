@@ -14,7 +14,7 @@ from tests.graph.conftest import TWICE, printed_json
 from tests.support import Capsys
 from tools.executors.local import LocalExecutor
 from tools.languages.triton_interpreter import REASON_NO_BFLOAT16
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 pytestmark = pytest.mark.slow
 

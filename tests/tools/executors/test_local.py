@@ -18,7 +18,7 @@ from tools.errors import DeviceBusyError, HarnessError
 from tools.executors.base import FinishedJob, Job, Limits, Needs
 from tools.executors.device_lock import device_lock
 from tools.executors.local import LocalExecutor
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 SERVER = """
 import json, os, sys
@@ -143,7 +143,7 @@ from tools.executors.base import Job
 from tools.executors.local import LocalExecutor
 from tools.executors.harness_job import harness_job
 from tools.executors.protocol import ProbeRequest
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 folder = Path(sys.argv[1])
 local = LocalExecutor(Blobs(folder / "blobs"), folder / "scratch")
 reference = "import time\\ndef reference(x, N):\\n    open('/proc/self/stat').read()\\n    time.sleep(300)\\n"

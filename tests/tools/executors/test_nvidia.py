@@ -20,7 +20,7 @@ from tools.executors.cpu import describe_cpu
 from tools.executors.local import LocalExecutor
 from tools.executors.nvidia import NvidiaDriver, Occupant, visible_devices
 from tools.harness.device.nvml import is_descendant
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 pytestmark = needs_compiler
 Libraries = tuple[str, str]
@@ -198,7 +198,7 @@ import os, signal, sys, time
 from pathlib import Path
 from tools.executors.local import LocalExecutor
 from tools.executors.nvidia import NvidiaDriver
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 with LocalExecutor(Blobs(Path("blobs")), Path("scratch"), clocks="lock", gpu=1, driver=NvidiaDriver(*sys.argv[1:])) as executor:
     _, gpu, other = executor.devices()

@@ -38,7 +38,7 @@ from tools.executors.protocol import (
 )
 from tools.gate import confirmation
 from tools.harness.memory import host_buffers
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 TASK = softmax(workloads=())
 HEAD = Path(__file__).with_name("softmax.hpp").read_text()

@@ -24,7 +24,8 @@ from tools.judge import evidence
 from tools.judge.build import compile_baseline
 from tools.judge.judge import Judge
 from tools.languages.cpp import Cpp
-from tools.store.records import Blobs, Records
+from tools.store.blobs import Blobs
+from tools.store.records import Records
 
 HEAD = (
     '#include <cmath>\nextern "C" void solve(const float* x, float* out, int M, int N) {\n  for (int i = 0; '

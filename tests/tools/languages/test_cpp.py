@@ -14,7 +14,7 @@ from tools.errors import InfrastructureError, SettingsError
 from tools.executors.base import FinishedJob, Job, JobUsage
 from tools.languages import cpp
 from tools.languages.cpp import Cpp
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 NO_TASK = Task(
     name="copy",

@@ -20,7 +20,8 @@ from tools.harness.measurement import kernel_trace
 from tools.judge.build import KernelBuilder
 from tools.languages.cuda import Cuda, resource_usage
 from tools.screen.screen import screen
-from tools.store.records import Blobs, Records
+from tools.store.blobs import Blobs
+from tools.store.records import Records
 
 
 def needs_nvcc(test: Callable[..., None]) -> Callable[..., None]:

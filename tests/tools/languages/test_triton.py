@@ -20,7 +20,7 @@ from tools.languages.triton import Triton
 from tools.languages.triton_source import count_autotune_configs, parse_module, pin_autotune, written_configs
 from tools.profilers import sass
 from tools.screen.screen import screen
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 from tools.tasks.loader import load_task_files, load_task_folder
 
 pytestmark = pytest.mark.slow

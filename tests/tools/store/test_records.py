@@ -8,7 +8,8 @@ import pytest
 
 from tools.artifacts import Record
 from tools.errors import DiskFullError, StorageError, WorkspaceError
-from tools.store.records import Blobs, Records, record_key, write_atomically
+from tools.store.blobs import Blobs, write_atomically
+from tools.store.records import Records, record_key
 
 
 def record(question: str, answer: object = 1) -> Record:

@@ -28,7 +28,8 @@ from tools.executors.base import FinishedJob, Job
 from tools.executors.local import LocalExecutor
 from tools.gate.judge_settings import JudgeSettings
 from tools.languages.triton import Triton
-from tools.store.records import Blobs, Records
+from tools.store.blobs import Blobs
+from tools.store.records import Records
 
 pytest.importorskip("triton")
 ROOT = Path(__file__).resolve().parents[4]

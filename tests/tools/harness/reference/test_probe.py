@@ -13,7 +13,7 @@ from tools.artifacts import Argument, Dims, Task
 from tools.executors.harness_job import harness_job, read_answer
 from tools.executors.local import LocalExecutor
 from tools.executors.protocol import Case, CorrectnessRequest, CorrectnessResult, Parameter, ProbeRequest, ProbeResult
-from tools.store.records import Blobs
+from tools.store.blobs import Blobs
 
 MADE = """
 import torch
