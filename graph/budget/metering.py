@@ -113,6 +113,9 @@ class MeteredExecutor(Executor):
         # Looked at once: a run stays on its devices, and each look reads many files of the system.
         return self.inner.devices()
 
+    def available_memory(self) -> int:
+        return self.inner.available_memory()
+
     def run(self, job: Job) -> FinishedJob:
         return self.run_within(job, ())
 
@@ -201,6 +204,9 @@ class CappedExecutor(Executor):
 
     def devices(self) -> tuple[Device, ...]:
         return self.inner.devices()
+
+    def available_memory(self) -> int:
+        return self.inner.available_memory()
 
     def run(self, job: Job) -> FinishedJob:
         bounds = (

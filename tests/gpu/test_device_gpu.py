@@ -19,8 +19,8 @@ from tools.artifacts import Candidate
 from tools.environment import inspect_environment
 from tools.errors import DeviceBusyError
 from tools.executors.base import Device, Job, Needs, pick_device
+from tools.executors.host.nvidia import NvidiaDriver
 from tools.executors.local import LocalExecutor
-from tools.executors.nvidia import NvidiaDriver
 from tools.languages.base import Language, open_language
 from tools.profilers.ncu import NcuProfiler
 from tools.roofline import microbenchmarks

@@ -1,8 +1,8 @@
 import pytest
 
 from tools.environment import Environment, inspect_environment
+from tools.executors.host.nvidia import NvidiaDriver
 from tools.executors.local import LocalExecutor
-from tools.executors.nvidia import NvidiaDriver
 from tools.languages.cpp import Cpp
 from tools.store.blobs import Blobs
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tools.artifacts import Artifact
 from tools.errors import SettingsError
+from tools.executors.host import engine
 
 EXECUTORS = {"local": "tools.executors.local:LocalExecutor"}
 """Name -> class. A new executor is one file and one line here."""
@@ -20,7 +21,6 @@ MISSING_DEVICE_REMEDY = (
     "the task's language needs one, so run it on a machine that has one; without, it can be checked but not measured"
 )
 """What a user can do about a missing device; the end of the sentence that `reason_if_device_missing` begins."""
-DEVICE_KIND_NAMES: dict[DeviceKind, str] = {"cpu": "CPU", "cuda": "CUDA device", "hip": "HIP device"}
 
 
 class Device(Artifact):
@@ -54,8 +54,10 @@ class Limits(Artifact):
     """Limits above which a job is killed."""
 
     wall_s: float = 60.0
-    memory_bytes: int = 8 << 30
+    memory_bytes: int = engine.LEAST_JOB_MEMORY_BYTES
+    """0: four fifths of the memory that is free where the job runs."""
     file_bytes: int = 4 << 30
+    """0: as much as the memory and the addresses between buffers."""
 
 
 class Needs(Artifact):
@@ -127,6 +129,10 @@ class Executor(ABC):
         Raises InfrastructureError if the machine, and not the job, failed, and DeviceBusyError if the device is in use.
         """
 
+    def available_memory(self) -> int:
+        """Return four fifths of the bytes that the operating system offers to a new process where jobs run."""
+        return engine.available_memory()
+
     @abstractmethod
     def close(self) -> None:
         """End warm processes and release locks. Safe to call twice."""
@@ -154,4 +160,4 @@ def reason_if_device_missing(devices: Sequence[Device], kind: DeviceKind) -> str
     if any(device.kind == kind for device in devices):
         return None
     names_here = ", ".join(sorted({device.name for device in devices})) or "nothing"
-    return f"no {DEVICE_KIND_NAMES[kind]} here, only {names_here}"
+    return f"no {engine.DEVICE_KIND_NAMES[kind]} here, only {names_here}"

@@ -15,8 +15,6 @@ from tools.artifacts import Artifact, digest
 from tools.errors import DiskFullError, HarnessError
 from tools.executors.base import FinishedJob, Job, Limits, Needs
 from tools.executors.protocol import RESULT_ADAPTER, HarnessFailure, HarnessRequest
-from tools.harness.device import telemetry
-from tools.harness.memory import host_buffers
 from tools.store.blobs import Blobs
 
 Answer = TypeVar("Answer", bound=Artifact)
@@ -37,28 +35,15 @@ def harness_job(
     An executor may keep one harness, and with it the oracle, for all jobs of a run. Another version of the harness has
     another warm key.
     """
-    memory = max(available_memory(), Limits().memory_bytes)
-    # The files of buffers have holes, which take addresses alone.
-    file_bytes = memory + host_buffers.SPAN_BUDGET
     return Job(
         files={**harness_files(blobs), **files, "request.json": blobs.put(request.model_dump_json())},
         argv=("{python}", "-I", "harness/supervisor.py", "request.json"),
         # Workloads may use the free memory: the probe accepts those that fit.
-        limits=(limits or Limits()).model_copy(update={"memory_bytes": memory, "file_bytes": file_bytes}),
+        limits=(limits or Limits()).model_copy(update={"memory_bytes": 0, "file_bytes": 0}),
         needs=needs or Needs(),
         results=("result.json",),
         warm=f"harness-{harness_version()}",
     )
-
-
-def available_memory() -> int:
-    """Return four fifths of the bytes that the operating system offers to a new process."""
-    free = telemetry.available_memory()
-    try:
-        limit = (Path("/sys/fs/cgroup") / "memory.max").read_text().strip()
-    except OSError:
-        limit = "max"
-    return int(0.8 * (min(free, int(limit)) if limit.isdigit() else free))
 
 
 def harness_files(blobs: Blobs) -> dict[str, str]:

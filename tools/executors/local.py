@@ -1,79 +1,32 @@
-"""Runs jobs on this machine: each in a folder and process group of its own, under limits; results are stored as blobs.
-
-A job with a `warm` key goes to a server that stays (`<argv> --serve`, one per key), so that a harness imports torch
-once. All processes that this one starts end with it, however it ends: a job dies with its launcher, and launchers and
-servers end when their standard input closes.
-"""
+"""Runs jobs on this machine, under this interpreter or one that the config names."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import queue
+import shutil
 import sys
-import tempfile
-import threading
-import time
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from tools.artifacts import digest
-from tools.errors import DiskFullError, HarnessError, InfrastructureError, SettingsError
-from tools.executors.base import DEVICE_KIND_NAMES, Device, Executor, ExecutorOptions, FinishedJob, Job, JobUsage
-from tools.executors.cpu import describe_cpu
-from tools.executors.device_lock import OtherProcesses, device_lock
-from tools.executors.job_folder import (
-    collect_results,
-    job_folder,
-    translate_disk_errors,
-    verify_unchanged,
-    write_job_files,
-)
-from tools.executors.nvidia import LockedClocks, NvidiaDriver
-from tools.executors.worker import Launcher, ServerDied, WarmServer
-from tools.store.blobs import Blobs, disk_full_error_if_low
-
-PASSED_ENVIRONMENT_VARIABLES = (
-    *(
-        "PATH",
-        "HOME",
-        "LANG",
-        "TMPDIR",
-        "LD_LIBRARY_PATH",
-        "CC",
-        "CXX",
-        "CPATH",
-        "LIBRARY_PATH",
-        "ZIG_GLOBAL_CACHE_DIR",
-    ),
-    *(
-        "OMP_NUM_THREADS",
-        "OMP_PROC_BIND",
-        "OMP_PLACES",
-        "GOMP_CPU_AFFINITY",
-        "TORCHINDUCTOR_CACHE_DIR",
-        "TRITON_CACHE_DIR",
-        "XDG_CACHE_HOME",
-    ),
-    *("CUDA_HOME", "CUDA_PATH", "CUTLASS_PATH", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH"),
-)
-"""The only environment variables that a job sees; no key or token is among them."""
-LOCK_WAIT_S = 120.0
+from tools.errors import SettingsError
+from tools.executors.base import Device, Executor, ExecutorOptions, FinishedJob, Job
+from tools.executors.host.engine import LOCK_WAIT_S, Engine
+from tools.executors.host.nvidia import NvidiaDriver
+from tools.store.blobs import Blobs
 
 
 class LocalOptions(ExecutorOptions):
     """Options of `local`."""
 
+    python: str = ""
+    """The Python with torch that runs jobs, e.g. ~/venv/bin/python; default: the one that runs Kernelwright."""
     lock_wait_s: float = Field(default=LOCK_WAIT_S, gt=0, allow_inf_nan=False)
     """Seconds that a job waits for a device that another process of Kernelwright holds."""
 
 
 class LocalExecutor(Executor):
-    """Runs jobs on this machine. Safe to use from several threads; jobs that need the device exclusively wait for each
-    other."""
+    """Runs jobs on this machine. Safe to use from several threads."""
 
     options = LocalOptions
 
@@ -82,206 +35,30 @@ class LocalExecutor(Executor):
         blobs: Blobs,
         scratch: Path,
         *,
+        python: str = "",
         cache: Path | None = None,
         lock_wait_s: float = LOCK_WAIT_S,
         gpu: int | None = None,
         clocks: Literal["observe", "lock"] = "observe",
         driver: NvidiaDriver | None = None,
     ) -> None:
-        """Create an executor with its jobs' folders below `scratch`.
-
-        `cache`, if given, holds the compile caches of torch for all jobs. `gpu` is the index of the GPU that jobs run
-        on, as `nvidia-smi` counts; None means the first that no process uses. With `clocks="lock"` its clocks are
-        locked, if this user may, until `close` or the end of this process; the device's `details["clocks"]` report the
-        result.
-        """
+        """Create an executor with the options of `Engine`; raise SettingsError if there is no program `python`."""
+        found = shutil.which(Path(python).expanduser()) if python else sys.executable
+        if found is None:
+            raise SettingsError(f"executor.python: {python!r} is not a program here; name the Python that has torch")
         self.blobs = blobs
         self.scratch = scratch
-        self.cache = cache
-        self.lock_wait_s = lock_wait_s
-        self.gpu = gpu
-        self.clocks = clocks
-        self.driver = driver or NvidiaDriver()
-        self.other_processes = OtherProcesses(self.driver)
-        self._devices: tuple[Device, ...] | None = None
-        self._locked: LockedClocks | None = None
-        self._idle: queue.SimpleQueue[Launcher] = queue.SimpleQueue()
-        self._launchers: list[Launcher] = []
-        self._servers: dict[str, WarmServer] = {}
-        self._guard = threading.Lock()
+        # A link is kept as it is: a virtual environment is known by the folder of its link.
+        named: dict[str, Any] = {"python": str(Path(found).absolute()), "cache": cache, "driver": driver}
+        self.engine = Engine(blobs, scratch, lock_wait_s=lock_wait_s, gpu=gpu, clocks=clocks, **named)
 
     def devices(self) -> tuple[Device, ...]:
         """Return the CPU, then the GPUs with the chosen one first. Raises SettingsError if there are GPUs but not the
         requested one."""
-        if self._devices is None:
-            self._devices = (describe_cpu(), *self._ordered_gpus())
-        return self._devices
+        return tuple(Device.model_validate(device) for device in self.engine.devices())
 
     def run(self, job: Job) -> FinishedJob:
-        device = self._device_for(job)
-        self.other_processes.remember_initial_state(device, ours_stay=bool(job.warm))
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(translate_disk_errors(self.scratch))
-            if job.needs.exclusive:
-                stack.enter_context(device_lock(device.kind, device.index, self.lock_wait_s))
-                self.other_processes.raise_if_busy(device)
-            folder = Path(stack.enter_context(job_folder(self.scratch)))
-            try:
-                finished = self._run_warm(job, folder, device) if job.warm else self._run_once(job, folder, device)
-            except HarnessError as error:
-                raise self._disk_full_error() or error from error
-            failed = finished.exit_code != 0 or finished.timed_out
-            # A full disk makes a compiler fail as a wrong program does.
-            full = self._disk_full_error() if failed else None
-            if full is not None:
-                raise full
-            return finished
-
-    def _disk_full_error(self) -> DiskFullError | None:
-        return disk_full_error_if_low(self.scratch, Path(tempfile.gettempdir()))
-
-    def _ordered_gpus(self) -> tuple[Device, ...]:
-        gpus = self.driver.devices()
-        if self.gpu is not None and gpus:
-            chosen = next((gpu for gpu in gpus if gpu.index == self.gpu), None)
-            if chosen is None:
-                known = ", ".join(str(gpu.index) for gpu in gpus)
-                raise SettingsError(f"gpu: {self.gpu} is not the index of a GPU here; here are: {known}")
-        else:
-            chosen = next(
-                (gpu for gpu in gpus if not self.other_processes.list_other_processes(gpu)), gpus[0] if gpus else None
-            )
-        if chosen is None or self.clocks == "observe":
-            return tuple(sorted(gpus, key=lambda gpu: gpu is not chosen))
-        self._locked = self.driver.lock_clocks(chosen)
-        first = chosen.model_copy(update={"details": chosen.details | {"clocks": self._locked.state}})
-        return (first, *(gpu for gpu in gpus if gpu is not chosen))
-
-    def _device_for(self, job: Job) -> Device:
-        """Return the device that `job` runs on; raise InfrastructureError if there is none here."""
-        device = next((device for device in self.devices() if device.kind == job.needs.device), None)
-        if device is None:
-            why = f" ({self.driver.problem})" if self.driver.problem and job.needs.device == "cuda" else ""
-            raise InfrastructureError(
-                f"this machine has no {DEVICE_KIND_NAMES[job.needs.device]}{why}, and the job needs one"
-            )
-        if job.needs.architecture and job.needs.architecture != device.architecture:
-            raise InfrastructureError(
-                f"this machine is {device.architecture}, and the job needs {job.needs.architecture}"
-            )
-        return device
+        return FinishedJob.model_validate(self.engine.run(job.model_dump()))
 
     def close(self) -> None:
-        with self._guard:
-            servers, self._servers = list(self._servers.values()), {}
-            launchers, self._launchers, self._idle = self._launchers, [], queue.SimpleQueue()
-        for server in servers:
-            server.close()
-        for launcher in launchers:
-            launcher.close()
-        if self._locked is not None:
-            self._locked.close()
-
-    def _run_once(self, job: Job, folder: Path, device: Device) -> FinishedJob:
-        write_job_files(job.files, self.blobs, folder)
-        try:
-            launcher = self._idle.get_nowait()
-        except queue.Empty:
-            launcher = Launcher()
-            with self._guard:
-                self._launchers.append(launcher)
-        order = {
-            "argv": _argv(job),
-            "folder": str(folder),
-            "env": self._environment(job, device),
-            "wall_s": job.limits.wall_s,
-            # A harness job limits its children itself. Torch maps more memory than it uses, and CUDA as much as the GPU
-            # has.
-            "memory_bytes": 0 if _runs_harness(job) or device.kind != "cpu" else job.limits.memory_bytes,
-            "file_bytes": job.limits.file_bytes,
-        }
-        outcome = launcher.run(order, job.limits.wall_s)
-        self._idle.put(launcher)
-        verify_unchanged(_harness_files_of(job), folder)
-        usage = JobUsage(wall_s=outcome["wall_s"], cpu_s=outcome["cpu_s"], peak_memory=int(outcome["peak_memory"]))
-        return FinishedJob(
-            exit_code=int(outcome["exit"]),
-            timed_out=bool(outcome["timed_out"]),
-            files=collect_results(job, self.blobs, folder),
-            usage=usage,
-        )
-
-    def _run_warm(self, job: Job, folder: Path, device: Device) -> FinishedJob:
-        harness_files = _harness_files_of(job)
-        write_job_files({path: sha for path, sha in job.files.items() if path not in harness_files}, self.blobs, folder)
-        identity = f"{job.warm}-{digest(json.dumps([job.argv, harness_files, device.kind], sort_keys=True))[:16]}"
-        start = time.monotonic()
-        for attempt in (1, 2):
-            server = self._running_server(identity, job, harness_files, device)
-            verify_unchanged(harness_files, server.folder)
-            # Both attempts share the job's limit.
-            remaining_s = job.limits.wall_s - (time.monotonic() - start if attempt > 1 else 0.0)
-            try:
-                exit_code, timed_out = server.run_job(folder, job, remaining_s)
-            except ServerDied as died:
-                self._drop_server(identity, server)
-                if attempt == 2:
-                    raise HarnessError(
-                        f"the harness died twice on one job ({died}); `python -m tools env` shows what this "
-                        f"machine lacks"
-                    ) from died
-                continue
-            if timed_out:
-                self._drop_server(identity, server)
-            else:
-                verify_unchanged(harness_files, server.folder)
-            (folder / "stdout.txt").touch()
-            (folder / "stderr.txt").touch()
-            usage = JobUsage(wall_s=time.monotonic() - start, cpu_s=server.cpu_s, peak_memory=server.peak_memory)
-            return FinishedJob(
-                exit_code=exit_code, timed_out=timed_out, files=collect_results(job, self.blobs, folder), usage=usage
-            )
-        raise AssertionError("unreachable")
-
-    def _running_server(self, identity: str, job: Job, harness_files: dict[str, str], device: Device) -> WarmServer:
-        with self._guard:
-            server = self._servers.get(identity)
-            if server is None or not server.alive:
-                home = Path(tempfile.mkdtemp(dir=self.scratch, prefix="warm-"))
-                write_job_files(harness_files, self.blobs, home)
-                server = self._servers[identity] = WarmServer(_argv(job), home, self._environment(job, device))
-            return server
-
-    def _drop_server(self, identity: str, server: WarmServer) -> None:
-        with self._guard:
-            if self._servers.get(identity) is server:
-                del self._servers[identity]
-        server.close()
-
-    def _environment(self, job: Job, device: Device) -> dict[str, str]:
-        env = {name: os.environ[name] for name in PASSED_ENVIRONMENT_VARIABLES if name in os.environ}
-        if self.cache is not None:
-            env.setdefault("TORCHINDUCTOR_CACHE_DIR", str(self.cache / "inductor"))
-            env.setdefault("ZIG_GLOBAL_CACHE_DIR", str(self.cache / "zig"))
-        # A job sees only the GPU that it needs, and a job for the CPU none, so that no job uses a GPU that another one
-        # has reserved.
-        gpu_variables = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": device.details.get("uuid", "")}
-        # The GPU that compilers generate code for, although they see none.
-        gpu_variables["HARNESS_GPU"] = next((gpu.details["uuid"] for gpu in self.devices() if gpu.kind == "cuda"), "")
-        return (
-            env | gpu_variables | {"HARNESS_MEMORY_BYTES": str(job.limits.memory_bytes), "OMP_WAIT_POLICY": "passive"}
-        )
-
-
-def _argv(job: Job) -> list[str]:
-    """Return the job's command; "{python}" becomes this interpreter, isolated from the environment and the folder."""
-    first, *rest = job.argv
-    return [sys.executable, "-I", *rest] if first == "{python}" else [first, *rest]
-
-
-def _harness_files_of(job: Job) -> dict[str, str]:
-    return {path: sha for path, sha in job.files.items() if path.startswith("harness/")}
-
-
-def _runs_harness(job: Job) -> bool:
-    return any(part.startswith("harness/") for part in job.argv)
+        self.engine.close()

@@ -26,7 +26,7 @@ from tools.contracts.inference import SourceNames, default_task_name
 from tools.contracts.operators import operator_family
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, Limits
-from tools.executors.harness_job import available_memory, harness_job, read_answer
+from tools.executors.harness_job import harness_job, read_answer
 from tools.executors.protocol import Parameter, ProbedWorkload, ProbeRequest, ProbeResult
 from tools.languages.base import LANGUAGES, Language, PinnedKernel, open_language
 from tools.store.blobs import Blobs, write_atomically
@@ -142,7 +142,7 @@ def _load_kernel_task(
     user_source = read_source(kernel)
     source, logic, freeze_notes = language.freeze_sources(user_source, read_source(reference))
     parameters = _read_kernel_parameters(language, source, files)
-    memory_bytes = available_memory()
+    memory_bytes = executor.available_memory()
     if not _defines_make_inputs(logic):
         check_seed_dims(dims, parameters, elements, memory_bytes, files.kernel)
         _refuse_unused_dims(dims, source, logic, files)
@@ -207,7 +207,10 @@ def _load_reference_task(
             f"make_inputs(dims, seed) in it, or add {files.kernel}"
         )
     request = ProbeRequest(
-        reference=logic, dims=dims, memory_bytes=available_memory(), library=_allowed_operators(settings, language)
+        reference=logic,
+        dims=dims,
+        memory_bytes=executor.available_memory(),
+        library=_allowed_operators(settings, language),
     )
     probe_result = probe_reference(executor, blobs, request, files)
     parameters = tuple(
@@ -232,7 +235,7 @@ def _infer_with_other_sizes(
         reference=task.reference,
         parameters=tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for a in task.arguments),
         pointer_elements=task.pointer_elements,
-        memory_bytes=available_memory(),
+        memory_bytes=executor.available_memory(),
         tentative=tuple(choices for _, choices in draw_hidden_workloads(task, b"known to everybody", 2)),
         roles={a.name: a.role for a in task.arguments},
     )

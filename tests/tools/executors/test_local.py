@@ -16,7 +16,7 @@ import pytest
 
 from tools.errors import DeviceBusyError, HarnessError
 from tools.executors.base import FinishedJob, Job, Limits, Needs
-from tools.executors.device_lock import device_lock
+from tools.executors.host.device_lock import device_lock
 from tools.executors.local import LocalExecutor
 from tools.store.blobs import Blobs
 

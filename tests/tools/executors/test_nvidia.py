@@ -10,15 +10,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.tools.drivers import CUDA, NVML, compiled, needs_compiler
 from tools.errors import DeviceBusyError, InfrastructureError, SettingsError
 from tools.executors.base import Device, Job, Needs, pick_device
-from tools.executors.cpu import describe_cpu
+from tools.executors.host.cpu import describe_cpu
+from tools.executors.host.nvidia import NvidiaDriver, Occupant, visible_devices
 from tools.executors.local import LocalExecutor
-from tools.executors.nvidia import NvidiaDriver, Occupant, visible_devices
 from tools.harness.device.nvml import is_descendant
 from tools.store.blobs import Blobs
 
@@ -92,13 +93,13 @@ def test_what_a_killed_job_left_on_the_gpu_is_waited_for(
 ) -> None:
     asked = itertools.count()
 
-    def occupants(driver: NvidiaDriver, device: Device) -> tuple[Occupant, ...]:
+    def occupants(driver: NvidiaDriver, device: dict[str, Any]) -> tuple[Occupant, ...]:
         return (Occupant(pid=1, name="left"),) if stays or next(asked) < 5 else ()
 
     with local(libraries, tmp_path, gpu=0) as executor:
         executor.run(TIMED)
         monkeypatch.setattr(NvidiaDriver, "occupants", occupants)
-        monkeypatch.setattr("tools.executors.device_lock.PROCESS_EXIT_WAIT_S", 0.3 if stays else 300.0)
+        monkeypatch.setattr("tools.executors.host.device_lock.PROCESS_EXIT_WAIT_S", 0.3 if stays else 300.0)
         with pytest.raises(DeviceBusyError, match=r"process 1 \(left\)") if stays else contextlib.nullcontext():
             assert executor.run(TIMED).exit_code == 0
 
@@ -132,7 +133,7 @@ def test_a_process_that_was_on_the_gpu_first_counts_as_another_even_without_an_e
 def test_a_gpu_at_work_that_lists_nobody_is_busy(
     libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tools.executors.device_lock.UTILISATION_DECAY_WAIT_S", 0.2)
+    monkeypatch.setattr("tools.executors.host.device_lock.UTILISATION_DECAY_WAIT_S", 0.2)
     monkeypatch.setenv("STUB_SHARE", "87")
     with local(libraries, tmp_path, gpu=0) as executor:
         with pytest.raises(DeviceBusyError, match=r"does not name \(kernels ran 87% of the time, none of them ours\)"):
@@ -160,7 +161,7 @@ def test_without_a_driver_there_is_no_gpu() -> None:
     driver = NvidiaDriver("libno-such-library.so.1")
     assert driver.devices() == () and "libno-such-library" in driver.problem
     with pytest.raises(SettingsError, match=r"no CUDA device here.*checked.*not measured"):
-        pick_device((describe_cpu(),), "cuda")
+        pick_device((Device.model_validate(describe_cpu()),), "cuda")
 
 
 @pytest.mark.parametrize(
@@ -173,9 +174,10 @@ def test_cuda_visible_devices_limits_the_gpus_that_are_used(
     if setting is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", setting)
     devices = [
-        Device(kind="cuda", name="x", index=i, details={"uuid": f"GPU-{letter}"}) for i, letter in enumerate("abc")
+        {"kind": "cuda", "name": "x", "index": i, "details": {"uuid": f"GPU-{letter}"}}
+        for i, letter in enumerate("abc")
     ]
-    assert [device.index for device in visible_devices(devices)] == expected
+    assert [device["index"] for device in visible_devices(devices)] == expected
 
 
 ENDS = {
@@ -183,7 +185,7 @@ ENDS = {
     "a settings error": "raise SystemExit(2)",
     "Ctrl-C": "os.kill(os.getpid(), signal.SIGINT); time.sleep(300)",
     "killed": "os.kill(os.getpid(), signal.SIGKILL)",
-    "its holder was killed": "executor._locked._holder.kill()",
+    "its holder was killed": "executor.engine._locked._holder.kill()",
 }
 
 
@@ -197,7 +199,7 @@ def test_locked_clocks_are_given_back_however_a_run_ends(
 import os, signal, sys, time
 from pathlib import Path
 from tools.executors.local import LocalExecutor
-from tools.executors.nvidia import NvidiaDriver
+from tools.executors.host.nvidia import NvidiaDriver
 from tools.store.blobs import Blobs
 
 with LocalExecutor(Blobs(Path("blobs")), Path("scratch"), clocks="lock", gpu=1, driver=NvidiaDriver(*sys.argv[1:])) as executor:

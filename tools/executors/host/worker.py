@@ -11,10 +11,9 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tools.errors import HarnessError
-from tools.executors.base import Job
 from tools.harness.device import telemetry
 
 SERVER_EXIT_GRACE_S = 2.0
@@ -82,13 +81,13 @@ class WarmServer:
         """Whether the process runs."""
         return self.process.poll() is None
 
-    def run_job(self, folder: Path, job: Job, within_s: float) -> tuple[int, bool]:
+    def run_job(self, folder: Path, job: dict[str, Any], within_s: float) -> tuple[int, bool]:
         """Run one job within `within_s` seconds and return (exit code, timed out); one job at a time. Raises
         ServerDied."""
         with self._turn:
             stdin, stdout = _pipes(self.process)
             cpu_s_before = telemetry.cpu_seconds_of(self.process.pid)
-            order = {"folder": str(folder), "memory_bytes": job.limits.memory_bytes}
+            order = {"folder": str(folder), "memory_bytes": job["limits"]["memory_bytes"]}
             try:
                 stdin.write(json.dumps(order).encode() + b"\n")
                 stdin.flush()

@@ -8,9 +8,9 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from tools.errors import DiskFullError, HarnessError, InfrastructureError, StorageError
-from tools.executors.base import Job
 from tools.store.blobs import Blobs, write_error
 
 
@@ -37,11 +37,11 @@ def verify_unchanged(files: dict[str, str], folder: Path) -> None:
             raise HarnessError(f"{relative} was changed while a job ran, so its measurements do not count")
 
 
-def collect_results(job: Job, blobs: Blobs, folder: Path) -> dict[str, str]:
+def collect_results(job: dict[str, Any], blobs: Blobs, folder: Path) -> dict[str, str]:
     """Store the requested result files with the job's stdout and stderr, and return path -> sha256; links are not
     followed."""
     sha_by_path: dict[str, str] = {}
-    for pattern in (*job.results, "stdout.txt", "stderr.txt"):
+    for pattern in (*job["results"], "stdout.txt", "stderr.txt"):
         for path in sorted(folder.glob(pattern)):
             if path.is_file() and not path.is_symlink():
                 sha_by_path[path.relative_to(folder).as_posix()] = blobs.put(path.read_bytes())

@@ -10,9 +10,9 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tools.errors import InfrastructureError
-from tools.executors.base import Device
 from tools.harness.device import cuda_attributes, nvml
 from tools.harness.device.nvml import Nvml
 
@@ -21,7 +21,7 @@ NVML_NO_PERMISSION = "4"
 SWITCH_STATE_NAMES = {0: "off", 1: "on", None: "not reported"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Occupant:
     """A process that has a compute context on a GPU."""
 
@@ -66,31 +66,31 @@ class NvidiaDriver:
     def __init__(self, library: str = nvml.LIBRARY, cuda: str = cuda_attributes.LIBRARY) -> None:
         """Take the libraries' names or paths; they are loaded at the first call."""
         self._names = (library, cuda)
-        self._devices: tuple[Device, ...] | None = None
+        self._devices: tuple[dict[str, Any], ...] | None = None
         self._gpus: dict[str, Nvml] = {}
         """UUID -> NVML with the GPU's handle."""
         self.problem = ""
         """Why no GPU is listed, as a clause; empty if some are, or before the first call."""
 
-    def devices(self) -> tuple[Device, ...]:
+    def devices(self) -> tuple[dict[str, Any], ...]:
         """Return the GPUs that CUDA_VISIBLE_DEVICES leaves, in the order of the PCI bus; read once, because they do not
         change."""
         if self._devices is None:
             self._devices = self._list_devices()
         return self._devices
 
-    def lock_clocks(self, device: Device) -> LockedClocks:
+    def lock_clocks(self, device: dict[str, Any]) -> LockedClocks:
         """Request constant clocks of `device` until the result is closed or this process ends."""
-        return LockedClocks(device.details["uuid"], self._names[0])
+        return LockedClocks(device["details"]["uuid"], self._names[0])
 
-    def busy_percent(self, device: Device) -> int | None:
+    def busy_percent(self, device: dict[str, Any]) -> int | None:
         """Return the per cent of the last moment (up to a second) in which any kernel ran on `device`; None if
         unknown."""
-        return self._gpus[device.details["uuid"]].busy_percent()
+        return self._gpus[device["details"]["uuid"]].busy_percent()
 
-    def occupants(self, device: Device) -> tuple[Occupant, ...]:
+    def occupants(self, device: dict[str, Any]) -> tuple[Occupant, ...]:
         """Return the processes with a compute context on `device`; empty if the driver does not list them."""
-        gpu = self._gpus[device.details["uuid"]]
+        gpu = self._gpus[device["details"]["uuid"]]
         return tuple(
             Occupant(
                 pid, gpu.text("nvmlSystemGetProcessName", pid) or _process_name(pid) or "a process of another container"
@@ -98,7 +98,7 @@ class NvidiaDriver:
             for pid in gpu.compute_pids() or ()
         )
 
-    def _list_devices(self) -> tuple[Device, ...]:
+    def _list_devices(self) -> tuple[dict[str, Any], ...]:
         try:
             count = nvml.count_gpus(nvml.load_library(self._names[0]))
             attributes_by_uuid = (
@@ -121,7 +121,7 @@ class NvidiaDriver:
             )
         return visible_gpus
 
-    def _describe(self, index: int, known: dict[str, dict[str, object]]) -> Device | None:
+    def _describe(self, index: int, known: dict[str, dict[str, object]]) -> dict[str, Any] | None:
         try:
             gpu = Nvml(str(index), self._names[0])
         except OSError:
@@ -138,14 +138,14 @@ class NvidiaDriver:
             "max_memory_clock_mhz": gpu.number("nvmlDeviceGetMaxClockInfo", before=(nvml.OF_MEMORY,)),
             "power_limit_mw": gpu.number("nvmlDeviceGetEnforcedPowerLimit"),
         }
-        return Device(
-            kind="cuda",
-            name=gpu.text("nvmlDeviceGetName", gpu.handle),
-            index=index,
-            units=int(str(cuda["multi_processor_count"])),
-            last_level_cache=int(str(cuda["L2_cache_size"])),
-            architecture=f"sm_{cuda['major']}{cuda['minor']}",
-            details={
+        return {
+            "kind": "cuda",
+            "name": gpu.text("nvmlDeviceGetName", gpu.handle),
+            "index": index,
+            "units": int(str(cuda["multi_processor_count"])),
+            "last_level_cache": int(str(cuda["L2_cache_size"])),
+            "architecture": f"sm_{cuda['major']}{cuda['minor']}",
+            "details": {
                 "uuid": uuid,
                 "driver": gpu.text("nvmlSystemGetDriverVersion"),
                 "memory_bytes": str(gpu.total_memory()),
@@ -153,21 +153,21 @@ class NvidiaDriver:
                 "ecc": SWITCH_STATE_NAMES.get(gpu.number("nvmlDeviceGetEccMode", pending=True), "not reported"),
                 **{name: "not reported" if number is None else str(number) for name, number in numbers.items()},
             },
-        )
+        }
 
 
-def visible_devices(devices: list[Device]) -> tuple[Device, ...]:
+def visible_devices(devices: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
     """Return the devices that the user's CUDA_VISIBLE_DEVICES names (indices or UUIDs, up to the first word that is
     neither), or all devices if it is not set."""
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     if setting is None:
         return tuple(devices)
-    selected: list[Device] = []
+    selected: list[dict[str, Any]] = []
     for word in (part.strip() for part in setting.split(",")):
         matches = [
             d
             for d in devices
-            if word == str(d.index) or (word.startswith("GPU-") and d.details["uuid"].startswith(word))
+            if word == str(d["index"]) or (word.startswith("GPU-") and d["details"]["uuid"].startswith(word))
         ]
         if len(matches) != 1:
             break

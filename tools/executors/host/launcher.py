@@ -1,5 +1,5 @@
-"""Starts one job at a time for `tools.executors.worker`, and kills it when its time is over or when the caller closes
-the input.
+"""Starts one job at a time for `tools.executors.host.worker`, and kills it when its time is over or when the caller
+closes the input.
 
 It is a process of its own (`python -I launcher.py`) with one thread. A job's life can therefore be tied to it
 (PR_SET_PDEATHSIG follows the thread that forked), and the caller, which has threads, never forks. It reads one JSON

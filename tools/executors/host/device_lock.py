@@ -9,10 +9,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tools.errors import DeviceBusyError
-from tools.executors.base import Device
-from tools.executors.nvidia import NvidiaDriver, Occupant
+from tools.executors.host.nvidia import NvidiaDriver, Occupant
 from tools.harness.device.nvml import is_descendant
 
 PROCESS_EXIT_WAIT_S, POLL_INTERVAL_S = 8.0, 0.02
@@ -36,7 +36,7 @@ class OtherProcesses:
         self._driver_lists_ours = False
         """Whether the driver has listed a process of ours under the number that it has here."""
 
-    def list_other_processes(self, device: Device) -> list[str]:
+    def list_other_processes(self, device: dict[str, Any]) -> list[str]:
         """Return descriptions of the processes on a GPU that this process did not start.
 
         Processes that were there before the first job belong to others, wherever they run. New ones get a little time
@@ -44,10 +44,10 @@ class OtherProcesses:
         /proc count, or all if the driver lists ours under the numbers known here: in a container, ours may have other
         numbers.
         """
-        if device.kind != "cuda":
+        if device["kind"] != "cuda":
             return []
         self.remember_initial_state(device)
-        first_pids = self._first_pids[device.details["uuid"]]
+        first_pids = self._first_pids[device["details"]["uuid"]]
         unrelated = self._list_unrelated(device)
         end = time.monotonic() + PROCESS_EXIT_WAIT_S
         while (new := [p for p in unrelated if p.pid not in first_pids]) and time.monotonic() < end:
@@ -59,18 +59,18 @@ class OtherProcesses:
             unrelated = [p for p in unrelated if p.pid in first_pids or _is_in_proc(p)]
         return [f"process {process.pid} ({process.name})" for process in unrelated]
 
-    def remember_initial_state(self, device: Device, *, ours_stay: bool = False) -> None:
+    def remember_initial_state(self, device: dict[str, Any], *, ours_stay: bool = False) -> None:
         """Record the processes on a GPU and its share of time in use before the first job runs there. `ours_stay`: from
         now on a warm process of ours stays on it."""
-        if device.kind != "cuda":
+        if device["kind"] != "cuda":
             return
-        uuid = device.details["uuid"]
+        uuid = device["details"]["uuid"]
         if uuid not in self._first_pids:
             self._first_pids[uuid] = frozenset(process.pid for process in self._list_unrelated(device))
         if ours_stay and uuid not in self._busy_percent_before_ours:
             self._busy_percent_before_ours[uuid] = self._busy_percent_without_ours(device)
 
-    def _list_unrelated(self, device: Device) -> list[Occupant]:
+    def _list_unrelated(self, device: dict[str, Any]) -> list[Occupant]:
         """Return the processes on the GPU that do not descend from this one, and record whether the driver lists one
         that does."""
         listed, ours = self.driver.occupants(device), os.getpid()
@@ -78,12 +78,12 @@ class OtherProcesses:
         self._driver_lists_ours |= len(unrelated) < len(listed)
         return unrelated
 
-    def _busy_percent_without_ours(self, device: Device) -> int:
+    def _busy_percent_without_ours(self, device: dict[str, Any]) -> int:
         """Return the per cent of the time in which others' kernels run on a GPU, or did before a warm process of ours
         came; 0 if it is unknown."""
-        if device.kind != "cuda":
+        if device["kind"] != "cuda":
             return 0
-        if (remembered := self._busy_percent_before_ours.get(device.details["uuid"])) is not None:
+        if (remembered := self._busy_percent_before_ours.get(device["details"]["uuid"])) is not None:
             return remembered
         lowest, end = self.driver.busy_percent(device) or 0, time.monotonic() + UTILISATION_DECAY_WAIT_S
         while lowest >= BUSY_GPU_PERCENT and time.monotonic() < end:
@@ -91,7 +91,7 @@ class OtherProcesses:
             lowest = min(lowest, self.driver.busy_percent(device) or 0)
         return lowest
 
-    def raise_if_busy(self, device: Device) -> None:
+    def raise_if_busy(self, device: dict[str, Any]) -> None:
         """Raise DeviceBusyError with the names of other processes on the GPU, because they would disturb every
         measurement."""
         others = self.list_other_processes(device)
@@ -102,7 +102,7 @@ class OtherProcesses:
                 or f"somebody whom the driver does not name (kernels ran {percent}% of the time, none of them ours)"
             )
             raise DeviceBusyError(
-                f"{device.name} (cuda:{device.index}) is in use by {users}; wait until it has ended, or choose "
+                f"{device['name']} (cuda:{device['index']}) is in use by {users}; wait until it has ended, or choose "
                 f"another GPU "
                 "with the setting `gpu` or with CUDA_VISIBLE_DEVICES"
             )

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import platform
 from pathlib import Path
+from typing import Any
 
-from tools.executors.base import Device
 from tools.harness.device import telemetry
 from tools.harness.device.telemetry import CPU_FOLDER
 
 CONTAINERS = ("docker", "containerd", "kubepods", "lxc", "podman")
 
 
-def describe_cpu() -> Device:
-    """Return the CPU with the cores that this process may use."""
+def describe_cpu() -> dict[str, Any]:
+    """Return the CPU with the cores that this process may use, as the fields of a `Device`."""
     info = _cpuinfo()
     cores = sorted(os.sched_getaffinity(0))
     flags = info.get("flags", info.get("Features", "")).split()
@@ -30,14 +30,15 @@ def describe_cpu() -> Device:
         "simd": " ".join(flag for flag in flags if flag.startswith(("avx", "sse4", "fma", "asimd", "sve", "neon"))),
         "transparent_huge_pages": _read_or_empty(Path("/sys/kernel/mm/transparent_hugepage/enabled")) or "not reported",
     }
-    return Device(
-        kind="cpu",
-        name=info.get("model name") or info.get("Processor") or platform.processor() or platform.machine(),
-        units=len(cores),
-        last_level_cache=telemetry.last_level_cache(),
-        architecture=platform.machine(),
-        details=details,
-    )
+    return {
+        "kind": "cpu",
+        "name": info.get("model name") or info.get("Processor") or platform.processor() or platform.machine(),
+        "index": 0,
+        "units": len(cores),
+        "last_level_cache": telemetry.last_level_cache(),
+        "architecture": platform.machine(),
+        "details": details,
+    }
 
 
 def _cpuinfo() -> dict[str, str]:
