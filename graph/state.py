@@ -78,6 +78,8 @@ class Branch(TypedDict):
 
     iteration: int
     candidate: str
+    drafts: list[str]
+    """The ids of all candidates of the iteration."""
     incumbent: str
     baseline: str
     siblings: int
@@ -95,6 +97,7 @@ def branch_of(state: State, candidate: str) -> Branch:
     return Branch(
         iteration=state["iteration"],
         candidate=candidate,
+        drafts=state.get("drafts", []),
         incumbent=state["incumbent"],
         baseline=state["baseline"],
         siblings=count_siblings(state),

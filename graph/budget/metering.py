@@ -116,6 +116,9 @@ class MeteredExecutor(Executor):
     def available_memory(self) -> int:
         return self.inner.available_memory()
 
+    def gather(self, requests: Iterable[Callable[[], object]]) -> None:
+        self.inner.gather(requests)
+
     def run(self, job: Job) -> FinishedJob:
         return self.run_within(job, ())
 
@@ -207,6 +210,9 @@ class CappedExecutor(Executor):
 
     def available_memory(self) -> int:
         return self.inner.available_memory()
+
+    def gather(self, requests: Iterable[Callable[[], object]]) -> None:
+        self.inner.gather(requests)
 
     def run(self, job: Job) -> FinishedJob:
         bounds = (

@@ -81,6 +81,7 @@ def _run_new(
 
     with ExitStack() as stack:
         workspace, events, executor, discarding = open_new_workspace(settings, observers, stack)
+        executor.gather([executor.devices, lambda: load(executor, workspace.records.blobs)])
         loaded = load(executor, workspace.records.blobs)
         absent = reason_if_device_missing(executor.devices(), open_language(loaded.task.language).device)
         if absent is not None:

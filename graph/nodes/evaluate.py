@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from agents.artifacts import Plan
 from agents.roles import coder
 from graph.artifacts import Attribution, AttributionStatus, JudgedTrial, MethodOutcome
 from graph.nodes.gate_evidence import close_iteration, dry_run_verdict, find_ablation
+from graph.nodes.prepare import read_or_run_profilers
 from graph.nodes.propose import coder_brief, trials_of_iteration
 from graph.report.content.phrases import worth_words
 from graph.routing import Routes
@@ -84,12 +86,22 @@ def _measure_with_retry(candidate: Candidate, branch: Branch, services: Services
         raise InfrastructureError(
             f"candidate {candidate.id} could not be measured twice, and is proposed again: {unanswered[candidate.id]}"
         )
+    kernels = (services.candidate(branch["incumbent"]), services.candidate(branch["baseline"]))
+    services.capped_judge.request_ahead(
+        (services.candidate(one, branch["iteration"]) for one in branch["drafts"]),
+        *kernels,
+        siblings=branch["siblings"],
+        earlier=branch["earlier"],
+    )
+    services.executor.gather(
+        partial(read_or_run_profilers, services.candidate(one, branch["iteration"]), services)
+        for one in branch["drafts"]
+    )
     for attempt in range(1, JUDGE_ATTEMPTS + 1):
         try:
             return services.capped_judge.judge(
                 candidate,
-                services.candidate(branch["incumbent"]),
-                services.candidate(branch["baseline"]),
+                *kernels,
                 siblings=branch["siblings"],
                 earlier=branch["earlier"],
                 iteration=branch["iteration"],

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from agents.artifacts import Analysis, AnalystBrief, KernelObservations
+from agents.lift.from_reference import LIFT_BY_LANGUAGE
 from agents.roles import profiler_analyst
 from graph.artifacts import Inspection, SpecSheet, WorkloadRoofline
 from graph.budget.reserve import Reserve, estimate_benchmark_seconds, seconds_per_sample
 from graph.nodes.commits import commit_baseline
+from graph.nodes.lift import lifted_source
 from graph.report.content import frameworks
 from graph.report.content.phrases import contestant_words, frameworks_ahead_words
 from graph.report.content.placeholders import figures_by_record
@@ -57,6 +60,7 @@ def preflight(state: State, services: Services) -> State:
             f"isolation: required, but this host does not provide {' and '.join(lacking)}; run on a host with a recent "
             f"Linux kernel, or remove the key to run only kernels that you trust"
         )
+    services.executor.gather(_requests_before_iterations(services))
     cpu = services.language.device == "cpu"
     if not cpu:
         _start_frameworks(services)
@@ -69,13 +73,27 @@ def preflight(state: State, services: Services) -> State:
     return State(environment=services.environment, summary=summary)
 
 
+def _requests_before_iterations(services: Services) -> Iterator[Callable[[], object]]:
+    """Yield the measurements of v0 and of the device, none of which needs another one's result."""
+    yield partial(_require_sound_baseline, services)
+    yield lambda: services.roofs
+    baseline, judge = _baseline_kernel(services), services.judge
+    yield partial(judge.read_or_measure_calibration, baseline)
+    yield partial(read_or_run_profilers, baseline, services)
+    if services.task.language in LIFT_BY_LANGUAGE:
+        yield partial(lifted_source, services)
+    if frameworks := services.settings.benchmark.frameworks:
+        rounds = judge.policy.least_rounds(len(services.task.workloads))
+        yield partial(judge.read_or_measure_benchmark, {"baseline": baseline}, frameworks, rounds)
+
+
 def _start_frameworks(services: Services) -> None:
     """Start the processes of torch, which then wait for the final benchmark.
 
     On a CPU this follows the measurement of the roofs, which it would disturb; on a GPU it runs beside the first build.
     """
     wanted = services.settings.benchmark.frameworks
-    if not wanted:
+    if not wanted or not services.executor.inner.answers_at_once:
         return
     sizes = [seen.dims for seen in services.probed_workloads if seen.unique_bytes <= MAX_COMPILED_AHEAD_BYTES]
     with contextlib.suppress(HarnessError):
@@ -148,14 +166,20 @@ def establish_baseline(state: State, services: Services) -> State:
     )
 
 
-def _require_sound_baseline(services: Services) -> Candidate:
-    """Return the user's kernel after a build and a comparison with its reference; raise SettingsError if either
-    fails."""
+def _baseline_kernel(services: Services) -> Candidate:
+    """Return the user's kernel; raise SettingsError if none is given."""
     task = services.task
     kernel, reference = services.settings.sources(services.language.suffix)
     if task.baseline is None:
         raise SettingsError(f"{task.name}: no kernel is given; add {kernel} beside {reference}")
-    baseline = Candidate(language=task.language, files={f"kernel{services.language.suffix}": task.baseline})
+    return Candidate(language=task.language, files={f"kernel{services.language.suffix}": task.baseline})
+
+
+def _require_sound_baseline(services: Services) -> Candidate:
+    """Return the user's kernel after a build and a comparison with its reference; raise SettingsError if either
+    fails."""
+    kernel, reference = services.settings.sources(services.language.suffix)
+    baseline = _baseline_kernel(services)
     failed = evidence.build_failure(services.judge.builder.read_or_build(baseline))
     if failed is not None:
         log = failed.log.replace(f"kernel{services.language.suffix}", kernel)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import ClassVar, Literal, Self
 
@@ -13,7 +13,7 @@ from tools.artifacts import Artifact
 from tools.errors import SettingsError
 from tools.executors.host import engine
 
-EXECUTORS = {"local": "tools.executors.local:LocalExecutor"}
+EXECUTORS = {"local": "tools.executors.local:LocalExecutor", "bundle": "tools.executors.bundle:BundleExecutor"}
 """Name -> class. A new executor is one file and one line here."""
 
 DeviceKind = Literal["cpu", "cuda", "hip"]
@@ -81,6 +81,8 @@ class Job(Artifact):
     needs: Needs = Needs()
     results: tuple[str, ...] = ()
     """Globs (relative) of the files to bring back."""
+    repeat: int = 0
+    """Number of the measurement among those that the same job makes, where one answer must not stand for another."""
     warm: str | None = None
     """Key of a server process that an executor may keep between jobs (`<argv> --serve`), one per key; other executors
     ignore it."""
@@ -116,6 +118,8 @@ class Executor(ABC):
 
     options: ClassVar[type[ExecutorOptions]] = ExecutorOptions
     """Options that a config may give beside `executor.kind`."""
+    answers_at_once: ClassVar[bool] = True
+    """Whether `run` waits for the job, so that processes can be kept for later jobs."""
 
     @abstractmethod
     def devices(self) -> tuple[Device, ...]:
@@ -128,6 +132,13 @@ class Executor(ABC):
 
         Raises InfrastructureError if the machine, and not the job, failed, and DeviceBusyError if the device is in use.
         """
+
+    def gather(self, requests: Iterable[Callable[[], object]]) -> None:
+        """Learn of jobs that do not depend on each other's results before they are run one after another.
+
+        Each of `requests` runs the jobs of one measurement. An executor that runs a job at once ignores them.
+        """
+        del requests
 
     def available_memory(self) -> int:
         """Return four fifths of the bytes that the operating system offers to a new process where jobs run."""

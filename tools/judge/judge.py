@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 
 from tools.artifacts import Artifact, Candidate, Dims, Failed, Passed, Record, Task, Trial, Unmeasured
 from tools.contracts import checked_cases
@@ -159,6 +160,34 @@ class Judge:
             if decision != "more" and not only_margin_open:
                 break
         return evidence.passed_trial(built, checked, timings, self.policy.objective, confidence)
+
+    def request_ahead(
+        self,
+        candidates: Iterable[Candidate],
+        incumbent: Candidate,
+        baseline: Candidate,
+        *,
+        siblings: int = 1,
+        earlier: int = 0,
+    ) -> None:
+        """Let the executor learn of all jobs that judging and confirming `candidates` may need; see
+        `Executor.gather`."""
+        looks = self.policy.batches
+        first = self.policy.first_pairs(competing_candidates(siblings, earlier), len(self.task.workloads))
+
+        def requests(candidate: Candidate) -> Iterator[Callable[[], object]]:
+            yield partial(self.builder.read_or_build, candidate)
+            yield partial(self.read_or_check_correctness, candidate, baseline, "judge")
+            for batch in range(looks):
+                pairs = pairs_of_batch(first, batch)
+                yield partial(self.read_or_measure_timing, candidate, incumbent, baseline, batch, pairs=pairs)
+            yield partial(self.read_or_measure_calibration, candidate)
+            yield partial(self.read_or_measure_confirmation, candidate, incumbent)
+            yield partial(self.read_or_run_sanitizers, candidate)
+
+        self.executor.gather(
+            request for one in candidates if self.screen_failure(one) is None for request in requests(one)
+        )
 
     def build_in_parallel(self, candidates: Collection[Candidate], iteration: int) -> None:
         """Compile the candidates that pass the screen at the same time, where the language compiles slowly; `judge`

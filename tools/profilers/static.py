@@ -49,6 +49,7 @@ class StaticProfiler(Profiler):
         family = language.toolchain().family
         raw: dict[str, str] = {}
         debug_object: str | None = None
+        executor.gather([lambda: executor.run(language.disassembly_job(shared_object, blobs, task))])
         if family in compiler_remarks.REMARK_FLAGS:
             built = executor.run(
                 language.build(task, candidate, blobs, extra_flags=compiler_remarks.REMARK_FLAGS[family])

@@ -1,0 +1,138 @@
+"""Has jobs run on a machine that cannot be reached: they wait in a file that somebody carries there and back.
+
+A job whose answer is not here raises PendingError, and the run ends until the answer comes. When the executor closes,
+all jobs that were requested meanwhile stand in one bundle, `<folder>/001.pyz`. `python3 001.pyz` runs them over there
+with the standard library and that machine's torch, and leaves `001.results.zip`, which belongs beside the bundle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from tools import errors
+from tools.artifacts import digest
+from tools.errors import InfrastructureError, KernelwrightError, PendingError, SettingsError
+from tools.executors.base import Device, Executor, ExecutorOptions, FinishedJob, Job
+from tools.executors.host.bundle_runner import HOST
+from tools.executors.worker_code import worker_code
+from tools.store.blobs import Blobs, write_atomically
+
+MAIN = """import sys, zipfile
+from pathlib import Path
+bundle = Path(sys.argv[0]).absolute()
+folder = bundle.with_suffix(".work")
+zipfile.ZipFile(bundle).extractall(folder)
+sys.path[0] = str(folder)
+from tools.executors.host import bundle_runner
+sys.exit(bundle_runner.main(bundle))
+"""
+"""The program of a bundle: a job's files must lie on the disk, so all is unpacked."""
+
+
+class BundleOptions(ExecutorOptions):
+    """Options of `bundle`."""
+
+    folder: str = Field(default="bundles", min_length=1)
+    """The folder of bundles and results, below the current one if it is relative."""
+
+
+class BundleExecutor(Executor):
+    """Collects jobs in bundles and answers from results that were carried back."""
+
+    options = BundleOptions
+    answers_at_once = False
+
+    def __init__(
+        self,
+        blobs: Blobs,
+        scratch: Path,
+        *,
+        folder: str = "bundles",
+        gpu: int | None = None,
+        clocks: Literal["observe", "lock"] = "observe",
+    ) -> None:
+        """Create an executor that answers from the results in `folder`. `gpu` and `clocks` are those of `Engine`;
+        `scratch` is not used. SettingsError for results that cannot be read."""
+        self.blobs = blobs
+        self.folder = Path(folder).expanduser().absolute()
+        self._engine = {"gpu": gpu, "clocks": clocks}
+        self._waiting: dict[str, dict[str, Any]] = {}
+        self._answers: dict[str, tuple[Path, dict[str, Any]]] = {}
+        self._results = sorted(self.folder.glob("*.results.zip"))
+        for path in self._results:
+            try:
+                answers = json.loads(zipfile.ZipFile(path).read("results.json"))
+            except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+                raise SettingsError(f"executor: {path} cannot be read ({error}); copy it again") from None
+            self._answers |= {key: (path, answer) for key, answer in answers.items()}
+
+    def devices(self) -> tuple[Device, ...]:
+        return tuple(Device.model_validate(device) for device in self._answer(HOST, {})["devices"])
+
+    def available_memory(self) -> int:
+        return int(self._answer(HOST, {})["memory"])
+
+    def run(self, job: Job) -> FinishedJob:
+        """Return the result of `job`, or raise PendingError until it is here.
+
+        The limits on time depend on what the run has spent, so a job is known without them.
+        """
+        key = digest(job.model_dump_json(exclude={"limits", "warm"}))[:32]
+        finished = FinishedJob.model_validate(self._answer(key, job.model_dump(mode="json")))
+        for sha in set(finished.files.values()):
+            if not self.blobs.has(sha):
+                with zipfile.ZipFile(self._answers[key][0]) as archive:
+                    if self.blobs.put(archive.read(f"blobs/{sha}")) != sha:
+                        raise SettingsError(f"executor: {self._answers[key][0]} is damaged; copy it again")
+        return finished
+
+    def gather(self, requests: Iterable[Callable[[], object]]) -> None:
+        for request in requests:
+            # The run meets whatever is wrong when it comes to this request itself.
+            with contextlib.suppress(KernelwrightError):
+                request()
+
+    def close(self) -> None:
+        """Write the bundle of the jobs that wait."""
+        if not self._waiting:
+            return
+        jobs = self._waiting.values()
+        content = io.BytesIO(worker_code())
+        with zipfile.ZipFile(content, "a", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("__main__.py", MAIN)
+            archive.writestr("jobs.json", json.dumps({"engine": self._engine, "jobs": self._waiting}))
+            for sha in sorted({sha for job in jobs for sha in job.get("files", {}).values()}):
+                archive.writestr(f"blobs/{sha}", self.blobs.get(sha))
+        write_atomically(self._bundle, content.getvalue())
+        self._waiting = {}
+
+    @property
+    def _bundle(self) -> Path:
+        """The bundle of the jobs that wait, which has the number behind that of the last results."""
+        last = max((int(path.name[:3]) for path in self._results if path.name[:3].isdigit()), default=0)
+        return self.folder / f"{last + 1:03d}.pyz"
+
+    def _answer(self, key: str, order: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a job, or let it wait in the bundle and raise PendingError."""
+        _, answer = self._answers.get(key, (None, {}))
+        if not answer or "error" in answer:
+            self._waiting.setdefault(key, order)
+        if not answer:
+            bundle, results = self._bundle, self._bundle.with_suffix(".results.zip")
+            raise PendingError(
+                f"executor: run `python3 {bundle.name}` from {bundle.parent} on the machine with the device, and put "
+                f"{results.name}, which it leaves, beside it here",
+                results,
+            )
+        if "error" in answer:
+            kind = getattr(errors, answer["error"], InfrastructureError)
+            raise kind(f"{answer['sentence']} (on the machine of {self._answers[key][0].name})")
+        return answer
