@@ -13,7 +13,7 @@ from tools.artifacts import Artifact
 from tools.errors import SettingsError
 from tools.executors.host import engine
 
-EXECUTORS = {"local": "tools.executors.local:LocalExecutor"}
+EXECUTORS = {"local": "tools.executors.local:LocalExecutor", "ssh": "tools.executors.ssh:SshExecutor"}
 """Name -> class. A new executor is one file and one line here."""
 
 DeviceKind = Literal["cpu", "cuda", "hip"]
