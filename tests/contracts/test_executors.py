@@ -4,25 +4,45 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from agents.models.redaction import SECRET_NAME_PATTERN
+from tests.ssh_server import running_sshd
 from tools.errors import InfrastructureError, StorageError
 from tools.executors.base import EXECUTORS, Executor, FinishedJob, Job, Limits, Needs
 from tools.registry import load_class
 from tools.store.blobs import Blobs
 
 
-@pytest.fixture(params=sorted(EXECUTORS))
+@pytest.fixture(scope="module")
+def ssh_config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with running_sshd(tmp_path_factory.mktemp("server") / "sshd") as config:
+        yield config
+
+
+@pytest.fixture(params=[*sorted(EXECUTORS), "local with another Python"])
 def executor(request: pytest.FixtureRequest, blobs: Blobs, tmp_path: Path) -> Iterator[Executor]:
-    made = load_class(EXECUTORS, request.param, Executor, key="executor")(blobs, tmp_path / "scratch")
+    name, _, with_other = request.param.partition(" ")
+    options = {"python": str(other_python(tmp_path / "other"))} if with_other else {}
+    if name == "ssh":
+        config = request.getfixturevalue("ssh_config")
+        options = {"host": "gpu1", "python": sys.executable, "config": str(config), "folder": str(tmp_path / "there")}
+    made = load_class(EXECUTORS, name, Executor, key="executor")(blobs, tmp_path / "scratch", **options)
     with made as opened:
         assert opened is made
         yield opened
+
+
+def other_python(folder: Path) -> Path:
+    """The interpreter of an environment that holds no package."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    return folder / "bin" / "python"
 
 
 def python(program: str, *results: str, files: dict[str, str] | None = None, limits: Limits | None = None) -> Job:
@@ -46,6 +66,13 @@ def test_the_exit_code_is_the_jobs_own(executor: Executor, blobs: Blobs, code: i
     assert texts(finished, blobs) == {"stdout.txt": "said\n", "stderr.txt": "moaned\n"}
     assert finished.usage.wall_s > 0
     assert executor.run(python("import os; os.kill(os.getpid(), 11)")).exit_code == -11
+
+
+def test_jobs_run_under_the_python_that_was_named(executor: Executor, blobs: Blobs) -> None:
+    named = getattr(executor, "settings", None) or getattr(executor, "engine")  # noqa: B009
+    job = python("import sys; print(sys.executable, sys.prefix)")
+    interpreter, prefix = texts(executor.run(job), blobs)["stdout.txt"].split()
+    assert interpreter == named.python and Path(prefix) == Path(named.python).parents[1]
 
 
 def test_a_missing_program_is_the_jobs_failure(executor: Executor) -> None:

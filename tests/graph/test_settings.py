@@ -189,4 +189,4 @@ def test_an_executor_is_a_name_or_a_kind_with_its_options(tmp_path: Path) -> Non
     assert load(written(tmp_path, GOOD)).executor == load(written(tmp_path, GOOD + "executor: local\n")).executor
     chosen = load(written(tmp_path, GOOD + "executor: {kind: local, lock_wait_s: 7}\n")).executor
     with open_executor(chosen, Records(tmp_path).blobs, tmp_path / "scratch") as opened:
-        assert isinstance(opened, LocalExecutor) and opened.lock_wait_s == 7
+        assert isinstance(opened, LocalExecutor) and opened.engine.lock_wait_s == 7

@@ -13,7 +13,11 @@ from tools.artifacts import Artifact
 from tools.errors import SettingsError
 from tools.executors.host import engine
 
-EXECUTORS = {"local": "tools.executors.local:LocalExecutor", "bundle": "tools.executors.bundle:BundleExecutor"}
+EXECUTORS = {
+    "local": "tools.executors.local:LocalExecutor",
+    "ssh": "tools.executors.ssh:SshExecutor",
+    "bundle": "tools.executors.bundle:BundleExecutor",
+}
 """Name -> class. A new executor is one file and one line here."""
 
 DeviceKind = Literal["cpu", "cuda", "hip"]
