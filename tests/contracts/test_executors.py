@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
 import sys
 import time
 import venv
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +20,7 @@ from agents.models.redaction import SECRET_NAME_PATTERN
 from tests.ssh_server import running_sshd
 from tools.errors import InfrastructureError, StorageError
 from tools.executors.base import EXECUTORS, Executor, FinishedJob, Job, Limits, Needs
+from tools.executors.bundle import BundleExecutor
 from tools.registry import load_class
 from tools.store.blobs import Blobs
 
@@ -33,10 +38,27 @@ def executor(request: pytest.FixtureRequest, blobs: Blobs, tmp_path: Path) -> It
     if name == "ssh":
         config = request.getfixturevalue("ssh_config")
         options = {"host": "gpu1", "python": sys.executable, "config": str(config), "folder": str(tmp_path / "there")}
+    if name == "bundle":
+        yield CarriedBundles(blobs, tmp_path / "scratch", folder=str(tmp_path / "here"))
+        return
     made = load_class(EXECUTORS, name, Executor, key="executor")(blobs, tmp_path / "scratch", **options)
     with made as opened:
         assert opened is made
         yield opened
+
+
+class CarriedBundles(BundleExecutor):
+    """`bundle` with somebody who carries each bundle to another folder, runs it there, and brings the results back."""
+
+    settings = SimpleNamespace(python=sys.executable)
+
+    def carry(self, bundle: Path, results: Path) -> None:
+        there = self.folder.with_name("there")
+        there.mkdir(exist_ok=True)
+        environment = {"PATH": os.environ["PATH"]}
+        command = [sys.executable, "-I", shutil.copy(bundle, there)]
+        subprocess.run(command, cwd="/", env=environment, stdout=subprocess.PIPE)
+        shutil.copy(there / results.name, results)
 
 
 def other_python(folder: Path) -> Path:

@@ -1,8 +1,9 @@
 """Has jobs run on a machine that cannot be reached: they wait in a file that somebody carries there and back.
 
-A job whose answer is not here raises PendingError, and the run ends until the answer comes. When the executor closes,
-all jobs that were requested meanwhile stand in one bundle, `<folder>/001.pyz`. `python3 001.pyz` runs them over there
-with the standard library and that machine's torch, and leaves `001.results.zip`, which belongs beside the bundle.
+A job whose answer is not here raises PendingError, and the run ends until the answer comes. All jobs that were
+requested by then stand in one bundle, `<folder>/001.pyz`. `python3 001.pyz` runs them over there with the standard
+library and that machine's torch, and leaves `001.results.zip`, which belongs beside the bundle. A subclass that
+overrides `carry` does that itself.
 """
 
 from __future__ import annotations
@@ -66,13 +67,11 @@ class BundleExecutor(Executor):
         self._engine = {"gpu": gpu, "clocks": clocks}
         self._waiting: dict[str, dict[str, Any]] = {}
         self._answers: dict[str, tuple[Path, dict[str, Any]]] = {}
-        self._results = sorted(self.folder.glob("*.results.zip"))
-        for path in self._results:
-            try:
-                answers = json.loads(zipfile.ZipFile(path).read("results.json"))
-            except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-                raise SettingsError(f"executor: {path} cannot be read ({error}); copy it again") from None
-            self._answers |= {key: (path, answer) for key, answer in answers.items()}
+        self._is_gathering = False
+        self._last = 0
+        """Number of the last bundle whose results are here."""
+        for path in sorted(self.folder.glob("*.results.zip")):
+            self._read_results(path)
 
     def devices(self) -> tuple[Device, ...]:
         return tuple(Device.model_validate(device) for device in self._answer(HOST, {})["devices"])
@@ -95,44 +94,66 @@ class BundleExecutor(Executor):
         return finished
 
     def gather(self, requests: Iterable[Callable[[], object]]) -> None:
-        for request in requests:
-            # The run meets whatever is wrong when it comes to this request itself.
-            with contextlib.suppress(KernelwrightError):
-                request()
+        self._is_gathering = True
+        try:
+            for request in requests:
+                # The run meets whatever is wrong when it comes to this request itself.
+                with contextlib.suppress(KernelwrightError):
+                    request()
+        finally:
+            self._is_gathering = False
+
+    def carry(self, bundle: Path, results: Path) -> None:
+        """Run `bundle` elsewhere and bring its results to the path `results`. This class leaves that to a person and
+        raises PendingError."""
+        raise PendingError(
+            f"executor: run `python3 {bundle.name}` from {bundle.parent} on the machine with the device, and put "
+            f"{results.name}, which it leaves, beside it here",
+            results,
+        )
 
     def close(self) -> None:
-        """Write the bundle of the jobs that wait."""
-        if not self._waiting:
-            return
-        jobs = self._waiting.values()
+        """Do nothing: bundles and results stay."""
+
+    def _answer(self, key: str, order: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a job, which waits in the next bundle until there is one."""
+        path, answer = self._answers.get(key, (self.folder, {}))
+        if not answer or "error" in answer:
+            self._waiting.setdefault(key, order)
+        if "error" in answer:
+            kind = getattr(errors, answer["error"], InfrastructureError)
+            raise kind(f"{answer['sentence']} (on the machine of {path.name}, where its bundle can be run again)")
+        if answer:
+            return answer
+        bundle = self.folder / f"{self._last + 1:03d}.pyz"
+        results = bundle.with_suffix(".results.zip")
+        if self._is_gathering:
+            raise PendingError(f"executor: a job waits for {bundle.name}", results)
+        self._write_bundle(bundle)
+        self.carry(bundle, results)
+        self._read_results(results)
+        self._waiting = {}
+        if key not in self._answers:
+            raise InfrastructureError(f"executor: {results} lacks a result of its bundle; run {bundle.name} again")
+        return self._answer(key, order)
+
+    def _write_bundle(self, bundle: Path) -> None:
+        """Write the jobs that wait, with their files and the code that runs them."""
         content = io.BytesIO(worker_code())
         with zipfile.ZipFile(content, "a", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("__main__.py", MAIN)
             archive.writestr("jobs.json", json.dumps({"engine": self._engine, "jobs": self._waiting}))
-            for sha in sorted({sha for job in jobs for sha in job.get("files", {}).values()}):
+            for sha in sorted({sha for job in self._waiting.values() for sha in job.get("files", {}).values()}):
                 archive.writestr(f"blobs/{sha}", self.blobs.get(sha))
-        write_atomically(self._bundle, content.getvalue())
-        self._waiting = {}
+        write_atomically(bundle, content.getvalue())
 
-    @property
-    def _bundle(self) -> Path:
-        """The bundle of the jobs that wait, which has the number behind that of the last results."""
-        last = max((int(path.name[:3]) for path in self._results if path.name[:3].isdigit()), default=0)
-        return self.folder / f"{last + 1:03d}.pyz"
-
-    def _answer(self, key: str, order: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to a job, or let it wait in the bundle and raise PendingError."""
-        _, answer = self._answers.get(key, (None, {}))
-        if not answer or "error" in answer:
-            self._waiting.setdefault(key, order)
-        if not answer:
-            bundle, results = self._bundle, self._bundle.with_suffix(".results.zip")
-            raise PendingError(
-                f"executor: run `python3 {bundle.name}` from {bundle.parent} on the machine with the device, and put "
-                f"{results.name}, which it leaves, beside it here",
-                results,
-            )
-        if "error" in answer:
-            kind = getattr(errors, answer["error"], InfrastructureError)
-            raise kind(f"{answer['sentence']} (on the machine of {self._answers[key][0].name})")
-        return answer
+    def _read_results(self, path: Path) -> None:
+        """Take the answers in a file of results; SettingsError if it cannot be read."""
+        try:
+            with zipfile.ZipFile(path) as archive:
+                answers = json.loads(archive.read("results.json"))
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            raise SettingsError(f"executor: {path} cannot be read ({error}); copy it again") from None
+        self._answers |= {key: (path, answer) for key, answer in answers.items()}
+        number = path.name.partition(".")[0]
+        self._last = max(self._last, int(number) if number.isdigit() else 0)

@@ -214,7 +214,7 @@ class SshExecutor(Executor):
         limits = {"store_bytes": STORE_BYTES, "lease_s": LEASE_S}
         options = {"folder": self.settings.folder, "session": self.session, **limits}
         parts = (
-            (TOOLS / "executors" / "host" / "bootstrap.py").read_bytes(),
+            (Path(__file__).parent / "host" / "bootstrap.py").read_bytes(),
             json.dumps({**options, "engine": self._engine}).encode(),
             worker_code(),
         )
