@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import ClassVar, Literal, Self
 
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tools.artifacts import Artifact
 from tools.errors import SettingsError
+from tools.executors.toolchain import Toolchain
 
 EXECUTORS = {"local": "tools.executors.local:LocalExecutor"}
 """Name -> class. A new executor is one file and one line here."""
@@ -115,6 +116,8 @@ class Executor(ABC):
     options: ClassVar[type[ExecutorOptions]] = ExecutorOptions
     """Options that a config may give beside `executor.kind`."""
 
+    _toolchain: Toolchain | None = None
+
     @abstractmethod
     def devices(self) -> tuple[Device, ...]:
         """Return the devices here as the operating system or driver reports them; the device that jobs run on is the
@@ -126,6 +129,12 @@ class Executor(ABC):
 
         Raises InfrastructureError if the machine, and not the job, failed, and DeviceBusyError if the device is in use.
         """
+
+    def toolchain(self, ask: Callable[[Executor], Toolchain]) -> Toolchain:
+        """Return what is installed beside the device; `ask` finds it out by a job, once for this executor."""
+        if self._toolchain is None:
+            self._toolchain = ask(self)
+        return self._toolchain
 
     @abstractmethod
     def close(self) -> None:

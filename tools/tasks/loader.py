@@ -28,6 +28,7 @@ from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, Limits
 from tools.executors.harness_job import available_memory, harness_job, read_answer
 from tools.executors.protocol import Parameter, ProbedWorkload, ProbeRequest, ProbeResult
+from tools.executors.toolchain_job import read_toolchain
 from tools.languages.base import LANGUAGES, Language, PinnedKernel, open_language
 from tools.store.records import Blobs, write_atomically
 
@@ -228,6 +229,11 @@ def _infer_with_other_sizes(
     the reference refuses. Raises SettingsError if it refuses all of them.
     """
     task = infer(probe_result=probe_result).task
+    language, toolchain = open_language(task.language), read_toolchain(executor, blobs)
+    for argument in task.arguments:
+        unsupported = language.reason_unsupported(argument.dtype, toolchain)
+        if unsupported:
+            raise SettingsError(f"{files.kernel}: `{argument.name}` is {argument.dtype}, but {unsupported}")
     request = ProbeRequest(
         reference=task.reference,
         parameters=tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for a in task.arguments),
@@ -283,10 +289,6 @@ def infer_task(
     if not probe_result.workloads:
         raise SettingsError(f"{files.reference}: there are no workloads; set `workloads` in it or give --dims")
     arguments, about_arguments = inference.infer_arguments(parameters, probe_result, files)
-    for argument in arguments:
-        unsupported = language.reason_unsupported(argument.dtype)
-        if unsupported:
-            raise SettingsError(f"{files.kernel}: `{argument.name}` is {argument.dtype}, but {unsupported}")
     ranges, about_ranges = inference.infer_dims_range(probe_result, files)
     policy, about_numbers = inference.infer_tolerance(
         probe_result, arguments, NumericTolerance(precision=settings.precision)
