@@ -295,9 +295,7 @@ def _print_report_diagnosis(paths: Sequence[Path], kernel: str, store: Path | No
 
     with open_local_machine(store) as (executor, records):
         export = partial(ncu.export_pages, executor=executor, blobs=records.blobs)
-        launches = ncu_reports.merge_pages(
-            launch for path in paths for launch in ncu_reports.read_report(path, export)
-        )
+        launches = ncu_reports.merge_pages(launch for path in paths for launch in ncu_reports.read_report(path, export))
     report = ncu_diagnosis.ReportDiagnosis(
         kernels=tuple(ncu_diagnosis.diagnose_launch(launch) for launch in ncu_reports.select_kernels(launches, kernel))
     )

@@ -1,4 +1,4 @@
-"""The programs and packages beside the device, as `harness/device/toolchain.py` reports them."""
+"""The programs and packages beside the device, as `harness/compilation/toolchain.py` reports them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tools.executors.harness_job import harness_files
 from tools.executors.toolchain import Toolchain
 from tools.store.records import Blobs
 
-SCRIPT = "harness/device/toolchain.py"
+SCRIPT = "harness/compilation/toolchain.py"
 STEP_LIMITS_S = {"version": 60.0, "build": 180.0, "run": 20.0}
 """Seconds after which a step of a trial build is blamed on the machine and not on the compiler."""
 _TOO_SLOW = 3

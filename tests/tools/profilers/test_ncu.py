@@ -14,7 +14,7 @@ from tests.support import BARE, run_captured
 from tools.analysis import rules
 from tools.artifacts import Profile
 from tools.executors.harness_job import HARNESS_FOLDER
-from tools.harness.device import toolchain
+from tools.harness.compilation import toolchain
 from tools.languages.triton import Triton
 from tools.profilers import ncu, ncu_reports
 

@@ -11,6 +11,7 @@ import functools
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import harness  # noqa: F401
 
 sys.path.pop(0)
-from harness.device import precision, toolchain
+from harness.device import precision
 from harness.isolation import native, sandbox
 
 SECTIONS = (
@@ -38,9 +39,16 @@ SECTIONS = (
 MAX_PROFILED_KERNELS = 8
 """Most kernels of the counted call that are profiled."""
 EXPORT_S = 120
+NCU_PATHS = ("usr/local/cuda/bin/ncu", "opt/nvidia/nsight-compute/*/ncu", "usr/local/cuda/nsight-compute*/ncu")
 CPU_S = 600
 TEMPORARY, COMPILED = "scratch", "compiled"
 """Subfolders of the job's folder, the only ones that a kernel may write to. The first holds ncu's lock files."""
+
+
+def find_ncu():
+    """Return the path of ncu, on PATH or where its packages put it; None: it is not installed."""
+    found = (str(path) for pattern in NCU_PATHS for path in sorted(Path("/").glob(pattern), reverse=True))
+    return shutil.which("ncu") or next(found, None)
 
 
 def load(name):
@@ -74,7 +82,7 @@ def launch():
     """Call the kernel; ncu profiles only the last call."""
     import torch
 
-    call, inputs, _kept = prepared(toolchain.find_program("ncu") or "ncu")
+    call, inputs, _kept = prepared(find_ncu() or "ncu")
     for _ in range(2):
         call(**inputs)
     torch.cuda.synchronize()
@@ -97,7 +105,7 @@ def shut_in(ncu):
 def count():
     """Run ncu and export its report; exit with ncu's status and output if it fails."""
     job = json.loads(Path("launch.json").read_text())
-    program = toolchain.find_program("ncu") or "ncu"
+    program = find_ncu() or "ncu"
     ncu = [program]
     # The clocks stay unchanged, because they belong to the user of the machine.
     ncu += ["--clock-control", "none", "--profile-from-start", "off", "--launch-count", str(MAX_PROFILED_KERNELS)]
@@ -142,6 +150,6 @@ def export_page(ncu, page):
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["export"]:
-        export(toolchain.find_program("ncu"))
+        export(find_ncu())
     else:
         launch() if sys.argv[1:] == ["launch"] else count()

@@ -26,6 +26,7 @@ import harness  # noqa: F401
 
 sys.path.pop(0)
 from harness.compilation import cuda_compile
+from harness.device import ncu_target
 
 PACKAGES = ("torch", "triton", "numpy", "nvidia-cutlass-dsl")
 VERSION_LINES = {
@@ -39,7 +40,6 @@ VERSION_LINES = {
     "nvidia-smi": "",
 }
 """Program -> part of the line of its output that names its version; empty: the first line."""
-NCU_PATHS = ("usr/local/cuda/bin/ncu", "opt/nvidia/nsight-compute/*/ncu", "usr/local/cuda/nsight-compute*/ncu")
 DRIVER_PARAMETERS_FILE = Path("/proc/driver/nvidia/params")
 FLAG_SETS = (
     ("-O3", "-march=native", "-fopenmp"),
@@ -67,9 +67,8 @@ class StepTooSlow(Exception):
 
 def find_program(name: str) -> "str | None":
     """Return the path of a program, on PATH or where CUDA's programs are; None: it is not installed."""
-    if name == "ncu" and shutil.which(name) is None:
-        found = [path for pattern in NCU_PATHS for path in sorted(Path("/").glob(pattern), reverse=True)]
-        return str(found[0]) if found else None
+    if name == "ncu":
+        return ncu_target.find_ncu()
     return cuda_compile.program(name) if name in ("nvcc", "cuobjdump") else shutil.which(name)
 
 
