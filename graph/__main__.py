@@ -28,7 +28,7 @@ EXIT_CODES = {
     "in a new run",
     4: "the machine failed",
     5: "verify is inconclusive",
-    6: "an answer is awaited: the message names the file, and `resume` continues when the file exists",
+    6: "an answer or a device is awaited: the message names the file or the device, and `resume` continues with it",
     130: "interrupted",
 }
 """Exit code -> its meaning."""

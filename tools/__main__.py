@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -231,7 +232,8 @@ def _check_task(options: argparse.Namespace) -> None:
 
     with _open_task(options) as handle:
         kernel, task, language = handle.kernel, handle.task, handle.language
-        print(f"task {task.name} ({task.identity()[:12]}), language {language.name}, {language.toolchain().version}")
+        version = language.compiler(handle.toolchain).version
+        print(f"task {task.name} ({task.identity()[:12]}), language {language.name}, {version}")
         for argument in task.arguments:
             print(f"  {argument.role:<7}{argument.dtype:<9}{argument.name} {' x '.join(argument.shape)}")
         for sentence in task.inferred:
@@ -275,7 +277,8 @@ def _print_diagnosis(options: argparse.Namespace) -> None:
     from tools.analysis.diagnosis import render_diagnosis
 
     if options.reports or (options.folder is not None and options.folder.suffix and not options.folder.is_dir()):
-        _print_report_diagnosis([options.folder, *options.reports], str(options.kernel or ""), as_json=options.json)
+        paths, kernel = [options.folder, *options.reports], str(options.kernel or "")
+        _print_report_diagnosis(paths, kernel, options.store, as_json=options.json)
         return
     with _open_task(options) as handle:
         result = handle.diagnose()
@@ -286,12 +289,13 @@ def _print_diagnosis(options: argparse.Namespace) -> None:
     )
 
 
-def _print_report_diagnosis(paths: Sequence[Path], kernel: str, *, as_json: bool) -> None:
+def _print_report_diagnosis(paths: Sequence[Path], kernel: str, store: Path | None, *, as_json: bool) -> None:
     from tools.profilers import ncu, ncu_diagnosis, ncu_reports
+    from tools.tasks.task_handle import open_local_machine
 
-    launches = ncu_reports.merge_pages(
-        launch for path in paths for launch in ncu_reports.read_report(path, ncu.find_ncu())
-    )
+    with open_local_machine(store) as (executor, records):
+        export = partial(ncu.export_pages, executor=executor, blobs=records.blobs)
+        launches = ncu_reports.merge_pages(launch for path in paths for launch in ncu_reports.read_report(path, export))
     report = ncu_diagnosis.ReportDiagnosis(
         kernels=tuple(ncu_diagnosis.diagnose_launch(launch) for launch in ncu_reports.select_kernels(launches, kernel))
     )

@@ -1,13 +1,13 @@
-"""Report what this machine has, what it lacks, and how to fix that (A2). No version is required; all are recorded."""
+"""Report what the machine with the device has, what it lacks, and how to fix that (A2). No version is required; all are
+recorded."""
 
 from __future__ import annotations
 
 import json
-import platform
-import shutil
+import shlex
 import subprocess
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
@@ -15,7 +15,9 @@ from typing import Literal
 from tools.artifacts import Artifact, digest
 from tools.errors import SettingsError
 from tools.executors.base import Device, Executor, Job, Limits
-from tools.languages.base import Language, Toolchain
+from tools.executors.toolchain import Compiler, Toolchain
+from tools.executors.toolchain_job import read_toolchain
+from tools.languages.base import Language
 from tools.profilers import ncu
 from tools.store.blobs import Blobs
 
@@ -24,14 +26,17 @@ _FIX_BY_PACKAGE = {
     "torch": "pip install torch; it computes the reference",
     "triton": "pip install triton; only Triton kernels need it",
     "numpy": "pip install numpy",
-    "langgraph": "pip install langgraph; `python -m graph` needs it",
 }
 _FIX_BY_PROGRAM = {
-    "git": "install git; every version is a commit",
     "objdump": "install binutils; without it machine code is not inspected and mechanisms stay unverified",
     "valgrind": "install valgrind for cache simulation; everything else works without",
     "perf": "install linux-perf (Debian) or linux-tools (Ubuntu) for hardware counters; everything else works without",
 }
+_FIX_HERE = {
+    "git": "install git; every version is a commit",
+    "langgraph": "pip install langgraph; `python -m graph` needs it",
+}
+"""Program and package that Kernelwright itself runs with, wherever the device is."""
 _FIX_BY_CUDA_PROGRAM = {
     "nvcc": "install the CUDA toolkit for kernels in CUDA C++; Triton brings its own compiler",
     "cuobjdump": "install the CUDA toolkit; for Triton kernels the one in the triton package is used",
@@ -63,6 +68,8 @@ class Environment(Artifact):
     devices: tuple[Device, ...]
     sandbox: dict[str, str]
     """Feature of the sandbox -> how this host provides it, or why it does not."""
+    toolchain: Toolchain | None = None
+    """What was installed when the run began; None: it was not asked for."""
 
     def to_markdown(self) -> str:
         """Return the text of env_check.md, a table with one row for each item."""
@@ -76,7 +83,7 @@ class Environment(Artifact):
 
 
 def inspect_environment(executor: Executor, languages: Iterable[Language], blobs: Blobs) -> Environment:
-    """Inspect the devices of `executor`, the compilers of `languages`, and the programs and packages of this machine.
+    """Inspect the devices of `executor`, and the compilers of `languages`, the programs and the packages beside them.
 
     No large package is imported. Raises InfrastructureError if the executor itself fails.
     """
@@ -84,22 +91,31 @@ def inspect_environment(executor: Executor, languages: Iterable[Language], blobs
     names, kinds = {language.name for language in languages}, {language.device for language in languages}
     devices = executor.devices()
     features = _try_sandbox(executor, blobs)
-    items = [_environment_item("operating system", f"{platform.system()} {platform.release()} ({platform.machine()})")]
+    toolchain = read_toolchain(executor, blobs)
+    items = [_environment_item("operating system", toolchain.system)]
     items += [item for device in devices for item in _device_items(device)]
     for language in languages:
-        items += _compiler_items(language, executor, blobs)
-    tools = [_program_item(name, fix, optional=name != "git") for name, fix in _FIX_BY_PROGRAM.items()]
+        items += _compiler_items(language, toolchain, executor, blobs)
     items += [
         _sandbox_item(features),
-        *tools,
-        *_gpu_items(devices, features, needed="cuda" in kinds, executor=executor, blobs=blobs),
+        _environment_item("git", _git_version(), _FIX_HERE["git"]),
+        *_program_items(toolchain, _FIX_BY_PROGRAM),
+        *_gpu_items(devices, features, toolchain, needed="cuda" in kinds),
+        _environment_item("python", toolchain.python),
     ]
-    items.append(_environment_item("python", platform.python_version()))
     items += [
-        _package_item(name, fix, optional=name == "triton" and "triton" not in names)
+        _environment_item(
+            name, toolchain.packages.get(name, ""), fix, optional=name == "triton" and "triton" not in names
+        )
         for name, fix in _FIX_BY_PACKAGE.items()
     ]
-    return Environment(items=tuple(items), devices=devices, sandbox=features)
+    items.append(_environment_item("langgraph", _package_version("langgraph"), _FIX_HERE["langgraph"]))
+    return Environment(items=tuple(items), devices=devices, sandbox=features, toolchain=toolchain)
+
+
+def requests_about_machine(executor: Executor, blobs: Blobs) -> tuple[Callable[[], object], ...]:
+    """Return what `inspect_environment` asks of the machine for any language, for `Executor.gather`."""
+    return executor.devices, partial(read_toolchain, executor, blobs), partial(_try_sandbox, executor, blobs)
 
 
 def _environment_item(
@@ -135,27 +151,29 @@ def _device_items(device: Device) -> list[EnvironmentItem]:
     return items
 
 
-def _compiler_items(language: Language, executor: Executor, blobs: Blobs) -> list[EnvironmentItem]:
+def _compiler_items(
+    language: Language, toolchain: Toolchain, executor: Executor, blobs: Blobs
+) -> list[EnvironmentItem]:
     try:
-        toolchain = language.toolchain()
+        compiler = language.compiler(toolchain)
     except SettingsError as error:
         return [_environment_item(f"{language.name} compiler", "", str(error))]
-    items = [_environment_item(f"{language.name} compiler", toolchain.version)]
+    items = [_environment_item(f"{language.name} compiler", compiler.version)]
     if language.device == "cpu":
-        items.append(_openmp_item(toolchain, executor, blobs))
+        items.append(_openmp_item(compiler, executor, blobs))
     return items
 
 
-def _openmp_item(toolchain: Toolchain, executor: Executor, blobs: Blobs) -> EnvironmentItem:
-    argv = (*toolchain.argv, "-fopenmp", "trial.cpp", "-o", "trial")
-    build = executor.run(
-        Job(files={"trial.cpp": blobs.put(_OPENMP_PROGRAM)}, argv=argv, limits=Limits(wall_s=60.0), results=("trial",))
+def _openmp_item(compiler: Compiler, executor: Executor, blobs: Blobs) -> EnvironmentItem:
+    build = shlex.join([*compiler.argv, "-fopenmp", "trial.cpp", "-o", "trial"])
+    trial = executor.run(
+        Job(
+            files={"trial.cpp": blobs.put(_OPENMP_PROGRAM)},
+            argv=("sh", "-c", f"{build} && ./trial"),
+            limits=Limits(wall_s=80.0),
+        )
     )
-    threads = ""
-    if build.exit_code == 0 and "trial" in build.files:
-        argv = ("sh", "-c", "chmod +x trial && ./trial")
-        run = executor.run(Job(files={"trial": build.files["trial"]}, argv=argv, limits=Limits(wall_s=20.0)))
-        threads = blobs.text(run.files["stdout.txt"]) if run.exit_code == 0 else ""
+    threads = blobs.text(trial.files["stdout.txt"]) if trial.exit_code == 0 else ""
     fix = (
         "install libgomp (with gcc) or libomp (with clang: package libomp-dev); without it kernels use one core "
         "unless they start threads themselves"
@@ -199,14 +217,14 @@ def missing_isolation(features: dict[str, str]) -> list[str]:
     return [name for name in _ISOLATION if features.get(name, "false").startswith(("not ", "refused", "false"))]
 
 
-def _program_item(name: str, fix: str, pattern: str = "", *, optional: bool = True) -> EnvironmentItem:
-    """Return the item of a program, with the first line of `--version` that contains `word`."""
-    output_lines = _program_output((name, "--version")).splitlines() if shutil.which(name) else []
-    return _environment_item(name, next((line for line in output_lines if pattern in line), ""), fix, optional=optional)
+def _program_items(toolchain: Toolchain, fixes: Mapping[str, str]) -> list[EnvironmentItem]:
+    return [
+        _environment_item(name, toolchain.programs.get(name, ""), fix, optional=True) for name, fix in fixes.items()
+    ]
 
 
 def _gpu_items(
-    devices: Sequence[Device], features: dict[str, str], *, needed: bool, executor: Executor, blobs: Blobs
+    devices: Sequence[Device], features: dict[str, str], toolchain: Toolchain, *, needed: bool
 ) -> list[EnvironmentItem]:
     """Return the items of all GPUs, of torch for CUDA and of the CUDA programs, or without a GPU one item.
 
@@ -216,7 +234,7 @@ def _gpu_items(
     if not gpus:
         finding = (
             "nvidia-smi finds a GPU, but the driver's libraries do not: "
-            if shutil.which("nvidia-smi")
+            if "nvidia-smi" in toolchain.programs
             else "no GPU was found; "
         )
         remedy = (
@@ -235,50 +253,38 @@ def _gpu_items(
         )
         for gpu in gpus
     ]
-    programs = [_program_item(name, fix, "release") for name, fix in _FIX_BY_CUDA_PROGRAM.items()]
-    return [*gpu_items, _torch_cuda_item(executor, blobs, needed=needed), _ncu_item(features), *programs]
-
-
-def _torch_cuda_item(executor: Executor, blobs: Blobs, *, needed: bool) -> EnvironmentItem:
-    """Return the item of torch for CUDA, from torch's version file, because importing torch takes seconds."""
-    program = (
-        "import importlib.util as u, pathlib, runpy; s = u.find_spec('torch'); "
-        "print(runpy.run_path(str(pathlib.Path(s.origin).with_name('version.py'))).get('cuda') or '' if s else '')"
-    )
-    finished = executor.run(Job(files={}, argv=("{python}", "-c", program), limits=Limits(wall_s=30.0)))
-    version = blobs.text(finished.files["stdout.txt"]).strip()
     fix = "this torch was built for the CPU; install one for CUDA, as https://pytorch.org/get-started/locally describes"
-    return _environment_item("torch for CUDA", version and f"built for CUDA {version}", fix, optional=not needed)
+    cuda = toolchain.torch_cuda and f"built for CUDA {toolchain.torch_cuda}"
+    torch = _environment_item("torch for CUDA", cuda, fix, optional=not needed)
+    return [*gpu_items, torch, _ncu_item(features, toolchain), *_program_items(toolchain, _FIX_BY_CUDA_PROGRAM)]
 
 
-def _ncu_item(features: dict[str, str]) -> EnvironmentItem:
+def _ncu_item(features: dict[str, str], toolchain: Toolchain) -> EnvironmentItem:
     """Return the item of Nsight Compute: whether it may read counters, and how kernels under it are sandboxed."""
-    program, refusal = ncu.find_ncu(), ncu.reason_counters_unreadable()
-    if program is None:
+    version = toolchain.programs.get("ncu")
+    if version is None:
         fix = "install Nsight Compute (it comes with the CUDA toolkit); without it conclusions rest on static evidence"
         return _environment_item("ncu", "", fix, optional=True)
-    output_lines = _program_output((program, "--version")).splitlines()
-    version = next((line.strip() for line in output_lines if line.startswith("Version")), program)
-    if refusal:
-        return EnvironmentItem(name="ncu", status="degraded", value=version, fix=refusal, optional=True)
+    if toolchain.counters_need_root:
+        return EnvironmentItem(name="ncu", status="degraded", value=version, fix=ncu.COUNTERS_NEED_ROOT, optional=True)
     restrictions = f"landlock: {features.get('landlock', 'not tried')}, network and capabilities as ours"
     return _environment_item(
         "ncu", f"{version}; may read counters; a kernel runs under it with {restrictions}", optional=True
     )
 
 
-def _package_item(name: str, fix: str, *, optional: bool) -> EnvironmentItem:
+def _package_version(name: str) -> str:
+    """Return the version of a package of this interpreter; empty: it is not installed."""
     try:
-        version = metadata.version(name)
+        return metadata.version(name)
     except metadata.PackageNotFoundError:
-        version = ""
-    return _environment_item(name, version, fix, optional=optional)
+        return ""
 
 
-def _program_output(argv: tuple[str, ...]) -> str:
-    """Return the standard output of a program, or "" if it fails or takes 20 s."""
+def _git_version() -> str:
+    """Return what `git --version` prints; empty if it fails or takes 20 s."""
     try:
-        finished = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+        finished = subprocess.run(["git", "--version"], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return finished.stdout.strip() if finished.returncode == 0 else ""

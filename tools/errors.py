@@ -12,7 +12,8 @@
             ├── RefusalError     the model declines to answer
             └── OverloadedError  the provider has no capacity, after all retries
 
-    PendingError and BudgetError end a run regularly: an answer is pending (exit 6), a cap is reached (exit 3).
+    PendingError and BudgetError end a run regularly: an answer or the run's machine is awaited (exit 6), a cap is
+    reached (exit 3).
     UnusableAnswerError does not end a run: a model's answer cannot be read, which costs an iteration at most.
 
 A kernel that does not compile, is wrong, crashes or is slow is data (`Failed`), not an exception.
@@ -74,12 +75,13 @@ class OverloadedError(ProviderError):
 
 
 class PendingError(KernelwrightError):
-    """An answer from outside is pending; the message names the file to write, after which the run can be resumed."""
+    """An answer from outside or the run's machine is awaited; the message names the file to write, or the device, with
+    which the run can be resumed."""
 
-    def __init__(self, message: str, file: Path) -> None:
+    def __init__(self, message: str, file: Path | None = None) -> None:
         super().__init__(message)
         self.file = file
-        """File that must contain the answer."""
+        """File that must contain the answer; None: no answer is awaited."""
 
 
 class UnusableAnswerError(KernelwrightError):

@@ -17,6 +17,7 @@ from knowledge_base.pages.wiki import Wiki
 from knowledge_base.search.index import Index
 from tools.artifacts import Candidate, Failed, Interval, Measurement, Profile, Record, Unmeasured
 from tools.errors import BudgetError, InfrastructureError, SettingsError, StorageError
+from tools.executors.toolchain_job import read_toolchain
 from tools.judge import evidence
 from tools.judge.judge import Judge
 from tools.profilers.static import StaticProfiler
@@ -91,7 +92,8 @@ class Workbench:
         record = builds.records.find(key)
         try:
             library = builds.shared_object_of(candidate)
-            if record is None and library and not static.reason_unavailable(builds.language):
+            toolchain = read_toolchain(builds.executor, builds.records.blobs)
+            if record is None and library and not static.reason_unavailable(builds.language, toolchain):
                 there = (builds.task, candidate, library, builds.task.workloads[0], builds.language)
                 profile, blobs = static.profile(*there, builds.executor, builds.records.blobs)
                 payload = profile.model_dump(mode="json")

@@ -17,8 +17,9 @@ from functools import cached_property
 from agents.models.ledger import RemainingTime, format_seconds
 from graph.settings import Budget
 from tools.artifacts import digest
-from tools.errors import BudgetError, DeviceBusyError, InfrastructureError
+from tools.errors import BudgetError, DeviceBusyError, InfrastructureError, KernelwrightError
 from tools.executors.base import Device, DeviceKind, Executor, FinishedJob, Job
+from tools.executors.toolchain import Toolchain
 
 Emit = Callable[[str, Mapping[str, str]], None]
 
@@ -67,6 +68,9 @@ class MeteredExecutor(Executor):
         self.emit = emit
         self.clock = clock
         self._spent = defaultdict[str, float](float, before)
+        self._remembered: tuple[tuple[Device, ...] | None, Toolchain | None] = None, None
+        self._before_jobs: Callable[[], None] | None = None
+        self._guard = threading.Lock()
         self._numbers = itertools.count()
         self.stopping = threading.Event()
         """Set by Ctrl-C: the current job finishes, and no other begins."""
@@ -105,8 +109,31 @@ class MeteredExecutor(Executor):
         limit = Limit("budget.wall_s", budget.wall_s)
         return RemainingTime(self._remaining_s(limit, ""), limit.sentence(limit.cap))
 
+    def remember(
+        self, devices: tuple[Device, ...] | None, toolchain: Toolchain | None, before_jobs: Callable[[], None]
+    ) -> None:
+        """Answer from the records what devices (None: as found) and toolchain there are, until the first job.
+
+        `before_jobs` is called before a job, until a call does not raise: it says whether the run's machine is here.
+        """
+        self._remembered, self._before_jobs = (devices, toolchain), before_jobs
+
+    def _require_machine(self) -> None:
+        with self._guard:
+            if self._before_jobs is not None:
+                remembered, self._remembered = self._remembered, (self._remembered[0], None)
+                try:
+                    self._before_jobs()
+                except KernelwrightError:
+                    self._remembered = remembered
+                    raise
+                self._before_jobs = None
+
+    def toolchain(self, ask: Callable[[Executor], Toolchain]) -> Toolchain:
+        return self._remembered[1] or self.inner.toolchain(ask)
+
     def devices(self) -> tuple[Device, ...]:
-        return self._devices
+        return self._remembered[0] or self._devices
 
     @cached_property
     def _devices(self) -> tuple[Device, ...]:
@@ -130,6 +157,7 @@ class MeteredExecutor(Executor):
         no more than the time to end a process. Jobs run one at a time, except for compilers, which no cap counts.
         """
         self.raise_if_stopping()
+        self._require_machine()
         device, allowed_s = job.needs.device, job.limits.wall_s
         tightest: Limit | None = None
         for limit in bounds:
@@ -213,6 +241,9 @@ class CappedExecutor(Executor):
 
     def gather(self, requests: Iterable[Callable[[], object]]) -> None:
         self.inner.gather(requests)
+
+    def toolchain(self, ask: Callable[[Executor], Toolchain]) -> Toolchain:
+        return self.inner.toolchain(ask)
 
     def run(self, job: Job) -> FinishedJob:
         bounds = (

@@ -21,6 +21,8 @@ from tools.artifacts import Argument, Artifact
 from tools.errors import SettingsError
 from tools.executors.base import pick_device, reason_if_device_missing
 from tools.executors.protocol import ProbedWorkload
+from tools.executors.toolchain import Toolchain
+from tools.executors.toolchain_job import read_toolchain
 from tools.languages.base import Language, open_language
 from tools.languages.triton_interpreter import InterpreterResult
 from tools.tasks import trace
@@ -99,7 +101,7 @@ def check(settings: Settings) -> CheckReport:
         open_profilers(settings.profilers, language)
         open_index(settings, wiki.or_bundled_methods(), task.language)
         absent = reason_if_device_missing(executor.devices(), language.device)
-        compiler = _compiler_name(language, absent)
+        compiler = _compiler_name(language, read_toolchain(executor, records.blobs), absent)
         has_kernel = task.baseline is not None and not compiler.startswith(_NO_COMPILER)
         static = (
             report_without_device(settings, loaded, executor, records.blobs, absent) if absent and has_kernel else None
@@ -153,10 +155,10 @@ def check(settings: Settings) -> CheckReport:
         )
 
 
-def _compiler_name(language: Language, absent: str | None) -> str:
+def _compiler_name(language: Language, toolchain: Toolchain, absent: str | None) -> str:
     """Return the compiler's name and version; if both device and compiler are missing, a sentence that says so."""
     try:
-        return str(language.toolchain())
+        return str(language.compiler(toolchain))
     except SettingsError as error:
         if not absent:
             raise

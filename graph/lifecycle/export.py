@@ -16,7 +16,7 @@ from graph.workspace.versions import find_incumbent, recorded_versions
 from tools.artifacts import Candidate
 from tools.environment import Environment
 from tools.errors import SettingsError, WorkspaceError
-from tools.judge.evidence import Correctness
+from tools.judge.evidence import Correctness, Toolset
 from tools.languages.base import open_language
 from tools.store.blobs import write_atomically
 from tools.store.records import record_key
@@ -112,11 +112,17 @@ def read_accepted_kernel(
         suffix=language.suffix,
         device=language.device,
         architecture=_device_architecture(workspace, language.device),
-        flags=language.flags(loaded.task),
+        flags=_build_flags(workspace),
         covers_drawn_sizes=bool(drawn_statuses) and {*drawn_statuses} == {"passed"},
         user_file=_user_file(file, at) if file is not None else None,
         title=f"{version} of {workspace.root.name} (commit {commit[:12]}), {origin}.",
     )
+
+
+def _build_flags(workspace: workspaces.Workspace) -> tuple[str, ...]:
+    """Return the compiler flags of the run's kernels, from the record of its toolchain."""
+    (record,) = (one for one in workspace.records if one.kind == "toolchain")
+    return Toolset.model_validate(record.payload).flags
 
 
 def _user_file(file: Path, at: str | None) -> UserFile:

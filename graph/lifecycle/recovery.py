@@ -31,7 +31,7 @@ def reconcile(services: Services) -> None:
     if workspace.repository.head() is None:
         return  # v0 is not committed yet, so there is nothing to differ from
     # Another compiler or other flags would make every later candidate incomparable with the incumbent.
-    services.judge.builder.frozen_flags()
+    services.judge.builder.toolset()
     require_own_history(services)
     _restore_uncommitted_files(services)
 

@@ -71,10 +71,10 @@ class History:
 
 
 class RecordedDevices(Executor):
-    """The devices that a run found, on which nothing can run."""
+    """The devices and the toolchain that a run found, on which nothing can run."""
 
-    def __init__(self, found: tuple[Device, ...]) -> None:
-        self.found = found
+    def __init__(self, environment: Environment) -> None:
+        self.found, self._toolchain = environment.devices, environment.toolchain
 
     def devices(self) -> tuple[Device, ...]:
         return self.found
@@ -178,7 +178,7 @@ class _Replay:
         task, environment = (workspace.records.find(record_key(kind)) for kind in ("task", "environment"))
         if task is None or environment is None:
             raise StorageError("the record of the task or of the environment is missing")
-        found = Environment.model_validate(environment.payload).devices
+        found = Environment.model_validate(environment.payload)
         executor = MeteredExecutor(RecordedDevices(found), lambda kind, details: None, lambda: 0.0, {})
         settings = workspace.settings()
         # Neither the user's wiki nor a profiler is needed to render, and both may be elsewhere.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from graph.artifacts import NotMeasured
 from graph.budget.metering import MeteredExecutor
@@ -33,12 +33,17 @@ from graph.workspace.folder import Workspace
 from graph.workspace.versions import checkpoint_path, read_checkpoint, read_state, read_versions
 from tools.analysis import rules
 from tools.artifacts import Dims, Record, Rivals, Task
-from tools.errors import SettingsError, WorkspaceError
+from tools.errors import InfrastructureError, PendingError, SettingsError, WorkspaceError
 from tools.executors.base import Executor, pick_device, reason_if_device_missing
-from tools.languages.base import open_language
+from tools.executors.host.engine import DEVICE_KIND_NAMES
+from tools.languages.base import Language, open_language
 from tools.store.blobs import Blobs
 from tools.store.records import record_key
 from tools.tasks.loader import LoadedTask
+
+if TYPE_CHECKING:
+    from tools.environment import Environment
+    from tools.judge.build import KernelBuilder
 
 NODES_PER_ITERATION = 10
 """Supersteps of one iteration without repair attempts, for LangGraph's recursion limit."""
@@ -78,10 +83,12 @@ def _run_new(
     from graph.budget import feasibility
     from graph.lifecycle import static_report
     from graph.specs import hardware_sheet
+    from tools.environment import requests_about_machine
 
     with ExitStack() as stack:
         workspace, events, executor, discarding = open_new_workspace(settings, observers, stack)
-        executor.gather([executor.devices, lambda: load(executor, workspace.records.blobs)])
+        blobs = workspace.records.blobs
+        executor.gather([*requests_about_machine(executor, blobs), lambda: load(executor, blobs)])
         loaded = load(executor, workspace.records.blobs)
         absent = reason_if_device_missing(executor.devices(), open_language(loaded.task.language).device)
         if absent is not None:
@@ -328,21 +335,19 @@ def assemble_services(
     profilers = open_profilers(settings.profilers, language)
     wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
     guide = wiki.or_bundled_methods()
-    environment = records.find(record_key("environment"))
-    if environment is None:
-        found = inspect_environment(executor, (language,), records.blobs)
-        environment = records.add(
-            Record(kind="environment", key=record_key("environment"), payload=found.model_dump(mode="json"))
+    recorded = records.find(record_key("environment"))
+    environment = recorded or records.add(
+        Record(
+            kind="environment",
+            key=record_key("environment"),
+            payload=inspect_environment(executor, (language,), records.blobs).model_dump(mode="json"),
         )
-    begun_on = pick_device(Environment.model_validate(environment.payload).devices, language.device)
-    device = begun_on if reading else pick_device(executor.devices(), language.device)
-    same = {"kind", "name", "units", "architecture"}
-    if begun_on.model_dump(include=same) != device.model_dump(include=same):
-        raise WorkspaceError(
-            f"{workspace.root}: the run began on {begun_on.name} ({begun_on.units} units) and this is {device.name} "
-            f"({device.units}); "
-            "resume it there, or `python -m graph restart` a version here"
+    )
+    if recorded is not None:
+        _remember_machine(
+            Environment.model_validate(recorded.payload), language, executor, workspace, lambda: judge.builder
         )
+    device = pick_device(executor.devices(), language.device)
     judge = Judge(
         loaded.task,
         language,
@@ -376,6 +381,43 @@ def assemble_services(
         emit=events.emit,
         ask=ask,
     )
+
+
+def _remember_machine(
+    found: Environment,
+    language: Language,
+    executor: MeteredExecutor,
+    workspace: Workspace,
+    builder: Callable[[], KernelBuilder],
+) -> None:
+    """Let the executor answer from the records of the run until a job needs its machine, which is then required."""
+    begun_on, same = pick_device(found.devices, language.device), {"kind", "name", "units", "architecture"}
+
+    def reason_if_elsewhere() -> str | None:
+        """Return None if the device is here, else what is here instead."""
+        here = next((one for one in executor.inner.devices() if one.kind == begun_on.kind), None)
+        if here is not None and here.model_dump(include=same) == begun_on.model_dump(include=same):
+            return None
+        return f"this is {here.name} ({here.units} units)" if here else f"no {DEVICE_KIND_NAMES[begun_on.kind]} is here"
+
+    def require_machine() -> None:
+        try:
+            elsewhere = reason_if_elsewhere()
+            if elsewhere is None:
+                builder().refuse_other_toolset()
+        except (SettingsError, InfrastructureError) as error:
+            elsewhere = str(error)
+        if elsewhere is not None:
+            raise PendingError(
+                f"the next job waits for the machine with {begun_on.name} ({begun_on.units} units), on which the run "
+                f"began: {elsewhere}"
+            )
+
+    try:
+        absent = reason_if_elsewhere() is not None
+    except InfrastructureError:
+        absent = True
+    executor.remember(found.devices if absent else None, found.toolchain, require_machine)
 
 
 def run_graph(services: Services) -> State:
@@ -445,6 +487,6 @@ def _warm_up(services: Services) -> None:
 
     from graph.report.content import phrases
 
-    services.judge.builder.frozen_flags()
+    services.judge.builder.toolset()
     phrases.compile_templates()
     services.emit("start", {"state": "ready", "s": f"{time.perf_counter() - start:.4f}"})

@@ -14,6 +14,7 @@ from tools.artifacts import Candidate, Profile, Task
 from tools.errors import SettingsError
 from tools.executors.base import MISSING_DEVICE_REMEDY, Executor
 from tools.executors.protocol import ProbedWorkload
+from tools.executors.toolchain_job import read_toolchain
 from tools.judge.build import compile_baseline
 from tools.languages.base import Language, open_language
 from tools.roofline import roofline
@@ -90,8 +91,9 @@ def _static_profiles(
     candidate = Candidate(language=task.language, files={f"kernel{language.suffix}": task.baseline or ""})
     profiles: list[Profile] = []
     missing: dict[str, str] = {}
+    toolchain = read_toolchain(executor, blobs)
     for name, profiler in open_profilers(settings.profilers, language).items():
-        reason = absent if profiler.runs_on_device else profiler.reason_unavailable(language)
+        reason = absent if profiler.runs_on_device else profiler.reason_unavailable(language, toolchain)
         if reason:
             missing[name] = reason
             continue

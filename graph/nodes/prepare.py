@@ -28,6 +28,7 @@ from tools.artifacts import Candidate, DType, Profile, Quantity, Record
 from tools.cli.formatting import format_percent, format_seconds
 from tools.environment import Environment, missing_isolation
 from tools.errors import BudgetError, HarnessError, SettingsError
+from tools.executors.toolchain_job import read_toolchain
 from tools.judge import evidence
 from tools.profilers import ncu
 from tools.roofline import lower_bounds, roofline
@@ -457,8 +458,9 @@ def read_or_run_profilers(
     records: list[str] = []
     missing: dict[str, str] = {}
     library, jobs = services.judge.builder.shared_object_of(candidate) or "", services.capped_executor()
+    toolchain = read_toolchain(services.executor, services.records.blobs)
     for name, profiler in services.profilers.items():
-        reason = profiler.reason_unavailable(services.language)
+        reason = profiler.reason_unavailable(services.language, toolchain)
         if reason:
             missing[name] = reason
             continue

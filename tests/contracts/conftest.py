@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import toolchain_here
 from tools.artifacts import Argument, Candidate, Task, Workload
 from tools.errors import SettingsError
 from tools.executors.base import Executor
 from tools.executors.local import LocalExecutor
+from tools.executors.toolchain import Toolchain
 from tools.languages.base import LANGUAGES, Language, open_language
 from tools.store.blobs import Blobs
 
@@ -47,12 +49,18 @@ def beside(blobs: Blobs, tmp_path: Path) -> Iterator[Executor]:
         yield executor
 
 
+@pytest.fixture(scope="session")
+def toolchain(tmp_path_factory: pytest.TempPathFactory) -> Toolchain:
+    """What is installed on this machine."""
+    return toolchain_here(tmp_path_factory.mktemp("toolchain"))
+
+
 @pytest.fixture(params=sorted(LANGUAGES))
-def language(request: pytest.FixtureRequest) -> Language:
+def language(request: pytest.FixtureRequest, toolchain: Toolchain) -> Language:
     """Each registered language that this machine has a toolchain for."""
     found = open_language(request.param)
     try:
-        found.toolchain()
+        found.compiler(toolchain)
     except SettingsError as error:
         pytest.skip(str(error))
     return found

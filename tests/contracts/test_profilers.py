@@ -8,6 +8,8 @@ import pytest
 
 from tests.contracts.conftest import kernel, task
 from tools.executors.base import Executor
+from tools.executors.toolchain import Toolchain
+from tools.executors.toolchain_job import read_toolchain
 from tools.languages.base import Language
 from tools.profilers.base import PROFILERS, Profiler
 from tools.registry import load_class
@@ -21,18 +23,21 @@ def profiler(request: pytest.FixtureRequest) -> Profiler:
     return found
 
 
-def test_a_profiler_says_in_one_sentence_what_it_lacks(profiler: Profiler, language: Language) -> None:
-    lacking = profiler.reason_unavailable(language)
+def test_a_profiler_says_in_one_sentence_what_it_lacks(
+    profiler: Profiler, language: Language, toolchain: Toolchain
+) -> None:
+    lacking = profiler.reason_unavailable(language, toolchain)
     assert lacking is None or (lacking and "\n" not in lacking)
 
 
 @pytest.mark.slow
 def test_a_profile_names_what_was_seen(profiler: Profiler, language: Language, beside: Executor, blobs: Blobs) -> None:
-    lacking = profiler.reason_unavailable(language)
+    toolchain = read_toolchain(beside, blobs)
+    lacking = profiler.reason_unavailable(language, toolchain)
     if lacking is not None:
         pytest.skip(lacking)
     wanted, candidate = task(language), kernel(language, "good")
-    library = language.build_output_digest(beside.run(language.build(wanted, candidate, blobs)))
+    library = language.build_output_digest(beside.run(language.build(wanted, candidate, blobs, toolchain)))
     assert library is not None
     seen, again = (
         profiler.profile(wanted, candidate, library, wanted.workloads[0], language, beside, blobs) for _ in range(2)

@@ -21,6 +21,7 @@ from tools.errors import DeviceBusyError
 from tools.executors.base import Device, Job, Needs, pick_device
 from tools.executors.host.nvidia import NvidiaDriver
 from tools.executors.local import LocalExecutor
+from tools.executors.toolchain_job import read_toolchain
 from tools.languages.base import Language, open_language
 from tools.profilers.ncu import NcuProfiler
 from tools.roofline import microbenchmarks
@@ -107,7 +108,7 @@ def test_published_figures_of_this_gpu_are_no_lower_than_measured_ones(
 
 def test_counters_of_a_triton_kernel(local: LocalExecutor, records: Records) -> None:
     language, profiler = triton(), NcuProfiler()
-    lacking = profiler.reason_unavailable(language)
+    lacking = profiler.reason_unavailable(language, read_toolchain(local, records.blobs))
     if lacking:
         pytest.skip(lacking)
     task = load_task_folder(TASKS / "triton-softmax", local, records.blobs).task

@@ -13,7 +13,7 @@ import pytest
 
 from knowledge_base.artifacts import Page
 from knowledge_base.pages.wiki import Wiki
-from tests.support import Beside
+from tests.support import BARE, Beside
 from tools.analysis import signatures
 from tools.artifacts import Argument, DType, Task, Workload
 from tools.languages.triton import Triton
@@ -149,7 +149,7 @@ def task(page: Page, columns: int) -> Task:
 
 def listing(source: str, page: Page, beside: Beside) -> str:
     executor, blobs = beside
-    finished = executor.run(Triton().disassembly_job(blobs.put(source), blobs, task(page, 1024)))
+    finished = executor.run(Triton().disassembly_job(blobs.put(source), blobs, BARE, task(page, 1024)))
     said = blobs.text(finished.files["stdout.txt"]) + blobs.text(finished.files["stderr.txt"])
     assert "compiled 1" in said, f"{page.path}: {said}"
     return blobs.text(finished.files["assembly.txt"])

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tools.artifacts import Artifact
 from tools.errors import SettingsError
 from tools.executors.host import engine
+from tools.executors.toolchain import Toolchain
 
 EXECUTORS = {
     "local": "tools.executors.local:LocalExecutor",
@@ -125,6 +126,8 @@ class Executor(ABC):
     answers_at_once: ClassVar[bool] = True
     """Whether `run` waits for the job, so that processes can be kept for later jobs."""
 
+    _toolchain: Toolchain | None = None
+
     @abstractmethod
     def devices(self) -> tuple[Device, ...]:
         """Return the devices here as the operating system or driver reports them; the device that jobs run on is the
@@ -147,6 +150,12 @@ class Executor(ABC):
     def available_memory(self) -> int:
         """Return four fifths of the bytes that the operating system offers to a new process where jobs run."""
         return engine.available_memory()
+
+    def toolchain(self, ask: Callable[[Executor], Toolchain]) -> Toolchain:
+        """Return what is installed beside the device; `ask` finds it out by a job, once for this executor."""
+        if self._toolchain is None:
+            self._toolchain = ask(self)
+        return self._toolchain
 
     @abstractmethod
     def close(self) -> None:

@@ -51,8 +51,9 @@ class ProbeRequest(Artifact):
     parameters: tuple[Parameter, ...] = ()
     """The kernel's parameters; needed if the reference has no make_inputs (seed style)."""
     pointer_elements: int = 0
-    memory_bytes: int = 8 << 30
-    """Bytes that inputs, outputs and the float64 copies may take; above that, the probe reports an error."""
+    memory_bytes: int = 0
+    """Bytes that inputs, outputs and the float64 copies may take; above that, the probe reports an error. 0 stands for
+    the memory that is available there."""
     tentative: tuple[tuple[Dims, ...], ...] = ()
     """Lists of other sizes to try; each list is tried up to the first sizes that the reference accepts."""
     roles: dict[str, Role] = Field(default_factory=dict)

@@ -320,8 +320,9 @@ class Supervisor:
         """Return the answer to a request; raises InfraError and WorkloadError."""
         kind = request["kind"]
         if kind == "probe":
+            bound = request["memory_bytes"] or min(self.memory, telemetry.available_memory())
             try:
-                return self.oracle().call("probe", request=request)
+                return self.oracle().call("probe", request={**request, "memory_bytes": bound})
             except WorkloadError as error:
                 return {"kind": "probe", "error": str(error), "error_log": error.log}
         if kind == "inductor":

@@ -11,6 +11,7 @@ from tools.artifacts import Candidate, Record, Task
 from tools.errors import HarnessError, InfrastructureError, SettingsError
 from tools.executors.base import Executor
 from tools.executors.protocol import PROTOCOL
+from tools.executors.toolchain_job import read_toolchain
 from tools.judge import evidence
 from tools.languages.base import Language
 from tools.store.blobs import Blobs
@@ -25,7 +26,8 @@ def compile_kernel(
 ) -> evidence.Build:
     """Compile `candidate` and return its build; only blobs are stored. HarnessError when the compiler reports success
     but leaves no shared object."""
-    job = language.build(task, candidate, blobs)
+    toolchain = read_toolchain(executor, blobs)
+    job = language.build(task, candidate, blobs, toolchain)
     finished = executor.run(job)
     library = language.build_output_digest(finished)
     if finished.exit_code == 0 and not finished.timed_out and library is None:
@@ -35,7 +37,7 @@ def compile_kernel(
     log = "\n".join(filter(None, (blobs.text(finished.files[name]) for name in ("stderr.txt", "stdout.txt"))))
     if finished.timed_out:
         log += f"\nThe compiler was stopped after {job.limits.wall_s:g} s."
-    toolchain = language.toolchain()
+    compiler = language.compiler(toolchain)
     return evidence.Build(
         candidate=candidate.id,
         ok=library is not None,
@@ -44,7 +46,7 @@ def compile_kernel(
         log=language.trim_log(log) or log[-2000:].strip(),
         log_blob=blobs.put(log),
         argv=job.argv,
-        compiler=f"{toolchain.name} {toolchain.version}",
+        compiler=f"{compiler.name} {compiler.version}",
         seconds=finished.usage.wall_s,
     )
 
@@ -76,7 +78,7 @@ class KernelBuilder:
         self.executor = executor
         self.records = records
         self.environment = environment
-        self._flags: tuple[str, ...] | None = None
+        self._toolset: evidence.Toolset | None = None
 
     def with_executor(self, executor: Executor) -> KernelBuilder:
         """A copy that sends its jobs through `executor`, which must reach the same machine."""
@@ -84,34 +86,40 @@ class KernelBuilder:
         other.executor = executor
         return other
 
-    def frozen_flags(self) -> tuple[str, ...]:
-        """The compiler flags of all builds of this task. The first call of a run stores them, with the compiler, in a
-        record of kind "toolchain".
-
-        InfrastructureError where the compiler or the flags have changed since: kernels that were built differently must
-        not be compared.
-        """
-        if self._flags is None:
-            toolchain = self.language.toolchain()
-            toolset = evidence.Toolset(
-                compiler=f"{toolchain.name} {toolchain.version}", flags=self.language.flags(self.task)
-            )
+    def toolset(self) -> evidence.Toolset:
+        """The compiler and the flags of all builds of this task. The first call of a run asks for them and stores them
+        in a record of kind "toolchain"."""
+        if self._toolset is None:
             key = record_key("toolchain", task=self.task.identity(), protocol=PROTOCOL)
-            payload = toolset.model_dump(mode="json")
             record = self.records.once(
                 key,
                 lambda: Record(
-                    kind="toolchain", key=key, environment=self.environment, protocol=PROTOCOL, payload=payload
+                    kind="toolchain",
+                    key=key,
+                    environment=self.environment,
+                    protocol=PROTOCOL,
+                    payload=self._installed_toolset().model_dump(mode="json"),
                 ),
             )
-            pinned = evidence.Toolset.model_validate(record.payload)
-            if pinned != toolset:
-                raise InfrastructureError(
-                    f"the kernels of this run were built by {pinned}, but this machine has {toolset}; "
-                    "restore that compiler and its libraries and resume, or start a new run"
-                )
-            self._flags = toolset.flags
-        return self._flags
+            self._toolset = evidence.Toolset.model_validate(record.payload)
+        return self._toolset
+
+    def refuse_other_toolset(self) -> None:
+        """Raise InfrastructureError if compiler or flags have changed since the first build of the run: kernels that
+        were built differently must not be compared."""
+        pinned, installed = self.toolset(), self._installed_toolset()
+        if pinned != installed:
+            raise InfrastructureError(
+                f"the kernels of this run were built by {pinned}, but this machine has {installed}; "
+                "restore that compiler and its libraries and resume, or start a new run"
+            )
+
+    def _installed_toolset(self) -> evidence.Toolset:
+        toolchain = read_toolchain(self.executor, self.records.blobs)
+        compiler = self.language.compiler(toolchain)
+        return evidence.Toolset(
+            compiler=f"{compiler.name} {compiler.version}", flags=self.language.flags(self.task, toolchain)
+        )
 
     def read_or_build(self, candidate: Candidate) -> Record:
         """The build record of `candidate`, which is compiled with the task's frozen flags where there is no such
@@ -146,9 +154,11 @@ class KernelBuilder:
         library = self.shared_object_of(candidate)
         if library is None:
             return ""
-        finished = self.executor.run(self.language.disassembly_job(library, self.records.blobs, self.task))
+        blobs = self.records.blobs
+        toolchain = read_toolchain(self.executor, blobs)
+        finished = self.executor.run(self.language.disassembly_job(library, blobs, toolchain, self.task))
         listing = finished.files.get("assembly.txt")
-        return self.records.blobs.text(listing) if listing else ""
+        return blobs.text(listing) if listing else ""
 
     def shared_objects_for_job(self, contestants: Mapping[str, Candidate]) -> tuple[dict[str, str], dict[str, str]]:
         """Two dicts: contestant -> path of its shared object in a job, and the job's files (path -> sha256), which are
@@ -178,8 +188,8 @@ class KernelBuilder:
             "build",
             task=self.task.identity(),
             candidate=candidate.id,
-            toolchain=self.language.toolchain().version,
-            flags=self.frozen_flags(),
+            toolchain=self.toolset().version,
+            flags=self.toolset().flags,
             protocol=PROTOCOL,
             **self._target_architecture(),
         )
@@ -194,6 +204,7 @@ class KernelBuilder:
 
     def _compile_to_record(self, candidate: Candidate, key: str) -> Record:
         """Compile `candidate` and return the build record for `key`, which is not stored yet."""
+        self.refuse_other_toolset()
         build = compile_kernel(self.task, candidate, self.language, self.executor, self.records.blobs)
         blobs = {"log": build.log_blob} | ({"library": build.library} if build.library else {})
         return Record(

@@ -35,7 +35,18 @@ class Toolset(Artifact):
     compiler: str
     """Name and version."""
     flags: tuple[str, ...]
-    """As resolved on this machine."""
+    """As resolved on the machine with the device."""
+
+    @property
+    def version(self) -> str:
+        """The compiler's version."""
+        return re.sub(r"^(zig )?\S+ ", "", self.compiler)
+
+    @property
+    def compiler_name(self) -> str:
+        """Name and version, without the name if the version begins with it."""
+        name = self.compiler.removesuffix(self.version).strip()
+        return self.version if self.version.startswith(name) else self.compiler
 
     def __str__(self) -> str:
         return f"{self.compiler} with {' '.join(self.flags) or 'no flags'}"

@@ -39,6 +39,7 @@ from tools.executors.protocol import (
     TimingRequest,
     TimingResult,
 )
+from tools.executors.toolchain_job import read_toolchain
 from tools.gate import confirmation, sanitizers
 from tools.gate.judge_settings import (
     JudgeSettings,
@@ -224,8 +225,9 @@ class Judge:
     def screen_failure(self, candidate: Candidate) -> Failed | Unmeasured | None:
         """The trial of a candidate that must not be built: the screen refuses its source, or the language lacks a
         dtype; None where neither holds."""
+        toolchain = read_toolchain(self.executor, self.records.blobs)
         for argument in self.task.arguments:
-            unsupported = self.language.reason_unsupported(argument.dtype)
+            unsupported = self.language.reason_unsupported(argument.dtype, toolchain)
             if unsupported:
                 return Unmeasured(
                     candidate=candidate.id, reason=f"`{argument.name}` is {argument.dtype}, but {unsupported}."

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from tools.artifacts import Artifact, Candidate, DType, Task
 from tools.executors.base import DeviceKind, Executor, FinishedJob, Job
 from tools.executors.protocol import Parameter
+from tools.executors.toolchain import Compiler, Toolchain
 from tools.languages.triton_interpreter import InterpreterResult
 from tools.registry import load_class
 from tools.store.blobs import Blobs
@@ -26,21 +27,6 @@ MAX_PINNED_KERNELS = 8
 """How many pinned variants of a kernel are compared at most: each is a process with its own buffers on the device."""
 UNTUNED_PHRASE = "and was not tuned by measurement"
 """Part of the sentence about a kernel whose autotuning was pinned without a comparison."""
-
-
-class Toolchain(Artifact):
-    """The compiler that builds a language on this machine."""
-
-    name: str
-    version: str
-    family: str
-    """gcc | clang | nvcc | triton …: determines the syntax of flags and remarks."""
-    argv: tuple[str, ...]
-    """Command that starts the compiler."""
-
-    def __str__(self) -> str:
-        """Return name and version; some compilers begin their version with their name, which is not repeated."""
-        return self.version if self.version.startswith(self.name) else f"{self.name} {self.version}"
 
 
 class PinnedKernel(Artifact):
@@ -78,8 +64,8 @@ class Language(ABC):
     """How the times of a run are taken, in one sentence."""
 
     @abstractmethod
-    def toolchain(self) -> Toolchain:
-        """Return the compiler of this machine; SettingsError, which names the package to install, if there is none."""
+    def compiler(self, toolchain: Toolchain) -> Compiler:
+        """Return the compiler in `toolchain`; SettingsError, which names the package to install, if there is none."""
 
     @abstractmethod
     def parameters(self, source: str) -> tuple[Parameter, ...]:
@@ -89,7 +75,15 @@ class Language(ABC):
         """
 
     @abstractmethod
-    def build(self, task: Task, candidate: Candidate, blobs: Blobs, *, extra_flags: tuple[str, ...] = ()) -> Job:
+    def build(
+        self,
+        task: Task,
+        candidate: Candidate,
+        blobs: Blobs,
+        toolchain: Toolchain,
+        *,
+        extra_flags: tuple[str, ...] = (),
+    ) -> Job:
         """Return the job that compiles `candidate` to `build_output` with the task's frozen flags.
 
         `extra_flags` are for remarks and other targets only; a shared object built with them is never timed.
@@ -101,7 +95,7 @@ class Language(ABC):
         job."""
 
     @abstractmethod
-    def disassembly_job(self, library: str, blobs: Blobs, task: Task | None = None) -> Job:
+    def disassembly_job(self, library: str, blobs: Blobs, toolchain: Toolchain, task: Task | None = None) -> Job:
         """Return the job that prints the machine code of the blob `library` to `assembly.txt`.
 
         `library` is the sha256 of a build's output. Languages that compile each launch need the task; without it they
@@ -112,15 +106,15 @@ class Language(ABC):
         """Return kernel and reference as they are frozen for a task, and one sentence for each change."""
         return source, reference, ()
 
-    def flags(self, task: Task) -> tuple[str, ...]:
-        """Return the compiler flags of the task's builds on this machine, without paths; empty if nothing is compiled.
+    def flags(self, task: Task, toolchain: Toolchain) -> tuple[str, ...]:
+        """Return the compiler flags of the task's builds with `toolchain`, without paths; empty if nothing is compiled.
 
         They are part of every build's key, and the first build of a run pins them.
         """
         return ()
 
-    def reason_unsupported(self, dtype: DType) -> str | None:
-        """Return None if kernels of this machine can take `dtype`, else the reason as the end of a sentence."""
+    def reason_unsupported(self, dtype: DType, toolchain: Toolchain) -> str | None:
+        """Return None if kernels built with `toolchain` can take `dtype`, else the reason as the end of a sentence."""
         return None
 
     def interpret(self, task: Task, source: str, executor: Executor, blobs: Blobs) -> InterpreterResult | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import PurePosixPath
 
 from tools.artifacts import Candidate, Task
@@ -16,8 +15,9 @@ from tools.errors import SettingsError
 from tools.executors.base import Job, Limits
 from tools.executors.harness_job import harness_files
 from tools.executors.protocol import Parameter
+from tools.executors.toolchain import Compiler, Toolchain
 from tools.harness.compilation import cuda_compile
-from tools.languages.base import Language, Toolchain
+from tools.languages.base import Language
 from tools.languages.cpp_signature import read_solve_parameters
 from tools.store.blobs import Blobs
 
@@ -61,24 +61,21 @@ class Cuda(Language):
         "one of them; the final benchmark uses the wall clock, with launches, and also shows the device's times."
     )
 
-    def toolchain(self) -> Toolchain:
-        """Return the nvcc of this machine; SettingsError if there is none."""
-        path = cuda_compile.program("nvcc")
-        if path is None:
+    def compiler(self, toolchain: Toolchain) -> Compiler:
+        """Return nvcc; SettingsError if there is none."""
+        line = toolchain.programs.get("nvcc")
+        if line is None:
             raise SettingsError(_NOT_FOUND_MESSAGE)
-        finished = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
-        version = re.search(r"V(\d+\.\d+\.\d+)", finished.stdout)
-        if finished.returncode or version is None:
-            raise SettingsError(
-                f"{path} does not print its version; repair the CUDA toolkit, or put another nvcc on PATH"
-            )
-        return Toolchain(name="nvcc", version=version[1], family="nvcc", argv=(path,))
+        version = re.search(r"V(\d+\.\d+\.\d+)", line)
+        if version is None:
+            raise SettingsError("nvcc does not print its version; repair the CUDA toolkit, or put another nvcc on PATH")
+        return Compiler(name="nvcc", version=version[1], family="nvcc", argv=("nvcc",))
 
     def parameters(self, source: str) -> tuple[Parameter, ...]:
         """Return the parameters of `solve` in order; SettingsError names the error and what is allowed."""
         return read_solve_parameters(source, KERNEL_FILE, "cuda")
 
-    def flags(self, task: Task) -> tuple[str, ...]:
+    def flags(self, task: Task, toolchain: Toolchain) -> tuple[str, ...]:
         """Return the required flags and the user's flags, or -O3 without any; --target is passed to nvcc separately."""
         user_flags = tuple(flag for flag in task.build_flags if not _TARGET_FLAG.fullmatch(flag))
         for flag in user_flags:
@@ -90,7 +87,15 @@ class Cuda(Language):
                 )
         return (*REQUIRED_FLAGS, *(user_flags or DEFAULT_FLAGS))
 
-    def build(self, task: Task, candidate: Candidate, blobs: Blobs, *, extra_flags: tuple[str, ...] = ()) -> Job:
+    def build(
+        self,
+        task: Task,
+        candidate: Candidate,
+        blobs: Blobs,
+        toolchain: Toolchain,
+        *,
+        extra_flags: tuple[str, ...] = (),
+    ) -> Job:
         """Return the job that compiles `candidate` to `kernel.so` for the GPU of the machine that runs the job."""
         for name in candidate.files:
             path = PurePosixPath(name)
@@ -98,7 +103,7 @@ class Cuda(Language):
                 raise SettingsError(f"{name!r} is not a usable file name for a kernel; use a plain relative path")
         sources = sorted(name for name in candidate.files if name.endswith((".cu", ".cpp")))
         files = {name: blobs.put(text) for name, text in candidate.files.items()}
-        return self._job(task, files, blobs, flags=(*self.flags(task), *extra_flags), sources=sources)
+        return self._job(task, files, blobs, flags=(*self.flags(task, toolchain), *extra_flags), sources=sources)
 
     def trim_log(self, log: str) -> str:
         """Return errors and warnings with the lines after them, or without any the resources of each kernel; 40 lines
@@ -124,7 +129,7 @@ class Cuda(Language):
             shown = [*shown[:39], f"… {len(shown) - 39} more lines"]
         return "\n".join(shown)
 
-    def disassembly_job(self, library: str, blobs: Blobs, task: Task | None = None) -> Job:
+    def disassembly_job(self, library: str, blobs: Blobs, toolchain: Toolchain, task: Task | None = None) -> Job:
         """Return the job that writes `assembly.txt` (SASS) and `facts.json` (registers, stack, shared memory) of the
         shared object `library`."""
         blobs.path(library)

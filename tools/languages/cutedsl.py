@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-from importlib import metadata
 
 from tools.artifacts import Task
 from tools.errors import SettingsError
 from tools.executors.base import Executor, Job, Limits
 from tools.executors.harness_job import harness_files
-from tools.languages.base import Toolchain
+from tools.executors.toolchain import Compiler, Toolchain
 from tools.languages.triton import KERNEL_FILE, Triton
 from tools.languages.triton_interpreter import InterpreterResult
 from tools.store.blobs import Blobs
@@ -35,15 +34,14 @@ class CuteDsl(Triton):
     name = "cutedsl"
     source_pattern = re.compile(r"^\s*(import|from)\s+cutlass\b", re.MULTILINE)
 
-    def toolchain(self) -> Toolchain:
-        """Return the installed wheel by its metadata; SettingsError if it is missing."""
-        try:
-            version = metadata.version(WHEEL_NAME)
-        except metadata.PackageNotFoundError:
-            raise SettingsError(_NOT_FOUND_MESSAGE) from None
-        return Toolchain(name=WHEEL_NAME, version=version, family="cutedsl", argv=("{python}", "-m", "cutlass"))
+    def compiler(self, toolchain: Toolchain) -> Compiler:
+        """Return the wheel; SettingsError if it is missing."""
+        version = toolchain.packages.get(WHEEL_NAME)
+        if version is None:
+            raise SettingsError(_NOT_FOUND_MESSAGE)
+        return Compiler(name=WHEEL_NAME, version=version, family="cutedsl", argv=("{python}", "-m", "cutlass"))
 
-    def flags(self, task: Task) -> tuple[str, ...]:
+    def flags(self, task: Task, toolchain: Toolchain | None = None) -> tuple[str, ...]:
         """Return the --target flag of the task, if it has one; SettingsError for any other flag."""
         for flag in task.build_flags:
             if not _TARGET_FLAG.fullmatch(flag):

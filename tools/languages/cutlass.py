@@ -6,16 +6,12 @@ wheel `nvidia-cutlass`. They count as part of the compiler.
 
 from __future__ import annotations
 
-import hashlib
 import re
-from functools import cache
-from pathlib import Path
 
 from tools.artifacts import Task
 from tools.errors import SettingsError
 from tools.executors.base import Job, Limits
-from tools.harness.compilation import cuda_compile
-from tools.languages.base import Toolchain
+from tools.executors.toolchain import Compiler, Toolchain
 from tools.languages.cuda import Cuda
 from tools.store.blobs import Blobs
 
@@ -32,18 +28,17 @@ class Cutlass(Cuda):
     name = "cutlass"
     source_pattern = re.compile(r"^\s*#\s*include\s*[<\"]cut(lass|e)/", re.MULTILINE)
 
-    def toolchain(self) -> Toolchain:
+    def compiler(self, toolchain: Toolchain) -> Compiler:
         """Return nvcc and the headers by version and content; SettingsError if one of them is missing."""
-        folder = cuda_compile.cutlass()
-        if not (folder / "include" / "cutlass" / "version.h").is_file():
-            raise SettingsError(_NOT_FOUND_MESSAGE.format(folder))
-        nvcc = super().toolchain()
-        return nvcc.model_copy(update={"version": f"{nvcc.version} with CUTLASS {_header_version(folder)}"})
+        if not toolchain.cutlass:
+            raise SettingsError(_NOT_FOUND_MESSAGE.format(toolchain.cutlass_folder))
+        nvcc = super().compiler(toolchain)
+        return nvcc.model_copy(update={"version": f"{nvcc.version} with CUTLASS {toolchain.cutlass}"})
 
-    def flags(self, task: Task) -> tuple[str, ...]:
+    def flags(self, task: Task, toolchain: Toolchain) -> tuple[str, ...]:
         """Return the flags of CUDA with -DNDEBUG: an assertion in a main loop makes ptxas serialise the wgmma
         instructions."""
-        return (*super().flags(task), "-DNDEBUG")
+        return (*super().flags(task, toolchain), "-DNDEBUG")
 
     def _job(self, task: Task | None, files: dict[str, str], blobs: Blobs, **request_fields: object) -> Job:
         return (
@@ -51,19 +46,3 @@ class Cutlass(Cuda):
             ._job(task, files, blobs, cutlass=True, **request_fields)
             .model_copy(update={"limits": _BUILD_LIMITS})
         )
-
-
-@cache
-def _header_version(folder: Path) -> str:
-    """Return the version of the headers with a hash of their contents, so a patched copy counts as another version."""
-    version = (folder / "include" / "cutlass" / "version.h").read_text(encoding="utf-8")
-    numbers = [
-        match[1]
-        for part in ("MAJOR", "MINOR", "PATCH")
-        if (match := re.search(rf"define CUTLASS_{part}\s+(\d+)", version))
-    ]
-    content = hashlib.sha256()
-    for root in cuda_compile.includes(folder):
-        for path in sorted(path for path in root.rglob("*") if path.is_file()):
-            content.update(f"{path.relative_to(root)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
-    return f"{'.'.join(numbers)} (headers {content.hexdigest()[:12]})"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-from importlib import metadata
 
 from tools.artifacts import Candidate, Task
 from tools.contracts import checked_cases
@@ -18,8 +17,9 @@ from tools.errors import SettingsError
 from tools.executors.base import Executor, FinishedJob, Job, Limits
 from tools.executors.harness_job import harness_files, harness_version
 from tools.executors.protocol import KWARGS_PARAMETER, Parameter
+from tools.executors.toolchain import Compiler, Toolchain
 from tools.languages import triton_interpreter, triton_setup
-from tools.languages.base import MAX_PINNED_KERNELS, UNTUNED_PHRASE, Language, PinnedKernel, Toolchain
+from tools.languages.base import MAX_PINNED_KERNELS, UNTUNED_PHRASE, Language, PinnedKernel
 from tools.languages.triton_interpreter import InterpreterResult
 from tools.languages.triton_source import count_autotune_configs, parse_module, pin_autotune, written_configs
 from tools.store.blobs import Blobs
@@ -56,13 +56,12 @@ class Triton(Language):
         "one of them; the final benchmark uses the wall clock, with launches, and also shows the device's times."
     )
 
-    def toolchain(self) -> Toolchain:
-        """Return the installed package by its metadata; SettingsError if it is missing."""
-        try:
-            version = metadata.version("triton")
-        except metadata.PackageNotFoundError:
-            raise SettingsError(_NOT_FOUND_MESSAGE) from None
-        return Toolchain(name="triton", version=version, family="triton", argv=("{python}", "-m", "triton"))
+    def compiler(self, toolchain: Toolchain) -> Compiler:
+        """Return the package; SettingsError if it is missing."""
+        version = toolchain.packages.get("triton")
+        if version is None:
+            raise SettingsError(_NOT_FOUND_MESSAGE)
+        return Compiler(name="triton", version=version, family="triton", argv=("{python}", "-m", "triton"))
 
     def parameters(self, source: str) -> tuple[Parameter, ...]:
         """Return the parameters of `run_kernel` by name and without types; `**kwargs` is `KWARGS_PARAMETER`."""
@@ -102,7 +101,7 @@ class Triton(Language):
             )
         return pin_autotune(source), frozen_reference, tuple(notes)
 
-    def flags(self, task: Task) -> tuple[str, ...]:
+    def flags(self, task: Task, toolchain: Toolchain | None = None) -> tuple[str, ...]:
         """Return the --target flag of the task, if it has one; SettingsError for any other flag."""
         for flag in task.build_flags:
             if not _TARGET_FLAG.fullmatch(flag):
@@ -117,7 +116,15 @@ class Triton(Language):
                 )
         return task.build_flags
 
-    def build(self, task: Task, candidate: Candidate, blobs: Blobs, *, extra_flags: tuple[str, ...] = ()) -> Job:
+    def build(
+        self,
+        task: Task,
+        candidate: Candidate,
+        blobs: Blobs,
+        toolchain: Toolchain,
+        *,
+        extra_flags: tuple[str, ...] = (),
+    ) -> Job:
         """Return the job that compiles every kernel that `run_kernel` launches at the visible workloads; its output is
         the source."""
         if set(candidate.files) != {KERNEL_FILE}:
@@ -143,7 +150,7 @@ class Triton(Language):
             shown = [*shown[:39], f"… {len(shown) - 39} more lines"]
         return "\n".join(shown)
 
-    def disassembly_job(self, library: str, blobs: Blobs, task: Task | None = None) -> Job:
+    def disassembly_job(self, library: str, blobs: Blobs, toolchain: Toolchain, task: Task | None = None) -> Job:
         """Return the job that compiles `library` for its target and writes `assembly.txt` (SASS) and `facts.json`
         (registers, stack, shared memory)."""
         if task is None:

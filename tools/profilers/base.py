@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 
 from tools.artifacts import Candidate, Profile, Task, Workload
 from tools.executors.base import DeviceKind, Executor
+from tools.executors.toolchain import Toolchain
 from tools.languages.base import Language
 from tools.store.blobs import Blobs
 
@@ -26,9 +27,9 @@ class Profiler(ABC):
     """Whether the profiler needs to run the kernel on the language's device."""
 
     @abstractmethod
-    def reason_unavailable(self, language: Language) -> str | None:
-        """One sentence on why this profiler cannot profile kernels of `language` here, and what to install; None: it
-        can."""
+    def reason_unavailable(self, language: Language, toolchain: Toolchain) -> str | None:
+        """One sentence on why this profiler cannot profile kernels of `language` with `toolchain`, and what to install;
+        None: it can."""
 
     @abstractmethod
     def profile(

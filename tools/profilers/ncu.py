@@ -10,15 +10,16 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
 import re
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tools.artifacts import Candidate, Profile, Quantity, Remark, Task, Workload
+from tools.errors import SettingsError
 from tools.executors.base import Executor, Job, Limits, Needs
 from tools.executors.harness_job import harness_files
+from tools.executors.toolchain import Toolchain
+from tools.executors.toolchain_job import read_toolchain
 from tools.languages.base import Language
 from tools.profilers import ncu_reports
 from tools.profilers.base import Profiler
@@ -26,8 +27,11 @@ from tools.profilers.ncu_reports import DURATION_METRIC, ProfiledLaunch
 from tools.store.blobs import Blobs
 
 TARGET_PROGRAM = "harness/device/ncu_target.py"
-DRIVER_PARAMETERS_FILE = Path("/proc/driver/nvidia/params")
-NCU_PATHS = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu", "/usr/local/cuda/nsight-compute*/ncu")
+COUNTERS_NEED_ROOT = (
+    "the driver allows only root to read counters; load the driver with `options nvidia "
+    "NVreg_RestrictProfilingToAdminUsers=0` (a file in "
+    "/etc/modprobe.d, then reboot), or run as root; the diagnosis uses static evidence only"
+)
 TIME_LIMIT_S = 300.0
 INPUT_SEED = 0
 STALL_METRIC = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
@@ -127,16 +131,16 @@ class NcuProfiler(Profiler):
     name = "ncu"
     runs_on_device = True
 
-    def reason_unavailable(self, language: Language) -> str | None:
+    def reason_unavailable(self, language: Language, toolchain: Toolchain) -> str | None:
         """What to install or to allow before the counters can be read here; None: they can."""
         if language.device != "cuda":
             return f"ncu reads counters of NVIDIA GPUs; {language.name} kernels run on another device"
-        if find_ncu() is None:
+        if self.name not in toolchain.programs:
             return (
                 "ncu was not found; install Nsight Compute (part of the CUDA toolkit); the diagnosis uses static "
                 "evidence only"
             )
-        return reason_counters_unreadable()
+        return COUNTERS_NEED_ROOT if toolchain.counters_need_root else None
 
     def profile(
         self,
@@ -149,11 +153,9 @@ class NcuProfiler(Profiler):
         blobs: Blobs,
     ) -> tuple[Profile, dict[str, str]]:
         """Read the counters of one call at `workload`. Where ncu fails, the profile has only a remark that says why."""
-        ncu = find_ncu() or self.name
         request = {
             "dims": workload.dims,
             "seed": INPUT_SEED,
-            "ncu": ncu,
             "metrics": [name for name in METRICS if not name.startswith(SECTION_ONLY_PREFIXES)],
         }
         request["precision"] = task.numeric.precision
@@ -212,29 +214,24 @@ class NcuProfiler(Profiler):
         ), raw
 
 
-def find_ncu() -> str | None:
-    """Path of the program ncu; None: it is not installed."""
-    path_of_ncu = shutil.which("ncu")
-    if path_of_ncu:
-        return path_of_ncu
-    return next(
-        (str(path) for pattern in NCU_PATHS for path in sorted(Path("/").glob(pattern.lstrip("/")), reverse=True)), None
-    )
+def export_pages(path: Path, content: bytes, executor: Executor, blobs: Blobs) -> tuple[str, ...]:
+    """The raw and the details page of a .ncu-rep file as CSV, exported by the ncu beside the device.
 
-
-def reason_counters_unreadable() -> str | None:
-    """One sentence on how to allow this user to read counters; None: the user may, or the driver does not say."""
-    try:
-        admin_only = "RmProfilingAdminOnly: 1" in DRIVER_PARAMETERS_FILE.read_text()
-    except OSError:
-        return None
-    if admin_only and os.geteuid() != 0:
-        return (
-            "the driver allows only root to read counters; load the driver with `options nvidia "
-            "NVreg_RestrictProfilingToAdminUsers=0` (a file in "
-            "/etc/modprobe.d, then reboot), or run as root; the diagnosis uses static evidence only"
+    Raises SettingsError if there is none, or if it cannot read the file.
+    """
+    pages = ("raw.csv", "details.csv")
+    if NcuProfiler.name not in read_toolchain(executor, blobs).programs:
+        raise SettingsError(
+            f"{path} needs ncu, which was not found; install Nsight Compute, or export the report where "
+            f"ncu is installed: ncu --import {path} --page raw --csv"
         )
-    return None
+    files = {**harness_files(blobs), "report.ncu-rep": blobs.put(content)}
+    argv = ("{python}", TARGET_PROGRAM, "export")
+    finished = executor.run(Job(files=files, argv=argv, limits=Limits(wall_s=TIME_LIMIT_S), results=pages))
+    if finished.exit_code or not finished.files.keys() >= set(pages):
+        reason = " ".join(blobs.text(finished.files["stderr.txt"]).split())[-300:]
+        raise SettingsError(f"ncu could not export {path}: {reason}")
+    return tuple(blobs.text(finished.files[page]) for page in pages)
 
 
 def parse_launches(raw: str, details: str = "") -> tuple[ProfiledLaunch, ...]:

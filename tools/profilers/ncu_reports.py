@@ -9,8 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from tools.errors import SettingsError
 DURATION_METRIC = "gpu__time_duration.sum"
 DURATION_TOLERANCE = 0.02
 """Largest relative difference between the durations of one launch on two pages, which round differently."""
-EXPORT_TIMEOUT_S = 120
 METRIC_BY_LABEL = {
     "Duration": DURATION_METRIC,
     "DRAM Throughput": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
@@ -119,8 +117,8 @@ class ProfiledLaunch:
         return self.metrics[DURATION_METRIC].value if DURATION_METRIC in self.metrics else 0.0
 
 
-def read_report(path: Path, ncu: str | None) -> tuple[ProfiledLaunch, ...]:
-    """The launches of one report in any of its forms. `ncu`: path of the program, which a .ncu-rep file needs.
+def read_report(path: Path, export: Callable[[Path, bytes], tuple[str, ...]]) -> tuple[ProfiledLaunch, ...]:
+    """The launches of one report in any of its forms. `export` returns the pages of a .ncu-rep file as CSV.
 
     Raises SettingsError for a file that cannot be read.
     """
@@ -129,7 +127,7 @@ def read_report(path: Path, ncu: str | None) -> tuple[ProfiledLaunch, ...]:
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     if content[:3] == b"NVR" or path.suffix == ".ncu-rep":
-        return _export_and_read(path, ncu)
+        return merge_pages(launch for text in export(path, content) for launch in parse_page(text))
     launches = parse_page(content.decode("utf-8", "replace"))
     if not launches:
         raise SettingsError(
@@ -180,27 +178,6 @@ def _are_same_launch(one: ProfiledLaunch, other: ProfiledLaunch) -> bool:
     return is_same_kernel and (
         not have_durations or abs(one.seconds - other.seconds) <= DURATION_TOLERANCE * max(one.seconds, other.seconds)
     )
-
-
-def _export_and_read(path: Path, ncu: str | None) -> tuple[ProfiledLaunch, ...]:
-    if ncu is None:
-        raise SettingsError(
-            f"{path} needs ncu, which was not found; install Nsight Compute, or export the report where "
-            f"ncu is installed: ncu --import {path} --page raw --csv"
-        )
-    found: list[ProfiledLaunch] = []
-    for page in ("raw", "details"):
-        try:
-            argv = [ncu, "--import", str(path), "--csv", "--page", page]
-            process = subprocess.run(argv, capture_output=True, text=True, timeout=EXPORT_TIMEOUT_S, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise SettingsError(f"{ncu} could not export {path}: {error}") from error
-        if process.returncode:
-            raise SettingsError(
-                f"{ncu} could not export {path}: {' '.join((process.stderr or process.stdout).split())[:300]}"
-            )
-        found += parse_page(process.stdout)
-    return merge_pages(found)
 
 
 def _parse_raw_csv(table: str) -> tuple[ProfiledLaunch, ...]:

@@ -13,6 +13,7 @@ from tools.analysis.assembly import DisassembledFunction, parse_disassembly
 from tools.artifacts import Artifact, Candidate, Profile, Quantity, Remark, Task
 from tools.errors import HarnessError
 from tools.executors.base import Executor
+from tools.executors.toolchain_job import read_toolchain
 from tools.languages.base import Language
 from tools.store.blobs import Blobs
 
@@ -56,7 +57,8 @@ def profile_listing(
 
     Raises HarnessError when the machine code of the built kernel cannot be listed.
     """
-    finished = executor.run(language.disassembly_job(shared_object, blobs, task))
+    toolchain = read_toolchain(executor, blobs)
+    finished = executor.run(language.disassembly_job(shared_object, blobs, toolchain, task))
     if finished.exit_code != 0 or "facts.json" not in finished.files:
         output = blobs.text(finished.files["stderr.txt"]).strip()[-300:] if "stderr.txt" in finished.files else ""
         raise HarnessError(f"the kernel was built but its machine code could not be listed: {output or 'no output'}")

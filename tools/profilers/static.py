@@ -10,6 +10,8 @@ from tools.analysis.loops import MachineLoop
 from tools.artifacts import Candidate, Profile, Quantity, Remark, Task, Workload
 from tools.errors import SettingsError
 from tools.executors.base import Executor, Job, Limits
+from tools.executors.toolchain import Toolchain
+from tools.executors.toolchain_job import read_toolchain
 from tools.languages.base import Language
 from tools.languages.cpp_source import CUDA_GRAMMAR_LANGUAGES
 from tools.profilers import compiler_remarks, sass
@@ -22,7 +24,7 @@ class StaticProfiler(Profiler):
 
     name = "static"
 
-    def reason_unavailable(self, language: Language) -> str | None:
+    def reason_unavailable(self, language: Language, toolchain: Toolchain) -> str | None:
         """None for compiled CPU languages, CUDA, Triton and CuTe DSL; without objdump the profile has remarks only and
         says so."""
         is_supported = language.device == "cpu" or language.name in ("triton", "cutedsl", *CUDA_GRAMMAR_LANGUAGES)
@@ -46,19 +48,20 @@ class StaticProfiler(Profiler):
         """Build the kernel again with remarks, disassemble `shared_object` and count its instructions."""
         if language.device != "cpu":
             return sass.profile_listing(task, candidate, shared_object, language, executor, blobs)
-        family = language.toolchain().family
+        toolchain = read_toolchain(executor, blobs)
+        family = language.compiler(toolchain).family
         raw: dict[str, str] = {}
         debug_object: str | None = None
-        executor.gather([lambda: executor.run(language.disassembly_job(shared_object, blobs, task))])
+        executor.gather([lambda: executor.run(language.disassembly_job(shared_object, blobs, toolchain, task))])
         if family in compiler_remarks.REMARK_FLAGS:
             built = executor.run(
-                language.build(task, candidate, blobs, extra_flags=compiler_remarks.REMARK_FLAGS[family])
+                language.build(task, candidate, blobs, toolchain, extra_flags=compiler_remarks.REMARK_FLAGS[family])
             )
             raw["remarks.txt"] = built.files["stderr.txt"]
             debug_object = language.build_output_digest(built)
         note: tuple[Remark, ...] = ()
         try:
-            disassembled = executor.run(language.disassembly_job(shared_object, blobs, task))
+            disassembled = executor.run(language.disassembly_job(shared_object, blobs, toolchain, task))
         except SettingsError as error:
             note = (Remark(tool="objdump", line=0, kind="note", text=str(error)),)
         else:

@@ -21,7 +21,9 @@ from tools.artifacts import Artifact, Record, digest
 from tools.errors import HarnessError
 from tools.executors.base import Device, Executor, FinishedJob, Job, Limits, Needs, pick_device
 from tools.executors.protocol import PROTOCOL
-from tools.languages.base import Language, Toolchain
+from tools.executors.toolchain import Compiler
+from tools.executors.toolchain_job import read_toolchain
+from tools.languages.base import Language
 from tools.roofline.hardware import Roof, RoofMetric
 from tools.roofline.roofline import best_of_repeats, best_roof
 from tools.store.records import Records, record_key
@@ -111,7 +113,8 @@ def read_or_measure_roofs(
     cuda = device.kind == "cuda"
     program = (CUDA_PROGRAM if cuda else PROGRAM).read_text(encoding="utf-8")
     made_by = {"clocks": "locked"} if device.has_locked_clocks else {}
-    made_by |= {"driver": device.details["driver"]} if cuda else {"compiler": language.toolchain().version}
+    compiler = None if cuda else language.compiler(read_toolchain(executor, records.blobs))
+    made_by |= {"compiler": compiler.version} if compiler else {"driver": device.details["driver"]}
     asked = record_key(
         "roof",
         device=device.name,
@@ -124,9 +127,9 @@ def read_or_measure_roofs(
     record = records.find(asked)
     if record is None:
         found = (
-            _run_cuda_program(program, device, executor, records, attempt)
-            if cuda
-            else _run_cpu_program(program, language.toolchain(), device, executor, records, attempt)
+            _run_cpu_program(program, compiler, device, executor, records, attempt)
+            if compiler
+            else _run_cuda_program(program, device, executor, records, attempt)
         )
         disagreeing = tuple(roof.metric for roof in _roofs_of(found, "") if roof.agreeing < 2)
         found = found.model_copy(update={"disagreeing": disagreeing})
@@ -245,20 +248,20 @@ def _measured_roof(metric: RoofMetric, value: float, unit: str, source: str, oth
 
 
 def _run_cpu_program(
-    program: str, toolchain: Toolchain, device: Device, executor: Executor, records: Records, attempt: int
+    program: str, compiler: Compiler, device: Device, executor: Executor, records: Records, attempt: int
 ) -> CpuCeilings:
     blobs = records.blobs
     source = {"roofs_cpu.cpp": blobs.put(program)}
     log = ""
     for flags in _FLAG_SETS:
-        argv = (*toolchain.argv, "-std=c++17", *flags, "-ffp-contract=fast", "-pthread", "roofs_cpu.cpp", "-o", "roofs")
+        argv = (*compiler.argv, "-std=c++17", *flags, "-ffp-contract=fast", "-pthread", "roofs_cpu.cpp", "-o", "roofs")
         built = executor.run(Job(files=source, argv=argv, limits=Limits(wall_s=120.0), results=("roofs",)))
         if built.exit_code == 0 and "roofs" in built.files:
             break
         log = blobs.text(built.files["stderr.txt"])
     else:
         raise HarnessError(
-            f"{PROGRAM.name} does not compile with {toolchain.name}: "
+            f"{PROGRAM.name} does not compile with {compiler.name}: "
             f"{log.strip().splitlines()[0] if log.strip() else 'no log'}"
         )
     command = f"chmod +x roofs && ./roofs {device.units} {device.last_level_cache}"

@@ -28,6 +28,7 @@ from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, Limits
 from tools.executors.harness_job import harness_job, read_answer
 from tools.executors.protocol import Parameter, ProbedWorkload, ProbeRequest, ProbeResult
+from tools.executors.toolchain_job import read_toolchain
 from tools.languages.base import LANGUAGES, Language, PinnedKernel, open_language
 from tools.store.blobs import Blobs, write_atomically
 
@@ -142,15 +143,12 @@ def _load_kernel_task(
     user_source = read_source(kernel)
     source, logic, freeze_notes = language.freeze_sources(user_source, read_source(reference))
     parameters = _read_kernel_parameters(language, source, files)
-    memory_bytes = executor.available_memory()
     if not _defines_make_inputs(logic):
-        check_seed_dims(dims, parameters, elements, memory_bytes, files.kernel)
+        check_seed_dims(dims, parameters, elements, executor.available_memory(), files.kernel)
         _refuse_unused_dims(dims, source, logic, files)
     # With make_inputs only the reference is probed: `tools.contracts` compares it with the kernel and names both files.
     probed_parameters = () if _defines_make_inputs(logic) else parameters
-    asking = ProbeRequest(
-        reference=logic, dims=dims, parameters=probed_parameters, pointer_elements=elements, memory_bytes=memory_bytes
-    )
+    asking = ProbeRequest(reference=logic, dims=dims, parameters=probed_parameters, pointer_elements=elements)
     request = asking.model_copy(update={"library": _allowed_operators(settings, language)})
     probe_result = probe_reference(executor, blobs, request, files)
     probe_result = probe_result.model_copy(update={"inferred": (*freeze_notes, *probe_result.inferred)})
@@ -209,7 +207,6 @@ def _load_reference_task(
     request = ProbeRequest(
         reference=logic,
         dims=dims,
-        memory_bytes=executor.available_memory(),
         library=_allowed_operators(settings, language),
     )
     probe_result = probe_reference(executor, blobs, request, files)
@@ -231,11 +228,15 @@ def _infer_with_other_sizes(
     the reference refuses. Raises SettingsError if it refuses all of them.
     """
     task = infer(probe_result=probe_result).task
+    language, toolchain = open_language(task.language), read_toolchain(executor, blobs)
+    for argument in task.arguments:
+        unsupported = language.reason_unsupported(argument.dtype, toolchain)
+        if unsupported:
+            raise SettingsError(f"{files.kernel}: `{argument.name}` is {argument.dtype}, but {unsupported}")
     request = ProbeRequest(
         reference=task.reference,
         parameters=tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for a in task.arguments),
         pointer_elements=task.pointer_elements,
-        memory_bytes=executor.available_memory(),
         tentative=tuple(choices for _, choices in draw_hidden_workloads(task, b"known to everybody", 2)),
         roles={a.name: a.role for a in task.arguments},
     )
@@ -286,10 +287,6 @@ def infer_task(
     if not probe_result.workloads:
         raise SettingsError(f"{files.reference}: there are no workloads; set `workloads` in it or give --dims")
     arguments, about_arguments = inference.infer_arguments(parameters, probe_result, files)
-    for argument in arguments:
-        unsupported = language.reason_unsupported(argument.dtype)
-        if unsupported:
-            raise SettingsError(f"{files.kernel}: `{argument.name}` is {argument.dtype}, but {unsupported}")
     ranges, about_ranges = inference.infer_dims_range(probe_result, files)
     policy, about_numbers = inference.infer_tolerance(
         probe_result, arguments, NumericTolerance(precision=settings.precision)

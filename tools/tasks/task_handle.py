@@ -15,6 +15,8 @@ from tools.analysis.diagnosis import Diagnosis, TaskRoofline
 from tools.artifacts import Candidate, Profile, Record
 from tools.errors import SettingsError
 from tools.executors.base import EXECUTORS, Device, Executor, pick_device
+from tools.executors.toolchain import Toolchain
+from tools.executors.toolchain_job import read_toolchain
 from tools.gate.judge_settings import JudgeSettings
 from tools.judge import evidence
 from tools.judge.build import KernelBuilder
@@ -69,6 +71,11 @@ class TaskHandle:
         """The device on which the kernel runs."""
         return pick_device(self.executor.devices(), self.language.device)
 
+    @property
+    def toolchain(self) -> Toolchain:
+        """What is installed beside the device."""
+        return read_toolchain(self.executor, self.records.blobs)
+
     @cached_property
     def judge(self) -> Judge:
         """The judge of the task on the device, with default settings and a random secret."""
@@ -110,7 +117,7 @@ class TaskHandle:
         The default profiler is the first for the kernel's device; an error names `setting`.
         """
         profiler = load_class(PROFILERS, name or DEFAULT_PROFILERS[self.language.device][0], Profiler, key=setting)()
-        if reason := profiler.reason_unavailable(self.language):
+        if reason := profiler.reason_unavailable(self.language, self.toolchain):
             return reason
         library, first = self.build(), self.task.workloads[0]
         return profiler.profile(
@@ -140,7 +147,9 @@ class TaskHandle:
 
     def disassemble(self) -> tuple[str, str]:
         """Return the kernel's machine code as text, and the architecture for which it was compiled."""
-        files = self.executor.run(self.language.disassembly_job(self.build(), self.records.blobs, self.task)).files
+        blobs = self.records.blobs
+        job = self.language.disassembly_job(self.build(), blobs, self.toolchain, self.task)
+        files = self.executor.run(job).files
         # Without a GPU, the kernel was compiled for the target that the listing names.
-        facts = json.loads(self.records.blobs.text(files["facts.json"])) if "facts.json" in files else {}
-        return self.records.blobs.text(files["assembly.txt"]), str(facts.get("target", "") or self.device.architecture)
+        facts = json.loads(blobs.text(files["facts.json"])) if "facts.json" in files else {}
+        return blobs.text(files["assembly.txt"]), str(facts.get("target", "") or self.device.architecture)

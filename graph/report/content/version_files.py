@@ -133,7 +133,6 @@ def render_root(
     """Relative name -> text of the files at the workspace's root that v0 writes once, kernel and pointer aside."""
     found = Inspection.model_validate(inspection.payload)
     settings = services.settings
-    toolchain = services.language.toolchain()
     measurements = evidence.measurements((calibration,), {}, settings.judge.confidence)
     sheet = hardware_sheet.read_verified_sheet(state["specs"], services)
     methods = services.guide.methods(
@@ -176,7 +175,7 @@ def render_root(
             baseline=baseline,
             inferred=services.task.inferred,
             clocks=services.language.clock_description,
-            toolchain=str(toolchain),
+            toolchain=services.judge.builder.toolset().compiler_name,
             correctness=checked,
             calibration=calibration,
             measurements=measurements,

@@ -20,6 +20,7 @@ from tests.graph.conftest import ROOT, refused
 from tests.support import Beside, Capsys, run_captured
 from tests.tools.tasks.test_suites import gpu_mode as gpu_mode
 from tools.errors import SettingsError
+from tools.executors.toolchain_job import read_toolchain
 from tools.languages.base import Language
 from tools.languages.cpp import Cpp
 from tools.languages.triton import Triton
@@ -91,7 +92,7 @@ def problem(beside: Beside, tmp_path_factory: pytest.TempPathFactory) -> Accepte
     task, _ = write_task_folder(folder / "scaled.py", folder / "task", "")
     (task / "kernel.cpp").write_text(KERNEL)
     loaded, cpp = load_task_folder(task, *beside), Cpp()
-    return made(loaded, KERNEL, cpp, cpp.flags(loaded.task))
+    return made(loaded, KERNEL, cpp, cpp.flags(loaded.task, read_toolchain(*beside)))
 
 
 def made(loaded: LoadedTask, source: str, language: Language, flags: tuple[str, ...]) -> AcceptedKernel:
@@ -162,7 +163,7 @@ def test_a_submission_takes_the_suites_data_apart(gpu_mode: Path, tmp_path: Path
     (task / "kernel.cpp").write_text(SCALED)
     cpp, loaded = Cpp(), load_task_folder(task, *beside)
     (tmp_path / "submission.py").write_text(
-        FORMATS["gpumode"](made(loaded, SCALED, cpp, cpp.flags(loaded.task)))["submission.py"]
+        FORMATS["gpumode"](made(loaded, SCALED, cpp, cpp.flags(loaded.task, read_toolchain(*beside))))["submission.py"]
     )
     x, out = torch.rand(16, 16), torch.empty(16, 16)
     wide, most = run_path(str(tmp_path / "submission.py"))["custom_kernel"](

@@ -18,6 +18,7 @@ from tests.support import Beside, Capsys, run_captured
 from tools.artifacts import Argument, Task, Workload
 from tools.errors import SettingsError
 from tools.executors.protocol import ProbedArgument, ProbedWorkload
+from tools.executors.toolchain_job import read_toolchain
 from tools.harness.compilation.cuda_compile import program
 from tools.languages.cpp import Cpp
 from tools.tasks.loader import load_task_folder
@@ -88,7 +89,7 @@ def test_a_patched_file_calls_the_kernel_where_it_was_judged_and_its_own_lines_e
     (tmp_path / "reference.py").write_text(REFERENCE)
     (tmp_path / "kernel.cpp").write_text(OWN.replace("scaled(", "solve("))
     loaded, cpp = load_task_folder(tmp_path, *beside), Cpp()
-    kernel = made(loaded, FASTER, cpp, cpp.flags(loaded.task))
+    kernel = made(loaded, FASTER, cpp, cpp.flags(loaded.task, read_toolchain(*beside)))
     applied(tmp_path, with_file(kernel, "mine.cpp", OWN, (6, 7)))
     (tmp_path / "main.cpp").write_text(f'#include "mine.cpp"\n{PROGRAM_OF_OWN}')
 

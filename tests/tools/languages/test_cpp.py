@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import one_sentence, run_captured
+from tests.support import BARE, one_sentence, run_captured, toolchain_here
 from tools.artifacts import Argument, Candidate, Task, Workload
 from tools.errors import InfrastructureError, SettingsError
+from tools.executors import toolchain_job
 from tools.executors.base import FinishedJob, Job, JobUsage
-from tools.languages import cpp
 from tools.languages.cpp import Cpp
 from tools.store.blobs import Blobs
 
@@ -135,7 +135,7 @@ def test_a_build_has_the_candidates_headers_and_no_fast_math(tmp_path: Path) -> 
     candidate = Candidate(
         language="cpp", files={"kernel.cpp": KERNEL, "part.h": "static inline float twice(float v) { return 2 * v; }\n"}
     )
-    job = language.build(NO_TASK, candidate, blobs)
+    job = language.build(NO_TASK, candidate, blobs, toolchain_here(tmp_path))
     assert "part.h" not in job.argv and not any("fast" in flag for flag in job.argv)
     first = language.build_output_digest(run(job, blobs, tmp_path / "a"))
     assert first is not None
@@ -155,10 +155,9 @@ def test_a_long_log_is_cut_and_keeps_the_errors() -> None:
     assert many.endswith("61 more lines")
 
 
-@needs_compiler
 def test_own_flags_replace_the_optimisations_and_nothing_else() -> None:
     task = NO_TASK.model_copy(update={"build_flags": ("-O2", "-ffast-math", "-lm")})
-    flags = Cpp().flags(task)
+    flags = Cpp().flags(task, BARE)
     assert flags[-3:] == ("-O2", "-ffast-math", "-lm") and "-shared" in flags
     assert not {"-O3", "-march=native"} & set(flags)
 
@@ -168,7 +167,7 @@ def test_own_flags_replace_the_optimisations_and_nothing_else() -> None:
 )
 def test_flags_that_change_what_is_built_are_refused(flag: str) -> None:
     with pytest.raises(SettingsError, match="build_flags"):
-        Cpp().flags(NO_TASK.model_copy(update={"build_flags": ("-O3", flag)}))
+        Cpp().flags(NO_TASK.model_copy(update={"build_flags": ("-O3", flag)}), BARE)
 
 
 def script(path: Path, body: str) -> None:
@@ -185,7 +184,7 @@ def test_a_compiler_without_openmp_falls_back(tmp_path: Path, monkeypatch: pytes
         f'for a in "$@"; do [ "$a" = -fopenmp ] && {{ echo "cannot find -lomp" >&2; exit 1; }}; done\nexec {real} "$@"',
     )
     monkeypatch.setenv("CXX", str(wrapper))
-    assert "-fopenmp-simd" in Cpp().flags(NO_TASK)
+    assert "-fopenmp-simd" in Cpp().flags(NO_TASK, toolchain_here(tmp_path))
 
 
 @needs_compiler
@@ -203,20 +202,20 @@ def test_a_trial_that_takes_too_long_is_the_machines_fault(
     }
     script(wrapper, slow[step])
     monkeypatch.setenv("CXX", str(wrapper))
-    monkeypatch.setitem(cpp._TRIAL_LIMITS_S, step, 0.5)
+    monkeypatch.setitem(toolchain_job.STEP_LIMITS_S, step, 0.5)
     with pytest.raises(InfrastructureError, match=r"took longer than 0\.5 s"):
-        Cpp().flags(NO_TASK)
+        toolchain_here(tmp_path)
 
 
 def test_no_compiler_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
     try:
-        found = Cpp().toolchain()
+        found = Cpp().compiler(toolchain_here(tmp_path))
     except SettingsError as error:
         assert all(word in str(error) for word in ("apt install g++", "gcc-c++", "pacman", "pip install -e '.[zig]'"))
     else:
         assert found.name == "zig c++"
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(SettingsError, match="CXX: 'no-such-compiler'"):
-        Cpp().toolchain()
+        Cpp().compiler(toolchain_here(tmp_path))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import BARE
 from tools.artifacts import Candidate
 from tools.errors import SettingsError
 from tools.harness.measurement import kernel_trace
@@ -146,10 +147,9 @@ def test_kernels_in_cute_dsl_are_known_by_the_function_that_their_symbol_begins_
     assert said is None if words is None else words in str(said)
 
 
-@pytest.mark.skipif(WHEEL, reason="the wheel is here")
 def test_a_missing_wheel_is_one_sentence_that_names_it() -> None:
     with pytest.raises(SettingsError, match="pip install nvidia-cutlass-dsl"):
-        CuteDsl().toolchain()
+        CuteDsl().compiler(BARE)
 
 
 @pytest.mark.slow
@@ -177,7 +177,7 @@ def test_the_wheel_compiles_each_signature_without_a_gpu_and_names_the_line_of_a
         )
         assert crashed.payload["ok"], "the wheel's own crash refuses no kernel"
         assert "not compiled in advance, only in the process that runs it" in blobs.text(crashed.payload["log_blob"])
-        listed = executor.run(language.disassembly_job(str(built.payload["library"]), blobs, task)).files
+        listed = executor.run(language.disassembly_job(str(built.payload["library"]), blobs, BARE, task)).files
         facts = sass.ListingFacts.model_validate_json(blobs.text(listed["facts.json"]))
         metrics, remarks = sass.examine_listing(facts, blobs.text(listed["assembly.txt"]))
     told = " ".join(remark.text for remark in remarks)

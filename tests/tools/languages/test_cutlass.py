@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import Beside
+from tests.support import BARE, Beside, toolchain_here
 from tools.artifacts import Candidate, Task
 from tools.errors import SettingsError
 from tools.harness.compilation import cuda_compile
@@ -55,7 +55,7 @@ def test_without_headers_it_is_said_how_to_name_them(monkeypatch: pytest.MonkeyP
         SettingsError,
         match=f"{tmp_path} contains no include/cutlass/version.h; .*--cutlass DIR.*pip install nvidia-cutlass",
     ):
-        Cutlass().toolchain()
+        Cutlass().compiler(toolchain_here(tmp_path))
 
 
 def test_a_patched_copy_of_the_headers_is_another_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_patched_copy_of_the_headers_is_another_compiler(monkeypatch: pytest.M
     said = []
     for name, more in (("a", ""), ("b", ""), ("c", "// patched\n")):
         monkeypatch.setenv("CUTLASS_PATH", str(headers(tmp_path / name, more)))
-        said.append(Cutlass().toolchain().version)
+        said.append(Cutlass().compiler(toolchain_here(tmp_path)).version)
     assert said[0].startswith("13.0.88 with CUTLASS 4.2.0 (headers ")
     assert said[0] == said[1] != said[2]
 
@@ -84,7 +84,7 @@ def test_a_gemm_that_is_kept_across_calls_is_refused() -> None:
 )
 def test_the_prompts_skeleton_compiles_and_its_products_are_not_serialised(beside: Beside) -> None:
     (executor, blobs), cutlass = beside, Cutlass()
-    done = executor.run(cutlass.build(TASK, Candidate(language="cutlass", files={"kernel.cu": KERNEL}), blobs))
+    done = executor.run(cutlass.build(TASK, Candidate(language="cutlass", files={"kernel.cu": KERNEL}), blobs, BARE))
     log = blobs.text(done.files["stderr.txt"])
     assert cutlass.build_output_digest(done) is not None, cutlass.trim_log(log)
     assert "serialized" not in log and "device_kernel for sm_90a" in cutlass.trim_log(log)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import Beside, one_sentence
+from tests.support import BARE, Beside, one_sentence
 from tests.tools.builders import softmax
 from tools.analysis import signatures
 from tools.artifacts import Candidate, Task, Workload
@@ -280,7 +280,9 @@ def test_the_shipped_tasks_are_understood(name: str, beside: Beside) -> None:
 
 def outcome(source: str, what: Task, executor: LocalExecutor, blobs: Blobs) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a build."""
-    finished = executor.run(Triton().build(what, Candidate(language="triton", files={"kernel.py": source}), blobs))
+    finished = executor.run(
+        Triton().build(what, Candidate(language="triton", files={"kernel.py": source}), blobs, BARE)
+    )
     return finished.exit_code, blobs.text(finished.files["stdout.txt"]), blobs.text(finished.files["stderr.txt"])
 
 
@@ -312,7 +314,9 @@ def test_a_build_reaches_nothing_but_its_own_folder(beside: Beside, tmp_path: Pa
     source = KERNEL + ESCAPE.format(
         secrets=[str(secret), str(blobs.path(blobs.put("another job's file")))], written=str(written)
     )
-    finished = executor.run(Triton().build(SOFTMAX, Candidate(language="triton", files={"kernel.py": source}), blobs))
+    finished = executor.run(
+        Triton().build(SOFTMAX, Candidate(language="triton", files={"kernel.py": source}), blobs, BARE)
+    )
     assert finished.exit_code == 0 and "compiled 1 spec" in blobs.text(finished.files["stdout.txt"])
     assert not written.exists() and secret.read_text() == "secret"
     assert blobs.text(finished.files["kernel.py"]) == source

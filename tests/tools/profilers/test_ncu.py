@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import run_captured
+from tests.support import BARE, run_captured
 from tools.analysis import rules
 from tools.artifacts import Profile
 from tools.executors.harness_job import HARNESS_FOLDER
+from tools.harness.compilation import toolchain
+from tools.languages.triton import Triton
 from tools.profilers import ncu, ncu_reports
 
 REPORTS = Path(__file__).parents[1] / "fixtures" / "ncu"
@@ -66,13 +68,14 @@ def test_of_several_kernels_the_longest_counts() -> None:
 
 def test_permission_is_read_from_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parameters = tmp_path / "params"
-    monkeypatch.setattr(ncu, "DRIVER_PARAMETERS_FILE", parameters)
-    assert ncu.reason_counters_unreadable() is None, "nobody can tell"
+    monkeypatch.setattr(toolchain, "DRIVER_PARAMETERS_FILE", parameters)
+    assert not toolchain.counters_need_root(), "nobody can tell"
     parameters.write_text("Mobile: 0\nRmProfilingAdminOnly: 1\n")
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert "NVreg_RestrictProfilingToAdminUsers=0" in (ncu.reason_counters_unreadable() or "")
+    forbidden = BARE.model_copy(update={"programs": {"ncu": ""}, "counters_need_root": toolchain.counters_need_root()})
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in (ncu.NcuProfiler().reason_unavailable(Triton(), forbidden) or "")
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    assert ncu.reason_counters_unreadable() is None
+    assert not toolchain.counters_need_root()
 
 
 PRYING = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from tools.__main__ import main
 from tools.analysis import rules
 from tools.artifacts import Quantity
 from tools.errors import SettingsError
+from tools.executors.local import LocalExecutor
 from tools.profilers import ncu, ncu_diagnosis, ncu_reports
+from tools.store.blobs import Blobs
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "ncu"
 LABELS = json.loads((FIXTURES / "labels.json").read_text())
@@ -33,8 +36,14 @@ def page(name: str, kind: str = "raw") -> Path:
     return FIXTURES / f"{name}.{kind}.csv"
 
 
+def exported_nowhere(path: Path, content: bytes) -> tuple[str, ...]:
+    raise AssertionError(f"{path} is no .ncu-rep file")
+
+
 def diagnosed(*paths: Path) -> ncu_diagnosis.KernelDiagnosis:
-    (launch,) = ncu_reports.merge_pages(launch for path in paths for launch in ncu_reports.read_report(path, None))
+    (launch,) = ncu_reports.merge_pages(
+        launch for path in paths for launch in ncu_reports.read_report(path, exported_nowhere)
+    )
     return ncu_diagnosis.diagnose_launch(launch)
 
 
@@ -115,25 +124,35 @@ def test_the_details_page_says_the_same_as_text_and_as_csv_and_names_what_it_lac
 
 
 def test_labels_of_the_details_page_mean_the_metrics_of_the_raw_one() -> None:
-    (raw,), (details,) = (ncu_reports.read_report(page("membar", kind), None) for kind in ("raw", "details"))
+    (raw,), (details,) = (
+        ncu_reports.read_report(page("membar", kind), exported_nowhere) for kind in ("raw", "details")
+    )
     shared = raw.metrics.keys() & details.metrics.keys()
     assert len(shared) > 25
     for name in shared:
         assert details.metrics[name].value == pytest.approx(raw.metrics[name].value, rel=0.02, abs=0.06), name
 
 
-def test_a_report_as_nsight_compute_saves_it_goes_through_ncu(tmp_path: Path) -> None:
+def test_a_report_as_nsight_compute_saves_it_goes_through_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = tmp_path / "a.ncu-rep"
     saved.write_bytes(b"NVR\0")
     program = tmp_path / "ncu"
-    program.write_text(f'#!/bin/sh\nexec cat "{FIXTURES}/membar.$5.csv"\n')
+    program.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec echo Version 1\nexec cat "{FIXTURES}/membar.$5.csv"\n')
     program.chmod(0o755)
-    (launch,) = ncu_reports.read_report(saved, str(program))
+
+    def exported(path: Path, content: bytes) -> tuple[str, ...]:
+        blobs = Blobs(tmp_path / "blobs")
+        with LocalExecutor(blobs, tmp_path) as executor:
+            return ncu.export_pages(path, content, executor, blobs)
+
+    with monkeypatch.context() as found:
+        found.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        (launch,) = ncu_reports.read_report(saved, exported)
     assert ncu_diagnosis.diagnose_launch(launch) == diagnosed(page("membar"), page("membar", "details"))
     with pytest.raises(
         SettingsError, match="needs ncu, which was not found; install Nsight Compute, or export the report"
     ):
-        ncu_reports.read_report(saved, None)
+        ncu_reports.read_report(saved, exported)
 
 
 def many(tmp_path: Path) -> Path:

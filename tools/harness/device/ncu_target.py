@@ -1,16 +1,17 @@
 """Counts one call of a GPU kernel with Nsight Compute. Its times are not measurements, because collecting the counters
 needs several runs of the kernel.
 
-`ncu_target.py` starts ncu on itself and writes report.ncu-rep, raw.csv and details.csv. `ncu_target.py launch` is the
-program that ncu profiles: it makes inputs with reference.py's make_inputs on the GPU, confines itself as far as ncu
-allows (sandbox.json reports that), and calls the kernel (a Python module or a shared object) twice to compile and warm
-up and once to be counted.
+`ncu_target.py` starts ncu on itself and writes report.ncu-rep, raw.csv and details.csv; `ncu_target.py export` writes
+only the pages of a report. `ncu_target.py launch` is the program that ncu profiles: it makes inputs with reference.py's
+make_inputs on the GPU, confines itself as far as ncu allows (sandbox.json reports that), and calls the kernel (a Python
+module or a shared object) twice to compile and warm up and once to be counted.
 """
 
 import functools
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -37,10 +38,17 @@ SECTIONS = (
 )
 MAX_PROFILED_KERNELS = 8
 """Most kernels of the counted call that are profiled."""
-EXPORT_S = 60
+EXPORT_S = 120
+NCU_PATHS = ("usr/local/cuda/bin/ncu", "opt/nvidia/nsight-compute/*/ncu", "usr/local/cuda/nsight-compute*/ncu")
 CPU_S = 600
 TEMPORARY, COMPILED = "scratch", "compiled"
 """Subfolders of the job's folder, the only ones that a kernel may write to. The first holds ncu's lock files."""
+
+
+def find_ncu():
+    """Return the path of ncu, on PATH or where its packages put it; None: it is not installed."""
+    found = (str(path) for pattern in NCU_PATHS for path in sorted(Path("/").glob(pattern), reverse=True))
+    return shutil.which("ncu") or next(found, None)
 
 
 def load(name):
@@ -74,7 +82,7 @@ def launch():
     """Call the kernel; ncu profiles only the last call."""
     import torch
 
-    call, inputs, _kept = prepared(json.loads(Path("launch.json").read_text())["ncu"])
+    call, inputs, _kept = prepared(find_ncu() or "ncu")
     for _ in range(2):
         call(**inputs)
     torch.cuda.synchronize()
@@ -97,7 +105,8 @@ def shut_in(ncu):
 def count():
     """Run ncu and export its report; exit with ncu's status and output if it fails."""
     job = json.loads(Path("launch.json").read_text())
-    ncu = [job["ncu"]]
+    program = find_ncu() or "ncu"
+    ncu = [program]
     # The clocks stay unchanged, because they belong to the user of the machine.
     ncu += ["--clock-control", "none", "--profile-from-start", "off", "--launch-count", str(MAX_PROFILED_KERNELS)]
     ncu += ["--export", "report", "--force-overwrite", "--metrics", ",".join(job["metrics"])]
@@ -121,16 +130,26 @@ def count():
     if completed.returncode or not Path("report.ncu-rep").is_file():
         sys.stderr.write((completed.stdout + completed.stderr)[-4000:])
         sys.exit(completed.returncode or 1)
+    export(program)
+
+
+def export(ncu):
+    """Export the raw and the details page of the report."""
     with ThreadPoolExecutor() as side_by_side:
-        list(side_by_side.map(functools.partial(export, job["ncu"]), ("raw", "details")))
+        list(side_by_side.map(functools.partial(export_page, ncu), ("raw", "details")))
 
 
-def export(ncu, page):
+def export_page(ncu, page):
     """Export one page of the report to PAGE.csv."""
     argv = [ncu, "--import", "report.ncu-rep", "--csv", "--page", page]
-    shown = subprocess.run(argv, capture_output=True, text=True, timeout=EXPORT_S, check=True)
+    shown = subprocess.run(argv, capture_output=True, text=True, timeout=EXPORT_S, check=False)
+    if shown.returncode:
+        sys.exit((shown.stderr or shown.stdout)[-4000:])
     Path(f"{page}.csv").write_text(shown.stdout)
 
 
 if __name__ == "__main__":
-    launch() if sys.argv[1:] == ["launch"] else count()
+    if sys.argv[1:] == ["export"]:
+        export(find_ncu())
+    else:
+        launch() if sys.argv[1:] == ["launch"] else count()

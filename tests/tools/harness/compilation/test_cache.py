@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import Beside, run_captured
+from tests.support import BARE, Beside, run_captured
 from tests.tools import drivers
 from tests.tools.builders import open_judge, softmax
 from tests.tools.harness.test_gpu_judging import module
@@ -369,7 +369,9 @@ def built(source: str, beside: Beside, **changed: Any) -> tuple[FinishedJob, str
     """The build job's end, and what it said."""
     executor, blobs = beside
     task = TASK.model_copy(update=changed)
-    finished = executor.run(Triton().build(task, Candidate(language="triton", files={"kernel.py": source}), blobs))
+    finished = executor.run(
+        Triton().build(task, Candidate(language="triton", files={"kernel.py": source}), blobs, BARE)
+    )
     return finished, "".join(blobs.text(finished.files[name]) for name in ("stdout.txt", "stderr.txt"))
 
 
@@ -458,13 +460,13 @@ def test_a_build_for_another_gpu_or_for_reading_leaves_nothing(beside: Beside) -
     executor, blobs = beside
     finished, said = built(KERNEL, beside, build_flags=("--target=sm_80",))
     assert finished.exit_code == 0 and "for sm_80" in said and Triton().compiled_cache_digest(finished) is None
-    listed = executor.run(Triton().disassembly_job(blobs.put(KERNEL), blobs, TASK))
+    listed = executor.run(Triton().disassembly_job(blobs.put(KERNEL), blobs, BARE, TASK))
     assert listed.exit_code == 0 and "assembly.txt" in listed.files and Triton().compiled_cache_digest(listed) is None
     assert Triton().compiled_cache_digest(built(KERNEL.replace("tl.exp(", "tl.expo("), beside)[0]) is None
 
 
 def test_a_build_is_told_no_hidden_dims(beside: Beside) -> None:
-    job: Job = Triton().build(TASK, Candidate(language="triton", files={"kernel.py": KERNEL}), beside[1])
+    job: Job = Triton().build(TASK, Candidate(language="triton", files={"kernel.py": KERNEL}), beside[1], BARE)
     request = json.loads(beside[1].text(job.files["build.json"]))
     assert request["workloads"] == [w.dims for w in TASK.workloads]
     assert request["ahead"] == [dims for dims, *_ in checked_cases.derive_sizes(TASK).values()]
