@@ -67,7 +67,7 @@ class BundleExecutor(Executor):
         self._engine = {"gpu": gpu, "clocks": clocks}
         self._waiting: dict[str, dict[str, Any]] = {}
         self._answers: dict[str, tuple[Path, dict[str, Any]]] = {}
-        self._is_gathering = False
+        self._is_collecting = False
         self._last = 0
         """Number of the last bundle whose results are here."""
         for path in sorted(self.folder.glob("*.results.zip")):
@@ -94,14 +94,21 @@ class BundleExecutor(Executor):
         return finished
 
     def gather(self, requests: Iterable[Callable[[], object]]) -> None:
-        self._is_gathering = True
+        known, is_inner = tuple(requests), self._is_collecting
+        while self._collect(known) and not is_inner:
+            self._carry()
+
+    def _collect(self, requests: Iterable[Callable[[], object]]) -> bool:
+        """Let the jobs of all requests wait that have no answer, and return whether there are any."""
+        before, self._is_collecting = self._is_collecting, True
         try:
             for request in requests:
                 # The run meets whatever is wrong when it comes to this request itself.
                 with contextlib.suppress(KernelwrightError):
                     request()
         finally:
-            self._is_gathering = False
+            self._is_collecting = before
+        return bool(self._waiting)
 
     def carry(self, bundle: Path, results: Path) -> None:
         """Run `bundle` elsewhere and bring its results to the path `results`. This class leaves that to a person and
@@ -116,26 +123,31 @@ class BundleExecutor(Executor):
         """Do nothing: bundles and results stay."""
 
     def _answer(self, key: str, order: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to a job, which waits in the next bundle until there is one."""
-        path, answer = self._answers.get(key, (self.folder, {}))
-        if not answer or "error" in answer:
-            self._waiting.setdefault(key, order)
+        """Return the answer to a job, which is carried if there is none."""
+        if key not in self._answers:
+            self._waiting[key] = order
+            if self._is_collecting:
+                raise PendingError("executor: a job waits for the next bundle", self.folder)
+            self._carry()
+        path, answer = self._answers[key]
         if "error" in answer:
+            del self._answers[key]  # Another attempt is another job.
             kind = getattr(errors, answer["error"], InfrastructureError)
             raise kind(f"{answer['sentence']} (on the machine of {path.name}, where its bundle can be run again)")
-        if answer:
-            return answer
+        return answer
+
+    def _carry(self) -> None:
+        """Have the jobs that wait carried; PendingError until their results are here."""
         bundle = self.folder / f"{self._last + 1:03d}.pyz"
         results = bundle.with_suffix(".results.zip")
-        if self._is_gathering:
-            raise PendingError(f"executor: a job waits for {bundle.name}", results)
         self._write_bundle(bundle)
         self.carry(bundle, results)
         self._read_results(results)
+        if missing := self._waiting.keys() - self._answers.keys():
+            raise InfrastructureError(
+                f"executor: {results} lacks {len(missing)} results of its bundle; run `python3 {bundle.name}` again"
+            )
         self._waiting = {}
-        if key not in self._answers:
-            raise InfrastructureError(f"executor: {results} lacks a result of its bundle; run {bundle.name} again")
-        return self._answer(key, order)
 
     def _write_bundle(self, bundle: Path) -> None:
         """Write the jobs that wait, with their files and the code that runs them."""
