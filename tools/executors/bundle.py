@@ -166,6 +166,19 @@ class BundleExecutor(Executor):
                 answers = json.loads(archive.read("results.json"))
         except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
             raise SettingsError(f"executor: {path} cannot be read ({error}); copy it again") from None
+        host = answers[HOST]
+        if "error" in host:
+            raise SettingsError(f"executor: {path.name}: {host['sentence']}")
+        here, begun_on = _describe_host(host), _describe_host(self._answers.get(HOST, (path, host))[1])
+        if here != begun_on:
+            raise SettingsError(
+                f"executor: {path} comes from {here}, and the first results from {begun_on}; run it there"
+            )
         self._answers |= {key: (path, answer) for key, answer in answers.items()}
         number = path.name.partition(".")[0]
         self._last = max(self._last, int(number) if number.isdigit() else 0)
+
+
+def _describe_host(answer: dict[str, Any]) -> str:
+    """Return the devices of a machine as text, by which machines are told apart."""
+    return ", ".join(f"{device['name']} ({device['units']} units)" for device in answer["devices"])

@@ -28,7 +28,8 @@ class ManualOptions(provider_options.ProviderOptions):
     """Options of the provider `manual`."""
 
     folder: str | None = None
-    """Folder of the files. Default: `manual/` in the run's workspace, which git ignores."""
+    """Folder of the files. Default: `manual/` in the run's workspace, which git ignores. Several runs can share one
+    folder, so that their prompts are answered together: each prompt names its run."""
 
 
 class Manual(Model):
@@ -60,7 +61,8 @@ class Manual(Model):
         stem = self._file_stem(request)
         prompt, answer, refused = (self.directory / f"{stem}.{what}.md" for what in ("prompt", "answer", "refused"))
         if not prompt.exists():
-            onward = f"then run `python -m graph resume {self.folder or 'WORKSPACE'}`"
+            # Without the workspace's path: the file may be read on another machine.
+            onward = f"then run `python -m graph resume` on {self.folder.name if self.folder else 'the workspace'}"
             text = parsing.request_as_text(request, f"into the file {answer.name} beside this one, {onward}")
             write_atomically(prompt, text.encode())
         try:

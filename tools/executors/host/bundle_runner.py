@@ -35,7 +35,9 @@ def main(bundle: Path) -> int:
     engine = Engine(blobs, folder / "scratch", python=arguments.python, **{**order["engine"], **named})
     failed = 0
     try:
-        for number, (key, job) in enumerate(order["jobs"].items(), start=1):
+        # Every file of results says on which machine it was made.
+        jobs = {HOST: {}, **order["jobs"]}
+        for number, (key, job) in enumerate(jobs.items(), start=1):
             path = folder / "results" / f"{key}.json"
             if path.exists():
                 continue
@@ -45,7 +47,7 @@ def main(bundle: Path) -> int:
             # A failure of the machine is told, and the job runs again when the bundle does.
             write_atomically(path.with_suffix(".error") if "error" in answer else path, json.dumps(answer).encode())
             ended = answer.get("sentence", "done")
-            _say(f"{number} of {len(order['jobs'])}: {ended} ({time.monotonic() - start:.1f} s)")
+            _say(f"{number} of {len(jobs)}: {ended} ({time.monotonic() - start:.1f} s)")
     finally:
         engine.close()
     results = bundle.with_suffix(".results.zip")
