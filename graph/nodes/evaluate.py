@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from agents.artifacts import Plan
@@ -87,16 +87,7 @@ def _measure_with_retry(candidate: Candidate, branch: Branch, services: Services
             f"candidate {candidate.id} could not be measured twice, and is proposed again: {unanswered[candidate.id]}"
         )
     kernels = (services.candidate(branch["incumbent"]), services.candidate(branch["baseline"]))
-    services.capped_judge.request_ahead(
-        (services.candidate(one, branch["iteration"]) for one in branch["drafts"]),
-        *kernels,
-        siblings=branch["siblings"],
-        earlier=branch["earlier"],
-    )
-    services.executor.gather(
-        partial(read_or_run_profilers, services.candidate(one, branch["iteration"]), services)
-        for one in branch["drafts"]
-    )
+    services.executor.gather(_requests_of_branch(branch, services, *kernels))
     for attempt in range(1, JUDGE_ATTEMPTS + 1):
         try:
             return services.capped_judge.judge(
@@ -114,6 +105,18 @@ def _measure_with_retry(candidate: Candidate, branch: Branch, services: Services
                 unanswered[candidate.id] = str(error)
                 return Unmeasured(candidate=candidate.id, reason=str(error))
     raise AssertionError("unreachable")
+
+
+def _requests_of_branch(
+    branch: Branch, services: Services, incumbent: Candidate, baseline: Candidate
+) -> Iterator[Callable[[], object]]:
+    """Yield all measurements of the iteration's candidates that need no further answer."""
+    drafts = [services.candidate(one, branch["iteration"]) for one in branch["drafts"]]
+    yield from services.capped_judge.requests_of_trials(
+        drafts, incumbent, baseline, siblings=branch["siblings"], earlier=branch["earlier"]
+    )
+    for candidate in drafts:
+        yield partial(read_or_run_profilers, candidate, services)
 
 
 def _trial_details(trial: Trial, iteration: int) -> dict[str, str]:

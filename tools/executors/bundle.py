@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import threading
 import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -68,6 +69,7 @@ class BundleExecutor(Executor):
         self._waiting: dict[str, dict[str, Any]] = {}
         self._answers: dict[str, tuple[Path, dict[str, Any]]] = {}
         self._is_collecting = False
+        self._guard = threading.Lock()
         self._last = 0
         """Number of the last bundle whose results are here."""
         for path in sorted(self.folder.glob("*.results.zip")):
@@ -124,14 +126,16 @@ class BundleExecutor(Executor):
 
     def _answer(self, key: str, order: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a job, which is carried if there is none."""
-        if key not in self._answers:
-            self._waiting[key] = order
-            if self._is_collecting:
-                raise PendingError("executor: a job waits for the next bundle", self.folder)
-            self._carry()
-        path, answer = self._answers[key]
+        with self._guard:
+            if key not in self._answers:
+                self._waiting[key] = order
+                if self._is_collecting:
+                    raise PendingError("executor: a job waits for the next bundle", self.folder)
+                self._carry()
+            path, answer = self._answers[key]
+            if "error" in answer:
+                del self._answers[key]  # Another attempt is another job.
         if "error" in answer:
-            del self._answers[key]  # Another attempt is another job.
             kind = getattr(errors, answer["error"], InfrastructureError)
             raise kind(f"{answer['sentence']} (on the machine of {path.name}, where its bundle can be run again)")
         return answer

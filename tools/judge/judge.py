@@ -162,7 +162,7 @@ class Judge:
                 break
         return evidence.passed_trial(built, checked, timings, self.policy.objective, confidence)
 
-    def request_ahead(
+    def requests_of_trials(
         self,
         candidates: Iterable[Candidate],
         incumbent: Candidate,
@@ -170,25 +170,20 @@ class Judge:
         *,
         siblings: int = 1,
         earlier: int = 0,
-    ) -> None:
-        """Let the executor learn of all jobs that judging and confirming `candidates` may need; see
-        `Executor.gather`."""
-        looks = self.policy.batches
+    ) -> Iterator[Callable[[], object]]:
+        """Yield all measurements that judging and confirming `candidates` may need, for `Executor.gather`."""
         first = self.policy.first_pairs(competing_candidates(siblings, earlier), len(self.task.workloads))
-
-        def requests(candidate: Candidate) -> Iterator[Callable[[], object]]:
+        for candidate in candidates:
+            if self.screen_failure(candidate) is not None:
+                continue
             yield partial(self.builder.read_or_build, candidate)
             yield partial(self.read_or_check_correctness, candidate, baseline, "judge")
-            for batch in range(looks):
+            for batch in range(self.policy.batches):
                 pairs = pairs_of_batch(first, batch)
                 yield partial(self.read_or_measure_timing, candidate, incumbent, baseline, batch, pairs=pairs)
             yield partial(self.read_or_measure_calibration, candidate)
             yield partial(self.read_or_measure_confirmation, candidate, incumbent)
             yield partial(self.read_or_run_sanitizers, candidate)
-
-        self.executor.gather(
-            request for one in candidates if self.screen_failure(one) is None for request in requests(one)
-        )
 
     def build_in_parallel(self, candidates: Collection[Candidate], iteration: int) -> None:
         """Compile the candidates that pass the screen at the same time, where the language compiles slowly; `judge`
@@ -198,6 +193,7 @@ class Judge:
         passed = [candidate for candidate in candidates if self.screen_failure(candidate) is None]
         for candidate in passed:
             self._report_stage(candidate, "build", iteration)
+        self.executor.gather(partial(self.builder.read_or_build, candidate) for candidate in passed)
         self.builder.build_in_parallel(passed)
 
     def with_executor(self, executor: Executor) -> Judge:
