@@ -79,7 +79,7 @@ class Branch(TypedDict):
     iteration: int
     candidate: str
     drafts: list[str]
-    """The ids of all candidates of the iteration."""
+    """The ids of the candidates whose measurements do not wait for each other."""
     incumbent: str
     baseline: str
     siblings: int
@@ -97,7 +97,7 @@ def branch_of(state: State, candidate: str) -> Branch:
     return Branch(
         iteration=state["iteration"],
         candidate=candidate,
-        drafts=state.get("drafts", []),
+        drafts=drafts if candidate in (drafts := state.get("drafts", [])) else [candidate],
         incumbent=state["incumbent"],
         baseline=state["baseline"],
         siblings=count_siblings(state),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 
 from tools.analysis import instructions, loops
@@ -9,7 +10,7 @@ from tools.analysis.assembly import DisassembledFunction, copy_source_lines, fun
 from tools.analysis.loops import MachineLoop
 from tools.artifacts import Candidate, Profile, Quantity, Remark, Task, Workload
 from tools.errors import SettingsError
-from tools.executors.base import Executor, Job, Limits
+from tools.executors.base import Executor, Job
 from tools.executors.toolchain import Toolchain
 from tools.executors.toolchain_job import read_toolchain
 from tools.languages.base import Language
@@ -17,6 +18,9 @@ from tools.languages.cpp_source import CUDA_GRAMMAR_LANGUAGES
 from tools.profilers import compiler_remarks, sass
 from tools.profilers.base import Profiler
 from tools.store.blobs import Blobs
+
+LINES = "lines.txt"
+"""File of a job with the disassembly by lines of the source."""
 
 
 class StaticProfiler(Profiler):
@@ -51,14 +55,13 @@ class StaticProfiler(Profiler):
         toolchain = read_toolchain(executor, blobs)
         family = language.compiler(toolchain).family
         raw: dict[str, str] = {}
-        debug_object: str | None = None
+        debug = ""
         executor.gather([lambda: executor.run(language.disassembly_job(shared_object, blobs, toolchain, task))])
         if family in compiler_remarks.REMARK_FLAGS:
-            built = executor.run(
-                language.build(task, candidate, blobs, toolchain, extra_flags=compiler_remarks.REMARK_FLAGS[family])
-            )
+            flags = compiler_remarks.REMARK_FLAGS[family]
+            built = executor.run(_with_lines(language.build(task, candidate, blobs, toolchain, extra_flags=flags)))
             raw["remarks.txt"] = built.files["stderr.txt"]
-            debug_object = language.build_output_digest(built)
+            debug = blobs.text(built.files[LINES]) if LINES in built.files else ""
         note: tuple[Remark, ...] = ()
         try:
             disassembled = executor.run(language.disassembly_job(shared_object, blobs, toolchain, task))
@@ -68,11 +71,9 @@ class StaticProfiler(Profiler):
             if disassembled.exit_code == 0 and "assembly.txt" in disassembled.files:
                 raw["assembly.txt"] = disassembled.files["assembly.txt"]
         texts = {name: blobs.text(sha) for name, sha in raw.items()}
-        debug = (
-            _disassemble_with_lines(debug_object, executor, blobs) if debug_object and "assembly.txt" in texts else ""
-        )
+        listing = texts.get("assembly.txt", "")
         metrics, found = examine_machine_code(
-            texts.get("remarks.txt", ""), family, texts.get("assembly.txt", ""), debug, f"kernel{language.suffix}"
+            texts.get("remarks.txt", ""), family, listing, debug if listing else "", f"kernel{language.suffix}"
         )
         profile = Profile(
             tool=self.name,
@@ -206,15 +207,8 @@ def _loop_remark(loop: MachineLoop) -> Remark:
     return Remark(tool="objdump", line=loop.line, kind="note", text="loop " + "; ".join(parts) if parts else "")
 
 
-def _disassemble_with_lines(shared_object: str, executor: Executor, blobs: Blobs) -> str:
-    """Disassembly of a build with line numbers; empty where the disassembler fails."""
-    arguments = "-dl --no-show-raw-insn --demangle kernel.so > assembly.txt"
-    argv = ("sh", "-c", f"objdump {arguments} || llvm-objdump {arguments}")
-    finished = executor.run(
-        Job(files={"kernel.so": shared_object}, argv=argv, limits=Limits(wall_s=60.0), results=("assembly.txt",))
-    )
-    return (
-        blobs.text(finished.files["assembly.txt"])
-        if finished.exit_code == 0 and "assembly.txt" in finished.files
-        else ""
-    )
+def _with_lines(build: Job) -> Job:
+    """Return a build that also leaves its disassembly with line numbers, where there is a disassembler."""
+    listing = f"-dl --no-show-raw-insn --demangle kernel.so > {LINES} 2> /dev/null"
+    command = f"{shlex.join(build.argv)} && (objdump {listing} || llvm-objdump {listing} || rm -f {LINES})"
+    return build.model_copy(update={"argv": ("sh", "-c", command), "results": (*build.results, LINES)})
