@@ -18,7 +18,6 @@ from graph.services import (
     Ask,
     Services,
     open_agents,
-    open_executor,
     open_index,
     open_ledger,
     open_profilers,
@@ -35,6 +34,7 @@ from tools.analysis import rules
 from tools.artifacts import Dims, Record, Rivals, Task
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, pick_device, reason_if_device_missing
+from tools.executors.choice import open_executor
 from tools.languages.base import open_language
 from tools.store.blobs import Blobs
 from tools.store.records import record_key
