@@ -126,13 +126,16 @@ class SshExecutor(Executor):
         self.settings = SshOptions.model_validate(options)
         self.session = secrets.token_hex(8)
         self._engine = {"lock_wait_s": self.settings.lock_wait_s, "gpu": gpu, "clocks": clocks}
+        self._devices: tuple[Device, ...] | None = None
         self._connection: Connection | None = None
         self._guard = threading.Lock()
         self._closed = threading.Event()
 
     def devices(self) -> tuple[Device, ...]:
-        found, _ = self._ask("devices")
-        return tuple(Device.model_validate(device) for device in found["devices"])
+        if self._devices is None:
+            found, _ = self._ask("devices")
+            self._devices = tuple(Device.model_validate(device) for device in found["devices"])
+        return self._devices
 
     def available_memory(self) -> int:
         return int(self._ask("memory")[0]["bytes"])

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.contracts.conftest import KERNELS, REFERENCE
 from tests.ssh_server import running_sshd
 from tests.support import Capsys, one_sentence
 from tools.__main__ import main
@@ -177,15 +178,14 @@ def test_the_worker_needs_nothing_but_python_3_9(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_candidate_is_judged_over_ssh(config: Path, tmp_path: Path, capsys: Capsys) -> None:
-    task = Path(__file__).parents[3] / "configs" / "tasks" / "softmax"
-    choice = {
-        "kind": "ssh",
-        "host": "gpu1",
-        "python": sys.executable,
-        "config": str(config),
-        "folder": f"{tmp_path}/there",
-    }
-    executor = ["--executor", json.dumps(choice)]
+    kernel, reference = tmp_path / "kernel.cpp", tmp_path / "reference.py"
+    kernel.write_text((KERNELS / "cpp" / "good.cpp").read_text())
+    reference.write_text(REFERENCE)
+    there = {"host": "gpu1", "python": sys.executable, "config": str(config), "folder": f"{tmp_path}/there"}
+    executor = ["--executor", json.dumps({"kind": "ssh", **there})]
     assert main([*executor, "env"]) == 0 and "| host torch | ok |" in capsys.readouterr().out
-    assert main([*executor, "judge", str(task), "--candidate", str(task / "kernel.cpp")]) == 0
-    assert json.loads(capsys.readouterr().out)["correct"]
+    task = ["--kernel", str(kernel), "--ref", str(reference), "--dims", "n=4096"]
+    (tmp_path / "candidate.cpp").write_text(kernel.read_text().replace("2.0f * x[i]", "x[i] + x[i]"))
+    assert main([*executor, "judge", *task, "--candidate", f"{tmp_path}/candidate.cpp"]) == 0
+    trial = json.loads(capsys.readouterr().out)
+    assert trial["kind"] == "passed" and trial["measurements"][0]["max_error"] < 1e-5
