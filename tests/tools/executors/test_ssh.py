@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -169,11 +170,24 @@ def test_what_a_user_reads_when_the_host_cannot_be_used(config: Path, tmp_path: 
 def test_the_worker_needs_nothing_but_python_3_9(tmp_path: Path) -> None:
     with zipfile.ZipFile(BytesIO(ssh._worker_code())) as archive:
         archive.extractall(tmp_path)
-        for name in archive.namelist():
-            ast.parse(archive.read(name), name, feature_version=(3, 9))
-    program = "import sys; sys.path.insert(0, sys.argv[1]); import tools.executors.host.service as s; print(s.__file__)"
-    found = subprocess.run([sys.executable, "-I", "-S", "-c", program, tmp_path], capture_output=True, text=True)
-    assert found.stdout.startswith(str(tmp_path)), found.stderr
+    program = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import tools.executors.host.service
+print(*(module.__file__ for name, module in sys.modules.items() if name.startswith("tools")), sep="\\n")
+"""
+    loaded = subprocess.run([sys.executable, "-I", "-S", "-c", program, tmp_path], capture_output=True, text=True)
+    assert loaded.stdout.startswith(str(tmp_path)), loaded.stderr
+    for name in loaded.stdout.split():
+        tree = ast.parse(Path(name).read_text(), name, feature_version=(3, 9))
+        postponed = any(isinstance(one, ast.ImportFrom) and one.module == "__future__" for one in tree.body)
+        functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
+        unions = [
+            one.lineno
+            for one in functions
+            if "|" in re.sub(r"'[^']*'", "", ast.unparse(one.args) + ast.unparse(one.returns or one.args))
+        ]
+        assert postponed or not unions, f"{name}: Python 3.9 cannot evaluate the annotations in lines {unions}"
 
 
 @pytest.mark.slow
