@@ -95,7 +95,7 @@ class SshOptions(ExecutorOptions):
     host: str = Field(pattern=r"^[^-\s]\S*$")
     """The host, as `ssh HOST` takes it: a name of your ~/.ssh/config, user@address, or ssh://user@address:port."""
     python: str = Field(default="python3", min_length=1)
-    """The Python with torch on the host that runs the worker and jobs, 3.9 or newer, e.g. /opt/py/bin/python."""
+    """The Python with torch on the host that runs the worker and jobs, 3.10 or newer, e.g. /opt/py/bin/python."""
     config: str = ""
     """A configuration of ssh instead of ~/.ssh/config."""
     folder: str = Field(default="~/.cache/kernelwright", min_length=1)

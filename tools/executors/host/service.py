@@ -129,7 +129,7 @@ class Worker:
         listener.listen()
         listener.settimeout(1.0)
         while not self.ended.is_set() and time.monotonic() - self.heard_at < self.lease_s:
-            with contextlib.suppress(socket.timeout):  # TimeoutError is another class in Python 3.9.
+            with contextlib.suppress(TimeoutError):
                 channel = FileChannel(listener.accept()[0])
                 threading.Thread(target=self._serve_connection, args=(channel,), daemon=True).start()
         self.engine.close()
@@ -166,7 +166,7 @@ class Worker:
         return finished
 
     def _put(self, message: dict[str, Any], files: list[bytes]) -> Answer:
-        for sha, content in zip(message["shas"], files):  # noqa: B905  Python 3.9 has no `strict`.
+        for sha, content in zip(message["shas"], files, strict=True):
             if self.store.put(content) != sha:
                 raise StorageError(f"the file {sha} was damaged on its way")
         return {}, []

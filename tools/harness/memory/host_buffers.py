@@ -111,7 +111,7 @@ class OutputLayout:
         return describe_missed_buffer(self, offset, [f"output {name}" for name in names])
 
 
-def describe_missed_buffer(plan: "InputLayout | OutputLayout", offset: int, names: list[str]) -> str:
+def describe_missed_buffer(plan: InputLayout | OutputLayout, offset: int, names: list[str]) -> str:
     """Return the buffer beside which an access to an inaccessible span was, as "past the end of output y"."""
     missed = [
         max((start - offset, f"in front of {name}"), (offset - start - size, f"past the end of {name}"))
