@@ -26,14 +26,14 @@ import yaml
 from graph.artifacts import FinalBenchmark, Inspection
 from graph.report.content.phrases import comparison_words
 from graph.report.content.summary import Summary, summarise
-from graph.services import open_executor
-from graph.settings import ExecutorChoice, load
+from graph.settings import load
 from graph.workspace.folder import open_read_only
 from graph.workspace.versions import read_state
 from tools.artifacts import Candidate, Interval
 from tools.cli.formatting import format_percent, format_seconds, format_speedup
 from tools.environment import Environment
 from tools.executors.base import pick_device
+from tools.executors.choice import ExecutorChoice, open_executor
 from tools.gate.judge_settings import JudgeSettings
 from tools.judge import evidence
 from tools.judge.judge import Judge

@@ -27,7 +27,7 @@ from tools.store.records import Records
 from tools.tasks.kernelbench import problem_sizes
 from tools.tasks.loader import load_task_folder
 from tools.tasks.suites import write_task_folder
-from tools.tasks.task_handle import TaskHandle, open_local_machine
+from tools.tasks.task_handle import TaskHandle, open_machine
 
 RUNS = Path("workspaces/kernelbench")
 TABLE = Path(__file__).parent / "results" / "kernelbench.md"
@@ -156,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not files:
         parser.error(f"{options.path} holds no level1/*.py; name the folder KernelBench/ of that project's repository")
     answers: dict[str, dict[str, str]] = {}
-    with open_local_machine(options.runs / "records") as (executor, records):
+    with open_machine(options.runs / "records") as (executor, records):
         for number, file in enumerate(files, start=1):
             folder = options.runs / file.parent.name / file.stem[:64]
             kept, begun = folder.with_name(f"{folder.name}.json"), time.monotonic()

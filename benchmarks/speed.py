@@ -16,10 +16,9 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from graph.services import open_executor
-from graph.settings import ExecutorChoice
 from graph.workspace import events
 from tools.artifacts import Candidate
+from tools.executors.choice import ExecutorChoice, open_executor
 from tools.gate.judge_settings import JudgeSettings
 from tools.judge.judge import Judge
 from tools.languages.base import open_language

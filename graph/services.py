@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from pydantic import ValidationError
-
 from agents.artifacts import RoleName
 from agents.handlers.base import SourceHandler
 from agents.models import prices
@@ -19,7 +17,7 @@ from agents.tool_use.workbench import Workbench
 from graph.artifacts import Closing, ReachedCap
 from graph.budget.metering import CappedExecutor, Emit, MeteredExecutor, time_limits
 from graph.budget.reserve import Reserve
-from graph.settings import ExecutorChoice, Settings
+from graph.settings import Settings
 from graph.state import State, StopReason
 from graph.workspace.folder import Workspace
 from knowledge_base.artifacts import Attempt, Page
@@ -30,10 +28,9 @@ from knowledge_base.pages.wiki import Wiki
 from knowledge_base.search.index import Index
 from tools.analysis.rules import Rule
 from tools.artifacts import Artifact, Bound, Candidate, Record, Task
-from tools.cli.validation import validation_sentences
 from tools.environment import sources_digest
-from tools.errors import BudgetError, HarnessError, SettingsError, StorageError
-from tools.executors.base import EXECUTORS, Device, Executor, pick_device
+from tools.errors import BudgetError, HarnessError, StorageError
+from tools.executors.base import Device, pick_device
 from tools.executors.protocol import ProbedWorkload
 from tools.judge.judge import Judge
 from tools.languages.base import Language
@@ -41,7 +38,6 @@ from tools.profilers.base import DEFAULT_PROFILERS, PROFILERS, Profiler
 from tools.registry import load_class
 from tools.roofline import microbenchmarks
 from tools.roofline.hardware import Roof
-from tools.store.blobs import Blobs
 from tools.store.records import Records, record_key
 
 Ask = Callable[[str], str | None]
@@ -281,25 +277,6 @@ class Services:
         asked = Conditions.model_validate({"language": self.task.language, "bottleneck": bottleneck, **here})
         others = (one for one in self.experience.attempts() if one.workspace != self.workspace.root.name)
         return free_methods.pages_for_conditions(others, asked)
-
-
-def open_executor(
-    choice: ExecutorChoice, blobs: Blobs, scratch: Path, gpu: int | None = None, clocks: str = "observe"
-) -> Executor:
-    """Open the executor that a config names, with its options; SettingsError for an unknown name or option.
-
-    `gpu`, where given, is the index of the GPU to use; `clocks`: "lock" where it must hold that GPU's clocks.
-    """
-    scratch.mkdir(parents=True, exist_ok=True)
-    kind = cast(type[Executor], load_class(EXECUTORS, choice.kind, Executor, key="executor.kind"))
-    try:
-        options = kind.options.model_validate(choice.model_extra)
-    except ValidationError as error:
-        raise SettingsError(f"{validation_sentences(error, kind.options, 'executor.')} (kind {choice.kind})") from None
-    chosen = options.model_dump(exclude_unset=True)
-    chosen |= ({} if gpu is None else {"gpu": gpu}) | ({} if clocks == "observe" else {"clocks": clocks})
-    opened: Callable[..., Executor] = kind
-    return opened(blobs, scratch, **chosen)
 
 
 def open_profilers(names: tuple[str, ...] | None, language: Language) -> dict[str, Profiler]:

@@ -13,6 +13,7 @@ from agents.models.prices import Price
 from tools.cli.validation import read_yaml, validation_sentences, yaml_fault
 from tools.contracts.inference import SourceNames, default_task_name
 from tools.errors import SettingsError
+from tools.executors.choice import ExecutorChoice
 from tools.gate.judge_settings import JudgeSettings
 
 
@@ -48,20 +49,6 @@ class ModelChoice(BaseModel):
         return self.model_copy(
             update={name: str((base / value).resolve()) for name, value in path_options.items() if value}
         )
-
-
-class ExecutorChoice(BaseModel):
-    """The executor that runs jobs; further keys are its own options."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
-
-    kind: str = "local"
-    """local, or your own executor as package.module:Class; `executor: local` is short for `executor: {kind: local}`."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _expand_short_form(cls, value: object) -> object:
-        return {"kind": value} if isinstance(value, str) else value
 
 
 SOURCE_SUFFIXES = (".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cu", ".py")

@@ -218,11 +218,11 @@ class UtilisationCommand(KnowledgeCommand):
         from tools.analysis.diagnosis import render_utilisation
         from tools.roofline.roofline import ROOF_BY_WIKI_METRIC, roofs_from_specs
         from tools.tasks import loader
-        from tools.tasks.task_handle import TaskHandle, open_local_machine
+        from tools.tasks.task_handle import TaskHandle, open_machine
 
         wiki = base.open("hardware", "meta")
         found = [lookup.resolve_spec(wiki, self.product, metric, self.variant) for metric in ROOF_BY_WIKI_METRIC]
-        with open_local_machine(None) as (executor, records):
+        with open_machine(None) as (executor, records):
             loaded = loader.load_task_folder(self.task, executor, records.blobs)
             placed = TaskHandle(loaded, executor, records, lambda *_: None).compute_roofline()
         text = render_utilisation(

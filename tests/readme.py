@@ -21,11 +21,13 @@ from pydantic.fields import FieldInfo
 
 from agents.models.prices import LongPromptSurcharge, Price
 from agents.models.providers import anthropic_client, command, manual, openai_client, recorded
-from graph.settings import Benchmark, Budget, ExecutorChoice, ModelChoice, Search, Settings, Stop
+from graph.settings import Benchmark, Budget, ModelChoice, Search, Settings, Stop
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.specs import sheets
 from tools.artifacts import field_docstrings
+from tools.executors.choice import ExecutorChoice
 from tools.executors.local import LocalOptions
+from tools.executors.ssh import SshOptions
 from tools.gate.judge_settings import JudgeSettings
 
 ROOT = Path(__file__).parent.parent
@@ -56,6 +58,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "benchmark": Benchmark,
     "executor": ExecutorChoice,
     "executor` with `kind: local": LocalOptions,
+    "executor` with `kind: ssh": SshOptions,
 }
 """Key in a config -> the model of what stands under it."""
 CONFIGURATION = """\

@@ -11,7 +11,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +48,8 @@ def _build_parser() -> Parser:
     )
     clocks = "observe the GPU's clocks (default), or lock them during the measurement (needs root)"
     parser.add_argument("--clocks", choices=("observe", "lock"), default="observe", metavar="HOW", help=clocks)
+    choice = "where jobs run, as in a config, e.g. '{kind: ssh, host: gpu1}' (default: local)"
+    parser.add_argument("--executor", default="local", metavar="EXECUTOR", help=choice)
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
     env = verbs.add_parser("env", help="print what this machine has, what it lacks, and how to fix that")
@@ -160,11 +162,18 @@ def _load_task(options: argparse.Namespace, executor: Executor, records: Records
     )
 
 
+def _open_machine(options: argparse.Namespace) -> AbstractContextManager[tuple[Executor, Records]]:
+    from tools.executors.choice import parse_choice
+    from tools.tasks.task_handle import open_machine
+
+    return open_machine(options.store, options.clocks, parse_choice(options.executor))
+
+
 @contextmanager
 def _open_task(options: argparse.Namespace) -> Iterator[TaskHandle]:
-    from tools.tasks.task_handle import TaskHandle, open_local_machine
+    from tools.tasks.task_handle import TaskHandle
 
-    with open_local_machine(options.store, options.clocks) as (executor, records):
+    with _open_machine(options) as (executor, records):
         emit = lambda event, fields: print(f"{event}: {' '.join(fields.values())}", file=sys.stderr)  # noqa: E731
         yield TaskHandle(_load_task(options, executor, records), executor, records, emit)
 
@@ -173,21 +182,25 @@ def _open_task(options: argparse.Namespace) -> Iterator[TaskHandle]:
 
 
 def _print_environment(options: argparse.Namespace) -> None:
-    from tools.environment import inspect_environment
+    from tools.environment import EnvironmentItem, inspect_environment
+    from tools.executors.preflight import check_host
     from tools.languages.base import LANGUAGES, open_language
-    from tools.tasks.task_handle import open_local_machine
 
-    with open_local_machine(options.store, options.clocks) as (executor, records):
-        environment = inspect_environment(executor, map(open_language, LANGUAGES), records.blobs)
+    with _open_machine(options) as (executor, records):
+        items = tuple(
+            EnvironmentItem(name=name, status="ok" if ok else "missing", value=value, fix="" if ok else fix)
+            for name, ok, value, fix in check_host(executor, records.blobs)
+        )
+        found = inspect_environment(executor, map(open_language, LANGUAGES), records.blobs)
+    environment = found.model_copy(update={"items": (*items, *found.items)})
     print(environment.model_dump_json(indent=1) if options.json else environment.to_markdown())
 
 
 def _print_ceilings(options: argparse.Namespace) -> None:
     from tools.languages.base import open_language
     from tools.roofline.microbenchmarks import read_or_measure_roofs
-    from tools.tasks.task_handle import open_local_machine
 
-    with open_local_machine(options.store, options.clocks) as (executor, records):
+    with _open_machine(options) as (executor, records):
         for roof in read_or_measure_roofs(open_language(options.language), executor, records):
             remark = roof.doubt or f"{roof.agreeing} of {roof.repeats} measurements agree"
             print(f"{roof.metric:<18} {roof.value:.4g} {roof.unit}  {roof.origin}, record {roof.source} ({remark})")
@@ -196,9 +209,8 @@ def _print_ceilings(options: argparse.Namespace) -> None:
 def _print_bandwidth(options: argparse.Namespace) -> None:
     from tools.languages.base import open_language
     from tools.roofline.microbenchmarks import read_or_measure_roofs
-    from tools.tasks.task_handle import open_local_machine
 
-    with open_local_machine(options.store, options.clocks) as (executor, records):
+    with _open_machine(options) as (executor, records):
         roofs = read_or_measure_roofs(open_language(options.language), executor, records)
         for roof in (roof for roof in roofs if roof.metric == "memory_bandwidth"):
             for pattern, tries in records.get(roof.source).payload["bandwidth"].items():

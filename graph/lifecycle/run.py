@@ -18,7 +18,6 @@ from graph.services import (
     Ask,
     Services,
     open_agents,
-    open_executor,
     open_index,
     open_ledger,
     open_profilers,
@@ -35,6 +34,7 @@ from tools.analysis import rules
 from tools.artifacts import Dims, Record, Rivals, Task
 from tools.errors import InfrastructureError, PendingError, SettingsError, WorkspaceError
 from tools.executors.base import Executor, pick_device, reason_if_device_missing
+from tools.executors.choice import open_executor
 from tools.executors.host.engine import DEVICE_KIND_NAMES
 from tools.languages.base import Language, open_language
 from tools.store.blobs import Blobs

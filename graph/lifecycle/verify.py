@@ -19,7 +19,6 @@ from typing import Literal
 from graph.artifacts import COMMIT_PROTOCOL
 from graph.lifecycle import rendering
 from graph.lifecycle.rendering import History
-from graph.services import open_executor
 from graph.settings import Settings, load
 from graph.state import count_siblings
 from graph.workspace import drift
@@ -29,6 +28,7 @@ from tools.artifacts import Claim as Confirmed
 from tools.cli.formatting import format_speedup
 from tools.errors import SettingsError, StorageError, WorkspaceError
 from tools.executors.base import Executor, pick_device
+from tools.executors.choice import open_executor
 from tools.gate.confirmation import MACHINE_SPREAD
 from tools.gate.judge_settings import JudgeSettings
 from tools.gate.statistics import competing_candidates

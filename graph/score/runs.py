@@ -31,7 +31,7 @@ from tools.executors.base import Device
 from tools.store.blobs import write_atomically
 from tools.store.records import Records, record_key
 from tools.tasks.loader import detect_language
-from tools.tasks.task_handle import open_local_machine
+from tools.tasks.task_handle import open_machine
 
 PR_SET_PDEATHSIG = 1
 ROOT = Path(__file__).resolve().parents[2]
@@ -173,7 +173,7 @@ def score(suite: Path, out: Path, say: Say, over: Mapping[str, Any] = MappingPro
     out = out.resolve()
     with _lock(out):
         entries = [ProblemRun(problem, out, suite) for problem in problems]
-        with open_local_machine(None) as (executor, _):
+        with open_machine(None) as (executor, _):
             devices = executor.devices()
         found = table.write_score(suite.stem, [entry.result() for entry in entries], out)
         for kind in ("cuda", "cpu"):

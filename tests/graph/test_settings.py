@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from graph.services import open_executor
 from graph.settings import load
 from tests.support import one_sentence
 from tools.errors import SettingsError
+from tools.executors.choice import open_executor
 from tools.executors.local import LocalExecutor
 from tools.store.records import Records
 

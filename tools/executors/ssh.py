@@ -70,12 +70,13 @@ REMEDIES = {
     "right, remove the old key with `ssh-keygen -R`, and connect once with `{login}`",
     "Host key verification failed": "the host key of {host} is not known: run `{login}` once, compare the fingerprint "
     "that it shows with the host's own, and accept it",
-    "Permission denied": "{host} asks for a password or accepts no key of yours: make `{login}` work without a "
+    "Traceback|is older than|did not start": "the worker cannot start on {host} ({said}); see executor.folder and "
+    "executor.python",
+    r"Permission denied \(": "{host} asks for a password or accepts no key of yours: make `{login}` work without a "
     "question (`ssh-copy-id`, or a key in ssh-agent)",
     "Could not resolve hostname": "{host} is no host that ssh knows: name it as in `{login}`",
     "not found|No such file or directory": "{python} is no program on {host}: name the Python with torch there under "
     "executor.python ({said})",
-    "is older than Python|Permission|No space|cannot": "the worker cannot start on {host} ({said})",
 }
 """Pattern in what ssh says -> what the user does about it."""
 
@@ -84,13 +85,9 @@ class SshOptions(ExecutorOptions):
     """Options of `ssh`."""
 
     host: str = Field(pattern=r"^[^-\s]\S*$")
-    """The host, as `ssh HOST` takes it: a name of your ~/.ssh/config, or an address."""
+    """The host, as `ssh HOST` takes it: a name of your ~/.ssh/config, user@address, or ssh://user@address:port."""
     python: str = Field(default="python3", min_length=1)
-    """The Python with torch on the host that runs the worker and jobs, 3.9 or newer, e.g. /opt/py/bin/python."""
-    user: str = Field(default="", pattern=r"^([^-\s]\S*)?$")
-    """The user on the host; default: ssh's own choice."""
-    port: int | None = Field(default=None, ge=1, le=65535)
-    """The port of the host's sshd; default: ssh's own choice."""
+    """The Python with torch on the host that runs the worker and jobs, 3.10 or newer, e.g. /opt/py/bin/python."""
     config: str = ""
     """A configuration of ssh instead of ~/.ssh/config."""
     folder: str = Field(default="~/.cache/kernelwright", min_length=1)
@@ -121,13 +118,16 @@ class SshExecutor(Executor):
         self.settings = SshOptions.model_validate(options)
         self.session = secrets.token_hex(8)
         self._engine = {"lock_wait_s": self.settings.lock_wait_s, "gpu": gpu, "clocks": clocks}
+        self._devices: tuple[Device, ...] | None = None
         self._connection: Connection | None = None
         self._guard = threading.Lock()
         self._closed = threading.Event()
 
     def devices(self) -> tuple[Device, ...]:
-        found, _ = self._ask("devices")
-        return tuple(Device.model_validate(device) for device in found["devices"])
+        if self._devices is None:
+            found, _ = self._ask("devices")
+            self._devices = tuple(Device.model_validate(device) for device in found["devices"])
+        return self._devices
 
     def available_memory(self) -> int:
         return int(self._ask("memory")[0]["bytes"])
@@ -201,9 +201,7 @@ class SshExecutor(Executor):
     def _login(self) -> list[str]:
         """Return the words of `ssh` that reach the host."""
         config = ["-F", str(Path(self.settings.config).expanduser())] if self.settings.config else []
-        port = ["-p", str(self.settings.port)] if self.settings.port else []
-        user = ["-l", self.settings.user] if self.settings.user else []
-        return [*config, *port, *user, self.settings.host]
+        return [*config, self.settings.host]
 
     def _command(self) -> list[str]:
         options = [f"-o{name}={value}" for name, value in SSH_OPTIONS.items()]
@@ -241,8 +239,9 @@ class Connection:
         ours, theirs = socket_pair()
         environment = {name: os.environ[name] for name in PASSED_TO_SSH if name in os.environ}
         with theirs:
+            end = theirs.fileno()
             self.process = subprocess.Popen(
-                command, stdin=theirs, stdout=theirs, stderr=self._errors, env=environment, start_new_session=True
+                command, stdin=end, stdout=end, stderr=self._errors, env=environment, start_new_session=True
             )
         self.channel = FileChannel(ours)
         try:

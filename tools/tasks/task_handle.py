@@ -14,7 +14,8 @@ from tools.analysis import diagnosis
 from tools.analysis.diagnosis import Diagnosis, TaskRoofline
 from tools.artifacts import Candidate, Profile, Record
 from tools.errors import SettingsError
-from tools.executors.base import EXECUTORS, Device, Executor, pick_device
+from tools.executors.base import Device, Executor, pick_device
+from tools.executors.choice import ExecutorChoice, open_executor
 from tools.executors.toolchain import Toolchain
 from tools.executors.toolchain_job import read_toolchain
 from tools.gate.judge_settings import JudgeSettings
@@ -30,17 +31,17 @@ from tools.tasks.loader import LoadedTask, read_source
 
 
 @contextmanager
-def open_local_machine(store: Path | None, clocks: str = "observe") -> Iterator[tuple[Executor, Records]]:
-    """Open the local executor with records in `store`, or in a temporary folder.
+def open_machine(
+    store: Path | None, clocks: str = "observe", choice: ExecutorChoice | None = None
+) -> Iterator[tuple[Executor, Records]]:
+    """Open the executor of `choice` (None: the local one) with records in `store`, or in a temporary folder.
 
     `clocks`: "observe" the clocks of the GPU, or "lock" them while the executor is open.
     """
     with TemporaryDirectory(prefix="kernelwright-") as folder:
         records = Records(store or Path(folder))
-        scratch = Path(folder) / "scratch"
-        scratch.mkdir()
-        executor_class = load_class(EXECUTORS, "local", Executor, key="executor")
-        with executor_class(records.blobs, scratch, clocks=clocks) as executor:
+        opened = open_executor(choice or ExecutorChoice(), records.blobs, Path(folder) / "scratch", clocks=clocks)
+        with opened as executor:
             yield executor, records
 
 

@@ -17,7 +17,7 @@ from tools.languages.cutedsl import CuteDsl
 from tools.profilers import sass
 from tools.screen.screen import screen
 from tools.tasks import loader
-from tools.tasks.task_handle import open_local_machine
+from tools.tasks.task_handle import open_machine
 
 ROOT = Path(__file__).parents[3]
 TASK = ROOT / "configs" / "tasks" / "cutedsl-swiglu"
@@ -159,7 +159,7 @@ def test_the_wheel_compiles_each_signature_without_a_gpu_and_names_the_line_of_a
         (tmp_path / name).write_text(
             (TASK / name).read_text().replace('"M": 4096,', '"M": 64,').replace('"M": 1024,', '"M": 32,')
         )
-    with open_local_machine(None) as (executor, records):
+    with open_machine(None) as (executor, records):
         blobs, language = records.blobs, CuteDsl()
         task = loader.load_task_folder(tmp_path, executor, blobs).task
         builds = KernelBuilder(task, language, executor, records, "")

@@ -14,8 +14,8 @@ from pathlib import Path
 
 def begin() -> None:
     """Unpack the code into the session's folder and connect to the session's worker, which is started if none runs."""
-    if sys.version_info < (3, 9):  # noqa: UP036
-        sys.exit(f"{sys.executable} is older than Python 3.9")
+    if sys.version_info < (3, 10):  # noqa: UP036
+        sys.exit(f"{sys.executable} is older than Python 3.10")
     read = sys.stdin.buffer.read
     options = json.loads(read(int(read(8), 16)).decode())
     archive = read(int(read(8), 16))

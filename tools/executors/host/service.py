@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import io
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ import sys
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,7 @@ def connect_to_worker(options: dict[str, Any]) -> None:
 
 
 def _pass_on_input(connection: socket.socket) -> None:
+    assert isinstance(sys.stdin.buffer, io.BufferedReader)
     with contextlib.suppress(OSError):
         while part := sys.stdin.buffer.read1(1 << 20):
             connection.sendall(part)
@@ -126,7 +129,7 @@ class Worker:
         listener.listen()
         listener.settimeout(1.0)
         while not self.ended.is_set() and time.monotonic() - self.heard_at < self.lease_s:
-            with contextlib.suppress(socket.timeout):  # TimeoutError is another class in Python 3.9.
+            with contextlib.suppress(TimeoutError):
                 channel = FileChannel(listener.accept()[0])
                 threading.Thread(target=self._serve_connection, args=(channel,), daemon=True).start()
         self.engine.close()
@@ -139,7 +142,7 @@ class Worker:
                 message, files = channel.recv_files()
                 self.heard_at = time.monotonic()
                 call = self._calls.submit(self._operations[message["op"]], message, files)
-                call.add_done_callback(lambda call, number=message["id"]: _send_answer(channel, number, call))
+                call.add_done_callback(partial(_send_answer, channel, message["id"]))
 
     def _run(self, message: dict[str, Any], files: list[bytes]) -> Answer:
         """Answer with the finished job, once it has finished, or with the files that it lacks. The first request runs
@@ -163,7 +166,7 @@ class Worker:
         return finished
 
     def _put(self, message: dict[str, Any], files: list[bytes]) -> Answer:
-        for sha, content in zip(message["shas"], files):  # noqa: B905  Python 3.9 has no `strict`.
+        for sha, content in zip(message["shas"], files, strict=True):
             if self.store.put(content) != sha:
                 raise StorageError(f"the file {sha} was damaged on its way")
         return {}, []
