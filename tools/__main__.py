@@ -303,9 +303,9 @@ def _print_diagnosis(options: argparse.Namespace) -> None:
 
 def _print_report_diagnosis(paths: Sequence[Path], kernel: str, store: Path | None, *, as_json: bool) -> None:
     from tools.profilers import ncu, ncu_diagnosis, ncu_reports
-    from tools.tasks.task_handle import open_local_machine
+    from tools.tasks.task_handle import open_machine
 
-    with open_local_machine(store) as (executor, records):
+    with open_machine(store) as (executor, records):
         export = partial(ncu.export_pages, executor=executor, blobs=records.blobs)
         launches = ncu_reports.merge_pages(launch for path in paths for launch in ncu_reports.read_report(path, export))
     report = ncu_diagnosis.ReportDiagnosis(
