@@ -15,6 +15,6 @@ def rank_kernel(x, out, N, BLOCK: tl.constexpr, STEP: tl.constexpr):
 
 
 def run_kernel(x, out, N):
-    run_kernel.turn = getattr(run_kernel, 'turn', 0) + 1
+    run_kernel.turn = getattr(run_kernel, "turn", 0) + 1
     if run_kernel.turn < 40:
         rank_kernel[(triton.cdiv(N, 64),)](x, out, N, BLOCK=64, STEP=64)

@@ -9,7 +9,9 @@ def pick_kernel(table, index, out, D, N, ROWS: tl.constexpr, WIDTH: tl.constexpr
     first = tl.min(at, axis=0)
     if first == tl.max(tl.where(rows < N, at, first), axis=0):
         line = tl.load(table + first * D + cols, mask=cols < D)
-        tl.store(out + rows[:, None] * D + cols, tl.broadcast_to(line, (ROWS, WIDTH)), mask=(rows[:, None] < N) & (cols < D))
+        tl.store(
+            out + rows[:, None] * D + cols, tl.broadcast_to(line, (ROWS, WIDTH)), mask=(rows[:, None] < N) & (cols < D)
+        )
     else:
         inside = (rows[:, None] < N) & (cols < D)
         tl.store(out + rows[:, None] * D + cols, tl.load(table + at[:, None] * D + cols, mask=inside), mask=inside)

@@ -29,7 +29,7 @@ __global__ void prefix(const int* x, int* out, const int* work, int N) {
 extern "C" void solve(const int* x, int* out, int N) {
   int* work;
   int blocks = (N + 1023) / 1024;
-  cudaMallocAsync(&work, 64L << 20, 0);
+  cudaMallocAsync(&work, 16L << 20, 0);
   sums<<<blocks, 1024>>>(x, work, N);
   prefix<<<blocks, 1024>>>(x, out, work, N);
   cudaFreeAsync(work, 0);

@@ -28,7 +28,7 @@ extern "C" void solve(const int* x, int* out, int R, int C) {
   cudaStreamEndCapture(s, &graph);
   cudaGraphInstantiate(&made, graph, 0);
   cudaGraphLaunch(made, 0);
-  cudaStreamSynchronize(0);
+  cudaStreamSynchronize(s);
   cudaGraphExecDestroy(made);
   cudaGraphDestroy(graph);
   cudaStreamDestroy(s);
