@@ -26,7 +26,9 @@ def test_the_screen_says_of_each_gpu_kernel_what_its_entry_says() -> None:
         one["file"]: screen((KERNELS / one["file"]).read_text(), one["language"], (), tensors_of(one["task"]))
         for one in entries
     }
-    wrong = {one["file"]: said[one["file"]] for one in entries if bool(said[one["file"]]) != (one["screen"] == "refuses")}
+    wrong = {
+        one["file"]: said[one["file"]] for one in entries if bool(said[one["file"]]) != (one["screen"] == "refuses")
+    }
     assert not wrong
     evil = [one for one in entries if one["verdict"] == "refused"]
     assert len(evil) >= 34 and sum(one["screen"] == "passes" for one in evil) >= 20
