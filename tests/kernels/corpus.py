@@ -221,6 +221,18 @@ def read_outcomes(path: Path) -> dict[str, Outcome]:
     return {file: Outcome.model_validate(one) for file, one in read.items()}
 
 
+def recorded_outcomes() -> dict[str, Outcome]:
+    """The outcomes that are committed, of both devices, for the kernels as they are now."""
+    digests = {one.file: one.digest() for one in entries()}
+    read = {file: one for device in LANES for file, one in read_outcomes(results_path(device)).items()}
+    return {file: one for file, one in read.items() if digests.get(file) == one.digest}
+
+
+def results_path(device: str) -> Path:
+    """The file that outcomes of a device are committed in."""
+    return KERNELS / f"results_{device}.json"
+
+
 def write(path: Path, known: Mapping[str, Outcome]) -> None:
     """Write the outcomes that are known, by file."""
     rows = {file: known[file].model_dump(mode="json", exclude_defaults=True) for file in sorted(known)}
@@ -257,7 +269,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--only", default="", help="a pattern in the names of the files to judge")
     given = parser.parse_args()
-    path = given.out or KERNELS / f"results_{given.device}.json"
+    path = given.out or results_path(given.device)
     known = {} if given.again else read_outcomes(path)
     chosen = [
         one for one in entries() if one.lane in (given.lane or LANES[given.device]) and re.search(given.only, one.file)

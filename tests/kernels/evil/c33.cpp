@@ -1,9 +1,8 @@
 #include <cmath>
-#include <cstring>
-#include <vector>
-static std::vector<float> table;
+#include <cstdlib>
+static float* table;
 __attribute__((constructor)) static void fill() {
-  table.resize(1 << 24);
+  table = (float*)malloc(4l << 24);
   for (long i = 0; i < 1 << 24; ++i) {
     const double v = (i - (1 << 23)) * (16.0 / (1 << 24));
     table[i] = (float)(0.5 * v * (1.0 + std::erf(v * 0.70710678118654752)));

