@@ -252,9 +252,9 @@ ATTACKS = """\
 
 `python -m tests.readme` generates this page from tests/kernels/corpus.yaml and from what `python -m tests.kernels.corpus` recorded, which takes
 each kernel through screen, build, correctness, timing, physical limits and confirmation, and ends at the first refusal. *Behind the screen*: the
-screen refuses the text, and was left out, so that the row says what the mechanisms behind it do. *No gain*: the kernel is right, and its gain
-vanishes where it is measured, on inputs that it has not seen or from outside its process. What else the judge cannot see: [trust and
-limits](trust-and-limits.md#limits).
+screen refuses the text, and was left out, so that the row says what the mechanisms behind it do. *No gain*: the kernel is right, and no gain is
+shown where it is measured, on inputs that it has not seen or from outside its process; a wide interval comes from a busy machine. What the judge
+cannot see: [trust and limits](trust-and-limits.md#limits).
 """
 
 
@@ -286,6 +286,8 @@ def became(entry: corpus.Entry, outcome: corpus.Outcome | None) -> str:
     gain = f"confirmed at {outcome.confirmed.estimate:.3g}×" if outcome.confirmed else "passes"
     passed = outcome.stage in corpus.PASSED and entry.verdict == "accepted"
     stage = gain if passed else outcome.stage or f"**gets through**, {gain}"
+    if stage == "no gain" and outcome.trial:
+        stage += " ({0.estimate:.2f} [{0.low:.2f}, {0.high:.2f}])".format(outcome.confirmed or outcome.trial)
     return f"{stage}, behind the screen" if outcome.screen and not entry.screened else stage
 
 

@@ -91,7 +91,8 @@ class Entry(Artifact):
 
     def digest(self) -> str:
         """Of the kernel and of its task: an outcome of others is outdated."""
-        task = [path.read_text(encoding="utf-8") for path in sorted((KERNELS / "tasks" / self.task).iterdir())]
+        files = (KERNELS / "tasks" / self.task / name for name in ("reference.py", f"kernel{SUFFIXES[self.language]}"))
+        task = [path.read_text(encoding="utf-8") for path in files if path.exists()]
         return digest("\0".join((self.source(), str(self.screened), *task)))[:16]
 
     def fault(self, outcome: Outcome) -> str:
@@ -225,7 +226,7 @@ def recorded_outcomes() -> dict[str, Outcome]:
     """The outcomes that are committed, of both devices, for the kernels as they are now."""
     digests = {one.file: one.digest() for one in entries()}
     read = {file: one for device in LANES for file, one in read_outcomes(results_path(device)).items()}
-    return {file: one for file, one in read.items() if digests.get(file) == one.digest}
+    return {file: one for file, one in read.items() if digests.get(file) == one.digest and one.stage != "machine"}
 
 
 def results_path(device: str) -> Path:
