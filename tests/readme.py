@@ -286,8 +286,9 @@ def became(entry: corpus.Entry, outcome: corpus.Outcome | None) -> str:
     gain = f"confirmed at {outcome.confirmed.estimate:.3g}×" if outcome.confirmed else "passes"
     passed = outcome.stage in corpus.PASSED and entry.verdict == "accepted"
     stage = gain if passed else outcome.stage or f"**gets through**, {gain}"
-    if stage == "no gain" and outcome.trial:
-        stage += " ({0.estimate:.2f} [{0.low:.2f}, {0.high:.2f}])".format(outcome.confirmed or outcome.trial)
+    shown = outcome.confirmed or outcome.trial
+    if stage == "no gain" and shown:
+        stage += f" ({shown.estimate:.2f} [{shown.low:.2f}, {shown.high:.2f}])"
     return f"{stage}, behind the screen" if outcome.screen and not entry.screened else stage
 
 
