@@ -1,8 +1,8 @@
 """What README.md and docs/ say that is drawn from code and measurements: `python -m tests.readme` writes it,
 `test_readme.py` compares.
 
-Between `<!-- NAME: drawn by python -m tests.readme -->` and `<!-- end -->` stands the part of that name; docs/tree.md
-and docs/configuration.md are drawn as a whole. What an iteration costs takes a minute and is drawn only with `--costs`.
+Between `<!-- NAME: drawn by python -m tests.readme -->` and `<!-- end -->` stands the part of that name; docs/tree.md,
+docs/configuration.md and docs/attacks.md are drawn as a whole. What an iteration costs takes a minute and is drawn only with `--costs`.
 Pictures: `python -m benchmarks.pictures`.
 """
 
@@ -24,6 +24,7 @@ from agents.models.providers import anthropic_client, command, manual, openai_cl
 from graph.settings import Benchmark, Budget, ModelChoice, Search, Settings, Stop
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.specs import sheets
+from tests.kernels import corpus
 from tools.artifacts import field_docstrings
 from tools.executors.choice import ExecutorChoice
 from tools.executors.local import LocalOptions
@@ -202,7 +203,7 @@ OTHERS = """\
 | configs/ | quickstart.yaml, quickstart-gpu.yaml, models/ (configs to copy), tasks/ (one folder for each task: kernel, reference, workloads) |
 | docs/ | the pages for users; images/ holds their pictures |
 | workspaces/ | one folder for each run, each a git repository of its own; the project's git ignores it |
-| tests/ | the same folders as the packages; CPU only, offline, no key |
+| tests/ | the same folders as the packages, CPU only, offline, no key; kernels/ is the corpus of kernels that attack the judge, and of honest ones |
 | benchmarks/ | measurements of Kernelwright itself and of kernels from elsewhere (foreign/); no tests |
 """
 
@@ -247,6 +248,53 @@ def wiki() -> str:
     )
 
 
+# ---------------------------------------------------------------- attacks
+
+ATTACKS = """\
+# Attacks on the judge, and honest kernels that look like one
+
+`python -m tests.readme` generates this page from tests/kernels/corpus.yaml and from what `python -m tests.kernels.corpus` recorded, which takes
+each kernel through screen, build, correctness, timing, physical limits and confirmation, and ends at the first refusal. *Behind the screen*: the
+screen refuses the text, and was left out, so that the row says what the mechanisms behind it do. *No gain*: the kernel is right, and no gain is
+shown where it is measured, on inputs that it has not seen or from outside its process; a wide interval comes from a busy machine. What the judge
+cannot see: [trust and limits](trust-and-limits.md#limits).
+"""
+
+
+def attacks() -> str:
+    """docs/attacks.md: a row for each kernel of the corpus, with what became of it."""
+    found = corpus.recorded_outcomes()
+    dates = sorted({outcome.date for outcome in found.values()})
+    tables = []
+    for title, verdict in (("To be refused", "refused"), ("To be accepted", "accepted")):
+        chosen = [one for one in corpus.entries() if one.verdict == verdict]
+        rows = [
+            f"| {one.attack} | {one.kind} | {one.language} | {became(one, found.get(one.file))} |" for one in chosen
+        ]
+        head = [
+            f"## {title}: {len(chosen)}",
+            "",
+            "| what it does | class | language | what became of it |",
+            "|---|---|---|---|",
+        ]
+        tables.append("\n".join([*head, *rows, ""]))
+    measured = f"Measured: {', '.join(dates)}.\n" if dates else ""
+    return "\n".join([ATTACKS, measured, *tables])
+
+
+def became(entry: corpus.Entry, outcome: corpus.Outcome | None) -> str:
+    """The last cell of an entry's row."""
+    if outcome is None:
+        return "not yet run"
+    gain = f"confirmed at {outcome.confirmed.estimate:.3g}×" if outcome.confirmed else "passes"
+    passed = outcome.stage in corpus.PASSED and entry.verdict == "accepted"
+    stage = gain if passed else outcome.stage or f"**gets through**, {gain}"
+    shown = outcome.confirmed or outcome.trial
+    if stage == "no gain" and shown:
+        stage += f" ({shown.estimate:.2f} [{shown.low:.2f}, {shown.high:.2f}])"
+    return f"{stage}, behind the screen" if outcome.screen and not entry.screened else stage
+
+
 # ---------------------------------------------------------------- pages
 
 
@@ -278,7 +326,11 @@ def pages(parts: Mapping[str, str]) -> dict[Path, str]:
             places += found
         if places != 1:
             raise KeyError(f"{places} places for {name!r}")
-    return texts | {DOCS / "tree.md": tree(), DOCS / "configuration.md": configuration()}
+    return texts | {
+        DOCS / "tree.md": tree(),
+        DOCS / "configuration.md": configuration(),
+        DOCS / "attacks.md": attacks(),
+    }
 
 
 if __name__ == "__main__":

@@ -45,8 +45,14 @@ def softmax(**changes: Any) -> Task:
 
 
 def open_judge(
-    task: Task, language: Language, executor: Executor, records: Records, policy: JudgeSettings, **changes: Any
+    task: Task,
+    language: Language,
+    executor: Executor,
+    records: Records,
+    policy: JudgeSettings,
+    kind: type[Judge] = Judge,
+    **changes: Any,
 ) -> Judge:
     """The real judge, which tells nobody what it does."""
     options = {"environment": "e", "device": "cpu:0", "secret": b"s" * 32, "emit": lambda kind, details: None}
-    return Judge(task, language, executor, records, policy=policy, **(options | changes))
+    return kind(task, language, executor, records, policy=policy, **(options | changes))

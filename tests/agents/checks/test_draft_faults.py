@@ -14,7 +14,7 @@ from tests.agents.models.playbook import triton_foreign
 from tests.agents.scripted import agent
 from tests.contracts.conftest import task
 from tests.contracts.test_models import PLAN, TASK
-from tests.tools import screen_honest
+from tests.tools import screen_pieces
 from tools.languages.cpp import Cpp
 
 ROOT = Path(__file__).parents[3]
@@ -181,7 +181,8 @@ def test_faults_say_which_draft() -> None:
 
 def honest() -> Iterator[tuple[str, str, str]]:
     yield from ((name, given.source, "triton") for name, given in triton_foreign.KERNELS.items())
-    yield from ((name, text, "triton") for name, text in screen_honest.FILES.items())
+    honest = (piece for piece in screen_pieces.PIECES if "says" not in piece and "inside" not in piece)
+    yield from ((piece["name"], screen_pieces.source(piece), piece["language"]) for piece in honest)
     for path in sorted(
         [
             *(ROOT / "configs").rglob("kernel.*"),

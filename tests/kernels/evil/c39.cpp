@@ -1,0 +1,1 @@
+extern "C" void solve(const float* x, float* out, int M, int N) {}

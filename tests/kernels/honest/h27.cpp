@@ -1,0 +1,9 @@
+extern "C" void solve(const float* a, const float* b, float* out, int M, int N, int K) {
+  for (int i = 0; i < M; ++i)
+    for (int j = 0; j < N; ++j) {
+      double sum = 0;
+      for (int k = 0; k < K; ++k)
+        if (a[(long)i * K + k] != 0) sum += a[(long)i * K + k] * (double)b[(long)k * N + j];
+      out[(long)i * N + j] = (float)sum;
+    }
+}
