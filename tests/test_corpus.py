@@ -41,11 +41,10 @@ def test_an_attack_is_refused_and_an_honest_kernel_is_not(bench: Bench, entry: E
     assert not entry.fault(outcome), outcome
 
 
-def test_the_screen_lets_honest_kernels_of_other_languages_pass() -> None:
-    refused = {
-        one.file: one.refusal_of_screen() for one in ALL if one.lane == "gpu" and one.kind == "honest" and one.screened
-    }
-    assert not any(refused.values()), refused
+def test_the_screen_says_of_kernels_for_a_gpu_what_their_entries_say() -> None:
+    on_gpu = [one for one in ALL if one.lane == "gpu"]
+    assert not [one.file for one in on_gpu if one.screen != ("refuses" if one.refusal_of_screen() else "passes")]
+    assert not [one.file for one in on_gpu if one.kind == "honest" and one.screen == "refuses"]
 
 
 def test_the_corpus_is_large_and_of_every_class_and_language() -> None:

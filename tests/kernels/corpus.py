@@ -73,6 +73,9 @@ class Entry(Artifact):
     screened: bool = True
     """Whether the screen's refusal ends the trial; False for an attack on what lies behind the screen."""
 
+    screen: Literal["passes", "refuses", ""] = ""
+    """What the screen says of it, where no trial is recorded that shows it."""
+
     def source(self) -> str:
         """The kernel's text."""
         return (KERNELS / self.file).read_text(encoding="utf-8")
