@@ -54,10 +54,12 @@ def test_no_module_that_a_command_begins_with_imports_torch(tmp_path: Path) -> N
     assert listed.returncode == 0, listed.stderr
 
 
-def test_a_finished_run_is_shown_exported_and_resumed(recorded: Path, tmp_path: Path) -> None:
-    for argv in (["show"], ["export", "--format", "python", "--out", str(tmp_path / "out")], ["resume", "--quiet"]):
-        done = graph_on_a_laptop(tmp_path, argv[0], str(recorded), *argv[1:])
-        assert done.returncode == 0, (argv, done.stderr)
+def test_a_finished_run_is_shown_reported_exported_and_resumed(copied: Path, tmp_path: Path) -> None:
+    before, out = (copied / "report.md").read_text(), str(tmp_path / "out")
+    for verb, *more in (["show"], ["report"], ["export", "--format", "python", "--out", out], ["resume", "--quiet"]):
+        done = graph_on_a_laptop(tmp_path, verb, str(copied), *more)
+        assert done.returncode == 0, (verb, done.stderr)
+    assert (copied / "report.md").read_text().splitlines()[:5] == before.splitlines()[:5]
     assert "-fopenmp" in "".join(path.read_text() for path in (tmp_path / "out").iterdir())
 
 
