@@ -30,6 +30,7 @@ BARE = Toolchain(
     cxx_argv=(),
     cxx_version="",
     cxx_flags=("-O3",),
+    cxx_threads=0,
     cxx_float16=False,
     cutlass="",
     cutlass_folder="/nowhere",

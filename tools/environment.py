@@ -4,7 +4,6 @@ recorded."""
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
@@ -15,7 +14,7 @@ from typing import Literal
 from tools.artifacts import Artifact, digest
 from tools.errors import SettingsError
 from tools.executors.base import Device, Executor, Job, Limits
-from tools.executors.toolchain import Compiler, Toolchain
+from tools.executors.toolchain import Toolchain
 from tools.executors.toolchain_job import read_toolchain
 from tools.languages.base import Language
 from tools.profilers import ncu
@@ -23,8 +22,8 @@ from tools.store.blobs import Blobs
 
 SANDBOX_SCRIPT = Path(__file__).with_name("harness") / "isolation" / "sandbox.py"
 _FIX_BY_PACKAGE = {
-    "torch": "pip install torch; it computes the reference",
-    "triton": "pip install triton; only Triton kernels need it",
+    "torch": "`pip install -e '.[device]'`, or torch for your GPU; it computes the reference",
+    "triton": "`pip install -e '.[device]'`; only Triton kernels need it",
     "numpy": "pip install numpy",
 }
 _FIX_BY_PROGRAM = {
@@ -42,9 +41,9 @@ _FIX_BY_CUDA_PROGRAM = {
     "cuobjdump": "install the CUDA toolkit; for Triton kernels the one in the triton package is used",
 }
 _ISOLATION = ("network", "landlock", "seccomp", "no_new_privileges")
-_OPENMP_PROGRAM = (
-    "#include <omp.h>\n#include <cstdio>\nint main(){int n=0;\n#pragma omp parallel "
-    'reduction(+:n)\nn+=1;\nstd::printf("%d",n);}\n'
+_OPENMP_FIX = (
+    "install libgomp (with gcc) or libomp (with clang: package libomp-dev); without it kernels use one core "
+    "unless they start threads themselves"
 )
 
 
@@ -95,7 +94,7 @@ def inspect_environment(executor: Executor, languages: Iterable[Language], blobs
     items = [_environment_item("operating system", toolchain.system)]
     items += [item for device in devices for item in _device_items(device)]
     for language in languages:
-        items += _compiler_items(language, toolchain, executor, blobs)
+        items += _compiler_items(language, toolchain)
     items += [
         _sandbox_item(features),
         _environment_item("git", _git_version(), _FIX_HERE["git"]),
@@ -151,34 +150,15 @@ def _device_items(device: Device) -> list[EnvironmentItem]:
     return items
 
 
-def _compiler_items(
-    language: Language, toolchain: Toolchain, executor: Executor, blobs: Blobs
-) -> list[EnvironmentItem]:
+def _compiler_items(language: Language, toolchain: Toolchain) -> list[EnvironmentItem]:
     try:
-        compiler = language.compiler(toolchain)
+        items = [_environment_item(f"{language.name} compiler", language.compiler(toolchain).version)]
     except SettingsError as error:
         return [_environment_item(f"{language.name} compiler", "", str(error))]
-    items = [_environment_item(f"{language.name} compiler", compiler.version)]
     if language.device == "cpu":
-        items.append(_openmp_item(compiler, executor, blobs))
+        threads = f"{toolchain.cxx_threads} threads" if toolchain.cxx_threads else ""
+        items.append(_environment_item("OpenMP", threads, _OPENMP_FIX, status_if_missing="degraded"))
     return items
-
-
-def _openmp_item(compiler: Compiler, executor: Executor, blobs: Blobs) -> EnvironmentItem:
-    build = shlex.join([*compiler.argv, "-fopenmp", "trial.cpp", "-o", "trial"])
-    trial = executor.run(
-        Job(
-            files={"trial.cpp": blobs.put(_OPENMP_PROGRAM)},
-            argv=("sh", "-c", f"{build} && ./trial"),
-            limits=Limits(wall_s=80.0),
-        )
-    )
-    threads = blobs.text(trial.files["stdout.txt"]) if trial.exit_code == 0 else ""
-    fix = (
-        "install libgomp (with gcc) or libomp (with clang: package libomp-dev); without it kernels use one core "
-        "unless they start threads themselves"
-    )
-    return _environment_item("OpenMP", threads and f"{threads} threads", fix, status_if_missing="degraded")
 
 
 def _try_sandbox(executor: Executor, blobs: Blobs) -> dict[str, str]:

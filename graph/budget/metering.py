@@ -17,7 +17,7 @@ from functools import cached_property
 from agents.models.ledger import RemainingTime, format_seconds
 from graph.settings import Budget
 from tools.artifacts import digest
-from tools.errors import BudgetError, DeviceBusyError, InfrastructureError, KernelwrightError
+from tools.errors import BudgetError, DeviceBusyError, InfrastructureError
 from tools.executors.base import Device, DeviceKind, Executor, FinishedJob, Job
 from tools.executors.toolchain import Toolchain
 
@@ -68,7 +68,7 @@ class MeteredExecutor(Executor):
         self.emit = emit
         self.clock = clock
         self._spent = defaultdict[str, float](float, before)
-        self._remembered: tuple[tuple[Device, ...] | None, Toolchain | None] = None, None
+        self._remembered: tuple[tuple[Device, ...], Toolchain | None] = (), None
         self._before_jobs: Callable[[], None] | None = None
         self._guard = threading.Lock()
         self._numbers = itertools.count()
@@ -110,23 +110,19 @@ class MeteredExecutor(Executor):
         return RemainingTime(self._remaining_s(limit, ""), limit.sentence(limit.cap))
 
     def remember(
-        self, devices: tuple[Device, ...] | None, toolchain: Toolchain | None, before_jobs: Callable[[], None]
+        self, devices: tuple[Device, ...], toolchain: Toolchain | None, before_jobs: Callable[[], None]
     ) -> None:
-        """Answer from the records what devices (None: as found) and toolchain there are, until the first job.
+        """Answer until the first job that there are this toolchain and these devices (none: as found).
 
-        `before_jobs` is called before a job, until a call does not raise: it says whether the run's machine is here.
+        `before_jobs` is called before that job, and raises an error if the machine of the run is elsewhere.
         """
         self._remembered, self._before_jobs = (devices, toolchain), before_jobs
 
     def _require_machine(self) -> None:
         with self._guard:
             if self._before_jobs is not None:
-                remembered, self._remembered = self._remembered, (self._remembered[0], None)
-                try:
-                    self._before_jobs()
-                except KernelwrightError:
-                    self._remembered = remembered
-                    raise
+                self._remembered = (), None
+                self._before_jobs()
                 self._before_jobs = None
 
     def toolchain(self, ask: Callable[[Executor], Toolchain]) -> Toolchain:

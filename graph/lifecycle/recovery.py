@@ -30,8 +30,6 @@ def reconcile(services: Services) -> None:
     drift.refuse_drift(workspace.repository)
     if workspace.repository.head() is None:
         return  # v0 is not committed yet, so there is nothing to differ from
-    # Another compiler or other flags would make every later candidate incomparable with the incumbent.
-    services.judge.builder.toolset()
     require_own_history(services)
     _restore_uncommitted_files(services)
 

@@ -33,17 +33,15 @@ from graph.workspace.versions import checkpoint_path, read_checkpoint, read_stat
 from tools.analysis import rules
 from tools.artifacts import Dims, Record, Rivals, Task
 from tools.errors import InfrastructureError, PendingError, SettingsError, WorkspaceError
-from tools.executors.base import Executor, pick_device, reason_if_device_missing
+from tools.executors.base import DeviceKind, Executor, pick_device, reason_if_device_missing
 from tools.executors.choice import open_executor
-from tools.executors.host.engine import DEVICE_KIND_NAMES
-from tools.languages.base import Language, open_language
+from tools.languages.base import open_language
 from tools.store.blobs import Blobs
 from tools.store.records import record_key
 from tools.tasks.loader import LoadedTask
 
 if TYPE_CHECKING:
     from tools.environment import Environment
-    from tools.judge.build import KernelBuilder
 
 NODES_PER_ITERATION = 10
 """Supersteps of one iteration without repair attempts, for LangGraph's recursion limit."""
@@ -344,9 +342,8 @@ def assemble_services(
         )
     )
     if recorded is not None:
-        _remember_machine(
-            Environment.model_validate(recorded.payload), language, executor, workspace, lambda: judge.builder
-        )
+        found = Environment.model_validate(recorded.payload)
+        _remember_machine(found, language.device, executor, lambda: judge.builder.refuse_other_toolset())
     device = pick_device(executor.devices(), language.device)
     judge = Judge(
         loaded.task,
@@ -384,40 +381,32 @@ def assemble_services(
 
 
 def _remember_machine(
-    found: Environment,
-    language: Language,
-    executor: MeteredExecutor,
-    workspace: Workspace,
-    builder: Callable[[], KernelBuilder],
+    found: Environment, kind: DeviceKind, executor: MeteredExecutor, require_toolset: Callable[[], None]
 ) -> None:
-    """Let the executor answer from the records of the run until a job needs its machine, which is then required."""
-    begun_on, same = pick_device(found.devices, language.device), {"kind", "name", "units", "architecture"}
+    """Let the executor answer from the record of the environment until a job needs the machine of the run."""
+    begun_on, same = pick_device(found.devices, kind), {"kind", "name", "units", "architecture"}
 
-    def reason_if_elsewhere() -> str | None:
+    def reason_elsewhere() -> str | None:
         """Return None if the device is here, else what is here instead."""
-        here = next((one for one in executor.inner.devices() if one.kind == begun_on.kind), None)
-        if here is not None and here.model_dump(include=same) == begun_on.model_dump(include=same):
-            return None
-        return f"this is {here.name} ({here.units} units)" if here else f"no {DEVICE_KIND_NAMES[begun_on.kind]} is here"
+        try:
+            device = pick_device(executor.inner.devices(), kind)
+        except (SettingsError, InfrastructureError) as error:
+            return str(error)
+        is_same = begun_on.model_dump(include=same) == device.model_dump(include=same)
+        return None if is_same else f"this is {device.name} ({device.units} units)"
 
     def require_machine() -> None:
+        reason = reason_elsewhere()
         try:
-            elsewhere = reason_if_elsewhere()
-            if elsewhere is None:
-                builder().refuse_other_toolset()
+            if reason is None:
+                require_toolset()
         except (SettingsError, InfrastructureError) as error:
-            elsewhere = str(error)
-        if elsewhere is not None:
-            raise PendingError(
-                f"the next job waits for the machine with {begun_on.name} ({begun_on.units} units), on which the run "
-                f"began: {elsewhere}"
-            )
+            reason = str(error)
+        if reason is not None:
+            machine = f"the machine with {begun_on.name} ({begun_on.units} units)"
+            raise PendingError(f"the next job waits for {machine}, on which the run began: {reason}")
 
-    try:
-        absent = reason_if_elsewhere() is not None
-    except InfrastructureError:
-        absent = True
-    executor.remember(found.devices if absent else None, found.toolchain, require_machine)
+    executor.remember(found.devices if reason_elsewhere() else (), found.toolchain, require_machine)
 
 
 def run_graph(services: Services) -> State:

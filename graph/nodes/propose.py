@@ -54,6 +54,12 @@ def retrieve_evidence(state: State, services: Services) -> State:
             skills=services.guide.skills(task.language, fired),
             observations=inspection.seen,
         )
+        # Before the question, so that from its answer to the coder's nothing needs the device.
+        lifted = (
+            None
+            if any(LIFT_METHOD in one.planned for one in tried_versions(services))
+            else lift.lift_page(state, services)
+        )
         dossier = knowledge_retriever.retrieve_dossier(
             services.agents["knowledge_retriever"],
             brief,
@@ -69,11 +75,6 @@ def retrieve_evidence(state: State, services: Services) -> State:
             one for one in dossier.passages if one.path not in {passage.path for passage in inspection.seen.operator}
         ]
         pages = (*services.free_method_pages(inspection.bottleneck), *dossier.methods)
-        lifted = (
-            None
-            if any(LIFT_METHOD in one.planned for one in tried_versions(services))
-            else lift.lift_page(state, services)
-        )
         rest = (page for page in pages if page.head.id != LIFT_METHOD)
         # Free methods of other runs come first, then the lift, then the catalogue.
         methods = tuple(

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-import yaml
 
 from graph.__main__ import main
 from graph.artifacts import FinalBenchmark, JudgedTrial
@@ -32,8 +31,6 @@ from knowledge_base.experience.log import Experience
 from tests.graph.conftest import ROOT, TASK, FinishedRun, git, refused
 from tests.support import Capsys, run_captured
 from tools.artifacts import Record, Unmeasured
-from tools.executors.base import Device
-from tools.executors.local import LocalExecutor
 from tools.store.records import Records, record_key
 from tools.store.repository import Repository
 
@@ -147,25 +144,6 @@ def test_a_file_that_this_version_cannot_read_is_named(
     path.write_text(change(path.read_text()))
     told = refused(capsys, "show", str(copied))
     assert said in told and path.stem in told
-
-
-class Elsewhere(LocalExecutor):
-    """A machine without the run's device."""
-
-    def devices(self) -> tuple[Device, ...]:
-        return ()
-
-
-def test_a_report_needs_no_device(copied: Path, capsys: Capsys) -> None:
-    settings = copied / "settings.yaml"
-    settings.write_text(
-        yaml.safe_dump({**yaml.safe_load(settings.read_text()), "executor": "tests.graph.test_cli:Elsewhere"})
-    )
-    git(copied, "commit", "-qam", "another executor")
-    before = (copied / "report.md").read_text()
-    assert "report.md" in succeeded(capsys, "report", str(copied))
-    assert (copied / "report.md").read_text().splitlines()[:5] == before.splitlines()[:5]
-    assert "no CPU here" in refused(capsys, "resume", str(copied))
 
 
 # ---------------------------------------------------------------- what lies in the workspace

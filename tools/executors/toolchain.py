@@ -41,6 +41,8 @@ class Toolchain(Artifact):
     """Empty: the compiler in $CXX does not answer."""
     cxx_flags: tuple[str, ...]
     """Default optimisation flags with which this compiler builds a program that runs; empty: there are none."""
+    cxx_threads: int
+    """Threads of a program that it builds with OpenMP; 0: OpenMP does not work."""
     cxx_float16: bool
     """Whether the C++ compiler has _Float16."""
     cutlass: str

@@ -6,7 +6,7 @@ import json
 
 from pydantic import ValidationError
 
-from tools.errors import HarnessError, InfrastructureError
+from tools.errors import HarnessError
 from tools.executors.base import Executor, Job, Limits
 from tools.executors.harness_job import harness_files
 from tools.executors.toolchain import Toolchain
@@ -15,13 +15,12 @@ from tools.store.blobs import Blobs
 SCRIPT = "harness/compilation/toolchain.py"
 STEP_LIMITS_S = {"version": 60.0, "build": 180.0, "run": 20.0}
 """Seconds after which a step of a trial build is blamed on the machine and not on the compiler."""
-_TOO_SLOW = 3
 
 
 def read_toolchain(executor: Executor, blobs: Blobs) -> Toolchain:
     """Return the toolchain of the machine of `executor`, which is asked at the first call.
 
-    Raises InfrastructureError if a trial build takes too long, HarnessError if the machine gives no answer.
+    Raises HarnessError if a trial build takes too long, or if the machine gives no answer.
     """
     return executor.toolchain(lambda there: _ask(there, blobs))
 
@@ -35,10 +34,6 @@ def _ask(executor: Executor, blobs: Blobs) -> Toolchain:
     )
     finished = executor.run(job)
     complaint = blobs.text(finished.files["stderr.txt"]).strip()
-    if finished.exit_code == _TOO_SLOW:
-        raise InfrastructureError(
-            f"{complaint}; the machine is too busy for measurements, so try again when it is idle"
-        )
     try:
         return Toolchain.model_validate_json(blobs.get(finished.files["toolchain.json"]))
     except (KeyError, ValidationError) as error:

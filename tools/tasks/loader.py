@@ -261,6 +261,11 @@ def probe_reference(executor: Executor, blobs: Blobs, request: ProbeRequest, fil
     harness or its machine failed.
     """
     limits = Limits(wall_s=PROBE_LIMIT_S)
+    if "torch" not in read_toolchain(executor, blobs).packages:
+        raise SettingsError(
+            f"{files.reference}: torch, which computes it, is not installed beside the device; install the extra "
+            "`device`: `pip install -e '.[device]'` in Kernelwright's folder"
+        )
     result = read_answer(executor.run(harness_job(request, {}, blobs, limits=limits)), blobs, ProbeResult)
     if result.error is not None:
         message = result.error.replace(REFERENCE_FILE, files.reference)

@@ -1,10 +1,11 @@
 """Writes to toolchain.json what is installed here: programs and packages with their versions, and what the C++ compiler
 can do. Nothing large is imported.
 
-`toolchain.py LIMITS`: the seconds that a step with the compiler may take, as JSON {"version", "build", "run"}. A longer
-step stops the script with one sentence on stderr and exit status 3, because a busy machine is no poor compiler.
+`toolchain.py LIMITS`: the seconds that a step with the C++ compiler may take, as JSON {"version", "build", "run"}. A
+longer step ends the script with one sentence on stderr, because a busy machine is no poor compiler.
 """
 
+import contextlib
 import hashlib
 import importlib.util
 import json
@@ -30,14 +31,10 @@ from harness.device import ncu_target
 
 PACKAGES = ("torch", "triton", "numpy", "nvidia-cutlass-dsl")
 VERSION_LINES = {
-    "objdump": "",
-    "llvm-objdump": "",
-    "valgrind": "",
-    "perf": "",
+    **dict.fromkeys(("objdump", "llvm-objdump", "valgrind", "perf", "nvidia-smi"), ""),
     "nvcc": "release",
     "cuobjdump": "release",
     "ncu": "Version",
-    "nvidia-smi": "",
 }
 """Program -> part of the line of its output that names its version; empty: the first line."""
 DRIVER_PARAMETERS_FILE = Path("/proc/driver/nvidia/params")
@@ -49,60 +46,43 @@ FLAG_SETS = (
     ("-O3",),
 )
 """Flags of the C++ compiler in order of preference. Older clang on ARM has only -mcpu=native."""
-OPENMP_PROGRAM = """int main() {
-  int s = 0;
-#pragma omp parallel for reduction(+ : s)
-  for (int i = 0; i < 9; ++i) s += i;
-  return s - 36;
+THREADS_PROGRAM = """#include <cstdio>
+int main() {
+  int n = 0;
+#pragma omp parallel reduction(+ : n)
+  n += 1;
+  std::printf("%d", n);
 }
 """
 FLOAT16_PROGRAM = "_Float16 h = 2;\nint main() { return int(h) - 2; }\n"
 ZIG = ("{python}", "-m", "ziglang", "c++")
-TOO_SLOW = 3
-
-
-class StepTooSlow(Exception):
-    """A step with the compiler did not end within its limit."""
-
-
-def find_program(name: str) -> "str | None":
-    """Return the path of a program, on PATH or where CUDA's programs are; None: it is not installed."""
-    if name == "ncu":
-        return ncu_target.find_ncu()
-    return cuda_compile.program(name) if name in ("nvcc", "cuobjdump") else shutil.which(name)
 
 
 def version_line(name: str) -> "str | None":
     """Return the line that names a program's version, empty if it prints none; None: it is not installed."""
-    path = find_program(name)
+    path = ncu_target.find_ncu() if name == "ncu" else cuda_compile.program(name)
     if path is None:
         return None
     try:
-        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
         return ""
-    lines = done.stdout.strip().splitlines() if done.returncode == 0 else []
-    return next((line.strip() for line in lines if VERSION_LINES[name] in line), "")
+    return next((line.strip() for line in done.stdout.splitlines() if VERSION_LINES[name] in line), "")
 
 
 def package_versions() -> dict:
-    """Return package -> version, for those that are installed."""
-    return {name: found for name in PACKAGES if (found := version_of_package(name))}
-
-
-def version_of_package(name: str) -> str:
-    """Return a package's version by its metadata; empty: it is not installed."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
+    """Return package -> version by its metadata, for those that are installed."""
+    versions = {}
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
 
 
 def torch_cuda() -> str:
     """Return the version of CUDA that torch was built for, from its version file; empty: none."""
     found = importlib.util.find_spec("torch")
-    file = Path(found.origin).with_name("version.py") if found and found.origin else None
-    return str(runpy.run_path(str(file)).get("cuda") or "") if file and file.is_file() else ""
+    return str(runpy.run_path(str(Path(found.origin).with_name("version.py"))).get("cuda") or "") if found else ""
 
 
 def cutlass_version() -> str:
@@ -112,95 +92,78 @@ def cutlass_version() -> str:
     file = folder / "include" / "cutlass" / "version.h"
     if not file.is_file():
         return ""
-    text, content = file.read_text(encoding="utf-8"), hashlib.sha256()
-    found = (re.search(rf"define CUTLASS_{part}\s+(\d+)", text) for part in ("MAJOR", "MINOR", "PATCH"))
+    numbers, content = re.findall(r"define CUTLASS_(?:MAJOR|MINOR|PATCH)\s+(\d+)", file.read_text()), hashlib.sha256()
     for root in cuda_compile.includes(folder):
         for path in sorted(path for path in root.rglob("*") if path.is_file()):
             content.update(f"{path.relative_to(root)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
-    return f"{'.'.join(match[1] for match in found if match)} (headers {content.hexdigest()[:12]})"
+    return f"{'.'.join(numbers)} (headers {content.hexdigest()[:12]})"
 
 
 def counters_need_root() -> bool:
     """Return whether the driver lets only root read counters, and this user is another one."""
     try:
-        admin_only = "RmProfilingAdminOnly: 1" in DRIVER_PARAMETERS_FILE.read_text()
+        return "RmProfilingAdminOnly: 1" in DRIVER_PARAMETERS_FILE.read_text() and os.geteuid() != 0
     except OSError:
         return False
-    return admin_only and os.geteuid() != 0
 
 
-class CxxCompiler:
-    """The C++ compiler: $CXX, else g++, clang++, or the one of the wheel `ziglang`."""
+def step(argv: "tuple[str, ...]", limit_s: float) -> "str | None":
+    """Return what a step with the C++ compiler prints; None if it fails. A step beyond its limit ends the script."""
+    command = [sys.executable if part == "{python}" else part for part in argv]
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=limit_s, check=True
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    except subprocess.TimeoutExpired:
+        sys.exit(
+            f"`{' '.join(command)}` took longer than {limit_s:g} s; the machine is too busy for measurements, so try "
+            "again when it is idle"
+        )
 
-    def __init__(self, limits: dict) -> None:
-        self.limits = limits
 
-    def describe(self) -> dict:
-        """Return its command and version (both empty without one, the version if it does not answer), the first of
-        `FLAG_SETS` with which it builds a program that runs, and whether it has _Float16."""
-        argv, version = self.find()
-        able = bool(version)
-        with ThreadPoolExecutor() as side_by_side:
-            half = side_by_side.submit(lambda: able and self.makes_program(argv, ("-O3",), "half", FLOAT16_PROGRAM))
-            flags = next((f for f in FLAG_SETS if able and self.makes_program(argv, f, "trial", OPENMP_PROGRAM)), ())
-            return {"cxx_argv": argv, "cxx_version": version, "cxx_flags": flags, "cxx_float16": half.result()}
+def describe_cxx(limits: dict) -> dict:
+    """Return command and first line of --version of $CXX, else of g++, clang++ or the wheel `ziglang` (both empty
+    without one, the version if $CXX does not answer), and what this compiler can do."""
 
-    def find(self) -> tuple:
-        """Return command and version."""
-        configured = tuple(shlex.split(os.environ.get("CXX", "")))
-        if configured:
-            return configured, self.version(configured)
-        choices = [(name,) for name in ("g++", "clang++") if shutil.which(name)]
-        choices += [ZIG] if importlib.util.find_spec("ziglang") is not None else []
-        found = ((argv, version) for argv in choices if (version := self.version(argv)))
-        return next(found, ((), ""))
+    def version(argv: tuple) -> str:
+        return (step((*argv, "--version"), limits["version"]) or "").strip().partition("\n")[0]
 
-    def version(self, argv: tuple) -> str:
-        """Return the first line of --version; empty: it does not run."""
-        done = self.run([*argv, "--version"], ".", "version")
-        return done.stdout.strip().partition("\n")[0] if done and done.returncode == 0 else ""
+    def output(flags: tuple, program: str) -> "str | None":
+        """Return what `program` prints, built with these flags; None if it does not build or run."""
+        Path("trial.cpp").write_text(program)
+        built = step((*argv, "-std=c++17", *flags, "trial.cpp", "-o", "trial"), limits["build"])
+        return None if built is None else step(("./trial",), limits["run"])
 
-    def makes_program(self, argv: tuple, flags: tuple, folder: str, program: str) -> bool:
-        """Return whether `program`, built with these flags, links, finds its run-time libraries and exits with 0."""
-        Path(folder).mkdir(exist_ok=True)
-        Path(folder, "trial.cpp").write_text(program)
-        command = [*argv, "-std=c++17", *flags, "trial.cpp", "-o", "trial"]
-        steps = ((command, "build"), (["./trial"], "run"))
-        return all((done := self.run(argv, folder, step)) and done.returncode == 0 for argv, step in steps)
-
-    def run(self, argv: list, folder: str, step: str) -> "subprocess.CompletedProcess | None":
-        """Run one step and return its process, None if the program does not exist; StepTooSlow."""
-        command, limit = [sys.executable if part == "{python}" else part for part in argv], self.limits[step]
-        try:
-            return subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=limit, check=False
-            )
-        except OSError:
-            return None
-        except subprocess.TimeoutExpired:
-            raise StepTooSlow(f"`{' '.join(command)}` took longer than {limit:g} s") from None
+    argv = tuple(shlex.split(os.environ.get("CXX", "")))
+    choices = [argv] if argv else [(name,) for name in ("g++", "clang++") if shutil.which(name)]
+    choices += [ZIG] if not argv and importlib.util.find_spec("ziglang") else []
+    argv, found = next(((one, said) for one in choices if (said := version(one))), (argv, ""))
+    flags, threads = next(((one, n) for one in FLAG_SETS if found and (n := output(one, THREADS_PROGRAM))), ((), "0"))
+    return {
+        "cxx_argv": argv,
+        "cxx_version": found,
+        "cxx_flags": flags,
+        "cxx_threads": int(threads) if "-fopenmp" in flags else 0,
+        "cxx_float16": bool(found) and output(("-O3",), FLOAT16_PROGRAM) is not None,
+    }
 
 
 def main() -> None:
-    compiler = CxxCompiler(json.loads(sys.argv[1]))
     with ThreadPoolExecutor() as side_by_side:
         lines = dict(zip(VERSION_LINES, side_by_side.map(version_line, VERSION_LINES), strict=True))
-        cutlass = side_by_side.submit(cutlass_version)
-        try:
-            found = compiler.describe()
-        except StepTooSlow as slow:
-            print(slow, file=sys.stderr)
-            sys.exit(TOO_SLOW)
-        found |= {"cutlass": cutlass.result(), "cutlass_folder": str(cuda_compile.cutlass())}
-    found |= {
+    found = {
         "system": f"{platform.system()} {platform.release()} ({platform.machine()})",
         "python": platform.python_version(),
         "packages": package_versions(),
         "torch_cuda": torch_cuda(),
         "programs": {name: line for name, line in lines.items() if line is not None},
         "counters_need_root": counters_need_root(),
+        "cutlass": cutlass_version(),
+        "cutlass_folder": str(cuda_compile.cutlass()),
     }
-    Path("toolchain.json").write_text(json.dumps(found))
+    Path("toolchain.json").write_text(json.dumps(found | describe_cxx(json.loads(sys.argv[1]))))
 
 
 if __name__ == "__main__":
