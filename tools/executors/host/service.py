@@ -220,6 +220,6 @@ def _remove_stale_sessions(own: Path) -> None:
     for folder in own.parent.iterdir():
         if folder == own or time.time() - folder.stat().st_mtime < STALE_S:
             continue
-        with contextlib.suppress(OSError), (folder / "lock").open() as lock:
+        with contextlib.suppress(OSError), (folder / "lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder, ignore_errors=True)
