@@ -48,7 +48,7 @@ PASSED_TO_SSH = ("PATH", "HOME", "USER", "SSH_AUTH_SOCK")
 SSH_OPTIONS = (
     *("BatchMode=yes", "StrictHostKeyChecking=yes", "ClearAllForwardings=yes", "ForwardAgent=no", "ForwardX11=no"),
     *("PermitLocalCommand=no", "RemoteCommand=none", "RequestTTY=no", "ControlMaster=no", "ConnectTimeout=10"),
-    *("ServerAliveInterval=15", "ServerAliveCountMax=4", "SetEnv=KERNELWRIGHT=worker"),
+    *("ServerAliveInterval=5", "ServerAliveCountMax=4", "SetEnv=KERNELWRIGHT=worker"),
 )
 """Options that no configuration overrides; of several `SetEnv` ssh takes the first."""
 BEAT_S = 10.0
