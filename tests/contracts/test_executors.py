@@ -21,6 +21,7 @@ from tests.ssh_server import running_sshd
 from tools.errors import InfrastructureError, StorageError
 from tools.executors.base import EXECUTORS, Executor, FinishedJob, Job, Limits, Needs
 from tools.executors.bundle import BundleExecutor
+from tools.executors.ssh import SshExecutor
 from tools.registry import load_class
 from tools.store.blobs import Blobs
 
@@ -91,10 +92,10 @@ def test_the_exit_code_is_the_jobs_own(executor: Executor, blobs: Blobs, code: i
 
 
 def test_jobs_run_under_the_python_that_was_named(executor: Executor, blobs: Blobs) -> None:
-    named = getattr(executor, "settings", None) or getattr(executor, "engine")  # noqa: B009
+    named = executor.settings.python if isinstance(executor, SshExecutor) else executor.engine.python  # type: ignore[attr-defined]
     job = python("import sys; print(sys.executable, sys.prefix)")
     interpreter, prefix = texts(executor.run(job), blobs)["stdout.txt"].split()
-    assert interpreter == named.python and Path(prefix) == Path(named.python).parents[1]
+    assert interpreter == named and Path(prefix) == Path(named).parents[1]
 
 
 def test_a_missing_program_is_the_jobs_failure(executor: Executor) -> None:

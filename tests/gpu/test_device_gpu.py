@@ -73,7 +73,8 @@ def test_a_stranger_on_the_gpu_stops_what_is_timed(local: LocalExecutor, gpu: De
     timed = Job(files={}, argv=("true",), needs=Needs(device="cuda", exclusive=True))
     try:
         deadline = time.monotonic() + 40.0
-        while time.monotonic() < deadline and stranger not in {process.pid for process in local.driver.occupants(gpu)}:
+        occupants = lambda: local.engine.driver.occupants(gpu.model_dump())  # noqa: E731
+        while time.monotonic() < deadline and stranger not in {process.pid for process in occupants()}:
             time.sleep(0.2)
         with pytest.raises(DeviceBusyError, match=str(stranger)):
             local.run(timed)

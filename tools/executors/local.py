@@ -5,14 +5,13 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
 from tools.errors import SettingsError
 from tools.executors.base import Device, Executor, ExecutorOptions, FinishedJob, Job
 from tools.executors.host.engine import LOCK_WAIT_S, Engine
-from tools.executors.host.nvidia import NvidiaDriver
 from tools.store.blobs import Blobs
 
 
@@ -36,21 +35,16 @@ class LocalExecutor(Executor):
         scratch: Path,
         *,
         python: str = "",
-        cache: Path | None = None,
-        lock_wait_s: float = LOCK_WAIT_S,
-        gpu: int | None = None,
-        clocks: Literal["observe", "lock"] = "observe",
-        driver: NvidiaDriver | None = None,
+        **options: Any,
     ) -> None:
-        """Create an executor with the options of `Engine`; raise SettingsError if there is no program `python`."""
+        """Create an executor with the `options` of `Engine`; raise SettingsError if there is no program `python`."""
         found = shutil.which(Path(python).expanduser()) if python else sys.executable
         if found is None:
             raise SettingsError(f"executor.python: {python!r} is not a program here; name the Python that has torch")
         self.blobs = blobs
         self.scratch = scratch
         # A link is kept as it is: a virtual environment is known by the folder of its link.
-        named: dict[str, Any] = {"python": str(Path(found).absolute()), "cache": cache, "driver": driver}
-        self.engine = Engine(blobs, scratch, lock_wait_s=lock_wait_s, gpu=gpu, clocks=clocks, **named)
+        self.engine = Engine(blobs, scratch, python=str(Path(found).absolute()), **options)
 
     def devices(self) -> tuple[Device, ...]:
         """Return the CPU, then the GPUs with the chosen one first. Raises SettingsError if there are GPUs but not the

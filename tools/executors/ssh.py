@@ -21,7 +21,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
@@ -29,7 +29,7 @@ from tools import errors
 from tools.errors import InfrastructureError, KernelwrightError, SettingsError, StorageError
 from tools.executors.base import Device, Executor, ExecutorOptions, FinishedJob, Job
 from tools.executors.host.engine import LOCK_WAIT_S
-from tools.executors.host.wire import GREETING, FileChannel
+from tools.executors.host.wire import GREETING, Answer, FileChannel
 from tools.executors.worker_code import worker_code
 from tools.harness.isolation.ipc import ClosedError, socket_pair
 from tools.store.blobs import Blobs
@@ -37,21 +37,11 @@ from tools.store.blobs import Blobs
 START = "import sys;r=sys.stdin.buffer.read;exec(r(int(r(8),16)))"
 PASSED_TO_SSH = ("PATH", "HOME", "USER", "SSH_AUTH_SOCK")
 """The only variables that ssh sees, so that no `SendEnv` of a configuration can send a key."""
-SSH_OPTIONS = {
-    "BatchMode": "yes",
-    "StrictHostKeyChecking": "yes",
-    "ClearAllForwardings": "yes",
-    "ForwardAgent": "no",
-    "ForwardX11": "no",
-    "PermitLocalCommand": "no",
-    "RemoteCommand": "none",
-    "RequestTTY": "no",
-    "ControlMaster": "no",
-    "ConnectTimeout": "10",
-    "ServerAliveInterval": "15",
-    "ServerAliveCountMax": "4",
-    "SetEnv": "KERNELWRIGHT=worker",
-}
+SSH_OPTIONS = (
+    *("BatchMode=yes", "StrictHostKeyChecking=yes", "ClearAllForwardings=yes", "ForwardAgent=no", "ForwardX11=no"),
+    *("PermitLocalCommand=no", "RemoteCommand=none", "RequestTTY=no", "ControlMaster=no", "ConnectTimeout=10"),
+    *("ServerAliveInterval=5", "ServerAliveCountMax=4", "SetEnv=KERNELWRIGHT=worker"),
+)
 """Options that no configuration overrides; of several `SetEnv` ssh takes the first."""
 BEAT_S = 10.0
 """Seconds between two messages that tell the worker that this process lives."""
@@ -86,11 +76,11 @@ class SshOptions(ExecutorOptions):
 
     host: str = Field(pattern=r"^[^-\s]\S*$")
     """The host, as `ssh HOST` takes it: a name of your ~/.ssh/config, user@address, or ssh://user@address:port."""
-    python: str = Field(default="python3", min_length=1)
+    python: str = "python3"
     """The Python with torch on the host that runs the worker and jobs, 3.10 or newer, e.g. /opt/py/bin/python."""
     config: str = ""
     """A configuration of ssh instead of ~/.ssh/config."""
-    folder: str = Field(default="~/.cache/kernelwright", min_length=1)
+    folder: str = "~/.cache/kernelwright"
     """The folder on the host for the files of jobs; a session's own part is removed at its end."""
     lock_wait_s: float = Field(default=LOCK_WAIT_S, gt=0, allow_inf_nan=False)
     """Seconds that a job waits for a device that another process of Kernelwright holds there."""
@@ -107,7 +97,7 @@ class SshExecutor(Executor):
         scratch: Path,
         *,
         gpu: int | None = None,
-        clocks: Literal["observe", "lock"] = "observe",
+        clocks: str = "observe",
         **options: Any,
     ) -> None:
         """Create an executor with the fields of `SshOptions` as `options`; it connects when it is first used.
@@ -154,7 +144,7 @@ class SshExecutor(Executor):
                 connection.ask("close").result(EXIT_WAIT_S)
             connection.close()
 
-    def _ask(self, operation: str, files: Sequence[bytes] = (), **fields: Any) -> tuple[dict[str, Any], list[bytes]]:
+    def _ask(self, operation: str, files: Sequence[bytes] = (), **fields: Any) -> Answer:
         """Return the worker's answer; each operation may be asked again after a lost connection."""
         why = ""
         for pause in (0.0, *PAUSES_S):
@@ -166,16 +156,10 @@ class SshExecutor(Executor):
                 why = str(error)
                 continue
             if "error" in answer:
-                raise self._error_from(answer)
+                kind = getattr(errors, answer["error"], InfrastructureError)
+                raise kind(f"{self.settings.host}: {answer['sentence']}")
             return answer, contents
         raise InfrastructureError(f"{self.settings.host}: the connection was lost and cannot be made again ({why})")
-
-    def _error_from(self, answer: dict[str, Any]) -> KernelwrightError:
-        kind = getattr(errors, answer["error"], None)
-        sentence = f"{self.settings.host}: {answer['sentence']}"
-        if isinstance(kind, type) and issubclass(kind, KernelwrightError):
-            return kind(sentence)
-        return InfrastructureError(f"{sentence} ({answer['error']} in the worker)")
 
     def _connected(self) -> Connection:
         """Return the connection, made anew if there is none; raise ClosedError if a lost one cannot be made again, and
@@ -191,6 +175,8 @@ class SshExecutor(Executor):
                     raise
                 if is_first:
                     threading.Thread(target=self._beat, daemon=True).start()
+                if self._closed.is_set():
+                    self._connection.close()
             return self._connection
 
     def _beat(self) -> None:
@@ -204,8 +190,9 @@ class SshExecutor(Executor):
         return [*config, self.settings.host]
 
     def _command(self) -> list[str]:
-        options = [f"-o{name}={value}" for name, value in SSH_OPTIONS.items()]
-        return ["ssh", "-T", *options, *self._login(), f"exec {shlex.quote(self.settings.python)} -I -c '{START}'"]
+        # The shell there expands ~ in front of quotes alone.
+        python = re.sub("^'~/", "~/'", shlex.quote(self.settings.python))
+        return ["ssh", "-T", *(f"-o{one}" for one in SSH_OPTIONS), *self._login(), f"exec {python} -I -c '{START}'"]
 
     def _greeting(self) -> bytes:
         """Return what the program at the other end reads first: itself, its options, and the worker's code."""
@@ -234,7 +221,7 @@ class Connection:
         """Start ssh and wait for the worker; raise ClosedError, with what ssh said as its text, if it does not come."""
         self.lost = False
         self._numbers = itertools.count()
-        self._waiting: dict[int, Future[tuple[dict[str, Any], list[bytes]]]] = {}
+        self._waiting: dict[int, Future[Answer]] = {}
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         ours, theirs = socket_pair()
         environment = {name: os.environ[name] for name in PASSED_TO_SSH if name in os.environ}
@@ -255,12 +242,10 @@ class Connection:
             raise ClosedError(self._said() or f"no answer from the worker ({error})") from None
         threading.Thread(target=self._receive, daemon=True).start()
 
-    def ask(
-        self, operation: str, files: Sequence[bytes] = (), **fields: Any
-    ) -> Future[tuple[dict[str, Any], list[bytes]]]:
+    def ask(self, operation: str, files: Sequence[bytes] = (), **fields: Any) -> Future[Answer]:
         """Send one message and return its future answer, which fails with ClosedError if the connection is lost."""
         number = next(self._numbers)
-        answer: Future[tuple[dict[str, Any], list[bytes]]] = Future()
+        answer: Future[Answer] = Future()
         self._waiting[number] = answer
         self.channel.send_files({"op": operation, "id": number, **fields}, files)
         if self.lost and not answer.done():

@@ -21,6 +21,7 @@ import pytest
 from tests.contracts.conftest import KERNELS, REFERENCE
 from tests.ssh_server import running_sshd
 from tests.support import Capsys, one_sentence, run_captured
+from tests.tools.executors.test_local import alive, own, wait_for
 from tools.__main__ import main
 from tools.errors import InfrastructureError
 from tools.executors import ssh
@@ -47,13 +48,6 @@ def opened(config: Path, scratch: Path, **options: str) -> SshExecutor:
 
 def shell(script: str) -> Job:
     return Job(files={}, argv=("sh", "-c", script))
-
-
-def wait_for(condition: object, seconds: float = 120.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.05)
 
 
 @pytest.mark.slow
@@ -112,18 +106,16 @@ def test_a_job_whose_brain_is_gone_ends_by_its_lease(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ssh, "LEASE_S", 2.0)
-    marker = f"300.{os.getpid()}"
     executor = opened(config, tmp_path)
     executor.devices()
     pool = ThreadPoolExecutor(1)
-    running = pool.submit(executor.run, shell(f"sleep {marker}; true"))
-    alive = lambda: run_captured(["pgrep", "-f", f"^sleep {marker}"]).returncode == 0  # noqa: E731
-    wait_for(alive)
+    running = pool.submit(executor.run, shell(f"sleep {own(302)}; true"))
+    wait_for(lambda: alive(f"sleep {own(302)}"))
     executor._closed.set()  # The brain is silent from now on.
     assert executor._connection is not None
     executor._connection.close()
     assert isinstance(running.exception(), InfrastructureError)
-    wait_for(lambda: not alive() and not list((tmp_path / "there" / "sessions").iterdir()))
+    wait_for(lambda: not alive(f"sleep {own(302)}") and not list((tmp_path / "there" / "sessions").iterdir()))
 
 
 def test_no_secret_is_found_on_the_host(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,9 +24,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tools.errors import StorageError
+from tools.errors import KernelwrightError, StorageError
 from tools.executors.host.engine import PASSED_ENVIRONMENT_VARIABLES, Engine, available_memory
-from tools.executors.host.wire import GREETING, FileChannel
+from tools.executors.host.wire import GREETING, Answer, FileChannel
 from tools.harness.isolation.ipc import ClosedError
 from tools.store.blobs import Blobs, write_atomically
 
@@ -39,9 +39,6 @@ CALLS, JOBS = 64, 64
 ENVIRONMENT = (*PASSED_ENVIRONMENT_VARIABLES, "USER", "LOGNAME", "CUDA_VISIBLE_DEVICES")
 """The only variables that the worker takes over from the login."""
 START = "import sys; sys.path.insert(0, 'code'); from tools.executors.host import service; service.serve(sys.argv[1])"
-
-Answer = tuple[dict[str, Any], list[bytes]]
-"""A message and its files."""
 
 
 def connect_to_worker(options: dict[str, Any]) -> None:
@@ -214,7 +211,8 @@ def _send_answer(channel: FileChannel, number: int, call: Future[Answer]) -> Non
             answer, files = call.result()
             channel.send_files({"id": number, **answer}, files)
         else:
-            channel.send_files({"id": number, "error": type(error).__name__, "sentence": str(error)})
+            sentence = str(error) if isinstance(error, KernelwrightError) else repr(error)
+            channel.send_files({"id": number, "error": type(error).__name__, "sentence": sentence})
 
 
 def _remove_stale_sessions(own: Path) -> None:
@@ -222,6 +220,6 @@ def _remove_stale_sessions(own: Path) -> None:
     for folder in own.parent.iterdir():
         if folder == own or time.time() - folder.stat().st_mtime < STALE_S:
             continue
-        with contextlib.suppress(OSError), (folder / "lock").open() as lock:
+        with contextlib.suppress(OSError), (folder / "lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder, ignore_errors=True)

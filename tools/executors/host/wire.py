@@ -10,6 +10,8 @@ from typing import Any
 
 from tools.harness.isolation.ipc import Channel, ClosedError
 
+Answer = tuple[dict[str, Any], list[bytes]]
+"""A message and its files."""
 GREETING = b"\nkernelwright-worker\n"
 """Bytes before the worker's first message; what login scripts print comes before them."""
 
@@ -30,7 +32,7 @@ class FileChannel(Channel):
             except OSError as error:
                 raise ClosedError(str(error)) from error
 
-    def recv_files(self) -> tuple[dict[str, Any], list[bytes]]:
+    def recv_files(self) -> Answer:
         """Return the next message and its files. Raises ClosedError."""
         message, _ = self.recv()
         return message, [self._read_exactly(size, None) for size in message.pop("sizes")]
