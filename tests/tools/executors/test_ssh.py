@@ -27,6 +27,7 @@ from tools.errors import InfrastructureError
 from tools.executors import ssh
 from tools.executors.base import FinishedJob, Job
 from tools.executors.ssh import SshExecutor
+from tools.executors.worker_code import worker_code
 from tools.store.blobs import Blobs
 
 CANARY = "canary-" + os.urandom(16).hex()
@@ -158,7 +159,7 @@ def test_what_a_user_reads_when_the_host_cannot_be_used(config: Path, tmp_path: 
 
 
 def test_the_worker_needs_nothing_but_python_3_10(tmp_path: Path) -> None:
-    with zipfile.ZipFile(BytesIO(ssh._worker_code())) as archive:
+    with zipfile.ZipFile(BytesIO(worker_code())) as archive:
         archive.extractall(tmp_path)
         for name in archive.namelist():
             ast.parse(archive.read(name), name, feature_version=(3, 10))
