@@ -130,6 +130,8 @@ def unexpected_changes(repository: Repository, history: History) -> tuple[Verifi
     if drifted_paths := drift.drifted_paths(repository):
         sentence = f"{drift.drift_sentence(repository, drifted_paths)}; what is verified is what git holds"
         found.insert(0, _verification(repository.log()[0], "disagree", sentence))
+    if replaced := drift.replacement_sentence(repository):
+        found.insert(0, _verification(repository.log()[0], "disagree", replaced))
     return tuple(found)
 
 
