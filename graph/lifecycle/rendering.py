@@ -127,7 +127,7 @@ class _Replay:
         names = self.copy.changed_paths(commit.parent, commit.id) if commit.parent else self.copy.paths_of(commit.id)
         changed = {name for name in names if not name.startswith(tuple(f"{folder}/" for folder in STORE_FOLDERS))}
         committed = {name: self._committed_text(name) for name in (*changed, *self.texts)}
-        same_sources = True
+        same_sources, bundled_wiki = True, True
         expected: dict[str, str] = {}
         told: list[str] = []
         wordings: list[str] = []
@@ -143,6 +143,7 @@ class _Replay:
             else:
                 closing = closing_of(closes, services.records)
                 same_sources = closing.sources == sources_digest()
+                bundled_wiki = not services.settings.gpu_wiki_path
                 message, expected = self._render(closes, closing, self._named(services, closing.workspace))
                 told += _text_faults(self.copy.text_of(commit.id), message)
         except (StorageError, WorkspaceError, KeyError, ValueError) as error:
@@ -150,14 +151,18 @@ class _Replay:
         self.texts |= expected
         for path in sorted({*changed, *expected}):
             if path.startswith(RENDERED) or path in expected:
-                found = told if same_sources or path.startswith(UNWORDED) else wordings
+                # The instructions that README.md lists can come from a wiki of the user's.
+                same_words = same_sources and (path != "README.md" or bundled_wiki)
+                found = told if same_words or path.startswith(UNWORDED) else wordings
                 found += _file_faults(path, committed.get(path), self.texts.get(path))
             elif commit.parent:
                 told.append(f"changed {path}, which only the first commit writes")
             elif not path.startswith((".gitignore", "settings.yaml", "task/")):
                 told.append(f"{path} follows from no record")
         if wordings:
-            wordings.append("another state of Kernelwright rendered it, so this difference need not be a forgery")
+            wordings.append(
+                "another state of Kernelwright or another wiki rendered it, so this difference need not be a forgery"
+            )
         return (
             Fault(commit, "disagree" if told else "inconclusive", "; ".join(told + wordings))
             if told + wordings

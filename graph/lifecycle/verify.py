@@ -47,6 +47,12 @@ MAX_OTHER_CPU_SHARE = 0.1
 """The share of CPU time of other processes above which a measurement can support a claim but not refute it."""
 
 
+NOT_MEASURED = (
+    "Not measured again: the times of torch and other rivals, roofs and profiles, which were compared with their "
+    "records only."
+)
+
+
 class Verification(Artifact):
     """The claim of a commit and the result of its verification."""
 
@@ -58,11 +64,14 @@ class Verification(Artifact):
     claimed: Interval | None
     measured: Interval | None
     reason: str
+    unmeasured: str = ""
+    """A sentence about what was compared with its records alone, if the version was measured."""
 
     def sentence(self) -> str:
         """Return the result as one line."""
         named = " ".join(part for part in (self.version, self.commit[:12], self.candidate) if part)
-        return f"{named}: {self.outcome}: {self.reason}"
+        reason = f"{self.reason.rstrip('.')}. {self.unmeasured}" if self.unmeasured else self.reason
+        return f"{named}: {self.outcome}: {reason}"
 
 
 @dataclass(frozen=True)
@@ -413,4 +422,5 @@ def _verification(
     measured: Interval | None = None,
 ) -> Verification:
     named = {name: commit.trailers.get(name.title(), "") for name in ("version", "candidate")}
-    return Verification(commit=commit.id, **named, outcome=outcome, claimed=claimed, measured=measured, reason=reason)
+    figures = {"claimed": claimed, "measured": measured, "unmeasured": NOT_MEASURED if measured else ""}
+    return Verification(commit=commit.id, **named, outcome=outcome, reason=reason, **figures)

@@ -9,6 +9,7 @@ from graph.artifacts import COMMIT_PROTOCOL, Closing, VersionMemory
 from graph.report.content import version_files as artifacts
 from graph.report.content.phrases import worth_words
 from graph.services import Services
+from graph.specs import hardware_sheet
 from graph.state import State
 from graph.workspace import completeness, drift
 from tools.artifacts import Record, Verdict
@@ -123,6 +124,7 @@ def commit_baseline(state: State, services: Services, inspection: Record) -> str
     closing_id, closing = services.save_closing(services.closing(state), iteration=0)
     record = services.save_record("verdict", verdict, parents=(*verdict.records, closing_id), iteration=0)
     texts = baseline_texts(closing, services, record) | first_root_texts(closing, services, record)
+    hardware_sheet.read_verified_sheet(state["specs"], services)
     workspace.write(texts)
     everything = [*drift.FROZEN_PATHS, *texts, *STORE_FOLDERS]
     return workspace.commit(everything, *version_message(closing, services, record), history[0].id if history else None)
