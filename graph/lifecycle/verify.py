@@ -421,6 +421,13 @@ def _verification(
     claimed: Interval | None = None,
     measured: Interval | None = None,
 ) -> Verification:
-    named = {name: commit.trailers.get(name.title(), "") for name in ("version", "candidate")}
-    figures = {"claimed": claimed, "measured": measured, "unmeasured": NOT_MEASURED if measured else ""}
-    return Verification(commit=commit.id, **named, outcome=outcome, reason=reason, **figures)
+    return Verification(
+        commit=commit.id,
+        version=commit.trailers.get("Version", ""),
+        candidate=commit.trailers.get("Candidate", ""),
+        outcome=outcome,
+        claimed=claimed,
+        measured=measured,
+        reason=reason,
+        unmeasured=NOT_MEASURED if measured else "",
+    )
