@@ -1,8 +1,8 @@
 """Renders what a reader of a workspace reads again from its records, commit by commit, and names what differs.
 
-Compared are versions/, memory/, the reports, the pointer, the kernel, and the text of each commit. What v0 writes once
-(README.md and other files at the root, the task) is not rendered, but no later commit may change it. Prompts are not
-compared, because what is cut out of them depends on the machine that wrote them.
+Compared are versions/, memory/, the reports, the pointer, the kernel, the text of each commit, and what v0 writes once
+at the root, as README.md. The task and the settings are not rendered, but no later commit may change them. Prompts are
+not compared, because what is cut out of them depends on the machine that wrote them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from graph.nodes.commits import (
     REPORT_MESSAGE,
     STORE_FOLDERS,
     baseline_texts,
+    first_root_texts,
     mask_message,
     root_texts,
     version_message,
@@ -42,10 +43,10 @@ from tools.store.records import record_key
 from tools.store.repository import Commit, Repository, commit_text
 from tools.tasks.loader import LoadedTask
 
-WORDED = ("versions/", "memory/", *final.FILES)
-"""Paths, or how they begin, whose rendering another state of Kernelwright may word otherwise."""
-RENDERED = (*WORDED, "kernel.", drift.POINTER_FILE)
-"""Paths, or how they begin, that are rendered from records."""
+UNWORDED = ("kernel.", drift.POINTER_FILE)
+"""Paths, or how they begin, that every state of Kernelwright renders alike."""
+RENDERED = ("versions/", "memory/", *final.FILES, *UNWORDED)
+"""Paths, or how they begin, that each commit renders from records; the first also renders other files at the root."""
 MAX_SHOWN = 120
 """Characters of a differing line that a sentence shows."""
 
@@ -124,9 +125,9 @@ class _Replay:
         commit = log[0]
         self.copy.check_out(commit.id)
         names = self.copy.changed_paths(commit.parent, commit.id) if commit.parent else self.copy.paths_of(commit.id)
-        changed = {name for name in names if not name.startswith(STORE_FOLDERS)}
+        changed = {name for name in names if not name.startswith(tuple(f"{folder}/" for folder in STORE_FOLDERS))}
         committed = {name: self._committed_text(name) for name in (*changed, *self.texts)}
-        same_sources = True
+        same_sources, bundled_wiki = True, True
         expected: dict[str, str] = {}
         told: list[str] = []
         wordings: list[str] = []
@@ -142,19 +143,26 @@ class _Replay:
             else:
                 closing = closing_of(closes, services.records)
                 same_sources = closing.sources == sources_digest()
+                bundled_wiki = not services.settings.gpu_wiki_path
                 message, expected = self._render(closes, closing, self._named(services, closing.workspace))
                 told += _text_faults(self.copy.text_of(commit.id), message)
         except (StorageError, WorkspaceError, KeyError, ValueError) as error:
             told.append(f"its texts cannot be rendered again: {error}")
         self.texts |= expected
         for path in sorted({*changed, *expected}):
-            if path.startswith(RENDERED):
-                found = told if same_sources or not path.startswith(WORDED) else wordings
+            if path.startswith(RENDERED) or path in expected:
+                # The instructions that README.md lists can come from a wiki of the user's.
+                same_words = same_sources and (path != "README.md" or bundled_wiki)
+                found = told if same_words or path.startswith(UNWORDED) else wordings
                 found += _file_faults(path, committed.get(path), self.texts.get(path))
             elif commit.parent:
                 told.append(f"changed {path}, which only the first commit writes")
+            elif not path.startswith((".gitignore", "settings.yaml", "task/")):
+                told.append(f"{path} follows from no record")
         if wordings:
-            wordings.append("another state of Kernelwright rendered it, so this difference need not be a forgery")
+            wordings.append(
+                "another state of Kernelwright or another wiki rendered it, so this difference need not be a forgery"
+            )
         return (
             Fault(commit, "disagree" if told else "inconclusive", "; ".join(told + wordings))
             if told + wordings
@@ -215,7 +223,7 @@ class _Replay:
         message = commit_text(*version_message(closing, services, closes))
         iteration = closing.state["iteration"]
         if iteration == 0:
-            return message, baseline_texts(closing, services, closes)
+            return message, baseline_texts(closing, services, closes) | first_root_texts(closing, services, closes)
         verdict = Verdict.model_validate(closes.payload)
         return message, version_texts(closing, services, closes) | root_texts(iteration, verdict, services)
 

@@ -47,6 +47,12 @@ MAX_OTHER_CPU_SHARE = 0.1
 """The share of CPU time of other processes above which a measurement can support a claim but not refute it."""
 
 
+NOT_MEASURED = (
+    "Not measured again: the times of torch and other rivals, roofs and profiles, which were compared with their "
+    "records only."
+)
+
+
 class Verification(Artifact):
     """The claim of a commit and the result of its verification."""
 
@@ -58,11 +64,14 @@ class Verification(Artifact):
     claimed: Interval | None
     measured: Interval | None
     reason: str
+    unmeasured: str = ""
+    """A sentence about what was compared with its records alone, if the version was measured."""
 
     def sentence(self) -> str:
         """Return the result as one line."""
         named = " ".join(part for part in (self.version, self.commit[:12], self.candidate) if part)
-        return f"{named}: {self.outcome}: {self.reason}"
+        reason = f"{self.reason.rstrip('.')}. {self.unmeasured}" if self.unmeasured else self.reason
+        return f"{named}: {self.outcome}: {reason}"
 
 
 @dataclass(frozen=True)
@@ -130,6 +139,8 @@ def unexpected_changes(repository: Repository, history: History) -> tuple[Verifi
     if drifted_paths := drift.drifted_paths(repository):
         sentence = f"{drift.drift_sentence(repository, drifted_paths)}; what is verified is what git holds"
         found.insert(0, _verification(repository.log()[0], "disagree", sentence))
+    if replaced := drift.replacement_sentence(repository):
+        found.insert(0, _verification(repository.log()[0], "disagree", replaced))
     return tuple(found)
 
 
@@ -410,5 +421,13 @@ def _verification(
     claimed: Interval | None = None,
     measured: Interval | None = None,
 ) -> Verification:
-    named = {name: commit.trailers.get(name.title(), "") for name in ("version", "candidate")}
-    return Verification(commit=commit.id, **named, outcome=outcome, claimed=claimed, measured=measured, reason=reason)
+    return Verification(
+        commit=commit.id,
+        version=commit.trailers.get("Version", ""),
+        candidate=commit.trailers.get("Candidate", ""),
+        outcome=outcome,
+        claimed=claimed,
+        measured=measured,
+        reason=reason,
+        unmeasured=NOT_MEASURED if measured else "",
+    )

@@ -42,6 +42,7 @@ def audit(path: Path) -> tuple[str, ...]:
     workspace = workspaces.open_read_only(path)
     found = drift.drifted_paths(workspace.repository)
     said = [drift.drift_sentence(workspace.repository, found)] if found else []
+    said.append(drift.replacement_sentence(workspace.repository))
     # What others did explains much of the rest.
     history = rendering.replay(workspace.repository)
     said.append(drift.stranger_sentence(workspace.root, history.strangers))

@@ -9,9 +9,11 @@ from graph.artifacts import COMMIT_PROTOCOL, Closing, VersionMemory
 from graph.report.content import version_files as artifacts
 from graph.report.content.phrases import worth_words
 from graph.services import Services
+from graph.specs import hardware_sheet
 from graph.state import State
 from graph.workspace import completeness, drift
 from tools.artifacts import Record, Verdict
+from tools.environment import Environment
 from tools.errors import WorkspaceError
 from tools.store.repository import Commit, oldest_with_trailer
 
@@ -121,11 +123,22 @@ def commit_baseline(state: State, services: Services, inspection: Record) -> str
     )
     closing_id, closing = services.save_closing(services.closing(state), iteration=0)
     record = services.save_record("verdict", verdict, parents=(*verdict.records, closing_id), iteration=0)
-    texts = artifacts.render_root(services, state, baseline, checked, calibration, inspection)
-    texts |= baseline_texts(closing, services, record)
+    texts = baseline_texts(closing, services, record) | first_root_texts(closing, services, record)
+    hardware_sheet.read_verified_sheet(state["specs"], services)
     workspace.write(texts)
-    everything = [*drift.FROZEN_PATHS, "env_check.md", *texts, *STORE_FOLDERS]
+    everything = [*drift.FROZEN_PATHS, *texts, *STORE_FOLDERS]
     return workspace.commit(everything, *version_message(closing, services, record), history[0].id if history else None)
+
+
+def first_root_texts(closing: Closing, services: Services, record: Record) -> dict[str, str]:
+    """Relative path -> text of what the first commit alone writes at the root; `record`: of its verdict."""
+    verdict = Verdict.model_validate(record.payload)
+    baseline, evidence = services.candidate(verdict.candidate or ""), map(services.records.get, verdict.records)
+    environment = Environment.model_validate(services.records.get(services.environment).payload)
+    return {
+        **artifacts.render_root(services, closing.state, baseline, *evidence),
+        "env_check.md": environment.to_markdown(),
+    }
 
 
 def baseline_texts(closing: Closing, services: Services, record: Record) -> dict[str, str]:

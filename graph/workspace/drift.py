@@ -53,6 +53,13 @@ def drift_sentence(repository: Repository, found: Sequence[str]) -> str:
     )
 
 
+def replacement_sentence(repository: Repository) -> str:
+    """Return one sentence about what makes git show other objects than the commits hold; empty: there is nothing."""
+    found = ", ".join(repository.replaced_objects())
+    said = f"{repository.root}: .git/{found} was not made by this run and makes git show other commits; delete it"
+    return said if found else ""
+
+
 def closing_record(commit: Commit, records: Records) -> Record | None:
     """Return the record that the run closes with `commit`; None: there is none, so the commit is a stranger's.
 

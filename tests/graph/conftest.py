@@ -163,7 +163,7 @@ def on_its_machine(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     record = Records(root).find(record_key("environment"))
     assert record is not None
     (cpu,) = (device for device in Environment.model_validate(record.payload).devices if device.kind == "cpu")
-    monkeypatch.setattr("tools.executors.local.describe_cpu", lambda: cpu)
+    monkeypatch.setattr("tools.executors.host.engine.describe_cpu", lambda: cpu.model_dump())
     return root
 
 

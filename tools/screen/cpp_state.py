@@ -21,7 +21,10 @@ _LIVES_ACROSS_CALLS = (
 _INITIALISED_BY_CODE = (
     "is initialised by code that runs outside the call; make it constexpr or move it into the function"
 )
-_NOT_DEFINED_HERE = "is declared but not defined here; include the header that declares it or define the function"
+_NOT_DEFINED_HERE = (
+    "is declared but not defined here; include the header that declares it or define the function; a variable gets its "
+    "value behind `=`"
+)
 _UNPARSED_STORAGE_CLASS = "contains a storage class in code that cannot be parsed; write the declaration without macros"
 _NAMESPACE_SCOPE_NODES = (
     "namespace_definition",
@@ -39,12 +42,26 @@ _NAME_NODES = (
     "destructor_name",
 )
 
+_INDIRECTION_NODES = frozenset(
+    f"{prefix}{kind}_declarator" for prefix in ("", "abstract_") for kind in ("pointer", "reference", "array")
+)
+_TYPE_NAMING_NODES = (
+    *("type_definition", "alias_declaration", "using_declaration", "struct_specifier", "class_specifier"),
+    *("enum_specifier", "union_specifier", "type_parameter_declaration", "optional_type_parameter_declaration"),
+)
+_INNER_SCOPE_NODES = frozenset(
+    {"compound_statement", "field_declaration_list", "function_definition", "lambda_expression", "parameter_list"}
+    | {"template_declaration", "namespace_definition", "for_statement", "for_range_loop", "if_statement"}
+    | {"while_statement", "switch_statement", "try_statement", "catch_clause"}
+)
+"""What has names of its own, which the code around it does not see."""
+
 
 def screen_static_state(source: str, language: str = "cpp") -> Iterator[Refusal]:
     """Yield a refusal for each variable with static storage that is not constant and each function without a
     definition."""
     nodes = list(walk(CppSource(expand_macros(source), language).root))
-    yield from _screen_undefined_functions(nodes)
+    yield from _screen_undefined_functions(nodes, source)
     classes = {
         node_text(name)
         for node in nodes
@@ -101,12 +118,12 @@ def _screen_variable(node: Node, classes: set[str]) -> Iterator[Refusal]:
 def _declares_function(declarator: Node | None) -> bool:
     """Whether the declarator declares a function, not a pointer to a function; the result may be a pointer."""
     while declarator is not None and declarator.type in ("pointer_declarator", "reference_declarator"):
-        declarator = declarator.child_by_field_name("declarator") or (
-            declarator.children[-1] if declarator.children else None
-        )
+        declarator = _inner_declarator(declarator)
     if declarator is None or declarator.type != "function_declarator":
         return False
     inner = declarator.child_by_field_name("declarator")
+    while inner is not None and inner.type == "parenthesized_declarator":
+        inner = _inner_declarator(inner)
     return inner is not None and inner.type in _NAME_NODES
 
 
@@ -135,23 +152,146 @@ def _initialiser_runs_code(node: Node, declarator: Node, classes: set[str]) -> b
     )
 
 
-def _screen_undefined_functions(nodes: list[Node]) -> Iterator[Refusal]:
-    """Refuse functions that are declared without a definition: the linker would take them from a library, which the
-    screen does not see."""
-    defined = {
-        _function_name(node.child_by_field_name("declarator")) for node in nodes if node.type == "function_definition"
-    }
+def _screen_undefined_functions(nodes: list[Node], source: str) -> Iterator[Refusal]:
+    """Refuse functions that are declared at any scope without a definition: the linker would take them from a library,
+    which the screen does not see."""
+    branches = list(_conditional_branches(source))
+    defined: dict[tuple[object, ...], list[tuple[int, ...]]] = {}
     for node in nodes:
-        if node.type != "declaration" or not _is_at_namespace_scope(node):
+        if node.type == "function_definition":
+            defined.setdefault(_identity(node, node.child_by_field_name("declarator")), []).append(
+                branches[node.start_point[0]]
+            )
+    for node in nodes:
+        if node.type not in ("declaration", "field_declaration") or node.child_by_field_name("default_value"):
             continue
         for declarator in node.children_by_field_name("declarator"):
-            if _declares_function(declarator) and _function_name(declarator) not in defined:
+            if not _declares_function(declarator) or _takes_variable(node, declarator):
+                continue
+            branch = branches[node.start_point[0]]
+            if not any(branch[: len(one)] == one for one in defined.get(_identity(node, declarator), ())):
                 yield Refusal(declarator.start_point[0] + 1, " ".join(node_text(node).split())[:80], _NOT_DEFINED_HERE)
 
 
+def _conditional_branches(source: str) -> Iterator[tuple[int, ...]]:
+    """Yield for each line the branches of `#if` around it, from the outside in; a function may be missing from code
+    outside of its own branch."""
+    stack: list[int] = []
+    for number, line in enumerate(source.splitlines()):
+        word = re.match(r"\s*#\s*(if|el|endif)", line)
+        if word and word[1] != "if" and stack:
+            stack.pop()
+        if word and word[1] != "endif":
+            stack.append(number)
+        yield tuple(stack)
+
+
+def _identity(node: Node, declarator: Node | None) -> tuple[object, ...]:
+    """What tells functions apart: scope and name, whether it is a template, and the types of its parameters.
+
+    What a block or a friend declares belongs to the namespace around it.
+    """
+    local = node.parent is not None and node.parent.type in ("compound_statement", "friend_declaration")
+    kinds = ("namespace_definition",) if local else ("namespace_definition", "struct_specifier", "class_specifier")
+    around = [_field_text(n, "name") for n in _ancestors(node) if n.type in kinds]
+    written = _function_name(declarator)
+    name = re.sub(r"<[^<>]*>", "", "::".join([*reversed(around), written]))
+    is_template = "::" not in written and node.parent is not None and node.parent.type == "template_declaration"
+    parameters = tuple(
+        (_field_text(p, "type"), sum(n.type in _INDIRECTION_NODES for n in walk(p))) for p in _parameters(declarator)
+    )
+    return name, is_template, () if parameters == (("void", 0),) else parameters
+
+
+def _parameters(declarator: Node | None) -> list[Node]:
+    while declarator is not None and not declarator.type.endswith("function_declarator"):
+        declarator = _inner_declarator(declarator)
+    found = declarator.child_by_field_name("parameters") if declarator is not None else None
+    return [n for n in found.named_children if n.type != "comment"] if found is not None else []
+
+
+def _takes_variable(node: Node, declarator: Node) -> bool:
+    """Whether a parameter names a variable or calls a function, so that the declaration is a variable with its initial
+    value, which the grammar cannot tell from a function."""
+    for parameter in _parameters(declarator):
+        kind, shape = (parameter.child_by_field_name(name) for name in ("type", "declarator"))
+        if kind is None:
+            continue
+        if shape is None or shape.type != "abstract_function_declarator":
+            found = kind.type == "type_identifier" and _is_variable(node_text(kind), node)
+        else:
+            # `T(n)` declares a parameter `n` if T is a type; of two names in brackets, none may be a variable then.
+            arguments = _parameters(shape)
+            called = kind.type == "type_identifier" and _is_variable(node_text(kind), node, "function_definition")
+            found = called or (len(arguments) > 1 and _takes_variable(node, shape))
+        if found:
+            return True
+    return False
+
+
+def _is_variable(name: str, place: Node, *more: str) -> bool:
+    """Whether the innermost declaration of `name` around `place` is of a variable, or of a kind in `more`."""
+    for scope in _ancestors(place):
+        inside = [n for n in _nodes_of_scope(scope) if n.start_byte < place.start_byte]
+        if any(n.type in _TYPE_NAMING_NODES and name in tokens(_named_part(n)) for n in inside):
+            return False
+        if any(
+            n.type in ("identifier", "field_identifier") and node_text(n) == name and _names_variable(n) for n in inside
+        ):
+            return True
+        if any(n.type in more and _function_name(n.child_by_field_name("declarator")) == name for n in inside):
+            return True
+    return False
+
+
+def _nodes_of_scope(scope: Node) -> Iterator[Node]:
+    """Yield the nodes of a scope without those of the scopes inside it."""
+    children = scope.named_children
+    if scope.type in ("function_definition", "lambda_expression"):
+        children = [*children, *_parameters(scope.child_by_field_name("declarator"))]
+    for child in children:
+        if child.type == "function_definition":
+            yield child
+        yield from walk(child, skip=_INNER_SCOPE_NODES)
+
+
+def _named_part(node: Node) -> Node:
+    return (node.child_by_field_name("name") or node.children[0]) if node.type.endswith("specifier") else node
+
+
+def _names_variable(name: Node) -> bool:
+    """Whether an identifier is the one that its declaration introduces."""
+    above = name.parent
+    if above is None or above.type in ("enumerator", "structured_binding_declarator"):
+        return above is not None
+    if above.type == "function_declarator":
+        declaration = next(n for n in _ancestors(above) if not n.type.endswith("_declarator"))
+        return _takes_variable(declaration, above)
+    return above.type == "reference_declarator" or name in (
+        above.child_by_field_name("declarator"),
+        above.child_by_field_name("left") if above.type == "lambda_capture_initializer" else None,
+    )
+
+
+def _field_text(node: Node, name: str) -> str:
+    found = node.child_by_field_name(name)
+    return node_text(found) if found is not None else ""
+
+
+def _ancestors(node: Node) -> Iterator[Node]:
+    while (above := node.parent) is not None:
+        yield above
+        node = above
+
+
+def _inner_declarator(declarator: Node) -> Node | None:
+    return declarator.child_by_field_name("declarator") or next(
+        (c for c in reversed(declarator.children) if c.is_named), None
+    )
+
+
 def _function_name(declarator: Node | None) -> str:
+    """The name as written, such as `S::f`."""
     while declarator is not None and declarator.type not in _NAME_NODES:
-        declarator = declarator.child_by_field_name("declarator") or next(
-            (c for c in reversed(declarator.children) if c.is_named), None
-        )
-    return node_text(declarator).rpartition("::")[2] if declarator is not None else ""
+        declarator = _inner_declarator(declarator)
+    return node_text(declarator) if declarator is not None else ""

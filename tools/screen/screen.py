@@ -196,10 +196,11 @@ def _screen_names(tokens: list[Token], known: ScreenRules) -> Iterator[Refusal]:
     for index, token in enumerate(tokens):
         previous = tokens[index - 1].text if index else ""
         following = tokens[index + 1].text if index + 1 < len(tokens) else ""
-        if token.kind != "name" or previous in (".", "->"):
+        if token.kind != "name" or (previous == "<" and index > 1 and tokens[index - 2].text == "include"):
             continue
-        reason = known.refusal_reason(token.text, "names")
-        if reason is None and following == "(" and (previous == "::" or token.text not in defined):
+        is_member = previous in (".", "->")
+        reason = known.refusal_reason(token.text, "members" if is_member else "names")
+        if reason is None and not is_member and following == "(" and (previous == "::" or token.text not in defined):
             reason = known.refusal_reason(token.text, "calls")
         if reason:
             yield Refusal(token.line, token.text, f"{reason}; remove it, or rename it if the source defines it")

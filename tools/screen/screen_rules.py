@@ -22,6 +22,8 @@ class RefusedNames(Artifact):
     words for their own variables and functions."""
     std: str = ""
     """Patterns that are refused behind `std::`."""
+    members: str = ""
+    """Patterns that are refused behind `.` and `->`."""
 
 
 class AllowedNames(Artifact):
@@ -134,12 +136,12 @@ class ScreenRules(Artifact):
         is_cuda_header = cuda and re.fullmatch("|".join(self.cuda.headers.split()), name)
         return bool(is_cuda_header) or name in self.headers.split()
 
-    def refusal_reason(self, name: str, kind: Literal["names", "calls", "std"]) -> str | None:
-        """Why `name` is refused as a name, a call or a name of std; None: it is not."""
+    def refusal_reason(self, name: str, kind: Literal["names", "calls", "std", "members"]) -> str | None:
+        """Why `name` is refused as a name, a call, a name of std or a member; None: it is not."""
         if self.allowed and re.fullmatch(self.allowed.replace(" ", "|"), name):
             return None
         for refusal in self.refusals:
-            if re.fullmatch(getattr(refusal, kind).replace(" ", "|"), name):
+            if re.fullmatch(f"(__builtin_)?({getattr(refusal, kind).replace(' ', '|')})", name):
                 return refusal.reason
         return None
 

@@ -7,13 +7,15 @@ process that was killed; a fresh one may belong to a git that a person runs at t
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
 from tools.errors import InfrastructureError, SettingsError, WorkspaceError
@@ -127,7 +129,7 @@ class Repository:
         """Paths that differ from HEAD, sorted, without those equal to or below `expected` and without new files in the
         stores of records and blobs. Files of the stores that HEAD holds may never change.
         """
-        return self._status().drift(expected)
+        return self._working_status().drift(expected)
 
     def drift_remedy(self, paths: Sequence[str]) -> str:
         """The commands that undo a drift of `paths`: files that HEAD holds are restored, all others are removed."""
@@ -207,7 +209,7 @@ class Repository:
                 f"{expect_parent or 'nothing'}; "
                 "restore it with `git checkout` or start a new run"
             )
-        unexpected = status.drift(paths)
+        unexpected = self._working_status().drift(paths)
         if unexpected:
             raise WorkspaceError(
                 f"{self.root}: {', '.join(unexpected[:5])} changed outside of the run; restore or remove it, "
@@ -266,6 +268,26 @@ class Repository:
                 # "1" has seven fields before the path, "u" (unmerged) nine; renames are off.
                 changes.append((rest[:2].replace(".", " "), rest.split(" ", 7 if kind == "1" else 9)[-1]))
         return GitStatus(head, tuple(changes))
+
+    def _working_status(self) -> GitStatus:
+        """The folder's files compared with HEAD by content alone: no index, configuration or exclude file, in which a
+        flag can hide a change, is asked."""
+        head = self.head()
+        entries = self._git("ls-tree", "-r", "-z", "--full-tree", head).split(b"\0")[:-1] if head else []
+        ids = {os.fsdecode(e.partition(b"\t")[2]): (e[:6].decode(), e.split()[2].decode()) for e in entries}
+        found = set(_files_below(self.root))
+        changes = [("??", path) for path in found - ids.keys()]
+        for path, (mode, identity) in ids.items():
+            if not os.path.lexists(self.root / path):
+                changes.append((" D", path))
+            elif not _has_content(self.root / path, mode, identity):
+                changes.append((" M", path))
+        return GitStatus(head, tuple((state, os.fsencode(path).decode(errors="replace")) for state, path in changes))
+
+    def replaced_objects(self) -> tuple[str, ...]:
+        """Names of what makes git show other objects than the commits hold: references below refs/replace, grafts."""
+        listed = self._git("for-each-ref", "--format=%(refname)", "refs/replace/").decode(errors="replace").split()
+        return (*listed, *(["info/grafts"] if (self.root / ".git" / "info" / "grafts").is_file() else []))
 
     def _recover_status(self, *, unborn: bool) -> GitStatus:
         """Remove what a killed git left (lock files, a half-filled index) and return the status after that; the working
@@ -342,13 +364,17 @@ class Repository:
             "GIT_LITERAL_PATHSPECS": "1",
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_GRAFT_FILE": os.devnull,
             "LC_ALL": "C",
         }
+        # The repository's own core.worktree may name another folder; `clone` and `init` make a new one.
+        here = () if arguments[0] in ("init", "clone") else ("--git-dir=.git", "--work-tree=.")
         options = [part for name, value in GIT_SETTINGS.items() for part in ("-c", f"{name}={value}")]
         try:
             # A process group of its own: Ctrl-C at a terminal must not end git in the middle of a commit.
             return subprocess.run(
-                ["git", *options, *arguments],
+                ["git", *options, *here, *arguments],
                 cwd=self.root,
                 env=environment,
                 input=stdin,
@@ -412,6 +438,26 @@ def _remove_stale_lock(lock: Path) -> None:
             raise WorkspaceError(
                 f"{lock}: another git process is running here; wait until it ends, or remove that file if there is none"
             )
+
+
+def _files_below(root: Path) -> Iterator[str]:
+    """Yield the relative path of each file and link below `root` that git may hold, whatever .gitignore says."""
+    for name, folders, files in os.walk(root):
+        folder = Path(name)
+        for names, mark in ((folders, "/"), (files, "")):
+            names[:] = [n for n in names if not any(fnmatch(n + mark, pattern) for pattern in IGNORED_PATTERNS)]
+        links = [n for n in folders if (folder / n).is_symlink()]
+        folders[:] = [n for n in folders if n not in links and folder / n != root / ".git"]
+        yield from (str((folder / n).relative_to(root)) for n in (*files, *links))
+
+
+def _has_content(path: Path, mode: str, identity: str) -> bool:
+    """Whether a file or link is the blob `identity` of git."""
+    if path.is_symlink() != (mode == "120000") or not (path.is_symlink() or path.is_file()):
+        return False
+    content = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
+    made = hashlib.new("sha1" if len(identity) == 40 else "sha256", b"blob %d\0" % len(content) + content)
+    return made.hexdigest() == identity
 
 
 def _is_below(path: str, prefixes: Sequence[str]) -> bool:

@@ -11,11 +11,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agents.artifacts import Dossier, Plan
-from graph.artifacts import Attribution, Inspection, InstructionCheck, JudgedTrial, KernelRoofline, NotAvailable
+from graph.artifacts import (
+    Attribution,
+    Inspection,
+    InstructionCheck,
+    JudgedTrial,
+    KernelRoofline,
+    NotAvailable,
+    SpecSheet,
+)
 from graph.report.content import frameworks
 from graph.report.content.phrases import render
 from graph.report.content.placeholders import analysis_text
-from graph.specs import hardware_sheet
 from tools.artifacts import Artifact, Candidate, Record, Verdict
 from tools.gate.ranking import FrameworkTimes
 from tools.judge import evidence
@@ -134,7 +141,7 @@ def render_root(
     found = Inspection.model_validate(inspection.payload)
     settings = services.settings
     measurements = evidence.measurements((calibration,), {}, settings.judge.confidence)
-    sheet = hardware_sheet.read_verified_sheet(state["specs"], services)
+    sheet = SpecSheet.model_validate(services.records.get(state["specs"]).payload)
     methods = services.guide.methods(
         services.task.language, [finding.rule for finding in found.findings], found.metrics
     )

@@ -40,6 +40,18 @@ def at_head(name: str, old: str, new: str) -> Forge:
     return change
 
 
+def at_first(name: str, old: str, new: str) -> Forge:
+    """The whole history written anew, with a file of the first commit changed."""
+
+    def change(root: Path) -> None:
+        text = (root / name).read_text() if (root / name).exists() else ""
+        assert re.search(old, text)
+        (root / ".git" / "forged").write_text(re.sub(old, new, text, count=1))
+        git(root, "filter-branch", "-f", "--tree-filter", f"cp {root}/.git/forged {name}", "HEAD")
+
+    return change
+
+
 def removed(name: str) -> Forge:
     def change(root: Path) -> None:
         (root / name).unlink()
@@ -90,6 +102,14 @@ FORGERIES: dict[str, tuple[Forge, str]] = {
     "interval": (message(r"(Speedup: \S+ )\[", r"\g<1>[3"), "its block of trailers differs"),
     "confidence": (message("Confidence: 0.9", "Confidence: 0.99"), "its block of trailers differs"),
     "README.md": (at_head("README.md", "softmax", "maxsoft"), "changed README.md, which only the first commit writes"),
+    "first README.md": (
+        at_first("README.md", "^", "999 times faster\n"),
+        "README.md differs from what the records say",
+    ),
+    "first test": (at_first("test_kernel.py", "^", "exit()\n"), "test_kernel.py differs"),
+    "first baseline": (at_first("baseline_report.md", r"\d\.", "9."), "baseline_report.md differs"),
+    "first env": (at_first("env_check.md", "\\|", "| fine"), "env_check.md differs"),
+    "first stray": (at_first("RESULTS.md", "^", "999×\n"), "RESULTS.md follows from no record"),
     "stranger": (stranger("accept v4: 9×\n\n" + TRAILERS), "not a commit of the run ('accept v4: 9×'): it closes no"),
     "hand": (stranger("mask v2\n\nMasked: v2\nRestores: v1\n"), "not a commit of the run ('mask v2')"),
     "again": (stranger("accept v2\n\nVersion: v2\nEvidence: {evidence}\n"), "not a commit of the run ('accept v2')"),

@@ -370,6 +370,7 @@ def test_outcomes_and_their_exit_codes(
     found = compare_claim(*claim, [look])
     assert found.outcome == outcome
     assert _report_verification((found,), as_json=False) == code
+    assert ("Not measured again: the times of torch" in found.sentence()) == (found.measured is not None)
     agreed = found.model_copy(update={"outcome": "agree"})
     assert _report_verification((agreed, found), as_json=True) == code
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,25 @@ def test_what_others_changed_stops_the_run_is_named_by_every_verb_and_ended_by_t
     for command in re.findall(r"`((?:git|rm) .+?)`", said):
         subprocess.run(shlex.split(command), cwd=copied, check=True)
     assert main(["resume", str(copied), "--quiet"]) == 0 and drift.drifted_paths(Repository(copied)) == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("update-index --assume-unchanged report.md", "report.md changed outside the run"),
+        ("config core.worktree ../../clean", "report.md changed outside the run"),
+        ("replace HEAD HEAD~1", ".git/refs/replace/"),
+    ],
+    ids=["flag", "worktree", "replacement"],
+)
+def test_what_git_hides_is_named(copied: Path, command: str, said: str, capsys: Capsys) -> None:
+    shutil.copytree(copied, copied.parent / "clean")
+    subprocess.run(["git", *command.split()], cwd=copied, check=True)
+    if "report" in said:
+        (copied / "report.md").write_text("999×\n")
+    assert main(["audit", str(copied)]) == 1 and said in "".join(capsys.readouterr())
+    found = unexpected_changes(Repository(copied), replay(Repository(copied)))
+    assert [one.outcome for one in found] == ["disagree"] and said in found[0].reason
 
 
 def test_a_pointer_that_a_commit_moved_is_found_though_the_commit_has_a_trailer_of_ours(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -93,6 +94,47 @@ def test_refused_when_another_path_changed(repository: Repository, change: str):
     with pytest.raises(WorkspaceError, match=named):
         repository.commit(["versions"], "close v1", {}, repository.head())
     assert repository.commit([named], "close v1", {}, repository.head())
+
+
+HIDING = {
+    "assume-unchanged": ["update-index --assume-unchanged kernel.cpp"],
+    "skip-worktree": ["update-index --skip-worktree kernel.cpp"],
+    "core.worktree": ["worktree add --quiet --detach ../clean", "config core.worktree ../../clean"],
+    "a filter": ["config filter.f.clean 'git cat-file blob HEAD:kernel.cpp'"],
+}
+
+
+@pytest.mark.parametrize("name", HIDING)
+def test_no_flag_or_setting_of_git_hides_a_change(repository: Repository, name: str):
+    for command in HIDING[name]:
+        git(repository.root, *shlex.split(command))
+    for file, text in (("attributes", "kernel.cpp filter=f\n"), ("exclude", "RESULTS.md\n")):
+        write(repository, f".git/info/{file}", text)
+    for file in ("kernel.cpp", "RESULTS.md"):
+        write(repository, file, "changed")
+    assert repository.drift() == ("RESULTS.md", "kernel.cpp")
+    with pytest.raises(WorkspaceError, match=r"RESULTS\.md, kernel\.cpp changed outside"):
+        repository.commit(["versions"], "close v1", {}, repository.head())
+
+
+def test_a_link_to_a_clean_copy_is_drift(repository: Repository, tmp_path: Path):
+    (repository.root / "kernel.cpp").rename(tmp_path / "kernel.cpp")
+    (repository.root / "kernel.cpp").symlink_to(tmp_path / "kernel.cpp")
+    (repository.root / "versions").symlink_to(tmp_path)
+    assert repository.drift() == ("kernel.cpp", "versions")
+
+
+def test_replaced_objects_are_named_and_not_followed(repository: Repository):
+    git(
+        repository.root,
+        "replace",
+        "HEAD",
+        git(repository.root, "-c", "user.name=x", "-c", "user.email=x@x", "commit-tree", "-m", "x", "HEAD^{tree}"),
+    )
+    assert [commit.subject for commit in repository.log()] == ["start v0"]
+    assert repository.replaced_objects() == (f"refs/replace/{repository.head()}",)
+    write(repository, ".git/info/grafts", "")
+    assert repository.replaced_objects()[1:] == ("info/grafts",)
 
 
 def test_names_with_spaces_and_a_conflict_are_drift_too(repository: Repository):
