@@ -21,7 +21,7 @@ from tests.ssh_server import running_sshd
 from tools.errors import InfrastructureError, StorageError
 from tools.executors.base import EXECUTORS, Executor, FinishedJob, Job, Limits, Needs
 from tools.executors.bundle import BundleExecutor
-from tools.executors.ssh import SshExecutor
+from tools.executors.local import LocalExecutor
 from tools.registry import load_class
 from tools.store.blobs import Blobs
 
@@ -92,7 +92,7 @@ def test_the_exit_code_is_the_jobs_own(executor: Executor, blobs: Blobs, code: i
 
 
 def test_jobs_run_under_the_python_that_was_named(executor: Executor, blobs: Blobs) -> None:
-    named = executor.settings.python if isinstance(executor, SshExecutor) else executor.engine.python  # type: ignore[attr-defined]
+    named = executor.engine.python if isinstance(executor, LocalExecutor) else executor.settings.python  # type: ignore[attr-defined]
     job = python("import sys; print(sys.executable, sys.prefix)")
     interpreter, prefix = texts(executor.run(job), blobs)["stdout.txt"].split()
     assert interpreter == named and Path(prefix) == Path(named).parents[1]

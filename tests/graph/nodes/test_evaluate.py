@@ -276,7 +276,8 @@ def test_no_question_that_failed_as_infrastructure_is_asked_a_third_time() -> No
 
     def given(error: Exception) -> dict[str, Any]:
         judge = Dying(error)
-        return {"judge": judge, "capped_judge": judge, "candidate": lambda identity: candidate}
+        ignoring = SimpleNamespace(gather=lambda requests: None)
+        return {"judge": judge, "capped_judge": judge, "candidate": lambda identity: candidate, "executor": ignoring}
 
     candidate = Candidate(language="cpp", files={"kernel.cpp": "text"})
     asking = services(**given(HarnessError("the oracle died")))

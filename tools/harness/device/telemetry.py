@@ -2,11 +2,14 @@
 
 import itertools
 import os
+import time
 from pathlib import Path
 
 CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 CPU_FOLDER = Path("/sys/devices/system/cpu")
 STAT_FILE = Path("/proc/stat")
+SCHEDULER_CLOCK = 2
+"""The low bits of the kernel's number of a process's clock, as clock_getcpuclockid() sets them."""
 
 
 class ThreadTimes:
@@ -22,6 +25,28 @@ class ThreadTimes:
             pass
         self.ran, self.waited = ran * 1e-9, waited * 1e-9
         """Seconds on a core, and seconds ready to run but without one."""
+
+
+def run_ns(pid: int) -> int:
+    """Return the nanoseconds that all threads of a process have run, those that ended or run right now included; 0 if
+    the system does not count them or the process is gone."""
+    try:
+        return time.clock_gettime_ns(~pid << 3 | SCHEDULER_CLOCK)
+    except OSError:
+        return 0
+
+
+def wait_until_idle(pid: int, limit_s: float) -> None:
+    """Wait until no thread of a process runs or waits for a core, or until `limit_s` seconds have passed."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        try:
+            lines = [(task / "stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+        except OSError:  # a thread ended meanwhile
+            lines = [") R"]
+        if not any(line.rpartition(")")[2].startswith(" R") for line in lines):
+            return
+        time.sleep(50e-6)
 
 
 def busy_and_stolen_by_core() -> dict[int, tuple[float, float]]:

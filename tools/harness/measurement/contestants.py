@@ -52,7 +52,9 @@ class KernelContestant:
         )
         self.slots = min(slots, calls or slots)
         own = ring.with_own_slots(self.lane, self.slots)
-        self.session = TimingSession(self.kernel, own, self.request["task"]["numeric"], widen, flush=0, calm=None)
+        self.session = TimingSession(
+            self.kernel, own, self.request["task"]["numeric"], widen, flush=0, calm=None, owner=self.name
+        )
 
     def restart(self, ring: Ring, widen: list | None, calls: int, at: int) -> None:
         """Start a new process with new slots for the next sitting, and warm it up with a train from address `at` on,
@@ -65,6 +67,10 @@ class KernelContestant:
 
     def clear_slots(self) -> None:
         self.session.clear(self.slots)
+
+    def announce(self, piece: list[int]) -> None:
+        """Tell the process the addresses of its next train."""
+        self.session.announce(self.name, piece, list(range(len(piece))))
 
     def time_piece(self, piece: list[int]) -> float:
         """Call the kernel once at each address of `piece` and return the seconds by the supervisor's clock. The slots
@@ -169,6 +175,9 @@ class TorchContestant:
         )
         self.order_s, self.scalar_changes = 0.0, ring.sets.scalar_changes
         self.order_s = min(self.time_piece([]) for _ in range(9))
+
+    def announce(self, piece: list[int]) -> None:
+        """Do nothing: torch's processes run no kernel that is judged."""
 
     def time_piece(self, piece: list[int]) -> float:
         """Call the function once at each address of `piece` and return the seconds by the supervisor's clock."""

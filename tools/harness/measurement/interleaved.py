@@ -104,7 +104,7 @@ def run_workload(
         addresses * size
         + len(field) * (max(SLOT_BYTES_PER_CONTESTANT, where.contest_slots(addresses, slot_bytes) * slot_bytes) + size)
     )
-    ring = Ring(where, make_sets(oracle, workload["dims"], workload["seed"], distinct, first), addresses, 1)
+    ring = Ring(where, make_sets(oracle, workload["dims"], distinct, first), addresses, 1)
     try:
         widen = baseline_errors({"libraries": {}, **request}, ring)
         calls = warm_up(field, unavailable, ring, widen, workload)
@@ -163,7 +163,8 @@ def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None, work
             contestant.verify()
             most = min(contestant.piece_calls(), ring.addresses)
             piece = list(range(min(math.ceil(where.go_s / guess), most)))
-            ring.renew(piece, workload["dims"], workload["seed"])  # a kernel that remembers must not get long trains
+            contestant.announce(piece)
+            ring.renew(piece, workload["dims"])  # a kernel that remembers must not get long trains
             guess = contestant.time_piece(piece) / len(piece)
             contestant.verify()
         except (ContestantLostError, WorkloadError, InfraError) as error:
@@ -233,11 +234,14 @@ def run_rounds(
 def draw_piece(field: dict, remaining: dict[str, int], ring: Ring, workload: dict, order: random.Random) -> dict:
     """Draw new inputs for the next piece of each contestant's remaining calls. Returns contestant -> addresses.
 
-    The pieces begin with the same addresses, so that all contestants get the same inputs.
+    The pieces begin with the same addresses, so that all contestants get the same inputs. Each process is told its
+    addresses before they are drawn, and is then left alone until its train.
     """
     sizes = {name: min(count, field[name].piece_calls()) for name, count in remaining.items() if count}
     addresses = order.sample(range(ring.addresses), max(sizes.values()))
-    ring.renew(addresses, workload["dims"], workload["seed"])
+    for name, size in sizes.items():
+        field[name].announce(addresses[:size])
+    ring.renew(addresses, workload["dims"])
     return {name: addresses[: sizes[name]] for name in order.sample(list(sizes), len(sizes))}
 
 

@@ -4,9 +4,10 @@ import os
 import random
 import statistics
 import time
+from collections.abc import Callable
 
 from harness.device import telemetry
-from harness.memory.input_ring import SECRET_RANDOM, OutputVerdict, Ring, numeric_at_timed_shape
+from harness.memory.input_ring import SECRET_RANDOM, OutputVerdict, Ring, numeric_at_timed_shape, secret_seed
 from harness.workers.cpu_kernel import KernelError, KernelProcess, TrainSample
 
 FINGERPRINT_POSITIONS = 256
@@ -103,6 +104,7 @@ class TimingSession:
         *,
         flush: int,
         calm: ProcessStateCheck | None,
+        owner: str = "candidate",
     ):
         self.kernel, self.ring, self.widen = kernel, ring, widen
         self.numeric = numeric_at_timed_shape(numeric, widen)
@@ -114,7 +116,21 @@ class TimingSession:
         self.max_error = 0.0
         self.tolerance: float | None = None
         self.scalar_changes = ring.sets.scalar_changes
-        kernel.map(ring)
+        self.owner = owner
+        """The kernel at fault for what its process does outside of calls."""
+        self._ask(owner, kernel.map, ring)
+
+    @staticmethod
+    def _ask(name: str, request: Callable, *arguments):
+        """Return what a request of the kernel's process returns; BrokenRuleError of `name` where the kernel fails."""
+        try:
+            return request(*arguments)
+        except KernelError as error:
+            raise BrokenRuleError(name, str(error)) from error
+
+    def announce(self, name: str, at: list[int], slots: list[int]) -> None:
+        """Tell the process the next train's addresses; new inputs are drawn afterwards."""
+        self._ask(name, self.kernel.prepare, self.kernel.train(self.ring, at, slots))
 
     def sample(
         self, name: str, at: list[int], slots: list[int], *, flush: bool = True, keep: bool = True
@@ -124,18 +140,16 @@ class TimingSession:
         if self.kernel.launches and self.scalar_changes != ring.sets.scalar_changes:
             # A kernel's process on a GPU got the scalars when it mapped the buffers.
             self.scalar_changes = ring.sets.scalar_changes
-            self.kernel.map(ring)
+            self._ask(name, self.kernel.map, ring)
         packed = self.kernel.train(ring, at, slots)
         if flush and keep and not self.kernel.launches:
             self._leave_earlier_results(at, slots)
-        try:
-            if flush:
-                ring.flush(at, slots)
-                if self.flush:
-                    self.kernel.flush(self.flush)
-            result = self.kernel.run(name, packed, len(at))
-        except KernelError as error:
-            raise BrokenRuleError(name, str(error)) from error
+        if flush:
+            ring.flush(at, slots)
+            if self.flush:
+                self._ask(name, self.kernel.flush, self.flush)
+        self._ask(self.owner, self.kernel.check_idle)
+        result = self._ask(name, self.kernel.run, name, packed, len(at))
         if keep:
             written = dict(zip(slots, at, strict=True))  # a slot used twice holds the last call
             self.clocks.setdefault(name, []).append((result.wall, result.accounted_s))
@@ -165,9 +179,7 @@ class TimingSession:
         itself costs."""
         before, self.kernel.spin = self.kernel.spin, False
         try:
-            return self.kernel.run(name, self.kernel.train(self.ring, at, slots), len(at))
-        except KernelError as error:
-            raise BrokenRuleError(name, str(error)) from error
+            return self._ask(name, self.kernel.run, name, self.kernel.train(self.ring, at, slots), len(at))
         finally:
             self.kernel.spin = before
 
@@ -176,11 +188,8 @@ class TimingSession:
         ring, calls = self.ring, self.calls
         self.calls = []
         names = {call.name for call in calls}
-        try:
-            self.kernel.check_mappings()
-        except KernelError as error:
-            # The incumbent, which other calls have shown to be harmless, is named where it ran alone.
-            raise BrokenRuleError(min(names, default="candidate"), str(error)) from error
+        # The incumbent, which other calls have shown to be harmless, is named where it ran alone.
+        self._ask(min(names, default="candidate"), self.kernel.check_mappings)
         slots = [call.slot for call in calls]
         now, intact = ring.slots.fingerprints(slots, self.places), ring.slots.intact(slots)
         for call, seen, whole in zip(calls, now, intact, strict=True):
@@ -230,10 +239,11 @@ class TimingSession:
         self.ring.slots.poison(list(range(slots)))
 
 
-def make_sets(oracle, dims: dict, seed: int, distinct: int, first: list[dict]) -> list[list[dict]]:
-    """Arguments of `distinct` value sets with ids from 0 on; `first` is set 0, which exists already."""
+def make_sets(oracle, dims: dict, distinct: int, first: list[dict]) -> list[list[dict]]:
+    """Arguments of `distinct` value sets with ids from 0 on; `first` is set 0, which exists already, and the others
+    have secret seeds."""
     return [first] + [
-        oracle.call("make_inputs", id=i, dims=dims, seed=seed + i, distribution="as_given")["args"]
+        oracle.call("make_inputs", id=i, dims=dims, seed=secret_seed(), distribution="as_given")["args"]
         for i in range(1, distinct)
     ]
 

@@ -160,7 +160,7 @@ class WorkloadTiming:
                 "make_inputs", id=0, dims=self.workload["dims"], seed=self.workload["seed"], distribution="as_given"
             )
             self.made = first["args"]
-        made = make_sets(where.oracle, self.workload["dims"], self.workload["seed"], distinct, self.made)
+        made = make_sets(where.oracle, self.workload["dims"], distinct, self.made)
         self.ring = Ring(where, made, addresses, self.slots)
         widen = self.session.widen if self.session else baseline_errors(self.request, self.ring)
         where.wait_until_settled()
@@ -229,13 +229,18 @@ class WorkloadTiming:
         names = KERNEL_NAMES[::-1] if first else KERNEL_NAMES
         calls = len(self.new_addresses) // 2 if is_new else self.calls
         places = pick_addresses(self.order, self.new_addresses if is_new else self.seen_addresses, calls)
+        drawn = places if is_new else ([], [])
         if is_new:
             self.session.verify()  # of the inputs that are replaced now
-            self.ring.renew(list(self.new_addresses), self.workload["dims"], self.workload["seed"])
+            if self.kernel.launches:  # the device stays busy between the two samples
+                drawn = ([*places[0], *places[1]], [])
         samples, before = {}, self.backend.disturbance([self.kernel.pid])
         for turn, (name, addresses) in enumerate(zip(names, places, strict=True)):
             base = (2 * at + turn) * self.calls
             slots = [(base + i) % self.slots for i in range(calls)]
+            if drawn[turn]:
+                self.session.announce(name, addresses, slots)
+                self.ring.renew(drawn[turn], self.workload["dims"])
             samples[name] = self.session.sample(name, addresses, slots)
         seconds = {name: sample.seconds for name, sample in samples.items()}
         after = self.backend.disturbance([self.kernel.pid])

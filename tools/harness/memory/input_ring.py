@@ -66,6 +66,11 @@ def scalars_of(arguments: list[dict]) -> dict:
     return {a["name"]: a["value"] for a in arguments if a["role"] == "scalar"}
 
 
+def secret_seed() -> int:
+    """Return a new seed that cannot be told from earlier ones, in the 31 bits that every generator takes."""
+    return SECRET_RANDOM.randrange(1 << 31)
+
+
 class Ring:
     """`made` input sets at `addresses` addresses, and `slots` output slots.
 
@@ -135,14 +140,14 @@ class Ring:
         """Return the arguments at an address."""
         return self.sets.made[self.set_id(at)]
 
-    def renew(self, addresses: list[int], dims: dict, seed: int) -> None:
+    def renew(self, addresses: list[int], dims: dict) -> None:
         """Replace the inputs at `addresses` by sets that no kernel has seen, drawn by the task's own generator; no two
-        addresses share a set. `seed` plus a set's id, which is never used twice, is its seed."""
+        addresses share a set, and no set's seed tells another's."""
         sets, before = self.sets, [self.sets.ids[at] for at in addresses]
         drawn = []
         for at in addresses:
             sets.ids[at] = sets.last = sets.last + 1
-            drawn.append({"id": sets.last, "seed": seed + sets.last, "offsets": self.inputs.offsets[at]})
+            drawn.append({"id": sets.last, "seed": secret_seed(), "offsets": self.inputs.offsets[at]})
         dropped = sorted(set(before) - set(sets.ids))
         made = self.oracle.call("renew_inputs", dims=dims, sets=drawn, dropped=dropped)["made"]
         sets.replace(dropped, {one["id"]: args for one, args in zip(drawn, made, strict=True)})

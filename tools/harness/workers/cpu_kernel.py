@@ -14,12 +14,17 @@ import tempfile
 import time
 from pathlib import Path
 
+from harness.device import telemetry
 from harness.isolation import ipc, process_state, sandbox
 from harness.memory import host_buffers
 from harness.memory.input_ring import InfraError
 from harness.workers import trampoline
 
 WORKERS_FOLDER = Path(__file__).resolve().parent
+IDLE_WAIT_S = 1.0
+"""Longest time in which the threads of a process must come to rest after a message."""
+IDLE_RUN_NS = 20_000
+"""Nanoseconds that its threads may run from then on until a train is ordered; an idle process shows none."""
 SCALAR_FORMATS = {"int32": "<i4x", "int64": "<q", "float32": "<f4x", "float64": "<d", "bool": "<?7x"}
 
 
@@ -100,6 +105,8 @@ class KernelProcess:
     """Whether a call only launches the work, so that launching is timed separately."""
     plan: host_buffers.InputLayout | None = None
     slots: host_buffers.HostSlots | None = None
+    prepared: bytes | None = None
+    """The packed arguments of the next train, if `prepare` has sent them."""
     state: process_state.ProcessState | None = None
     """What the operating system showed of the process before a kernel was loaded; None for a process on a GPU."""
 
@@ -153,7 +160,7 @@ class KernelProcess:
             "outputs": slots.shared.size,
             "gaps": [self.plan.gaps, slots.plan.gaps],
         }
-        self.channel.send(message, [readable, slots.shared.fd])
+        self._send(message, [readable, slots.shared.fd])
         os.close(readable)
         answer = self._answer("while its buffers were mapped", 60)
         self.inputs, self.outputs = answer["inputs"], answer["outputs"]
@@ -175,14 +182,32 @@ class KernelProcess:
                 parts.append(struct.pack("<Q", self.outputs + next(outputs)))
         return b"".join(parts)
 
-    def run(self, name: str, packed: bytes, calls: int) -> TrainSample:
-        """Run a train of `calls`; raise KernelError if it does not return or leaves something behind."""
+    def prepare(self, packed: bytes) -> None:
+        """Send the arguments of the next train and wait until the process is idle, which it must be until `run`: new
+        inputs are drawn in between, so that the process gets no message that it could answer by computing on them."""
         self._ask({"op": "prepare", "args": base64.b64encode(packed).decode()}, "between calls")
+        telemetry.wait_until_idle(self.pid, IDLE_WAIT_S)
+        self.prepared, self.ran_ns = packed, telemetry.run_ns(self.pid)
+
+    def run(self, name: str, packed: bytes, calls: int) -> TrainSample:
+        """Run a train of `calls`; raise KernelError if it does not return or leaves something behind. `prepare` comes
+        first where it did not; scalars that were drawn since then come with the order."""
+        if self.prepared is None:
+            self.prepare(packed)
+        order = {"op": "run", "fn": name, "calls": calls}
+        if packed != self.prepared:
+            order["args"] = base64.b64encode(packed).decode()
+        self.prepared = None
         start = time.perf_counter()
-        answer = self._ask({"op": "run", "fn": name, "calls": calls}, "", self.limit_s)
+        answer = self._ask(order, "", self.limit_s)
         sample = TrainSample(answer, time.perf_counter() - start, calls)
         self._refuse(trampoline.LEFT_BEHIND[answer["left"]] or self.state.complaint())
         return sample
+
+    def check_idle(self) -> None:
+        """Raise KernelError if the process has worked since `prepare`."""
+        if self.prepared is not None and telemetry.run_ns(self.pid) > self.ran_ns + IDLE_RUN_NS:
+            self._refuse("worked between the drawing of its inputs and the call")
 
     def check_mappings(self) -> None:
         """Raise KernelError if the process has mappings that no call may leave behind."""
@@ -219,8 +244,13 @@ class KernelProcess:
 
         KernelError carries the answer's error followed by `blamed`, or how the process ended at this `moment`.
         """
-        self.channel.send(message, fds)
+        self._send(message, fds)
         return self._raise_on_error(self._answer(moment, limit_s), blamed)
+
+    def _send(self, message: dict, fds=()) -> None:
+        """Send one message; where the process has ended, `_answer` says how."""
+        with contextlib.suppress(ipc.ClosedError):
+            self.channel.send(message, fds)
 
     def _raise_on_error(self, answer: dict, blamed: str = "") -> dict:
         """Return the answer, or close the process and raise KernelError for its error."""

@@ -82,7 +82,9 @@ class CpuBackend:
 
     def run(self, message: dict, fds: list[int]) -> dict:
         """Call the kernel in a train; answer nanoseconds, control words before and after, OpenMP threads, and the index
-        of what it left behind in `trampoline.LEFT_BEHIND`."""
+        of what it left behind in `trampoline.LEFT_BEHIND`. Arguments in the message replace those of `prepare`."""
+        if "args" in message:
+            self.arguments = base64.b64decode(message["args"])
         out = (ctypes.c_longlong * 4)()
         self.stub.kw_train(self.functions[message["fn"]], self.arguments, message["calls"], out)
         return {"ns": out[0], "before": out[1], "after": out[2], "left": out[3], "omp": self._omp_threads()}

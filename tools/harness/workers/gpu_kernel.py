@@ -174,11 +174,14 @@ class GpuKernelProcess(cpu_kernel.KernelProcess):
         """Return the addresses and slots of a train of calls."""
         return list(zip(at, slots, strict=True))
 
+    def prepare(self, packed: list[tuple[int, int]]) -> None:
+        """Do nothing: `run` sends the calls, because new scalars come with `map` after new inputs were drawn."""
+
     def run(self, name: str, packed: list[tuple[int, int]], calls: int) -> TrainSample:
         """Run a train of calls; raise KernelError if it does not return, raises, or changes guarded state."""
         self._ask({"op": "prepare", "calls": packed, "fn": name, "spin": self.spin}, "between calls")
         start = time.perf_counter()
-        self.channel.send({"op": "run"})
+        self._send({"op": "run"})
         if not self.spin:
             self.channel.watch(BUSY_WAIT_S)
         answer = self._answer("", self.limit_s)
