@@ -8,7 +8,7 @@ from pathlib import Path
 CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 CPU_FOLDER = Path("/sys/devices/system/cpu")
 STAT_FILE = Path("/proc/stat")
-SCHEDULER_CLOCK = 2
+SCHEDULER_TIMER_BITS = 2
 """The low bits of the kernel's number of a process's clock, as clock_getcpuclockid() sets them."""
 
 
@@ -31,7 +31,7 @@ def run_ns(pid: int) -> int:
     """Return the nanoseconds that all threads of a process have run, those that ended or run right now included; 0 if
     the system does not count them or the process is gone."""
     try:
-        return time.clock_gettime_ns(~pid << 3 | SCHEDULER_CLOCK)
+        return time.clock_gettime_ns(~pid << 3 | SCHEDULER_TIMER_BITS)
     except OSError:
         return 0
 
