@@ -42,6 +42,8 @@ _NAME_NODES = (
     "destructor_name",
 )
 
+_CASTS = ("static_cast", "const_cast", "reinterpret_cast", "dynamic_cast")
+"""Keywords that begin an expression, which the grammar reads as the type of a parameter."""
 _INDIRECTION_NODES = frozenset(
     f"{prefix}{kind}_declarator" for prefix in ("", "abstract_") for kind in ("pointer", "reference", "array")
 )
@@ -222,7 +224,10 @@ def _takes_variable(node: Node, declarator: Node) -> bool:
         else:
             # `T(n)` declares a parameter `n` if T is a type; of two names in brackets, none may be a variable then.
             arguments = _parameters(shape)
-            called = kind.type == "type_identifier" and _is_variable(node_text(kind), node, "function_definition")
+            is_cast = node_text(kind).partition("<")[0].strip() in _CASTS
+            called = is_cast or (
+                kind.type == "type_identifier" and _is_variable(node_text(kind), node, "function_definition")
+            )
             found = called or (len(arguments) > 1 and _takes_variable(node, shape))
         if found:
             return True
