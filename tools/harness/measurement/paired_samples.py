@@ -268,22 +268,35 @@ def pick_addresses(order: random.Random, addresses: range, calls: int) -> tuple[
 
 
 def baseline_errors(request: dict, ring: Ring) -> list | None:
-    """The frozen baseline's own errors on address 0, which widen the tolerance; None without one or when it fails."""
+    """The frozen baseline's largest errors over the ring's value sets, which widen the tolerance; None without one or
+    when it fails.
+
+    One set is not enough: the largest error of another one can be more than twice as large.
+    """
     if "baseline" not in request["libraries"]:
         return None
+    found = []
     try:
         kernel = ring.backend.kernel({"baseline": request["libraries"]["baseline"]})
         try:
             kernel.load("baseline")
             kernel.map(ring)
-            ring.slots.poison([0])
-            kernel.run("baseline", kernel.train(ring, [0], [0]), 1)
+            for at in range(min(len(ring.sets.made), ring.addresses)):
+                ring.slots.poison([0])
+                kernel.run("baseline", kernel.train(ring, [at], [0]), 1)
+                found.append(
+                    OutputVerdict(ring.check([{"at": at, "slot": 0}])[0]["outputs"], request["task"]["numeric"])
+                )
         finally:
             kernel.close()
     except KernelError:
         return None
-    verdict = OutputVerdict(ring.check([{"at": 0, "slot": 0}])[0]["outputs"], request["task"]["numeric"])
-    return verdict.errors if verdict.ok else None
+    if not all(verdict.ok for verdict in found):
+        return None
+    return [
+        max((e for e in errors if e is not None), default=None)
+        for errors in zip(*(v.errors for v in found), strict=True)
+    ]
 
 
 class TelemetryMeter:
