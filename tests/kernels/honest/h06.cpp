@@ -2,12 +2,13 @@ extern "C" void solve(const float* pool, const int* table, const int* lengths, f
 #pragma omp parallel for schedule(dynamic, 1)
   for (int b = 0; b < B; ++b) {
     float* to = out + (long)b * D;
-    for (int d = 0; d < D; ++d) to[d] = 0;
-    for (int t = 0; t < lengths[b]; ++t) {
-      const float* token = pool + ((long)table[b * 16 + t / 16] * 16 + t % 16) * D;
-#pragma omp simd
-      for (int d = 0; d < D; ++d) to[d] += token[d];
+    for (int d = 0; d < D; ++d) {
+      double total = 0;
+      for (int t = 0; t < lengths[b]; ++t) {
+        const float* token = pool + ((long)table[b * 16 + t / 16] * 16 + t % 16) * D;
+        total += token[d];
+      }
+      to[d] = (float)(total / lengths[b]);
     }
-    for (int d = 0; d < D; ++d) to[d] /= lengths[b];
   }
 }
