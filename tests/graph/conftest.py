@@ -47,7 +47,7 @@ SHORT: dict[str, object] = {
 """One candidate, and no framework beside it."""
 ATTEMPTS = 3
 """Runs made until one accepts a version."""
-TRIES = 6
+TRIES = 9
 """Times that the largest gain of a run may be verified until it is seen again."""
 
 
