@@ -286,6 +286,9 @@ def attribute_gain(state: State, services: Services) -> State:
     except BudgetError as error:
         simplified, reason = {}, str(error)
         services.record_reached_cap(reason)
+    services.executor.gather(
+        partial(_measure_ablation, method, champion, kernel, state, services) for method, kernel in simplified.items()
+    )
     for method in champion.methods:
         if len(champion.methods) == 1:
             # Taking the only method out leaves the incumbent, against which the champion was timed already.

@@ -28,6 +28,8 @@ from tools.executors.worker_code import worker_code
 from tools.store.blobs import Blobs, write_atomically
 
 MAIN = """import sys, zipfile
+if sys.version_info < (3, 10):
+    sys.exit(sys.executable + " is older than Python 3.10; run the bundle with a newer one")
 from pathlib import Path
 bundle = Path(sys.argv[0]).absolute()
 folder = bundle.with_suffix(".work")

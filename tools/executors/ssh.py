@@ -239,7 +239,7 @@ class Connection:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(EXIT_WAIT_S)
             self.close()
-            raise ClosedError(self._said() or f"no answer from the worker ({error})") from None
+            raise ClosedError(self._error_output() or f"no answer from the worker ({error})") from None
         threading.Thread(target=self._receive, daemon=True).start()
 
     def ask(self, operation: str, files: Sequence[bytes] = (), **fields: Any) -> Future[Answer]:
@@ -249,7 +249,7 @@ class Connection:
         self._waiting[number] = answer
         self.channel.send_files({"op": operation, "id": number, **fields}, files)
         if self.lost and not answer.done():
-            raise ClosedError(self._said())
+            raise ClosedError(self._error_output())
         return answer
 
     def _receive(self) -> None:
@@ -259,7 +259,7 @@ class Connection:
                 self._waiting.pop(message.pop("id")).set_result((message, files))
         self.lost = True
         for number in list(self._waiting):
-            self._waiting.pop(number).set_exception(ClosedError(self._said()))
+            self._waiting.pop(number).set_exception(ClosedError(self._error_output()))
 
     def close(self) -> None:
         """End ssh."""
@@ -269,7 +269,7 @@ class Connection:
         with contextlib.suppress(OSError):
             self.channel.sock.shutdown(socket.SHUT_RDWR)
 
-    def _said(self) -> str:
+    def _error_output(self) -> str:
         """Return what ssh wrote to standard error."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace").strip()

@@ -15,8 +15,8 @@ import pytest
 from tests.graph.conftest import SHORT, configured, graph
 
 MOST = 16
-"""Bundles of one iteration on a busy machine. Four come before it and five in it; each roof, contest or batch that must
-be repeated is one more."""
+"""Bundles of one iteration on a busy machine. Five come before it, four in it and one behind it; each roof, contest or
+batch that must be repeated is one more."""
 CANARY = "sk-canary-0123456789"
 
 

@@ -46,9 +46,9 @@ def interval(estimate: float, low: float, high: float) -> Interval:
 
 def services(**more: object) -> Any:
     """What `decide` asks of a run's services, and `more`."""
-    return SimpleNamespace(
-        **{"settings": SimpleNamespace(judge=JudgeSettings()), "task": SimpleNamespace(margins={}), **more}
-    )
+    executor = SimpleNamespace(gather=lambda requests: None)
+    settings = SimpleNamespace(judge=JudgeSettings())
+    return SimpleNamespace(**{"settings": settings, "task": SimpleNamespace(margins={}), "executor": executor, **more})
 
 
 @pytest.fixture
@@ -276,8 +276,7 @@ def test_no_question_that_failed_as_infrastructure_is_asked_a_third_time() -> No
 
     def given(error: Exception) -> dict[str, Any]:
         judge = Dying(error)
-        ignoring = SimpleNamespace(gather=lambda requests: None)
-        return {"judge": judge, "capped_judge": judge, "candidate": lambda identity: candidate, "executor": ignoring}
+        return {"judge": judge, "capped_judge": judge, "candidate": lambda identity: candidate}
 
     candidate = Candidate(language="cpp", files={"kernel.cpp": "text"})
     asking = services(**given(HarnessError("the oracle died")))

@@ -1,7 +1,7 @@
 """Runs the jobs of one bundle on this machine and packs their results: `python3 001.pyz`.
 
-A bundle is a zip that a Python 3.9 or newer runs: this code, `jobs.json`, and the jobs' files. It unpacks itself into a
-folder beside it, which keeps the result of each finished job, so that a run that was interrupted goes on there.
+A bundle is a zip that Python 3.10 or newer runs: this code, `jobs.json`, and the files of the jobs. It unpacks itself
+into a folder beside it, which keeps the result of each finished job, so that a run that was interrupted goes on there.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class Worker:
             "forget": self._forget,
             "get": lambda message, files: ({}, [self.store.get(sha) for sha in message["shas"]]),
             "memory": lambda message, files: ({"bytes": available_memory()}, []),
-            "put": self._put,
+            "put": self._store_files,
             "run": self._run,
         }
 
@@ -162,7 +162,7 @@ class Worker:
         write_atomically(folder / "result.json", json.dumps(finished).encode())
         return finished
 
-    def _put(self, message: dict[str, Any], files: list[bytes]) -> Answer:
+    def _store_files(self, message: dict[str, Any], files: list[bytes]) -> Answer:
         for sha, content in zip(message["shas"], files, strict=True):
             if self.store.put(content) != sha:
                 raise StorageError(f"the file {sha} was damaged on its way")

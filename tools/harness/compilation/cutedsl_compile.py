@@ -46,7 +46,7 @@ class Converted:
     mark_compact_shape_dynamic = mark_layout_dynamic
 
 
-class Compiler:
+class CuteDslCompiler:
     """Stands for `cute.compile`: compiles for the target and returns a function that does nothing."""
 
     def __init__(self, path: Path):
@@ -98,7 +98,7 @@ def answer(folder: Path, target: str, gpu: dict) -> int:
     try:
         stand_ins = fake_driver.of_target(int(re.sub(r"\D", "", target)), gpu)
         stand_ins.install(folder / KERNEL)
-        compiler = Compiler(folder / KERNEL)
+        compiler = CuteDslCompiler(folder / KERNEL)
         module, reference = load(folder), types.ModuleType("reference")
         sys.modules["reference"] = reference
         exec(compile(request["reference"], "reference.py", "exec"), reference.__dict__)
