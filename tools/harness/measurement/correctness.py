@@ -29,7 +29,9 @@ class CaseRunner:
             kernel = self.backend.kernel({name: self.request["libraries"][name]})
             kernel.load(name)
         kernel.map(ring)
-        kernel.run(name, kernel.train(ring, [0], [0]), 1)
+        packed = kernel.train(ring, [0], [0])
+        kernel.prepare(packed)
+        kernel.run(name, packed, 1)
         kernel.check_mappings()
         self.running[name] = kernel
         if not ring.slots.intact([0])[0]:

@@ -12,6 +12,10 @@ NOT_READY = 600
 _FILE_DESCRIPTOR = 1
 _PINNED = 1
 _ON_DEVICE = 1
+_RELEASE_THRESHOLD, _RESERVED_BYTES, _USED_BYTES = 4, 5, 7
+"""Attributes of a memory pool."""
+LEAST_NOISE_BYTES = 64 << 20
+"""Least bytes of noise that a memory pool hands out."""
 
 
 class CudaError(Exception):
@@ -51,6 +55,14 @@ _CALLS = {
     "cuEventSynchronize": [c_void_p],
     "cuEventElapsedTime": [POINTER(c_float), c_void_p, c_void_p],
     "cuCtxSynchronize": [],
+    "cuCtxResetPersistingL2Cache": [],
+    "cuMemsetD32Async": [c_ulonglong, c_uint, c_size_t, c_void_p],
+    "cuDeviceGetMemPool": [POINTER(c_void_p), c_int],
+    "cuMemPoolSetAttribute": [c_void_p, c_int, POINTER(c_ulonglong)],
+    "cuMemPoolGetAttribute": [c_void_p, c_int, POINTER(c_ulonglong)],
+    "cuMemPoolTrimTo": [c_void_p, c_size_t],
+    "cuMemAllocAsync": [POINTER(c_ulonglong), c_size_t, c_void_p],
+    "cuMemFreeAsync": [c_ulonglong, c_void_p],
     "cuStreamCreate": [POINTER(c_void_p), c_uint],
     "cuStreamSynchronize": [c_void_p],
     "cuMemcpyDtoHAsync_v2": [c_void_p, c_ulonglong, c_size_t, c_void_p],
@@ -157,6 +169,30 @@ class CudaDriver:
         """Unmap memory from this process."""
         self("cuMemUnmap", address, size)
         self("cuMemAddressFree", address, size)
+
+    def fill(self, address: int, size: int, word: int) -> None:
+        """Overwrite `size` bytes, a multiple of 4, with a 32-bit word."""
+        self("cuMemsetD32Async", address, word, size // 4, None)
+
+    def let_lines_of_l2_go(self) -> None:
+        """Let the L2 cache evict lines that kernels asked it to keep; without effect where it cannot keep any."""
+        self._bound["cuCtxResetPersistingL2Cache"]()
+
+    def fill_pool(self, word: int) -> None:
+        """Replace the unused memory of the device's memory pool by as much that holds `word`, and keep it in the
+        pool."""
+        pool, value = c_void_p(), c_ulonglong(2**64 - 1)
+        self("cuDeviceGetMemPool", byref(pool), self.device)
+        self("cuMemPoolSetAttribute", pool, _RELEASE_THRESHOLD, byref(value))
+        unused = 0
+        for attribute, sign in ((_RESERVED_BYTES, 1), (_USED_BYTES, -1)):
+            self("cuMemPoolGetAttribute", pool, attribute, byref(value))
+            unused += sign * value.value
+        self("cuMemPoolTrimTo", pool, 0)
+        address, size = c_ulonglong(), max(unused, LEAST_NOISE_BYTES)
+        self("cuMemAllocAsync", byref(address), size, None)
+        self.fill(address.value, size, word)
+        self("cuMemFreeAsync", address.value, None)
 
     def release(self, handle: int) -> None:
         """Release a handle; the memory is freed once it is mapped nowhere."""

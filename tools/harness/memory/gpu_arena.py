@@ -41,11 +41,16 @@ class Lane:
         for start, end in self.guards:
             self.rows[:, start:end] = self.pattern[: end - start]
 
-    def poison(self, slots: list[int]) -> None:
-        """Fill the slots' outputs with their poison byte; 0xFF makes a NaN of any floating type."""
+    def poison(self, slots: list[int], earlier: int | None) -> None:
+        """Fill the slots' outputs with their poison byte; 0xFF makes a NaN of any floating type. About every second one
+        gets what the slot `earlier` holds instead, unless it is None."""
+        found = None if earlier is None else self.rows[earlier].clone()
         for first, last in contiguous_runs(slots):
             for start, size, byte in self.outputs:
                 self.rows[first:last, start : start + size] = byte
+        chosen = [slot for slot in slots if found is not None and secrets.randbits(1)]
+        for start, size, _ in self.outputs if chosen else ():
+            self.rows[chosen, start : start + size] = found[start : start + size]
 
     def intact(self, slots: list[int]) -> list[bool]:
         """Return for each slot whether its guard bands are unchanged."""

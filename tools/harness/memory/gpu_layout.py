@@ -76,9 +76,10 @@ class DeviceSlots:
         )
         self.size, (self.fd,) = answer["size"], answer["fds"]
 
-    def poison(self, slots: list[int]) -> None:
-        """Fill the outputs of these slots with poison."""
-        self.oracle.call("poison_slots", lane=self.lane, slots=slots)
+    def poison(self, slots: list[int], earlier: int | None = None) -> None:
+        """Fill the outputs of these slots with poison, and about every second one with the result in slot `earlier`,
+        if there is one."""
+        self.oracle.call("poison_slots", lane=self.lane, slots=slots, earlier=earlier)
 
     def intact(self, slots: list[int]) -> list[bool]:
         """Return for each slot whether its guards are unchanged."""

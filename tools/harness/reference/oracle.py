@@ -156,8 +156,8 @@ class Oracle:
         return {}
 
     def poison_slots(self, message: dict, fds) -> dict:
-        """Fill these slots of a lane with poison."""
-        self.memory.lanes[message["lane"]].poison(message["slots"])
+        """Fill these slots of a lane with poison or an earlier result."""
+        self.memory.lanes[message["lane"]].poison(message["slots"], message["earlier"])
         self.torch.cuda.synchronize()
         return {}
 

@@ -175,7 +175,9 @@ class GpuKernelProcess(cpu_kernel.KernelProcess):
         return list(zip(at, slots, strict=True))
 
     def prepare(self, packed: list[tuple[int, int]]) -> None:
-        """Do nothing: `run` sends the calls, because new scalars come with `map` after new inputs were drawn."""
+        """Overwrite what earlier calls left in freed memory. `run` sends the calls, because new scalars come with `map`
+        after new inputs were drawn."""
+        self._ask({"op": "scatter_noise"}, "between calls")
 
     def run(self, name: str, packed: list[tuple[int, int]], calls: int) -> TrainSample:
         """Run a train of calls; raise KernelError if it does not return, raises, or changes guarded state."""

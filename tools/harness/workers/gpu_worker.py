@@ -27,7 +27,7 @@ SPIN_SLACK_S = 150e-6
 MAX_SPIN_S = 20e-3
 PEEK_BYTES = 64
 """Bytes of an output that are read to detect writes before the train's turn."""
-VERBS = ("load", "map", "prepare", "run", "inspect", "flush", "profile", "profile_own")
+VERBS = ("load", "map", "scatter_noise", "prepare", "run", "inspect", "flush", "profile", "profile_own")
 MAX_SPIN_MISSES = 3
 """Number of successive trains not covered by a spin, after which a kernel (one that waits for the device itself) is
 timed without a spin."""
@@ -43,6 +43,7 @@ FIXED_ATTRIBUTES = (
     "profiler",
     "clock",
     "cycles",
+    "list_memory",
     "triton",
     "snapshot",
 )
@@ -76,6 +77,7 @@ class GpuBackend:
         )
         self.sleep, self.profiler, self.clock = torch.cuda._sleep, torch.profiler, time.perf_counter
         self.cycles = self.driver.spin_rate(self.sleep, self.start, self.end)
+        self.list_memory = torch.cuda.memory_snapshot
         warm_launch(self.marker)
         torch.cuda.synchronize()
         self.triton = triton
@@ -145,8 +147,29 @@ class GpuBackend:
         self.outputs: dict[int, dict] = {}
         return {}
 
+    def scatter_noise(self, message: dict, fds: list[int]) -> dict:
+        """Leave noise instead of what earlier calls left in freed device memory: in the free blocks of torch's
+        allocator and, where a kernel can ask for it, in the device's memory pool."""
+        word = random.getrandbits(32) | 1
+        try:
+            self.driver("cuCtxSynchronize")
+            for segment in self.list_memory():
+                address = segment["address"]
+                for block in segment["blocks"]:
+                    if block["state"] == "inactive":
+                        self.driver.fill(address, block["size"], word)
+                    address += block["size"]
+            if any(isinstance(function, native.Native) for function, _ in self.functions.values()):
+                self.driver.fill_pool(word)
+            self.driver.let_lines_of_l2_go()
+            self.driver("cuCtxSynchronize")
+        except cuda_driver.CudaError as error:
+            return {"error": describe_device_fault(str(error))}
+        return {}
+
     def prepare(self, message: dict, fds: list[int]) -> dict:
         """Make the arguments of the next train, so that this work is not timed."""
+        self.driver.let_lines_of_l2_go()
         self.name, self.spinning = message["fn"], message["spin"]
         self.calls = [self._arguments(at, slot) for at, slot in message["calls"]]
         if not self.spinning:
