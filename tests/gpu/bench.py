@@ -119,6 +119,7 @@ class GpuBench:
             "libraries": {name.removesuffix(".py"): name for name in files},
             "workloads": [workload],
             "order_seed": seed,
+            "new_inputs": False,
             "call_limit_s": 60.0,
         }
         return self.ask(request, files)

@@ -141,7 +141,7 @@ FLAGS = """
     softmax(x, out, M, N)
     calls.append(1)
     if len(calls) > 6:
-        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = True
 """
 LATER = """    calls.append(1)
     if len(calls) == 7:
@@ -165,6 +165,17 @@ other = sys.modules.get("kernel_incumbent")
 def slow(*given, **named):
     return type(other.softmax_kernel).run(other.softmax_kernel, *given, **named)
 """
+KEEPS_NUMBERS = """
+    found = torch.empty_like(out)
+    softmax(x, found, M, N)
+    out.copy_(torch.where(out.isnan(), found, out))
+"""
+ZERO_SCRATCH = """
+    kept = torch.empty(1 << 16, device=x.device)
+    softmax(x, out, M, N)
+    out.add_(kept[7])
+    kept.zero_()
+"""
 EVIL = [
     (BY_ADDRESS, "seen = {}\n", "wrong on a timed call"),
     ("    calls.append(1)\n    if len(calls) < 9: softmax(x, out, M, N)\n", "calls = []\n", "wrong on a timed call"),
@@ -180,12 +191,14 @@ EVIL = [
     (
         HONEST + LATER.format("gc_bound().errcheck = lambda result, *_: result"),
         DRIVER,
-        "becomes of the driver's cuEventElapsedTime",
+        "replaced a conversion of the driver's cuEventElapsedTime",
     ),
     (HONEST + LATER.format("other.softmax_kernel.run = slow"), OTHER, "added the incumbent's softmax_kernel.run"),
+    (KEEPS_NUMBERS, "", "wrong on a timed call"),
+    (ZERO_SCRATCH, "", "wrong on a timed call"),
 ]
 NAMES = ["by_address", "then_nothing", "side_stream", "timer", "flags", "guard"]
-NAMES += ["elapsed", "errcheck", "incumbent_launch"]
+NAMES += ["elapsed", "errcheck", "incumbent_launch", "keeps_numbers", "zero_scratch"]
 
 
 @pytest.mark.parametrize(("body", "before", "words"), EVIL, ids=NAMES)

@@ -196,7 +196,8 @@ class Bench:
         contests = judge.confirm_until_settled(candidate, plain)
         if problem := confirmation.contest_problem(contests[-1]):
             return {"stage": "confirmation", "reason": problem}
-        gain = confirmation.confirmed_speedup(contests, SETTINGS.objective, SETTINGS.confidence)
+        claim = confirmation.claim_of(contests, SETTINGS.objective, SETTINGS.confidence, SETTINGS.min_effect)
+        gain = claim.speedup
         return {"stage": "" if gain.low > least else "no gain", "confirmed": gain}
 
     def _impossible(self, judge: Judge, found: LoadedTask, trial: Trial) -> str:
