@@ -176,6 +176,20 @@ ZERO_SCRATCH = """
     out.add_(kept[7])
     kept.zero_()
 """
+WATCHES = """
+    if not watchers:
+        watchers.append(threading.Thread(target=watch, daemon=True))
+        watchers[0].start()
+    softmax(x, out, M, N)
+"""
+WATCHER = """
+import threading
+watchers = []
+
+def watch():
+    while True:
+        sum(range(1000))
+"""
 EVIL = [
     (BY_ADDRESS, "seen = {}\n", "wrong on a timed call"),
     ("    calls.append(1)\n    if len(calls) < 9: softmax(x, out, M, N)\n", "calls = []\n", "wrong on a timed call"),
@@ -196,9 +210,10 @@ EVIL = [
     (HONEST + LATER.format("other.softmax_kernel.run = slow"), OTHER, "added the incumbent's softmax_kernel.run"),
     (KEEPS_NUMBERS, "", "wrong on a timed call"),
     (ZERO_SCRATCH, "", "wrong on a timed call"),
+    (WATCHES, WATCHER, "worked between the drawing of its inputs and the call"),
 ]
 NAMES = ["by_address", "then_nothing", "side_stream", "timer", "flags", "guard"]
-NAMES += ["elapsed", "errcheck", "incumbent_launch", "keeps_numbers", "zero_scratch"]
+NAMES += ["elapsed", "errcheck", "incumbent_launch", "keeps_numbers", "zero_scratch", "watcher"]
 
 
 @pytest.mark.parametrize(("body", "before", "words"), EVIL, ids=NAMES)

@@ -20,6 +20,8 @@ CLOCK_SLACK_S, CLOCK_SLACK_SHARE = 3e-4, 0.25
 the median."""
 THREAD_EXIT_WAIT_MS = 20
 """Milliseconds for which a thread may be listed after the call, whatever it does."""
+SLEEPING_THREAD_WAIT_MS = 100
+"""Milliseconds after which a thread that does not run counts as the driver's, on a GPU."""
 THREAD_EXIT_CPU_S = 1e-3
 """What it may run for beyond them, on its way out."""
 TRAILING_WORK_S, TRAILING_WORK_SHARE = 3e-5, 0.05
@@ -75,7 +77,7 @@ class ProcessStateCheck:
 
     def _stray_threads(self) -> bool:
         """Whether a thread is left running. A joined thread may be listed for a moment, and for longer on busy cores,
-        but then it does not run."""
+        but then it does not run. On a GPU the driver starts threads when a kernel makes streams; they sleep."""
         ran = 0.0
         for turn in range(100 * THREAD_EXIT_WAIT_MS):
             if self.kernel.threads() <= self.threads:
@@ -85,6 +87,9 @@ class ProcessStateCheck:
                 ran = ran or now
                 if now > ran + THREAD_EXIT_CPU_S:
                     return True
+            if turn >= SLEEPING_THREAD_WAIT_MS and self.kernel.launches:
+                self.threads = self.kernel.threads()
+                return False
             time.sleep(0.001)
         return True
 

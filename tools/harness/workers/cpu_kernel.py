@@ -105,6 +105,7 @@ class KernelProcess:
     """Whether a call only launches the work, so that launching is timed separately."""
     plan: host_buffers.InputLayout | None = None
     slots: host_buffers.HostSlots | None = None
+    idle_run_ns = IDLE_RUN_NS
     prepared: bytes | None = None
     """The packed arguments of the next train, if `prepare` has sent them."""
     state: process_state.ProcessState | None = None
@@ -186,6 +187,10 @@ class KernelProcess:
         """Send the arguments of the next train and wait until the process is idle, which it must be until `run`: new
         inputs are drawn in between, so that the process gets no message that it could answer by computing on them."""
         self._ask({"op": "prepare", "args": base64.b64encode(packed).decode()}, "between calls")
+        self.require_idleness(packed)
+
+    def require_idleness(self, packed) -> None:
+        """Wait until the process is idle; `check_idle` then tells whether it stayed so until the train `packed`."""
         telemetry.wait_until_idle(self.pid, IDLE_WAIT_S)
         self.prepared, self.ran_ns = packed, telemetry.run_ns(self.pid)
 
@@ -206,7 +211,7 @@ class KernelProcess:
 
     def check_idle(self) -> None:
         """Raise KernelError if the process has worked since `prepare`."""
-        if self.prepared is not None and telemetry.run_ns(self.pid) > self.ran_ns + IDLE_RUN_NS:
+        if self.prepared is not None and telemetry.run_ns(self.pid) > self.ran_ns + self.idle_run_ns:
             self._refuse("worked between the drawing of its inputs and the call")
 
     def check_mappings(self) -> None:

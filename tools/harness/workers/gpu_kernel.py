@@ -23,6 +23,8 @@ START_LIMIT_S = 120.0
 """Seconds that a process may take to import torch and create its context."""
 BUILD_CACHE_SUFFIX = ".compiled"
 """Suffix of the file with the code that a build compiled, in place of the kernel file's suffix."""
+IDLE_RUN_NS = 1_000_000
+"""How long the process may run between `prepare` and the order: threads of the driver wake up now and then."""
 BUSY_WAIT_S = 0.5
 """Longest time in which the supervisor polls without sleeping for a train that it times itself."""
 
@@ -128,6 +130,7 @@ class GpuKernelProcess(cpu_kernel.KernelProcess):
     """A process with one or two kernels' modules in it."""
 
     launches = True
+    idle_run_ns = IDLE_RUN_NS
 
     def __init__(
         self,
@@ -161,6 +164,7 @@ class GpuKernelProcess(cpu_kernel.KernelProcess):
 
     def map(self, ring) -> None:
         """Map the ring's inputs and slots, and unmap those of before."""
+        self.prepared = None
         message = {
             "op": "map",
             "sizes": [ring.inputs.size, ring.slots.size],
@@ -178,9 +182,11 @@ class GpuKernelProcess(cpu_kernel.KernelProcess):
         """Overwrite what earlier calls left in freed memory. `run` sends the calls, because new scalars come with `map`
         after new inputs were drawn."""
         self._ask({"op": "scatter_noise"}, "between calls")
+        self.require_idleness(packed)
 
     def run(self, name: str, packed: list[tuple[int, int]], calls: int) -> TrainSample:
         """Run a train of calls; raise KernelError if it does not return, raises, or changes guarded state."""
+        self.prepared = None
         self._ask({"op": "prepare", "calls": packed, "fn": name, "spin": self.spin}, "between calls")
         start = time.perf_counter()
         self._send({"op": "run"})
