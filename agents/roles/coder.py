@@ -42,6 +42,7 @@ def write_candidates(
             for name, one in _distinct_candidates(answer, brief, handlers, parent, suffix).items()
             if name not in passing | broken
         }
+        bench.gather_rehearsals(new_candidates.values())
         failure_by_id = {name: _rehearsal_failure(bench, one) for name, one in new_candidates.items()}
         failure_text_by_id = {
             name: failure_text(f"draft {name}", why, new_candidates[name].source)

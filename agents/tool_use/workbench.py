@@ -7,8 +7,9 @@ seeds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from agents.artifacts import Draft
 from agents.handlers.base import SourceHandler, open_handlers
@@ -59,6 +60,8 @@ class Workbench:
     """How often a coder is shown the faults of its drafts before they are judged."""
     handlers: tuple[SourceHandler, ...] = field(default_factory=open_handlers)
     """Handlers that repair each draft."""
+    requests_after: Callable[[Iterable[Candidate]], Iterable[Callable[[], object]]] = lambda _: ()
+    """What is measured of drafts that pass: a machine that is seldom reached gets these jobs with the rehearsals."""
 
     def make_candidate(self, draft: Draft, planned: tuple[str, ...]) -> Candidate:
         """Return a draft as a candidate for the judge, without methods that were not planned."""
@@ -75,6 +78,13 @@ class Workbench:
         InfrastructureError if the machine fails."""
         return self.build_failure(candidate) or evidence.correctness_failure(
             self.judge.read_or_check_correctness(candidate, self.baseline, "rehearsal")
+        )
+
+    def gather_rehearsals(self, candidates: Iterable[Candidate]) -> None:
+        """Request the rehearsals of all candidates together, and with them what `requests_after` says."""
+        for_all = tuple(candidates)
+        self.judge.executor.gather(
+            [*(partial(self.rehearsal_failure, one) for one in for_all), *self.requests_after(for_all)]
         )
 
     def passed_cases_text(self, candidate: Candidate) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from agents.artifacts import Plan
 from agents.roles import coder
 from graph.artifacts import Attribution, AttributionStatus, JudgedTrial, MethodOutcome
 from graph.nodes.gate_evidence import close_iteration, dry_run_verdict, find_ablation
-from graph.nodes.prepare import read_or_run_profilers
+from graph.nodes.prepare import requests_of_candidates
 from graph.nodes.propose import coder_brief, trials_of_iteration
 from graph.report.content.phrases import worth_words
 from graph.routing import Routes
@@ -87,7 +87,8 @@ def _measure_with_retry(candidate: Candidate, branch: Branch, services: Services
             f"candidate {candidate.id} could not be measured twice, and is proposed again: {unanswered[candidate.id]}"
         )
     kernels = (services.candidate(branch["incumbent"]), services.candidate(branch["baseline"]))
-    services.executor.gather(_requests_of_branch(branch, services, *kernels))
+    drafts = [services.candidate(one, branch["iteration"]) for one in branch["drafts"]]
+    services.executor.gather(requests_of_candidates(drafts, branch, services))
     for attempt in range(1, JUDGE_ATTEMPTS + 1):
         try:
             return services.capped_judge.judge(
@@ -105,18 +106,6 @@ def _measure_with_retry(candidate: Candidate, branch: Branch, services: Services
                 unanswered[candidate.id] = str(error)
                 return Unmeasured(candidate=candidate.id, reason=str(error))
     raise AssertionError("unreachable")
-
-
-def _requests_of_branch(
-    branch: Branch, services: Services, incumbent: Candidate, baseline: Candidate
-) -> Iterator[Callable[[], object]]:
-    """Yield all measurements of the iteration's candidates that need no further answer."""
-    drafts = [services.candidate(one, branch["iteration"]) for one in branch["drafts"]]
-    yield from services.capped_judge.requests_of_trials(
-        drafts, incumbent, baseline, siblings=branch["siblings"], earlier=branch["earlier"]
-    )
-    for candidate in drafts:
-        yield partial(read_or_run_profilers, candidate, services)
 
 
 def _trial_details(trial: Trial, iteration: int) -> dict[str, str]:

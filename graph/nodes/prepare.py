@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from agents.artifacts import Analysis, AnalystBrief, KernelObservations
@@ -21,7 +21,7 @@ from graph.report.content.placeholders import figures_by_record
 from graph.routing import Routes
 from graph.services import Services
 from graph.specs import hardware_sheet, unknown
-from graph.state import State
+from graph.state import Branch, State
 from graph.workspace import events
 from tools.analysis import rules, signatures
 from tools.artifacts import Candidate, DType, Profile, Quantity, Record
@@ -448,6 +448,18 @@ def _roofline_target(services: Services, rows: tuple[WorkloadRoofline, ...], roo
         )
         return target.model_copy(update={"description": f"{prefix}declare their `bytes` in the task"})
     return target
+
+
+def requests_of_candidates(
+    candidates: Sequence[Candidate], branch: Branch, services: Services
+) -> Iterator[Callable[[], object]]:
+    """Yield all measurements of candidates that compete in `branch` and that need no further answer."""
+    incumbent, baseline = (services.candidate(branch[name]) for name in ("incumbent", "baseline"))
+    yield from services.capped_judge.requests_of_trials(
+        candidates, incumbent, baseline, siblings=branch["siblings"], earlier=branch["earlier"]
+    )
+    for candidate in candidates:
+        yield partial(read_or_run_profilers, candidate, services)
 
 
 def read_or_run_profilers(

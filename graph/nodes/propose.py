@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from agents.artifacts import CoderBrief, Dossier, Plan, PlannerBrief, RetrieverBrief, RunAttempt
 from agents.handlers.base import handler_hints
@@ -12,16 +14,16 @@ from agents.roles import coder, knowledge_retriever, planner
 from agents.tool_use.workbench import failure_text
 from graph.artifacts import EarlierAttempts, Inspection, JudgedTrial, ScoredPrediction, VersionMemory
 from graph.nodes import lift
-from graph.nodes.prepare import read_or_run_profilers, relevant_metrics
+from graph.nodes.prepare import read_or_run_profilers, relevant_metrics, requests_of_candidates
 from graph.report.content import frameworks
 from graph.report.content.placeholders import analysis_text
 from graph.services import Services
 from graph.specs import hardware_sheet
-from graph.state import State
+from graph.state import State, branch_of
 from graph.workspace.versions import read_versions
 from knowledge_base.artifacts import Page
 from knowledge_base.experience.forecasts import MIN_SCORED_PREDICTIONS, scores_by_model
-from tools.artifacts import Failed
+from tools.artifacts import Candidate, Failed
 from tools.errors import BudgetError, InfrastructureError
 from tools.roofline.roofline import method_budget
 from tools.store.records import record_key
@@ -187,7 +189,14 @@ def write(state: State, services: Services) -> State:
         judged.trial.candidate: services.candidate(judged.trial.candidate)
         for judged in trials_of_iteration(state, services)
     }
-    bench = services.workbench(state["incumbent"], state["baseline"], known)
+    composing = services.language.suffix == ".py" and len(services.task.workloads) > 1
+
+    def requests_after(made: Iterable[Candidate]) -> Iterable[Callable[[], object]]:
+        new = [one for one in made if one.id not in known]
+        competing = State(**{**state, "drafts": [one.id for one in new], "composing": composing})
+        return requests_of_candidates(new, branch_of(competing, state["incumbent"]), services)
+
+    bench = replace(services.workbench(state["incumbent"], state["baseline"], known), requests_after=requests_after)
     drafts = [
         services.save_draft(candidate, state["iteration"])
         for candidate in coder.write_candidates(
@@ -203,7 +212,7 @@ def write(state: State, services: Services) -> State:
     attempt = state.get("repair", 0)
     return State(
         drafts=drafts,
-        composing=services.language.suffix == ".py" and len(services.task.workloads) > 1,
+        composing=composing,
         repair=attempt + 1,
         champion=None,
         attribution=None,

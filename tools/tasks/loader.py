@@ -260,13 +260,14 @@ def probe_reference(executor: Executor, blobs: Blobs, request: ProbeRequest, fil
     Raises SettingsError, with the user's file name, for a mistake in the reference, and InfrastructureError if the
     harness or its machine failed.
     """
-    limits = Limits(wall_s=PROBE_LIMIT_S)
+    job = harness_job(request, {}, blobs, limits=Limits(wall_s=PROBE_LIMIT_S))
+    executor.gather((partial(read_toolchain, executor, blobs), partial(executor.run, job)))
     if "torch" not in read_toolchain(executor, blobs).packages:
         raise SettingsError(
             f"{files.reference}: torch, which computes it, is not installed beside the device; install the extra "
             "`device`: `pip install -e '.[device]'` in Kernelwright's folder"
         )
-    result = read_answer(executor.run(harness_job(request, {}, blobs, limits=limits)), blobs, ProbeResult)
+    result = read_answer(executor.run(job), blobs, ProbeResult)
     if result.error is not None:
         message = result.error.replace(REFERENCE_FILE, files.reference)
         names_file = files.reference in message or message.startswith(("--dims", "task.yaml"))
