@@ -286,9 +286,10 @@ def became(entry: corpus.Entry, outcome: corpus.Outcome | None) -> str:
     """The last cell of an entry's row."""
     if outcome is None:
         return "not yet run"
-    gain = f"confirmed at {outcome.confirmed.estimate:.3g}×" if outcome.confirmed else "passes"
+    gain = f"confirmed at {outcome.confirmed.estimate:.3g}×" if outcome.confirmed and not outcome.stage else "passes"
     passed = outcome.stage in corpus.PASSED and entry.verdict == "accepted"
-    stage = gain if passed else outcome.stage or f"**gets through**, {gain}"
+    through = f"{gain}, by what is honest in it" if not entry.fault(outcome) else f"**gets through**, {gain}"
+    stage = gain if passed else outcome.stage or through
     shown = outcome.confirmed or outcome.trial
     if stage == "no gain" and shown:
         stage += f" ({shown.estimate:.2f} [{shown.low:.2f}, {shown.high:.2f}])"

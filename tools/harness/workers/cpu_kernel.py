@@ -105,7 +105,8 @@ class KernelProcess:
     """Whether a call only launches the work, so that launching is timed separately."""
     plan: host_buffers.InputLayout | None = None
     slots: host_buffers.HostSlots | None = None
-    idle_run_ns = IDLE_RUN_NS
+    idle_run_ns, idle_share = IDLE_RUN_NS, 0.0
+    """How long the process may run between `prepare` and the train: nanoseconds, and a share of the time between."""
     prepared: bytes | None = None
     """The packed arguments of the next train, if `prepare` has sent them."""
     state: process_state.ProcessState | None = None
@@ -192,7 +193,7 @@ class KernelProcess:
     def require_idleness(self, packed) -> None:
         """Wait until the process is idle; `check_idle` then tells whether it stayed so until the train `packed`."""
         telemetry.wait_until_idle(self.pid, IDLE_WAIT_S)
-        self.prepared, self.ran_ns = packed, telemetry.run_ns(self.pid)
+        self.prepared, self.ran_ns, self.idle_since = packed, telemetry.run_ns(self.pid), time.monotonic_ns()
 
     def run(self, name: str, packed: bytes, calls: int) -> TrainSample:
         """Run a train of `calls`; raise KernelError if it does not return or leaves something behind. `prepare` comes
@@ -211,8 +212,10 @@ class KernelProcess:
 
     def check_idle(self) -> None:
         """Raise KernelError if the process has worked since `prepare`."""
-        if self.prepared is not None and telemetry.run_ns(self.pid) > self.ran_ns + self.idle_run_ns:
-            self._refuse("worked between the drawing of its inputs and the call")
+        if self.prepared is not None:
+            allowed_ns = self.idle_run_ns + self.idle_share * (time.monotonic_ns() - self.idle_since)
+            if telemetry.run_ns(self.pid) > self.ran_ns + allowed_ns:
+                self._refuse("worked between the drawing of its inputs and the call")
 
     def check_mappings(self) -> None:
         """Raise KernelError if the process has mappings that no call may leave behind."""
