@@ -202,7 +202,10 @@ class GpuKernelProcess(cpu_kernel.KernelProcess):
 
     def flush(self, size: int) -> None:
         """Overwrite `size` bytes of other memory, to evict buffers from the cache."""
+        self.check_idle()
         self._ask({"op": "flush", "bytes": size}, "between calls")
+        if self.prepared is not None:
+            self.require_idleness(self.prepared)
 
     def profile(self, name: str, packed: list[tuple[int, int]], library: bool) -> dict:
         """Return what one call executes: {kernels, streams, stream}, or {unavailable}.
