@@ -13,6 +13,7 @@ from tools.artifacts import Artifact, Bound, Finding, Interval, Profile, Quantit
 from tools.cli.formatting import describe_bottleneck
 from tools.languages.triton_interpreter import InterpreterResult
 from tools.roofline.hardware import Headroom, Roof, Spec, Target, UnknownSpec
+from tools.roofline.roofline import reason_faster_than_roof
 
 COMMIT_PROTOCOL = 2
 """The protocol number of a run's commits, which changes when their trailers change meaning."""
@@ -102,6 +103,11 @@ class WorkloadRoofline(Artifact):
     flops: float | None
     unique_bytes: int
     headroom: Headroom
+
+    @property
+    def remark(self) -> str:
+        """The sentence that says why the kernel is faster than its roof; empty where it is not."""
+        return reason_faster_than_roof(self.seconds, self.headroom.roof_s, self.headroom.bound)
 
 
 class KernelRoofline(Artifact):

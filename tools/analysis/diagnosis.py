@@ -93,6 +93,9 @@ def compute_task_roofline(
     )
     if any(w.flops is None for w in seen):
         remark += " The reference's operations could not be counted, so only its bytes are compared with a roof."
+    for row in rows:
+        if why := roofline.reason_faster_than_roof(row.seconds, row.roof_s, row.bound):
+            remark += f" {row.workload}: {why}"
     return TaskRoofline(
         task=task.name, device=device.name, roofs=roofs, precision=kind, workloads=tuple(rows), remark=remark.strip()
     )
