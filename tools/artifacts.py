@@ -134,7 +134,7 @@ class Rivals(Artifact):
 
 
 class Task(Artifact):
-    """What a kernel must compute, frozen for a whole run. `identity()` changes when any field but `product_type` does."""
+    """What a kernel must compute, frozen for a whole run. Any field but `product_type` changes `identity()`."""
 
     name: str
     language: str
