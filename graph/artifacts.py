@@ -223,8 +223,11 @@ class JudgedTrial(Artifact):
     purpose: Literal["search", "ablation"] = "search"
 
 
-AttributionStatus = Literal["effective", "not_checked", "ineffective", "implementation_failed", "unattributed"]
-"""The status of a method; not_checked: it is worth more than the noise, but its mechanism could not be checked."""
+AttributionStatus = Literal[
+    "effective", "not_checked", "unclear", "ineffective", "implementation_failed", "unreached", "unattributed"
+]
+"""The status of a method. Worth more than the noise are effective, not_checked (its mechanism could not be checked) and
+unclear (the machine code shows its mechanism without it, too). unreached: no workload runs its code."""
 
 
 class MethodOutcome(Artifact):
@@ -244,6 +247,8 @@ class MethodOutcome(Artifact):
     note: str = ""
     mechanism: MechanismCheck | None = None
     """The check behind `visible`; None in old records."""
+    idle: bool = False
+    """It shows in neither the machine code nor the time."""
 
     @property
     def seen(self) -> str:

@@ -42,7 +42,7 @@ def test_what_says_nothing_about_the_idea_is_not_remembered_of_it(
     copied: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, kept: list[str]
 ) -> None:
     statuses = {"seen": "effective", "unseen": "implementation_failed"}
-    methods = [SimpleNamespace(method=method, status=status) for method, status in statuses.items()]
+    methods = [SimpleNamespace(method=method, visible=method == "seen") for method in statuses]
     monkeypatch.setattr(gate_evidence, "_read_attribution", lambda state, services: SimpleNamespace(methods=methods))
     memory = read_versions(copied)[1]
     with runs.open_services(copied) as services:
@@ -197,22 +197,21 @@ def test_a_champion_that_was_refused_before_the_runner_up_is_remembered_as_that(
 
 
 @pytest.mark.parametrize(
-    ("visible", "low", "idle"),
+    ("visible", "felt", "idle"),
     [
         # One that brought nothing rides along; one that the time speaks for must be seen; where nothing is seen all is
         # unexplained.
-        ((True, False), 0.8, ("m1",)),
-        ((True, False), 1.2, ()),
-        ((False, False), 0.8, ()),
-        ((None, False), 0.8, ()),
+        ((True, False), False, ("m1",)),
+        ((True, False), True, ()),
+        ((False, False), False, ()),
+        ((None, False), False, ()),
     ],
 )
 def test_a_method_that_is_neither_seen_nor_felt_leaves_nothing_unexplained(
-    visible: tuple[bool | None, ...], low: float, idle: tuple[str, ...]
+    visible: tuple[bool | None, ...], felt: bool, idle: tuple[str, ...]
 ) -> None:
     methods = [
-        SimpleNamespace(method=f"m{at}", visible=seen, ratio=SimpleNamespace(low=low if at else 2.0))
-        for at, seen in enumerate(visible)
+        SimpleNamespace(method=f"m{at}", visible=seen, idle=bool(at) and not felt) for at, seen in enumerate(visible)
     ]
     assert _idle_methods(methods) == idle  # type: ignore[arg-type]
 
@@ -224,6 +223,7 @@ def test_a_method_that_is_neither_seen_nor_felt_leaves_nothing_unexplained(
         (("own:a", "tiles"), "not_checked", 1.2, [1.2]),
         (("own:a", "tiles"), "unattributed", None, [None]),
         (("own:a", "tiles"), "ineffective", 1.0, []),
+        (("own:a", "tiles"), "unreached", None, []),
         (("tiles",), "effective", 1.2, []),
     ],
 )
