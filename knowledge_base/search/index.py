@@ -140,7 +140,8 @@ class Index:
         embedded = own if too_many else entries
         # Phrases say how people ask for a page, and are found by their words; vectors find the page by its own text.
         texts = {row: entry.text for row, entry in enumerate(embedded) if not entry.phrase}
-        lexical = LexicalIndex(entries, self._glossary, self._architectures.targets)
+        about = {name.lower() for page in self._wiki.pages for name in (*page.head.applies_to, *page.head.languages)}
+        lexical = LexicalIndex(entries, self._glossary, {*self._architectures.targets, *about, *self._languages})
         return IndexedContent(fingerprint, entries, lexical, texts, len(pieces) if too_many else 0)
 
     def _current_content(self) -> IndexedContent:

@@ -114,25 +114,16 @@ def roof_precision(task: Task) -> Precision:
     """Return the type of the compute roof of a task: that of the reference's products, where most operations are.
 
     Products in float32 take the task's `precision`. Other operations are held against float64 if an output is float64
-    (or an input, if all outputs are integers), else float32. Where nothing was counted, all inputs of one 16-bit type
-    stand for a product in it.
+    (or an input, if all outputs are integers), else float32.
     """
-    relaxed: dict[str, Precision] = {"tf32": "tf32", "bf16": "bfloat16"}
-    if counted := task.product_type:
-        return relaxed.get(task.numeric.precision, counted) if counted == "float32" else counted
-    floating = ("float64", "float32", "float16", "bfloat16")
-    roles = ("output", "input")
-    outputs, inputs = ([a.dtype for a in task.arguments if a.role == role and a.dtype in floating] for role in roles)
-    if "float64" in (outputs or inputs):
-        return "float64"
-    kinds = set(inputs or outputs)
-    if task.product_type == "":
-        return "float32"
-    if kinds == {"float16"}:
-        return "float16"
-    if kinds == {"bfloat16"}:
-        return "bfloat16"
-    return relaxed.get(task.numeric.precision, "float32")
+    if task.product_type == "float32":
+        relaxed: dict[str, Precision] = {"tf32": "tf32", "bf16": "bfloat16"}
+        return relaxed.get(task.numeric.precision, "float32")
+    if task.product_type:
+        return task.product_type
+    outputs, inputs = ([a.dtype for a in task.arguments if a.role == role] for role in ("output", "input"))
+    floating = any("float" in dtype for dtype in outputs)
+    return "float64" if "float64" in (outputs if floating else inputs) else "float32"
 
 
 def combine_headrooms(parts: Sequence[tuple[float, float, Headroom]]) -> Headroom:

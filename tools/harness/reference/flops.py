@@ -39,6 +39,7 @@ NARROW_TYPES = {
     torch.uint8: "int8",
 }
 """Element types that matrix units multiply, and whose values a conversion to a wider type keeps -> the roof's type."""
+ROOF_TYPES = {torch.float32: "float32", torch.float64: "float64", **NARROW_TYPES}
 MAX_LISTED_OPERATIONS = 100
 """Longest list of a reference's operators."""
 
@@ -82,19 +83,9 @@ class FlopCounter(TorchDispatchMode):
         self._kept: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
         """Tensor -> the narrower type that its values were converted from."""
 
-    def values_type(self, tensor) -> torch.dtype:
-        """Return the narrowest type that is known to hold the values of a tensor."""
-        return self._kept.get(tensor, tensor.dtype)
-
     def main_type(self) -> str | None:
         """Return the type in which most operations are done; "" if most are no products, None if none was counted."""
         return max(self.types, key=self.types.__getitem__, default=None)
-
-    def _product_type(self, operands) -> str:
-        held = {self.values_type(one) for one in operands}
-        kind = held.pop() if len(held) == 1 else operands[0].dtype
-        known = {torch.float32: "float32", torch.float64: "float64"} | NARROW_TYPES
-        return known.get(kind, "other")
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
@@ -112,14 +103,14 @@ class FlopCounter(TorchDispatchMode):
                 self._kept.pop(changed, None)
         moves_values = getattr(func, "is_view", False) or name in ("_to_copy", "clone", "_unsafe_view")
         if moves_values and inputs and outputs:
-            held, made = self.values_type(inputs[0]), outputs[0].dtype
-            wider = made.itemsize > held.itemsize and made != torch.float64
-            if held in NARROW_TYPES and (wider or (self._kept.get(inputs[0]) and made == inputs[0].dtype)):
+            held, made = self._kept.get(inputs[0], inputs[0].dtype), outputs[0].dtype
+            if made.itemsize > held.itemsize and held in NARROW_TYPES and made != torch.float64:
                 self._kept[outputs[0]] = held
         if packet in COUNTS:
-            count, kind = float(COUNTS[packet](*args, **(kwargs or {}), out_val=out)), "other"
-            if operands := inputs[1:3] if "add" in name else inputs[:2]:
-                kind = self._product_type(operands)
+            count = float(COUNTS[packet](*args, **(kwargs or {}), out_val=out))
+            operands = inputs[1:3] if "add" in name else inputs[:2]
+            held = {self._kept.get(one, one.dtype) for one in operands}
+            kind = ROOF_TYPES.get(operands[0].dtype if len(held) > 1 else held.pop(), "other")
         elif name not in FREE_OPERATORS and not getattr(func, "is_view", False):
             largest = max([0, *(t.numel() for t in (*inputs, *outputs))])
             count, kind = PER_ELEMENT.get(name, 1) * largest, ""
