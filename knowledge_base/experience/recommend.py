@@ -247,11 +247,8 @@ def _method_pages(conditions: Conditions, wiki: Wiki) -> list[Page]:
         if (page.head.id in answering or bottleneck in ("", "mixed", page.head.axis))
         and (not conditions.architectures or any(wiki.applies_to(page, name) for name in conditions.architectures))
     ]
-
-    def rank(page: Page) -> tuple[bool, bool, int, str]:
-        return page.head.id not in answering, page.head.id not in named, -page.head.priority, page.head.id
-
-    return sorted(pages, key=rank)
+    pages.sort(key=lambda page: (-page.head.priority, page.head.id))
+    return sorted(pages, key=lambda page: (page.head.id not in answering, page.head.id not in named))
 
 
 def _wiki_advice(

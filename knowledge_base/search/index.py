@@ -199,6 +199,11 @@ class Index:
             for row, duplicates in _distinct_rows(content.entries, order, k)
         )
 
+    def words_nowhere(self, query: str) -> tuple[str, ...]:
+        """The words of a question that stand nowhere in what is searched."""
+        lexical = self._current_content().lexical
+        return tuple(term for term in query_terms(query) if term[0].isalpha() and not lexical.rows_matching(term))
+
     def _nearest_rows(
         self, content: IndexedContent, query: str, passing: frozenset[int], has_hits: bool
     ) -> list[NearRow]:

@@ -126,7 +126,7 @@ def diagnose(
 
 def _headline(placed: TaskRoofline, bottleneck: Bound, whole: Headroom, findings: Sequence[Finding]) -> str:
     if whole.total is None:
-        reached = "the distance to the roof is unknown, because no roof is known here"
+        reached = f"the distance to the roof is unknown, because none is known here for {placed.precision}"
     else:
         origin = "measured" if any(roof.origin == "measured" for roof in placed.roofs) else "cited"
         reached = f"{format_percent(1 - whole.total)} of the {origin} roof"

@@ -287,8 +287,7 @@ def roofline_target(
     """Return the objective time at `fraction` of the roof: the sum of weight x roof time / fraction."""
     roof_times = [(weight, headroom.roof_s) for weight, headroom in workloads]
     if not roof_times or any(roof_s is None for _, roof_s in roof_times):
-        lack = f"no roof of products in {precision} is known" if best_roof(roofs, "memory_bandwidth") else ""
-        return Target(description=f"{fraction:.0%} of the roof: UNKNOWN, {lack or 'no roof is known'}", seconds=None)
+        return Target(description=f"{fraction:.0%} of the roof: UNKNOWN, none is known for {precision}", seconds=None)
     bounds = {headroom.bound for _, headroom in workloads}
     roof = (None if bounds == {"compute"} else best_roof(roofs, "memory_bandwidth")) or compute_roof(roofs, precision)
     seconds = sum(weight * roof_s for weight, roof_s in roof_times if roof_s is not None) / fraction

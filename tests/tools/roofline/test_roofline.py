@@ -122,7 +122,7 @@ def test_no_other_types_roof_stands_in_for_an_unknown_one_of_a_product(precision
     assert (seen.compute, seen.total, seen.roof_s, seen.bound) == (None, None, None, "unknown")
     assert seen.memory == pytest.approx(1 - 9 / 40), "the memory's is known"
     goal = roofline_target(((1.0, seen),), ROOFS, precision=precision)
-    assert goal.seconds is None and goal.description.endswith(f"no roof of products in {precision} is known")
+    assert goal.seconds is None and goal.description.endswith(f"UNKNOWN, none is known for {precision}")
     if precision != "other":
         faster = (*ROOFS, roof(f"compute_{precision}", 8000.0))
         assert compute_headroom(2000, 900, 40.0, faster, precision).compute == pytest.approx(1 - 0.25 / 40)
