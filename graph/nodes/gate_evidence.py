@@ -397,7 +397,9 @@ def _score_predictions(
     1 + `min_effect`) and a size within a factor of `PREDICTION_FACTOR`; a miss has the opposite direction, or an
     interval without such a size. An effect that noise hides is neither.
     """
-    ratios = {o.method: o.ratio for o in attribution.methods if o.ratio} if attribution else {}
+    found = attribution.methods if attribution else ()
+    # What failed or is never run has no effect, the whole plan's neither.
+    ratios = {o.method: o.ratio for o in found if o.ratio or o.visible is False}
     scored = []
     for item in plan.methods:
         applied = champion is not None and item.method in champion.methods

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from agents.artifacts import Hypothesis, Plan, PlannedMethod, Prediction
+from graph.artifacts import Attribution, MethodOutcome
 from graph.lifecycle import run as runs
 from graph.lifecycle.verify import accepted_commits
 from graph.nodes import gate_evidence
@@ -99,6 +100,11 @@ def test_a_prediction_that_noise_hides_is_neither_hit_nor_missed(
     verdict = Verdict(outcome="accept", reasons=(), candidate="c", incumbent="i", claim=measured)
     champion = Candidate(language="cpp", files={"kernel.cpp": ""}, methods=("m",))
     assert _score_predictions(made, verdict, champion, None, 0.02)[0].hit is hit
+    failed = MethodOutcome(
+        method="m", status="implementation_failed", visible=False, seconds=None, ratio=None, ablation=None
+    )
+    (scored,) = _score_predictions(made, verdict, champion, Attribution(champion="c", methods=(failed,)), 0.02)
+    assert (scored.observed_factor, scored.hit) == (None, None), "the gain is not its own"
 
 
 def test_experience_keeps_stated_confidence_where_something_is_known(copied: Path) -> None:
