@@ -278,6 +278,7 @@ def attribute_gain(state: State, services: Services) -> State:
     planned = {item.method: item.signature for item in plan.methods}
     assembly, incumbent = services.assembly(champion), services.candidate(state["incumbent"])
     outcomes = []
+    twin: Candidate | None
     # The champion's own speed-up is known and must survive a failure to measure its parts.
     try:
         is_composed = champion.id not in state.get("drafts", [champion.id])
