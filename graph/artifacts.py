@@ -13,6 +13,7 @@ from tools.artifacts import Artifact, Bound, Finding, Interval, Profile, Quantit
 from tools.cli.formatting import describe_bottleneck
 from tools.languages.triton_interpreter import InterpreterResult
 from tools.roofline.hardware import Headroom, Roof, Spec, Target, UnknownSpec
+from tools.roofline.roofline import reason_faster_than_roof
 
 COMMIT_PROTOCOL = 2
 """The protocol number of a run's commits, which changes when their trailers change meaning."""
@@ -102,6 +103,11 @@ class WorkloadRoofline(Artifact):
     flops: float | None
     unique_bytes: int
     headroom: Headroom
+
+    @property
+    def remark(self) -> str:
+        """The sentence that says why the kernel is faster than its roof; empty where it is not."""
+        return reason_faster_than_roof(self.seconds, self.headroom.roof_s, self.headroom.bound)
 
 
 class KernelRoofline(Artifact):
@@ -217,8 +223,11 @@ class JudgedTrial(Artifact):
     purpose: Literal["search", "ablation"] = "search"
 
 
-AttributionStatus = Literal["effective", "not_checked", "ineffective", "implementation_failed", "unattributed"]
-"""The status of a method; not_checked: it is worth more than the noise, but its mechanism could not be checked."""
+AttributionStatus = Literal[
+    "effective", "not_checked", "unclear", "ineffective", "implementation_failed", "unreached", "unattributed"
+]
+"""The status of a method. Worth more than the noise are effective, not_checked (its mechanism could not be checked) and
+unclear (the machine code shows its mechanism without it, too). unreached: no workload runs its code."""
 
 
 class MethodOutcome(Artifact):
@@ -238,6 +247,8 @@ class MethodOutcome(Artifact):
     note: str = ""
     mechanism: MechanismCheck | None = None
     """The check behind `visible`; None in old records."""
+    idle: bool = False
+    """It shows in neither the machine code nor the time."""
 
     @property
     def seen(self) -> str:

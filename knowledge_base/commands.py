@@ -92,7 +92,10 @@ class QueryCommand(KnowledgeCommand):
             raise SettingsError("; ".join(f"--{name}: {why}" for name, why in unknown.items()))
         passages = index.search(self.text, self.k, **filters)
         explained = "" if passages else index.explain(self.text, **filters)
-        note = index.shortfall and f"the search went by words alone: {index.shortfall}"
+        missing = ", ".join(index.words_nowhere(self.text))
+        note = f"nothing here is about {missing}: the passages match the other words; " if missing and passages else ""
+        note += f"the search went by words alone: {index.shortfall}; " if index.shortfall else ""
+        note = note.removesuffix("; ")
         answer = QueryAnswer(passages=passages, explain=explained, note=note)
         return CommandAnswer(answer, _passage_lines(answer), 0 if passages else 1, note=note and f"note: {note}")
 

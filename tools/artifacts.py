@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Role = Literal["input", "output", "scalar"]
 DType = Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
+ProductType = Literal["", "float64", "float32", "float16", "bfloat16", "float8", "int8", "other"]
 Number = int | float
 Dims = dict[str, Number]
 """A workload's named sizes and scalars, e.g. {"M": 4096, "N": 1024, "eps": 1e-5}."""
@@ -133,7 +134,7 @@ class Rivals(Artifact):
 
 
 class Task(Artifact):
-    """What a kernel must compute, frozen for a whole run. `identity()` changes when any field changes."""
+    """What a kernel must compute, frozen for a whole run. Any field but `product_type` changes `identity()`."""
 
     name: str
     language: str
@@ -161,10 +162,13 @@ class Task(Artifact):
     """Operators of torch (`aten.mm`) that host code may call on the arguments and its own buffers; None: none."""
     rivals: Rivals | None = None
     """Functions of other packages that compute the same; None: the user named none."""
+    product_type: ProductType | None = None
+    """Type of the values that the reference's products take, where most of its operations are products; "" where they
+    are not, None if they were not counted."""
 
     def identity(self) -> str:
-        """Return the sha256 of the canonical JSON of the task, in hex."""
-        return digest(self.model_dump_json())
+        """Return the sha256 of the canonical JSON of the task, in hex; `product_type` follows from the reference."""
+        return digest(self.model_dump_json(exclude={"product_type"}))
 
     @property
     def margins(self) -> dict[str, float]:

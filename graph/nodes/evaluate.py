@@ -28,6 +28,7 @@ from tools.languages.dispatcher import compose_dispatcher
 from tools.store.records import record_key
 
 NOTE_ON_COMPOSED = "not separable: the kernel is composed of several, and each method has sizes of its own"
+NOTE_ON_UNREACHED = "no workload runs its code: calls and machine code are the same without it"
 JUDGE_ATTEMPTS = 2
 """The number of attempts to measure a candidate at failures of the machine; a later proposal of it ends the process."""
 
@@ -266,6 +267,7 @@ def attribute_gain(state: State, services: Services) -> State:
     planned = {item.method: item.signature for item in plan.methods}
     assembly, incumbent = services.assembly(champion), services.candidate(state["incumbent"])
     outcomes = []
+    twin: Candidate | None
     # The champion's own speed-up is known and must survive a failure to measure its parts.
     try:
         is_composed = champion.id not in state.get("drafts", [champion.id])
@@ -283,7 +285,7 @@ def attribute_gain(state: State, services: Services) -> State:
             # Taking the only method out leaves the incumbent, against which the champion was timed already.
             trial = next(j.trial for j in trials_of_iteration(state, services) if j.trial.candidate == champion.id)
             mechanism = _check_mechanism(method, planned.get(method, {}), assembly, incumbent, services)
-            outcome = _outcome_of_only_method(method, mechanism.shown, trial, state)
+            twin, outcome = incumbent, _outcome_of_only_method(method, mechanism, trial, state)
         else:
             try:
                 trial_without = _measure_ablation(method, champion, simplified.get(method), state, services)
@@ -291,9 +293,15 @@ def attribute_gain(state: State, services: Services) -> State:
             except BudgetError as error:
                 trial_without, why = None, str(error)
                 services.record_reached_cap(why)
-            twin = services.candidate(trial_without.candidate) if isinstance(trial_without, Passed) else incumbent
-            mechanism = _check_mechanism(method, planned.get(method, {}), assembly, twin, services)
-            outcome = _outcome_from_ablation(method, mechanism.shown, trial_without, state, why)
+            twin = services.candidate(trial_without.candidate) if isinstance(trial_without, Passed) else None
+            mechanism = _check_mechanism(method, planned.get(method, {}), assembly, twin or incumbent, services)
+            outcome = _outcome_from_ablation(method, mechanism, trial_without, state, why)
+        if (
+            twin
+            and services.language.listing_shows_calls
+            and signatures.is_same_code(assembly, services.assembly(twin))
+        ):
+            outcome = _without_effect(outcome, "unreached", NOTE_ON_UNREACHED, idle=True)
         outcomes.append(outcome.model_copy(update={"mechanism": mechanism}))
     attribution = Attribution(champion=champion.id, methods=tuple(outcomes))
     record = services.save_record("attribution", attribution, iteration=state["iteration"], champion=champion.id)
@@ -358,52 +366,68 @@ def _measure_ablation(
     return trial
 
 
-def _outcome_of_only_method(method: str, visible: bool | None, trial: Trial, state: State) -> MethodOutcome:
+def _without_effect(outcome: MethodOutcome, status: AttributionStatus, note: str, *, idle: bool) -> MethodOutcome:
+    """Return the outcome of a method whose code does nothing: its twin's time is noise or another cause's."""
+    effect = {"visible": False, "seconds": None, "ratio": None}
+    return outcome.model_copy(update={"status": status, "note": note, "idle": idle, **effect})
+
+
+def _outcome_of_only_method(
+    method: str, mechanism: signatures.MechanismCheck, trial: Trial, state: State
+) -> MethodOutcome:
     if not isinstance(trial, Passed):
         raise AssertionError("a champion has passed")
     saved = sum(m.weight * (m.incumbent_s - m.paired_candidate_s) for m in trial.measurements)
-    return _classify_method(method, visible, trial.speedup, saved, state["incumbent"], state["noise_floor"])
+    return _classify_method(method, mechanism, trial.speedup, saved, state["incumbent"], state["noise_floor"])
 
 
 def _outcome_from_ablation(
-    method: str, visible: bool | None, trial: Trial | None, state: State, why: str
+    method: str, mechanism: signatures.MechanismCheck, trial: Trial | None, state: State, why: str
 ) -> MethodOutcome:
     """Return the outcome of a method from the trial without it; `why`: the reason for a missing trial."""
     if not isinstance(trial, Passed):
         note = why if trial is None else f"the kernel without it: {trial.reason}"
-        status: AttributionStatus = "implementation_failed" if visible is False else "unattributed"
+        status: AttributionStatus = "implementation_failed" if mechanism.shown is False else "unattributed"
         ablation = trial.candidate if trial else None
         return MethodOutcome(
-            method=method, status=status, visible=visible, seconds=None, ratio=None, ablation=ablation, note=note
+            method=method,
+            status=status,
+            visible=mechanism.shown,
+            seconds=None,
+            ratio=None,
+            ablation=ablation,
+            note=note,
         )
     found = trial.speedup
     # Timed as candidate against the champion, so its slowness is the inverse of its speed-up.
     slower = found.model_copy(update={"estimate": 1 / found.estimate, "low": 1 / found.high, "high": 1 / found.low})
     saved = sum(m.weight * (m.paired_candidate_s - m.incumbent_s) for m in trial.measurements)
-    return _classify_method(method, visible, slower, saved, trial.candidate, state["noise_floor"])
+    return _classify_method(method, mechanism, slower, saved, trial.candidate, state["noise_floor"])
 
 
 def _classify_method(
-    method: str, visible: bool | None, ratio: Interval, saved: float, without: str, noise: float
+    method: str, mechanism: signatures.MechanismCheck, ratio: Interval, saved: float, without: str, noise: float
 ) -> MethodOutcome:
     """Classify a method (A9): implementation_failed if it does not show in the machine code, effective if it is surely
     worth more than the noise, ineffective if it surely is not, else unattributed.
 
-    A gain whose mechanism could not be checked is not_checked.
+    A gain whose mechanism could not be checked is not_checked, and unclear where the twin shows the mechanism, too. A
+    failed implementation has no effect, whatever the twin's time.
     """
     status: AttributionStatus = "unattributed"
     note = ""
-    if visible is False:
-        status = "implementation_failed"
-    elif ratio.low > 1 + max(noise, MIN_EFFECT):
-        status = "effective" if visible else "not_checked"
+    if ratio.low > 1 + max(noise, MIN_EFFECT):
+        status = "effective" if mechanism.shown else "unclear" if mechanism.unclear else "not_checked"
     elif ratio.high <= 1 + MIN_EFFECT:
         status = "ineffective"
     else:
         note = "the noise hides what it is worth"
-    return MethodOutcome(
-        method=method, status=status, visible=visible, seconds=saved, ratio=ratio, ablation=without, note=note
+    found = MethodOutcome(
+        method=method, status=status, visible=mechanism.shown, seconds=saved, ratio=ratio, ablation=without, note=note
     )
+    if mechanism.shown is False:
+        return _without_effect(found, "implementation_failed", "", idle=ratio.low <= 1)
+    return found
 
 
 def gate(state: State, services: Services) -> State:

@@ -41,6 +41,8 @@ from tools.store.records import record_key
 from tools.store.repository import oldest_with_trailer
 from tools.tasks import loader as tasks
 
+WORTHLESS = ("ineffective", "implementation_failed", "unreached")
+"""Statuses of methods without a part in a version's gain."""
 MAX_PROSE_CHARS = 800
 """The number of characters of a free method's description that the experience log stores."""
 
@@ -182,7 +184,7 @@ def _gather_evidence(state: State, services: Services) -> GateEvidence:
         needs_new_inputs=any(evidence.Timing.model_validate(record.payload).new_inputs for record in timings),
         mechanisms={o.method: o.visible for o in methods},
         idle=_idle_methods(methods),
-        unclear=tuple(o.method for o in methods if o.mechanism and o.mechanism.without and o.mechanism.without.present),
+        unclear=tuple(o.method for o in methods if o.mechanism and o.mechanism.unclear),
         records=tuple(dict.fromkeys((calibration.id, state.get("calibration", calibration.id)))),
     )
     refusal = first_refusal(state, services)
@@ -264,7 +266,7 @@ def _cited_records(trial: Trial | None, kind: str, services: Services) -> list[R
 
 def _idle_methods(methods: Sequence[MethodOutcome]) -> tuple[str, ...]:
     """Return the methods that show in neither the machine code nor the time, if another method shows; else none."""
-    idle = tuple(o.method for o in methods if o.visible is False and o.ratio is not None and o.ratio.low <= 1)
+    idle = tuple(o.method for o in methods if o.idle)
     return idle if any(o.visible for o in methods) else ()
 
 
@@ -395,7 +397,9 @@ def _score_predictions(
     1 + `min_effect`) and a size within a factor of `PREDICTION_FACTOR`; a miss has the opposite direction, or an
     interval without such a size. An effect that noise hides is neither.
     """
-    ratios = {o.method: o.ratio for o in attribution.methods if o.ratio} if attribution else {}
+    found = attribution.methods if attribution else ()
+    # What failed or is never run has no effect, the whole plan's neither.
+    ratios = {o.method: o.ratio for o in found if o.ratio or o.visible is False}
     scored = []
     for item in plan.methods:
         applied = champion is not None and item.method in champion.methods
@@ -433,7 +437,7 @@ def _attempts_to_learn(
     if not verdict.explained:
         return tuple(_sibling_attempts(state, services, champion))
     attribution = _read_attribution(state, services) if verdict.outcome == "accept" else None
-    absent = {o.method for o in attribution.methods if o.status == "implementation_failed"} if attribution else set()
+    absent = {o.method for o in attribution.methods if o.visible is False} if attribution else set()
     credited = champion.model_copy(update={"methods": tuple(name for name in champion.methods if name not in absent)})
     attempt = _make_attempt(
         state, services, credited, verdict.outcome, verdict.reported_speedup, record.id, "; ".join(verdict.reasons)
@@ -459,7 +463,7 @@ def _free_methods(
         outcome_of_method = outcomes.get(item.method)
         if not item.method.startswith(FREE_METHOD_PREFIX) or item.method not in champion.methods:
             continue
-        if outcome_of_method is None or outcome_of_method.status not in ("ineffective", "implementation_failed"):
+        if outcome_of_method is None or outcome_of_method.status not in WORTHLESS:
             yield FreeMethod(
                 method=item.method,
                 axis=item.axis,

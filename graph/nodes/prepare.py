@@ -289,8 +289,6 @@ def _inspect_kernel(
     facts = {**_roofline_facts(services, rows, ceiling), **_traffic_facts(services, profiles)}
     findings = rules.evaluate_rules(tuple(zip(profiles, records, strict=True)), facts, services.rules)
     target = _roofline_target(services, rows, ceiling)
-    published_metrics = {roof.metric for roof in published}
-    published_first = (*published, *(roof for roof in services.roofs if roof.metric not in published_metrics))
     remarks = tuple(remark for profile in profiles for remark in profile.remarks)
     seen = KernelObservations(
         times=_workload_times(services, rows, specs),
@@ -331,9 +329,7 @@ def _inspect_kernel(
         rooflines=rows,
         headroom=headroom,
         target=target,
-        published=_roofline_target(
-            services, _workload_rooflines(services, calibration, published_first), published_first
-        )
+        published=_roofline_target(services, _workload_rooflines(services, calibration, published), published)
         if published
         else None,
         doubt=doubt,
@@ -401,18 +397,15 @@ def _workload_times(
     """Return workload -> the seconds of the kernel and of its roofs."""
     precision = roofline.roof_precision(services.task)
 
-    def roof(row: WorkloadRoofline, roofs: tuple[Roof, ...]) -> float | None:
-        return roofline.roof_time(row.flops, row.unique_bytes, roofs, precision)[0]
+    def times(row: WorkloadRoofline) -> dict[str, float | None]:
+        found: dict[str, float | None] = {"incumbent": row.seconds}
+        for name, roofs in (("measured", services.roofs), ("published", roofline.roofs_from_specs(specs))):
+            roof_s, bound = roofline.roof_time(row.flops, row.unique_bytes, roofs, precision)
+            why = roofline.reason_faster_than_roof(row.seconds, roof_s, bound).rstrip(".")
+            found[f"{name} roof{f' ({why})' if why else ''}"] = roof_s
+        return found
 
-    measured, published = services.roofs, roofline.roofs_from_specs(specs)
-    return {
-        row.workload: {
-            "incumbent": row.seconds,
-            "measured roof": roof(row, measured),
-            "published roof": roof(row, published),
-        }
-        for row in rows
-    }
+    return {row.workload: times(row) for row in rows}
 
 
 def _ncu_sections(services: Services, profiles: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

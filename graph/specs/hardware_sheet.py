@@ -23,6 +23,8 @@ MATRIX_PEAKS: dict[roofline.Precision, str] = {
     "float16": "fp16_tensor",
     "bfloat16": "bf16_tensor",
     "tf32": "tf32_tensor",
+    "float8": "fp8_tensor",
+    "int8": "int8_tensor",
 }
 """Precision -> the peak that a task which may use matrix units looks up."""
 CPU = "CPU"

@@ -52,6 +52,7 @@ class AppendReport(Artifact):
 def recommendation_lines(found: Recommendation) -> Iterator[str]:
     """The proposals with their reasons, then what to avoid."""
     yield found.note
+    yield from (f"the operator, its cost and what usually helps: {page}" for page in (found.operator,) if page)
     yield from (f"the finding, its causes and fixes: {page}" for page in found.pages)
     for number, one in enumerate(found.proposed, 1):
         yield f"{number}. {' + '.join(one.methods)}  {_effect_and_counts(one)}"

@@ -82,6 +82,8 @@ class Recommendation(Artifact):
     proposed: tuple[MethodAdvice, ...]
     avoid: tuple[MethodAdvice, ...]
     """Methods that failed in these very conditions and never succeeded in them."""
+    operator: str = ""
+    """The wiki's page about the operator; empty: there is none, or none was asked about."""
     pages: tuple[str, ...]
     """The wiki's pages about the finding: signal, causes, fixes."""
     note: str
@@ -109,8 +111,10 @@ def recommend(attempts: Iterable[Attempt], conditions: Conditions, wiki: Wiki, k
         for page in _method_pages(conditions, wiki)
         if page.head.id not in named
     ]
+    about = wiki.operator(conditions.operator)
     return Recommendation(
         conditions=conditions,
+        operator=_page_citation(about) if about else "",
         proposed=(*proposed, *untried[: max(0, k - len(proposed))]),
         avoid=tuple(avoid),
         pages=tuple(_page_citation(page) for page in wiki.skills(conditions.language, [conditions.rule])),
@@ -231,16 +235,20 @@ def _reason(ordered: list[WeighedAttempt], timed: int) -> str:
 
 
 def _method_pages(conditions: Conditions, wiki: Wiki) -> list[Page]:
-    """The wiki's method pages for the conditions: those that answer the finding, then those of its axis, each with the
-    highest priority first."""
+    """The wiki's method pages for the conditions: those that answer the finding, then those of its axis, of both first
+    those that the operator's page names, each with the highest priority first. Pages about other architectures alone
+    are left out."""
+    named = wiki.methods_for_operator(conditions.operator)
     answering = wiki.methods_answering(conditions.language, conditions.rule) if conditions.rule else frozenset[str]()
     bottleneck = conditions.bottleneck
     pages = [
         page
         for page in wiki.pages_about("method", conditions.language)
-        if page.head.id in answering or bottleneck in ("", "mixed", page.head.axis)
+        if (page.head.id in answering or bottleneck in ("", "mixed", page.head.axis))
+        and (not conditions.architectures or any(wiki.applies_to(page, name) for name in conditions.architectures))
     ]
-    return sorted(pages, key=lambda page: (page.head.id not in answering, -page.head.priority, page.head.id))
+    pages.sort(key=lambda page: (-page.head.priority, page.head.id))
+    return sorted(pages, key=lambda page: (page.head.id not in answering, page.head.id not in named))
 
 
 def _wiki_advice(
@@ -257,6 +265,8 @@ def _wiki_advice(
         claim = f"does not name {conditions.rule}, but acts on the same axis"
     else:
         claim = f"is about the {page.head.axis} axis"
+    if page.head.id in wiki.methods_for_operator(conditions.operator):
+        claim += f", and the page on {conditions.operator} names it"
     known = f"{len(tried)} outcomes of sets with it, none a success of it alone" if tried else "no outcome is known"
     warning = (
         f"failed in the same conditions as {' + '.join(failed[0].methods)} ({failed[0].evidence})" if failed else ""

@@ -142,7 +142,7 @@ class Wiki:
         those that answer most rules; without an operator, the highest priority first. A page that applies to other
         architectures alone is left out.
         """
-        fired, named = set(rules), self._linked_methods(page.body for page in (self.operator(operator),) if page)
+        fired, named = set(rules), self.methods_for_operator(operator)
         found = [
             page
             for page in self.pages_about("method", language)
@@ -150,10 +150,7 @@ class Wiki:
                 fired.intersection(page.head.rules)
                 or any(trigger_fires(trigger, metrics) for trigger in page.head.triggers)
             )
-            and (
-                not architecture
-                or architecture in ([t for t in page.head.applies_to if TARGET_NAME.fullmatch(t)] or [architecture])
-            )
+            and (not architecture or self.applies_to(page, architecture))
         ]
 
         def rank(page: Page) -> tuple[bool, bool, int, int, str]:
@@ -177,6 +174,15 @@ class Wiki:
             max((page for page in self.pages if page.head.type == "operator"), key=fit, default=None) if name else None
         )
         return best if best and any(fit(best)) else None
+
+    def methods_for_operator(self, name: str) -> set[str]:
+        """Ids of the methods that the page on an operator names; empty without such a page."""
+        return self._linked_methods(page.body for page in (self.operator(name),) if page)
+
+    @staticmethod
+    def applies_to(page: Page, architecture: str) -> bool:
+        """Whether a page is about an architecture, or names none."""
+        return architecture in ([t for t in page.head.applies_to if TARGET_NAME.fullmatch(t)] or [architecture])
 
     def operator_passages(self, name: str, device: str) -> tuple[Passage, ...]:
         """The passages of that page, less those on the other kind of device."""

@@ -140,7 +140,8 @@ class Index:
         embedded = own if too_many else entries
         # Phrases say how people ask for a page, and are found by their words; vectors find the page by its own text.
         texts = {row: entry.text for row, entry in enumerate(embedded) if not entry.phrase}
-        lexical = LexicalIndex(entries, self._glossary, self._architectures.targets)
+        about = {name.lower() for page in self._wiki.pages for name in (*page.head.applies_to, *page.head.languages)}
+        lexical = LexicalIndex(entries, self._glossary, {*self._architectures.targets, *about, *self._languages})
         return IndexedContent(fingerprint, entries, lexical, texts, len(pieces) if too_many else 0)
 
     def _current_content(self) -> IndexedContent:
@@ -197,6 +198,11 @@ class Index:
             )
             for row, duplicates in _distinct_rows(content.entries, order, k)
         )
+
+    def words_nowhere(self, query: str) -> tuple[str, ...]:
+        """The words of a question that stand nowhere in what is searched."""
+        lexical = self._current_content().lexical
+        return tuple(term for term in query_terms(query) if term[0].isalpha() and not lexical.rows_matching(term))
 
     def _nearest_rows(
         self, content: IndexedContent, query: str, passing: frozenset[int], has_hits: bool

@@ -17,6 +17,7 @@ from tools.errors import InfrastructureError
 WORD = re.compile(r"\w+")
 IDENTIFIER_PARTS = re.compile(r"[A-Z]*[^\W_A-Z]+|[A-Z]+")
 OPCODE = re.compile(r"[A-Z][A-Z0-9]{3,}")
+DATA_TYPE = re.compile(r"(?:NV|MX)?(?:[BT]?F|FP|U?INT)\d+")
 STOP_WORDS = frozenset(
     WORD.findall(
         "a an and are as at be but by can do does for from get has have how i if in into is it its make me my no "
@@ -49,11 +50,11 @@ class LexicalHit(NamedTuple):
 class LexicalIndex:
     """Full-text search over entries; built in memory in some milliseconds, so that no file can be out of date."""
 
-    def __init__(self, entries: Sequence[SearchEntry], glossary: Glossary, hardware: Collection[str] = ()) -> None:
-        """`hardware`: names of products in lower case. In a question they say where a kernel runs more often than what
-        the question is about, so that they are no identifiers."""
+    def __init__(self, entries: Sequence[SearchEntry], glossary: Glossary, names: Collection[str] = ()) -> None:
+        """`names`: of products, languages and operators, in lower case. In a question in capitals they are no names of
+        instructions, and neither are words of the glossary or data types."""
         self._glossary = glossary
-        self._hardware = frozenset(hardware)
+        self._ordinary = glossary.ordinary_words | {word for name in names for word in WORD.findall(name)}
         self._count = len(entries)
         # The graph asks from any thread; the table is only read after this.
         self._db = sqlite3.connect(":memory:", check_same_thread=False)
@@ -118,7 +119,8 @@ class LexicalIndex:
 
     def _identifiers(self, query: str) -> Iterator[tuple[str, dict[int, float]]]:
         for word in dict.fromkeys(WORD.findall(query)):
-            if "_" in word.strip("_") or (OPCODE.fullmatch(word) and word.lower() not in self._hardware):
+            capitals = OPCODE.fullmatch(word) and not DATA_TYPE.fullmatch(word) and word.lower() not in self._ordinary
+            if "_" in word.strip("_") or capitals:
                 yield word, self._scores(word)
 
     def _scores(self, phrase: str) -> dict[int, float]:

@@ -139,7 +139,8 @@ def experience_entries(experience: Experience, architectures: Architectures) -> 
 def _outcome_entry(attempt: Attempt, path: str, number: int, line: str, architectures: Architectures) -> SearchEntry:
     methods = " + ".join(attempt.methods) or "no method"
     effect = attempt.effect
-    gain = f", {effect.estimate:.3g}x [{effect.low:.3g}, {effect.high:.3g}] over the incumbent" if effect else ""
+    interval = f" [{effect.low:.3g}, {effect.high:.3g}]" if effect and effect.is_bounded else ""
+    gain = f", {effect.estimate:.3g}x{interval} over the incumbent" if effect else ""
     text = (
         f"{methods} on {attempt.operator} in {attempt.language}, {attempt.architecture}, {attempt.dtype}, "
         f"{attempt.shape_class}, "

@@ -41,6 +41,12 @@ class Glossary:
         return cls(tuple(tuple(map(str, group)) for group in groups))
 
     @cached_property
+    def ordinary_words(self) -> frozenset[str]:
+        """The words of its phrases, except for those that are written in capitals, as instructions are."""
+        words = {word for group in self.groups for phrase in group for word in WORD.findall(phrase)}
+        return frozenset(word for word in words if not word.isupper())
+
+    @cached_property
     def _by_stem(self) -> dict[tuple[str, ...], list[tuple[int, str]]]:
         """Stems of a phrase -> the groups that it stands in, and how it is written there."""
         found: dict[tuple[str, ...], list[tuple[int, str]]] = {}

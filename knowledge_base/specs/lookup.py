@@ -234,4 +234,4 @@ def _similar_names(name: str, names: list[str]) -> tuple[str, ...]:
     close = difflib.get_close_matches(
         comparable_name(name), [comparable_name(other) for other in names], n=4, cutoff=0.4
     )
-    return tuple(other for one in close for other in names if comparable_name(other) == one) or tuple(names[:6])
+    return tuple(other for one in close for other in names if comparable_name(other) == one)

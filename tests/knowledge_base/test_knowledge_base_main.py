@@ -41,6 +41,7 @@ HERE = "recommend --language cpp --operator softmax --arch x86_64 --bottleneck c
         ("spec H800 warp_size", 0, " via <gpu-wiki>/hardware/nvidia/h800.md:"),
         ("spec H800 warp_size", 0, " [unofficial]\n    caveat: "),
         ("query GOMP_parallel -k 1", 0, "<gpu-wiki>/methods/openmp-parallel-outer.md:"),
+        ("query cuTile+programs -k 1", 0, "note: nothing here is about cutile: the passages match the other words"),
         ("query zzzunknown", 1, "the wiki has none of the words zzzunknown"),
         ("lint", 0, " 0 problems\n"),
         ("lint --wiki {tmp}/wiki", 1, "x.md:1: "),
@@ -68,7 +69,7 @@ def test_a_verb_answers(tmp_path: Path, capsys: Capsys, command: str, code: int,
         assert main(command.format(tmp=tmp_path).split()) == code
     except SystemExit as ended:
         assert ended.code == code
-    assert says in capsys.readouterr().out
+    assert says in "".join(capsys.readouterr())
 
 
 OUTCOME = "experience add --operator softmax --language cpp --dtype float32 --arch x86_64 --method vector-exp"

@@ -116,6 +116,17 @@ def test_a_page_has_the_sections_of_its_type(page: Page):
     assert re.findall(r"^## (.*)$", prose, re.MULTILINE) == SECTIONS[page.head.type]
 
 
+GPU_METHODS = [page for page in ALL_METHODS if {"cuda", "triton", "cutlass", "cutedsl"} & set(page.head.languages)]
+
+
+@pytest.mark.parametrize("page", GPU_METHODS, ids=lambda page: page.head.id)
+def test_a_method_for_gpus_has_a_signature_for_hopper_or_says_why_none_can_exist(page: Page):
+    elsewhere = page.head.applies_to and "sm_90" not in page.head.applies_to
+    verify = " ".join(page.body.partition("## How to verify\n")[2].split())
+    why = re.search(r"hence no signature|No signature: ", verify)
+    assert ("sm_90" in page.head.signature) != bool(elsewhere or why), "one of them, not both"
+
+
 @pytest.mark.parametrize("page", SKILLS, ids=lambda page: page.head.id)
 def test_a_signal_names_its_rules_and_what_each_entry_of_them_reads(page: Page):
     signal = page.body.partition("## Signal\n")[2].partition("\n## ")[0]

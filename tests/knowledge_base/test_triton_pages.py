@@ -102,7 +102,11 @@ CASES = {
     "triton-tiles": product(plain={"M = 128\nN = 128\nK = 64": "M = 32\nN = 32\nK = 32"}),
     "triton-split-k": product(dtype="float32", plain={ADDED: "tl.store(c + i[:, None] + j, acc)"}),
     "triton-split-reduction": Case(ROWS, 'a["x"].sum(1)', plain={SUMMED: "tl.store(out + row, tl.sum(total))"}),
-    "triton-persistent": Case(SCALED, 'a["x"] * torch.rsqrt((a["x"] ** 2).mean(1, keepdim=True) + 1e-6) * a["weight"]'),
+    "triton-persistent": Case(
+        SCALED,
+        'a["x"] * torch.rsqrt((a["x"] ** 2).mean(1, keepdim=True) + 1e-6) * a["weight"]',
+        plain={"tl.range(first, rows, tl.num_programs(0), num_stages=2)": "tl.range(first, first + 1)"},
+    ),
     "triton-fused-epilogue": product(
         'torch.nn.functional.silu(a["a"] @ a["b"] + a["bias"])', '"bias": torch.randn(n), '
     ),

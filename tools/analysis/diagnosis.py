@@ -93,6 +93,9 @@ def compute_task_roofline(
     )
     if any(w.flops is None for w in seen):
         remark += " The reference's operations could not be counted, so only its bytes are compared with a roof."
+    for row in rows:
+        if why := roofline.reason_faster_than_roof(row.seconds, row.roof_s, row.bound):
+            remark += f" {row.workload}: {why}"
     return TaskRoofline(
         task=task.name, device=device.name, roofs=roofs, precision=kind, workloads=tuple(rows), remark=remark.strip()
     )
@@ -123,7 +126,7 @@ def diagnose(
 
 def _headline(placed: TaskRoofline, bottleneck: Bound, whole: Headroom, findings: Sequence[Finding]) -> str:
     if whole.total is None:
-        reached = "the distance to the roof is unknown, because no roof is known here"
+        reached = f"the distance to the roof is unknown, because none is known here for {placed.precision}"
     else:
         origin = "measured" if any(roof.origin == "measured" for roof in placed.roofs) else "cited"
         reached = f"{format_percent(1 - whole.total)} of the {origin} roof"

@@ -56,11 +56,16 @@ class MechanismCheck(Artifact):
     against: str
     """Candidate id of the kernel without the method: its ablation, else the parent."""
 
+    @property
+    def unclear(self) -> bool:
+        """Whether the signature is with and without the method, and it does not show which of them it is due to."""
+        return bool(self.shown is None and self.there.present and self.without and self.without.present)
+
     def __str__(self) -> str:
         if self.there.pattern is None:
             return f"not checked: no signature for {self.there.architecture}"
         if self.shown is None:
-            if self.there.present and self.without and self.without.present:
+            if self.unclear:
                 return f"not clear: {self.there}, without it {self.without}"
             return (
                 f"not checked: {'no code of this kernel' if self.there.present is None else 'nothing to compare with'}"
@@ -144,6 +149,17 @@ def compare_signatures(there: InstructionCheck, without: InstructionCheck | None
         else:
             shown = there.count > MIN_SHARE_RATIO * without.count
     return MechanismCheck(shown=shown, there=there, without=without, against=against)
+
+
+def is_same_code(assembly: str, other: str) -> bool:
+    """Whether two complete listings have the same instructions in all that the entry reaches, whatever lines they come
+    from."""
+
+    def code(text: str) -> list[tuple[str, list[tuple[str, str]]]]:
+        reached = functions_reachable_from(parse_disassembly(text))
+        return [(one.name, [(i.mnemonic, i.operands) for i in one.instructions]) for one in reached]
+
+    return "\tincomplete\t" not in assembly and bool(found := code(assembly)) and found == code(other)
 
 
 def entry_assembly(assembly: str, name: str = ENTRY) -> str:

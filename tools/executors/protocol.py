@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from tools.artifacts import Artifact, Dims, DType, Role, Task
+from tools.artifacts import Artifact, Dims, DType, ProductType, Role, Task
 from tools.executors.base import DeviceKind
 
 PROTOCOL = 1
@@ -110,6 +110,8 @@ class ProbeResult(Artifact):
     copies."""
     products: tuple[str, ...] = ()
     """Products, convolutions and attention among the operators, with those that may replace them: `aten.mm`."""
+    product_type: ProductType | None = None
+    """Same as `Task.product_type`."""
     rtol: float | None = None
     atol: float | None = None
     coarse: dict[str, float] = Field(default_factory=dict)

@@ -58,6 +58,9 @@ class Language(ABC):
     judged."""
     entry: str = "solve"
     """Name of the function that the harness calls."""
+    listing_shows_calls = False
+    """Whether machine code that is equal in two listings means that the timed calls do the same: every launch is in it
+    with its grid, or all code runs in the host's process."""
     clock_description: str = (
         "Paired times are taken inside the kernels' process; confirmation and final benchmark are timed from outside."
     )

@@ -44,6 +44,7 @@ class Cpp(Language):
     name = "cpp"
     suffix = ".cpp"
     device = "cpu"
+    listing_shows_calls = True
 
     def compiler(self, toolchain: Toolchain) -> Compiler:
         """Return the C++ compiler in `toolchain`; SettingsError if there is none or $CXX does not answer."""

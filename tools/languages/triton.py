@@ -51,6 +51,7 @@ class Triton(Language):
     device = "cuda"
     host_code_has_torch = True
     entry = ENTRY
+    listing_shows_calls = True
     clock_description = (
         "Paired times are the device's own, without launches; a confirmation uses both clocks, and its claim names "
         "one of them; the final benchmark uses the wall clock, with launches, and also shows the device's times."

@@ -77,6 +77,8 @@ RoofMetric = Literal[
     "compute_tf32",
     "compute_float16",
     "compute_bfloat16",
+    "compute_float8",
+    "compute_int8",
     "launch_latency",
 ]
 
@@ -89,7 +91,8 @@ class Roof(Artifact):
     """A ceiling of the device: cited, or measured here and labelled so."""
 
     metric: RoofMetric
-    """compute_tf32, compute_float16 and compute_bfloat16 are rates of matrix units that accumulate in float32."""
+    """compute_tf32, compute_float16, compute_bfloat16, compute_float8 and compute_int8 are rates of dense products on
+    matrix units that accumulate in float32 or int32."""
     value: float
     """Bytes a second, operations a second, or seconds."""
     unit: str

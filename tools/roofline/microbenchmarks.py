@@ -84,7 +84,7 @@ class CudaCeilings(Artifact):
     than the cache."""
     products: dict[str, tuple[float, ...]]
     """Operations a second of dense matrix products on random data, by torch: float16, bfloat16, tf32, float32
-    (IEEE), float64."""
+    (IEEE), float64, and where the device has them float8 and int8."""
     launch: dict[str, tuple[float, ...]]
     """Seconds of an empty Triton kernel: `device` in a captured train, `event` in a train of single launches, `host`
     the host time of a launch."""
@@ -215,6 +215,8 @@ def cuda_roofs(found: CudaCeilings, source: str) -> tuple[Roof, ...]:
         "tf32": "compute_tf32",
         "float16": "compute_float16",
         "bfloat16": "compute_bfloat16",
+        "float8": "compute_float8",
+        "int8": "compute_int8",
     }
     made += [
         _measured_roof(metric, median(found.products[kind]), "op/s", source)

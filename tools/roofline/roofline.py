@@ -17,13 +17,17 @@ from tools.artifacts import Axis, Bound, Quantity, Task
 from tools.executors.base import Device
 from tools.roofline.hardware import Headroom, Roof, RoofMetric, Spec, Target
 
-Precision = Literal["float32", "float64", "tf32", "float16", "bfloat16"]
+Precision = Literal["float32", "float64", "tf32", "float16", "bfloat16", "float8", "int8", "other"]
+VECTOR_TYPES = ("float32", "float64")
+"""The types in which operators other than products compute."""
 ROOF_BY_WIKI_METRIC: dict[str, RoofMetric] = {
     "memory_bandwidth": "memory_bandwidth",
     "fp32": "compute_float32",
     "tf32_tensor": "compute_tf32",
     "fp16_tensor": "compute_float16",
     "bf16_tensor": "compute_bfloat16",
+    "fp8_tensor": "compute_float8",
+    "int8_tensor": "compute_int8",
 }
 """The wiki's name of a peak -> the roof's metric."""
 SCALE_BY_SI_PREFIX = {"G": 1e9, "T": 1e12, "P": 1e15}
@@ -70,10 +74,26 @@ def compute_headroom(
 def roof_time(
     flops: float | None, unique_bytes: int, roofs: Sequence[Roof], precision: Precision = "float32"
 ) -> tuple[float | None, Bound]:
-    """Return the seconds of one call at the roofs, or None if no roof is known, and the binding roof."""
+    """Return the seconds of one call at the roofs, and the binding roof.
+
+    The seconds are None if no roof is known, and for counted products whose type has no known roof, because the memory
+    alone says little of their time.
+    """
     t_m, t_c, t_l = _roof_times(flops, unique_bytes, roofs, precision)
+    if t_c is None and flops is not None and precision not in VECTOR_TYPES:
+        return None, "unknown"
     known = [t for t in (t_m, t_c) if t is not None]
     return max(known) + t_l if known else None, _binding_axis(t_m, t_c, t_l)
+
+
+def reason_faster_than_roof(seconds: float | None, roof_s: float | None, bound: Bound) -> str:
+    """Return a sentence that says why a kernel takes less time than its roof; empty where it does not."""
+    if seconds is None or roof_s is None or seconds >= roof_s:
+        return ""
+    fewer_operations = "needs fewer operations than the reference, or computes in a type with a higher roof"
+    fewer_bytes = "moves fewer bytes than its tensors hold, or finds them in the cache"
+    why = {"compute": fewer_operations, "memory": fewer_bytes}.get(bound, f"{fewer_operations}, or {fewer_bytes}")
+    return f"The kernel is faster than this roof: it {why}."
 
 
 def _roof_times(
@@ -91,24 +111,19 @@ def _roof_times(
 
 
 def roof_precision(task: Task) -> Precision:
-    """Return the type of the compute roof of a task: float64 if an output is float64, or an input if all outputs are
-    integers.
+    """Return the type of the compute roof of a task: that of the reference's products, where most operations are.
 
-    Otherwise the type of the matrix units if the task allows them: all inputs of one 16-bit type, or float32 with
-    `precision: tf32` or `bf16`. On a device without such a roof it is float32 (see `compute_roof`).
+    Products in float32 take the task's `precision`. Other operations are held against float64 if an output is float64
+    (or an input, if all outputs are integers), else float32.
     """
-    floating = ("float64", "float32", "float16", "bfloat16")
-    roles = ("output", "input")
-    outputs, inputs = ([a.dtype for a in task.arguments if a.role == role and a.dtype in floating] for role in roles)
-    if "float64" in (outputs or inputs):
-        return "float64"
-    kinds = set(inputs or outputs)
-    if kinds == {"float16"}:
-        return "float16"
-    if kinds == {"bfloat16"}:
-        return "bfloat16"
-    relaxed: dict[str, Precision] = {"tf32": "tf32", "bf16": "bfloat16"}
-    return relaxed.get(task.numeric.precision, "float32")
+    if task.product_type == "float32":
+        relaxed: dict[str, Precision] = {"tf32": "tf32", "bf16": "bfloat16"}
+        return relaxed.get(task.numeric.precision, "float32")
+    if task.product_type:
+        return task.product_type
+    outputs, inputs = ([a.dtype for a in task.arguments if a.role == role] for role in ("output", "input"))
+    floating = any("float" in dtype for dtype in outputs)
+    return "float64" if "float64" in (outputs if floating else inputs) else "float32"
 
 
 def combine_headrooms(parts: Sequence[tuple[float, float, Headroom]]) -> Headroom:
@@ -223,7 +238,7 @@ def roofs_from_specs(specs: Sequence[Spec]) -> tuple[Roof, ...]:
             or scale is None
             or not spec.sets_targets
             or spec.qualifier == "sparse"
-            or spec.unit[1:] not in ("B/s", "FLOPS", "FLOP/s")
+            or spec.unit[1:] not in ("B/s", "FLOPS", "FLOP/s", "OPS")
         ):
             continue
         unit = "B/s" if metric == "memory_bandwidth" else "op/s"
@@ -272,7 +287,7 @@ def roofline_target(
     """Return the objective time at `fraction` of the roof: the sum of weight x roof time / fraction."""
     roof_times = [(weight, headroom.roof_s) for weight, headroom in workloads]
     if not roof_times or any(roof_s is None for _, roof_s in roof_times):
-        return Target(description=f"{fraction:.0%} of the roof: UNKNOWN, no roof is known", seconds=None)
+        return Target(description=f"{fraction:.0%} of the roof: UNKNOWN, none is known for {precision}", seconds=None)
     bounds = {headroom.bound for _, headroom in workloads}
     roof = (None if bounds == {"compute"} else best_roof(roofs, "memory_bandwidth")) or compute_roof(roofs, precision)
     seconds = sum(weight * roof_s for weight, roof_s in roof_times if roof_s is not None) / fraction
@@ -302,7 +317,7 @@ def roofline_facts(
             headroom.intensity / headroom.ridge if headroom.intensity is not None and headroom.ridge else None,
             "ratio",
         ),
-        "roofline.matrix_units": (float(precision != "float32"), "allowed"),
+        "roofline.matrix_units": (float(precision not in ("float32", "other")), "allowed"),
         "roofline.latency_gap": (headroom.latency, "fraction"),
         "roofline.launch_share": (min(launch.value / seconds, 1.0) if launch else None, "fraction"),
         "device.units": (float(device.units), "cores" if device.kind == "cpu" else "units"),
@@ -336,9 +351,8 @@ def traffic_ratios(metrics: Mapping[str, Quantity], input_bytes: int, unique_byt
 
 
 def compute_roof(roofs: Sequence[Roof], precision: Precision) -> Roof | None:
-    """Return the compute roof of `precision`, or float32's if the device has none for a narrower type."""
-    own = best_roof(roofs, f"compute_{precision}")
-    return own if own or precision == "float64" else best_roof(roofs, "compute_float32")
+    """Return the compute roof of `precision`; None if it is unknown, since no other type's stands in."""
+    return best_roof(roofs, f"compute_{precision}")
 
 
 def _headroom_of(roof_s: float | None, seconds: float) -> float | None:

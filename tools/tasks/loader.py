@@ -312,6 +312,7 @@ def infer_task(
         pointer_elements=0 if probe_result.has_make_inputs else elements,
         inferred=(*probe_result.inferred, *about_arguments, *about_ranges, *about_numbers),
         library=_allowed_operators(settings, language, probe_result.products) or None,
+        product_type=probe_result.product_type,
     )
     return LoadedTask(task=task, workloads=workloads, operator=operator_family(probe_result.operations))
 

@@ -12,6 +12,7 @@ from agents.artifacts import Plan
 from graph.artifacts import Attribution
 from graph.nodes import evaluate
 from graph.nodes.evaluate import _classify_method
+from tools.analysis.signatures import InstructionCheck, MechanismCheck
 from tools.artifacts import Candidate, Interval, Measurement, Passed
 from tools.errors import DeviceBusyError, HarnessError, InfrastructureError
 from tools.gate.judge_settings import JudgeSettings
@@ -22,6 +23,8 @@ from tools.gate.judge_settings import JudgeSettings
     [
         (1.08, 1.40, 0.05, True, "effective", ""),
         (1.08, 1.40, 0.05, None, "not_checked", ""),
+        (1.08, 1.40, 0.05, "both", "unclear", ""),
+        (0.95, 1.01, 0.05, "both", "ineffective", ""),
         (0.95, 1.01, 0.05, True, "ineffective", ""),
         (0.70, 2.09, 0.05, True, "unattributed", "noise hides"),
         (0.71, 1.21, 0.30, True, "unattributed", "noise hides"),
@@ -31,12 +34,17 @@ from tools.gate.judge_settings import JudgeSettings
     ],
 )
 def test_noise_is_not_a_verdict_on_a_method(
-    low: float, high: float, noise: float, visible: bool | None, status: str, note: str
+    low: float, high: float, noise: float, visible: bool | str | None, status: str, note: str
 ) -> None:
-    outcome = _classify_method(
-        "m", visible, Interval(estimate=(low * high) ** 0.5, low=low, high=high), 1e-3, "c", noise=noise
-    )
+    """`visible`: both: with and without the method."""
+    there = InstructionCheck(architecture="a", pattern="p", present=True, count=1)
+    without = there if visible == "both" else None
+    mechanism = MechanismCheck(shown=None if without else visible, there=there, without=without, against="c")
+    worth = Interval(estimate=(low * high) ** 0.5, low=low, high=high)
+    outcome = _classify_method("m", mechanism, worth, 1e-3, "c", noise=noise)
     assert outcome.status == status
+    assert (outcome.ratio, outcome.seconds) == ((None, None) if visible is False else (worth, 1e-3))
+    assert outcome.idle == (visible is False and low <= 1)
     assert note in outcome.note and bool(note) == bool(outcome.note)
 
 
@@ -72,14 +80,17 @@ NAIVE, FAST = ((LISTINGS / kernel / "gcc.assembly.txt").read_text() for kernel i
 
 
 @pytest.mark.parametrize(
-    ("methods", "code", "statuses"),
+    ("methods", "code", "complete", "statuses"),
     [
-        (("simd",), {"parent": NAIVE}, ["effective"]),
+        (("simd",), {"parent": NAIVE}, True, ["effective"]),
         # Faster, but the untouched parent holds the same instructions.
-        (("simd",), {"parent": FAST}, ["implementation_failed"]),
-        (("tiles",), {"parent": NAIVE}, ["not_checked"]),
+        (("simd",), {"parent": FAST}, False, ["implementation_failed"]),
+        (("tiles",), {"parent": NAIVE}, True, ["not_checked"]),
         # Held against the kernel without the one method where there is one, else against the parent.
-        (("simd", "parallel"), {"parent": NAIVE, "no-simd": FAST}, ["implementation_failed", "unattributed"]),
+        (("simd", "parallel"), {"parent": NAIVE, "no-simd": FAST}, False, ["implementation_failed", "unattributed"]),
+        # What the timed calls do is all in the listings, and the same.
+        (("tiles",), {"parent": FAST}, True, ["unreached"]),
+        (("simd", "parallel"), {"parent": FAST, "no-simd": FAST}, True, ["unreached", "implementation_failed"]),
     ],
 )
 def test_a_mechanism_that_the_kernel_without_it_shows_too_is_not_shown(
@@ -87,6 +98,7 @@ def test_a_mechanism_that_the_kernel_without_it_shows_too_is_not_shown(
     monkeypatch: pytest.MonkeyPatch,
     methods: tuple[str, ...],
     code: dict[str, str],
+    complete: bool,
     statuses: list[str],
 ) -> None:
     known = {"champion": SimpleNamespace(id="champion", methods=methods)} | {
@@ -107,6 +119,7 @@ def test_a_mechanism_that_the_kernel_without_it_shows_too_is_not_shown(
     kept: list[Attribution] = []
     asking = services(
         architecture="x86_64",
+        language=SimpleNamespace(listing_shows_calls=complete),
         candidate=lambda name, iteration=None: known[name],
         assembly=lambda candidate: (code | {"champion": FAST})[candidate.id],
         guide=SimpleNamespace(page=lambda name: SimpleNamespace(head=SimpleNamespace(signature=signatures[name]))),
@@ -118,10 +131,12 @@ def test_a_mechanism_that_the_kernel_without_it_shows_too_is_not_shown(
     assert [outcome.status for outcome in kept[0].methods] == statuses
     for outcome in kept[0].methods:
         seen = outcome.mechanism
-        assert seen is not None and (seen.shown, seen.against) == (
-            outcome.visible,
-            f"no-{outcome.method}" if len(code) > 1 and outcome.ratio else "parent",
+        twin = f"no-{outcome.method}"
+        assert seen is not None and seen.against == (twin if twin in code else "parent")
+        assert (outcome.visible, outcome.idle) == (
+            (False, True) if outcome.status == "unreached" else (seen.shown, False)
         )
+        assert outcome.ratio is None or outcome.status not in ("unreached", "implementation_failed")
         if seen.shown is not None:
             assert seen.there.pattern and seen.there.count and seen.there.examples and seen.without is not None
 

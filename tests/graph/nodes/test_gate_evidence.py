@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from agents.artifacts import Hypothesis, Plan, PlannedMethod, Prediction
+from graph.artifacts import Attribution, MethodOutcome
 from graph.lifecycle import run as runs
 from graph.lifecycle.verify import accepted_commits
 from graph.nodes import gate_evidence
@@ -42,7 +43,7 @@ def test_what_says_nothing_about_the_idea_is_not_remembered_of_it(
     copied: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, kept: list[str]
 ) -> None:
     statuses = {"seen": "effective", "unseen": "implementation_failed"}
-    methods = [SimpleNamespace(method=method, status=status) for method, status in statuses.items()]
+    methods = [SimpleNamespace(method=method, visible=method == "seen") for method in statuses]
     monkeypatch.setattr(gate_evidence, "_read_attribution", lambda state, services: SimpleNamespace(methods=methods))
     memory = read_versions(copied)[1]
     with runs.open_services(copied) as services:
@@ -99,6 +100,11 @@ def test_a_prediction_that_noise_hides_is_neither_hit_nor_missed(
     verdict = Verdict(outcome="accept", reasons=(), candidate="c", incumbent="i", claim=measured)
     champion = Candidate(language="cpp", files={"kernel.cpp": ""}, methods=("m",))
     assert _score_predictions(made, verdict, champion, None, 0.02)[0].hit is hit
+    failed = MethodOutcome(
+        method="m", status="implementation_failed", visible=False, seconds=None, ratio=None, ablation=None
+    )
+    (scored,) = _score_predictions(made, verdict, champion, Attribution(champion="c", methods=(failed,)), 0.02)
+    assert (scored.observed_factor, scored.hit) == (None, None), "the gain is not its own"
 
 
 def test_experience_keeps_stated_confidence_where_something_is_known(copied: Path) -> None:
@@ -197,22 +203,21 @@ def test_a_champion_that_was_refused_before_the_runner_up_is_remembered_as_that(
 
 
 @pytest.mark.parametrize(
-    ("visible", "low", "idle"),
+    ("visible", "felt", "idle"),
     [
         # One that brought nothing rides along; one that the time speaks for must be seen; where nothing is seen all is
         # unexplained.
-        ((True, False), 0.8, ("m1",)),
-        ((True, False), 1.2, ()),
-        ((False, False), 0.8, ()),
-        ((None, False), 0.8, ()),
+        ((True, False), False, ("m1",)),
+        ((True, False), True, ()),
+        ((False, False), False, ()),
+        ((None, False), False, ()),
     ],
 )
 def test_a_method_that_is_neither_seen_nor_felt_leaves_nothing_unexplained(
-    visible: tuple[bool | None, ...], low: float, idle: tuple[str, ...]
+    visible: tuple[bool | None, ...], felt: bool, idle: tuple[str, ...]
 ) -> None:
     methods = [
-        SimpleNamespace(method=f"m{at}", visible=seen, ratio=SimpleNamespace(low=low if at else 2.0))
-        for at, seen in enumerate(visible)
+        SimpleNamespace(method=f"m{at}", visible=seen, idle=bool(at) and not felt) for at, seen in enumerate(visible)
     ]
     assert _idle_methods(methods) == idle  # type: ignore[arg-type]
 
@@ -224,6 +229,7 @@ def test_a_method_that_is_neither_seen_nor_felt_leaves_nothing_unexplained(
         (("own:a", "tiles"), "not_checked", 1.2, [1.2]),
         (("own:a", "tiles"), "unattributed", None, [None]),
         (("own:a", "tiles"), "ineffective", 1.0, []),
+        (("own:a", "tiles"), "unreached", None, []),
         (("tiles",), "effective", 1.2, []),
     ],
 )

@@ -25,7 +25,7 @@ from tools.gate.confirmation import Contest
 from tools.judge import evidence
 from tools.judge.judge import Judge
 from tools.roofline import lower_bounds, roofline
-from tools.roofline.hardware import Roof
+from tools.roofline.hardware import Citation, Roof, Spec
 from tools.store.records import record_key
 
 
@@ -46,6 +46,23 @@ def test_a_section_that_the_analyst_asks_for_is_shown_to_all_and_asked_for_once(
         )
     assert [brief.sections for brief in asked] == [("Occupancy",), ()]
     assert found.seen.section == asked[1].observations.section == ("Occupancy, kernel: Achieved Occupancy 40 %",)
+
+
+def test_published_roofs_contain_no_measured_one_and_none_above_the_time_is_left_unexplained(copied: Path) -> None:
+    cited = Citation(path="p.md", line=3, sha256="0" * 64)
+    bandwidth = Spec(metric="memory_bandwidth", value=1e-6, unit="GB/s", product="P", citation=cited)
+    with runs.open_services(copied) as services:
+        baseline = services.candidate(read_state(services.workspace)["baseline"])
+        found, _ = prepare._inspect_kernel(baseline, services, (bandwidth,), "")
+        assert {roof.metric for roof in services.roofs} >= {"compute_float32", "launch_latency"}
+        weights = {w.name: w.weight for w in services.task.workloads}
+        fraction = services.settings.stop.target_fraction
+    assert found.published is not None and found.published.roof is not None
+    moved = sum(weights[row.workload] * row.unique_bytes / 1e3 for row in found.rooflines)
+    assert (found.published.roof.origin, found.published.seconds) == ("cited", pytest.approx(moved / fraction))
+    for times in found.seen.times.values():
+        measured, published = (next(name for name in times if name.startswith(kind)) for kind in ("meas", "publ"))
+        assert measured == "measured roof" and "faster than this roof: it " in published
 
 
 def test_a_host_that_lacks_what_the_config_requires_runs_no_kernel(copied: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowledge_base.artifacts import Attempt
+from knowledge_base.experience.answer_lines import recommendation_lines
 from knowledge_base.experience.recommend import Recommendation, covered_targets, read_conditions, recommend
 from knowledge_base.experience.similarity import Conditions, likeness, operator_family
 from knowledge_base.experience.status import RESULT_BY_VERDICT, compact, method_status
@@ -46,7 +47,7 @@ def tried(found: Recommendation) -> list[tuple[str, ...]]:
 
 
 def test_without_experience_the_wiki_answers_and_is_called_that():
-    found = asked()
+    found = asked(conditions=HERE.model_copy(update={"operator": ""}))
     assert found.proposed and all(one.basis == "wiki" and not one.results for one in found.proposed)
     assert all(one.citation.startswith("<gpu-wiki>/methods/") for one in found.proposed)
     assert "no outcome is known in similar conditions" in found.note
@@ -63,6 +64,26 @@ def test_a_finding_gets_the_pages_that_name_it_first_and_its_skill():
         (("scalar_math_call" in rules) for rules in named), reverse=True
     )
     assert any("scalar-math-in-loop" in page for page in found.pages)
+
+
+@pytest.mark.parametrize("bottleneck", ["", "memory", "poor_coalescing"])
+def test_a_recommendation_starts_from_the_operator(bottleneck: str):
+    finding = read_conditions(WIKI, language="triton", operator="matmul", architecture="H100", bottleneck=bottleneck)
+    found = asked(conditions=finding, k=50)
+    page = WIKI.page("matmul")
+    assert page is not None and found.operator == f"<gpu-wiki>/{page.path}:{page.body_line}"
+    assert next(recommendation_lines(found)) == found.note and found.operator in list(recommendation_lines(found))[1]
+    answers = [one for one in found.proposed if "but acts on the same axis" not in one.reason]
+    for group in (answers, found.proposed[len(answers) :]):
+        named = ["the page on matmul names it" in one.reason for one in group]
+        assert named == sorted(named, reverse=True)
+    assert any("the page on matmul names it" in one.reason for one in found.proposed[:5])
+    if bottleneck == "poor_coalescing":
+        rules_of = [WIKI.page(one.methods[0]).head.rules for one in found.proposed[:2]]  # type: ignore[union-attr]
+        assert all("poor_coalescing" in named for named in rules_of) and "says that it" in found.proposed[0].reason
+    hopper = asked(conditions=finding.model_copy(update={"language": "cuda", "bottleneck": "", "rule": ""}), k=50)
+    methods = {one.methods[0] for one in hopper.proposed}
+    assert "cuda-wgmma" in methods and "cuda-tcgen05" not in methods, "of another architecture"
 
 
 def collected(rule: rules.Rule) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from knowledge_base.search.vector_index import VectorIndex
 from tests.knowledge_base.experience.test_log import attempt
 from tests.knowledge_base.search.test_vector_index import Letters, written
 from tests.support import run_captured
-from tools.artifacts import Interval, digest
+from tools.artifacts import UNBOUNDED_RATIO, Interval, digest
 from tools.errors import SettingsError
 
 WIKI = Wiki.open()
@@ -105,6 +105,31 @@ def test_words_identifiers_and_synonyms_find_their_page_among_the_first_three(in
     assert all(word in found[0].text for word in question.split() if word.startswith("sm")), (
         "one that has the identifier comes first"
     )
+
+
+@pytest.mark.parametrize(
+    ("question", "page", "filters"),
+    [
+        (
+            "how do I write a wgmma GEMM with TMA and mbarrier ring for H100",
+            "methods/cuda-wgmma.md",
+            ("cuda", "hopper"),
+        ),
+        ("tcgen05 2-CTA GEMM epilogue overlap tmem double buffering", "methods/cuda-tcgen05.md", ("cuda", "sm_100")),
+        ("NVFP4 GEMM scale factor layout for tcgen05", "methods/triton-dot-scaled.md", ("triton", "sm_100")),
+        ("which SASS does a BF16 HGMMA with STMATRIX", "listings/sass-tensor-instructions.md", (None, "hopper")),
+    ],
+)
+def test_an_operator_or_a_type_in_capitals_is_no_name_of_an_instruction(
+    question: str, page: str, filters: tuple[str | None, str], index: Index
+) -> None:
+    language, arch = filters
+    assert page in [hit.path for hit in index.search(question, 3, language=language, arch=arch)]
+    lexical = index._current_content().lexical
+    plain = "GEMM GEMV BF16 FP16 TF32 INT8 NVFP4 MXFP8 SOFTMAX SDPA RMSNORM SWIGLU CUDA TRITON MFMA H100"
+    assert not list(lexical._identifiers(plain))
+    named = "HGMMA UTMALDG LDGSTS REDUX FFMA F2FP stall_wait"
+    assert [word for word, _ in lexical._identifiers(named)] == named.split()
 
 
 def test_the_longest_phrase_says_what_is_meant() -> None:
@@ -192,6 +217,10 @@ def test_past_outcomes_are_found_cited_and_hidden_when_masked(tmp_path: Path) ->
     log.add(ATTEMPT.model_copy(update={"masked": True}))
     fresh = Index.open(WIKI, home=tmp_path, embedder="none")
     assert [one.first_line for one in fresh.search("softmax", kind="outcome")] == [2]
+    stated = {"estimate": 2.0, "low": 1 / UNBOUNDED_RATIO, "high": UNBOUNDED_RATIO}
+    log.add(ATTEMPT.model_copy(update={"evidence": "s" * 16, "effect": Interval(**stated), "methods": ("simd-loop",)}))
+    said = Index.open(WIKI, home=tmp_path, embedder="none").search("simd-loop", 1, kind="outcome")[0].text
+    assert "(accept, 2x over the incumbent)" in said, "no interval was stated"
 
 
 KERNEL = "import triton\n\n\n@triton.jit\ndef rowwise_gelu(x, y, n, BLOCK: tl.constexpr):\n    # waves of programs\n"

@@ -60,6 +60,11 @@ def test_the_first_finding_is_the_largest_lack_and_names_its_evidence():
     assert "--store" not in diagnosis.render_diagnosis(found, "cpp", kept=True)
 
 
+def test_no_roof_stands_above_a_measured_time_without_the_reason():
+    placed = diagnosis.compute_task_roofline(task("a"), [seen("a")], {"a": 1e-9}, ROOFS, DEVICE)
+    assert placed.workloads[0].roof_s > 1e-9 and "a: The kernel is faster than this roof: it " in placed.remark
+
+
 def test_what_is_not_known_is_said():
     placed = diagnosis.compute_task_roofline(task("a"), [seen("a", flops=None)], {}, (), DEVICE)
     assert placed.workloads[0].roof_s is None

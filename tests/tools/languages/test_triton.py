@@ -252,6 +252,31 @@ def test_only_a_target_is_a_flag() -> None:
         Triton().flags(SOFTMAX.model_copy(update={"build_flags": ("--target=sm_75",)}))
 
 
+def test_a_listing_tells_code_that_no_workload_reaches_from_code_that_runs(beside: Beside) -> None:
+    source = (TASKS / "triton-softmax" / "kernel.py").read_text()
+    launch = "softmax_kernel[(M,)](x, out, N, BLOCK=256)"
+    kinds = {
+        "unreached": f"if N > 32768:\n        softmax_kernel[(M,)](x, out, N, BLOCK=1024)\n    else:\n        {launch}",
+        "grid": launch.replace("(M,)", "(M, 2)"),
+        "argument": launch.replace("out, N,", "out, N // 2 * 2 if N % 2 else N - 16,"),
+        "unknown": f"if float(x.sum()) > 0:\n        {launch}",
+    }
+    softmax = task("triton-softmax", {"M": 64, "N": 4096}).model_copy(update={"build_flags": ("--target=sm_90",)})
+
+    def listing(code: str) -> str:
+        executor, blobs = beside
+        return blobs.text(
+            executor.run(Triton().disassembly_job(blobs.put(code), blobs, BARE, softmax)).files["assembly.txt"]
+        )
+
+    given = listing(source)
+    found = {
+        kind: signatures.is_same_code(listing(source.replace(launch, text)), given) for kind, text in kinds.items()
+    }
+    assert found == {"unreached": True, "grid": False, "argument": False, "unknown": False}
+    assert not signatures.is_same_code("", "")
+
+
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 def test_a_listing_shows_registers_and_tensor_instructions(target: str, beside: Beside) -> None:
     executor, blobs = beside

@@ -1,6 +1,6 @@
 import pytest
 
-from tools.artifacts import Argument, NumericTolerance, Quantity, Task, Workload
+from tools.artifacts import Argument, NumericTolerance, Quantity, Task
 from tools.executors.base import Device
 from tools.roofline.hardware import Citation, Headroom, Roof, Spec
 from tools.roofline.roofline import (
@@ -11,6 +11,7 @@ from tools.roofline.roofline import (
     memory_floor_seconds,
     method_budget,
     reason_binding_roof_may_be_low,
+    reason_faster_than_roof,
     reason_roof_may_be_low,
     roof_precision,
     roofline_facts,
@@ -60,30 +61,22 @@ def test_the_floor_is_the_datas_whatever_the_reference_computes():
 
 
 @pytest.mark.parametrize(
-    ("inputs", "outputs", "policy", "expected"),
+    ("inputs", "outputs", "expected"),
     [
-        (["float32"], ["float32"], "ieee", "float32"),
-        (["float64"], ["float64"], "ieee", "float64"),
-        (["float16", "float16"], ["float32"], "ieee", "float16"),
-        (["float16", "float32"], ["float32"], "ieee", "float32"),
-        (["float32"], ["float32"], "tf32", "tf32"),
+        (["float32"], ["float32"], "float32"),
+        (["float64"], ["float64"], "float64"),
+        (["float64"], ["float32"], "float32"),
+        (["float64"], ["int32"], "float64"),
+        (["bfloat16"], ["bfloat16"], "float32"),
     ],
 )
-def test_the_compute_roof_is_that_of_the_outputs_type_or_of_the_matrix_units_that_the_task_lets_in(
-    inputs, outputs, policy, expected
-):
+def test_what_is_no_product_is_held_against_the_vector_units(inputs, outputs, expected):
     roles = [("input", dtype) for dtype in inputs] + [("output", dtype) for dtype in outputs]
     arguments = tuple(
         Argument(name=f"x{n}", role=role, dtype=dtype, shape=("N",)) for n, (role, dtype) in enumerate(roles)
     )
-    workloads = (Workload(name="w", dims={"N": 8}),)
-    numeric = NumericTolerance(precision=policy)
-    assert (
-        roof_precision(
-            Task(name="t", language="cpp", arguments=arguments, reference="", workloads=workloads, numeric=numeric)
-        )
-        == expected
-    )
+    task = Task(name="t", language="cpp", arguments=arguments, reference="", workloads=())
+    assert roof_precision(task) == expected
 
 
 def gaps(compute, memory, latency):
@@ -123,10 +116,42 @@ def test_facts_leave_out_what_is_unknown():
     assert not {"roofline.headroom", "roofline.launch_share", "workload.bytes_over_cache"} & set(unknown)
 
 
-def test_a_device_without_matrix_units_is_held_against_its_float32():
-    assert compute_headroom(2000, 900, 40.0, ROOFS, precision="float16").compute == pytest.approx(1 - 2 / 40)
-    faster = (*ROOFS, roof("compute_float16", 8000.0))
-    assert compute_headroom(2000, 900, 40.0, faster, precision="float16").compute == pytest.approx(1 - 0.25 / 40)
+@pytest.mark.parametrize("precision", ["float16", "bfloat16", "tf32", "float8", "int8", "other"])
+def test_no_other_types_roof_stands_in_for_an_unknown_one_of_a_product(precision):
+    seen = compute_headroom(2000, 900, 40.0, ROOFS, precision=precision)
+    assert (seen.compute, seen.total, seen.roof_s, seen.bound) == (None, None, None, "unknown")
+    assert seen.memory == pytest.approx(1 - 9 / 40), "the memory's is known"
+    goal = roofline_target(((1.0, seen),), ROOFS, precision=precision)
+    assert goal.seconds is None and goal.description.endswith(f"UNKNOWN, none is known for {precision}")
+    if precision != "other":
+        faster = (*ROOFS, roof(f"compute_{precision}", 8000.0))
+        assert compute_headroom(2000, 900, 40.0, faster, precision).compute == pytest.approx(1 - 0.25 / 40)
+
+
+@pytest.mark.parametrize(
+    ("counted", "policy", "expected"),
+    [
+        ("int8", "ieee", "int8"),
+        ("float8", "ieee", "float8"),
+        ("float32", "tf32", "tf32"),
+        ("float32", "ieee", "float32"),
+        ("other", "ieee", "other"),
+        ("", "ieee", "float32"),
+    ],
+)
+def test_the_roof_of_a_product_is_that_of_the_type_counted_in_the_reference(counted, policy, expected):
+    """Beside bfloat16 inputs, which are no product by themselves."""
+    held = Argument(name="x", role="input", dtype="bfloat16", shape=("N",))
+    numeric = NumericTolerance(precision=policy)
+    asked = Task(name="t", language="cpp", arguments=(held,), reference="", workloads=(), numeric=numeric)
+    assert roof_precision(asked.model_copy(update={"product_type": counted})) == expected
+
+
+def test_a_time_below_its_roof_has_a_sentence_that_says_why():
+    assert reason_faster_than_roof(10.0, 10.0, "compute") == reason_faster_than_roof(10.0, None, "unknown") == ""
+    said = reason_faster_than_roof(101e-6, 577e-6, "compute")
+    assert said.startswith("The kernel is faster than this roof: it needs fewer operations") and said.count(".") == 1
+    assert "in the cache" in reason_faster_than_roof(1.0, 2.0, "memory") and "in the cache" not in said
 
 
 def spec(metric, value, unit, qualifier="", evidence="vendor"):
@@ -143,6 +168,7 @@ def test_a_figure_that_nobody_answers_for_is_no_roof(evidence, counts):
     assert roofs_from_specs((spec("bf16_tensor", 9.0, "TFLOPS", "sparse"), spec("tdp", 700.0, "W"))) == (), (
         "a sparse peak is none either"
     )
+    assert [r.value for r in roofs_from_specs((spec("int8_tensor", 1978.9, "TOPS", "dense"),))] == [1978.9e12]
     found = roofs_from_specs((spec("memory_bandwidth", 2.5, "TB/s", evidence=evidence),))
     assert [(r.value, r.origin, r.source) for r in found] == [(2.5e12, "cited", "<gpu-wiki>/p.md:3")] * counts
 

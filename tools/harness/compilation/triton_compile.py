@@ -105,6 +105,7 @@ def compiled(recorder: Recorder, target, aside: "Aside") -> tuple[list[dict], li
                 "kernel": launch.function.__name__,
                 "settings": settings,
                 "shared": result.metadata.shared,
+                "calls": list(launch.calls),
                 "cubin": result.asm["cubin"],
             }
         )
@@ -220,15 +221,17 @@ def locate_compile_error(function, error: BaseException) -> str:
     return "\n".join(f"{head}\n{code}" for head, code in zip(heads, quoted, strict=True))
 
 
-def listing(kernels: list[dict], folder: Path) -> tuple[str, list[dict]]:
-    """Return the disassembly in objdump's layout below a table of launches, and each kernel's registers, stack and
-    shared bytes."""
+def listing(kernels: list[dict], notes: list[str], folder: Path) -> tuple[str, list[dict]]:
+    """Return the disassembly in objdump's layout below a table of launches and of what is missing in it (`notes`), and
+    each kernel's registers, stack and shared bytes."""
     import triton
 
     tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
     lines, facts = ["0000000000000000 <run_kernel>:"], []
     names = [f"{m['kernel']}_{at}" for at, m in enumerate(kernels)]
-    lines += [f"   {at:x}:\tlaunch\tkernel <{name}>" for at, name in enumerate(names)]
+    calls = [(name, "; ".join(one.pop("calls"))) for name, one in zip(names, kernels, strict=True)]
+    lines += [f"   {at:x}:\tlaunch\tkernel {made} <{name}>" for at, (name, made) in enumerate(calls)]
+    lines += [f"   0:\tincomplete\t{note}" for note in notes]
     for name, one in zip(names, kernels, strict=True):
         path = folder / f"{name}.cubin"
         path.write_bytes(one.pop("cubin"))
@@ -292,7 +295,7 @@ def answer(folder: Path) -> int:
             with contextlib.suppress(OSError):
                 (output_folder / CACHE).rename(output_folder / WHOLE)
         if request.get("listing"):
-            text, facts = listing(results, output_folder)
+            text, facts = listing(results, [*recorder.notes, *compile_notes], output_folder)
             (output_folder / "assembly.txt").write_text(text)
             (output_folder / "facts.json").write_text(json.dumps({"target": name, "kernels": facts, "notes": notes}))
     except BuildError as error:

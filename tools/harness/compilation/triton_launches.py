@@ -27,6 +27,8 @@ class Launch:
         self.function, self.signature, self.constants, self.attributes = function, signature, constants, attributes
         self.options, self.given = options, given
         """Options of the backend: all of them, and those that the launch gives."""
+        self.calls: dict[str, None] = {}
+        """Its grids with the whole numbers among its arguments, each different call once."""
 
     def source(self):
         """Return Triton's object for the source of this specialisation."""
@@ -71,6 +73,8 @@ class Recorder:
         self.notes: list[str] = []
         self.given: dict = {}
         """Options of the current launch."""
+        self.call = ""
+        """Grid and whole numbers of the current launch."""
         self.reference = types.ModuleType("reference")
         sys.modules["reference"] = self.reference
         exec(compile(reference, "reference.py", "exec"), self.reference.__dict__)
@@ -89,7 +93,7 @@ class Recorder:
 
         def compiler(function, key, signature, device, constants, options, attributes, warmup):
             launch = Launch(function, signature, constants, attributes, options, self.given)
-            self.launches.setdefault((id(function), str(key)), launch)
+            self.launches.setdefault((id(function), str(key)), launch).calls[self.call] = None
 
         jit.JITFunction.run = run
         jit.JITFunction._do_compile = compiler
@@ -110,7 +114,8 @@ class Recorder:
         if not isinstance(size, tuple | list) or not all(isinstance(n, int) and n > 0 for n in size):
             raise BuildError(f"{function.__name__}: its grid is {size!r}; it must be a tuple of positive whole numbers")
         try:
-            self.given = options
+            numbers = {name: value for name, value in bound.arguments.items() if isinstance(value, int)}
+            self.given, self.call = options, f"grid {tuple(size)} {numbers}"
             launcher(
                 function,
                 *without(args),

@@ -71,26 +71,37 @@ def bandwidth(cache):
 
 
 def products():
-    """Return type -> operations per second of a dense matrix product accumulated in float32; a type that fails is left
-    out."""
+    """Return type -> operations per second of a dense matrix product accumulated in float32, int8's in int32; a type
+    that fails is left out."""
     kinds = {
         "float16": torch.float16,
         "bfloat16": torch.bfloat16,
         "tf32": torch.float32,
         "float32": torch.float32,
         "float64": torch.float64,
+        "float8": torch.float8_e4m3fn,
+        "int8": torch.int8,
     }
+    one = torch.ones((), device="cuda")
     free = torch.cuda.mem_get_info()[0]
     found = {}
     for name, kind in kinds.items():
-        size = 8192 if name in ("float16", "bfloat16", "tf32") else 4096
+        size = 4096 if name in ("float32", "float64") else 8192
         if 3 * size * size * kind.itemsize > free // 4:
             size //= 2
         torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
-        a, b = (torch.empty(size, size, dtype=torch.float32, device="cuda").normal_().to(kind) for _ in range(2))
-        c = torch.empty(size, size, dtype=kind, device="cuda")
+        scale = 42.0 if kind == torch.int8 else 1.0
+        wide = (torch.empty(size, size, dtype=torch.float32, device="cuda").normal_(std=scale) for _ in range(2))
+        a, b = (one_wide.to(kind) for one_wide in wide)
+        calls = {
+            "float8": lambda a=a, b=b: torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16),
+            "int8": lambda a=a, b=b: torch._int_mm(a, b.t()),
+        }
+        c = None if name in calls else torch.empty(size, size, dtype=kind, device="cuda")
         try:
-            found[name] = [2 * size**3 / s for s in call_seconds(lambda a=a, b=b, c=c: torch.mm(a, b, out=c), 10)]
+            found[name] = [
+                2 * size**3 / s for s in call_seconds(calls.get(name, lambda a=a, b=b, c=c: torch.mm(a, b, out=c)), 10)
+            ]
         except RuntimeError as error:
             print(f"{name}: {error}", file=sys.stderr)
     return found

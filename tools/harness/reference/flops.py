@@ -1,9 +1,15 @@
 """Counts the operations of a reference's ATen calls: 2mnk for a matrix product, one per output element for elementwise
-operators, one per input element for reductions."""
+operators, one per input element for reductions; and finds the type of the values that its products take."""
+
+from collections import Counter
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
+from torch.utils.weak import WeakTensorKeyDictionary
+
+COUNTS = {**flop_registry, torch.ops.aten._int_mm: flop_registry[torch.ops.aten.mm]}
+"""Operator -> the function that counts its operations."""
 
 PER_ELEMENT = {
     "_softmax": 5,
@@ -24,6 +30,16 @@ FREE_OPERATORS = CREATING_OPERATORS | {
     "cat", "stack", "index", "index_select", "gather", "scatter_", "embedding", "flip", "roll", "constant_pad_nd"
 }  # fmt: skip
 """Operators that only create, copy or move data."""
+NARROW_TYPES = {
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+    torch.float8_e4m3fn: "float8",
+    torch.float8_e5m2: "float8",
+    torch.int8: "int8",
+    torch.uint8: "int8",
+}
+"""Element types that matrix units multiply, and whose values a conversion to a wider type keeps -> the roof's type."""
+ROOF_TYPES = {torch.float32: "float32", torch.float64: "float64", **NARROW_TYPES}
 MAX_LISTED_OPERATIONS = 100
 """Longest list of a reference's operators."""
 
@@ -62,6 +78,14 @@ class FlopCounter(TorchDispatchMode):
         self.total = 0.0
         self.names: list[str] = []
         """The first MAX_LISTED_OPERATIONS operators in their order, without views and copies."""
+        self.types = Counter[str]()
+        """Type of the values that products take -> their operations; "" for all operators but products."""
+        self._kept: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+        """Tensor -> the narrower type that its values were converted from."""
+
+    def main_type(self) -> str | None:
+        """Return the type in which most operations are done; "" if most are no products, None if none was counted."""
+        return max(self.types, key=self.types.__getitem__, default=None)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
@@ -73,10 +97,25 @@ class FlopCounter(TorchDispatchMode):
             and len(self.names) < MAX_LISTED_OPERATIONS
         ):
             self.names.append(name)
-        if packet in flop_registry:
-            self.total += float(flop_registry[packet](*args, **(kwargs or {}), out_val=out))
+        inputs, outputs = _tensors(list(args)), _tensors(out)
+        if func._schema.is_mutable:
+            for changed in inputs:
+                self._kept.pop(changed, None)
+        moves_values = getattr(func, "is_view", False) or name in ("_to_copy", "clone", "_unsafe_view")
+        if moves_values and inputs and outputs:
+            held, made = self._kept.get(inputs[0], inputs[0].dtype), outputs[0].dtype
+            if made.itemsize > held.itemsize and held in NARROW_TYPES and made != torch.float64:
+                self._kept[outputs[0]] = held
+        if packet in COUNTS:
+            count = float(COUNTS[packet](*args, **(kwargs or {}), out_val=out))
+            operands = inputs[1:3] if "add" in name else inputs[:2]
+            held = {self._kept.get(one, one.dtype) for one in operands}
+            kind = ROOF_TYPES.get(operands[0].dtype if len(held) > 1 else held.pop(), "other")
         elif name not in FREE_OPERATORS and not getattr(func, "is_view", False):
-            inputs = [t.numel() for t in _tensors(list(args))]
-            outputs = [t.numel() for t in _tensors(out)]
-            self.total += PER_ELEMENT.get(name, 1) * max([0, *inputs, *outputs])
+            largest = max([0, *(t.numel() for t in (*inputs, *outputs))])
+            count, kind = PER_ELEMENT.get(name, 1) * largest, ""
+        else:
+            return out
+        self.total += count
+        self.types[kind] += count
         return out

@@ -46,18 +46,19 @@ def probe(request: dict) -> dict:
             inferred += buffer_notes(contract, request, args)
             roles = infer_roles(contract, args, inferred)
         set_roles(args, roles)
-        flops, compared, operations, coarse = run_once(
+        counter, compared, coarse = run_once(
             contract, args, dims, request, first=at == 0, roles=roles, inferred=inferred
         )
-        answer.setdefault("operations", operations)
-        answer.setdefault("products", products(operations))
+        answer.setdefault("operations", counter.names)
+        answer.setdefault("products", products(counter.names))
+        answer.setdefault("product_type", counter.main_type())
         answer.setdefault("coarse", coarse)
         size = (
             needed_bytes(contract, args, NEEDED_S)
             if declared is None
             else check_declared_bytes(name, declared, args, inferred)
         )
-        figures = {"weight": weight, "margin": margin, "flops": flops, "unique_bytes": size}
+        figures = {"weight": weight, "margin": margin, "flops": counter.total or None, "unique_bytes": size}
         answer["workloads"].append(describe_workload(name, dims, args, compared) | figures)
     return answer | {"inferred": inferred}
 
@@ -167,9 +168,9 @@ def run_once(
     first: bool,
     roles: dict[str, str],
     inferred: list[str],
-) -> tuple[float | None, dict[str, int], list[str], dict[str, float]]:
-    """Run the reference as often as needed and return its operations, the elements that it defines of each output, the
-    names of its operators, and the errors of coarser types.
+) -> tuple[FlopCounter, dict[str, int], dict[str, float]]:
+    """Run the reference as often as needed and return the counter of its operations, the elements that it defines of
+    each output, and the errors of coarser types.
 
     Where the reference makes its own inputs, the first dims stand for all in what does not depend on size. At the first
     dims, chance, read outputs and degenerate outputs are looked for as well.
@@ -186,7 +187,7 @@ def run_once(
             returned = contract.call(own)
         except ContractError:
             raise error from None
-        counter.total, counter.names = 0.0, []
+        counter = FlopCounter()
     for a, b in zip(args, own, strict=True):
         if a.role == "input" and a.is_tensor and not is_equal(a.value, b.value):
             raise ContractError(
@@ -196,7 +197,7 @@ def run_once(
         look_for_chance(contract, args, own, returned, inferred)
         look_for_read_outputs(contract, args, own)
     if not first and contract.has_make_inputs:
-        return counter.total or None, {}, [], {}
+        return counter, {}, {}
     expected, note = expected_outputs(contract, args)
     if first and note:
         inferred.append(f"The oracle computes in the task's own precision, not float64: {note}.")
@@ -205,7 +206,7 @@ def run_once(
     coarse = coarse_errors(contract, args, expected) if first and contract.get("rtol") is not None else {}
     for found in expected:
         check_count(contract, found, next(a.value.numel() for a in args if a.name == found.name), dims)
-    return counter.total or None, {found.name: found.compared for found in expected}, counter.names, coarse
+    return counter, {found.name: found.compared for found in expected}, coarse
 
 
 def another(contract: Contract, dims: dict, request: dict, roles: dict[str, str]) -> list[Arg]:

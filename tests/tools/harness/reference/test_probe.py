@@ -89,6 +89,26 @@ def test_a_reference_with_make_inputs(asker: Asker) -> None:
     assert seen.dims_range == {"M": (1, 64)} and seen.rtol == 1e-3 and seen.atol is None
 
 
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("a @ b", "float32"),
+        ("a.bfloat16() @ b.bfloat16()", "bfloat16"),
+        ("torch.nn.functional.linear(a.half().float(), b.half().float().t().contiguous())", "float16"),
+        ("a.to(torch.float8_e4m3fn).float() @ b.to(torch.float8_e4m3fn).to(torch.float32)", "float8"),
+        ("(a.to(torch.int8).int() @ b.to(torch.int8).int()).float()", "int8"),
+        ("a.int() @ b.int() * 1.0", "other"),
+        ("a.half().double() @ b.half().double()", "float64"),
+        ("a.half().float().mul_(2.0) @ b.half().float()", "float32"),
+        ("a.bfloat16().float() @ b", "float32"),
+        ("torch.softmax(a.bfloat16(), 1)[:, :1] + b[0]", ""),
+    ],
+)
+def test_the_type_of_a_product_is_that_of_the_values_it_takes(body: str, kind: str, asker: Asker) -> None:
+    seen = asker.probe(MADE.replace("alpha * (a @ b)", f"({body}).float()"))
+    assert (seen.error, seen.product_type) == (None, kind)
+
+
 RAGGED = """
 import torch
 
