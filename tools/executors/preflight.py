@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from typing import NamedTuple
 
 from tools.errors import DeviceBusyError
-from tools.executors.base import Executor, Job, Needs
+from tools.executors.base import DeviceKind, Executor, Job, Needs
 from tools.store.blobs import Blobs
 
 ROOM_BYTES = 2 << 30
 """Bytes of free disk below which a compiler's caches may not fit."""
 MAX_SKEW_S = 5.0
 """Seconds by which the host's clock may differ from this machine's."""
+GPU_CHECK = "host GPU"
+"""Name of the check that no other process uses the GPU."""
 PROGRAM = """
 import importlib.util, json, platform, shutil, sys, time
 from importlib import metadata
@@ -33,11 +36,16 @@ class HostCheck(NamedTuple):
     """One sentence on what to do if it is not ok."""
 
 
-def check_host(executor: Executor, blobs: Blobs) -> list[HostCheck]:
-    """Return the checks of the host that a job can make. Raises SettingsError or InfrastructureError, with what to do
-    as its sentence, if the host cannot be reached or runs no job."""
+def check_host(executor: Executor, blobs: Blobs, needed: DeviceKind = "cpu") -> list[HostCheck]:
+    """Return the checks of the host that jobs can make, without its clock where answers are carried by files.
+
+    Raises SettingsError or InfrastructureError, with what to do as its sentence, if the host cannot be reached or runs
+    no job, and DeviceBusyError if its GPU is in use and `needed`.
+    """
+    job = Job(files={}, argv=("{python}", "-c", PROGRAM))
+    executor.gather((executor.devices, partial(executor.run, job)))
     devices, asked_at = executor.devices(), time.time()
-    finished = executor.run(Job(files={}, argv=("{python}", "-c", PROGRAM)))
+    finished = executor.run(job)
     answered_at = time.time()
     if finished.exit_code:
         said = blobs.text(finished.files["stderr.txt"]).strip().splitlines()[-1:]
@@ -49,12 +57,16 @@ def check_host(executor: Executor, blobs: Blobs) -> list[HostCheck]:
         HostCheck("host python", True, facts["python"], ""),
         HostCheck("host torch", bool(facts["torch"]), facts["torch"], torch_fix),
         HostCheck("host disk", facts["free"] >= ROOM_BYTES, f"{facts['free'] / 2**30:.1f} GiB free", "free some space"),
-        HostCheck("host clock", skew_s <= MAX_SKEW_S, f"differs by {skew_s:.1f} s", "set it, e.g. with chrony"),
     ]
+    if executor.answers_at_once:
+        clock = f"differs by {skew_s:.1f} s"
+        checks.append(HostCheck("host clock", skew_s <= MAX_SKEW_S, clock, "set it, e.g. with chrony"))
     if any(device.kind == "cuda" for device in devices):
         try:
             executor.run(Job(files={}, argv=("true",), needs=Needs(device="cuda", exclusive=True)))
-            checks.append(HostCheck("host GPU", True, "free", ""))
+            checks.append(HostCheck(GPU_CHECK, True, "free", ""))
         except DeviceBusyError as error:
-            checks.append(HostCheck("host GPU", False, "in use", str(error)))
+            if needed == "cuda":
+                raise
+            checks.append(HostCheck(GPU_CHECK, False, "in use", str(error)))
     return checks
