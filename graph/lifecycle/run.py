@@ -21,6 +21,7 @@ from graph.services import (
     open_index,
     open_ledger,
     open_profilers,
+    require_access_to_models,
 )
 from graph.settings import Settings
 from graph.state import State
@@ -83,6 +84,8 @@ def _run_new(
     from graph.specs import hardware_sheet
     from tools.environment import requests_about_machine
 
+    # A wrong key is told before a device is used.
+    require_access_to_models(settings)
     with ExitStack() as stack:
         workspace, events, executor, discarding = open_new_workspace(settings, observers, stack)
         blobs = workspace.records.blobs
