@@ -14,7 +14,7 @@ from typing import Literal
 from tools.artifacts import Artifact, digest
 from tools.errors import SettingsError
 from tools.executors.base import Device, Executor, Job, Limits
-from tools.executors.preflight import GPU_CHECK, HostCheck, check_host
+from tools.executors.preflight import HostCheck, check_host
 from tools.executors.toolchain import Toolchain
 from tools.executors.toolchain_job import read_toolchain
 from tools.languages.base import Language
@@ -96,14 +96,8 @@ def inspect_environment(
     features = _try_sandbox(executor, blobs)
     toolchain = read_toolchain(executor, blobs)
     items = [
-        EnvironmentItem(
-            name=check.name,
-            status="ok" if check.ok else "missing",
-            value=check.value,
-            fix="" if check.ok else check.fix,
-            optional=check.name == GPU_CHECK and "cuda" not in kinds,
-        )
-        for check in host
+        EnvironmentItem(name=name, status="ok" if ok else "missing", value=value, fix="" if ok else fix)
+        for name, ok, value, fix in host
     ]
     items.append(_environment_item("operating system", toolchain.system))
     items += [item for device in devices for item in _device_items(device)]

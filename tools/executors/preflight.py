@@ -15,8 +15,6 @@ ROOM_BYTES = 2 << 30
 """Bytes of free disk below which a compiler's caches may not fit."""
 MAX_SKEW_S = 5.0
 """Seconds by which the host's clock may differ from this machine's."""
-GPU_CHECK = "host GPU"
-"""Name of the check that no other process uses the GPU."""
 PROGRAM = """
 import importlib.util, json, platform, shutil, sys, time
 from importlib import metadata
@@ -36,11 +34,12 @@ class HostCheck(NamedTuple):
     """One sentence on what to do if it is not ok."""
 
 
-def check_host(executor: Executor, blobs: Blobs, needed: DeviceKind = "cpu") -> list[HostCheck]:
+def check_host(executor: Executor, blobs: Blobs, needed: DeviceKind | None = None) -> list[HostCheck]:
     """Return the checks of the host that jobs can make, without its clock where answers are carried by files.
 
-    Raises SettingsError or InfrastructureError, with what to do as its sentence, if the host cannot be reached or runs
-    no job, and DeviceBusyError if its GPU is in use and `needed`.
+    `needed`: the kind of device that a run needs, None if that is not known; a run on the CPU looks at no GPU. Raises
+    SettingsError or InfrastructureError, with what to do as its sentence, if the host cannot be reached or runs no job,
+    and DeviceBusyError if a GPU that is needed is in use.
     """
     job = Job(files={}, argv=("{python}", "-c", PROGRAM))
     executor.gather((executor.devices, partial(executor.run, job)))
@@ -61,12 +60,12 @@ def check_host(executor: Executor, blobs: Blobs, needed: DeviceKind = "cpu") -> 
     if executor.answers_at_once:
         clock = f"differs by {skew_s:.1f} s"
         checks.append(HostCheck("host clock", skew_s <= MAX_SKEW_S, clock, "set it, e.g. with chrony"))
-    if any(device.kind == "cuda" for device in devices):
+    if needed != "cpu" and any(device.kind == "cuda" for device in devices):
         try:
             executor.run(Job(files={}, argv=("true",), needs=Needs(device="cuda", exclusive=True)))
-            checks.append(HostCheck(GPU_CHECK, True, "free", ""))
+            checks.append(HostCheck("host GPU", True, "free", ""))
         except DeviceBusyError as error:
-            if needed == "cuda":
+            if needed is not None:
                 raise
-            checks.append(HostCheck(GPU_CHECK, False, "in use", str(error)))
+            checks.append(HostCheck("host GPU", False, "in use", str(error)))
     return checks

@@ -57,7 +57,7 @@ def test_the_checks_of_the_host_take_no_round_trip_of_their_own(
     executor.gather([*asked, load])
     assert bundles(executor) == 2, "the reference at its own sizes, and at those that are like the hidden ones"
     load()
-    found = inspect_environment(executor, [Cpp()], blobs, check_host(executor, blobs))
+    found = inspect_environment(executor, [Cpp()], blobs, check_host(executor, blobs, "cuda"))
     assert bundles(executor) == 2
     host = {item.name: (item.status, item.fix) for item in found.items if item.name.startswith("host ")}
     assert host == dict.fromkeys(("host python", "host torch", "host disk", "host GPU"), ("ok", "")), (
@@ -75,9 +75,11 @@ def test_a_gpu_in_use_is_said_by_name_and_ends_what_needs_it(
     with pytest.raises(DeviceBusyError, match=r"process 1 \(stub-trainer\).*00\d\.results\.zip"):
         check_host(executor, blobs, "cuda")
     assert bundles(executor) == before, "the error is on the files that came back"
-    found = inspect_environment(executor, [Cpp()], blobs, check_host(executor, blobs))
-    (gpu,) = [item for item in found.items if item.name == "host GPU"]
-    assert (gpu.status, gpu.value, gpu.optional) == ("missing", "in use", True) and "stub-trainer" in gpu.fix
+    *_, gpu = check_host(executor, blobs)
+    assert (gpu.name, gpu.ok, gpu.value) == ("host GPU", False, "in use") and "stub-trainer" in gpu.fix
+    assert gpu.name not in [check.name for check in check_host(executor, blobs, "cpu")], (
+        "no run on the CPU waits for it"
+    )
 
 
 def test_a_host_that_answers_at_once_tells_its_clock_and_what_it_lacks(
