@@ -303,6 +303,23 @@ def open_ledger(settings: Settings, records: Records) -> Ledger:
     return Ledger(records, settings.budget, {**prices.published_prices(), **settings.prices})
 
 
+ROLES: tuple[RoleName, ...] = ("planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper")
+
+
+def require_access_to_models(settings: Settings) -> None:
+    """Try the server and the key of each entry of `models:` in use, by a call that costs nothing.
+
+    Raises SettingsError or ProviderError, as the first exchange would.
+    """
+    for entry, role in {_entry_of(role, settings): role for role in ROLES}.items():
+        open_model(role, settings.model_for(role), entry=entry).require_access(entry)
+
+
+def _entry_of(role: RoleName, settings: Settings) -> str:
+    """Return the key below `models:` that names the model of a role."""
+    return role if role in settings.models else "default"
+
+
 def open_agents(
     settings: Settings,
     records: Records,
@@ -318,11 +335,9 @@ def open_agents(
     files there. `begin`: called before each exchange, returns the time left for it and raises if no exchange may begin.
     `unset`: as in `open_model`.
     """
-    roles: tuple[RoleName, ...] = ("planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper")
     agents = {}
-    for role in roles:
-        entry = role if role in settings.models else "default"
-        model = open_model(role, settings.model_for(role), folder, entry=entry, unset=unset)
+    for role in ROLES:
+        model = open_model(role, settings.model_for(role), folder, entry=_entry_of(role, settings), unset=unset)
         agents[role] = Agent(role, model, records, emit, ledger, begin)
     for role, agent in agents.items():
         ledger.check_caps_can_be_kept(role, agent.model)

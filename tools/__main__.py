@@ -182,17 +182,13 @@ def _open_task(options: argparse.Namespace) -> Iterator[TaskHandle]:
 
 
 def _print_environment(options: argparse.Namespace) -> None:
-    from tools.environment import EnvironmentItem, inspect_environment
+    from tools.environment import inspect_environment
     from tools.executors.preflight import check_host
     from tools.languages.base import LANGUAGES, open_language
 
     with _open_machine(options) as (executor, records):
-        items = tuple(
-            EnvironmentItem(name=name, status="ok" if ok else "missing", value=value, fix="" if ok else fix)
-            for name, ok, value, fix in check_host(executor, records.blobs)
-        )
-        found = inspect_environment(executor, map(open_language, LANGUAGES), records.blobs)
-    environment = found.model_copy(update={"items": (*items, *found.items)})
+        host = check_host(executor, records.blobs)
+        environment = inspect_environment(executor, map(open_language, LANGUAGES), records.blobs, host)
     print(environment.model_dump_json(indent=1) if options.json else environment.to_markdown())
 
 

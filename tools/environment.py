@@ -14,6 +14,7 @@ from typing import Literal
 from tools.artifacts import Artifact, digest
 from tools.errors import SettingsError
 from tools.executors.base import Device, Executor, Job, Limits
+from tools.executors.preflight import HostCheck, check_host
 from tools.executors.toolchain import Toolchain
 from tools.executors.toolchain_job import read_toolchain
 from tools.languages.base import Language
@@ -81,17 +82,24 @@ class Environment(Artifact):
         return "\n".join(["# Environment", "", *table, ""])
 
 
-def inspect_environment(executor: Executor, languages: Iterable[Language], blobs: Blobs) -> Environment:
+def inspect_environment(
+    executor: Executor, languages: Iterable[Language], blobs: Blobs, host: Iterable[HostCheck] = ()
+) -> Environment:
     """Inspect the devices of `executor`, and the compilers of `languages`, the programs and the packages beside them.
 
-    No large package is imported. Raises InfrastructureError if the executor itself fails.
+    No large package is imported. The checks of the `host` come first. Raises InfrastructureError if the executor itself
+    fails.
     """
     languages = tuple(languages)
     names, kinds = {language.name for language in languages}, {language.device for language in languages}
     devices = executor.devices()
     features = _try_sandbox(executor, blobs)
     toolchain = read_toolchain(executor, blobs)
-    items = [_environment_item("operating system", toolchain.system)]
+    items = [
+        EnvironmentItem(name=name, status="ok" if ok else "missing", value=value, fix="" if ok else fix)
+        for name, ok, value, fix in host
+    ]
+    items.append(_environment_item("operating system", toolchain.system))
     items += [item for device in devices for item in _device_items(device)]
     for language in languages:
         items += _compiler_items(language, toolchain)
@@ -113,8 +121,9 @@ def inspect_environment(executor: Executor, languages: Iterable[Language], blobs
 
 
 def requests_about_machine(executor: Executor, blobs: Blobs) -> tuple[Callable[[], object], ...]:
-    """Return what `inspect_environment` asks of the machine for any language, for `Executor.gather`."""
-    return executor.devices, partial(read_toolchain, executor, blobs), partial(_try_sandbox, executor, blobs)
+    """Return what a run asks of the machine for any language, for `Executor.gather`."""
+    asked = executor.devices, partial(read_toolchain, executor, blobs), partial(_try_sandbox, executor, blobs)
+    return (*asked, partial(check_host, executor, blobs)) if executor.is_elsewhere else asked
 
 
 def _environment_item(

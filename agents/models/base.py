@@ -211,6 +211,11 @@ class Model(ABC):
         """Perform one exchange. ProviderError when the provider fails, PendingError when a person has not answered
         yet."""
 
+    def require_access(self, entry: str) -> None:
+        """Raise the error of an exchange if the server does not answer or refuses the key, as far as a call that costs
+        nothing shows; `entry` is the key below `models:`. By default there is nothing to call."""
+        del entry
+
     def usage_bound(self, request: Request) -> Usage:
         """Return the most that `ask(request)` can take, to be reserved beforehand; zero by default."""
         return Usage()

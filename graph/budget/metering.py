@@ -65,6 +65,7 @@ class MeteredExecutor(Executor):
         """`clock`: wall seconds of the run. `before`: seconds that jobs of earlier processes of the run took, by kind
         of device."""
         self.inner = inner
+        self.answers_at_once, self.is_elsewhere = inner.answers_at_once, inner.is_elsewhere
         self.emit = emit
         self.clock = clock
         self._spent = defaultdict[str, float](float, before)

@@ -21,6 +21,7 @@ from graph.services import (
     open_index,
     open_ledger,
     open_profilers,
+    require_access_to_models,
 )
 from graph.settings import Settings
 from graph.state import State
@@ -83,6 +84,8 @@ def _run_new(
     from graph.specs import hardware_sheet
     from tools.environment import requests_about_machine
 
+    # A wrong key is told before a device is used.
+    require_access_to_models(settings)
     with ExitStack() as stack:
         workspace, events, executor, discarding = open_new_workspace(settings, observers, stack)
         blobs = workspace.records.blobs
@@ -312,6 +315,7 @@ def assemble_services(
     from knowledge_base.pages.wiki import Wiki
     from knowledge_base.search.index import Index
     from tools.environment import Environment, inspect_environment
+    from tools.executors.preflight import check_host
     from tools.judge.judge import Judge
 
     language = open_language(loaded.task.language)
@@ -334,14 +338,13 @@ def assemble_services(
     wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
     guide = wiki.or_bundled_methods()
     recorded = records.find(record_key("environment"))
-    environment = recorded or records.add(
-        Record(
-            kind="environment",
-            key=record_key("environment"),
-            payload=inspect_environment(executor, (language,), records.blobs).model_dump(mode="json"),
-        )
-    )
-    if recorded is not None:
+    if recorded is None:
+        host = check_host(executor, records.blobs, language.device) if executor.is_elsewhere else ()
+        found = inspect_environment(executor, (language,), records.blobs, host)
+        payload = found.model_dump(mode="json")
+        environment = records.add(Record(kind="environment", key=record_key("environment"), payload=payload))
+    else:
+        environment = recorded
         found = Environment.model_validate(recorded.payload)
         _remember_machine(found, language.device, executor, lambda: judge.builder.refuse_other_toolset())
     device = pick_device(executor.devices(), language.device)

@@ -69,9 +69,17 @@ def preflight(state: State, services: Services) -> State:
     roofs = services.roofs
     if cpu:
         _start_frameworks(services)
-    missing = [item.name for item in environment.items if item.status != "ok" and not item.optional]
-    summary = f"{len(roofs)} roofs measured" + (f"; missing: {', '.join(missing)}" if missing else "")
+    summary = f"{len(roofs)} roofs measured{_environment_words(environment)}"
     return State(environment=services.environment, summary=summary)
+
+
+def _environment_words(environment: Environment) -> str:
+    """Return how many checks of another host are ok, and what is missing, with the fix if it is the host's."""
+    host = [item for item in environment.items if item.name.startswith("host ")]
+    words = f"; {sum(item.status == 'ok' for item in host)} of {len(host)} host checks ok" if host else ""
+    lacking = [item for item in environment.items if item.status != "ok" and not item.optional]
+    missing = [f"{item.name} ({item.fix})" if item in host else item.name for item in lacking]
+    return f"{words}; missing: {', '.join(missing)}" if missing else words
 
 
 def _requests_before_iterations(services: Services) -> Iterator[Callable[[], object]]:
@@ -94,7 +102,7 @@ def _start_frameworks(services: Services) -> None:
     On a CPU this follows the measurement of the roofs, which it would disturb; on a GPU it runs beside the first build.
     """
     wanted = services.settings.benchmark.frameworks
-    if not wanted or not services.executor.inner.answers_at_once:
+    if not wanted or not services.executor.answers_at_once:
         return
     sizes = [seen.dims for seen in services.probed_workloads if seen.unique_bytes <= MAX_COMPILED_AHEAD_BYTES]
     with contextlib.suppress(HarnessError):

@@ -52,13 +52,14 @@ class CarriedBundles(BundleExecutor):
     """`bundle` with somebody who carries each bundle to another folder, runs it there, and brings the results back."""
 
     settings = SimpleNamespace(python=sys.executable)
+    environment = {"PATH": os.environ["PATH"]}
+    """Variables on the other machine."""
 
     def carry(self, bundle: Path, results: Path) -> None:
         there = self.folder.with_name("there")
         there.mkdir(exist_ok=True)
-        environment = {"PATH": os.environ["PATH"]}
         command = [sys.executable, "-I", shutil.copy(bundle, there)]
-        subprocess.run(command, cwd="/", env=environment, stdout=subprocess.PIPE)
+        subprocess.run(command, cwd="/", env=self.environment, stdout=subprocess.PIPE)
         shutil.copy(there / results.name, results)
 
 

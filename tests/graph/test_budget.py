@@ -22,6 +22,8 @@ from graph.workspace import completeness, drift, events
 from graph.workspace.events import Event
 from graph.workspace.folder import open_read_only
 from graph.workspace.versions import read_state
+from tests.agents.models.openai_server import Server
+from tests.agents.models.scripted_server import Step
 from tests.graph.conftest import printed_json
 from tests.support import Capsys
 from tools.store.records import Records
@@ -304,7 +306,9 @@ prompts."""
 def test_a_cap_under_which_nothing_can_be_asked_is_refused(
     config: Path, capsys: Capsys, verb: str, budget: dict[str, Any], key: str
 ) -> None:
-    assert main([verb, str(priced(config, budget, models={"default": SERVED}))]) == 2
+    with Server(Step()) as server:
+        served = {**SERVED, "base_url": server.url}
+        assert main([verb, str(priced(config, budget, models={"default": served}))]) == 2
     error = capsys.readouterr().err
     assert key in error and "sets aside" in error and "or lower max_tokens" in error and error.count("\n") == 1
     workspaces = config.parent / "workspaces"

@@ -123,8 +123,10 @@ class Executor(ABC):
 
     options: ClassVar[type[ExecutorOptions]] = ExecutorOptions
     """Options that a config may give beside `executor.kind`."""
-    answers_at_once: ClassVar[bool] = True
+    answers_at_once: bool = True
     """Whether `run` waits for the job, so that processes can be kept for later jobs."""
+    is_elsewhere: bool = False
+    """Whether jobs run on another host, of which a run then shows the checks (`tools.executors.preflight`)."""
 
     _toolchain: Toolchain | None = None
 

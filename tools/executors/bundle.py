@@ -52,7 +52,7 @@ class BundleExecutor(Executor):
     """Collects jobs in bundles and answers from results that were carried back."""
 
     options = BundleOptions
-    answers_at_once = False
+    answers_at_once, is_elsewhere = False, True
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class BundleExecutor(Executor):
                     raise PendingError("executor: a job waits for the next bundle", self.folder)
                 self._carry()
             path, answer = self._answers[key]
-            if "error" in answer:
+            if "error" in answer and not self._is_collecting:
                 del self._answers[key]  # Another attempt is another job.
         if "error" in answer:
             kind = getattr(errors, answer["error"], InfrastructureError)

@@ -90,6 +90,7 @@ class SshExecutor(Executor):
     """Runs jobs on another host. Safe to use from several threads."""
 
     options = SshOptions
+    is_elsewhere = True
 
     def __init__(
         self,

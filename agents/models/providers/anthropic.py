@@ -63,6 +63,11 @@ class Anthropic(Model):
                 error.usage = meter.total.model_dump()
             raise
 
+    def require_access(self, entry: str) -> None:
+        """See `Model`; Bedrock and Vertex have no such call."""
+        if self.settings.platform == "anthropic":
+            self.client.require_access(entry, limit=1)
+
     def _ask_until_complete(self, request: Request, meter: wire.UsageMeter) -> AnswerReply | ToolCallReply | UnfitReply:
         limit, room = self.settings.max_tokens, MAX_OUTPUT_FACTOR * self.settings.max_tokens
         text, said, before = "", "", list["MessageParam"]()

@@ -10,7 +10,7 @@ from agents.models import options as provider_options
 from agents.models.credentials import read_key_from_environment
 from agents.models.providers.server_failures import PLACEHOLDER_KEY, SdkClient
 from agents.models.time_limits import http_event_hooks
-from tools.errors import ProviderError
+from tools.errors import KernelwrightError, ProviderError
 
 START_SERVER_HINT = (
     "start it (for example `vllm serve MODEL`, `python -m sglang.launch_server`, `llama-server -m FILE`, "
@@ -69,6 +69,22 @@ class OpenAIOptions(provider_options.ProviderOptions):
 
 class OpenAIClient(SdkClient):
     """The SDK client of a server for chat completions."""
+
+    @property
+    def error_types(self) -> tuple[type[Exception], ...]:
+        import openai
+
+        return (openai.OpenAIError,)
+
+    def translate_error(self, error: Exception, role: str) -> KernelwrightError:
+        """Translate an SDK error, one without an answer too."""
+        import openai
+
+        if isinstance(error, openai.APITimeoutError):
+            return self.silence_error(role)
+        if isinstance(error, openai.APIConnectionError):
+            return self.no_server_error(role)
+        return super().translate_error(error, role)
 
     def silence_error(self, role: str) -> ProviderError:
         """Return the error for a server that stays silent longer than timeout_s."""

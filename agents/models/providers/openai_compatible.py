@@ -107,6 +107,9 @@ class OpenAICompatible(Model):
                 error.usage = meter.total.model_dump()
             raise
 
+    def require_access(self, entry: str) -> None:
+        self.client.require_access(entry)
+
     def _ask_until_complete(self, request: Request, meter: ExchangeMeter) -> Reply:
         done = self._exchange(self._messages(request), request, meter)
         text = done.message.content

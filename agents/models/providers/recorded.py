@@ -134,6 +134,9 @@ class RecordingModel(Model):
         """Name of the provider that answers."""
         return self.inner.provider
 
+    def require_access(self, entry: str) -> None:
+        self.inner.require_access(entry)
+
     def usage_bound(self, request: Request) -> Usage:
         """Return the value of the model that answers."""
         return self.inner.usage_bound(request)

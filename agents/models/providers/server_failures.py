@@ -4,10 +4,12 @@ send the same statuses."""
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
 from agents.models.redaction import remove_keys
+from agents.models.time_limits import silence_timeout
 from tools.errors import KernelwrightError, OverloadedError, ProviderError, RefusalError, SettingsError
 
 PLACEHOLDER_KEY = "none"
@@ -20,9 +22,14 @@ CONTEXT_FULL_PATTERN = re.compile(
 )
 """Matches messages of servers about a prompt and answer that exceed the model's context."""
 
+WRONG_KEY_PATTERN = re.compile(r"(?:incorrect|invalid) api.?key|api.?key (?:is )?(?:not valid|invalid)", re.I)
+"""Matches messages with which some servers refuse a key by the status 400."""
+UNKNOWN_CALL_STATUSES = (400, 404, 405, 422, 501)
+"""Statuses of servers that do not know the call for the list of models."""
+
 
 @dataclass(frozen=True)
-class SdkClient:
+class SdkClient(ABC):
     """A client of one of the SDKs with its options, and the translation of its errors."""
 
     sdk: Any
@@ -34,6 +41,25 @@ class SdkClient:
     def model_and_address(self) -> str:
         """Model and address of the server, for messages."""
         return f"{self.options.model} at {self.sdk.base_url}"
+
+    @property
+    @abstractmethod
+    def error_types(self) -> tuple[type[Exception], ...]:
+        """Exceptions that a call can raise."""
+
+    def require_access(self, entry: str, **query: int) -> None:
+        """Ask for the list of models, as `query` limits it: it needs the key and costs no tokens. Raises the translated
+        error, unless the server refuses no more than the list."""
+        sdk = self.sdk.with_options(max_retries=self.options.max_retries)
+        try:
+            # The raw response: some servers list their models in a form of their own.
+            sdk.models.with_raw_response.list(timeout=silence_timeout(self.options.timeout_s), **query)
+        except self.error_types as error:
+            status, said = getattr(error, "status_code", None), self.error_message(error)
+            is_unknown = status in UNKNOWN_CALL_STATUSES and not WRONG_KEY_PATTERN.search(said)
+            # A key may be restricted to exchanges.
+            if not is_unknown and not (status == 403 and "scope" in said):
+                raise self.translate_error(error, entry) from error
 
     @property
     def credentials_text(self) -> str:
@@ -76,7 +102,7 @@ class SdkClient:
                 f"{entry}: {self.model_and_address} is overloaded ({said}), even after up to "
                 f"{self.options.max_retries} retries"
             )
-        if status in (401, 403):
+        if status in (401, 403) or (status == 400 and WRONG_KEY_PATTERN.search(said)):
             return SettingsError(
                 f"{entry}: {self.credentials_text} does not give access ({said}); correct the key or its permissions"
             )
@@ -85,4 +111,4 @@ class SdkClient:
                 f"{entry}.model: {self.options.model!r} is not available at {self.sdk.base_url} ({said}); name another "
                 f"model or base_url"
             )
-        return ProviderError(f"{entry}: {self.model_and_address} answered {status}: {said}")
+        return ProviderError(f"{entry}: {self.model_and_address} answered {status}: {said}; check the server")

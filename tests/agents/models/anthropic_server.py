@@ -53,13 +53,20 @@ class Server(scripted_server.Server):
                 if self.counts
                 else Step(status=404)
             )
-        sent = asked.headers.get("x-api-key") or asked.headers.get("authorization", "").removeprefix("Bearer ")
-        refused = Step(status=401, message=f"invalid key: {sent}") if self.key not in (None, sent) else None
+        refused = self.refused_key(asked)
         if not refused and (wrong := fault(body, self.most_output, asked.headers.get("anthropic-beta", ""))):
             refused = Step(status=400, message=wrong)
         if refused:
             self.asked.append(asked)
         return refused or super().step(asked)
+
+    def list_models(self, asked: Asked) -> Step:
+        return self.refused_key(asked) or super().list_models(asked)
+
+    def refused_key(self, asked: Asked) -> Step | None:
+        """The refusal of a wrong key; None for the right one."""
+        sent = asked.headers.get("x-api-key") or asked.headers.get("authorization", "").removeprefix("Bearer ")
+        return Step(status=401, message=f"invalid key: {sent}") if self.key not in (None, sent) else None
 
     def error(self, step: Step) -> Body:
         return {"type": "error", "error": {"type": KINDS.get(step.status, "api_error"), "message": step.message}}

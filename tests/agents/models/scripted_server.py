@@ -77,6 +77,10 @@ class Server(ABC):
         self.script = list(script)
         self.answer = answer
         self.asked: list[Asked] = []
+        self.looked_up: list[Asked] = []
+        """Requests for the list of models."""
+        self.listing = Step(body={"data": [], "has_more": False})
+        """What they are answered with."""
         self._lock = threading.Lock()
         self._http = _Loopback(("127.0.0.1", 0), type("Handler", (_Handler,), {"owner": self}))
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}{self.prefix}"
@@ -104,6 +108,11 @@ class Server(ABC):
                 return self.script.pop(0)
             return self.answer(asked.body) if self.answer else self.script[0]
 
+    def list_models(self, asked: Asked) -> Step:
+        """What comes next for the list of models."""
+        self.looked_up.append(asked)
+        return self.listing
+
     @abstractmethod
     def error(self, step: Step) -> Body:
         """The body of an answer whose status is none of success."""
@@ -130,11 +139,17 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Tests are silent."""
 
+    def do_GET(self) -> None:
+        asked = Asked(self.path, {name.lower(): value for name, value in self.headers.items()}, b"", {})
+        self.answer(self.owner.list_models(asked), asked)
+
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers["content-length"]))
         body = json.loads(raw) if raw.startswith(b"{") else {}
         asked = Asked(self.path, {name.lower(): value for name, value in self.headers.items()}, raw, body)
-        step = self.owner.step(asked)
+        self.answer(self.owner.step(asked), asked)
+
+    def answer(self, step: Step, asked: Asked) -> None:
         time.sleep(step.pause_s)
         if step.file:
             self.reply(*recorded(step.file))

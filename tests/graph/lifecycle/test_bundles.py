@@ -43,6 +43,8 @@ def test_a_run_that_is_carried_ends_with_few_bundles_which_hold_no_secret(
             command = ["resume", found["workspace"]]
     assert found["status"] == "finished" and set(found["verdicts"]) == {"v1"}, done.stderr
     secret = (Path(found["workspace"]) / ".kernelwright" / "secret").read_bytes().strip()
+    checks = (Path(found["workspace"]) / "env_check.md").read_text()
+    assert "| host python | ok |" in checks and "| host disk |" in checks and "| host clock |" not in checks
     for path in here.glob("*.pyz"):
         with zipfile.ZipFile(path) as archive:
             content = b"".join(archive.read(name) for name in archive.namelist())

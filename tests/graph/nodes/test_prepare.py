@@ -77,6 +77,25 @@ def test_a_host_that_lacks_what_the_config_requires_runs_no_kernel(copied: Path)
             prepare.preflight(State(), services)
 
 
+def test_the_first_node_tells_what_another_host_lacks_and_how_to_mend_it(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare, "_requests_before_iterations", lambda _: ())
+    monkeypatch.setattr(prepare, "_require_sound_baseline", lambda _: None)
+    monkeypatch.setattr(prepare, "_start_frameworks", lambda _: None)
+    with runs.open_services(copied) as services:
+        payload = services.records.get(services.environment).payload
+        python = {"name": "host python", "status": "ok", "value": "3.12.3, /opt/py/bin/python", "fix": ""}
+        disk = {"name": "host disk", "status": "missing", "value": "0.1 GiB free", "fix": "free some space"}
+        payload = payload | {"items": [python, disk, *payload["items"]]}
+        elsewhere = services.records.add(Record(kind="environment", key=record_key("elsewhere"), payload=payload))
+        state = prepare.preflight(State(), replace(services, environment=elsewhere.id))
+        shown = (services.workspace.root / "env_check.md").read_text()
+    assert "roofs measured; 1 of 2 host checks ok; missing: host disk (free some space)" in state["summary"]
+    assert "| host python | ok | 3.12.3, /opt/py/bin/python |  |" in shown
+    assert "| host disk | missing | 0.1 GiB free | free some space |" in shown
+
+
 @pytest.mark.parametrize(
     ("near", "others", "asked", "doubted", "ends"),
     [
