@@ -14,12 +14,21 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tools.artifacts import Candidate, Profile, Quantity, Remark, Task, Workload
+from tools.analysis.bottleneck import (
+    ARITHMETIC_PIPES,
+    COMPUTE_BUSY_METRIC,
+    ISSUE_METRIC,
+    MEMORY_BUSY_METRICS,
+    PIPE_METRIC,
+    TENSOR_PIPE_METRIC,
+)
+from tools.artifacts import Candidate, Launch, Profile, Quantity, Remark, Task, Workload
 from tools.errors import SettingsError
 from tools.executors.base import Executor, Job, Limits, Needs
 from tools.executors.harness_job import harness_files
 from tools.executors.toolchain import Toolchain
 from tools.executors.toolchain_job import read_toolchain
+from tools.harness.measurement import kernel_trace
 from tools.languages.base import Language
 from tools.profilers import ncu_reports
 from tools.profilers.base import Profiler
@@ -33,6 +42,8 @@ COUNTERS_NEED_ROOT = (
     "/etc/modprobe.d, then reboot), or run as root; the diagnosis uses static evidence only"
 )
 TIME_LIMIT_S = 300.0
+MAX_PROFILED_KERNELS = 32
+"""Most launches of a call that are counted."""
 INPUT_SEED = 0
 STALL_METRIC = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 WARP_LATENCY_METRIC = "smsp__average_warp_latency_per_inst_issued.ratio"
@@ -51,17 +62,6 @@ STALL_REASONS = (
     *("sleeping", "tex_throttle", "wait"),
 )
 OCCUPANCY_LIMITS = ("registers", "shared_mem", "blocks", "warps", "barriers")
-PIPE_METRIC = "sm__inst_executed_pipe_{}.avg.pct_of_peak_sustained_active"
-ARITHMETIC_PIPES = ("alu", "fma", "fp64", "xu")
-"""Pipes that compute; the other pipes move operands or control the flow."""
-TENSOR_PIPE_METRIC = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
-MEMORY_BUSY_METRICS = (
-    "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
-    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
-    "lts__throughput.avg.pct_of_peak_sustained_elapsed",
-)
-ISSUE_METRIC = "smsp__issue_active.avg.pct_of_peak_sustained_active"
-COMPUTE_BUSY_METRIC = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
 FLOAT_METRIC = "smsp__sass_thread_inst_executed_op_f{}_pred_on.sum.per_cycle_elapsed"
 LANES_METRIC, LANES_ON_METRIC = (f"smsp__thread_inst_executed{on}_per_inst_executed.ratio" for on in ("", "_pred_on"))
 METRICS = (
@@ -70,7 +70,7 @@ METRICS = (
     "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
     "dram__bytes_read.sum",
     "dram__bytes_write.sum",
-    "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    COMPUTE_BUSY_METRIC,
     "l1tex__throughput.avg.pct_of_peak_sustained_active",
     "lts__throughput.avg.pct_of_peak_sustained_elapsed",
     "lts__t_sector_hit_rate.pct",
@@ -80,7 +80,7 @@ METRICS = (
     ISSUE_METRIC,
     "sm__inst_executed.avg.per_cycle_active",
     "smsp__inst_executed.sum",
-    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    TENSOR_PIPE_METRIC,
     "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
     "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
@@ -121,6 +121,18 @@ METRICS = (
     *(f"launch__occupancy_limit_{what}" for what in OCCUPANCY_LIMITS),
 )
 """Metrics that are collected beside the sections; a profile keeps only these of the thousands that ncu knows."""
+TOTALS = (
+    DURATION_METRIC,
+    *MEMORY_BUSY_METRICS,
+    COMPUTE_BUSY_METRIC,
+    TENSOR_PIPE_METRIC,
+    "dram__bytes_read.sum",
+    "dram__bytes_write.sum",
+    "lts__t_sector_hit_rate.pct",
+    "l1tex__t_sector_hit_rate.pct",
+)
+"""Metrics that a call of several launches gets from one range replay, which lets each launch find what the ones before
+it left in the caches."""
 SECTION_ONLY_PREFIXES = ("launch__", "derived__")
 """Prefixes of metrics that only a section collects; ncu refuses them by name."""
 
@@ -157,7 +169,9 @@ class NcuProfiler(Profiler):
             "dims": workload.dims,
             "seed": INPUT_SEED,
             "metrics": [name for name in METRICS if not name.startswith(SECTION_ONLY_PREFIXES)],
+            "totals": TOTALS,
         }
+        request["most"] = MAX_PROFILED_KERNELS
         request["precision"] = task.numeric.precision
         request["arguments"] = [a.model_dump(mode="json", include={"name", "dtype"}) for a in task.arguments]
         job = Job(
@@ -170,15 +184,12 @@ class NcuProfiler(Profiler):
             argv=("{python}", TARGET_PROGRAM),
             limits=Limits(wall_s=TIME_LIMIT_S),
             needs=Needs(device=language.device, exclusive=True),
-            results=("report.ncu-rep", "raw.csv", "details.csv", "sandbox.json"),
+            results=("report.ncu-rep", "raw.csv", "details.csv", "sandbox.json", "range.csv", "range.txt"),
         )
         finished = executor.run(job)
         raw = {name: sha for name, sha in finished.files.items() if name != "stdout.txt"}
-        launches = (
-            parse_launches(blobs.text(raw["raw.csv"]), blobs.text(raw["details.csv"]))
-            if {"raw.csv", "details.csv"} <= raw.keys()
-            else ()
-        )
+        pages = {name: blobs.text(sha) for name, sha in raw.items() if name.endswith((".csv", ".txt"))}
+        launches = parse_launches(pages.get("raw.csv", ""), pages.get("details.csv", ""))
         if not launches:
             errors = [
                 line
@@ -196,21 +207,22 @@ class NcuProfiler(Profiler):
             return Profile(
                 tool=self.name,
                 launch=workload.name,
+                workload=workload.name,
                 source=candidate.id,
                 binary=shared_object,
                 metrics={},
                 remarks=notes,
             ), raw
-        main = longest_launch(launches)
-        others = f" and {len(launches) - 1} more" if len(launches) > 1 else ""
-        remarks = tuple(Remark(tool=self.name, line=0, kind="note", text=str(advice)) for advice in main.advice)
+        seen, metrics, notes = describe_call(launches, pages, blobs.get(shared_object))
         return Profile(
             tool=self.name,
-            launch=f"{workload.name}: {main.kernel}{others}",
+            launch=f"{workload.name}: {', '.join(dict.fromkeys(one.name for one in seen))}",
+            workload=workload.name,
             source=candidate.id,
             binary=shared_object,
-            metrics=profile_metrics(main.metrics, len(launches)),
-            remarks=remarks,
+            metrics=metrics,
+            launches=seen,
+            remarks=tuple(Remark(tool=self.name, line=0, kind="note", text=text) for text in notes),
         ), raw
 
 
@@ -255,9 +267,66 @@ def parse_sections(details: str) -> dict[str, tuple[str, ...]]:
     }
 
 
-def longest_launch(launches: Sequence[ProfiledLaunch]) -> ProfiledLaunch:
-    """The launch with the longest time."""
-    return ncu_reports.sort_longest_first(launches)[0]
+def describe_call(
+    launches: Sequence[ProfiledLaunch], pages: Mapping[str, str], code: bytes
+) -> tuple[tuple[Launch, ...], dict[str, Quantity], tuple[str, ...]]:
+    """The launches of a call in order, the metrics of the whole call, and notes: what is missing, and NVIDIA's advice.
+
+    `pages`: the texts of the job's results; `code`: the built kernel. A single launch is replayed as the call is. Pure.
+    """
+    whole, own = sum(launch.seconds for launch in launches), _own_kernels([one.kernel for one in launches], code)
+    seen = tuple(
+        Launch(
+            kernel=one.kernel,
+            seconds=one.seconds,
+            share=one.seconds / whole if whole else 1 / len(launches),
+            own=one.kernel in own,
+            metrics=profile_metrics(one.metrics),
+        )
+        for one in launches
+    )
+    metrics, notes = call_metrics(launches), list[str]()
+    if len(launches) > 1:
+        (found, *_) = (*ncu_reports.parse_page(pages.get("range.csv", "")), None)
+        metrics |= found.metrics if found else {}
+        if found is None:
+            reason = " ".join(pages.get("range.txt", "").split())[:200] or "it gave no reason"
+            notes.append(
+                f"ncu did not replay the call as one range ({reason}): bytes of the call are sums over its launches, "
+                "each of which found empty caches, and overstate what later launches read again"
+            )
+    if len(launches) >= MAX_PROFILED_KERNELS:
+        notes += [f"only the first {len(launches)} launches of the call were counted"]
+    for one, launch in zip(seen, launches, strict=True):
+        notes += [f"{one.name}: {advice}" if len(seen) > 1 else str(advice) for advice in launch.advice]
+    return seen, profile_metrics(metrics, len(launches)), tuple(notes)
+
+
+def call_metrics(launches: Sequence[ProfiledLaunch]) -> dict[str, Quantity]:
+    """The metrics of a call from those of its launches: sums of what is counted, else means by the launches' times.
+    What describes one launch is that of the longest. Pure."""
+    ordered, found = ncu_reports.sort_longest_first(launches), dict[str, Quantity]()
+    for name in METRICS:
+        held = [(launch.metrics[name], launch.seconds) for launch in ordered if name in launch.metrics]
+        if not held:
+            continue
+        first, whole = held[0][0], sum(seconds for _, seconds in held)
+        if name.endswith(".sum") or "m__cycles_" in name or "gpc__cycles_" in name:
+            found[name] = first.model_copy(update={"value": sum(one.value for one, _ in held)})
+        elif name.startswith(SECTION_ONLY_PREFIXES) or not whole:
+            found[name] = first
+        else:
+            mean = sum(one.value * seconds for one, seconds in held) / whole
+            found[name] = first.model_copy(update={"value": mean})
+    return found
+
+
+def _own_kernels(names: list[str], code: bytes) -> set[str]:
+    """The kernels that the built code contains; the others are a library's."""
+    text = code.decode("latin-1")
+    if text.startswith("\x7fELF"):
+        return kernel_trace.names_from_shared_object(names, text)
+    return kernel_trace.names_defined_in(names, text)
 
 
 def profile_metrics(metrics: Mapping[str, Quantity], kernels: int = 1) -> dict[str, Quantity]:

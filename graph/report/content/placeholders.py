@@ -18,15 +18,17 @@ Figures = dict[str, dict[str, Quantity]]
 def figures_by_record(
     calibration: str,
     rows: tuple[WorkloadRoofline, ...],
+    workload: str,
     facts: Mapping[str, Quantity],
     profiles: tuple[Profile, ...],
     records: tuple[str, ...],
 ) -> Figures:
-    """Every figure that an analysis can refer to, by record and metric. Times and facts derived from them have the id
-    of the `calibration` that measured them."""
+    """Every figure that an analysis can refer to, by record and metric. Times and the `facts` derived from them have
+    the id of the `calibration` that measured them; of several workloads a fact names its own."""
+    at = f"@{workload}" if len(rows) > 1 else ""
     times = {f"time.{row.workload}": Quantity(value=row.seconds, unit="s") for row in rows}
     return {
-        calibration: {**times, **facts},
+        calibration: {**times, **{f"{name}{at}": quantity for name, quantity in facts.items()}},
         **{record: dict(p.metrics) for p, record in zip(profiles, records, strict=True)},
     }
 
@@ -37,7 +39,12 @@ def analysis_text(record: Record) -> str:
     inspection = Inspection.model_validate(record.payload)
     # `_inspect` puts the calibration first.
     figures = figures_by_record(
-        record.parents[0], inspection.rooflines, inspection.facts, inspection.profiles, inspection.profile_records
+        record.parents[0],
+        inspection.rooflines,
+        inspection.workload,
+        inspection.facts,
+        inspection.profiles,
+        inspection.profile_records,
     )
     return text_with_figures(inspection.analysis, inspection.findings, figures, record.id)
 
