@@ -162,7 +162,7 @@ def _is_about_kernels(rule: Rule, launches: Sequence[Launch]) -> bool:
     """Whether a launch's own counters decide the rule, and no fact of the call."""
     metrics = {c.metric for c in rule.when}
     return any(metrics & launch.metrics.keys() for launch in launches) and not any(
-        name.startswith("roofline.") or name == "ncu.kernels" for name in metrics
+        name.startswith("roofline.") for name in metrics
     )
 
 

@@ -42,7 +42,7 @@ def add_traffic(profile: Profile, workload: ProbedWorkload) -> Profile:
 
 
 def _rereads(profile: Profile, inputs: int, outputs: int) -> dict[str, Quantity]:
-    """Metrics of the launches that read again what earlier ones have written; empty without such a launch.
+    """Metrics of the launches that read again what earlier ones have written; empty without counters.
 
     Each launch was counted with empty caches, so its reads from device memory are all data that it uses. What it reads
     beyond inputs that no launch has read is an intermediate result, of which there is as much as the launches write
@@ -64,7 +64,7 @@ def _rereads(profile: Profile, inputs: int, outputs: int) -> dict[str, Quantity]
             found[f"roofline.reread_by.{launch.name}"] = Quantity(value=again, unit="byte")
             amount, share = amount + again, share + launch.share
         read, written = read + loads, written + stores
-    if found:
+    if profile.launches:
         found["roofline.reread_bytes"] = Quantity(value=amount, unit="byte")
         found["roofline.reread_time_share"] = Quantity(value=share, unit="fraction")
     return found

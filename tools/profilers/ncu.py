@@ -122,17 +122,13 @@ METRICS = (
 )
 """Metrics that are collected beside the sections; a profile keeps only these of the thousands that ncu knows."""
 TOTALS = (
-    DURATION_METRIC,
-    *MEMORY_BUSY_METRICS,
-    COMPUTE_BUSY_METRIC,
-    TENSOR_PIPE_METRIC,
     "dram__bytes_read.sum",
     "dram__bytes_write.sum",
     "lts__t_sector_hit_rate.pct",
     "l1tex__t_sector_hit_rate.pct",
 )
-"""Metrics that a call of several launches gets from one range replay, which lets each launch find what the ones before
-it left in the caches."""
+"""Metrics that a call of several launches gets from one range replay, in which a launch finds what the ones before it
+left in the caches. Rates are none of them: the time of a range holds the gaps between its launches."""
 SECTION_ONLY_PREFIXES = ("launch__", "derived__")
 """Prefixes of metrics that only a section collects; ncu refuses them by name."""
 

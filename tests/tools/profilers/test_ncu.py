@@ -92,50 +92,48 @@ def moved(read: float, written: float) -> dict[str, float]:
     }
 
 
-def read_call(*launches: ncu_reports.ProfiledLaunch, **pages: str) -> Profile:
-    """The profile of a call of these launches in a task with 100 bytes in and 100 bytes out."""
+def read_call(*launches: ncu_reports.ProfiledLaunch, elements: int = 25, **pages: str) -> Profile:
+    """The profile of a call of these launches in a task with as many float32 elements in as out."""
     seen, metrics, notes = ncu.describe_call(launches, {f"range.{k}": text for k, text in pages.items()}, TWO_PASSES)
     remarks = tuple(Remark(tool="ncu", line=0, kind="note", text=text) for text in notes)
     profile = Profile(tool="ncu", launch="w", workload="w", source="", metrics=metrics, launches=seen, remarks=remarks)
-    both = [ProbedArgument(name=role, role=role, dtype="float32", shape=(25,)) for role in ("input", "output")]
+    both = tuple(
+        ProbedArgument.model_validate({"name": role, "role": role, "dtype": "float32", "shape": (elements,)})
+        for role in ("input", "output")
+    )
     return add_traffic(
         profile,
-        ProbedWorkload(name="w", dims={}, weight=1, arguments=tuple(both), flops=1.0, unique_bytes=200),
+        ProbedWorkload(name="w", dims={}, weight=1, arguments=both, flops=1.0, unique_bytes=2 * 4 * elements),
     )
 
 
-RANGE = """"ID","Kernel Name","dram__bytes_read.sum","dram__bytes_write.sum","lts__t_sector_hit_rate.pct"
-"","","byte","byte","%"
-"0","range","110","190","40"
-"""
+RANGE = (REPORTS / "two_pass.range.csv").read_text()
 
 
-def test_a_call_is_its_launches_in_order_and_the_counters_of_the_whole_range() -> None:
-    passes = (launch("first_pass", 54e-6, **moved(100, 100)), launch("second_pass", 46e-6, **moved(100, 100)))
-    found = read_call(*passes, csv=RANGE)
+def test_a_call_is_its_launches_in_order_and_the_bytes_of_the_whole_range() -> None:
+    found = read_call(*report("two_pass"), elements=8192 * 8192, csv=RANGE)
     assert [(one.name, round(one.share, 2), one.own) for one in found.launches] == [
-        ("first_pass", 0.54, True),
-        ("second_pass", 0.46, True),
+        ("first_pass", 0.5, True),
+        ("second_pass", 0.5, True),
     ]
-    assert found.metrics["ncu.dram_bytes"].value == 300 and found.metrics["ncu.kernels"].value == 2
-    assert found.metrics["lts__t_sector_hit_rate.pct"].value == 40, "of the range, not of a launch"
-    assert found.metrics["roofline.dram_over_unique"].value == 1.5, "not the 0.99 of its longest launch"
-    refused = read_call(*passes, txt="==ERROR== Range replay is not supported")
-    assert refused.metrics["ncu.dram_bytes"].value == 400
+    assert found.metrics["ncu.dram_bytes"].value == pytest.approx(536_994_304 + 510_790_912)
+    assert found.metrics["ncu.kernels"].value == 2
+    assert found.metrics["roofline.dram_over_unique"].value == pytest.approx(1.95, abs=0.01), "not 0.95, of one launch"
+    assert found.metrics["gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"].value == pytest.approx(81.5, abs=0.1)
+    assert "1. first_pass 50%, 130 us; 2. second_pass 50%, 131 us" in describe_call(found)
+    refused = read_call(*report("two_pass"), txt="==ERROR== Range replay is not supported")
+    assert refused.metrics["ncu.dram_bytes"].value == pytest.approx(2 * 511e6, rel=0.01)
     assert "Range replay is not supported" in refused.remarks[0].text
-    assert "1. first_pass 54%, 54 us; 2. second_pass 46%, 46 us" in describe_call(found)
 
 
 def test_rereading_what_an_earlier_launch_has_written_is_a_finding_that_names_its_kernel() -> None:
-    passes = (launch("first_pass", 54e-6, **moved(100, 100)), launch("second_pass", 46e-6, **moved(100, 100)))
-    (found,) = [
-        one for one in rules.evaluate_rules([(read_call(*passes), "rec")], {}) if one.rule == "redundant_passes"
-    ]
-    assert found.text.startswith("second_pass reads again 100 bytes") and "46% of the call's time" in found.text
+    call = read_call(*report("two_pass"), elements=8192 * 8192, csv=RANGE)
+    (found,) = [one for one in rules.evaluate_rules([(call, "rec")], {}) if one.rule == "redundant_passes"]
+    assert found.text.startswith("second_pass reads again 2.17e+08 bytes") and "50% of the call's time" in found.text
     assert found.evidence == ("rec",)
     # Each half of the outputs is written once, from inputs of its own.
     halves = (launch("first_pass", 54e-6, **moved(50, 50)), launch("second_pass", 46e-6, **moved(50, 50)))
-    assert "roofline.reread_time_share" not in read_call(*halves).metrics
+    assert read_call(*halves).metrics["roofline.reread_bytes"].value == 0
 
 
 def test_a_rule_asks_each_long_launch_of_the_candidates_own_kernels() -> None:

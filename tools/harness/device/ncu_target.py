@@ -137,7 +137,7 @@ def count():
 
 def count_call(ncu, target, metrics):
     """Count all launches of the call as one range, in which caches keep what the launches leave in them."""
-    argv = [ncu, "--clock-control", "none", "--profile-from-start", "off", "--replay-mode", "range"]
+    argv = [ncu, "--clock-control", "none", "--replay-mode", "range"]
     argv += ["--export", "range", "--force-overwrite", "--metrics", ",".join(metrics)]
     try:
         completed = subprocess.run([*argv, *target], capture_output=True, text=True, check=False, timeout=EXPORT_S)
