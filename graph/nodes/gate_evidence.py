@@ -65,16 +65,12 @@ def close_iteration(state: State, services: Services) -> tuple[Verdict, str, str
     parents = tuple(r for r in (*verdict.records, state["plan"], state.get("attribution"), closing_id) if r)
     record = services.save_record("verdict", verdict, parents=parents, iteration=iteration)
     verdict = Verdict.model_validate(record.payload)
-    inspected = verdict.candidate if verdict.outcome == "accept" else None
-    if services.settings.profile == "all":
-        passed = [
-            judged.trial.candidate for judged in trials_of_iteration(state, services) if judged.trial.kind == "passed"
-        ]
-        for one in passed:
-            read_or_run_profilers(services.candidate(one, iteration), services)
-        inspected = verdict.candidate if verdict.candidate in passed else inspected
-    if inspected:
-        read_or_make_inspection(services.candidate(inspected, iteration), state, services)
+    passed = [one.trial.candidate for one in trials_of_iteration(state, services) if one.trial.kind == "passed"]
+    profiled = passed if services.settings.profile == "all" else []
+    for identity in profiled:
+        read_or_run_profilers(services.candidate(identity, iteration), services)
+    if verdict.candidate and (verdict.outcome == "accept" or verdict.candidate in profiled):
+        read_or_make_inspection(services.candidate(verdict.candidate, iteration), state, services)
     _write_version_files(closing, services, record)
     services.emit("commit", {"state": "started", "iteration": str(iteration)})
     commit_id = commit_version(state, services, record, closing)

@@ -16,7 +16,6 @@ from graph.nodes.commits import commit_baseline
 from graph.nodes.lift import lifted_source
 from graph.report.content import frameworks
 from graph.report.content.phrases import contestant_words, frameworks_ahead_words
-from graph.report.content.placeholders import figures_by_record
 from graph.routing import Routes
 from graph.services import Services
 from graph.specs import hardware_sheet, unknown
@@ -274,9 +273,11 @@ def _inspect_kernel(
     ceiling = services.roofs or published
     rows = _workload_rooflines(services, calibration, ceiling)
     profiles, records, missing = read_or_run_profilers(candidate, services, rows)
-    by_name = {row.workload: row for row in rows}
-    workloads = diagnosis.figured_workloads(_profiled_workloads(services)[0], profiles)
-    facts = {name: _roofline_facts(services, by_name[name], ceiling) for name in workloads}
+    heaviest, *_ = diagnosis.profiled_workloads(services.probed_workloads, {})
+    workloads = diagnosis.figured_workloads(heaviest, profiles)
+    facts = {
+        name: _roofline_facts(services, row, ceiling) for name in workloads for row in rows if row.workload == name
+    }
     findings = rules.evaluate_workloads(tuple(zip(profiles, records, strict=True)), facts, services.rules)
     headroom = _combined_headroom(services, rows)
     # One bottleneck stands in every text about the kernel.
@@ -285,13 +286,17 @@ def _inspect_kernel(
     published_metrics = {roof.metric for roof in published}
     published_first = (*published, *(roof for roof in services.roofs if roof.metric not in published_metrics))
     remarks = tuple(remark for profile in profiles for remark in profile.remarks)
+    at = f"@{heaviest}" if len(rows) > 1 else ""
+    """Names the workload of a fact where there are several."""
     seen = KernelObservations(
         times=_workload_times(services, rows, specs),
         counters={
-            name: relevant_metrics(held, services.rules)
-            for name, held in figures_by_record(
-                calibration.id, rows, workloads[0], facts[workloads[0]], profiles, records
-            ).items()
+            calibration.id: {f"time.{row.workload}": Quantity(value=row.seconds, unit="s") for row in rows}
+            | {f"{name}{at}": held for name, held in relevant_metrics(facts[heaviest], services.rules).items()},
+            **{
+                record: relevant_metrics(profile.metrics, services.rules)
+                for profile, record in zip(profiles, records, strict=True)
+            },
         },
         calls={
             record: diagnosis.describe_call(profile)
@@ -325,8 +330,8 @@ def _inspect_kernel(
         profiles=profiles,
         profile_records=records,
         missing=missing,
-        workload=workloads[0],
-        facts=facts[workloads[0]],
+        workload=heaviest,
+        facts=dict(facts[heaviest]),
         findings=findings,
         rooflines=rows,
         headroom=headroom,
@@ -430,11 +435,9 @@ def _hot_loops(services: Services, profiles: tuple[str, ...]) -> tuple[str, ...]
 
 
 def relevant_metrics(metrics: Mapping[str, Quantity], all_rules: tuple[rules.Rule, ...]) -> dict[str, Quantity]:
-    """Return the times and those of a profiler's hundreds of metrics that a rule reads or that describe resources."""
+    """Return those of a profiler's hundreds of metrics that a rule reads or that describe resources."""
     rule_metrics = {condition.metric for rule in all_rules for condition in rule.when}
-    return {
-        m: q for m, q in metrics.items() if m in rule_metrics or m.startswith("time.") or RESOURCE_METRICS.search(m)
-    }
+    return {m: q for m, q in metrics.items() if m in rule_metrics or RESOURCE_METRICS.search(m)}
 
 
 def _roofline_target(services: Services, rows: tuple[WorkloadRoofline, ...], roofs: tuple[Roof, ...]) -> Target:
@@ -463,7 +466,7 @@ def read_or_run_profilers(
     missing: dict[str, str] = {}
     library, jobs = services.judge.builder.shared_object_of(candidate) or "", services.capped_executor()
     toolchain = read_toolchain(services.executor, services.records.blobs)
-    names = _profiled_workloads(services, rows)
+    names = diagnosis.profiled_workloads(services.probed_workloads, {row.workload: row.headroom for row in rows})
     pairs = [(n, p, w) for n, p in services.profilers.items() for w in (names if p.runs_on_device else names[:1])]
     for name, profiler, wanted in pairs:
         reason = profiler.reason_unavailable(services.language, toolchain)
@@ -502,12 +505,6 @@ def read_or_run_profilers(
         profiles.append(Profile.model_validate(record.payload))
         records.append(record.id)
     return tuple(profiles), tuple(records), missing
-
-
-def _profiled_workloads(services: Services, rows: tuple[WorkloadRoofline, ...] = ()) -> tuple[str, ...]:
-    """Return the names of the workloads to profile, the one with most weight first."""
-    sizes = {seen.name: (seen.weight, seen.unique_bytes) for seen in services.probed_workloads}
-    return diagnosis.profiled_workloads(sizes, {row.workload: row.headroom for row in rows})
 
 
 def _workload_rooflines(

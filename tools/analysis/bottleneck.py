@@ -42,9 +42,9 @@ def find_bottleneck(findings: Iterable[Finding], headroom: Headroom, profiles: S
     for launch in next((profile.launches for profile in profiles if profile.launches), ()):
         bound, _ = find_bound(launch.metrics)
         times[bound] = times.get(bound, 0.0) + launch.share
-    counted = max(times, key=times.__getitem__, default="unknown")
-    if counted != "unknown":
-        return counted
+    times.pop("unknown", None)
+    if times:
+        return max(times, key=times.__getitem__)
     if headroom.memory is not None and headroom.memory < AT_ROOF_HEADROOM:
         return "memory"
     if headroom.compute is not None and headroom.compute < AT_ROOF_HEADROOM:

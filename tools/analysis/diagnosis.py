@@ -45,24 +45,15 @@ class TaskRoofline(Artifact):
     remark: str = ""
     """What is missing, with the reason; empty if nothing is missing."""
 
-    @property
-    def profiled_workloads(self) -> tuple[str, ...]:
-        """The workloads that a diagnosis profiles, the one with most weight first."""
-        return profiled_workloads(
-            {w.workload: (w.weight, w.unique_bytes) for w in self.workloads},
-            {w.workload: w.headroom for w in self.workloads},
-        )
-
 
 def profiled_workloads(
-    sizes: Mapping[str, tuple[float, int]], headrooms: Mapping[str, Headroom | None]
+    workloads: Sequence[ProbedWorkload], headrooms: Mapping[str, Headroom | None]
 ) -> tuple[str, ...]:
     """Return the names of the workloads to profile: the one with most weight (of equals, with most bytes), then, if it
-    is another, the one farthest from its roof. `sizes`: workload -> its weight and bytes."""
-    heaviest = max(sizes, key=sizes.__getitem__)
+    is another, the one farthest from its roof."""
+    heaviest = max(workloads, key=lambda one: (one.weight, one.unique_bytes)).name
     gaps = {name: room.total for name, room in headrooms.items() if room and room.total is not None}
-    farthest = max(gaps, key=gaps.__getitem__, default=heaviest)
-    return tuple(dict.fromkeys((heaviest, farthest)))
+    return tuple(dict.fromkeys((heaviest, max(gaps, key=gaps.__getitem__, default=heaviest))))
 
 
 def figured_workloads(heaviest: str, profiles: Sequence[Profile]) -> tuple[str, ...]:
@@ -123,12 +114,16 @@ def compute_task_roofline(
 
 
 def diagnose(
-    placed: TaskRoofline, profiles: Sequence[tuple[Profile, str]], missing: Mapping[str, str], device: Device
+    placed: TaskRoofline,
+    profiles: Sequence[tuple[Profile, str]],
+    missing: Mapping[str, str],
+    device: Device,
+    heaviest: str,
 ) -> Diagnosis:
-    """Combine times and profiles (each with its record's id, or an empty one) into a diagnosis."""
+    """Combine times and profiles (each with its record's id, or an empty one) into a diagnosis. `heaviest`: the
+    workload with most weight."""
     timed = {w.workload: (w, w.headroom, w.seconds) for w in placed.workloads if w.headroom and w.seconds}
     seen = [profile for profile, _ in profiles]
-    heaviest, *_ = placed.profiled_workloads
     facts = {
         name: roofline.roofline_facts(gap, device, row.unique_bytes, taken, placed.roofs, placed.precision)
         for name in figured_workloads(heaviest, seen)

@@ -186,33 +186,16 @@ class NcuProfiler(Profiler):
         raw = {name: sha for name, sha in finished.files.items() if name != "stdout.txt"}
         pages = {name: blobs.text(sha) for name, sha in raw.items() if name.endswith((".csv", ".txt"))}
         launches = parse_launches(pages.get("raw.csv", ""), pages.get("details.csv", ""))
-        if not launches:
-            errors = [
-                line
-                for line in blobs.text(finished.files["stderr.txt"]).splitlines()
-                if "ERROR" in line or "rror:" in line
-            ]
-            reason = (
-                " ".join(errors[0].split())
-                if errors
-                else "it found no kernel"
-                if raw.keys() >= {"raw.csv"}
-                else "it gave no reason"
-            )
-            notes = (Remark(tool=self.name, line=0, kind="note", text=f"ncu could not read counters: {reason[:300]}"),)
-            return Profile(
-                tool=self.name,
-                launch=workload.name,
-                workload=workload.name,
-                source=candidate.id,
-                binary=shared_object,
-                metrics={},
-                remarks=notes,
-            ), raw
-        seen, metrics, notes = describe_call(launches, pages, blobs.get(shared_object))
+        if launches:
+            seen, metrics, notes = read_call(launches, pages, blobs.get(shared_object))
+        else:
+            lines = blobs.text(finished.files["stderr.txt"]).splitlines()
+            errors = [" ".join(line.split()) for line in lines if "ERROR" in line or "rror:" in line]
+            reason = (*errors, "it found no kernel" if "raw.csv" in raw else "it gave no reason")[0]
+            seen, metrics, notes = (), {}, (f"ncu could not read counters: {reason[:300]}",)
         return Profile(
             tool=self.name,
-            launch=f"{workload.name}: {', '.join(dict.fromkeys(one.name for one in seen))}",
+            launch=": ".join(filter(None, (workload.name, ", ".join(dict.fromkeys(one.name for one in seen))))),
             workload=workload.name,
             source=candidate.id,
             binary=shared_object,
@@ -263,14 +246,15 @@ def parse_sections(details: str) -> dict[str, tuple[str, ...]]:
     }
 
 
-def describe_call(
+def read_call(
     launches: Sequence[ProfiledLaunch], pages: Mapping[str, str], code: bytes
 ) -> tuple[tuple[Launch, ...], dict[str, Quantity], tuple[str, ...]]:
     """The launches of a call in order, the metrics of the whole call, and notes: what is missing, and NVIDIA's advice.
 
     `pages`: the texts of the job's results; `code`: the built kernel. A single launch is replayed as the call is. Pure.
     """
-    whole, own = sum(launch.seconds for launch in launches), _own_kernels([one.kernel for one in launches], code)
+    whole = sum(launch.seconds for launch in launches)
+    own = kernel_trace.own_kernels([one.kernel for one in launches], code.decode("latin-1"))
     seen = tuple(
         Launch(
             kernel=one.kernel,
@@ -315,14 +299,6 @@ def call_metrics(launches: Sequence[ProfiledLaunch]) -> dict[str, Quantity]:
             mean = sum(one.value * seconds for one, seconds in held) / whole
             found[name] = first.model_copy(update={"value": mean})
     return found
-
-
-def _own_kernels(names: list[str], code: bytes) -> set[str]:
-    """The kernels that the built code contains; the others are a library's."""
-    text = code.decode("latin-1")
-    if text.startswith("\x7fELF"):
-        return kernel_trace.names_from_shared_object(names, text)
-    return kernel_trace.names_defined_in(names, text)
 
 
 def profile_metrics(metrics: Mapping[str, Quantity], kernels: int = 1) -> dict[str, Quantity]:

@@ -123,8 +123,7 @@ class TaskHandle:
         profiler = load_class(PROFILERS, name or DEFAULT_PROFILERS[self.language.device][0], Profiler, key=setting)()
         if reason := profiler.reason_unavailable(self.language, self.toolchain):
             return reason
-        sizes = {seen.name: (seen.weight, seen.unique_bytes) for seen in self.loaded.workloads}
-        wanted = workload or diagnosis.profiled_workloads(sizes, {})[0]
+        wanted = workload or diagnosis.profiled_workloads(self.loaded.workloads, {})[0]
         timed = next(w for w in self.task.workloads if w.name == wanted)
         there = (self.task, self.kernel, self.build(), timed, self.language, self.executor, self.records.blobs)
         profile, raw = profiler.profile(*there)
@@ -135,8 +134,11 @@ class TaskHandle:
         roofline = self.compute_roofline()
         profiles: list[tuple[Profile, str]] = []
         missing: dict[str, str] = {}
+        workloads = diagnosis.profiled_workloads(
+            self.loaded.workloads, {row.workload: row.headroom for row in roofline.workloads}
+        )
         for name in DEFAULT_PROFILERS[self.language.device]:
-            for workload in roofline.profiled_workloads:
+            for workload in workloads:
                 profiled = self.profile(name, workload=workload)
                 if isinstance(profiled, str):
                     missing[name] = profiled
@@ -144,7 +146,7 @@ class TaskHandle:
                 profiles.append((profiled[0], self._store_profile(*profiled)))
                 if not profiled[0].workload:
                     break  # It holds for all workloads.
-        return diagnosis.diagnose(roofline, profiles, missing, self.device)
+        return diagnosis.diagnose(roofline, profiles, missing, self.device, workloads[0])
 
     def _store_profile(self, profile: Profile, blobs: dict[str, str]) -> str:
         """Store a profile's record and return its id."""

@@ -94,7 +94,7 @@ def moved(read: float, written: float) -> dict[str, float]:
 
 def read_call(*launches: ncu_reports.ProfiledLaunch, elements: int = 25, **pages: str) -> Profile:
     """The profile of a call of these launches in a task with as many float32 elements in as out."""
-    seen, metrics, notes = ncu.describe_call(launches, {f"range.{k}": text for k, text in pages.items()}, TWO_PASSES)
+    seen, metrics, notes = ncu.read_call(launches, {f"range.{k}": text for k, text in pages.items()}, TWO_PASSES)
     remarks = tuple(Remark(tool="ncu", line=0, kind="note", text=text) for text in notes)
     profile = Profile(tool="ncu", launch="w", workload="w", source="", metrics=metrics, launches=seen, remarks=remarks)
     both = tuple(
