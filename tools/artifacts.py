@@ -370,7 +370,7 @@ class Profile(Artifact):
 
     tool: str
     launch: str
-    """Name of the workload and of the launched kernel, or "static"."""
+    """Name of the workload, the target, or "static"."""
     workload: str = ""
     """The profiled workload; empty: the profile holds for all of them."""
     source: str

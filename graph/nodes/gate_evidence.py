@@ -65,17 +65,22 @@ def close_iteration(state: State, services: Services) -> tuple[Verdict, str, str
     parents = tuple(r for r in (*verdict.records, state["plan"], state.get("attribution"), closing_id) if r)
     record = services.save_record("verdict", verdict, parents=parents, iteration=iteration)
     verdict = Verdict.model_validate(record.payload)
-    passed = [one.trial.candidate for one in trials_of_iteration(state, services) if one.trial.kind == "passed"]
-    profiled = passed if services.settings.profile == "all" else []
-    for identity in profiled:
-        read_or_run_profilers(services.candidate(identity, iteration), services)
-    if verdict.candidate and (verdict.outcome == "accept" or verdict.candidate in profiled):
-        read_or_make_inspection(services.candidate(verdict.candidate, iteration), state, services)
+    _profile_judged(verdict, state, services)
     _write_version_files(closing, services, record)
     services.emit("commit", {"state": "started", "iteration": str(iteration)})
     commit_id = commit_version(state, services, record, closing)
     services.emit("commit", {"state": "finished", "iteration": str(iteration), "commit": commit_id})
     return verdict, record.id, commit_id
+
+
+def _profile_judged(verdict: Verdict, state: State, services: Services) -> None:
+    """Inspect an accepted candidate; with `profile: all` profile every correct candidate, and inspect a refused one."""
+    passed = [one.trial.candidate for one in trials_of_iteration(state, services) if one.trial.kind == "passed"]
+    profiled = passed if services.settings.profile == "all" else []
+    for identity in profiled:
+        read_or_run_profilers(services.candidate(identity, state["iteration"]), services)
+    if verdict.candidate and (verdict.outcome == "accept" or verdict.candidate in profiled):
+        read_or_make_inspection(services.candidate(verdict.candidate, state["iteration"]), state, services)
 
 
 def close_unjudged(state: State, services: Services, back: VersionMemory) -> None:

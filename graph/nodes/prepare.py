@@ -275,8 +275,12 @@ def _inspect_kernel(
     profiles, records, missing = read_or_run_profilers(candidate, services, rows)
     heaviest, *_ = diagnosis.profiled_workloads(services.probed_workloads, {})
     workloads = diagnosis.figured_workloads(heaviest, profiles)
+    precision = roofline.roof_precision(services.task)
     facts = {
-        name: _roofline_facts(services, row, ceiling) for name in workloads for row in rows if row.workload == name
+        name: roofline.roofline_facts(r.headroom, services.device, r.unique_bytes, r.seconds, ceiling, precision)
+        for name in workloads
+        for r in rows
+        if r.workload == name
     }
     findings = rules.evaluate_workloads(tuple(zip(profiles, records, strict=True)), facts, services.rules)
     headroom = _combined_headroom(services, rows)
@@ -547,9 +551,3 @@ def _combined_headroom(services: Services, rows: tuple[WorkloadRoofline, ...]) -
     return roofline.combine_headrooms(
         [(w.weight, row.seconds, row.headroom) for w, row in zip(services.task.workloads, rows, strict=True)]
     )
-
-
-def _roofline_facts(services: Services, row: WorkloadRoofline, ceiling: tuple[Roof, ...]) -> Mapping[str, Quantity]:
-    """Return the roofline facts of one workload."""
-    precision = roofline.roof_precision(services.task)
-    return roofline.roofline_facts(row.headroom, services.device, row.unique_bytes, row.seconds, ceiling, precision)

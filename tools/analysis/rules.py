@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tools.artifacts import Artifact, Axis, Finding, Launch, Profile, Quantity, Remark
+from tools.artifacts import Artifact, Axis, Finding, Profile, Quantity, Remark
 
 RULES = Path(__file__).with_name("rules.yaml")
 SEVERITIES = ("high", "medium", "low")
@@ -106,64 +106,58 @@ def evaluate_rules(
     shipped ones. A rule over counters of a kernel is asked of each launch of the candidate's own kernels, a rule that
     also reads facts of the call of the whole call. Where counters decide a rule, machine code alone does not fire it.
     """
-    metrics, origin = dict(facts), dict[str, str]()
+    metrics, origin, counted = dict(facts), dict[str, str](), set[str]()
     for profile, record in profiles:
         metrics.update(profile.metrics)
         origin.update(dict.fromkeys(profile.metrics, record))
+        counted |= profile.metrics.keys() if profile.launches else set()
     remarks = [remark for profile, _ in profiles for remark in profile.remarks]
     launches = [launch for profile, _ in profiles for launch in profile.launches]
-    counted = {name for profile, _ in profiles if profile.launches for name in profile.metrics}
-    entries = load_rules() if rules is None else rules
-    of_kernels = [rule for rule in entries if _is_about_kernels(rule, launches)]
-    places = [("", 1.0, metrics, [rule for rule in entries if rule not in of_kernels])]
-    for launch in sorted(launches, key=lambda launch: -launch.share):
-        if launch.own and launch.share >= MIN_LAUNCH_SHARE:
-            name = launch.name if len(launches) > 1 else ""
-            places.append((name, launch.share, metrics | launch.metrics, of_kernels))
-    decided = {
-        rule.id
-        for rule in entries
-        if any(c.metric in counted for c in rule.when) and all(c.metric in metrics for c in rule.when)
-    }
-    firing = [(rule, *place[:3]) for place in places for rule in firing_rules(place[2], place[3])]
-    shown = {rule.id for rule, *_ in firing if any(c.metric in counted for c in rule.when)}
-    fired: dict[str, tuple[Finding, bool, float, Rule]] = {}
-    for rule, kernel, share, seen in sorted(firing, key=lambda one: entries.index(one[0])):
+    kernels = [
+        (launch.name if len(launches) > 1 else "", launch.share, metrics | launch.metrics)
+        for launch in sorted(launches, key=lambda launch: -launch.share)
+        if launch.own and launch.share >= MIN_LAUNCH_SHARE
+    ]
+    firing, decided = [], set[str]()
+    for rule in load_rules() if rules is None else rules:
+        asked = {c.metric for c in rule.when}
+        is_of_call = not asked & counted or any(name.startswith("roofline.") for name in asked)
+        places = [
+            place for place in ([("", 1.0, metrics)] if is_of_call else kernels) if firing_rules(place[2], [rule])
+        ]
+        if places:
+            firing.append((rule, places, bool(asked & counted)))
+        if asked & counted and asked <= metrics.keys():
+            decided.add(rule.id)
+    decided -= {rule.id for rule, _, is_counted in firing if is_counted}
+    fired: dict[str, tuple[Finding, bool, float]] = {}
+    for rule, places, _ in firing:
         matching = [remark for remark in remarks if rule.remark and rule.remark.search(remark.text)]
         records = {origin[c.metric] for c in rule.when if c.metric in origin}
         earlier = fired.get(rule.id)
-        if rule.id in decided - shown:
+        if rule.id in decided:
             continue
         if earlier is None:
-            said_by_tool = any(remark.tool in SECOND_OPINIONS for remark in matching)
-            seen_elsewhere = any(not c.metric.startswith("compiler.") for c in rule.when)
+            kernel, share, seen = places[0]
             text = _fill_placeholders(rule.text, seen, matching)
+            others = "".join(f"; also {name} ({part:.0%})" for name, part, _ in places[1:])
             finding = Finding(
                 rule=rule.id,
                 severity=rule.severity,
                 axis=rule.axis,
-                text=f"{kernel} ({share:.0%} of the call): {text}" if kernel else text,
+                text=f"{kernel} ({share:.0%} of the call): {text}{others}" if kernel else text,
                 line=min((remark.line for remark in matching if remark.line), default=0),
                 kernel=kernel,
                 evidence=tuple(sorted(records)),
             )
-            fired[rule.id] = (finding, said_by_tool and seen_elsewhere, share, rule)
-        elif earlier[3] is rule:
-            said = f"{earlier[0].text}; also {kernel} ({share:.0%})"
-            fired[rule.id] = (earlier[0].model_copy(update={"text": said}), *earlier[1:])
+            said_by_tool = any(remark.tool in SECOND_OPINIONS for remark in matching)
+            seen_elsewhere = any(not c.metric.startswith("compiler.") for c in rule.when)
+            fired[rule.id] = (finding, said_by_tool and seen_elsewhere, share)
         else:
             evidence = tuple(sorted({*earlier[0].evidence, *records}))
-            fired[rule.id] = (earlier[0].model_copy(update={"evidence": evidence}), True, *earlier[2:])
+            fired[rule.id] = (earlier[0].model_copy(update={"evidence": evidence}), True, earlier[2])
     ranked = sorted(fired.values(), key=lambda item: (SEVERITIES.index(item[0].severity), not item[1], -item[2]))
     return tuple(finding for finding, *_ in ranked)
-
-
-def _is_about_kernels(rule: Rule, launches: Sequence[Launch]) -> bool:
-    """Whether a launch's own counters decide the rule, and no fact of the call."""
-    metrics = {c.metric for c in rule.when}
-    return any(metrics & launch.metrics.keys() for launch in launches) and not any(
-        name.startswith("roofline.") for name in metrics
-    )
 
 
 def firing_rules(metrics: Mapping[str, Quantity], rules: Sequence[Rule] | None = None) -> tuple[Rule, ...]:

@@ -195,7 +195,7 @@ class NcuProfiler(Profiler):
             seen, metrics, notes = (), {}, (f"ncu could not read counters: {reason[:300]}",)
         return Profile(
             tool=self.name,
-            launch=": ".join(filter(None, (workload.name, ", ".join(dict.fromkeys(one.name for one in seen))))),
+            launch=workload.name,
             workload=workload.name,
             source=candidate.id,
             binary=shared_object,
@@ -287,17 +287,14 @@ def call_metrics(launches: Sequence[ProfiledLaunch]) -> dict[str, Quantity]:
     What describes one launch is that of the longest. Pure."""
     ordered, found = ncu_reports.sort_longest_first(launches), dict[str, Quantity]()
     for name in METRICS:
-        held = [(launch.metrics[name], launch.seconds) for launch in ordered if name in launch.metrics]
+        held = [(launch.metrics[name], launch.seconds or 1.0) for launch in ordered if name in launch.metrics]
         if not held:
             continue
-        first, whole = held[0][0], sum(seconds for _, seconds in held)
-        if name.endswith(".sum") or "m__cycles_" in name or "gpc__cycles_" in name:
-            found[name] = first.model_copy(update={"value": sum(one.value for one, _ in held)})
-        elif name.startswith(SECTION_ONLY_PREFIXES) or not whole:
-            found[name] = first
-        else:
-            mean = sum(one.value * seconds for one, seconds in held) / whole
-            found[name] = first.model_copy(update={"value": mean})
+        is_count = name.endswith(".sum") or "m__cycles_" in name or "gpc__cycles_" in name
+        held = held[:1] if name.startswith(SECTION_ONLY_PREFIXES) else held
+        total = sum(one.value * (1.0 if is_count else seconds) for one, seconds in held)
+        value = total / (1.0 if is_count else sum(seconds for _, seconds in held))
+        found[name] = held[0][0].model_copy(update={"value": value})
     return found
 
 

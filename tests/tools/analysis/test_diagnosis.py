@@ -39,6 +39,21 @@ def test_the_whole_is_weighted_by_time():
     assert "20.0 % of the measured roof" in found.headline
 
 
+def test_the_workloads_with_most_weight_and_farthest_from_the_roof_are_profiled_and_named():
+    sizes = [seen("a"), seen("b", weight=9.0), seen("c"), seen("d", unique_bytes=10)]
+    placed = diagnosis.compute_task_roofline(
+        task("a", "b", "c", "d"), sizes, {"a": 20.0, "b": 11.0, "c": 80.0, "d": 0.2}, ROOFS, DEVICE
+    )
+    names = diagnosis.profiled_workloads(sizes, {row.workload: row.headroom for row in placed.workloads})
+    assert names == ("b", "c") and diagnosis.profiled_workloads(sizes, {}) == ("b",)
+    assert diagnosis.profiled_workloads([seen("a", unique_bytes=10), seen("b")], {}) == ("b",), "of equals the larger"
+    near = profile(ncu__stall_share__membar=0.0).model_copy(update={"workload": "b"})
+    stalled = profile(ncu__stall_share__membar=0.9).model_copy(update={"workload": "c"})
+    found = diagnosis.diagnose(placed, [(near, "rb"), (stalled, "rc")], {}, DEVICE, "b")
+    (finding,) = [one for one in found.findings if one.rule == "stall_membar"]
+    assert finding.text.startswith("at c: warps spend 90%") and finding.evidence == ("rc",)
+
+
 def test_a_float64_task_is_held_against_its_own_roof():
     out = Argument(name="out", role="output", dtype="float64", shape=("N",))
     roofs = (*ROOFS, Roof(metric="compute_float64", value=5.0, unit="op/s", origin="measured", source="r1"))
