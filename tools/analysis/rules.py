@@ -114,7 +114,7 @@ def evaluate_rules(
     remarks = [remark for profile, _ in profiles for remark in profile.remarks]
     launches = [launch for profile, _ in profiles for launch in profile.launches]
     kernels = [
-        (launch.name if len(launches) > 1 else "", launch.share, metrics | launch.metrics)
+        (launch.name, launch.share, metrics | launch.metrics)
         for launch in sorted(launches, key=lambda launch: -launch.share)
         if launch.own and launch.share >= MIN_LAUNCH_SHARE
     ]
@@ -145,7 +145,7 @@ def evaluate_rules(
                 rule=rule.id,
                 severity=rule.severity,
                 axis=rule.axis,
-                text=f"{kernel} ({share:.0%} of the call): {text}{others}" if kernel else text,
+                text=f"{kernel} ({share:.0%} of the call): {text}{others}" if kernel and share < 1 else text,
                 line=min((remark.line for remark in matching if remark.line), default=0),
                 kernel=kernel,
                 evidence=tuple(sorted(records)),
