@@ -173,6 +173,8 @@ class KernelObservations(Artifact):
     """Workload -> label of a measured or computed time -> seconds per call; None when unknown."""
     counters: dict[str, dict[str, Quantity]] = Field(default_factory=dict)
     """Record id -> metric -> value; an analysis may refer to these values."""
+    calls: dict[str, str] = Field(default_factory=dict)
+    """Record id of a profile -> its workload and the launches of the profiled call, as text."""
     machine_code: tuple[str, ...] = ()
     """Machine code of the hot loops, the longest first."""
     section: tuple[str, ...] = ()

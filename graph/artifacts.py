@@ -164,12 +164,13 @@ class Inspection(Artifact):
     profile_records: tuple[str, ...]
     missing: dict[str, str]
     """Profiler -> the reason why it has no profile."""
+    workload: str
+    """The workload with most weight, whose facts these are."""
     facts: dict[str, Quantity]
     findings: tuple[Finding, ...]
-    bottleneck: Bound
     rooflines: tuple[WorkloadRoofline, ...]
     headroom: Headroom
-    """The headroom of the whole objective."""
+    """The headroom of the whole objective; its bound is the kernel's one bottleneck."""
     target: Target
     """The target of the stop condition, from measured roofs if there are any."""
     published: Target | None = None
@@ -183,7 +184,14 @@ class Inspection(Artifact):
     @property
     def metrics(self) -> dict[str, Quantity]:
         """The metrics of all profiles and the facts, by name."""
-        return {name: quantity for profile in self.profiles for name, quantity in profile.metrics.items()} | self.facts
+        # The profile of the workload with most weight comes before that of another.
+        found = (item for profile in reversed(self.profiles) for item in profile.metrics.items())
+        return dict(found) | self.facts
+
+    @property
+    def bottleneck(self) -> Bound:
+        """What limits the kernel."""
+        return self.headroom.bound
 
     @property
     def profiled(self) -> bool:

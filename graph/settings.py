@@ -204,6 +204,9 @@ class Settings(Section):
     profilers: tuple[str, ...] | None = None
     """The profilers to run; default: those for the device of the task's language (`DEFAULT_PROFILERS` in
     tools/profilers/base.py)."""
+    profile: Literal["champion", "all"] = "champion"
+    """champion: v0 and accepted versions are profiled. all: every correct candidate is, and its version keeps the
+    profile when it is refused."""
     handlers: tuple[str, ...] = ()
     """Handler classes of your own as package.module:Class, which apply after those in agents/handlers
     (docs/model-options.md)."""

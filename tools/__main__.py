@@ -267,10 +267,11 @@ def _print_profile(options: argparse.Namespace) -> None:
         profiled = handle.profile(options.profiler or "", "--profiler")
         if isinstance(profiled, str):
             raise SettingsError(profiled)
+        profile, _ = profiled
         device = next((device for device in handle.executor.devices() if device.kind == handle.language.device), None)
     units = {"device.units": Quantity(value=float(device.units), unit="units")} if device else {}
-    findings = [finding.model_dump(mode="json") for finding in rules.evaluate_rules([(profiled[0], "")], units)]
-    print(json.dumps({"profile": profiled[0].model_dump(mode="json"), "findings": findings}, indent=1))
+    findings = [finding.model_dump(mode="json") for finding in rules.evaluate_rules([(profile, "")], units)]
+    print(json.dumps({"profile": profile.model_dump(mode="json"), "findings": findings}, indent=1))
 
 
 def _print_roofline(options: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
+import re
 import textwrap
 from contextlib import suppress
 from functools import cache
@@ -350,18 +351,41 @@ class Remark(Artifact):
     text: str
 
 
+class Launch(Artifact):
+    """One launch of a profiled call."""
+
+    kernel: str
+    seconds: float
+    """Seconds under the profiler, which starts each launch with empty caches; not a measurement. 0: unknown."""
+    share: float
+    """Share of the seconds of all launches of the call."""
+    own: bool = True
+    """False: the kernel is a library's, so that no source of the candidate contains it."""
+    metrics: dict[str, Quantity] = {}
+
+    @property
+    def name(self) -> str:
+        """The kernel's name without its parameters, at most 60 characters."""
+        return re.sub(r"^void |\s|\(.*", "", self.kernel)[:60]
+
+
 class Profile(Artifact):
     """The output of one profiler for one kernel."""
 
     tool: str
     launch: str
-    """Name of the workload and of the launched kernel, or "static"."""
+    """Name of the workload, the target, or "static"."""
+    workload: str = ""
+    """The profiled workload; empty: the profile holds for all of them."""
     source: str
     """Id of the candidate."""
     binary: str = ""
     """sha256 of the shared object."""
     metrics: dict[str, Quantity]
-    """Metrics by the tool's own names: those of ncu verbatim, `compiler.loops_missed`, `objdump.omp_regions`."""
+    """Metrics by the tool's own names: those of ncu verbatim, `compiler.loops_missed`, `objdump.omp_regions`. Those of
+    a call are of the whole call."""
+    launches: tuple[Launch, ...] = ()
+    """All launches of the profiled call, in order; empty without counters."""
     remarks: tuple[Remark, ...] = ()
 
 
@@ -376,6 +400,8 @@ class Finding(Artifact):
     """One sentence with the values that made the rule fire."""
     line: int = 0
     """Line of the kernel's source; 0: no line can be named."""
+    kernel: str = ""
+    """The kernel whose counters made the rule fire; empty: the whole call, or the machine code of all kernels."""
     evidence: tuple[str, ...] = ()
     """Ids of the records that the finding rests on."""
 

@@ -180,14 +180,15 @@ def fill_records(brief: Brief, most: int | None) -> SectionContent | None:
 def fill_counters(brief: Brief, most: int | None) -> SectionContent | None:
     """Return the counters that are not 0, by record, and the profiler section that was asked for."""
     counters = {} if isinstance(brief, GatekeeperBrief) else brief.observations.counters
+    calls = {} if isinstance(brief, GatekeeperBrief) else brief.observations.calls
     rows = {
-        name: ", ".join(f"{m} {quantity_text(q)}" for m, q in sorted(metrics.items()) if q.value)
+        name: "; ".join(filter(None, (calls.get(name), figures)))
         for name, metrics in counters.items()
+        if (figures := ", ".join(f"{m} {quantity_text(q)}" for m, q in sorted(metrics.items()) if q.value))
     }
     levels = {
         name: tuple(f"record {one_line(name, 40)}: {one_line(said, limit)}" for limit in (4000, 1500))
         for name, said in rows.items()
-        if said
     }
     section_texts = () if isinstance(brief, GatekeeperBrief) else brief.observations.section
     items = [PromptItem(name, told) for name, told in levels.items()]

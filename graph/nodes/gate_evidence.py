@@ -19,7 +19,7 @@ from graph.artifacts import (
     VersionMemory,
 )
 from graph.nodes.commits import commit_version, require_own_history
-from graph.nodes.prepare import read_or_make_inspection
+from graph.nodes.prepare import read_or_make_inspection, read_or_run_profilers
 from graph.nodes.propose import trials_of_iteration
 from graph.report.content import version_files as artifacts
 from graph.services import Services
@@ -67,13 +67,22 @@ def close_iteration(state: State, services: Services) -> tuple[Verdict, str, str
     parents = tuple(r for r in (*verdict.records, state["plan"], state.get("attribution"), closing_id) if r)
     record = services.save_record("verdict", verdict, parents=parents, iteration=iteration)
     verdict = Verdict.model_validate(record.payload)
-    if verdict.outcome == "accept" and verdict.candidate:
-        read_or_make_inspection(services.candidate(verdict.candidate, iteration), state, services)
+    _profile_judged(verdict, state, services)
     _write_version_files(closing, services, record)
     services.emit("commit", {"state": "started", "iteration": str(iteration)})
     commit_id = commit_version(state, services, record, closing)
     services.emit("commit", {"state": "finished", "iteration": str(iteration), "commit": commit_id})
     return verdict, record.id, commit_id
+
+
+def _profile_judged(verdict: Verdict, state: State, services: Services) -> None:
+    """Inspect an accepted candidate; with `profile: all` profile every correct candidate, and inspect a refused one."""
+    passed = [one.trial.candidate for one in trials_of_iteration(state, services) if one.trial.kind == "passed"]
+    profiled = passed if services.settings.profile == "all" else []
+    for identity in profiled:
+        read_or_run_profilers(services.candidate(identity, state["iteration"]), services)
+    if verdict.candidate and (verdict.outcome == "accept" or verdict.candidate in profiled):
+        read_or_make_inspection(services.candidate(verdict.candidate, state["iteration"]), state, services)
 
 
 def close_unjudged(state: State, services: Services, back: VersionMemory) -> None:
@@ -311,8 +320,9 @@ def version_texts(closing: Closing, services: Services, record: Record) -> dict[
     patch = kernel_diff(services.candidate(state["incumbent"]), champion) if champion else ""
     attribution = _read_attribution(state, services)
     checked = next((r for r in map(services.records.get, verdict.records) if r.kind == "correctness"), None)
-    # A refused kernel was not looked at.
-    inspected = services.records.find(record_key("inspection", candidate=verdict.candidate)) if accepted else None
+    # A refused kernel is looked at only where all are profiled.
+    is_inspected = accepted or services.settings.profile == "all"
+    inspected = services.records.find(record_key("inspection", candidate=verdict.candidate)) if is_inspected else None
     folder = f"versions/v{iteration}"
     texts = artifacts.render_version(
         state,

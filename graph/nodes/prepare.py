@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -17,14 +16,13 @@ from graph.nodes.commits import commit_baseline
 from graph.nodes.lift import lifted_source
 from graph.report.content import frameworks
 from graph.report.content.phrases import contestant_words, frameworks_ahead_words
-from graph.report.content.placeholders import figures_by_record
 from graph.routing import Routes
 from graph.services import Services
 from graph.specs import hardware_sheet, unknown
 from graph.state import Branch, State
 from graph.workspace import events
-from tools.analysis import rules, signatures
-from tools.artifacts import Candidate, DType, Profile, Quantity, Record
+from tools.analysis import bottleneck, diagnosis, rules, signatures, traffic
+from tools.artifacts import Candidate, Profile, Quantity, Record
 from tools.cli.formatting import format_percent, format_seconds
 from tools.environment import Environment, missing_isolation
 from tools.errors import BudgetError, HarnessError, SettingsError
@@ -35,16 +33,6 @@ from tools.roofline import lower_bounds, roofline
 from tools.roofline.hardware import Headroom, Roof, Spec, Target, UnknownSpec
 from tools.store.records import record_key
 
-ITEM_BYTES: dict[DType, int] = {
-    "float64": 8,
-    "int64": 8,
-    "float32": 4,
-    "int32": 4,
-    "float16": 2,
-    "bfloat16": 2,
-    "int16": 2,
-}
-"""Dtype -> bytes of an element; other dtypes have one byte."""
 RESOURCE_METRICS = re.compile(r"registers|stack|shared|hit_rate|dram\w*bytes|warps_active|waves")
 """Matches names of metrics on resources and traffic, which are shown even if no rule reads them."""
 MAX_COMPILED_AHEAD_BYTES = 256 << 20
@@ -288,21 +276,42 @@ def _inspect_kernel(
     candidate: Candidate, services: Services, specs: tuple[Spec, ...], doubt: str
 ) -> tuple[Inspection, tuple[str, ...]]:
     calibration = services.judge.read_or_measure_calibration(candidate)
-    profiles, records, missing = read_or_run_profilers(candidate, services)
     published = roofline.roofs_from_specs(specs)
     # Measured roofs come first, since the device can reach them; one roofline never mixes both kinds.
     ceiling = services.roofs or published
     rows = _workload_rooflines(services, calibration, ceiling)
+    profiles, records, missing = read_or_run_profilers(candidate, services, rows)
+    heaviest, *_ = diagnosis.profiled_workloads(services.probed_workloads, {})
+    workloads = diagnosis.figured_workloads(heaviest, profiles)
+    precision = roofline.roof_precision(services.task)
+    facts = {
+        name: roofline.roofline_facts(r.headroom, services.device, r.unique_bytes, r.seconds, ceiling, precision)
+        for name in workloads
+        for r in rows
+        if r.workload == name
+    }
+    findings = rules.evaluate_workloads(tuple(zip(profiles, records, strict=True)), facts, services.rules)
     headroom = _combined_headroom(services, rows)
-    facts = {**_roofline_facts(services, rows, ceiling), **_traffic_facts(services, profiles)}
-    findings = rules.evaluate_rules(tuple(zip(profiles, records, strict=True)), facts, services.rules)
+    # One bottleneck stands in every text about the kernel.
+    headroom = headroom.model_copy(update={"bound": bottleneck.find_bottleneck(findings, headroom, profiles)})
     target = _roofline_target(services, rows, ceiling)
     remarks = tuple(remark for profile in profiles for remark in profile.remarks)
+    at = f"@{heaviest}" if len(rows) > 1 else ""
+    """Names the workload of a fact where there are several."""
     seen = KernelObservations(
         times=_workload_times(services, rows, specs),
         counters={
-            name: relevant_metrics(held, services.rules)
-            for name, held in figures_by_record(calibration.id, rows, facts, profiles, records).items()
+            calibration.id: {f"time.{row.workload}": Quantity(value=row.seconds, unit="s") for row in rows}
+            | {f"{name}{at}": held for name, held in relevant_metrics(facts[heaviest], services.rules).items()},
+            **{
+                record: relevant_metrics(profile.metrics, services.rules)
+                for profile, record in zip(profiles, records, strict=True)
+            },
+        },
+        calls={
+            record: diagnosis.describe_call(profile)
+            for profile, record in zip(profiles, records, strict=True)
+            if profile.launches
         },
         machine_code=_hot_loops(services, records),
         operator=services.guide.operator_passages(services.operator, services.device.kind),
@@ -331,9 +340,9 @@ def _inspect_kernel(
         profiles=profiles,
         profile_records=records,
         missing=missing,
-        facts=facts,
+        workload=heaviest,
+        facts=dict(facts[heaviest]),
         findings=findings,
-        bottleneck=rules.find_bottleneck(findings, headroom),
         rooflines=rows,
         headroom=headroom,
         target=target,
@@ -431,11 +440,9 @@ def _hot_loops(services: Services, profiles: tuple[str, ...]) -> tuple[str, ...]
 
 
 def relevant_metrics(metrics: Mapping[str, Quantity], all_rules: tuple[rules.Rule, ...]) -> dict[str, Quantity]:
-    """Return the times and those of a profiler's hundreds of metrics that a rule reads or that describe resources."""
+    """Return those of a profiler's hundreds of metrics that a rule reads or that describe resources."""
     rule_metrics = {condition.metric for rule in all_rules for condition in rule.when}
-    return {
-        m: q for m, q in metrics.items() if m in rule_metrics or m.startswith("time.") or RESOURCE_METRICS.search(m)
-    }
+    return {m: q for m, q in metrics.items() if m in rule_metrics or RESOURCE_METRICS.search(m)}
 
 
 def _roofline_target(services: Services, rows: tuple[WorkloadRoofline, ...], roofs: tuple[Roof, ...]) -> Target:
@@ -464,20 +471,27 @@ def requests_of_candidates(
 
 
 def read_or_run_profilers(
-    candidate: Candidate, services: Services
+    candidate: Candidate, services: Services, rows: tuple[WorkloadRoofline, ...] = ()
 ) -> tuple[tuple[Profile, ...], tuple[str, ...], dict[str, str]]:
-    """Return the profiles of a candidate, the ids of their records, and profiler -> reason for a missing profile."""
+    """Return the profiles of a candidate, the ids of their records, and profiler -> reason for a missing profile.
+
+    Profilers that run the kernel run it at the workload with most weight and, of `rows`, the one farthest from its
+    roof.
+    """
     profiles: list[Profile] = []
     records: list[str] = []
     missing: dict[str, str] = {}
     library, jobs = services.judge.builder.shared_object_of(candidate) or "", services.capped_executor()
     toolchain = read_toolchain(services.executor, services.records.blobs)
-    for name, profiler in services.profilers.items():
+    names = diagnosis.profiled_workloads(services.probed_workloads, {row.workload: row.headroom for row in rows})
+    pairs = [(n, p, w) for n, p in services.profilers.items() for w in (names if p.runs_on_device else names[:1])]
+    for name, profiler, wanted in pairs:
         reason = profiler.reason_unavailable(services.language, toolchain)
         if reason:
             missing[name] = reason
             continue
-        key = record_key("profile", tool=name, candidate=candidate.id)
+        place = {"workload": wanted} if profiler.runs_on_device else {}
+        key = record_key("profile", tool=name, candidate=candidate.id, **place)
         record = services.records.find(key)
         if record is None:
             try:
@@ -485,11 +499,13 @@ def read_or_run_profilers(
                     services.task,
                     candidate,
                     library,
-                    services.task.workloads[0],
+                    next(one for one in services.task.workloads if one.name == wanted),
                     services.language,
                     jobs,
                     services.records.blobs,
                 )
+                seen = next(one for one in services.probed_workloads if one.name == wanted)
+                profile = traffic.add_traffic(profile, seen)
             except BudgetError as error:
                 missing[name] = str(error)
                 services.record_reached_cap(str(error))
@@ -506,14 +522,6 @@ def read_or_run_profilers(
         profiles.append(Profile.model_validate(record.payload))
         records.append(record.id)
     return tuple(profiles), tuple(records), missing
-
-
-def _traffic_facts(services: Services, profiles: tuple[Profile, ...]) -> dict[str, Quantity]:
-    """Return facts on how often the profiled workload's bytes were moved, if a profiler counted them."""
-    workload = next(seen for seen in services.probed_workloads if seen.name == services.task.workloads[0].name)
-    inputs = sum(math.prod(a.shape) * ITEM_BYTES.get(a.dtype, 1) for a in workload.arguments if a.role == "input")
-    metrics = {name: quantity for profile in profiles for name, quantity in profile.metrics.items()}
-    return dict(roofline.traffic_ratios(metrics, inputs, workload.unique_bytes))
 
 
 def _workload_rooflines(
@@ -555,18 +563,4 @@ def _refuted_workloads(services: Services) -> tuple[str, ...]:
 def _combined_headroom(services: Services, rows: tuple[WorkloadRoofline, ...]) -> Headroom:
     return roofline.combine_headrooms(
         [(w.weight, row.seconds, row.headroom) for w, row in zip(services.task.workloads, rows, strict=True)]
-    )
-
-
-def _roofline_facts(
-    services: Services, rows: tuple[WorkloadRoofline, ...], ceiling: tuple[Roof, ...]
-) -> dict[str, Quantity]:
-    """Return the roofline facts of the workload that takes most of the objective's time."""
-    device = services.device
-    shares = [w.weight * row.seconds for w, row in zip(services.task.workloads, rows, strict=True)]
-    row = rows[max(range(len(rows)), key=shares.__getitem__)]
-    return dict(
-        roofline.roofline_facts(
-            row.headroom, device, row.unique_bytes, row.seconds, ceiling, roofline.roof_precision(services.task)
-        )
     )

@@ -120,7 +120,7 @@ def test_counters_of_a_triton_kernel(local: LocalExecutor, records: Records) -> 
     assert {"report.ncu-rep", "raw.csv", "details.csv", "sandbox.json"} <= raw.keys(), profile.remarks
     shut = json.loads(records.blobs.text(raw["sandbox.json"]))
     assert shut["no_new_privileges"] is True and shut["landlock"].startswith(("abi", "not available")), shut
-    assert "softmax" in profile.launch
+    assert [one.name for one in profile.launches] == ["softmax_kernel"] and profile.launches[0].own
     assert profile.metrics["launch__registers_per_thread"].value > 0
     assert profile.metrics["ncu.stall_share.long_scoreboard"].value > 0
     assert any(remark.text.startswith(("OPT", "INF", "WRN")) for remark in profile.remarks)

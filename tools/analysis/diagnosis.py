@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tools.analysis import rules
-from tools.artifacts import Artifact, Bound, Finding, Profile, Quantity, Remark, Task
+from tools.analysis import bottleneck, rules
+from tools.artifacts import Artifact, Bound, Finding, Profile, Remark, Task
 from tools.cli.formatting import describe_bottleneck, format_percent, format_seconds, format_si, format_table
 from tools.executors.base import Device
 from tools.executors.protocol import ProbedWorkload
@@ -44,6 +44,21 @@ class TaskRoofline(Artifact):
     workloads: tuple[WorkloadRoofline, ...]
     remark: str = ""
     """What is missing, with the reason; empty if nothing is missing."""
+
+
+def profiled_workloads(
+    workloads: Sequence[ProbedWorkload], headrooms: Mapping[str, Headroom | None]
+) -> tuple[str, ...]:
+    """Return the names of the workloads to profile: the one with most weight (of equals, with most bytes), then, if it
+    is another, the one farthest from its roof."""
+    heaviest = max(workloads, key=lambda one: (one.weight, one.unique_bytes)).name
+    gaps = {name: room.total for name, room in headrooms.items() if room and room.total is not None}
+    return tuple(dict.fromkeys((heaviest, max(gaps, key=gaps.__getitem__, default=heaviest))))
+
+
+def figured_workloads(heaviest: str, profiles: Sequence[Profile]) -> tuple[str, ...]:
+    """Return the workloads whose facts rules read: `heaviest` and the others with a profile of their own."""
+    return tuple(dict.fromkeys((heaviest, *(profile.workload for profile in profiles if profile.workload))))
 
 
 class Diagnosis(Artifact):
@@ -102,36 +117,53 @@ def compute_task_roofline(
 
 
 def diagnose(
-    placed: TaskRoofline, profiles: Sequence[tuple[Profile, str]], missing: Mapping[str, str], device: Device
+    placed: TaskRoofline,
+    profiles: Sequence[tuple[Profile, str]],
+    missing: Mapping[str, str],
+    device: Device,
+    heaviest: str,
 ) -> Diagnosis:
-    """Combine times and profiles (each with its record's id, or an empty one) into a diagnosis."""
-    timed = [(w, w.headroom, w.seconds) for w in placed.workloads if w.headroom is not None and w.seconds is not None]
-    largest, gap, taken = max(timed, key=lambda row: row[0].weight * row[2])
-    facts: dict[str, Quantity] = dict(
-        roofline.roofline_facts(gap, device, largest.unique_bytes, taken, placed.roofs, placed.precision)
-    )
-    findings = rules.evaluate_rules(profiles, facts)
-    whole = roofline.combine_headrooms([(w.weight, s, h) for w, h, s in timed])
-    bottleneck = rules.find_bottleneck(findings, whole)
+    """Combine times and profiles (each with its record's id, or an empty one) into a diagnosis. `heaviest`: the
+    workload with most weight."""
+    timed = {w.workload: (w, w.headroom, w.seconds) for w in placed.workloads if w.headroom and w.seconds}
+    seen = [profile for profile, _ in profiles]
+    facts = {
+        name: roofline.roofline_facts(gap, device, row.unique_bytes, taken, placed.roofs, placed.precision)
+        for name in figured_workloads(heaviest, seen)
+        for row, gap, taken in [timed[name]]
+    }
+    findings = rules.evaluate_workloads(profiles, facts)
+    whole = roofline.combine_headrooms([(w.weight, s, h) for w, h, s in timed.values()])
+    limit = bottleneck.find_bottleneck(findings, whole, seen)
     return Diagnosis(
-        headline=_headline(placed, bottleneck, whole, findings),
+        headline=_headline(placed, limit, whole, findings),
         roofline=placed,
-        bottleneck=bottleneck,
+        bottleneck=limit,
         headroom=whole,
         findings=findings,
-        profiles=tuple(profile for profile, _ in profiles),
+        profiles=tuple(seen),
         missing=dict(missing),
     )
 
 
-def _headline(placed: TaskRoofline, bottleneck: Bound, whole: Headroom, findings: Sequence[Finding]) -> str:
+def _headline(placed: TaskRoofline, limit: Bound, whole: Headroom, findings: Sequence[Finding]) -> str:
     if whole.total is None:
         reached = f"the distance to the roof is unknown, because none is known here for {placed.precision}"
     else:
         origin = "measured" if any(roof.origin == "measured" for roof in placed.roofs) else "cited"
         reached = f"{format_percent(1 - whole.total)} of the {origin} roof"
     lack = f"the main finding is {findings[0].rule}: {findings[0].text.rstrip('.')}" if findings else "no rule fired"
-    return f"{placed.task}: {describe_bottleneck(bottleneck)}, {reached}; {lack}."
+    return f"{placed.task}: {describe_bottleneck(limit)}, {reached}; {lack}."
+
+
+def describe_call(profile: Profile) -> str:
+    """Return the workload of a profiled call and its launches in order, each with its share of the time and its seconds
+    under the profiler."""
+    rows = [
+        f"{at}. {one.name}{'' if one.own else ' (a library)'} {one.share:.0%}, {format_seconds(one.seconds)}"
+        for at, one in enumerate(profile.launches, 1)
+    ]
+    return f"one call at {profile.workload}, its launches under the profiler: {'; '.join(rows)}"
 
 
 def render_roofline(placed: TaskRoofline) -> str:
@@ -199,6 +231,7 @@ def render_diagnosis(found: Diagnosis, language: str, *, kept: bool) -> str:
     `kept` says whether the named records stay available afterwards.
     """
     lines = [found.headline, "", render_roofline(found.roofline), ""]
+    lines += [line for profile in found.profiles if profile.launches for line in (describe_call(profile), "")]
     for number, finding in enumerate(found.findings, 1):
         where = f", line {finding.line}" if finding.line else ""
         lines += [f"{number}. {finding.rule} ({finding.severity}, {finding.axis}{where})", f"   {finding.text}"]

@@ -24,6 +24,12 @@ _MEMORY = re.compile(r"\(%(\w+)(?:,%(\w+),\d)?\)")
 _ADVANCE = re.compile(r"^(?:%r\w+,%(r\w+)|(x\d+), (?=\2)x\d+, x\d+.*)$")
 
 
+_LOOP_HEAD = re.compile(r"\bfor\s*\(([^;{}]*);([^;{}]*);([^;{}]*?)\)\s*[{\w]")
+_CAST, _SUFFIX = re.compile(r"static_cast<[^>]*>"), re.compile(r"[()\s]|(?<=\d)[uUlL]+\b")
+MIN_ELEMENTS_SHARE = 0.01
+"""Least share of the elements that a loop must take to count."""
+
+
 @dataclass(frozen=True, slots=True)
 class MachineLoop:
     """A cycle of the control flow."""
@@ -166,6 +172,30 @@ def _strongly_connected_cycles(edges: Mapping[int, list[int]], nodes: frozenset[
         if len(component) > 1 or (component and root in edges[root]):
             found.append(frozenset(component))
     return found
+
+
+def remainder_lines(source: str, dims: Mapping[str, float]) -> frozenset[int]:
+    """Return the lines of C++ loops over what a loop with wider steps leaves, if that is less than MIN_ELEMENTS_SHARE
+    of the elements at `dims`; loops whose sizes are neither numbers nor dims are none of them."""
+
+    def number(term: str) -> float | None:
+        word = _SUFFIX.sub("", term)
+        return float(word) if word.isdecimal() else dims.get(word)
+
+    steps: dict[float, float] = {}
+    found = set()
+    for head in _LOOP_HEAD.finditer(text := _CAST.sub("", source)):
+        first, test, advance = head.groups()
+        end, begin = number(re.split("<=?", test)[-1]), number(first.rpartition("=")[2])
+        if not end:
+            continue
+        width = steps.get(end, 1.0)
+        # It begins where the wider loop ended: after a rounded size, or where its variable stands.
+        left = end - begin if begin else width - 1 if re.search(r"/.*\*|[%&]", first) or not first.strip() else end
+        if width > 1 and left < MIN_ELEMENTS_SHARE * end:
+            found.add(text.count("\n", 0, head.start()) + 1)
+        steps[end] = max(width, number(advance.partition("+=")[2]) or 1.0)
+    return frozenset(found)
 
 
 def is_serial_reduction(loop: MachineLoop) -> bool:

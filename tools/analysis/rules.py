@@ -1,4 +1,4 @@
-"""Metrics -> findings -> bottleneck. Pure, but for reading rules.yaml.
+"""Metrics -> findings. Pure, but for reading rules.yaml.
 
 A rule whose metric was not collected does not fire: absence is never evidence. Findings that rest on two kinds of
 evidence (machine code and the compiler's own remark, say) come before those of equal severity that rest on one.
@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from tools.artifacts import Artifact, Axis, Bound, Finding, Profile, Quantity, Remark
-from tools.roofline.hardware import Headroom
+from tools.artifacts import Artifact, Axis, Finding, Profile, Quantity, Remark
 
 RULES = Path(__file__).with_name("rules.yaml")
 SEVERITIES = ("high", "medium", "low")
 SECOND_OPINIONS = ("gcc", "clang", "ncu")
 """Tools whose remarks come from their own rules, so that their agreement is independent evidence."""
-AT_ROOF_HEADROOM = 0.25
-"""Headroom of an axis below which that axis is the bottleneck, whatever the findings are."""
+MIN_LAUNCH_SHARE = 0.05
+"""Least share of the call's time of a kernel that rules are asked of: no change of a shorter one is worth more."""
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -79,42 +78,86 @@ def load_rules() -> tuple[Rule, ...]:
     return _RulesFile.model_validate(yaml.safe_load(RULES.read_text(encoding="utf-8"))).rules
 
 
+def evaluate_workloads(
+    profiles: Sequence[tuple[Profile, str]],
+    facts: Mapping[str, Mapping[str, Quantity]],
+    rules: Sequence[Rule] | None = None,
+) -> tuple[Finding, ...]:
+    """Return the findings on several workloads, ranked as `evaluate_rules` does, each rule once.
+
+    `facts`: workload -> its facts, the one with most weight first; profiles of a workload are read with its facts.
+    """
+    found: dict[str, Finding] = {}
+    for workload, known in facts.items():
+        here = [(profile, record) for profile, record in profiles if profile.workload in ("", workload)]
+        for finding in evaluate_rules(here, known, rules):
+            said = f"at {workload}: {finding.text}" if len(facts) > 1 else finding.text
+            found.setdefault(finding.rule, finding.model_copy(update={"text": said}))
+    return tuple(sorted(found.values(), key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
 def evaluate_rules(
     profiles: Sequence[tuple[Profile, str]], facts: Mapping[str, Quantity], rules: Sequence[Rule] | None = None
 ) -> tuple[Finding, ...]:
-    """Return the findings, most important first: by severity, then by two kinds of evidence, then as in the file.
+    """Return the findings, most important first: by severity, by two kinds of evidence, by the kernel's share of the
+    call, then as in the file.
 
     `profiles` come with the ids of their records, `facts` from `roofline.roofline_facts`; `rules` default to the
-    shipped ones.
+    shipped ones. A rule over counters of a kernel is asked of each launch of the candidate's own kernels, a rule that
+    also reads facts of the call of the whole call. Where counters decide a rule, machine code alone does not fire it.
     """
-    metrics = dict(facts)
-    origin: dict[str, str] = {}
+    metrics, origin, counted = dict(facts), dict[str, str](), set[str]()
     for profile, record in profiles:
         metrics.update(profile.metrics)
         origin.update(dict.fromkeys(profile.metrics, record))
+        counted |= profile.metrics.keys() if profile.launches else set()
     remarks = [remark for profile, _ in profiles for remark in profile.remarks]
-    fired: dict[str, tuple[Finding, bool]] = {}
-    for rule in firing_rules(metrics, rules):
+    launches = [launch for profile, _ in profiles for launch in profile.launches]
+    kernels = [
+        (launch.name, launch.share, metrics | launch.metrics)
+        for launch in sorted(launches, key=lambda launch: -launch.share)
+        if launch.own and launch.share >= MIN_LAUNCH_SHARE
+    ]
+    firing, decided = [], set[str]()
+    for rule in load_rules() if rules is None else rules:
+        asked = {c.metric for c in rule.when}
+        is_of_call = not asked & counted or any(name.startswith("roofline.") for name in asked)
+        places = [
+            place for place in ([("", 1.0, metrics)] if is_of_call else kernels) if firing_rules(place[2], [rule])
+        ]
+        if places:
+            firing.append((rule, places, bool(asked & counted)))
+        if asked & counted and asked <= metrics.keys():
+            decided.add(rule.id)
+    decided -= {rule.id for rule, _, is_counted in firing if is_counted}
+    fired: dict[str, tuple[Finding, bool, float]] = {}
+    for rule, places, _ in firing:
         matching = [remark for remark in remarks if rule.remark and rule.remark.search(remark.text)]
         records = {origin[c.metric] for c in rule.when if c.metric in origin}
-        said_by_tool = any(remark.tool in SECOND_OPINIONS for remark in matching)
-        seen_elsewhere = any(not c.metric.startswith("compiler.") for c in rule.when)
         earlier = fired.get(rule.id)
+        if rule.id in decided:
+            continue
         if earlier is None:
+            kernel, share, seen = places[0]
+            text = _fill_placeholders(rule.text, seen, matching)
+            others = "".join(f"; also {name} ({part:.0%})" for name, part, _ in places[1:])
             finding = Finding(
                 rule=rule.id,
                 severity=rule.severity,
                 axis=rule.axis,
-                text=_fill_placeholders(rule.text, metrics, matching),
+                text=f"{kernel} ({share:.0%} of the call): {text}{others}" if kernel and share < 1 else text,
                 line=min((remark.line for remark in matching if remark.line), default=0),
+                kernel=kernel,
                 evidence=tuple(sorted(records)),
             )
-            fired[rule.id] = (finding, said_by_tool and seen_elsewhere)
+            said_by_tool = any(remark.tool in SECOND_OPINIONS for remark in matching)
+            seen_elsewhere = any(not c.metric.startswith("compiler.") for c in rule.when)
+            fired[rule.id] = (finding, said_by_tool and seen_elsewhere, share)
         else:
             evidence = tuple(sorted({*earlier[0].evidence, *records}))
-            fired[rule.id] = (earlier[0].model_copy(update={"evidence": evidence}), True)
-    ranked = sorted(fired.values(), key=lambda item: (SEVERITIES.index(item[0].severity), not item[1]))
-    return tuple(finding for finding, _ in ranked)
+            fired[rule.id] = (earlier[0].model_copy(update={"evidence": evidence}), True, earlier[2])
+    ranked = sorted(fired.values(), key=lambda item: (SEVERITIES.index(item[0].severity), not item[1], -item[2]))
+    return tuple(finding for finding, *_ in ranked)
 
 
 def firing_rules(metrics: Mapping[str, Quantity], rules: Sequence[Rule] | None = None) -> tuple[Rule, ...]:
@@ -140,24 +183,6 @@ def missing_counters_by_rule(metrics: Mapping[str, Quantity]) -> dict[str, tuple
             found.setdefault(rule.id, lacking)
     fired = {rule.id for rule in firing_rules(metrics)}
     return {rule: lacking for rule, lacking in found.items() if rule not in fired}
-
-
-def find_bottleneck(findings: Iterable[Finding], headroom: Headroom) -> Bound:
-    """Return the bottleneck: the roof that the kernel is near, else the axis with the most severe findings, else the
-    binding roof."""
-    if headroom.memory is not None and headroom.memory < AT_ROOF_HEADROOM:
-        return "memory"
-    if headroom.compute is not None and headroom.compute < AT_ROOF_HEADROOM:
-        return "compute"
-    weights: dict[Axis, int] = {}
-    for finding in findings:
-        weights[finding.axis] = weights.get(finding.axis, 0) + len(SEVERITIES) - SEVERITIES.index(finding.severity)
-    ranked = sorted(weights.items(), key=lambda item: -item[1])
-    if not ranked:
-        return headroom.bound
-    if len(ranked) > 1 and ranked[0][1] == ranked[1][1]:
-        return "mixed"
-    return ranked[0][0]
 
 
 def _condition_holds(condition: Condition, metrics: Mapping[str, Quantity]) -> bool:

@@ -14,12 +14,21 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tools.artifacts import Candidate, Profile, Quantity, Remark, Task, Workload
+from tools.analysis.bottleneck import (
+    ARITHMETIC_PIPES,
+    COMPUTE_BUSY_METRIC,
+    ISSUE_METRIC,
+    MEMORY_BUSY_METRICS,
+    PIPE_METRIC,
+    TENSOR_PIPE_METRIC,
+)
+from tools.artifacts import Candidate, Launch, Profile, Quantity, Remark, Task, Workload
 from tools.errors import SettingsError
 from tools.executors.base import Executor, Job, Limits, Needs
 from tools.executors.harness_job import harness_files
 from tools.executors.toolchain import Toolchain
 from tools.executors.toolchain_job import read_toolchain
+from tools.harness.measurement import kernel_trace
 from tools.languages.base import Language
 from tools.profilers import ncu_reports
 from tools.profilers.base import Profiler
@@ -33,6 +42,8 @@ COUNTERS_NEED_ROOT = (
     "/etc/modprobe.d, then reboot), or run as root; the diagnosis uses static evidence only"
 )
 TIME_LIMIT_S = 300.0
+MAX_PROFILED_KERNELS = 32
+"""Most launches of a call that are counted."""
 INPUT_SEED = 0
 STALL_METRIC = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 WARP_LATENCY_METRIC = "smsp__average_warp_latency_per_inst_issued.ratio"
@@ -51,17 +62,6 @@ STALL_REASONS = (
     *("sleeping", "tex_throttle", "wait"),
 )
 OCCUPANCY_LIMITS = ("registers", "shared_mem", "blocks", "warps", "barriers")
-PIPE_METRIC = "sm__inst_executed_pipe_{}.avg.pct_of_peak_sustained_active"
-ARITHMETIC_PIPES = ("alu", "fma", "fp64", "xu")
-"""Pipes that compute; the other pipes move operands or control the flow."""
-TENSOR_PIPE_METRIC = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
-MEMORY_BUSY_METRICS = (
-    "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
-    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
-    "lts__throughput.avg.pct_of_peak_sustained_elapsed",
-)
-ISSUE_METRIC = "smsp__issue_active.avg.pct_of_peak_sustained_active"
-COMPUTE_BUSY_METRIC = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
 FLOAT_METRIC = "smsp__sass_thread_inst_executed_op_f{}_pred_on.sum.per_cycle_elapsed"
 LANES_METRIC, LANES_ON_METRIC = (f"smsp__thread_inst_executed{on}_per_inst_executed.ratio" for on in ("", "_pred_on"))
 METRICS = (
@@ -70,7 +70,7 @@ METRICS = (
     "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
     "dram__bytes_read.sum",
     "dram__bytes_write.sum",
-    "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    COMPUTE_BUSY_METRIC,
     "l1tex__throughput.avg.pct_of_peak_sustained_active",
     "lts__throughput.avg.pct_of_peak_sustained_elapsed",
     "lts__t_sector_hit_rate.pct",
@@ -80,7 +80,7 @@ METRICS = (
     ISSUE_METRIC,
     "sm__inst_executed.avg.per_cycle_active",
     "smsp__inst_executed.sum",
-    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    TENSOR_PIPE_METRIC,
     "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
     "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
@@ -121,6 +121,14 @@ METRICS = (
     *(f"launch__occupancy_limit_{what}" for what in OCCUPANCY_LIMITS),
 )
 """Metrics that are collected beside the sections; a profile keeps only these of the thousands that ncu knows."""
+TOTALS = (
+    "dram__bytes_read.sum",
+    "dram__bytes_write.sum",
+    "lts__t_sector_hit_rate.pct",
+    "l1tex__t_sector_hit_rate.pct",
+)
+"""Metrics that a call of several launches gets from one range replay, in which a launch finds what the ones before it
+left in the caches. Rates are none of them: the time of a range holds the gaps between its launches."""
 SECTION_ONLY_PREFIXES = ("launch__", "derived__")
 """Prefixes of metrics that only a section collects; ncu refuses them by name."""
 
@@ -157,7 +165,9 @@ class NcuProfiler(Profiler):
             "dims": workload.dims,
             "seed": INPUT_SEED,
             "metrics": [name for name in METRICS if not name.startswith(SECTION_ONLY_PREFIXES)],
+            "totals": TOTALS,
         }
+        request["most"] = MAX_PROFILED_KERNELS
         request["precision"] = task.numeric.precision
         request["arguments"] = [a.model_dump(mode="json", include={"name", "dtype"}) for a in task.arguments]
         job = Job(
@@ -170,47 +180,28 @@ class NcuProfiler(Profiler):
             argv=("{python}", TARGET_PROGRAM),
             limits=Limits(wall_s=TIME_LIMIT_S),
             needs=Needs(device=language.device, exclusive=True),
-            results=("report.ncu-rep", "raw.csv", "details.csv", "sandbox.json"),
+            results=("report.ncu-rep", "raw.csv", "details.csv", "sandbox.json", "range.csv", "range.txt"),
         )
         finished = executor.run(job)
         raw = {name: sha for name, sha in finished.files.items() if name != "stdout.txt"}
-        launches = (
-            parse_launches(blobs.text(raw["raw.csv"]), blobs.text(raw["details.csv"]))
-            if {"raw.csv", "details.csv"} <= raw.keys()
-            else ()
-        )
-        if not launches:
-            errors = [
-                line
-                for line in blobs.text(finished.files["stderr.txt"]).splitlines()
-                if "ERROR" in line or "rror:" in line
-            ]
-            reason = (
-                " ".join(errors[0].split())
-                if errors
-                else "it found no kernel"
-                if raw.keys() >= {"raw.csv"}
-                else "it gave no reason"
-            )
-            notes = (Remark(tool=self.name, line=0, kind="note", text=f"ncu could not read counters: {reason[:300]}"),)
-            return Profile(
-                tool=self.name,
-                launch=workload.name,
-                source=candidate.id,
-                binary=shared_object,
-                metrics={},
-                remarks=notes,
-            ), raw
-        main = longest_launch(launches)
-        others = f" and {len(launches) - 1} more" if len(launches) > 1 else ""
-        remarks = tuple(Remark(tool=self.name, line=0, kind="note", text=str(advice)) for advice in main.advice)
+        pages = {name: blobs.text(sha) for name, sha in raw.items() if name.endswith((".csv", ".txt"))}
+        launches = parse_launches(pages.get("raw.csv", ""), pages.get("details.csv", ""))
+        if launches:
+            seen, metrics, notes = read_call(launches, pages, blobs.get(shared_object))
+        else:
+            lines = blobs.text(finished.files["stderr.txt"]).splitlines()
+            errors = [" ".join(line.split()) for line in lines if "ERROR" in line or "rror:" in line]
+            reason = (*errors, "it found no kernel" if "raw.csv" in raw else "it gave no reason")[0]
+            seen, metrics, notes = (), {}, (f"ncu could not read counters: {reason[:300]}",)
         return Profile(
             tool=self.name,
-            launch=f"{workload.name}: {main.kernel}{others}",
+            launch=workload.name,
+            workload=workload.name,
             source=candidate.id,
             binary=shared_object,
-            metrics=profile_metrics(main.metrics, len(launches)),
-            remarks=remarks,
+            metrics=metrics,
+            launches=seen,
+            remarks=tuple(Remark(tool=self.name, line=0, kind="note", text=text) for text in notes),
         ), raw
 
 
@@ -255,9 +246,56 @@ def parse_sections(details: str) -> dict[str, tuple[str, ...]]:
     }
 
 
-def longest_launch(launches: Sequence[ProfiledLaunch]) -> ProfiledLaunch:
-    """The launch with the longest time."""
-    return ncu_reports.sort_longest_first(launches)[0]
+def read_call(
+    launches: Sequence[ProfiledLaunch], pages: Mapping[str, str], code: bytes
+) -> tuple[tuple[Launch, ...], dict[str, Quantity], tuple[str, ...]]:
+    """The launches of a call in order, the metrics of the whole call, and notes: what is missing, and NVIDIA's advice.
+
+    `pages`: the texts of the job's results; `code`: the built kernel. A single launch is replayed as the call is. Pure.
+    """
+    whole = sum(launch.seconds for launch in launches)
+    own = kernel_trace.own_kernels([one.kernel for one in launches], code.decode("latin-1"))
+    seen = tuple(
+        Launch(
+            kernel=one.kernel,
+            seconds=one.seconds,
+            share=one.seconds / whole if whole else 1 / len(launches),
+            own=one.kernel in own,
+            metrics=profile_metrics(one.metrics),
+        )
+        for one in launches
+    )
+    metrics, notes = call_metrics(launches), list[str]()
+    if len(launches) > 1:
+        (found, *_) = (*ncu_reports.parse_page(pages.get("range.csv", "")), None)
+        metrics |= found.metrics if found else {}
+        if found is None:
+            reason = " ".join(pages.get("range.txt", "").split())[:200] or "it gave no reason"
+            notes.append(
+                f"ncu did not replay the call as one range ({reason}): bytes of the call are sums over its launches, "
+                "each of which found empty caches, and overstate what later launches read again"
+            )
+    if len(launches) >= MAX_PROFILED_KERNELS:
+        notes += [f"only the first {len(launches)} launches of the call were counted"]
+    for one, launch in zip(seen, launches, strict=True):
+        notes += [f"{one.name}: {advice}" if len(seen) > 1 else str(advice) for advice in launch.advice]
+    return seen, profile_metrics(metrics, len(launches)), tuple(notes)
+
+
+def call_metrics(launches: Sequence[ProfiledLaunch]) -> dict[str, Quantity]:
+    """The metrics of a call from those of its launches: sums of what is counted, else means by the launches' times.
+    What describes one launch is that of the longest. Pure."""
+    ordered, found = ncu_reports.sort_longest_first(launches), dict[str, Quantity]()
+    for name in METRICS:
+        held = [(launch.metrics[name], launch.seconds or 1.0) for launch in ordered if name in launch.metrics]
+        if not held:
+            continue
+        is_count = name.endswith(".sum") or "m__cycles_" in name or "gpc__cycles_" in name
+        held = held[:1] if name.startswith(SECTION_ONLY_PREFIXES) else held
+        total = sum(one.value * (1.0 if is_count else seconds) for one, seconds in held)
+        value = total / (1.0 if is_count else sum(seconds for _, seconds in held))
+        found[name] = held[0][0].model_copy(update={"value": value})
+    return found
 
 
 def profile_metrics(metrics: Mapping[str, Quantity], kernels: int = 1) -> dict[str, Quantity]:

@@ -6,22 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from tools.analysis import rules
+from tools.analysis import bottleneck, rules
 from tools.artifacts import Artifact, Bound, Profile, Quantity, Remark
 from tools.cli.formatting import format_seconds
 from tools.profilers import ncu
 from tools.profilers.ncu_reports import Advice, ProfiledLaunch
 
-FULL_PERCENT = 60.0
-"""Percent of a peak below which latency binds, not memory or computation: the threshold of NVIDIA's rule
-SOLBottleneck."""
-NEARLY_FULL_PERCENT, BALANCED_POINTS = 80.0, 10.0
-"""Percent from which that rule calls a unit full, and percentage points within which it calls two units balanced."""
-IDLE_SHARE = 0.2
-"""Least idle share of the multiprocessors' time that counts as low occupancy; the rule partial_wave uses the same."""
 MIN_ESTIMATED_SPEEDUP_PERCENT = 20.0
 """Least speed-up, in percent, that NVIDIA must estimate to make a finding of a rule that the counters do not decide."""
-_SHORT_OF_FULL = f": the busiest unit is {{:.0f}} points short of {FULL_PERCENT:.0f} %"
+_SHORT_OF_FULL = f": the busiest unit is {{:.0f}} points short of {bottleneck.FULL_PERCENT:.0f} %"
 MARGIN_PHRASES = {
     "latency": _SHORT_OF_FULL,
     "occupancy": _SHORT_OF_FULL,
@@ -100,7 +93,7 @@ def diagnose_launch(launch: ProfiledLaunch) -> KernelDiagnosis:
     for rule, missing in undecided.items():
         for metric in missing if rule not in found_rules else ():
             sections.setdefault(ncu.section_of_metric(metric), set()).add(rule)
-    bound, margin = find_bound(metrics)
+    bound, margin = bottleneck.find_bound(metrics)
     return KernelDiagnosis(
         name=launch.kernel,
         seconds=launch.seconds,
@@ -110,50 +103,6 @@ def diagnose_launch(launch: ProfiledLaunch) -> KernelDiagnosis:
         advice=tuple(_match_advice(advice, report_findings) for advice in _sort_by_estimate(launch.advice)),
         undecided={name: tuple(sorted(ids)) for name, ids in sorted(sections.items())},
     )
-
-
-def find_bound(metrics: Mapping[str, Quantity]) -> tuple[Bound, float | None]:
-    """What bounds the kernel, and by how many percentage points.
-
-    `memory` or `compute`: the one with the busier unit over the whole time of the kernel. `mixed`: both are full and
-    NVIDIA's rule calls them balanced. Where no unit is full, `occupancy` if there are blocks for all multiprocessors
-    and idle multiprocessors lose more than the low activity of the others; else `latency`.
-    """
-
-    def largest(names: Sequence[str]) -> float | None:
-        return max((metrics[name].value for name in names if name in metrics), default=None)
-
-    active, elapsed, blocks = (
-        largest([name])
-        for name in ("sm__cycles_active.avg", "gpc__cycles_elapsed.max", "ncu.blocks_per_multiprocessor")
-    )
-    share = min(active / elapsed, 1.0) if active and elapsed else 1.0
-    """Share of the time in which a multiprocessor has work; rates that are counted only then are scaled by it."""
-    memory = largest(ncu.MEMORY_BUSY_METRICS)
-    # The throughput metric of the multiprocessor also counts load and store units.
-    arithmetic = [ncu.PIPE_METRIC.format(pipe) for pipe in ncu.ARITHMETIC_PIPES]
-    counts_pipes = any(name in metrics for name in arithmetic)
-    computing = (
-        largest([ncu.COMPUTE_BUSY_METRIC])
-        if not counts_pipes
-        else (largest([*arithmetic, ncu.TENSOR_PIPE_METRIC]) or 0.0) * share
-    )
-    if memory is None or computing is None:
-        return "unknown", None
-    issued = (largest([ncu.ISSUE_METRIC]) or 0.0) * share
-    busiest = max(memory, computing)
-    if busiest < FULL_PERCENT <= NEARLY_FULL_PERCENT <= issued:
-        return "compute", issued - memory
-    if busiest < FULL_PERCENT:
-        is_idle = blocks is not None and blocks >= 1 and share <= 1 - IDLE_SHARE and busiest > FULL_PERCENT * share**2
-        return ("occupancy" if is_idle else "latency"), FULL_PERCENT - busiest
-    gap = abs(memory - computing)
-    both_full = all(
-        min(memory, computing) >= limit for limit in (FULL_PERCENT, NEARLY_FULL_PERCENT) if busiest >= limit
-    )
-    if counts_pipes and both_full and gap < BALANCED_POINTS:
-        return "mixed", gap
-    return ("memory" if memory >= computing else "compute"), gap
 
 
 def render_report(report: ReportDiagnosis) -> str:

@@ -68,6 +68,9 @@ def profile_listing(
     except ValidationError as error:
         raise HarnessError(f"the listing's facts cannot be read: {error}") from error
     metrics, remarks = examine_listing(facts, blobs.text(raw["assembly.txt"]))
+    tensor = metrics.get("sass.tensor")
+    if tensor and not tensor.value and any(name in candidate.source for name in task.library or ()):
+        del metrics["sass.tensor"]  # Unknown, not zero: no listing contains the kernels of the library.
     profile = Profile(
         tool="static", launch=facts.target, source=candidate.id, binary=shared_object, metrics=metrics, remarks=remarks
     )

@@ -73,7 +73,12 @@ class StaticProfiler(Profiler):
         texts = {name: blobs.text(sha) for name, sha in raw.items()}
         listing = texts.get("assembly.txt", "")
         metrics, found = examine_machine_code(
-            texts.get("remarks.txt", ""), family, listing, debug if listing else "", f"kernel{language.suffix}"
+            texts.get("remarks.txt", ""),
+            family,
+            listing,
+            debug if listing else "",
+            f"kernel{language.suffix}",
+            loops.remainder_lines(candidate.source, workload.dims),
         )
         profile = Profile(
             tool=self.name,
@@ -87,25 +92,33 @@ class StaticProfiler(Profiler):
 
 
 def examine_machine_code(
-    compiler_output: str, family: str, assembly: str, debug: str, source: str = "kernel."
+    compiler_output: str,
+    family: str,
+    assembly: str,
+    debug: str,
+    source: str = "kernel.",
+    remainders: frozenset[int] = frozenset(),
 ) -> tuple[dict[str, Quantity], tuple[Remark, ...]]:
     """Metrics and remarks, in source order, from a compiler's stderr and two disassemblies. Pure.
 
     `assembly` is the disassembly of the timed shared object, `debug` that of a build with line numbers. An empty text
-    means that it was not collected; its metrics are absent. The kernel's file name begins with `source`.
+    means that it was not collected; its metrics are absent. The kernel's file name begins with `source`. Loops on the
+    lines `remainders` take hardly any time and do not count.
     """
     found = (
         compiler_remarks.parse_remarks(compiler_output, family, source)
         if family in compiler_remarks.REMARK_FLAGS
         else ()
     )
+    found = tuple(remark for remark in found if remark.line not in remainders)
     metrics: dict[str, Quantity] = {}
     inner: frozenset[int] = frozenset()
     code = functions_reachable_from(
         copy_source_lines(parse_disassembly(assembly, source), parse_disassembly(debug, source))
     )
     if code:
-        source_loops = loops.find_source_loops(code, compiler_remarks.lines_with_loops(found))
+        every = loops.find_source_loops(code, compiler_remarks.lines_with_loops(found) | remainders)
+        source_loops = tuple(loop for loop in every if loop.line not in remainders)
         inner = frozenset(loop.line for loop in source_loops if loop.line)
         metrics.update(loop_metrics(code, source_loops))
     if family in compiler_remarks.REMARK_FLAGS and (compiler_output or found):

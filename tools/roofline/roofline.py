@@ -333,23 +333,6 @@ def roofline_facts(
     return {name: Quantity(value=value, unit=unit) for name, (value, unit) in values.items() if value is not None}
 
 
-def traffic_ratios(metrics: Mapping[str, Quantity], input_bytes: int, unique_bytes: int) -> Mapping[str, Quantity]:
-    """Return how often a profiled call moved its data: loaded bytes over input bytes, and bytes of device memory over
-    unique bytes.
-
-    `metrics` are a profiler's; the result is empty if it counted no bytes.
-    """
-    wholes = {
-        "ncu.global_bytes.ld": ("roofline.loads_over_inputs", input_bytes),
-        "ncu.dram_bytes": ("roofline.dram_over_unique", unique_bytes),
-    }
-    return {
-        name: Quantity(value=metrics[counted].value / whole, unit="ratio")
-        for counted, (name, whole) in wholes.items()
-        if counted in metrics and whole
-    }
-
-
 def compute_roof(roofs: Sequence[Roof], precision: Precision) -> Roof | None:
     """Return the compute roof of `precision`; None if it is unknown, since no other type's stands in."""
     return best_roof(roofs, f"compute_{precision}")

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tools.analysis import diagnosis
+from tools.analysis import diagnosis, traffic
 from tools.analysis.diagnosis import Diagnosis, TaskRoofline
 from tools.artifacts import Candidate, Profile, Record
 from tools.errors import SettingsError
@@ -112,35 +112,46 @@ class TaskHandle:
         roofs = microbenchmarks.read_or_measure_roofs(self.language, self.executor, self.records)
         return diagnosis.compute_task_roofline(self.task, self.loaded.workloads, times, roofs, self.device)
 
-    def profile(self, name: str = "", setting: str = "profilers") -> tuple[Profile, dict[str, str]] | str:
+    def profile(
+        self, name: str = "", setting: str = "profilers", workload: str = ""
+    ) -> tuple[Profile, dict[str, str]] | str:
         """Profile the kernel and return the profile with the blobs of its raw outputs, or why it cannot be profiled.
 
-        The default profiler is the first for the kernel's device; an error names `setting`.
+        The default profiler is the first for the kernel's device, the default workload the one with most weight; an
+        error names `setting`.
         """
         profiler = load_class(PROFILERS, name or DEFAULT_PROFILERS[self.language.device][0], Profiler, key=setting)()
         if reason := profiler.reason_unavailable(self.language, self.toolchain):
             return reason
-        library, first = self.build(), self.task.workloads[0]
-        return profiler.profile(
-            self.task, self.kernel, library, first, self.language, self.executor, self.records.blobs
-        )
+        wanted = workload or diagnosis.profiled_workloads(self.loaded.workloads, {})[0]
+        timed = next(w for w in self.task.workloads if w.name == wanted)
+        there = (self.task, self.kernel, self.build(), timed, self.language, self.executor, self.records.blobs)
+        profile, raw = profiler.profile(*there)
+        return traffic.add_traffic(profile, next(seen for seen in self.loaded.workloads if seen.name == wanted)), raw
 
     def diagnose(self) -> Diagnosis:
         """Return why the kernel is slow, from its times, its roofline and all profilers of its device."""
         roofline = self.compute_roofline()
         profiles: list[tuple[Profile, str]] = []
         missing: dict[str, str] = {}
+        workloads = diagnosis.profiled_workloads(
+            self.loaded.workloads, {row.workload: row.headroom for row in roofline.workloads}
+        )
         for name in DEFAULT_PROFILERS[self.language.device]:
-            profiled = self.profile(name)
-            if isinstance(profiled, str):
-                missing[name] = profiled
-            else:
+            for workload in workloads:
+                profiled = self.profile(name, workload=workload)
+                if isinstance(profiled, str):
+                    missing[name] = profiled
+                    break
                 profiles.append((profiled[0], self._store_profile(*profiled)))
-        return diagnosis.diagnose(roofline, profiles, missing, self.device)
+                if not profiled[0].workload:
+                    break  # It holds for all workloads.
+        return diagnosis.diagnose(roofline, profiles, missing, self.device, workloads[0])
 
     def _store_profile(self, profile: Profile, blobs: dict[str, str]) -> str:
         """Store a profile's record and return its id."""
-        key = record_key("profile", tool=profile.tool, candidate=self.kernel.id)
+        place = {"workload": profile.workload} if profile.workload else {}
+        key = record_key("profile", tool=profile.tool, candidate=self.kernel.id, **place)
         record = self.records.find(key) or Record(
             kind="profile", key=key, payload=profile.model_dump(mode="json"), blobs=blobs
         )

@@ -23,6 +23,7 @@ from agents.models.base import AnswerReply, Model, Request
 from agents.models.playbook.planning import SEVERITY_ORDER, plan_methods
 from agents.models.playbook.search import write_drafts
 from tools.artifacts import Axis
+from tools.cli.formatting import describe_bottleneck
 from tools.errors import SettingsError
 from tools.roofline.hardware import Headroom
 
@@ -139,19 +140,13 @@ def rank_findings(brief: AnalystBrief) -> Analysis:
     records = ", ".join(f"[record:{record}]" for record in brief.records) or "no record"
     if not ranked:
         return Analysis(ranking=(), text=f"No rule fired on the evidence of {records}.")
-    # Of the roofline alone: what the rules make of counters and listings may hold the kernel back long before a roof
-    # does.
-    sentences = [_roof_sentence(brief.headroom, records)]
+    bound = brief.headroom.bound
+    limit = describe_bottleneck(bound) if bound == "unknown" else f"the kernel is {describe_bottleneck(bound)}"
+    sentences = [f"By the evidence of {records}, {limit}."]
     for finding in ranked:
         where = f" at line {finding.line}" if finding.line else ""
         sentences.append(f"[rule:{finding.rule}] is of {finding.severity} severity on the {finding.axis} axis{where}.")
     return Analysis(ranking=ranking, text=" ".join(sentences))
-
-
-def _roof_sentence(headroom: Headroom, records: str) -> str:
-    if headroom.bound == "unknown":
-        return f"No roof over it is known, by the evidence of {records}."
-    return f"In the roofline the {headroom.bound} roof lies over it, by the evidence of {records}."
 
 
 def axis_headroom(headroom: Headroom, axis: Axis) -> float:

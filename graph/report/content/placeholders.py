@@ -3,43 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from agents.artifacts import Analysis
 from agents.checks.cited_sources import REFERENCE_PATTERN
-from graph.artifacts import Inspection, WorkloadRoofline
-from tools.artifacts import Finding, Profile, Quantity, Record
+from graph.artifacts import Inspection
+from tools.artifacts import Finding, Quantity, Record
 from tools.cli.formatting import format_percent, format_seconds
 
 Figures = dict[str, dict[str, Quantity]]
 """Record -> metric -> value."""
 
 
-def figures_by_record(
-    calibration: str,
-    rows: tuple[WorkloadRoofline, ...],
-    facts: Mapping[str, Quantity],
-    profiles: tuple[Profile, ...],
-    records: tuple[str, ...],
-) -> Figures:
-    """Every figure that an analysis can refer to, by record and metric. Times and facts derived from them have the id
-    of the `calibration` that measured them."""
-    times = {f"time.{row.workload}": Quantity(value=row.seconds, unit="s") for row in rows}
-    return {
-        calibration: {**times, **facts},
-        **{record: dict(p.metrics) for p, record in zip(profiles, records, strict=True)},
-    }
-
-
 def analysis_text(record: Record) -> str:
     """Return the analysis in an inspection's record, with each reference replaced by its figure and record, and the
     figures that it uses."""
     inspection = Inspection.model_validate(record.payload)
-    # `_inspect` puts the calibration first.
-    figures = figures_by_record(
-        record.parents[0], inspection.rooflines, inspection.facts, inspection.profiles, inspection.profile_records
-    )
-    return text_with_figures(inspection.analysis, inspection.findings, figures, record.id)
+    return text_with_figures(inspection.analysis, inspection.findings, inspection.seen.counters, record.id)
 
 
 def text_with_figures(analysis: Analysis, findings: tuple[Finding, ...], figures: Figures, inspection: str) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Literal
 
 import pytest
 
@@ -20,7 +22,7 @@ from graph.workspace.versions import read_versions
 from knowledge_base.artifacts import Forecast, source_digest
 from knowledge_base.experience.forecasts import MIN_SCORED_PREDICTIONS
 from tests.graph.conftest import FinishedRun, gain_of, state_of
-from tools.artifacts import Candidate, Claim, Interval, Outcome, Verdict
+from tools.artifacts import Candidate, Claim, Interval, Outcome, Passed, Verdict
 from tools.gate.confirmation import claim_of
 from tools.store.records import Records
 from tools.store.repository import Repository
@@ -71,6 +73,26 @@ def test_what_says_nothing_about_the_idea_is_not_remembered_of_it(
         assert all(a.effect is None and "not confirmed" in a.note for a in unsure), (
             "what nothing confirmed is said, and no effect"
         )
+
+
+@pytest.mark.parametrize("wanted", ["champion", "all"])
+def test_every_correct_candidate_is_profiled_where_all_are_wanted(
+    copied: Path, monkeypatch: pytest.MonkeyPatch, wanted: Literal["champion", "all"]
+) -> None:
+    seen: dict[str, list[str]] = {"profiled": [], "inspected": []}
+    monkeypatch.setattr(gate_evidence, "read_or_run_profilers", lambda one, *_: seen["profiled"].append(one.id))
+    monkeypatch.setattr(gate_evidence, "read_or_make_inspection", lambda one, *_: seen["inspected"].append(one.id))
+    memory = read_versions(copied)[1]
+    with runs.open_services(copied) as services:
+        services = replace(services, settings=services.settings.model_copy(update={"profile": wanted}))
+        state = state_of(services, iteration=1)
+        judged = trials_of_iteration(state, services)
+        passed = [one.trial.candidate for one in judged if isinstance(one.trial, Passed)]
+        verdict = Verdict.model_validate(services.records.get(memory.records[0]).payload)
+        for outcome in ("accept", "reject_perf"):
+            gate_evidence._profile_judged(verdict.model_copy(update={"outcome": outcome}), state, services)
+    assert passed and seen["profiled"] == (2 * passed if wanted == "all" else [])
+    assert seen["inspected"] == [memory.candidate] * (2 if wanted == "all" else 1)
 
 
 SEEN = Hypothesis(

@@ -46,6 +46,9 @@ def test_a_section_that_the_analyst_asks_for_is_shown_to_all_and_asked_for_once(
         )
     assert [brief.sections for brief in asked] == [("Occupancy",), ()]
     assert found.seen.section == asked[1].observations.section == ("Occupancy, kernel: Achieved Occupancy 40 %",)
+    facts = [name for held in found.seen.counters.values() for name in held if name.startswith("roofline.")]
+    assert facts and all(name.endswith(f"@{found.workload}") for name in facts), "the task has several workloads"
+    assert found.bottleneck == found.headroom.bound == asked[0].headroom.bound, "prompts show the one bottleneck"
 
 
 def test_published_roofs_contain_no_measured_one_and_none_above_the_time_is_left_unexplained(copied: Path) -> None:

@@ -33,10 +33,25 @@ def test_the_whole_is_weighted_by_time():
     placed = diagnosis.compute_task_roofline(
         task("a", "b"), [seen("a"), seen("b")], {"a": 20.0, "b": 80.0}, ROOFS, DEVICE
     )
-    found = diagnosis.diagnose(placed, [], {}, DEVICE)
+    found = diagnosis.diagnose(placed, [], {}, DEVICE, "a")
     # Each takes 10 s at the roof: gaps of 0.5 and 0.875, in 20 and 80 of 100 s.
     assert abs(found.headroom.total - (0.2 * 0.5 + 0.8 * 0.875)) < 1e-9
     assert "20.0 % of the measured roof" in found.headline
+
+
+def test_the_workloads_with_most_weight_and_farthest_from_the_roof_are_profiled_and_named():
+    sizes = [seen("a"), seen("b", weight=9.0), seen("c"), seen("d", unique_bytes=10)]
+    placed = diagnosis.compute_task_roofline(
+        task("a", "b", "c", "d"), sizes, {"a": 20.0, "b": 11.0, "c": 80.0, "d": 0.2}, ROOFS, DEVICE
+    )
+    names = diagnosis.profiled_workloads(sizes, {row.workload: row.headroom for row in placed.workloads})
+    assert names == ("b", "c") and diagnosis.profiled_workloads(sizes, {}) == ("b",)
+    assert diagnosis.profiled_workloads([seen("a", unique_bytes=10), seen("b")], {}) == ("b",), "of equals the larger"
+    near = profile(ncu__stall_share__membar=0.0).model_copy(update={"workload": "b"})
+    stalled = profile(ncu__stall_share__membar=0.9).model_copy(update={"workload": "c"})
+    found = diagnosis.diagnose(placed, [(near, "rb"), (stalled, "rc")], {}, DEVICE, "b")
+    (finding,) = [one for one in found.findings if one.rule == "stall_membar"]
+    assert finding.text.startswith("at c: warps spend 90%") and finding.evidence == ("rc",)
 
 
 def test_a_float64_task_is_held_against_its_own_roof():
@@ -50,7 +65,7 @@ def test_a_float64_task_is_held_against_its_own_roof():
 
 def test_the_first_finding_is_the_largest_lack_and_names_its_evidence():
     placed = diagnosis.compute_task_roofline(task("a"), [seen("a")], {"a": 100.0}, ROOFS, DEVICE)
-    found = diagnosis.diagnose(placed, [(profile(compiler__loops_missed=2.0), "rec")], {"ncu": "not here"}, DEVICE)
+    found = diagnosis.diagnose(placed, [(profile(compiler__loops_missed=2.0), "rec")], {"ncu": "not here"}, DEVICE, "a")
     assert "the main finding is loop_not_vectorised: " in found.headline
     told = diagnosis.render_diagnosis(found, "cpp", kept=False)
     assert all(
@@ -71,7 +86,7 @@ def test_what_is_not_known_is_said():
     told = diagnosis.render_roofline(placed)
     assert all(said in told for said in ("nothing was timed", "could not be counted", "no roof is known here"))
     timed = diagnosis.compute_task_roofline(task("a"), [seen("a")], {"a": 1.0}, (), DEVICE)
-    assert "the distance to the roof is unknown" in diagnosis.diagnose(timed, [], {}, DEVICE).headline
+    assert "the distance to the roof is unknown" in diagnosis.diagnose(timed, [], {}, DEVICE, "a").headline
 
 
 def test_utilisation_is_what_is_reached_of_the_measured_and_of_the_cited_roofs():

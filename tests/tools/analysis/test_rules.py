@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.analysis.rules import evaluate_rules, find_bottleneck
+from tools.analysis.bottleneck import find_bottleneck
+from tools.analysis.rules import evaluate_rules
 from tools.artifacts import Profile, Quantity, Remark
 from tools.profilers.static import examine_machine_code
 from tools.roofline.hardware import Headroom

@@ -296,6 +296,23 @@ def test_a_listing_shows_registers_and_tensor_instructions(target: str, beside: 
     assert signatures.check_signature(listing, target, {target: "^HGMMA"}).present is False
 
 
+def test_matrix_instructions_are_unknown_where_a_library_is_called(beside: Beside) -> None:
+    executor, blobs = beside
+    softmax = task("triton-softmax", {"M": 256, "N": 256}).model_copy(
+        update={"build_flags": ("--target=sm_90",), "library": ("aten.mm",)}
+    )
+    source = (TASKS / "triton-softmax" / "kernel.py").read_text()
+    called = source + "\n\ndef product(a, b):\n    return torch.ops.aten.mm(a, b)\n"
+    tensor = [
+        sass.profile_listing(softmax, candidate, blobs.put(text), Triton(), executor, blobs)[0].metrics.get(
+            "sass.tensor"
+        )
+        for text in (source, called)
+        for candidate in [Candidate(language="triton", files={"kernel.py": text})]
+    ]
+    assert [one and one.value for one in tensor] == [0, None]
+
+
 @pytest.mark.parametrize("name", ["triton-softmax", "triton-rmsnorm"])
 def test_the_shipped_tasks_are_understood(name: str, beside: Beside) -> None:
     loaded = load_task_folder(TASKS / name, *beside)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import Capsys
 from tools.__main__ import main
-from tools.analysis import rules
+from tools.analysis import bottleneck, rules
 from tools.artifacts import Quantity
 from tools.errors import SettingsError
 from tools.executors.local import LocalExecutor
@@ -258,7 +258,7 @@ DEVICE = {
             50,
             40,
             45,
-            {ncu.ISSUE_METRIC: 90},
+            {bottleneck.ISSUE_METRIC: 90},
         ),  # no unit is full, but the instructions are issued in nearly every cycle
         (
             "occupancy",
@@ -275,8 +275,8 @@ DEVICE = {
 def test_what_binds_is_told_by_the_units_that_are_busy_over_the_whole_kernel(
     bound: str, margin: float, memory: float, pipe: float, others: dict[str, float]
 ) -> None:
-    raw = {**DEVICE, ncu.MEMORY_BUSY_METRICS[0]: memory, ncu.PIPE_METRIC.format("fma"): pipe, **others}
-    found = ncu_diagnosis.find_bound(ncu.profile_metrics({name: Quantity(value=value) for name, value in raw.items()}))
+    raw = {**DEVICE, bottleneck.MEMORY_BUSY_METRICS[0]: memory, bottleneck.PIPE_METRIC.format("fma"): pipe, **others}
+    found = bottleneck.find_bound(ncu.profile_metrics({name: Quantity(value=value) for name, value in raw.items()}))
     assert found == (bound, pytest.approx(margin))
 
 

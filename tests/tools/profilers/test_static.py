@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tools.analysis import loops
 from tools.profilers import compiler_remarks
 from tools.profilers.static import examine_machine_code
 
@@ -31,6 +32,23 @@ def test_gcc_softmax_names_the_calls_and_the_serial_sum():
     assert metrics["compiler.loops_missed"] == 2
     assert ("gcc", 9, "missed", "loop not vectorized: statement clobbers memory: expf") in found
     assert metrics["objdump.omp_regions"] == 0
+
+
+def test_a_remainder_loop_does_not_count():
+    source = """
+for (i = 0; i + 16 <= n; i += 16) wide(i);
+for (; i < n; ++i) narrow(i);
+for (int j = n / 16 * 16; j < n; ++j) narrow(j);
+for (int j = 0; j < n; ++j) whole(j);
+for (int64_t x = static_cast<int64_t>(0L); x < static_cast<int64_t>(5000L); x += static_cast<int64_t>(16L)) {
+    for (int64_t x_tail = static_cast<int64_t>(4992L); x_tail < static_cast<int64_t>(5000L); x_tail++) {
+"""
+    assert loops.remainder_lines(source, {"n": 4096}) == {3, 4, 7}
+    assert loops.remainder_lines(source, {"n": 1000}) == {7}, "15 of 1000 elements are more than 1 %"
+    texts = [(FIXTURES / "softmax" / f"gcc.{part}.txt").read_text() for part in ("remarks", "assembly", "debug")]
+    metrics, found = examine_machine_code(texts[0], "gcc", texts[1], texts[2], "kernel.cpp", frozenset({13}))
+    assert metrics["objdump.loops"].value == 3 and metrics["objdump.serial_reductions"].value == 0
+    assert 13 not in {remark.line for remark in found}
 
 
 def test_fast_softmax_is_packed_parallel_and_without_complaint():

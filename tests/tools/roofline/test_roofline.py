@@ -1,6 +1,6 @@
 import pytest
 
-from tools.artifacts import Argument, NumericTolerance, Quantity, Task
+from tools.artifacts import Argument, NumericTolerance, Task
 from tools.executors.base import Device
 from tools.roofline.hardware import Citation, Headroom, Roof, Spec
 from tools.roofline.roofline import (
@@ -17,7 +17,6 @@ from tools.roofline.roofline import (
     roofline_facts,
     roofline_target,
     roofs_from_specs,
-    traffic_ratios,
 )
 
 
@@ -178,16 +177,6 @@ def test_a_target_prefers_what_was_measured_here():
     assert best_roof((*cited, *ROOFS), "memory_bandwidth").origin == "measured"
     assert compute_headroom(None, 100, 4.0, (*cited, *ROOFS)).memory == 0.75
     assert best_roof(cited, "memory_bandwidth").origin == "cited"
-
-
-def test_traffic_is_bytes_counted_over_bytes_needed():
-    metrics = {"ncu.global_bytes.ld": Quantity(value=300.0), "ncu.dram_bytes": Quantity(value=300.0)}
-    found = traffic_ratios(metrics, 100, 200)
-    assert {name: quantity.value for name, quantity in found.items()} == {
-        "roofline.loads_over_inputs": 3.0,
-        "roofline.dram_over_unique": 1.5,
-    }
-    assert traffic_ratios({}, 100, 200) == {} and "roofline.loads_over_inputs" not in traffic_ratios(metrics, 0, 200)
 
 
 @pytest.mark.parametrize(

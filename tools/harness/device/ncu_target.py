@@ -1,10 +1,11 @@
 """Counts one call of a GPU kernel with Nsight Compute. Its times are not measurements, because collecting the counters
 needs several runs of the kernel.
 
-`ncu_target.py` starts ncu on itself and writes report.ncu-rep, raw.csv and details.csv; `ncu_target.py export` writes
-only the pages of a report. `ncu_target.py launch` is the program that ncu profiles: it makes inputs with reference.py's
-make_inputs on the GPU, confines itself as far as ncu allows (sandbox.json reports that), and calls the kernel (a Python
-module or a shared object) twice to compile and warm up and once to be counted.
+`ncu_target.py` starts ncu on itself and writes report.ncu-rep, raw.csv and details.csv; of a call of several launches
+also range.csv, with the counters of the whole call, or range.txt, which says why there are none. `ncu_target.py export`
+writes only the pages of a report. `ncu_target.py launch` is the program that ncu profiles: it makes inputs with
+reference.py's make_inputs on the GPU, confines itself as far as ncu allows (sandbox.json reports that), and calls the
+kernel (a Python module or a shared object) twice to compile and warm up and once to be counted.
 """
 
 import functools
@@ -36,8 +37,6 @@ SECTIONS = (
     "LaunchStats",
     "SourceCounters",
 )
-MAX_PROFILED_KERNELS = 8
-"""Most kernels of the counted call that are profiled."""
 EXPORT_S = 120
 NCU_PATHS = ("usr/local/cuda/bin/ncu", "opt/nvidia/nsight-compute/*/ncu", "usr/local/cuda/nsight-compute*/ncu")
 CPU_S = 600
@@ -108,7 +107,7 @@ def count():
     program = find_ncu() or "ncu"
     ncu = [program]
     # The clocks stay unchanged, because they belong to the user of the machine.
-    ncu += ["--clock-control", "none", "--profile-from-start", "off", "--launch-count", str(MAX_PROFILED_KERNELS)]
+    ncu += ["--clock-control", "none", "--profile-from-start", "off", "--launch-count", str(job["most"])]
     ncu += ["--export", "report", "--force-overwrite", "--metrics", ",".join(job["metrics"])]
     ncu += [word for section in SECTIONS for word in ("--section", section)]
     target = [sys.executable, "-I", __file__, "launch"]
@@ -131,6 +130,24 @@ def count():
         sys.stderr.write((completed.stdout + completed.stderr)[-4000:])
         sys.exit(completed.returncode or 1)
     export(program)
+    # A launch has one row, behind the rows of names and units.
+    if len(Path("raw.csv").read_text().strip().splitlines()) > 3:
+        count_call(program, target, job["totals"])
+
+
+def count_call(ncu, target, metrics):
+    """Count all launches of the call as one range, in which caches keep what the launches leave in them."""
+    argv = [ncu, "--clock-control", "none", "--replay-mode", "range"]
+    argv += ["--export", "range", "--force-overwrite", "--metrics", ",".join(metrics)]
+    try:
+        completed = subprocess.run([*argv, *target], capture_output=True, text=True, check=False, timeout=EXPORT_S)
+        said = completed.stdout + completed.stderr
+    except subprocess.TimeoutExpired:
+        said = f"==ERROR== the replay took more than {EXPORT_S} s"
+    if Path("range.ncu-rep").is_file():
+        export_page(ncu, "raw", "range")
+    else:
+        Path("range.txt").write_text("\n".join(line for line in said.splitlines() if "==ERROR==" in line))
 
 
 def export(ncu):
@@ -139,13 +156,13 @@ def export(ncu):
         list(side_by_side.map(functools.partial(export_page, ncu), ("raw", "details")))
 
 
-def export_page(ncu, page):
-    """Export one page of the report to PAGE.csv."""
-    argv = [ncu, "--import", "report.ncu-rep", "--csv", "--page", page]
+def export_page(ncu, page, report=""):
+    """Export one page of a report, to PAGE.csv or REPORT.csv."""
+    argv = [ncu, "--import", f"{report or 'report'}.ncu-rep", "--csv", "--page", page]
     shown = subprocess.run(argv, capture_output=True, text=True, timeout=EXPORT_S, check=False)
     if shown.returncode:
         sys.exit((shown.stderr or shown.stdout)[-4000:])
-    Path(f"{page}.csv").write_text(shown.stdout)
+    Path(f"{report or page}.csv").write_text(shown.stdout)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,12 @@ def names_from_shared_object(names: list[str], library: str) -> set[str]:
     return found
 
 
+def own_kernels(names: list[str], source: str) -> set[str]:
+    """The executed kernels' names that a Python source defines, or a library, given as text, registers."""
+    find = names_from_shared_object if source.startswith("\x7fELF") else names_defined_in
+    return find(names, source)
+
+
 def complaint(seen: dict, source: str, library=()) -> str | None:
     """Completes "the candidate …"; None when all is well. `seen` is {kernels: names, streams: theirs, stream: the one
     given}.
@@ -70,8 +76,7 @@ def complaint(seen: dict, source: str, library=()) -> str | None:
     streams of its own: that they are joined again is seen by the clock and by the outputs, which may neither be written
     before the stream given comes to it nor after it has ended.
     """
-    native = source.startswith("\x7fELF")
-    own = names_from_shared_object(seen["kernels"], source) if native else names_defined_in(seen["kernels"], source)
+    native, own = source.startswith("\x7fELF"), own_kernels(seen["kernels"], source)
     called = calling_operators(seen, library)
     for name, stream, operator in zip(seen["kernels"], seen["streams"], called, strict=True):
         if name not in own and not operator and not FILL_OR_COPY.search(name):
