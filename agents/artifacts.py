@@ -67,6 +67,10 @@ class Plan(Artifact):
     methods: tuple[PlannedMethod, ...]
     candidates: int
     """Number of candidates that the coder should write."""
+    parent: str = ""
+    """Id of a correct candidate that lost, from which the coder starts; empty: the incumbent."""
+    passed_over: dict[str, str] = Field(default_factory=dict)
+    """Page of higher priority on a planned axis that the plan leaves out -> its own reason."""
     reason: str = ""
     """Why no method is left, or what guided the choice."""
     figures: tuple[Figure, ...] = ()
@@ -146,6 +150,21 @@ class Review(Artifact):
 # ---------------------------------------------------------------- briefs
 
 
+class FrontierKernel(Artifact):
+    """A correct candidate of this run that is not at HEAD, on which a plan may build (A6)."""
+
+    candidate: str
+    iteration: int
+    methods: tuple[str, ...]
+    knobs: dict[str, str]
+    speedup: Interval
+    """Time of `timed_against` / time of the candidate; not confirmed."""
+    timed_against: str
+    """The version that was at HEAD, such as v2."""
+    reason: str
+    """Why it lost."""
+
+
 class RunAttempt(Artifact):
     """One earlier iteration of this run: what was planned and written, and the verdict."""
 
@@ -179,6 +198,8 @@ class KernelObservations(Artifact):
     """Text of the profiler section that the analyst asked for, one entry per kernel."""
     operator: tuple[Passage, ...] = ()
     """The whole wiki page about the operator that the reference computes."""
+    thresholds: str = ""
+    """Noise floor, least gain that counts, and margin of a workload, in words."""
 
 
 class AnalystBrief(Artifact):
@@ -195,6 +216,8 @@ class AnalystBrief(Artifact):
     """Published figures of the device with their citations; an answer may rest on no other hardware figure."""
     architecture: str = ""
     """The device's architecture as pages and signatures name it; empty when unknown."""
+    machine: tuple[str, ...] = ()
+    """The device's name and limits as its driver reports them, and the versions of compiler and language."""
     sections: tuple[str, ...] = ()
     """Names of the profiler's report sections; the analyst may ask for one."""
     task: Task | None = None
@@ -217,6 +240,8 @@ class RetrieverBrief(Artifact):
     """See AnalystBrief."""
     architecture: str = ""
     """See AnalystBrief."""
+    machine: tuple[str, ...] = ()
+    """See AnalystBrief."""
     skills: tuple[Page, ...] = ()
     """See AnalystBrief."""
     observations: KernelObservations = KernelObservations()
@@ -235,14 +260,23 @@ class PlannerBrief(Artifact):
     budget: dict[Axis, int]
     """Number of methods that each axis deserves in this iteration; a plan may exceed it if it gives a reason."""
     methods_per_iteration: int
+    methods_per_axis: int = 2
     candidates: int
+    frontier: tuple[FrontierKernel, ...] = ()
+    """Correct candidates that lost, the fastest first."""
     records: tuple[str, ...]
     specs: tuple[Spec, ...] = ()
     """See AnalystBrief."""
     architecture: str = ""
     """See AnalystBrief."""
+    machine: tuple[str, ...] = ()
+    """See AnalystBrief."""
     memory: tuple[Attempt, ...] = ()
     """Outcomes of earlier runs under similar conditions, the newest first, as of this run's first look-up."""
+    remarks: tuple[Remark, ...] = ()
+    """Advice of the profiler's own rules."""
+    signals: tuple[str, ...] = ()
+    """Rules of this language that did not fire, one line for each axis."""
     forecasts: str = ""
     """How often this model's earlier predictions held; empty when too few were scored."""
     shape_class: str = ""
@@ -279,6 +313,8 @@ class CoderBrief(Artifact):
     """See AnalystBrief."""
     architecture: str = ""
     """See AnalystBrief."""
+    machine: tuple[str, ...] = ()
+    """See AnalystBrief."""
     memory: tuple[Attempt, ...] = ()
     """See PlannerBrief."""
     shape_class: str = ""
@@ -292,8 +328,18 @@ class CoderBrief(Artifact):
     """Hints of the handlers that apply to this kernel's source."""
     frameworks: FrameworkTimes | None = None
     """See PlannerBrief."""
+    parent: str = ""
+    """Source from which the plan starts in place of the incumbent's; empty: the incumbent's."""
+    parent_methods: tuple[str, ...] = ()
+    """Methods of that source, which a draft has besides those of the plan."""
     lifted_source: str = ""
     """The kernel that torch.compile generates from the reference, when the plan names the lift; else empty."""
+
+    @property
+    def known_methods(self) -> tuple[str, ...]:
+        """The methods that a draft may have: the plan's, the parent's and the champion's."""
+        planned = (item.method for item in self.plan.methods)
+        return tuple(dict.fromkeys((*planned, *self.parent_methods, *self.ablated_methods)))
 
     @property
     def writes_first_kernel(self) -> bool:

@@ -4,17 +4,19 @@ sentences. Each `fill_<section>` returns None if the section is not part of this
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from agents.artifacts import AnalystBrief, Brief, CoderBrief, GatekeeperBrief, PlannedMethod, PlannerBrief, RunAttempt
 from agents.checks.cited_figures import quantity_text
-from agents.prompting.past_attempts import summarize_earlier_runs, summarize_run_attempts
+from agents.prompting.past_attempts import frontier_items, summarize_earlier_runs, summarize_run_attempts
+from agents.prompting.relevance import names_other_vendor, text_for_language
 from agents.prompting.token_budget import PromptItem
-from agents.text.fencing import cut_middle, escape_invisible, one_line
+from agents.text.fencing import cut_end, cut_middle, escape_invisible, one_line
 from knowledge_base.artifacts import Page, Passage
 from knowledge_base.experience.free_methods import EXPERIENCE_PATH
 from knowledge_base.pages.wiki import section_text
+from tools.analysis.rules import load_rules
 from tools.artifacts import Finding
 from tools.gate.ranking import FRAMEWORKS, contestant_label
 from tools.roofline.hardware import Headroom, Spec
@@ -23,7 +25,12 @@ MAX_FAILURE_CHARS = 3600
 """Most characters of one failure with its source if the budget cannot hold all of them; older ones are shortened
 first."""
 MAX_WHOLE_PAGES = 3
-"""Number of method pages that are shown whole."""
+"""Number of method pages that are shown whole where no page answers a finding."""
+MAX_SIGNAL_LINES = 20
+MAX_LOOP_CHARS = 2400
+"""Most characters of the longest hot loop if the budget cannot hold it."""
+ADAPTER_PATTERN = re.compile(r"^# ---- the code below makes the \w+ a task.*\n(?s:.*)", re.MULTILINE)
+"""Matches what `tools/tasks` writes below a suite's problem to make it a task."""
 SECTION_OVERHEAD_TOKENS = 150
 """Most tokens of a section's own sentences and note."""
 LINK_PATTERN = re.compile(r"\[([^\]\n]*)\]\((?:https?://[^\s)]+|[\w./-]+\.md(?:#[\w-]*)?)\)")
@@ -97,8 +104,10 @@ def _indented_line(row: str, most: int = 400) -> str:
 
 
 def fill_reference(brief: Brief, most: int | None) -> SectionContent | None:
-    """Return the whole reference.py."""
-    return SectionContent((_whole_item("reference.py", brief.task.reference),)) if brief.task else None
+    """Return the whole reference.py, but of a suite's problem its own lines alone."""
+    if brief.task is None:
+        return None
+    return SectionContent((_whole_item("reference.py", ADAPTER_PATTERN.sub("", brief.task.reference)),))
 
 
 def fill_specs(brief: Brief, most: int | None) -> SectionContent | None:
@@ -111,7 +120,10 @@ def fill_specs(brief: Brief, most: int | None) -> SectionContent | None:
         if known
         else []
     )
-    return SectionContent((*architecture, *(_spec_item(spec) for spec in brief.specs)), {"count": len(brief.specs)})
+    machine = [PromptItem(one.split(":")[0], (one_line(one, 400),)) for one in brief.machine]
+    return SectionContent(
+        (*architecture, *machine, *(_spec_item(spec) for spec in brief.specs)), {"count": len(brief.specs)}
+    )
 
 
 def _spec_item(spec: Spec) -> PromptItem:
@@ -180,8 +192,15 @@ def fill_records(brief: Brief, most: int | None) -> SectionContent | None:
 def fill_counters(brief: Brief, most: int | None) -> SectionContent | None:
     """Return the counters that are not 0, by record, and the profiler section that was asked for."""
     counters = {} if isinstance(brief, GatekeeperBrief) else brief.observations.counters
+    fired = set() if isinstance(brief, GatekeeperBrief) else {finding.rule for finding in brief.findings}
+    read = {condition.metric for rule in load_rules() if rule.id in fired for condition in rule.when}
+    # Those on which a finding rests come first: the end is cut. The headroom stands once, with the findings.
     rows = {
-        name: ", ".join(f"{m} {quantity_text(q)}" for m, q in sorted(metrics.items()) if q.value)
+        name: ", ".join(
+            f"{m} {quantity_text(q)}"
+            for m, q in sorted(metrics.items(), key=lambda one: (one[0] not in read, one[0]))
+            if q.value and not m.startswith("roofline.headroom")
+        )
         for name, metrics in counters.items()
     }
     levels = {
@@ -200,10 +219,17 @@ def _microseconds_text(seconds: float) -> str:
 
 
 def fill_machine_code(brief: Brief, most: int | None) -> SectionContent | None:
-    """Return the machine code of the hot loops."""
+    """Return the machine code of the hot loops: as many whole ones as fit, of the others the first line."""
     found = () if isinstance(brief, GatekeeperBrief) else brief.observations.machine_code
     rows = (
-        PromptItem(f"loop {at}", (escape_invisible(text), cut_middle(text, 900), one_line(text, 80)))
+        PromptItem(
+            f"loop {at}",
+            tuple(
+                dict.fromkeys(
+                    (escape_invisible(text), *([cut_end(text, MAX_LOOP_CHARS)] if at == 1 else []), one_line(text, 80))
+                )
+            ),
+        )
         for at, text in enumerate(found, 1)
     )
     return SectionContent(tuple(rows)) if found else None
@@ -216,11 +242,11 @@ def fill_standing(brief: Brief, most: int | None) -> SectionContent | None:
         name: "; ".join(f"{one_line(what, 60)} {_microseconds_text(s)}" for what, s in times.items() if s is not None)
         for name, times in times_by_workload.items()
     }
-    return (
-        SectionContent(tuple(PromptItem(name, (f"{one_line(name, 120)}: {said}",)) for name, said in rows.items()))
-        if rows
-        else None
-    )
+    if not rows:
+        return None
+    items = [PromptItem(name, (f"{one_line(name, 120)}: {said}",)) for name, said in rows.items()]
+    said = "" if isinstance(brief, GatekeeperBrief) else brief.observations.thresholds
+    return SectionContent((*items, PromptItem("thresholds", (one_line(said, 300),))) if said else tuple(items))
 
 
 def _finding_item(found: Finding) -> PromptItem:
@@ -233,69 +259,84 @@ def _finding_item(found: Finding) -> PromptItem:
 
 
 def _headroom_text(room: Headroom) -> str:
-    def share(value: float | None) -> str:
-        return "N/A" if value is None else f"{value:.2f}"
-
-    gaps = (
-        f"total {share(room.total)}, compute {share(room.compute)}, memory {share(room.memory)}, latency "
-        f"{share(room.latency)}"
-    )
-    return f"headroom: {gaps}; bound by {room.bound}"
+    gaps = {"total": room.total, "compute": room.compute, "memory": room.memory, "latency": room.latency}
+    shares = ", ".join(f"{axis} {'N/A' if gap is None else f'{gap:.0%}'}" for axis, gap in gaps.items())
+    return f"headroom: {shares}; bound by {room.bound}"
 
 
 def fill_remarks(brief: Brief, most: int | None) -> SectionContent | None:
     """Return the remarks of compiler and profiler."""
-    if not isinstance(brief, AnalystBrief) or not brief.remarks:
+    if not isinstance(brief, AnalystBrief | PlannerBrief) or not brief.remarks:
         return None
-    seen = dict.fromkeys(
-        f"{r.tool}, {r.kind}{f', line {r.line}' if r.line else ''}: {one_line(r.text, 240)}" for r in brief.remarks
-    )
-    return SectionContent(tuple(PromptItem(text.split(":", 1)[0], (text,)) for text in seen), {"count": len(seen)})
+    seen = {
+        f"{r.tool}, {r.kind}{f', line {r.line}' if r.line else ''}: {one_line(r.text, 240)}": _estimated_gain(r.text)
+        for r in brief.remarks
+    }
+    ranked = sorted(seen, key=lambda text: -seen[text])
+    return SectionContent(tuple(PromptItem(text.split(":", 1)[0], (text,)) for text in ranked), {"count": len(seen)})
+
+
+def _estimated_gain(remark: str) -> float:
+    """Return the percentage that ncu estimates in a remark; 0: it estimates none."""
+    found = re.search(r"\(ncu estimates ([\d.]+) %", remark)
+    return float(found[1]) if found else 0.0
+
+
+def fill_signals(brief: Brief, most: int | None) -> SectionContent | None:
+    """Return the signals of this language that did not fire, by axis."""
+    rows = brief.signals[:MAX_SIGNAL_LINES] if isinstance(brief, PlannerBrief) else ()
+    return SectionContent(tuple(PromptItem(one.split(":")[0], (one_line(one),)) for one in rows)) if rows else None
 
 
 def fill_skills(brief: Brief, most: int | None) -> SectionContent | None:
     """Return the skill pages whose signal fired."""
     found = () if isinstance(brief, GatekeeperBrief) else brief.skills
-    return SectionContent(tuple(map(_skill_item, found)), {"count": len(found)}) if found else None
+    items = tuple(_skill_item(page, _language_of(brief)) for page in found)
+    return SectionContent(items, {"count": len(found)}) if found else None
 
 
-def _skill_item(page: Page) -> PromptItem:
+def _skill_item(page: Page, language: str) -> PromptItem:
     head = f"# {page.head.id}: {one_line(page.head.title, 160)} ({_page_citation(page)})"
-    parts = {
-        name: _text_without_addresses(section_text(page.body, name)) for name in ("Causes", "Fixes", "Anti-patterns")
-    }
-    full = "\n".join(f"{name}:\n{text}" for name, text in parts.items() if text) or _text_without_addresses(page.body)
+    wanted = ("Causes", "Fixes", "Anti-patterns")
+    parts = {name: _shown_text(section_text(page.body, name), language) for name in wanted}
+    full = "\n".join(f"{name}:\n{text}" for name, text in parts.items() if text) or _shown_text(page.body, language)
     fixes = f"Fixes:\n{parts['Fixes']}" if parts["Fixes"] else cut_middle(full, 400)
     return PromptItem(page.head.id, (f"{head}\n{full}", f"{head}\n{fixes}"))
 
 
 def fill_methods(brief: Brief, most: int | None) -> SectionContent | None:
-    """Return the best matching method pages whole, and the heads of the others."""
+    """Return the method pages that answer findings whole, and the heads of the others."""
     if not isinstance(brief, PlannerBrief):
         return None
     fired = {finding.rule for finding in brief.findings}
-    pages = brief.dossier.methods
-    items = [_method_item(page, fired, brief.architecture) for page in pages[:MAX_WHOLE_PAGES]]
-    others = (*pages[MAX_WHOLE_PAGES:], *(page for page in brief.dossier.earlier if page.head.type == "method"))
+    whole = _whole_pages(brief)
+    others = [page for page in brief.dossier.methods if page not in whole]
+    others += [page for page in brief.dossier.earlier if page.head.type == "method"]
+    items = [_method_item(page, fired, brief) for page in whole]
     # For pages that match less, and for those of earlier iterations, the head is enough.
-    items += [
-        PromptItem(page.head.id, (_method_item(page, fired, brief.architecture).levels[-1],), rank=1) for page in others
-    ]
+    items += [PromptItem(page.head.id, (_method_item(page, fired, brief).levels[-1],), rank=1) for page in others]
     return SectionContent(tuple(items), {"count": len(items)})
 
 
-def _method_item(page: Page, fired: set[str], architecture: str) -> PromptItem:
+def _whole_pages(brief: PlannerBrief) -> list[Page]:
+    """Return the method pages that are shown whole as far as the budget allows."""
+    fired, pages = {finding.rule for finding in brief.findings}, brief.dossier.methods
+    return [page for page in pages if fired & {*page.head.rules}] or list(pages[:MAX_WHOLE_PAGES])
+
+
+def _method_item(page: Page, fired: set[str], brief: PlannerBrief) -> PromptItem:
     rules = ", ".join(rule for rule in page.head.rules if rule in fired) or "no rule that fired"
     start = (
         f"# {page.head.id} [{page.head.axis}, priority {page.head.priority}]: {one_line(page.head.title, 160)} "
         f"({_page_citation(page)})"
     )
-    head = f"{start}\nanswers {rules}{_knobs_text(page)}{_signature_text(page, architecture)}"
-    body = _text_without_addresses(TRITON_IMPORTS_PATTERN.sub("", re.sub(r"\A#+ .*\n+", "", page.body.strip())))
+    head = f"{start}\nanswers {rules}{_knobs_text(page)}{_signature_text(page, brief.architecture)}"
+    language = brief.task.language
+    body = _shown_text(TRITON_IMPORTS_PATTERN.sub("", re.sub(r"\A#+ .*\n+", "", page.body.strip())), language)
     short = "\n".join(
         part
         for part in (
-            _text_without_addresses(section_text(page.body, name))
+            _shown_text(section_text(page.body, name), language)
             for name in ("What", "When it pays", "When it is legal")
         )
         if part
@@ -344,25 +385,36 @@ def _counter_changes_text(one: RunAttempt) -> str:
 def fill_operator(brief: Brief, most: int | None) -> SectionContent | None:
     """Return the page about the operator that the reference computes."""
     found = () if isinstance(brief, GatekeeperBrief) else brief.observations.operator
-    return SectionContent(tuple(map(_passage_item, found))) if found else None
+    return SectionContent(tuple(_passage_items(found, brief))) if found else None
 
 
 def fill_passages(brief: Brief, most: int | None) -> SectionContent | None:
-    """Return the passages that retrieval found, without pages that the prompt shows in any case."""
+    """Return the passages that retrieval found, without pages that the prompt shows in any case, of other operators and
+    of other vendors."""
     if not isinstance(brief, PlannerBrief):
         return None
-    shown = {page.path for page in (*brief.dossier.methods[:MAX_WHOLE_PAGES], *brief.skills)} | {
-        one.path for one in brief.observations.operator
-    }
-    rows = tuple(_passage_item(passage) for passage in brief.dossier.passages if passage.path not in shown)
+    own = {one.path for one in brief.observations.operator}
+    shown = {page.path for page in (*_whole_pages(brief), *brief.skills)} | own
+    rows = tuple(
+        _passage_items(
+            (one for one in brief.dossier.passages if one.path not in shown and (one.kind != "operator" or not own)),
+            brief,
+        )
+    )
     return SectionContent(rows, {"count": len(rows)}) if rows else None
 
 
-def _passage_item(found: Passage) -> PromptItem:
-    head = f"# {one_line(' > '.join(found.heading), 200)} ({found.citation})"
-    # The head already shows this heading.
-    text = _text_without_addresses(re.sub(r"\A#+ .*\n+", "", found.text))
-    return PromptItem(str(found.citation), (f"{head}\n{cut_middle(text, 1500)}", f"{head}\n{one_line(text, 240)}"))
+def _passage_items(passages: Iterable[Passage], brief: Brief) -> Iterator[PromptItem]:
+    """Yield the passages, without those that are about another language or vendor alone."""
+    architecture = "" if isinstance(brief, GatekeeperBrief) else brief.architecture
+    for found in passages:
+        head = f"# {one_line(' > '.join(found.heading), 200)} ({found.citation})"
+        # The head already shows this heading.
+        text = _shown_text(re.sub(r"\A#+ .*\n+", "", found.text), _language_of(brief))
+        if text and not names_other_vendor(f"{head}\n{text}", architecture):
+            yield PromptItem(
+                str(found.citation), (f"{head}\n{cut_middle(text, 1500)}", f"{head}\n{one_line(text, 240)}")
+            )
 
 
 # ---------------------------------------------------------------- for this iteration
@@ -395,7 +447,11 @@ def fill_plan(brief: Brief, most: int | None) -> SectionContent | None:
 def _planned_method_item(item: PlannedMethod) -> PromptItem:
     expected = ", ".join(f"{m.metric} {m.direction} to x{m.factor:g}" for m in item.hypothesis.expected)
     signature = "".join(f"\nsignature {target}: {one_line(pattern, 120)}" for target, pattern in item.signature.items())
-    change = f"change: {one_line(item.hypothesis.change, 6000)}\nbecause: {one_line(item.hypothesis.rationale, 900)}"
+    # As it was written: a change may hold code.
+    change = "\n".join(
+        f"{label}: {escape_invisible(text.strip())}"
+        for label, text in (("change", item.hypothesis.change), ("because", item.hypothesis.rationale))
+    )
     return PromptItem(item.method, (f"# {item.method} [{item.axis}]\n{change}\nexpected: {expected}{signature}",))
 
 
@@ -403,30 +459,20 @@ def fill_pages(brief: Brief, most: int | None) -> SectionContent | None:
     """Return the pages of the planned methods, with code."""
     if not isinstance(brief, CoderBrief) or not brief.pages:
         return None
-    return SectionContent(tuple(_page_item(page, brief.architecture) for page in brief.pages))
+    return SectionContent(tuple(_page_item(page, brief.architecture, brief.task.language) for page in brief.pages))
 
 
-def _page_item(page: Page, architecture: str) -> PromptItem:
+def _page_item(page: Page, architecture: str, language: str) -> PromptItem:
     head = f"# {page.head.id}: {one_line(page.head.title, 160)}{_knobs_text(page)}{_signature_text(page, architecture)}"
     wanted = ("How", "When it is legal", "Pitfalls")
-    parts = {name: TRITON_IMPORTS_PATTERN.sub("", section_text(page.body, name)) for name in wanted}
+    parts = {
+        name: _shown_text(TRITON_IMPORTS_PATTERN.sub("", section_text(page.body, name)), language) for name in wanted
+    }
     if not parts["How"]:
-        return PromptItem(
-            page.head.id,
-            (
-                f"{head}\n{_text_without_addresses(page.body)}",
-                f"{head}\n{cut_middle(_text_without_addresses(page.body), 1500)}",
-                head,
-            ),
-        )
-    how, legal, pitfalls = (
-        f"\n{name}:\n{_text_without_addresses(text)}" if text else "" for name, text in parts.items()
-    )
-    code = (
-        f"\nHow:\n{_text_without_addresses(_code_blocks_text(parts['How']))}"
-        if CODE_BLOCK_PATTERN.search(parts["How"])
-        else ""
-    )
+        body = _shown_text(page.body, language)
+        return PromptItem(page.head.id, (f"{head}\n{body}", f"{head}\n{cut_middle(body, 1500)}", head))
+    how, legal, pitfalls = (f"\n{name}:\n{text}" if text else "" for name, text in parts.items())
+    code = f"\nHow:\n{_code_blocks_text(parts['How'])}" if CODE_BLOCK_PATTERN.search(parts["How"]) else ""
     # The planner has checked legality; code says the most in the fewest words.
     levels = [
         head + text for text in dict.fromkeys((how + legal + pitfalls, how + pitfalls, code + pitfalls, code, ""))
@@ -485,6 +531,26 @@ def fill_diff(brief: Brief, most: int | None) -> SectionContent | None:
     return SectionContent((_whole_item("diff", brief.diff),)) if isinstance(brief, GatekeeperBrief) else None
 
 
+def fill_frontier(brief: Brief, most: int | None) -> SectionContent | None:
+    """Return the correct candidates that lost, the fastest first."""
+    rows = frontier_items(brief.frontier) if isinstance(brief, PlannerBrief) else ()
+    return SectionContent(rows) if rows else None
+
+
+def fill_parent(brief: Brief, most: int | None) -> SectionContent | None:
+    """Return the whole kernel from which the plan starts, unless that is the incumbent."""
+    return (
+        SectionContent((_whole_item("parent", brief.parent),))
+        if isinstance(brief, CoderBrief) and brief.parent
+        else None
+    )
+
+
+def fill_role(brief: Brief, most: int | None) -> SectionContent:
+    """Return what a role's text depends on."""
+    return SectionContent(values={"first": isinstance(brief, CoderBrief) and brief.writes_first_kernel})
+
+
 def fill_iteration(brief: Brief, most: int | None) -> SectionContent:
     """Return the values of the role's own sentences about the current question."""
     if isinstance(brief, PlannerBrief):
@@ -527,6 +593,7 @@ _FILLERS: tuple[SectionFiller, ...] = (
         fill_standing,
         fill_frameworks,
         fill_remarks,
+        fill_signals,
         fill_records,
     ),
     *(
@@ -536,6 +603,9 @@ _FILLERS: tuple[SectionFiller, ...] = (
         fill_attempts,
         fill_moved,
         fill_plan,
+        fill_frontier,
+        fill_parent,
+        fill_role,
         fill_pages,
         fill_hints,
         fill_failures,
@@ -562,6 +632,10 @@ def _page_citation(page: Page) -> str:
     return f"<gpu-wiki>/{page.path}:{page.body_line}"
 
 
-def _text_without_addresses(markdown: str) -> str:
-    """Return Markdown without the addresses of links, which a model cannot follow."""
-    return cut_middle(LINK_PATTERN.sub(r"\1", markdown), 1 << 20)
+def _language_of(brief: Brief) -> str:
+    return brief.task.language if brief.task else ""
+
+
+def _shown_text(markdown: str, language: str) -> str:
+    """Return Markdown for a kernel in `language`, without the addresses of links, which a model cannot follow."""
+    return cut_middle(LINK_PATTERN.sub(r"\1", text_for_language(markdown, language)), 1 << 20)

@@ -140,7 +140,7 @@ def coder_faults(answer: Drafts, brief: CoderBrief, handlers: tuple[SourceHandle
     """Return the faults of drafts before compilation, and one sentence for each method that a draft claims although the
     plan lacks it: that method would otherwise get the credit.
     """
-    planned = _planned_methods(brief)
+    planned = brief.known_methods
     unplanned = tuple(
         f"drafts.{number}.methods: {method!r} is not planned; list only those of {', '.join(planned) or 'none'} "
         f"that the draft applies"
@@ -186,14 +186,13 @@ def _distinct_candidates(
     found: dict[str, Candidate] = {}
     for draft in _apply_handlers_to_all(answer, brief, handlers).drafts:
         made = _make_candidate(draft, brief, parent, suffix)
-        if (made.source != brief.source or brief.ablated_methods) and not draft_faults(draft, brief):
+        is_new = made.source not in (brief.source, brief.parent) or brief.ablated_methods
+        if is_new and not draft_faults(draft, brief):
             found.setdefault(made.id, made)
     return found
 
 
 def _make_candidate(draft: Draft, brief: CoderBrief, parent: str, suffix: str) -> Candidate:
-    return make_candidate(draft, brief.task.language, parent, suffix, _planned_methods(brief))
-
-
-def _planned_methods(brief: CoderBrief) -> tuple[str, ...]:
-    return tuple(item.method for item in brief.plan.methods)
+    # What the parent has, its child keeps; else a method of the plan would be credited with the parent's gain.
+    applied = draft.model_copy(update={"methods": (*brief.parent_methods, *draft.methods)})
+    return make_candidate(applied, brief.task.language, parent, suffix, brief.known_methods)

@@ -287,6 +287,9 @@ def _inspect_kernel(
     rows = _workload_rooflines(services, calibration, ceiling)
     headroom = _combined_headroom(services, rows)
     facts = {**_roofline_facts(services, rows, ceiling), **_traffic_facts(services, profiles)}
+    if headroom.total is not None:
+        # One headroom for findings, prompts and stop conditions: that of the objective.
+        facts["roofline.headroom"] = Quantity(value=headroom.total, unit="fraction")
     findings = rules.evaluate_rules(tuple(zip(profiles, records, strict=True)), facts, services.rules)
     target = _roofline_target(services, rows, ceiling)
     published_metrics = {roof.metric for roof in published}
@@ -300,6 +303,7 @@ def _inspect_kernel(
         },
         machine_code=_hot_loops(services, records),
         operator=services.guide.operator_passages(services.operator, services.device.kind),
+        thresholds=_thresholds_text(calibration, services),
     )
     brief = AnalystBrief(
         source=candidate.source,
@@ -310,6 +314,7 @@ def _inspect_kernel(
         observations=seen,
         specs=specs,
         architecture=services.architecture,
+        machine=services.machine,
         task=services.task,
         skills=services.guide.skills(services.task.language, [finding.rule for finding in findings]),
     )
@@ -341,6 +346,16 @@ def _inspect_kernel(
         seen=seen,
     )
     return inspection, (calibration.id, *records)
+
+
+def _thresholds_text(calibration: Record, services: Services) -> str:
+    """Return what a gain must exceed and what a workload may lose, in words."""
+    judge = services.settings.judge
+    floor = evidence.noise_floor(calibration, judge.objective)
+    return (
+        f"noise floor {format_percent(floor)}; least gain that counts {format_percent(judge.min_effect)}; a workload "
+        f"may become slower by {format_percent(judge.workload_margin)} unless the task says otherwise"
+    )
 
 
 def _remeasure_doubted_roofs(state: State, services: Services, candidate: Candidate) -> str:

@@ -71,7 +71,7 @@ def _plan_of(brief: PlannerBrief, chosen: list[Page], reason: str, candidates: i
     if not over:
         return plan
     why = "no recipe of theirs changes this source, no finding asks for them, or an earlier run rejected them"
-    return plan.model_copy(update={"reason": f"{plan.reason} Passed over, {why}: {', '.join(over)}."})
+    return plan.model_copy(update={"passed_over": dict.fromkeys(over, why)})
 
 
 def _accepted_before(brief: PlannerBrief, pages: list[Page], tried: list[MethodSet]) -> tuple[list[Page], str] | None:
