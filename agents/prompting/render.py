@@ -44,7 +44,7 @@ FENCE_LABELS = {
     "plan": "the plan",
     "frontier": "correct candidates that lost",
     "parent": "the kernel to start from",
-    "signals": "signals that did not fire",
+    "signals": "signals that did not fire or lack counters",
     "pages": "pages of the planned methods",
     "failures": "why drafts failed",
     "champion": "the champion's kernel",

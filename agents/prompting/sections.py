@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from agents.artifacts import AnalystBrief, Brief, CoderBrief, GatekeeperBrief, PlannedMethod, PlannerBrief, RunAttempt
-from agents.checks.cited_figures import quantity_text
+from agents.checks.cited_figures import quantity_text, times_lines
 from agents.prompting.past_attempts import frontier_items, summarize_earlier_runs, summarize_run_attempts
 from agents.prompting.relevance import names_other_vendor, text_for_language
 from agents.prompting.token_budget import PromptItem
@@ -25,7 +25,7 @@ MAX_FAILURE_CHARS = 3600
 """Most characters of one failure with its source if the budget cannot hold all of them; older ones are shortened
 first."""
 MAX_WHOLE_PAGES = 3
-"""Number of method pages that are shown whole where no page answers a finding."""
+"""Number of method pages that are shown whole."""
 MAX_SIGNAL_LINES = 20
 MAX_LOOP_CHARS = 2400
 """Most characters of the longest hot loop if the budget cannot hold it."""
@@ -204,7 +204,7 @@ def fill_counters(brief: Brief, most: int | None) -> SectionContent | None:
         for name, metrics in counters.items()
     }
     levels = {
-        name: tuple(f"record {one_line(name, 40)}: {one_line(said, limit)}" for limit in (4000, 1500))
+        name: tuple(f"record {one_line(name, 40)}: {one_line(said, limit)}" for limit in (2400, 1200))
         for name, said in rows.items()
         if said
     }
@@ -212,10 +212,6 @@ def fill_counters(brief: Brief, most: int | None) -> SectionContent | None:
     items = [PromptItem(name, told) for name, told in levels.items()]
     items += [PromptItem(f"section {at}", (one_line(said, 1500),)) for at, said in enumerate(section_texts)]
     return SectionContent(tuple(items)) if items else None
-
-
-def _microseconds_text(seconds: float) -> str:
-    return f"{1e6 * seconds:.4g} us"
 
 
 def fill_machine_code(brief: Brief, most: int | None) -> SectionContent | None:
@@ -226,7 +222,11 @@ def fill_machine_code(brief: Brief, most: int | None) -> SectionContent | None:
             f"loop {at}",
             tuple(
                 dict.fromkeys(
-                    (escape_invisible(text), *([cut_end(text, MAX_LOOP_CHARS)] if at == 1 else []), one_line(text, 80))
+                    (
+                        escape_invisible(text),
+                        *([cut_end(text, MAX_LOOP_CHARS)] if at == 1 else []),
+                        one_line(text.split("\n")[0]),
+                    )
                 )
             ),
         )
@@ -237,16 +237,9 @@ def fill_machine_code(brief: Brief, most: int | None) -> SectionContent | None:
 
 def fill_standing(brief: Brief, most: int | None) -> SectionContent | None:
     """Return the incumbent's times with the times to compare them with."""
-    times_by_workload = {} if isinstance(brief, GatekeeperBrief) else brief.observations.times
-    rows = {
-        name: "; ".join(f"{one_line(what, 60)} {_microseconds_text(s)}" for what, s in times.items() if s is not None)
-        for name, times in times_by_workload.items()
-    }
-    if not rows:
-        return None
-    items = [PromptItem(name, (f"{one_line(name, 120)}: {said}",)) for name, said in rows.items()]
-    said = "" if isinstance(brief, GatekeeperBrief) else brief.observations.thresholds
-    return SectionContent((*items, PromptItem("thresholds", (one_line(said, 300),))) if said else tuple(items))
+    lines = () if isinstance(brief, GatekeeperBrief) else times_lines(brief.observations)
+    rows = (PromptItem(line.split(":")[0], (one_line(line),)) for line in lines)
+    return SectionContent(tuple(rows)) if lines else None
 
 
 def _finding_item(found: Finding) -> PromptItem:
@@ -305,23 +298,18 @@ def _skill_item(page: Page, language: str) -> PromptItem:
 
 
 def fill_methods(brief: Brief, most: int | None) -> SectionContent | None:
-    """Return the method pages that answer findings whole, and the heads of the others."""
+    """Return the best pages that answer findings whole, of the others that do so the essence, and the rest's heads."""
     if not isinstance(brief, PlannerBrief):
         return None
-    fired = {finding.rule for finding in brief.findings}
-    whole = _whole_pages(brief)
-    others = [page for page in brief.dossier.methods if page not in whole]
-    others += [page for page in brief.dossier.earlier if page.head.type == "method"]
-    items = [_method_item(page, fired, brief) for page in whole]
-    # For pages that match less, and for those of earlier iterations, the head is enough.
-    items += [PromptItem(page.head.id, (_method_item(page, fired, brief).levels[-1],), rank=1) for page in others]
-    return SectionContent(tuple(items), {"count": len(items)})
-
-
-def _whole_pages(brief: PlannerBrief) -> list[Page]:
-    """Return the method pages that are shown whole as far as the budget allows."""
     fired, pages = {finding.rule for finding in brief.findings}, brief.dossier.methods
-    return [page for page in pages if fired & {*page.head.rules}] or list(pages[:MAX_WHOLE_PAGES])
+    answering = [page for page in pages if fired & {*page.head.rules}] or list(pages[:MAX_WHOLE_PAGES])
+    rest = [page for page in pages if page not in answering]
+    rest += [page for page in brief.dossier.earlier if page.head.type == "method"]
+    items = [_method_item(page, fired, brief) for page in (*answering, *rest)]
+    for at in range(MAX_WHOLE_PAGES, len(items)):
+        first = 1 if at < len(answering) else -1
+        items[at] = items[at]._replace(levels=items[at].levels[first:], rank=int(at >= len(answering)))
+    return SectionContent(tuple(items), {"count": len(items)})
 
 
 def _method_item(page: Page, fired: set[str], brief: PlannerBrief) -> PromptItem:
@@ -394,7 +382,7 @@ def fill_passages(brief: Brief, most: int | None) -> SectionContent | None:
     if not isinstance(brief, PlannerBrief):
         return None
     own = {one.path for one in brief.observations.operator}
-    shown = {page.path for page in (*_whole_pages(brief), *brief.skills)} | own
+    shown = {page.path for page in (*brief.dossier.methods[:MAX_WHOLE_PAGES], *brief.skills)} | own
     rows = tuple(
         _passage_items(
             (one for one in brief.dossier.passages if one.path not in shown and (one.kind != "operator" or not own)),
