@@ -245,7 +245,6 @@ class Services:
         """The device's name and limits as its driver reports them, and the versions of compiler and language: lines of
         prompts."""
         device, environment = self.device, Environment.model_validate(self.records.get(self.environment).payload)
-        toolchain = environment.toolchain
         limits = [
             f"{name.removeprefix('limit ').replace('_', ' ')} {value}"
             for name, value in device.details.items()
@@ -254,10 +253,8 @@ class Services:
         cache = f", last-level cache {device.last_level_cache} bytes" if device.last_level_cache else ""
         lines = [f"device: {device.name}, {device.units} units{cache}"]
         lines += [f"limits that its driver reports: {', '.join(limits)}"] if limits else []
-        if toolchain is not None:
-            torch = toolchain.packages.get("torch", "")
-            lines.append(f"compiler: {self.language.compiler(toolchain)}{f', torch {torch}' if torch else ''}")
-        return tuple(lines)
+        torch = next((f", torch {one.value}" for one in environment.items if one.name == "torch" and one.value), "")
+        return (*lines, f"compiler: {self.judge.builder.toolset().compiler_name}{torch}")
 
     def assembly(self, candidate: Candidate) -> str:
         """Return the disassembly of a candidate's shared object; empty if there is none or the caps leave no time."""

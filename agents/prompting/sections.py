@@ -557,8 +557,8 @@ def fill_iteration(brief: Brief, most: int | None) -> SectionContent:
             return SectionContent(values=values)
         knobs = " ".join(f"{name}={value}" for name, value in sorted(brief.champion_knobs.items()))
         ablation_text = (
-            f"leave out, each once: {one_line(', '.join(brief.ablated_methods), 600)}\nthe champion's knobs: "
-            f"{one_line(knobs, 600) or 'none'}"
+            f"leave out, each once: {escape_invisible(', '.join(brief.ablated_methods))}\nthe champion's knobs: "
+            f"{escape_invisible(knobs) or 'none'}"
         )
         return SectionContent((PromptItem("ablation", (ablation_text,)),), values)
     return SectionContent(
