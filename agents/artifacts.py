@@ -202,58 +202,52 @@ class KernelObservations(Artifact):
     """Noise floor, least gain that counts, and margin of a workload, in words."""
 
 
-class AnalystBrief(Artifact):
-    """Everything that the profiler-analyst receives."""
+class KernelBrief(Artifact):
+    """What every role that thinks about the kernel at HEAD receives, with the same values for all."""
 
-    kind: Literal["analyst"] = "analyst"
-    source: str
-    findings: tuple[Finding, ...]
-    remarks: tuple[Remark, ...]
-    headroom: Headroom
-    records: tuple[str, ...]
-    observations: KernelObservations = KernelObservations()
+    findings: tuple[Finding, ...] = ()
+    headroom: Headroom | None = None
     specs: tuple[Spec, ...] = ()
     """Published figures of the device with their citations; an answer may rest on no other hardware figure."""
     architecture: str = ""
     """The device's architecture as pages and signatures name it; empty when unknown."""
     machine: tuple[str, ...] = ()
     """The device's name and limits as its driver reports them, and the versions of compiler and language."""
+    skills: tuple[Page, ...] = ()
+    """Skill pages whose signal fired, the most important first."""
+    observations: KernelObservations = KernelObservations()
+
+
+class AnalystBrief(KernelBrief):
+    """Everything that the profiler-analyst receives."""
+
+    kind: Literal["analyst"] = "analyst"
+    source: str
+    remarks: tuple[Remark, ...]
+    headroom: Headroom
+    records: tuple[str, ...]
     sections: tuple[str, ...] = ()
     """Names of the profiler's report sections; the analyst may ask for one."""
     task: Task | None = None
     """The task; None when the brief is about the kernel's source alone."""
-    skills: tuple[Page, ...] = ()
-    """Skill pages whose signal fired, the most important first."""
 
 
-class RetrieverBrief(Artifact):
+class RetrieverBrief(KernelBrief):
     """Everything that the knowledge-retriever receives; fields that the planner also has hold the same values there."""
 
     kind: Literal["retriever"] = "retriever"
     task: Task
-    findings: tuple[Finding, ...]
     bottleneck: str
     source: str = ""
     """Source of the incumbent; empty when it is not shown."""
-    headroom: Headroom | None = None
-    specs: tuple[Spec, ...] = ()
-    """See AnalystBrief."""
-    architecture: str = ""
-    """See AnalystBrief."""
-    machine: tuple[str, ...] = ()
-    """See AnalystBrief."""
-    skills: tuple[Page, ...] = ()
-    """See AnalystBrief."""
-    observations: KernelObservations = KernelObservations()
 
 
-class PlannerBrief(Artifact):
+class PlannerBrief(KernelBrief):
     """Everything that the planner receives."""
 
     kind: Literal["planner"] = "planner"
     task: Task
     source: str
-    findings: tuple[Finding, ...]
     headroom: Headroom
     dossier: Dossier
     tried: tuple[RunAttempt, ...]
@@ -265,12 +259,6 @@ class PlannerBrief(Artifact):
     frontier: tuple[FrontierKernel, ...] = ()
     """Correct candidates that lost, the fastest first."""
     records: tuple[str, ...]
-    specs: tuple[Spec, ...] = ()
-    """See AnalystBrief."""
-    architecture: str = ""
-    """See AnalystBrief."""
-    machine: tuple[str, ...] = ()
-    """See AnalystBrief."""
     memory: tuple[Attempt, ...] = ()
     """Outcomes of earlier runs under similar conditions, the newest first, as of this run's first look-up."""
     remarks: tuple[Remark, ...] = ()
@@ -281,16 +269,13 @@ class PlannerBrief(Artifact):
     """How often this model's earlier predictions held; empty when too few were scored."""
     shape_class: str = ""
     """Shape class of the task's visible workloads, as `Attempt.shape_class` names it."""
-    skills: tuple[Page, ...] = ()
-    """See AnalystBrief."""
-    observations: KernelObservations = KernelObservations()
     analysis: str = ""
     """The profiler-analyst's text on these findings, with values filled in from the records."""
     frameworks: FrameworkTimes | None = None
     """Times of torch and of the incumbent; None when they were not measured."""
 
 
-class CoderBrief(Artifact):
+class CoderBrief(KernelBrief):
     """Everything that the coder receives."""
 
     kind: Literal["coder"] = "coder"
@@ -309,21 +294,10 @@ class CoderBrief(Artifact):
     """Reasons, logs and sources of this iteration's drafts that failed and that the coder should repair (A10)."""
     passing_drafts: tuple[str, ...] = ()
     """Reports of compiler and quick check on this iteration's drafts that passed."""
-    specs: tuple[Spec, ...] = ()
-    """See AnalystBrief."""
-    architecture: str = ""
-    """See AnalystBrief."""
-    machine: tuple[str, ...] = ()
-    """See AnalystBrief."""
     memory: tuple[Attempt, ...] = ()
     """See PlannerBrief."""
     shape_class: str = ""
     """See PlannerBrief."""
-    findings: tuple[Finding, ...] = ()
-    headroom: Headroom | None = None
-    skills: tuple[Page, ...] = ()
-    """See AnalystBrief."""
-    observations: KernelObservations = KernelObservations()
     hints: tuple[str, ...] = ()
     """Hints of the handlers that apply to this kernel's source."""
     frameworks: FrameworkTimes | None = None

@@ -5,14 +5,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from agents.artifacts import AnalystBrief, Brief, CoderBrief, GatekeeperBrief, PlannedMethod, PlannerBrief, RunAttempt
+from agents.artifacts import (
+    AnalystBrief,
+    Brief,
+    CoderBrief,
+    GatekeeperBrief,
+    KernelBrief,
+    PlannedMethod,
+    PlannerBrief,
+    RetrieverBrief,
+    RunAttempt,
+)
 from agents.checks.cited_figures import quantity_text, times_lines
 from agents.prompting.past_attempts import frontier_items, summarize_earlier_runs, summarize_run_attempts
 from agents.prompting.relevance import names_other_vendor, text_for_language
 from agents.prompting.token_budget import PromptItem
-from agents.text.fencing import cut_end, cut_middle, escape_invisible, one_line
+from agents.text.fencing import cut_middle, escape_invisible, one_line
 from knowledge_base.artifacts import Page, Passage
 from knowledge_base.experience.free_methods import EXPERIENCE_PATH
 from knowledge_base.pages.wiki import section_text
@@ -52,8 +62,9 @@ class SectionContent(NamedTuple):
     """Values for the section's own sentences: numbers and flags, never external text."""
 
 
-SectionFiller = Callable[[Brief, int | None], SectionContent | None]
-"""Takes a brief and the section's token limit; returns its content, or None if this prompt lacks the section."""
+SectionFiller = Callable[[Any, int | None], SectionContent | None]
+"""Takes a brief, of a role whose blocks in budget.yaml have the section, and the section's token limit; returns its
+content, or None if this prompt lacks the section."""
 
 
 # ---------------------------------------------------------------- for the whole run
@@ -110,10 +121,8 @@ def fill_reference(brief: Brief, most: int | None) -> SectionContent | None:
     return SectionContent((_whole_item("reference.py", ADAPTER_PATTERN.sub("", brief.task.reference)),))
 
 
-def fill_specs(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_specs(brief: KernelBrief, most: int | None) -> SectionContent | None:
     """Return the published figures of the device, each line with its citation."""
-    if isinstance(brief, GatekeeperBrief):
-        return None
     known = brief.architecture
     architecture = (
         [PromptItem("architecture", (f"architecture: {one_line(known, 100)}, as the driver reports it",))]
@@ -131,10 +140,8 @@ def _spec_item(spec: Spec) -> PromptItem:
     return PromptItem(spec.metric, (f"{spec}{caveat}", str(spec)))
 
 
-def fill_memory(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_memory(brief: PlannerBrief, most: int | None) -> SectionContent | None:
     """Return the outcomes of earlier runs."""
-    if not isinstance(brief, PlannerBrief):
-        return None
     summary = summarize_earlier_runs(brief.memory, _tokens_for_items(most), brief.task.baseline or "")
     forecast_text = f"your predictions so far, for all operators: {one_line(brief.forecasts, 200)}"
     forecast_items = [PromptItem("predictions", (forecast_text,))] if brief.forecasts else []
@@ -144,13 +151,11 @@ def fill_memory(brief: Brief, most: int | None) -> SectionContent | None:
 # ---------------------------------------------------------------- until a version is accepted
 
 
-def fill_kernel(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_kernel(
+    brief: AnalystBrief | RetrieverBrief | PlannerBrief | CoderBrief, most: int | None
+) -> SectionContent | None:
     """Return the whole incumbent."""
-    return (
-        None
-        if isinstance(brief, GatekeeperBrief) or not brief.source
-        else SectionContent((_whole_item("kernel", brief.source),))
-    )
+    return SectionContent((_whole_item("kernel", brief.source),)) if brief.source else None
 
 
 def fill_champion(brief: Brief, most: int | None) -> SectionContent | None:
@@ -160,9 +165,9 @@ def fill_champion(brief: Brief, most: int | None) -> SectionContent | None:
     return SectionContent((_whole_item("champion", brief.champion),))
 
 
-def fill_findings(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_findings(brief: KernelBrief, most: int | None) -> SectionContent | None:
     """Return the rules that fired, and the headroom to the roof."""
-    if isinstance(brief, GatekeeperBrief) or (isinstance(brief, CoderBrief) and not brief.source):
+    if isinstance(brief, CoderBrief) and not brief.source:
         return None
     rows = [_finding_item(finding) for finding in brief.findings]
     if brief.headroom is not None:
@@ -170,9 +175,9 @@ def fill_findings(brief: Brief, most: int | None) -> SectionContent | None:
     return SectionContent(tuple(rows), {"count": len(brief.findings)})
 
 
-def fill_records(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_records(brief: PlannerBrief | AnalystBrief, most: int | None) -> SectionContent | None:
     """Return the ids of records that an answer may cite, and for a planner the text of the analysis."""
-    if not isinstance(brief, PlannerBrief | AnalystBrief) or not brief.records:
+    if not brief.records:
         return None
     named = PromptItem("records", (f"records: {', '.join(map(escape_invisible, brief.records))}",))
     if isinstance(brief, AnalystBrief):
@@ -189,10 +194,9 @@ def fill_records(brief: Brief, most: int | None) -> SectionContent | None:
     return SectionContent((named, *analysis))
 
 
-def fill_counters(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_counters(brief: KernelBrief, most: int | None) -> SectionContent | None:
     """Return the counters that are not 0, by record, and the profiler section that was asked for."""
-    counters = {} if isinstance(brief, GatekeeperBrief) else brief.observations.counters
-    fired = set() if isinstance(brief, GatekeeperBrief) else {finding.rule for finding in brief.findings}
+    fired = {finding.rule for finding in brief.findings}
     read = {condition.metric for rule in load_rules() if rule.id in fired for condition in rule.when}
     # Those on which a finding rests come first: the end is cut. The headroom stands once, with the findings.
     rows = {
@@ -201,43 +205,35 @@ def fill_counters(brief: Brief, most: int | None) -> SectionContent | None:
             for m, q in sorted(metrics.items(), key=lambda one: (one[0] not in read, one[0]))
             if q.value and not m.startswith("roofline.headroom")
         )
-        for name, metrics in counters.items()
+        for name, metrics in brief.observations.counters.items()
     }
     levels = {
         name: tuple(f"record {one_line(name, 40)}: {one_line(said, limit)}" for limit in (2400, 1200))
         for name, said in rows.items()
         if said
     }
-    section_texts = () if isinstance(brief, GatekeeperBrief) else brief.observations.section
     items = [PromptItem(name, told) for name, told in levels.items()]
-    items += [PromptItem(f"section {at}", (one_line(said, 1500),)) for at, said in enumerate(section_texts)]
+    items += [
+        PromptItem(f"section {at}", (one_line(said, 1500),)) for at, said in enumerate(brief.observations.section)
+    ]
     return SectionContent(tuple(items)) if items else None
 
 
-def fill_machine_code(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_machine_code(brief: KernelBrief, most: int | None) -> SectionContent | None:
     """Return the machine code of the hot loops: as many whole ones as fit, of the others the first line."""
-    found = () if isinstance(brief, GatekeeperBrief) else brief.observations.machine_code
-    rows = (
-        PromptItem(
-            f"loop {at}",
-            tuple(
-                dict.fromkeys(
-                    (
-                        escape_invisible(text),
-                        *([cut_end(text, MAX_LOOP_CHARS)] if at == 1 else []),
-                        one_line(text.split("\n")[0]),
-                    )
-                )
-            ),
-        )
-        for at, text in enumerate(found, 1)
-    )
-    return SectionContent(tuple(rows)) if found else None
+    rows = [
+        PromptItem(f"loop {at}", (escape_invisible(text), one_line(text.split("\n")[0])))
+        for at, text in enumerate(brief.observations.machine_code, 1)
+    ]
+    if rows and len(rows[0].levels[0]) > MAX_LOOP_CHARS:
+        start = rows[0].levels[0][:MAX_LOOP_CHARS].rsplit("\n", 1)[0]
+        rows[0] = rows[0]._replace(levels=(rows[0].levels[0], f"{start}\n[…]", rows[0].levels[1]))
+    return SectionContent(tuple(rows)) if rows else None
 
 
-def fill_standing(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_standing(brief: KernelBrief, most: int | None) -> SectionContent | None:
     """Return the incumbent's times with the times to compare them with."""
-    lines = () if isinstance(brief, GatekeeperBrief) else times_lines(brief.observations)
+    lines = times_lines(brief.observations)
     rows = (PromptItem(line.split(":")[0], (one_line(line),)) for line in lines)
     return SectionContent(tuple(rows)) if lines else None
 
@@ -257,9 +253,9 @@ def _headroom_text(room: Headroom) -> str:
     return f"headroom: {shares}; bound by {room.bound}"
 
 
-def fill_remarks(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_remarks(brief: AnalystBrief | PlannerBrief, most: int | None) -> SectionContent | None:
     """Return the remarks of compiler and profiler."""
-    if not isinstance(brief, AnalystBrief | PlannerBrief) or not brief.remarks:
+    if not brief.remarks:
         return None
     seen = {
         f"{r.tool}, {r.kind}{f', line {r.line}' if r.line else ''}: {one_line(r.text, 240)}": _estimated_gain(r.text)
@@ -275,17 +271,16 @@ def _estimated_gain(remark: str) -> float:
     return float(found[1]) if found else 0.0
 
 
-def fill_signals(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_signals(brief: PlannerBrief, most: int | None) -> SectionContent | None:
     """Return the signals of this language that did not fire, by axis."""
-    rows = brief.signals[:MAX_SIGNAL_LINES] if isinstance(brief, PlannerBrief) else ()
+    rows = brief.signals[:MAX_SIGNAL_LINES]
     return SectionContent(tuple(PromptItem(one.split(":")[0], (one_line(one),)) for one in rows)) if rows else None
 
 
-def fill_skills(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_skills(brief: KernelBrief, most: int | None) -> SectionContent | None:
     """Return the skill pages whose signal fired."""
-    found = () if isinstance(brief, GatekeeperBrief) else brief.skills
-    items = tuple(_skill_item(page, _language_of(brief)) for page in found)
-    return SectionContent(items, {"count": len(found)}) if found else None
+    items = tuple(_skill_item(page, _language_of(brief)) for page in brief.skills)
+    return SectionContent(items) if items else None
 
 
 def _skill_item(page: Page, language: str) -> PromptItem:
@@ -297,10 +292,8 @@ def _skill_item(page: Page, language: str) -> PromptItem:
     return PromptItem(page.head.id, (f"{head}\n{full}", f"{head}\n{fixes}"))
 
 
-def fill_methods(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_methods(brief: PlannerBrief, most: int | None) -> SectionContent | None:
     """Return the best pages that answer findings whole, of the others that do so the essence, and the rest's heads."""
-    if not isinstance(brief, PlannerBrief):
-        return None
     fired, pages = {finding.rule for finding in brief.findings}, brief.dossier.methods
     answering = [page for page in pages if fired & {*page.head.rules}] or list(pages[:MAX_WHOLE_PAGES])
     rest = [page for page in pages if page not in answering]
@@ -370,17 +363,15 @@ def _counter_changes_text(one: RunAttempt) -> str:
     return ", ".join(f"{name} {before:.4g} -> {after:.4g}" for name, (before, after) in one.counter_changes.items())
 
 
-def fill_operator(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_operator(brief: KernelBrief, most: int | None) -> SectionContent | None:
     """Return the page about the operator that the reference computes."""
-    found = () if isinstance(brief, GatekeeperBrief) else brief.observations.operator
-    return SectionContent(tuple(_passage_items(found, brief))) if found else None
+    found = tuple(_passage_items(brief.observations.operator, brief))
+    return SectionContent(found) if found else None
 
 
-def fill_passages(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_passages(brief: PlannerBrief, most: int | None) -> SectionContent | None:
     """Return the passages that retrieval found, without pages that the prompt shows in any case, of other operators and
     of other vendors."""
-    if not isinstance(brief, PlannerBrief):
-        return None
     own = {one.path for one in brief.observations.operator}
     shown = {page.path for page in (*brief.dossier.methods[:MAX_WHOLE_PAGES], *brief.skills)} | own
     rows = tuple(
@@ -389,17 +380,16 @@ def fill_passages(brief: Brief, most: int | None) -> SectionContent | None:
             brief,
         )
     )
-    return SectionContent(rows, {"count": len(rows)}) if rows else None
+    return SectionContent(rows) if rows else None
 
 
-def _passage_items(passages: Iterable[Passage], brief: Brief) -> Iterator[PromptItem]:
+def _passage_items(passages: Iterable[Passage], brief: KernelBrief) -> Iterator[PromptItem]:
     """Yield the passages, without those that are about another language or vendor alone."""
-    architecture = "" if isinstance(brief, GatekeeperBrief) else brief.architecture
     for found in passages:
         head = f"# {one_line(' > '.join(found.heading), 200)} ({found.citation})"
         # The head already shows this heading.
         text = _shown_text(re.sub(r"\A#+ .*\n+", "", found.text), _language_of(brief))
-        if text and not names_other_vendor(f"{head}\n{text}", architecture):
+        if text and not names_other_vendor(f"{head}\n{text}", brief.architecture):
             yield PromptItem(
                 str(found.citation), (f"{head}\n{cut_middle(text, 1500)}", f"{head}\n{one_line(text, 240)}")
             )
@@ -408,10 +398,8 @@ def _passage_items(passages: Iterable[Passage], brief: Brief) -> Iterator[Prompt
 # ---------------------------------------------------------------- for this iteration
 
 
-def fill_attempts(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_attempts(brief: PlannerBrief | CoderBrief, most: int | None) -> SectionContent | None:
     """Return this run's attempts; for a coder only those with a planned method, which show how not to write it."""
-    if not isinstance(brief, PlannerBrief | CoderBrief):
-        return None
     planned = {item.method for item in brief.plan.methods} if isinstance(brief, CoderBrief) else None
     tried = tuple(one for one in brief.tried if planned is None or planned & {*one.methods, *one.planned})
     if planned is not None and not tried:
@@ -422,9 +410,9 @@ def fill_attempts(brief: Brief, most: int | None) -> SectionContent | None:
     )
 
 
-def fill_plan(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_plan(brief: CoderBrief, most: int | None) -> SectionContent | None:
     """Return the plan that the coder carries out."""
-    if not isinstance(brief, CoderBrief) or brief.writes_first_kernel:
+    if brief.writes_first_kernel:
         return None
     figures = tuple(PromptItem("figures", (f"figure of the plan: {figure}",)) for figure in brief.plan.figures)
     return SectionContent(
@@ -443,9 +431,9 @@ def _planned_method_item(item: PlannedMethod) -> PromptItem:
     return PromptItem(item.method, (f"# {item.method} [{item.axis}]\n{change}\nexpected: {expected}{signature}",))
 
 
-def fill_pages(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_pages(brief: CoderBrief, most: int | None) -> SectionContent | None:
     """Return the pages of the planned methods, with code."""
-    if not isinstance(brief, CoderBrief) or not brief.pages:
+    if not brief.pages:
         return None
     return SectionContent(tuple(_page_item(page, brief.architecture, brief.task.language) for page in brief.pages))
 
@@ -475,14 +463,14 @@ def _code_blocks_text(text: str) -> str:
     return "\n[…]\n".join([text[: first.end()], *(found[0] for found in others)]) + rest
 
 
-def fill_hints(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_hints(brief: CoderBrief, most: int | None) -> SectionContent | None:
     """Return the hints of handlers, which are trusted text."""
-    return SectionContent(values={"hints": brief.hints}) if isinstance(brief, CoderBrief) and brief.hints else None
+    return SectionContent(values={"hints": brief.hints}) if brief.hints else None
 
 
-def fill_frameworks(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_frameworks(brief: PlannerBrief | CoderBrief, most: int | None) -> SectionContent | None:
     """Return the measured times of torch, of rivals and of the incumbent."""
-    times = brief.frameworks if isinstance(brief, PlannerBrief | CoderBrief) else None
+    times = brief.frameworks
     if times is None:
         return None
     others = "torch" if {*times.against} <= {*FRAMEWORKS} else "the other"
@@ -514,24 +502,20 @@ def fill_failures(brief: Brief, most: int | None) -> SectionContent | None:
     return SectionContent((*rows, *stand), {"count": len(rows)})
 
 
-def fill_diff(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_diff(brief: GatekeeperBrief, most: int | None) -> SectionContent | None:
     """Return the whole diff that the reviewer reads."""
-    return SectionContent((_whole_item("diff", brief.diff),)) if isinstance(brief, GatekeeperBrief) else None
+    return SectionContent((_whole_item("diff", brief.diff),))
 
 
-def fill_frontier(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_frontier(brief: PlannerBrief, most: int | None) -> SectionContent | None:
     """Return the correct candidates that lost, the fastest first."""
-    rows = frontier_items(brief.frontier) if isinstance(brief, PlannerBrief) else ()
+    rows = frontier_items(brief.frontier)
     return SectionContent(rows) if rows else None
 
 
-def fill_parent(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_parent(brief: CoderBrief, most: int | None) -> SectionContent | None:
     """Return the whole kernel from which the plan starts, unless that is the incumbent."""
-    return (
-        SectionContent((_whole_item("parent", brief.parent),))
-        if isinstance(brief, CoderBrief) and brief.parent
-        else None
-    )
+    return SectionContent((_whole_item("parent", brief.parent),)) if brief.parent else None
 
 
 def fill_role(brief: Brief, most: int | None) -> SectionContent:

@@ -81,13 +81,17 @@ def write_candidates(
     return (*passing.values(), *last)[:wanted]
 
 
-def write_first_kernel(agent: Agent, task: Task, suffix: str, failures: tuple[str, ...] = ()) -> Candidate:
-    """Return v0 of a task without a kernel, written from its reference; `failures`: faults of earlier attempts.
+def write_first_kernel(
+    agent: Agent, task: Task, suffix: str, failures: tuple[str, ...] = (), **facts: object
+) -> Candidate:
+    """Return v0 of a task without a kernel, written from its reference; `failures`: faults of earlier attempts,
+    `facts`: of `KernelBrief`, as far as they are known.
 
     SettingsError, in one sentence, if the coder writes none.
     """
     plan = Plan(methods=(), candidates=1, reason="There is no kernel yet.")
     brief = CoderBrief(task=task, source="", plan=plan, pages=(), tried=(), failures=failures)
+    brief = brief.model_copy(update=facts)
     # Handlers apply to sources, and there is none.
     answer = _ask_for_drafts(agent, brief, ())
     candidate = next(iter(_distinct_candidates(answer, brief, (), "", suffix).values()), None)

@@ -37,7 +37,7 @@ def write_plan(agent: Agent, brief: PlannerBrief) -> Plan:
     notes = [f"{proposed.methods[number].method} struck out: {fault}" for number, fault in struck.items()]
     # Check this before the reason is extended: only the model's own words explain a deviation.
     notes += [f"{step}, unexplained" for step, _ in _unexplained_deviations(proposed, struck, brief)]
-    notes += [_unknown_parent_fault(proposed)] if _has_unknown_parent(proposed, brief) else []
+    notes += _parent_faults(proposed, brief)
     notes += [f"left out: {fault}" for fault in figure_faults(proposed.figures, brief)]
     kept = tuple(
         _without_unresolved(item, brief) for number, item in enumerate(proposed.methods) if number not in struck
@@ -46,7 +46,7 @@ def write_plan(agent: Agent, brief: PlannerBrief) -> Plan:
     candidates = min(max(proposed.candidates, 1), brief.candidates) if proposed.methods else 0
     figures = resolved_figures(proposed.figures, brief)
     update = {"methods": kept, "reason": reason, "candidates": candidates, "figures": figures}
-    update |= {"parent": ""} if _has_unknown_parent(proposed, brief) else {}
+    update |= {"parent": ""} if _parent_faults(proposed, brief) else {}
     return proposed.model_copy(update=update)
 
 
@@ -57,7 +57,7 @@ def plan_faults(proposed: Plan, brief: PlannerBrief) -> tuple[str, ...]:
     struck = method_violations(proposed, brief)
     found = [f"methods.{number} ({proposed.methods[number].method}): {why}" for number, why in struck.items()]
     found += [f"{step}; {remedy}" for step, remedy in _unexplained_deviations(proposed, struck, brief)]
-    found += [_unknown_parent_fault(proposed)] if _has_unknown_parent(proposed, brief) else []
+    found += _parent_faults(proposed, brief)
     for number, item in enumerate(proposed.methods):
         wrong = [
             f"{one!r} is not a record, finding or wiki line that you were given; cite one of those"
@@ -90,12 +90,10 @@ def method_violations(proposed: Plan, brief: PlannerBrief) -> dict[int, str]:
     return found
 
 
-def _has_unknown_parent(proposed: Plan, brief: PlannerBrief) -> bool:
-    return proposed.parent not in ("", *(one.candidate for one in brief.frontier))
-
-
-def _unknown_parent_fault(proposed: Plan) -> str:
-    return f"parent: {proposed.parent!r} is no candidate that you were offered; name one of those, or leave it empty"
+def _parent_faults(proposed: Plan, brief: PlannerBrief) -> list[str]:
+    if proposed.parent in ("", *(one.candidate for one in brief.frontier)):
+        return []
+    return [f"parent: {proposed.parent!r} is no candidate that you were offered; name one of those, or leave it empty"]
 
 
 def _unexplained_deviations(proposed: Plan, struck: Collection[int], brief: PlannerBrief) -> Iterator[tuple[str, str]]:

@@ -65,13 +65,6 @@ def cut_middle(text: str, most: int) -> str:
     return "\n".join([*head, f"[… {left} lines left out]", *reversed(tail)])
 
 
-def cut_end(text: str, most: int) -> str:
-    """Return the first lines of `text` in about `most` characters, with a count of lines left out."""
-    lines = escape_invisible(text).strip("\n").split("\n")
-    kept = next((at for at in range(len(lines)) if sum(len(one) + 1 for one in lines[: at + 1]) > most), len(lines))
-    return "\n".join([*lines[:kept], *([f"[… {len(lines) - kept} lines left out]"] if kept < len(lines) else [])])
-
-
 def _escape_character(found: re.Match[str]) -> str:
     character = found[0]
     if unicodedata.category(character) not in ESCAPED_CATEGORIES and not VARIATION_SELECTOR_PATTERN.match(character):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from typing import Any
 
 from agents.artifacts import CoderBrief, Dossier, FrontierKernel, Plan, PlannerBrief, RetrieverBrief, RunAttempt
 from agents.handlers.base import handler_hints
@@ -15,6 +16,7 @@ from graph.nodes import lift
 from graph.nodes.prepare import read_or_run_profilers, relevant_metrics
 from graph.report.content import frameworks
 from graph.report.content.placeholders import analysis_text
+from graph.report.content.version_files import planned_budget
 from graph.services import Services
 from graph.specs import hardware_sheet
 from graph.state import State
@@ -23,7 +25,6 @@ from knowledge_base.artifacts import Page
 from knowledge_base.experience.forecasts import MIN_SCORED_PREDICTIONS, scores_by_model
 from tools.artifacts import Failed, Passed
 from tools.errors import BudgetError, InfrastructureError
-from tools.roofline.roofline import method_budget
 from tools.store.records import record_key
 
 MAX_ATTEMPTS_WITH_COUNTERS = 3
@@ -47,15 +48,9 @@ def retrieve_evidence(state: State, services: Services) -> State:
         arch = None if "arch" in services.index.unknown_filters(arch=services.architecture) else services.architecture
         brief = RetrieverBrief(
             task=task,
-            findings=inspection.findings,
             bottleneck=inspection.bottleneck,
             source=services.candidate(state["incumbent"]).source,
-            headroom=inspection.headroom,
-            specs=hardware_sheet.read_verified_sheet(state["specs"], services).target_specs,
-            architecture=services.architecture,
-            machine=services.machine,
-            skills=services.guide.skills(task.language, fired),
-            observations=inspection.seen,
+            **_shared_facts(state, services, inspection),
         )
         # Before the question, so that from its answer to the coder's nothing needs the device.
         lifted = (
@@ -152,35 +147,39 @@ def planner_brief(state: State, services: Services) -> PlannerBrief:
     search = services.settings.search
     said = analysis_text(inspected, short=True)
     dossier = Dossier.model_validate(services.records.get(state["dossier"]).payload)
-    axes = {finding.axis for finding in inspection.findings} | {
-        page.head.axis for page in dossier.methods if page.head.axis
-    }
     return PlannerBrief(
         task=services.task,
         source=services.candidate(state["incumbent"]).source,
-        findings=inspection.findings,
-        headroom=inspection.headroom,
+        **_shared_facts(state, services, inspection),
         dossier=dossier,
         tried=tried_versions(services, state["iteration"]),
-        budget=method_budget(inspection.headroom, search.methods_per_iteration, search.methods_per_axis, asked=axes),
+        budget=planned_budget(inspection, dossier, services.settings),
         methods_per_iteration=search.methods_per_iteration,
         methods_per_axis=search.methods_per_axis,
         candidates=search.candidates,
         frontier=frontier_kernels(state, services),
         records=(state["profile"], *inspected.parents),
-        specs=hardware_sheet.read_verified_sheet(state["specs"], services).target_specs,
-        architecture=services.architecture,
-        machine=services.machine,
         memory=memory.attempts,
         remarks=tuple(one for profile in inspection.profiles for one in profile.remarks if one.tool == "ncu"),
         signals=_unfired_signals(services, {finding.rule for finding in inspection.findings}),
         forecasts=memory.forecasts,
         shape_class=services.shape_class,
-        skills=services.guide.skills(services.task.language, [finding.rule for finding in inspection.findings]),
-        observations=inspection.seen,
         analysis=f"most important first: {', '.join(inspection.analysis.ranking)}. {said}",
         frameworks=frameworks.torch_times(state, services, is_open=True),
     )
+
+
+def _shared_facts(state: State, services: Services, inspection: Inspection) -> dict[str, Any]:
+    """Return the fields of `KernelBrief` for the incumbent, which are the same for all roles."""
+    return {
+        "findings": inspection.findings,
+        "headroom": inspection.headroom,
+        "specs": hardware_sheet.read_verified_sheet(state["specs"], services).target_specs,
+        "architecture": services.architecture,
+        "machine": services.machine,
+        "skills": services.guide.skills(services.task.language, [finding.rule for finding in inspection.findings]),
+        "observations": inspection.seen,
+    }
 
 
 def _unfired_signals(services: Services, fired: set[str]) -> tuple[str, ...]:
@@ -279,15 +278,9 @@ def coder_brief(state: State, services: Services, plan: Plan, source: str) -> Co
             if (page := services.guide.page(item.method) or pages.get(item.method)) is not None
         ),
         tried=tried_versions(services, state["iteration"]),
-        specs=hardware_sheet.read_verified_sheet(state["specs"], services).target_specs,
-        architecture=services.architecture,
-        machine=services.machine,
         memory=earlier_outcomes(services).attempts,
         shape_class=services.shape_class,
-        findings=inspection.findings,
-        headroom=inspection.headroom,
-        skills=services.guide.skills(services.task.language, [finding.rule for finding in inspection.findings]),
-        observations=inspection.seen,
+        **_shared_facts(state, services, inspection),
         hints=handler_hints(services.handlers, source, services.task.language),
         frameworks=frameworks.torch_times(state, services, is_open=True),
         lifted_source=lift.lifted_source(services) if any(item.method == LIFT_METHOD for item in plan.methods) else "",
