@@ -150,21 +150,6 @@ class Review(Artifact):
 # ---------------------------------------------------------------- briefs
 
 
-class FrontierKernel(Artifact):
-    """A correct candidate of this run that is not at HEAD, on which a plan may build (A6)."""
-
-    candidate: str
-    iteration: int
-    methods: tuple[str, ...]
-    knobs: dict[str, str]
-    speedup: Interval
-    """Time of `timed_against` / time of the candidate; not confirmed."""
-    timed_against: str
-    """The version that was at HEAD, such as v2."""
-    reason: str
-    """Why it lost."""
-
-
 class RunAttempt(Artifact):
     """One earlier iteration of this run: what was planned and written, and the verdict."""
 
@@ -182,6 +167,16 @@ class RunAttempt(Artifact):
     """How many of the scored predictions held (F6), and the outcome of the others; empty when none could be scored."""
     counter_changes: dict[str, tuple[float, float]] = Field(default_factory=dict)
     """Counter -> value before and after, for counters that changed; filled for the latest attempts only."""
+
+
+class FrontierKernel(RunAttempt):
+    """A correct candidate of this run that is not at HEAD, on which a plan may build (A6)."""
+
+    candidate: str
+    speedup: Interval
+    """Time of `timed_against` / time of the candidate; not confirmed."""
+    timed_against: str
+    """The version that was at HEAD, such as v2."""
 
 
 class KernelObservations(Artifact):
@@ -205,6 +200,8 @@ class KernelObservations(Artifact):
 class KernelBrief(Artifact):
     """What every role that thinks about the kernel at HEAD receives, with the same values for all."""
 
+    task: Task | None = None
+    """The task; None when a brief of the analyst is about the kernel's source alone."""
     findings: tuple[Finding, ...] = ()
     headroom: Headroom | None = None
     specs: tuple[Spec, ...] = ()
@@ -228,8 +225,6 @@ class AnalystBrief(KernelBrief):
     records: tuple[str, ...]
     sections: tuple[str, ...] = ()
     """Names of the profiler's report sections; the analyst may ask for one."""
-    task: Task | None = None
-    """The task; None when the brief is about the kernel's source alone."""
 
 
 class RetrieverBrief(KernelBrief):

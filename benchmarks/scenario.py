@@ -384,6 +384,7 @@ def _lost(one: RunAttempt) -> FrontierKernel:
         knobs={"WARPS": "4"},
         speedup=gain,
         timed_against="v0",
+        verdict="inconclusive",
         reason=one.reason,
     )
 

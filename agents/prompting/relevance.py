@@ -12,7 +12,6 @@ CODE_PATTERN = re.compile(r"^```(.*)\n(?:.*\n)*?```[ \t]*\n?", re.MULTILINE)
 """Matches a fenced block of code; its group holds the words after the fence, such as `python triton`."""
 LIST_ITEM_PATTERN = re.compile(r"^(?:\d+\.|[-*]) .*\n?(?:[ \t]+\S.*\n?)*", re.MULTILINE)
 METHOD_PATTERN = re.compile(r"\bmethods/([\w-]+)\.md\b")
-METHODS_OF_ALL_LANGUAGES = frozenset({"inductor-lift"})
 OTHER_VENDOR_PATTERNS = {
     "sm_": re.compile(r"\b(?:AMD|ROCm|CDNA\d*|HIP|rocprof\w*|gfx\d\w*|MI\d{3}\w?)\b"),
     "gfx": re.compile(r"\b(?:NVIDIA|CUDA|PTX|SASS|Hopper|Blackwell|sm_\d+|ncu)\b"),
@@ -34,7 +33,7 @@ def text_for_language(text: str, language: str) -> str:
     def leads_here(item: str) -> bool:
         methods = METHOD_PATTERN.findall(item)
         languages = {start if (start := one.split("-")[0]) in LANGUAGES else "cpp" for one in methods}
-        return not methods or bool(spoken & languages or METHODS_OF_ALL_LANGUAGES.intersection(methods))
+        return not methods or bool(spoken & languages)
 
     if language not in LANGUAGES:
         return text

@@ -160,9 +160,8 @@ def fill_kernel(
 
 def fill_champion(brief: Brief, most: int | None) -> SectionContent | None:
     """Return the kernel from which an ablation removes methods."""
-    if not isinstance(brief, CoderBrief) or not brief.champion:
-        return None
-    return SectionContent((_whole_item("champion", brief.champion),))
+    source = brief.champion if isinstance(brief, CoderBrief) else ""
+    return SectionContent((_whole_item("champion", source),)) if source else None
 
 
 def fill_findings(brief: KernelBrief, most: int | None) -> SectionContent | None:
@@ -285,11 +284,15 @@ def fill_skills(brief: KernelBrief, most: int | None) -> SectionContent | None:
 
 def _skill_item(page: Page, language: str) -> PromptItem:
     head = f"# {page.head.id}: {one_line(page.head.title, 160)} ({_page_citation(page)})"
-    wanted = ("Causes", "Fixes", "Anti-patterns")
-    parts = {name: _shown_text(section_text(page.body, name), language) for name in wanted}
-    full = "\n".join(f"{name}:\n{text}" for name, text in parts.items() if text) or _shown_text(page.body, language)
-    fixes = f"Fixes:\n{parts['Fixes']}" if parts["Fixes"] else cut_middle(full, 400)
+    full = _named_sections(page, language, "Causes", "Fixes", "Anti-patterns") or _shown_text(page.body, language)
+    fixes = _named_sections(page, language, "Fixes") or cut_middle(full, 400)
     return PromptItem(page.head.id, (f"{head}\n{full}", f"{head}\n{fixes}"))
+
+
+def _named_sections(page: Page, language: str, *names: str) -> str:
+    """Return those of a page's sections that say something for a kernel in `language`, each below its name."""
+    said = {name: _shown_text(section_text(page.body, name), language) for name in names}
+    return "\n".join(f"{name}:\n{text}" for name, text in said.items() if text)
 
 
 def fill_methods(brief: PlannerBrief, most: int | None) -> SectionContent | None:
@@ -313,15 +316,8 @@ def _method_item(page: Page, fired: set[str], brief: PlannerBrief) -> PromptItem
     )
     head = f"{start}\nanswers {rules}{_knobs_text(page)}{_signature_text(page, brief.architecture)}"
     language = brief.task.language
-    body = _shown_text(TRITON_IMPORTS_PATTERN.sub("", re.sub(r"\A#+ .*\n+", "", page.body.strip())), language)
-    short = "\n".join(
-        part
-        for part in (
-            _shown_text(section_text(page.body, name), language)
-            for name in ("What", "When it pays", "When it is legal")
-        )
-        if part
-    )
+    body = _shown_text(re.sub(r"\A#+ .*\n+", "", page.body.strip()), language)
+    short = _named_sections(page, language, "What", "When it pays", "When it is legal")
     return PromptItem(page.head.id, (f"{head}\n{body}", f"{head}\n{short or cut_middle(body, 900)}", head, start))
 
 
@@ -338,13 +334,9 @@ def _signature_text(page: Page, architecture: str) -> str:
     return f"; signature {found}" if found else ""
 
 
-def fill_moved(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_moved(brief: PlannerBrief | CoderBrief, most: int | None) -> SectionContent | None:
     """Return the counters that the latest attempts changed, the newest attempt first."""
-    tried = (
-        [one for one in brief.tried if one.counter_changes][::-1]
-        if isinstance(brief, PlannerBrief | CoderBrief)
-        else []
-    )
+    tried = [one for one in brief.tried if one.counter_changes][::-1]
     rows = [
         PromptItem(
             f"v{one.iteration}",
@@ -440,15 +432,14 @@ def fill_pages(brief: CoderBrief, most: int | None) -> SectionContent | None:
 
 def _page_item(page: Page, architecture: str, language: str) -> PromptItem:
     head = f"# {page.head.id}: {one_line(page.head.title, 160)}{_knobs_text(page)}{_signature_text(page, architecture)}"
-    wanted = ("How", "When it is legal", "Pitfalls")
-    parts = {
-        name: _shown_text(TRITON_IMPORTS_PATTERN.sub("", section_text(page.body, name)), language) for name in wanted
-    }
-    if not parts["How"]:
+    how, legal, pitfalls = (
+        f"\n{said}" if (said := _named_sections(page, language, name)) else ""
+        for name in ("How", "When it is legal", "Pitfalls")
+    )
+    if not how:
         body = _shown_text(page.body, language)
         return PromptItem(page.head.id, (f"{head}\n{body}", f"{head}\n{cut_middle(body, 1500)}", head))
-    how, legal, pitfalls = (f"\n{name}:\n{text}" if text else "" for name, text in parts.items())
-    code = f"\nHow:\n{_code_blocks_text(parts['How'])}" if CODE_BLOCK_PATTERN.search(parts["How"]) else ""
+    code = _code_blocks_text(how) if CODE_BLOCK_PATTERN.search(how) else ""
     # The planner has checked legality; code says the most in the fewest words.
     levels = [
         head + text for text in dict.fromkeys((how + legal + pitfalls, how + pitfalls, code + pitfalls, code, ""))
@@ -604,10 +595,11 @@ def _page_citation(page: Page) -> str:
     return f"<gpu-wiki>/{page.path}:{page.body_line}"
 
 
-def _language_of(brief: Brief) -> str:
+def _language_of(brief: KernelBrief) -> str:
     return brief.task.language if brief.task else ""
 
 
 def _shown_text(markdown: str, language: str) -> str:
     """Return Markdown for a kernel in `language`, without the addresses of links, which a model cannot follow."""
-    return cut_middle(LINK_PATTERN.sub(r"\1", text_for_language(markdown, language)), 1 << 20)
+    markdown = TRITON_IMPORTS_PATTERN.sub("", text_for_language(markdown, language))
+    return cut_middle(LINK_PATTERN.sub(r"\1", markdown), 1 << 20)

@@ -492,43 +492,23 @@ def _sibling_attempts(state: State, services: Services, champion: Candidate) -> 
     refusal = first_refusal(state, services)
     for judged in trials_of_iteration(state, services):
         trial = judged.trial
+        outcome: Outcome
+        effect, evidence = None, state["trials"][f"{state['iteration']}/{trial.candidate}"]
         if refusal and trial.candidate == refusal[1].candidate:
-            record, verdict = refusal
-            candidate_refused = services.candidate(trial.candidate, state["iteration"])
-            yield _make_attempt(
-                state,
-                services,
-                candidate_refused,
-                verdict.outcome,
-                verdict.reported_speedup,
-                record.id,
-                "; ".join(verdict.reasons),
-            )
+            evidence, (outcome, effect) = refusal[0].id, (refusal[1].outcome, refusal[1].reported_speedup)
+            note = "; ".join(refusal[1].reasons)
+        elif trial.candidate == champion.id or isinstance(trial, Unmeasured):
             continue
-        if trial.candidate == champion.id or isinstance(trial, Unmeasured):
-            continue
-        evidence = state["trials"][f"{state['iteration']}/{trial.candidate}"]
-        candidate = services.candidate(trial.candidate, state["iteration"])
-        if isinstance(trial, Failed):
-            outcome: Outcome = "reject_policy" if trial.stage == "screen" else "reject_correctness"
-            yield _make_attempt(state, services, candidate, outcome, None, evidence, f"{trial.stage}: {trial.reason}")
+        elif isinstance(trial, Failed):
+            outcome = "reject_policy" if trial.stage == "screen" else "reject_correctness"
+            note = f"{trial.stage}: {trial.reason}"
         else:
-            slower = trial.speedup.high < 1
-            note = (
-                "slower than the incumbent"
-                if slower
-                else "timed, but the gate judged another candidate of its iteration"
-            )
+            effect, slower = trial.speedup, trial.speedup.high < 1
             outcome = "reject_perf" if slower else "inconclusive"
-            yield _make_attempt(
-                state,
-                services,
-                candidate,
-                outcome,
-                trial.speedup,
-                evidence,
-                f"{note}: {format_speedup(trial.speedup)}, not confirmed",
-            )
+            said = "slower than the incumbent" if slower else "the gate judged another candidate of its iteration"
+            note = f"{said}: {format_speedup(effect)}, not confirmed"
+        candidate = services.candidate(trial.candidate, state["iteration"])
+        yield _make_attempt(state, services, candidate, outcome, effect, evidence, note)
 
 
 def _make_attempt(

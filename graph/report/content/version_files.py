@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agents.artifacts import Dossier, Plan
+from agents.checks.cited_figures import quantity_text
 from graph.artifacts import (
     Attribution,
     Inspection,
@@ -126,7 +127,7 @@ def _top_metrics(inspection: Inspection) -> dict[str, dict[str, str]]:
         on_axis = found.setdefault(rule.axis, {})
         for name in (c.metric for c in rule.when if c.metric in inspection.metrics):
             if len(on_axis) < MAX_TOP_METRICS:
-                on_axis[name] = f"{(q := inspection.metrics[name]).value:.6g} {q.unit}".rstrip()
+                on_axis[name] = quantity_text(inspection.metrics[name])
     return found
 
 

@@ -154,6 +154,7 @@ def test_a_plan_may_build_on_an_offered_candidate_and_on_no_other(tmp_path: Path
         knobs={},
         speedup=Interval(estimate=1.01, low=0.99, high=1.03),
         timed_against="v0",
+        verdict="inconclusive",
         reason="noise",
     )
     given = brief().model_copy(update={"frontier": (lost,)})
