@@ -61,6 +61,13 @@ class PlannedMethod(Artifact):
     """Architecture -> regular expression that the machine code should match."""
 
 
+class PassedOver(Artifact):
+    """A page that a plan leaves out, with its own reason."""
+
+    method: str
+    reason: str
+
+
 class Plan(Artifact):
     """The planner's answer. A plan without methods and candidates says that no applicable method is left."""
 
@@ -69,8 +76,8 @@ class Plan(Artifact):
     """Number of candidates that the coder should write."""
     parent: str = ""
     """Id of a correct candidate that lost, from which the coder starts; empty: the incumbent."""
-    passed_over: dict[str, str] = Field(default_factory=dict)
-    """Page of higher priority on a planned axis that the plan leaves out -> its own reason."""
+    passed_over: tuple[PassedOver, ...] = ()
+    """Pages of higher priority on a planned axis that the plan leaves out."""
     reason: str = ""
     """Why no method is left, or what guided the choice."""
     figures: tuple[Figure, ...] = ()

@@ -23,7 +23,7 @@ def skipped_higher_priority_methods(method: str, plan: Plan, brief: PlannerBrief
     last = max((tried.iteration for tried in brief.tried if tried.verdict == "accept"), default=-1)
     dealt_with = {item.method for item in plan.methods}
     dealt_with |= {one for tried in brief.tried if tried.iteration > last for one in (*tried.planned, *tried.methods)}
-    dealt_with |= {name for name, reason in plan.passed_over.items() if reason.strip()}
+    dealt_with |= {one.method for one in plan.passed_over if one.reason.strip()}
     higher = [
         head
         for head in pages.values()

@@ -11,6 +11,7 @@ from agents.artifacts import (
     Dossier,
     FrontierKernel,
     Hypothesis,
+    PassedOver,
     Plan,
     PlannedMethod,
     PlannerBrief,
@@ -180,10 +181,10 @@ def test_budget_and_priority_advise_want_a_word_once_and_never_block(tmp_path: P
     named = f"{FIRST.head.id} and others stand in the source; the compute axis alone is left."
     said = lower.model_copy(update={"reason": named, "methods": made.methods})
     assert "its own reason in `passed_over`" in answered(tmp_path / "named", both, said)[1][0]
-    said = said.model_copy(update={"passed_over": {FIRST.head.id: "It stands in the source."}})
+    said = said.model_copy(update={"passed_over": (PassedOver(method=FIRST.head.id, reason="It stands in it."),)})
     assert answered(tmp_path / "b", both, said) == (said, ())
     tried = (RunAttempt(iteration=1, methods=(FIRST.head.id,), knobs={}, verdict="reject_perf", reason="slow"),)
-    untold = said.model_copy(update={"reason": "By now.", "passed_over": {}})
+    untold = said.model_copy(update={"reason": "By now.", "passed_over": ()})
     assert answered(tmp_path / "c", brief((FIRST, SECOND), tried=tried), untold) == (untold, ())
 
 
