@@ -15,14 +15,15 @@ from graph.lifecycle.verify import accepted_commits
 from graph.nodes import gate_evidence
 from graph.nodes.gate_evidence import _attempts_to_learn, _idle_methods, _score_predictions
 from graph.nodes.propose import _prediction_summary, earlier_outcomes, trials_of_iteration
+from graph.report.content.version_files import profile_files
 from graph.workspace.folder import open_read_only
-from graph.workspace.versions import read_versions
+from graph.workspace.versions import closing_of, read_versions
 from knowledge_base.artifacts import Forecast, source_digest
 from knowledge_base.experience.forecasts import MIN_SCORED_PREDICTIONS
 from tests.graph.conftest import FinishedRun, gain_of, state_of
 from tools.artifacts import Candidate, Claim, Interval, Outcome, Verdict
 from tools.gate.confirmation import claim_of
-from tools.store.records import Records
+from tools.store.records import Records, record_key
 from tools.store.repository import Repository
 
 
@@ -296,3 +297,24 @@ def test_of_a_method_that_a_plan_named_itself_its_own_worth_is_kept_and_no_line_
     assert [one.effect.estimate if one.effect else None for one in found] == kept
     assert all((one.change, one.rationale) == ("Two rows.", "As the wiki says.") for one in found)
     assert all(one.device == "CPU @ 2.10GHz" for one in found)
+
+
+def test_a_versions_folder_holds_its_kernel_report_metrics_ablations_and_budget(copied: Path) -> None:
+    memory = next(one for one in read_versions(copied)[1:] if one.verdict == "accept")
+    folder = f"versions/v{memory.iteration}"
+    with runs.open_services(copied) as services:
+        record = services.records.get(memory.records[0])
+        texts = gate_evidence.version_texts(closing_of(record, services.records), services, record)
+        kernel = services.candidate(memory.candidate or "", memory.iteration).source
+        inspected = services.records.find(record_key("inspection", candidate=memory.candidate))
+        assert inspected is not None
+        raw = "==PROF== a report"
+        reports = SimpleNamespace(
+            get=lambda one: SimpleNamespace(blobs={"raw.csv": "sha"}), blobs=SimpleNamespace(text=lambda sha: raw)
+        )
+        files = profile_files(inspected, None, reports)  # type: ignore[arg-type]
+    assert texts[f"{folder}/kernel.cpp"] == kernel and files["ncu_report.csv"] == raw
+    assert any(json.loads(texts[f"{folder}/top_metrics.json"]).values())
+    assert set(json.loads(texts[f"{folder}/budget.json"])) <= {"compute", "memory", "latency", "occupancy"}
+    ablated = [name for name in texts if name.startswith(f"{folder}/ablations/") and name.endswith(".json")]
+    assert all(f"{name.removesuffix('.json')}/kernel.cpp" in texts for name in ablated)
