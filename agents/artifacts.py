@@ -61,12 +61,23 @@ class PlannedMethod(Artifact):
     """Architecture -> regular expression that the machine code should match."""
 
 
+class PassedOver(Artifact):
+    """A page that a plan leaves out, with its own reason."""
+
+    method: str
+    reason: str
+
+
 class Plan(Artifact):
     """The planner's answer. A plan without methods and candidates says that no applicable method is left."""
 
     methods: tuple[PlannedMethod, ...]
     candidates: int
     """Number of candidates that the coder should write."""
+    parent: str = ""
+    """Id of a correct candidate that lost, from which the coder starts; empty: the incumbent."""
+    passed_over: tuple[PassedOver, ...] = ()
+    """Pages of higher priority on a planned axis that the plan leaves out."""
     reason: str = ""
     """Why no method is left, or what guided the choice."""
     figures: tuple[Figure, ...] = ()
@@ -165,6 +176,16 @@ class RunAttempt(Artifact):
     """Counter -> value before and after, for counters that changed; filled for the latest attempts only."""
 
 
+class FrontierKernel(RunAttempt):
+    """A correct candidate of this run that is not at HEAD, on which a plan may build (A6)."""
+
+    candidate: str
+    speedup: Interval
+    """Time of `timed_against` / time of the candidate; not confirmed."""
+    timed_against: str
+    """The version that was at HEAD, such as v2."""
+
+
 class KernelObservations(Artifact):
     """Measurements of the incumbent kernel. All roles receive the same text of them, so that a prompt cache stores it
     once."""
@@ -181,84 +202,84 @@ class KernelObservations(Artifact):
     """Text of the profiler section that the analyst asked for, one entry per kernel."""
     operator: tuple[Passage, ...] = ()
     """The whole wiki page about the operator that the reference computes."""
+    thresholds: str = ""
+    """Noise floor, least gain that counts, and margin of a workload, in words."""
 
 
-class AnalystBrief(Artifact):
-    """Everything that the profiler-analyst receives."""
+class KernelBrief(Artifact):
+    """What every role that thinks about the kernel at HEAD receives, with the same values for all."""
 
-    kind: Literal["analyst"] = "analyst"
-    source: str
-    findings: tuple[Finding, ...]
-    remarks: tuple[Remark, ...]
-    headroom: Headroom
-    records: tuple[str, ...]
-    observations: KernelObservations = KernelObservations()
+    task: Task | None = None
+    """The task; None when a brief of the analyst is about the kernel's source alone."""
+    findings: tuple[Finding, ...] = ()
+    headroom: Headroom | None = None
     specs: tuple[Spec, ...] = ()
     """Published figures of the device with their citations; an answer may rest on no other hardware figure."""
     architecture: str = ""
     """The device's architecture as pages and signatures name it; empty when unknown."""
-    sections: tuple[str, ...] = ()
-    """Names of the profiler's report sections; the analyst may ask for one."""
-    task: Task | None = None
-    """The task; None when the brief is about the kernel's source alone."""
+    machine: tuple[str, ...] = ()
+    """The device's name and limits as its driver reports them, and the versions of compiler and language."""
     skills: tuple[Page, ...] = ()
     """Skill pages whose signal fired, the most important first."""
+    observations: KernelObservations = KernelObservations()
 
 
-class RetrieverBrief(Artifact):
+class AnalystBrief(KernelBrief):
+    """Everything that the profiler-analyst receives."""
+
+    kind: Literal["analyst"] = "analyst"
+    source: str
+    remarks: tuple[Remark, ...]
+    headroom: Headroom
+    records: tuple[str, ...]
+    sections: tuple[str, ...] = ()
+    """Names of the profiler's report sections; the analyst may ask for one."""
+
+
+class RetrieverBrief(KernelBrief):
     """Everything that the knowledge-retriever receives; fields that the planner also has hold the same values there."""
 
     kind: Literal["retriever"] = "retriever"
     task: Task
-    findings: tuple[Finding, ...]
     bottleneck: str
     source: str = ""
     """Source of the incumbent; empty when it is not shown."""
-    headroom: Headroom | None = None
-    specs: tuple[Spec, ...] = ()
-    """See AnalystBrief."""
-    architecture: str = ""
-    """See AnalystBrief."""
-    skills: tuple[Page, ...] = ()
-    """See AnalystBrief."""
-    observations: KernelObservations = KernelObservations()
 
 
-class PlannerBrief(Artifact):
+class PlannerBrief(KernelBrief):
     """Everything that the planner receives."""
 
     kind: Literal["planner"] = "planner"
     task: Task
     source: str
-    findings: tuple[Finding, ...]
     headroom: Headroom
     dossier: Dossier
     tried: tuple[RunAttempt, ...]
     budget: dict[Axis, int]
     """Number of methods that each axis deserves in this iteration; a plan may exceed it if it gives a reason."""
     methods_per_iteration: int
+    methods_per_axis: int = 2
     candidates: int
+    frontier: tuple[FrontierKernel, ...] = ()
+    """Correct candidates that lost, the fastest first."""
     records: tuple[str, ...]
-    specs: tuple[Spec, ...] = ()
-    """See AnalystBrief."""
-    architecture: str = ""
-    """See AnalystBrief."""
     memory: tuple[Attempt, ...] = ()
     """Outcomes of earlier runs under similar conditions, the newest first, as of this run's first look-up."""
+    remarks: tuple[Remark, ...] = ()
+    """Advice of the profiler's own rules."""
+    signals: tuple[str, ...] = ()
+    """Rules of this language that did not fire, one line for each axis."""
     forecasts: str = ""
     """How often this model's earlier predictions held; empty when too few were scored."""
     shape_class: str = ""
     """Shape class of the task's visible workloads, as `Attempt.shape_class` names it."""
-    skills: tuple[Page, ...] = ()
-    """See AnalystBrief."""
-    observations: KernelObservations = KernelObservations()
     analysis: str = ""
     """The profiler-analyst's text on these findings, with values filled in from the records."""
     frameworks: FrameworkTimes | None = None
     """Times of torch and of the incumbent; None when they were not measured."""
 
 
-class CoderBrief(Artifact):
+class CoderBrief(KernelBrief):
     """Everything that the coder receives."""
 
     kind: Literal["coder"] = "coder"
@@ -277,25 +298,26 @@ class CoderBrief(Artifact):
     """Reasons, logs and sources of this iteration's drafts that failed and that the coder should repair (A10)."""
     passing_drafts: tuple[str, ...] = ()
     """Reports of compiler and quick check on this iteration's drafts that passed."""
-    specs: tuple[Spec, ...] = ()
-    """See AnalystBrief."""
-    architecture: str = ""
-    """See AnalystBrief."""
     memory: tuple[Attempt, ...] = ()
     """See PlannerBrief."""
     shape_class: str = ""
     """See PlannerBrief."""
-    findings: tuple[Finding, ...] = ()
-    headroom: Headroom | None = None
-    skills: tuple[Page, ...] = ()
-    """See AnalystBrief."""
-    observations: KernelObservations = KernelObservations()
     hints: tuple[str, ...] = ()
     """Hints of the handlers that apply to this kernel's source."""
     frameworks: FrameworkTimes | None = None
     """See PlannerBrief."""
+    parent: str = ""
+    """Source from which the plan starts in place of the incumbent's; empty: the incumbent's."""
+    parent_methods: tuple[str, ...] = ()
+    """Methods of that source, which a draft has besides those of the plan."""
     lifted_source: str = ""
     """The kernel that torch.compile generates from the reference, when the plan names the lift; else empty."""
+
+    @property
+    def known_methods(self) -> tuple[str, ...]:
+        """The methods that a draft may have: the plan's, the parent's and the champion's."""
+        planned = (item.method for item in self.plan.methods)
+        return tuple(dict.fromkeys((*planned, *self.parent_methods, *self.ablated_methods)))
 
     @property
     def writes_first_kernel(self) -> bool:

@@ -14,6 +14,7 @@ from agents.artifacts import (
     Brief,
     CoderBrief,
     Dossier,
+    FrontierKernel,
     GatekeeperBrief,
     Hypothesis,
     KernelObservations,
@@ -105,6 +106,15 @@ REMARKS = (
 )
 
 
+NCU_REMARKS = tuple(
+    Remark(tool="ncu", line=0, kind="note", text=text)
+    for text in (
+        "INF SOLBottleneck: Memory is more heavily utilized than Compute.",
+        "OPT LongScoreboard: Warps wait for L1TEX operations. (ncu estimates 42.5 % global)",
+    )
+)
+
+
 class ScriptedExchange(NamedTuple):
     """One call for an agent."""
 
@@ -128,6 +138,8 @@ class Scenario:
         self.wiki = Wiki.open()
         self.specs = _specs(self.wiki) if language == "triton" else ()
         self.architecture = "sm_90" if language == "triton" else "x86_64"
+        compiler = "triton 3.6.0, torch 2.11.0" if language == "triton" else "gcc 13.3.0, torch 2.11.0"
+        self.machine = ("device: a made-up one, 8 units", f"compiler: {compiler}")
 
     def asked(self) -> Iterator[ScriptedExchange]:
         """Every call in order: an analyst for each version, then who retrieves, plans, writes (twice after a
@@ -173,6 +185,8 @@ class Scenario:
             },
             machine_code=signatures.hot_loop_assembly((FIXTURES / LISTINGS[self.language]).read_text(encoding="utf-8")),
             operator=self.operator,
+            thresholds="noise floor 0.8 %; least gain that counts 2.0 %; a workload may become slower by 2.0 % unless "
+            "the task says otherwise",
         )
 
     def findings(self, version: int) -> tuple[Finding, ...]:
@@ -195,6 +209,7 @@ class Scenario:
             records=(record("calibration", version), record("profile", version)),
             specs=self.specs,
             architecture=self.architecture,
+            machine=self.machine,
             task=self.task,
             skills=self.skills(findings),
             observations=self.seen(version),
@@ -210,6 +225,7 @@ class Scenario:
             headroom=_headroom(version),
             specs=self.specs,
             architecture=self.architecture,
+            machine=self.machine,
             skills=self.skills(findings),
             observations=self.seen(version),
         )
@@ -227,8 +243,12 @@ class Scenario:
             methods_per_iteration=3,
             candidates=4,
             records=(record("inspection", version), record("profile", version)),
+            signals=("latency: stall_barrier, stall_wait", "memory: poor_coalescing, smem_bank_conflicts"),
+            frontier=tuple(map(_lost, tried[-1:])),
+            remarks=REMARKS if self.language == "cpp" else NCU_REMARKS,
             specs=self.specs,
             architecture=self.architecture,
+            machine=self.machine,
             memory=_memory(self.task, self.architecture),
             skills=self.skills(findings),
             observations=self.seen(version),
@@ -245,6 +265,7 @@ class Scenario:
             tried=tried,
             specs=self.specs,
             architecture=self.architecture,
+            machine=self.machine,
             findings=findings,
             headroom=_headroom(version),
             skills=self.skills(findings),
@@ -350,6 +371,21 @@ def _tried(iteration: int, plan: Plan, verdict: str) -> RunAttempt:
         speedup=gains.get(verdict),
         predicted=f"{len(methods) if verdict == 'accept' else 0} of {len(methods)} predictions held" if methods else "",
         counter_changes={"sass.registers": (26.0, 40.0), "ncu.dram_bytes": (4.1e8, 2.7e8)} if verdict in gains else {},
+    )
+
+
+def _lost(one: RunAttempt) -> FrontierKernel:
+    """A sibling of an iteration's candidate."""
+    gain = Interval(estimate=1.01, low=0.98, high=1.04)
+    return FrontierKernel(
+        candidate=record("sibling", one.iteration)[:12],
+        iteration=one.iteration,
+        methods=one.methods,
+        knobs={"WARPS": "4"},
+        speedup=gain,
+        timed_against="v0",
+        verdict="inconclusive",
+        reason=one.reason,
     )
 
 

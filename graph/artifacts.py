@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
-from agents.artifacts import Analysis, KernelObservations, PlannedMethod
+from agents.artifacts import Analysis, KernelObservations, PlannedMethod, Prediction
 from agents.models.ledger import Spending
 from graph.state import State
 from knowledge_base.artifacts import Attempt
 from tools.analysis.signatures import MechanismCheck
 from tools.artifacts import Artifact, Bound, Finding, Interval, Profile, Quantity, Trial
 from tools.cli.formatting import describe_bottleneck
+from tools.gate.judge_settings import MIN_EFFECT
 from tools.languages.triton_interpreter import InterpreterResult
 from tools.roofline.hardware import Headroom, Roof, Spec, Target, UnknownSpec
 from tools.roofline.roofline import reason_faster_than_roof
@@ -271,8 +273,25 @@ class Attribution(Artifact):
     methods: tuple[MethodOutcome, ...]
 
 
-PREDICTION_FACTOR = 2.0
-"""A predicted factor counts as right if the observed factor differs from it by at most this factor."""
+BAND_SHARES = (0.25, 0.5)
+"""The least and the greatest half-width of a prediction's band, as a share of the predicted change in logarithms."""
+
+
+def is_borne_out(expected: Prediction, factor: Interval, noise: float = MIN_EFFECT) -> bool | None:
+    """Return whether the measured `factor` (new / old) lies in the band of a prediction; None: noise leaves that open.
+
+    The band reaches as far around the predicted factor as the stated confidence leaves open (in logarithms, a share
+    `1 - confidence` of the predicted change, within `BAND_SHARES`), and by `noise` further. Noise leaves it open where
+    the interval reaches out of the band with its estimate, or to where nothing changes.
+    """
+    change = math.log(expected.factor)
+    share = min(max(1 - expected.confidence, BAND_SHARES[0]), BAND_SHARES[1])
+    ends = sorted((change * (1 - share), change * (1 + share)))
+    low, high = math.exp(ends[0]) / (1 + noise), math.exp(ends[1]) * (1 + noise)
+    if factor.low > high or factor.high < low:
+        return False
+    is_shown = factor.high < 1 or factor.low > 1 or low <= 1 <= high
+    return True if is_shown and low <= factor.estimate <= high else None
 
 
 class ScoredPrediction(Artifact):
@@ -280,10 +299,10 @@ class ScoredPrediction(Artifact):
 
     planned: PlannedMethod
     observed_factor: float | None
-    """New time / old time, from the method's ablation if there is one, else of the whole plan; None: not measured."""
+    """New time / old time, from the method's ablation, or of the version if this is its only method; None: not
+    measured, or not separable."""
     hit: bool | None
-    """The effect has the predicted direction and size (within `PREDICTION_FACTOR`); None: unknown or hidden by
-    noise."""
+    """The effect lies in the band of the prediction (`is_borne_out`); None: unknown or hidden by noise."""
 
     @property
     def borne_out(self) -> str:

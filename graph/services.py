@@ -28,7 +28,7 @@ from knowledge_base.pages.wiki import Wiki
 from knowledge_base.search.index import Index
 from tools.analysis.rules import Rule
 from tools.artifacts import Artifact, Bound, Candidate, Record, Task
-from tools.environment import sources_digest
+from tools.environment import Environment, sources_digest
 from tools.errors import BudgetError, HarnessError, StorageError
 from tools.executors.base import Device, pick_device
 from tools.executors.protocol import ProbedWorkload
@@ -239,6 +239,22 @@ class Services:
     def architecture(self) -> str:
         """The architecture of the device as pages and signatures name it, e.g. x86_64."""
         return self.device.architecture
+
+    @property
+    def machine(self) -> tuple[str, ...]:
+        """The device's name and limits as its driver reports them, and the versions of compiler and language: lines of
+        prompts."""
+        device, environment = self.device, Environment.model_validate(self.records.get(self.environment).payload)
+        limits = [
+            f"{name.removeprefix('limit ').replace('_', ' ')} {value}"
+            for name, value in device.details.items()
+            if name.startswith("limit ")
+        ]
+        cache = f", last-level cache {device.last_level_cache} bytes" if device.last_level_cache else ""
+        lines = [f"device: {device.name}, {device.units} units{cache}"]
+        lines += [f"limits that its driver reports: {', '.join(limits)}"] if limits else []
+        torch = next((f", torch {one.value}" for one in environment.items if one.name == "torch" and one.value), "")
+        return (*lines, f"compiler: {self.judge.builder.toolset().compiler_name}{torch}")
 
     def assembly(self, candidate: Candidate) -> str:
         """Return the disassembly of a candidate's shared object; empty if there is none or the caps leave no time."""

@@ -75,8 +75,8 @@ class Search(StrictSection):
     methods_per_iteration: int = Field(default=3, ge=1, le=3)
     """The maximum number of methods that a plan combines; 1 changes one thing at a time."""
     methods_per_axis: int = Field(default=2, ge=1, le=3)
-    """The maximum number of methods in a plan that act on the same axis (compute, memory, latency, occupancy), unless
-    the plan gives a reason for more."""
+    """The maximum number of methods in a plan that act on the same axis (compute, memory, latency, occupancy); the
+    others of a plan with more are struck out."""
     repair_attempts: int = Field(default=3, ge=0)
     """The number of further attempts of the coder at a plan whose candidates all failed; the coder sees the
     failures."""

@@ -107,8 +107,9 @@ class Forecast(Artifact):
     held: bool
 
 
-AttemptResult = Literal["success", "failure", "unknown", "crash"]
-"""How the experience log calls an outcome; unknown: it is not known what it was worth."""
+AttemptResult = Literal["success", "failure", "neutral", "unknown", "crash"]
+"""How the experience log calls an outcome; neutral: it surely changed the time by less than counts; unknown: it is not
+known what it was worth."""
 
 
 class Attempt(Artifact):
@@ -127,7 +128,10 @@ class Attempt(Artifact):
     result: AttemptResult
     verdict: Outcome
     effect: Interval | None = None
-    """Incumbent's time / candidate's time: the confirmed gain, where there is one."""
+    """Incumbent's time / candidate's time: the confirmed gain, where there is one, else as it was timed in the search;
+    None: it was not timed."""
+    explained: bool = True
+    """False: the version was accepted, but a claimed mechanism is not visible in its machine code."""
     noise_floor: float | None = None
     """Relative noise of the machine during the measurement; None: not known."""
     evidence: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from agents.artifacts import AnalystBrief, Figure, PlannerBrief
+from agents.artifacts import AnalystBrief, Figure, KernelObservations, PlannerBrief
 from agents.checks.cited_sources import WIKI_LINE_PATTERN, given_texts
 from tools.artifacts import Quantity
 
@@ -20,6 +20,15 @@ def quantity_text(quantity: Quantity) -> str:
     """A counter as prompts show it: four significant digits and the unit, times in microseconds."""
     value, unit = (1e6 * quantity.value, "us") if quantity.unit == "s" else (quantity.value, quantity.unit)
     return f"{value:.4g} {unit}".rstrip()
+
+
+def times_lines(seen: KernelObservations) -> tuple[str, ...]:
+    """The times of each workload as prompts show them, and what a gain must exceed."""
+    lines = (
+        f"{name}: " + "; ".join(f"{what} {1e6 * s:.4g} us" for what, s in times.items() if s is not None)
+        for name, times in seen.times.items()
+    )
+    return (*lines, *([seen.thresholds] if seen.thresholds else []))
 
 
 def figure_faults(figures: tuple[Figure, ...], brief: PlannerBrief | AnalystBrief) -> tuple[str, ...]:
@@ -59,6 +68,10 @@ def _reason_if_unresolved(figure: Figure, brief: PlannerBrief | AnalystBrief) ->
 def _cited_texts(citation: str, brief: PlannerBrief | AnalystBrief) -> Iterator[str]:
     """Yield the texts of a brief that a citation refers to."""
     named = WIKI_LINE_PATTERN.fullmatch(citation)
+    if citation in brief.records:
+        # The prompt shows times and limits of the device once, beside all records of the kernel.
+        yield from times_lines(brief.observations)
+        yield from brief.machine
     if named is None:
         yield from (finding.text for finding in brief.findings if citation in (finding.rule, *finding.evidence))
         return

@@ -3,18 +3,16 @@ reason against it."""
 
 from __future__ import annotations
 
-import re
-
 from agents.artifacts import Plan, PlannerBrief
 from knowledge_base.experience.free_methods import FREE_METHOD_PREFIX
 
 
 def skipped_higher_priority_methods(method: str, plan: Plan, brief: PlannerBrief) -> tuple[str, ...]:
     """Return ids of retrieved methods on `method`'s axis with a higher priority that `plan` neither contains nor
-    mentions, the highest first; empty for a method without a page in the catalogue.
+    explains, the highest first; empty for a method without a page in the catalogue.
 
     A method is left out of the result when it is planned, when it was tried since the last accepted version, and when
-    the plan's reason names it.
+    the plan gives its own reason to pass it over.
     """
     pages = {
         page.head.id: page.head for page in brief.dossier.methods if not page.head.id.startswith(FREE_METHOD_PREFIX)
@@ -25,7 +23,7 @@ def skipped_higher_priority_methods(method: str, plan: Plan, brief: PlannerBrief
     last = max((tried.iteration for tried in brief.tried if tried.verdict == "accept"), default=-1)
     dealt_with = {item.method for item in plan.methods}
     dealt_with |= {one for tried in brief.tried if tried.iteration > last for one in (*tried.planned, *tried.methods)}
-    dealt_with |= set(re.findall(r"[\w.-]*\w", plan.reason))
+    dealt_with |= {one.method for one in plan.passed_over if one.reason.strip()}
     higher = [
         head
         for head in pages.values()

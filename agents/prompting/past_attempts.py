@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from agents.artifacts import RunAttempt
+from agents.artifacts import FrontierKernel, RunAttempt
 from agents.prompting.token_budget import PromptItem, token_upper_bound
 from agents.text.fencing import escape_invisible, one_line
 from knowledge_base.artifacts import Attempt, source_digest
@@ -69,6 +69,19 @@ def summarize_earlier_runs(attempts: Sequence[Attempt], most: int | None, baseli
     return _summarize_attempts({methods: sorted(events) for methods, events in groups.items()}, most)
 
 
+def frontier_items(found: Sequence[FrontierKernel]) -> tuple[PromptItem, ...]:
+    """Return one item for each correct candidate that lost, with the reason."""
+    lines = [
+        f"{one.candidate} of v{one.iteration}: {' + '.join(one.methods)}, {_knobs_text(one.knobs) or 'no knobs'}, "
+        f"{_effect_text(one.speedup)} over {one.timed_against}"
+        for one in found
+    ]
+    return tuple(
+        PromptItem(one.candidate, tuple(f"{one_line(line, 300)}: {one_line(one.reason, most)}" for most in (260, 90)))
+        for one, line in zip(found, lines, strict=True)
+    )
+
+
 def _event_of_run_attempt(one: RunAttempt) -> _Event:
     status, reason = _status_and_reason(one.verdict, one.speedup, one.reason)
     detail = ", ".join(
@@ -87,6 +100,7 @@ def _event_of_earlier_attempt(one: Attempt, when: int, here: bool) -> _Event:
             where,
             _knobs_text(one.knobs),
             effect,
+            "" if one.explained else "unexplained",
             describe_bottleneck(one.bottleneck),
             one.dtype,
             one.shape_class,

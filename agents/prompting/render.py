@@ -42,6 +42,9 @@ FENCE_LABELS = {
     "passages": "passages of the wiki",
     "attempts": "attempts of this run",
     "plan": "the plan",
+    "frontier": "correct candidates that lost",
+    "parent": "the kernel to start from",
+    "signals": "signals that did not fire or lack counters",
     "pages": "pages of the planned methods",
     "failures": "why drafts failed",
     "champion": "the champion's kernel",
@@ -90,14 +93,15 @@ class PromptSection(NamedTuple):
     """Most tokens of the section; None: it is never cut."""
 
 
-def render_blocks(role: RoleName, brief: Brief, answer: str) -> tuple[PromptBlock, ...]:
-    """Return the blocks of a role's prompt for a brief; `answer` names the required answer type.
+def render_blocks(role: RoleName, brief: Brief, answer: str, tools: bool = False) -> tuple[PromptBlock, ...]:
+    """Return the blocks of a role's prompt for a brief; `answer` names the required answer type, `tools` says whether
+    the model is offered tools.
 
     The provider explains the format of the answer, after the block that names its type: each provider reads another
     format most reliably.
     """
     texts: dict[str, list[str]] = {}
-    for part in render_sections(role, brief, answer):
+    for part in render_sections(role, brief, answer, tools):
         texts.setdefault(part.block, []).append(part.text)
     layouts = {name: read_prompt_budget().blocks[name] for name in texts}
     return tuple(
@@ -106,16 +110,15 @@ def render_blocks(role: RoleName, brief: Brief, answer: str) -> tuple[PromptBloc
     )
 
 
-def render_sections(role: RoleName, brief: Brief, answer: str) -> tuple[PromptSection, ...]:
+def render_sections(role: RoleName, brief: Brief, answer: str, tools: bool = False) -> tuple[PromptSection, ...]:
     """Return the sections of a role's prompt for a brief, in order, without empty ones."""
     found = []
     for name in read_prompt_budget().roles[role]:
         layout = read_prompt_budget().blocks[name]
         for section, room in layout.sections.items():
             most = room.most if isinstance(room, SectionLimits) else room
-            text = _render_section(
-                section, role, brief, answer, most, room.aim if isinstance(room, SectionLimits) else None
-            )
+            aim = room.aim if isinstance(room, SectionLimits) else None
+            text = _render_section(section, role, brief, {"answer": answer, "tools": tools}, most, aim)
             if text:
                 found.append(PromptSection(name, layout.scope, section, text, most))
     return tuple(found)
@@ -129,7 +132,9 @@ def read_prompt_budget() -> PromptBudget:
     return PromptBudget.model_validate(yaml.safe_load((PROMPTS_FOLDER / "budget.yaml").read_text(encoding="utf-8")))
 
 
-def _render_section(section: str, role: RoleName, brief: Brief, answer: str, most: int | None, aim: int | None) -> str:
+def _render_section(
+    section: str, role: RoleName, brief: Brief, asked: Mapping[str, object], most: int | None, aim: int | None
+) -> str:
     if section == "language":
         return _language_text(brief.task.language) if brief.task else ""
     template = f"{role}/{section}.md" if section in PER_ROLE_SECTIONS else f"sections/{section}.md"
@@ -137,7 +142,7 @@ def _render_section(section: str, role: RoleName, brief: Brief, answer: str, mos
     content = fill(brief, most) if fill else SectionContent()
     if content is None:
         return ""
-    values = {**content.values, "answer": answer}
+    values = {**content.values, **asked}
     # The section's own sentences take their tokens first.
     own = token_upper_bound(_render_template(template, {**values, "data": ""})) + token_upper_bound(
         fence_data(FENCE_LABELS.get(section, section), "")

@@ -4,17 +4,29 @@ sentences. Each `fill_<section>` returns None if the section is not part of this
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
-from agents.artifacts import AnalystBrief, Brief, CoderBrief, GatekeeperBrief, PlannedMethod, PlannerBrief, RunAttempt
-from agents.checks.cited_figures import quantity_text
-from agents.prompting.past_attempts import summarize_earlier_runs, summarize_run_attempts
+from agents.artifacts import (
+    AnalystBrief,
+    Brief,
+    CoderBrief,
+    GatekeeperBrief,
+    KernelBrief,
+    PlannedMethod,
+    PlannerBrief,
+    RetrieverBrief,
+    RunAttempt,
+)
+from agents.checks.cited_figures import quantity_text, times_lines
+from agents.prompting.past_attempts import frontier_items, summarize_earlier_runs, summarize_run_attempts
+from agents.prompting.relevance import names_other_vendor, text_for_language
 from agents.prompting.token_budget import PromptItem
 from agents.text.fencing import cut_middle, escape_invisible, one_line
 from knowledge_base.artifacts import Page, Passage
 from knowledge_base.experience.free_methods import EXPERIENCE_PATH
 from knowledge_base.pages.wiki import section_text
+from tools.analysis.rules import load_rules
 from tools.artifacts import Finding
 from tools.gate.ranking import FRAMEWORKS, contestant_label
 from tools.roofline.hardware import Headroom, Spec
@@ -24,6 +36,11 @@ MAX_FAILURE_CHARS = 3600
 first."""
 MAX_WHOLE_PAGES = 3
 """Number of method pages that are shown whole."""
+MAX_SIGNAL_LINES = 20
+MAX_LOOP_CHARS = 2400
+"""Most characters of the longest hot loop if the budget cannot hold it."""
+ADAPTER_PATTERN = re.compile(r"^# ---- the code below makes the \w+ a task.*\n(?s:.*)", re.MULTILINE)
+"""Matches what `tools/tasks` writes below a suite's problem to make it a task."""
 SECTION_OVERHEAD_TOKENS = 150
 """Most tokens of a section's own sentences and note."""
 LINK_PATTERN = re.compile(r"\[([^\]\n]*)\]\((?:https?://[^\s)]+|[\w./-]+\.md(?:#[\w-]*)?)\)")
@@ -45,8 +62,9 @@ class SectionContent(NamedTuple):
     """Values for the section's own sentences: numbers and flags, never external text."""
 
 
-SectionFiller = Callable[[Brief, int | None], SectionContent | None]
-"""Takes a brief and the section's token limit; returns its content, or None if this prompt lacks the section."""
+SectionFiller = Callable[[Any, int | None], SectionContent | None]
+"""Takes a brief, of a role whose blocks in budget.yaml have the section, and the section's token limit; returns its
+content, or None if this prompt lacks the section."""
 
 
 # ---------------------------------------------------------------- for the whole run
@@ -97,21 +115,24 @@ def _indented_line(row: str, most: int = 400) -> str:
 
 
 def fill_reference(brief: Brief, most: int | None) -> SectionContent | None:
-    """Return the whole reference.py."""
-    return SectionContent((_whole_item("reference.py", brief.task.reference),)) if brief.task else None
-
-
-def fill_specs(brief: Brief, most: int | None) -> SectionContent | None:
-    """Return the published figures of the device, each line with its citation."""
-    if isinstance(brief, GatekeeperBrief):
+    """Return the whole reference.py, but of a suite's problem its own lines alone."""
+    if brief.task is None:
         return None
+    return SectionContent((_whole_item("reference.py", ADAPTER_PATTERN.sub("", brief.task.reference)),))
+
+
+def fill_specs(brief: KernelBrief, most: int | None) -> SectionContent | None:
+    """Return the published figures of the device, each line with its citation."""
     known = brief.architecture
     architecture = (
         [PromptItem("architecture", (f"architecture: {one_line(known, 100)}, as the driver reports it",))]
         if known
         else []
     )
-    return SectionContent((*architecture, *(_spec_item(spec) for spec in brief.specs)), {"count": len(brief.specs)})
+    machine = [PromptItem(one.split(":")[0], (one_line(one, 400),)) for one in brief.machine]
+    return SectionContent(
+        (*architecture, *machine, *(_spec_item(spec) for spec in brief.specs)), {"count": len(brief.specs)}
+    )
 
 
 def _spec_item(spec: Spec) -> PromptItem:
@@ -119,10 +140,8 @@ def _spec_item(spec: Spec) -> PromptItem:
     return PromptItem(spec.metric, (f"{spec}{caveat}", str(spec)))
 
 
-def fill_memory(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_memory(brief: PlannerBrief, most: int | None) -> SectionContent | None:
     """Return the outcomes of earlier runs."""
-    if not isinstance(brief, PlannerBrief):
-        return None
     summary = summarize_earlier_runs(brief.memory, _tokens_for_items(most), brief.task.baseline or "")
     forecast_text = f"your predictions so far, for all operators: {one_line(brief.forecasts, 200)}"
     forecast_items = [PromptItem("predictions", (forecast_text,))] if brief.forecasts else []
@@ -132,25 +151,22 @@ def fill_memory(brief: Brief, most: int | None) -> SectionContent | None:
 # ---------------------------------------------------------------- until a version is accepted
 
 
-def fill_kernel(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_kernel(
+    brief: AnalystBrief | RetrieverBrief | PlannerBrief | CoderBrief, most: int | None
+) -> SectionContent | None:
     """Return the whole incumbent."""
-    return (
-        None
-        if isinstance(brief, GatekeeperBrief) or not brief.source
-        else SectionContent((_whole_item("kernel", brief.source),))
-    )
+    return SectionContent((_whole_item("kernel", brief.source),)) if brief.source else None
 
 
 def fill_champion(brief: Brief, most: int | None) -> SectionContent | None:
     """Return the kernel from which an ablation removes methods."""
-    if not isinstance(brief, CoderBrief) or not brief.champion:
-        return None
-    return SectionContent((_whole_item("champion", brief.champion),))
+    source = brief.champion if isinstance(brief, CoderBrief) else ""
+    return SectionContent((_whole_item("champion", source),)) if source else None
 
 
-def fill_findings(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_findings(brief: KernelBrief, most: int | None) -> SectionContent | None:
     """Return the rules that fired, and the headroom to the roof."""
-    if isinstance(brief, GatekeeperBrief) or (isinstance(brief, CoderBrief) and not brief.source):
+    if isinstance(brief, CoderBrief) and not brief.source:
         return None
     rows = [_finding_item(finding) for finding in brief.findings]
     if brief.headroom is not None:
@@ -158,9 +174,9 @@ def fill_findings(brief: Brief, most: int | None) -> SectionContent | None:
     return SectionContent(tuple(rows), {"count": len(brief.findings)})
 
 
-def fill_records(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_records(brief: PlannerBrief | AnalystBrief, most: int | None) -> SectionContent | None:
     """Return the ids of records that an answer may cite, and for a planner the text of the analysis."""
-    if not isinstance(brief, PlannerBrief | AnalystBrief) or not brief.records:
+    if not brief.records:
         return None
     named = PromptItem("records", (f"records: {', '.join(map(escape_invisible, brief.records))}",))
     if isinstance(brief, AnalystBrief):
@@ -177,51 +193,51 @@ def fill_records(brief: Brief, most: int | None) -> SectionContent | None:
     return SectionContent((named, *analysis))
 
 
-def fill_counters(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_counters(brief: KernelBrief, most: int | None) -> SectionContent | None:
     """Return the counters that are not 0, by record, and the profiler section that was asked for."""
-    counters = {} if isinstance(brief, GatekeeperBrief) else brief.observations.counters
-    calls = {} if isinstance(brief, GatekeeperBrief) else brief.observations.calls
+    fired = {finding.rule for finding in brief.findings}
+    read = {condition.metric for rule in load_rules() if rule.id in fired for condition in rule.when}
+    calls = brief.observations.calls
+    # Those on which a finding rests come first: the end is cut. The headroom stands once, with the findings.
     rows = {
         name: "; ".join(filter(None, (calls.get(name), figures)))
-        for name, metrics in counters.items()
-        if (figures := ", ".join(f"{m} {quantity_text(q)}" for m, q in sorted(metrics.items()) if q.value))
+        for name, metrics in brief.observations.counters.items()
+        if (
+            figures := ", ".join(
+                f"{m} {quantity_text(q)}"
+                for m, q in sorted(metrics.items(), key=lambda one: (one[0].partition("@")[0] not in read, one[0]))
+                if q.value and not m.startswith("roofline.headroom")
+            )
+        )
     }
     levels = {
-        name: tuple(f"record {one_line(name, 40)}: {one_line(said, limit)}" for limit in (4000, 1500))
+        name: tuple(f"record {one_line(name, 40)}: {one_line(said, limit)}" for limit in (2400, 1200))
         for name, said in rows.items()
     }
-    section_texts = () if isinstance(brief, GatekeeperBrief) else brief.observations.section
     items = [PromptItem(name, told) for name, told in levels.items()]
-    items += [PromptItem(f"section {at}", (one_line(said, 1500),)) for at, said in enumerate(section_texts)]
+    items += [
+        PromptItem(f"section {at}", (one_line(said, 1500),)) for at, said in enumerate(brief.observations.section)
+    ]
     return SectionContent(tuple(items)) if items else None
 
 
-def _microseconds_text(seconds: float) -> str:
-    return f"{1e6 * seconds:.4g} us"
+def fill_machine_code(brief: KernelBrief, most: int | None) -> SectionContent | None:
+    """Return the machine code of the hot loops: as many whole ones as fit, of the others the first line."""
+    rows = [
+        PromptItem(f"loop {at}", (escape_invisible(text), one_line(text.split("\n")[0])))
+        for at, text in enumerate(brief.observations.machine_code, 1)
+    ]
+    if rows and len(rows[0].levels[0]) > MAX_LOOP_CHARS:
+        start = rows[0].levels[0][:MAX_LOOP_CHARS].rsplit("\n", 1)[0]
+        rows[0] = rows[0]._replace(levels=(rows[0].levels[0], f"{start}\n[…]", rows[0].levels[1]))
+    return SectionContent(tuple(rows)) if rows else None
 
 
-def fill_machine_code(brief: Brief, most: int | None) -> SectionContent | None:
-    """Return the machine code of the hot loops."""
-    found = () if isinstance(brief, GatekeeperBrief) else brief.observations.machine_code
-    rows = (
-        PromptItem(f"loop {at}", (escape_invisible(text), cut_middle(text, 900), one_line(text, 80)))
-        for at, text in enumerate(found, 1)
-    )
-    return SectionContent(tuple(rows)) if found else None
-
-
-def fill_standing(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_standing(brief: KernelBrief, most: int | None) -> SectionContent | None:
     """Return the incumbent's times with the times to compare them with."""
-    times_by_workload = {} if isinstance(brief, GatekeeperBrief) else brief.observations.times
-    rows = {
-        name: "; ".join(f"{one_line(what, 60)} {_microseconds_text(s)}" for what, s in times.items() if s is not None)
-        for name, times in times_by_workload.items()
-    }
-    return (
-        SectionContent(tuple(PromptItem(name, (f"{one_line(name, 120)}: {said}",)) for name, said in rows.items()))
-        if rows
-        else None
-    )
+    lines = times_lines(brief.observations)
+    rows = (PromptItem(line.split(":")[0], (one_line(line),)) for line in lines)
+    return SectionContent(tuple(rows)) if lines else None
 
 
 def _finding_item(found: Finding) -> PromptItem:
@@ -234,73 +250,77 @@ def _finding_item(found: Finding) -> PromptItem:
 
 
 def _headroom_text(room: Headroom) -> str:
-    def share(value: float | None) -> str:
-        return "N/A" if value is None else f"{value:.2f}"
-
-    gaps = (
-        f"total {share(room.total)}, compute {share(room.compute)}, memory {share(room.memory)}, latency "
-        f"{share(room.latency)}"
-    )
-    return f"headroom: {gaps}; bound by {room.bound}"
+    gaps = {"total": room.total, "compute": room.compute, "memory": room.memory, "latency": room.latency}
+    shares = ", ".join(f"{axis} {'N/A' if gap is None else f'{gap:.0%}'}" for axis, gap in gaps.items())
+    return f"headroom: {shares}; bound by {room.bound}"
 
 
-def fill_remarks(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_remarks(brief: AnalystBrief | PlannerBrief, most: int | None) -> SectionContent | None:
     """Return the remarks of compiler and profiler."""
-    if not isinstance(brief, AnalystBrief) or not brief.remarks:
+    if not brief.remarks:
         return None
-    seen = dict.fromkeys(
-        f"{r.tool}, {r.kind}{f', line {r.line}' if r.line else ''}: {one_line(r.text, 240)}" for r in brief.remarks
-    )
-    return SectionContent(tuple(PromptItem(text.split(":", 1)[0], (text,)) for text in seen), {"count": len(seen)})
-
-
-def fill_skills(brief: Brief, most: int | None) -> SectionContent | None:
-    """Return the skill pages whose signal fired."""
-    found = () if isinstance(brief, GatekeeperBrief) else brief.skills
-    return SectionContent(tuple(map(_skill_item, found)), {"count": len(found)}) if found else None
-
-
-def _skill_item(page: Page) -> PromptItem:
-    head = f"# {page.head.id}: {one_line(page.head.title, 160)} ({_page_citation(page)})"
-    parts = {
-        name: _text_without_addresses(section_text(page.body, name)) for name in ("Causes", "Fixes", "Anti-patterns")
+    seen = {
+        f"{r.tool}, {r.kind}{f', line {r.line}' if r.line else ''}: {one_line(r.text, 240)}": _estimated_gain(r.text)
+        for r in brief.remarks
     }
-    full = "\n".join(f"{name}:\n{text}" for name, text in parts.items() if text) or _text_without_addresses(page.body)
-    fixes = f"Fixes:\n{parts['Fixes']}" if parts["Fixes"] else cut_middle(full, 400)
+    ranked = sorted(seen, key=lambda text: -seen[text])
+    return SectionContent(tuple(PromptItem(text.split(":", 1)[0], (text,)) for text in ranked), {"count": len(seen)})
+
+
+def _estimated_gain(remark: str) -> float:
+    """Return the percentage that ncu estimates in a remark; 0: it estimates none."""
+    found = re.search(r"\(ncu estimates ([\d.]+) %", remark)
+    return float(found[1]) if found else 0.0
+
+
+def fill_signals(brief: PlannerBrief, most: int | None) -> SectionContent | None:
+    """Return the signals of this language that did not fire, by axis."""
+    rows = brief.signals[:MAX_SIGNAL_LINES]
+    return SectionContent(tuple(PromptItem(one.split(":")[0], (one_line(one),)) for one in rows)) if rows else None
+
+
+def fill_skills(brief: KernelBrief, most: int | None) -> SectionContent | None:
+    """Return the skill pages whose signal fired."""
+    items = tuple(_skill_item(page, _language_of(brief)) for page in brief.skills)
+    return SectionContent(items) if items else None
+
+
+def _skill_item(page: Page, language: str) -> PromptItem:
+    head = f"# {page.head.id}: {one_line(page.head.title, 160)} ({_page_citation(page)})"
+    full = _named_sections(page, language, "Causes", "Fixes", "Anti-patterns") or _shown_text(page.body, language)
+    fixes = _named_sections(page, language, "Fixes") or cut_middle(full, 400)
     return PromptItem(page.head.id, (f"{head}\n{full}", f"{head}\n{fixes}"))
 
 
-def fill_methods(brief: Brief, most: int | None) -> SectionContent | None:
-    """Return the best matching method pages whole, and the heads of the others."""
-    if not isinstance(brief, PlannerBrief):
-        return None
-    fired = {finding.rule for finding in brief.findings}
-    pages = brief.dossier.methods
-    items = [_method_item(page, fired, brief.architecture) for page in pages[:MAX_WHOLE_PAGES]]
-    others = (*pages[MAX_WHOLE_PAGES:], *(page for page in brief.dossier.earlier if page.head.type == "method"))
-    # For pages that match less, and for those of earlier iterations, the head is enough.
-    items += [
-        PromptItem(page.head.id, (_method_item(page, fired, brief.architecture).levels[-1],), rank=1) for page in others
-    ]
+def _named_sections(page: Page, language: str, *names: str) -> str:
+    """Return those of a page's sections that say something for a kernel in `language`, each below its name."""
+    said = {name: _shown_text(section_text(page.body, name), language) for name in names}
+    return "\n".join(f"{name}:\n{text}" for name, text in said.items() if text)
+
+
+def fill_methods(brief: PlannerBrief, most: int | None) -> SectionContent | None:
+    """Return the best pages that answer findings whole, of the others that do so the essence, and the rest's heads."""
+    fired, pages = {finding.rule for finding in brief.findings}, brief.dossier.methods
+    answering = [page for page in pages if fired & {*page.head.rules}] or list(pages[:MAX_WHOLE_PAGES])
+    rest = [page for page in pages if page not in answering]
+    rest += [page for page in brief.dossier.earlier if page.head.type == "method"]
+    items = [_method_item(page, fired, brief) for page in (*answering, *rest)]
+    for at in range(MAX_WHOLE_PAGES, len(items)):
+        first = 1 if at < len(answering) else -1
+        items[at] = items[at]._replace(levels=items[at].levels[first:], rank=int(at >= len(answering)))
     return SectionContent(tuple(items), {"count": len(items)})
 
 
-def _method_item(page: Page, fired: set[str], architecture: str) -> PromptItem:
+def _method_item(page: Page, fired: set[str], brief: PlannerBrief) -> PromptItem:
     rules = ", ".join(rule for rule in page.head.rules if rule in fired) or "no rule that fired"
     start = (
         f"# {page.head.id} [{page.head.axis}, priority {page.head.priority}]: {one_line(page.head.title, 160)} "
         f"({_page_citation(page)})"
     )
-    head = f"{start}\nanswers {rules}{_knobs_text(page)}{_signature_text(page, architecture)}"
-    body = _text_without_addresses(TRITON_IMPORTS_PATTERN.sub("", re.sub(r"\A#+ .*\n+", "", page.body.strip())))
-    short = "\n".join(
-        part
-        for part in (
-            _text_without_addresses(section_text(page.body, name))
-            for name in ("What", "When it pays", "When it is legal")
-        )
-        if part
-    )
+    head = f"{start}\nanswers {rules}{_knobs_text(page)}{_signature_text(page, brief.architecture)}"
+    language = brief.task.language
+    body = _shown_text(re.sub(r"\A#+ .*\n+", "", page.body.strip()), language)
+    short = _named_sections(page, language, "What", "When it pays", "When it is legal")
     return PromptItem(page.head.id, (f"{head}\n{body}", f"{head}\n{short or cut_middle(body, 900)}", head, start))
 
 
@@ -317,13 +337,9 @@ def _signature_text(page: Page, architecture: str) -> str:
     return f"; signature {found}" if found else ""
 
 
-def fill_moved(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_moved(brief: PlannerBrief | CoderBrief, most: int | None) -> SectionContent | None:
     """Return the counters that the latest attempts changed, the newest attempt first."""
-    tried = (
-        [one for one in brief.tried if one.counter_changes][::-1]
-        if isinstance(brief, PlannerBrief | CoderBrief)
-        else []
-    )
+    tried = [one for one in brief.tried if one.counter_changes][::-1]
     rows = [
         PromptItem(
             f"v{one.iteration}",
@@ -342,37 +358,43 @@ def _counter_changes_text(one: RunAttempt) -> str:
     return ", ".join(f"{name} {before:.4g} -> {after:.4g}" for name, (before, after) in one.counter_changes.items())
 
 
-def fill_operator(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_operator(brief: KernelBrief, most: int | None) -> SectionContent | None:
     """Return the page about the operator that the reference computes."""
-    found = () if isinstance(brief, GatekeeperBrief) else brief.observations.operator
-    return SectionContent(tuple(map(_passage_item, found))) if found else None
+    found = tuple(_passage_items(brief.observations.operator, brief))
+    return SectionContent(found) if found else None
 
 
-def fill_passages(brief: Brief, most: int | None) -> SectionContent | None:
-    """Return the passages that retrieval found, without pages that the prompt shows in any case."""
-    if not isinstance(brief, PlannerBrief):
-        return None
-    shown = {page.path for page in (*brief.dossier.methods[:MAX_WHOLE_PAGES], *brief.skills)} | {
-        one.path for one in brief.observations.operator
-    }
-    rows = tuple(_passage_item(passage) for passage in brief.dossier.passages if passage.path not in shown)
-    return SectionContent(rows, {"count": len(rows)}) if rows else None
+def fill_passages(brief: PlannerBrief, most: int | None) -> SectionContent | None:
+    """Return the passages that retrieval found, without pages that the prompt shows in any case, of other operators and
+    of other vendors."""
+    own = {one.path for one in brief.observations.operator}
+    shown = {page.path for page in (*brief.dossier.methods[:MAX_WHOLE_PAGES], *brief.skills)} | own
+    rows = tuple(
+        _passage_items(
+            (one for one in brief.dossier.passages if one.path not in shown and (one.kind != "operator" or not own)),
+            brief,
+        )
+    )
+    return SectionContent(rows) if rows else None
 
 
-def _passage_item(found: Passage) -> PromptItem:
-    head = f"# {one_line(' > '.join(found.heading), 200)} ({found.citation})"
-    # The head already shows this heading.
-    text = _text_without_addresses(re.sub(r"\A#+ .*\n+", "", found.text))
-    return PromptItem(str(found.citation), (f"{head}\n{cut_middle(text, 1500)}", f"{head}\n{one_line(text, 240)}"))
+def _passage_items(passages: Iterable[Passage], brief: KernelBrief) -> Iterator[PromptItem]:
+    """Yield the passages, without those that are about another language or vendor alone."""
+    for found in passages:
+        head = f"# {one_line(' > '.join(found.heading), 200)} ({found.citation})"
+        # The head already shows this heading.
+        text = _shown_text(re.sub(r"\A#+ .*\n+", "", found.text), _language_of(brief))
+        if text and not names_other_vendor(f"{head}\n{text}", brief.architecture):
+            yield PromptItem(
+                str(found.citation), (f"{head}\n{cut_middle(text, 1500)}", f"{head}\n{one_line(text, 240)}")
+            )
 
 
 # ---------------------------------------------------------------- for this iteration
 
 
-def fill_attempts(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_attempts(brief: PlannerBrief | CoderBrief, most: int | None) -> SectionContent | None:
     """Return this run's attempts; for a coder only those with a planned method, which show how not to write it."""
-    if not isinstance(brief, PlannerBrief | CoderBrief):
-        return None
     planned = {item.method for item in brief.plan.methods} if isinstance(brief, CoderBrief) else None
     tried = tuple(one for one in brief.tried if planned is None or planned & {*one.methods, *one.planned})
     if planned is not None and not tried:
@@ -383,9 +405,9 @@ def fill_attempts(brief: Brief, most: int | None) -> SectionContent | None:
     )
 
 
-def fill_plan(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_plan(brief: CoderBrief, most: int | None) -> SectionContent | None:
     """Return the plan that the coder carries out."""
-    if not isinstance(brief, CoderBrief) or brief.writes_first_kernel:
+    if brief.writes_first_kernel:
         return None
     figures = tuple(PromptItem("figures", (f"figure of the plan: {figure}",)) for figure in brief.plan.figures)
     return SectionContent(
@@ -396,38 +418,31 @@ def fill_plan(brief: Brief, most: int | None) -> SectionContent | None:
 def _planned_method_item(item: PlannedMethod) -> PromptItem:
     expected = ", ".join(f"{m.metric} {m.direction} to x{m.factor:g}" for m in item.hypothesis.expected)
     signature = "".join(f"\nsignature {target}: {one_line(pattern, 120)}" for target, pattern in item.signature.items())
-    change = f"change: {one_line(item.hypothesis.change, 6000)}\nbecause: {one_line(item.hypothesis.rationale, 900)}"
+    # As it was written: a change may hold code.
+    change = "\n".join(
+        f"{label}: {escape_invisible(text.strip())}"
+        for label, text in (("change", item.hypothesis.change), ("because", item.hypothesis.rationale))
+    )
     return PromptItem(item.method, (f"# {item.method} [{item.axis}]\n{change}\nexpected: {expected}{signature}",))
 
 
-def fill_pages(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_pages(brief: CoderBrief, most: int | None) -> SectionContent | None:
     """Return the pages of the planned methods, with code."""
-    if not isinstance(brief, CoderBrief) or not brief.pages:
+    if not brief.pages:
         return None
-    return SectionContent(tuple(_page_item(page, brief.architecture) for page in brief.pages))
+    return SectionContent(tuple(_page_item(page, brief.architecture, brief.task.language) for page in brief.pages))
 
 
-def _page_item(page: Page, architecture: str) -> PromptItem:
+def _page_item(page: Page, architecture: str, language: str) -> PromptItem:
     head = f"# {page.head.id}: {one_line(page.head.title, 160)}{_knobs_text(page)}{_signature_text(page, architecture)}"
-    wanted = ("How", "When it is legal", "Pitfalls")
-    parts = {name: TRITON_IMPORTS_PATTERN.sub("", section_text(page.body, name)) for name in wanted}
-    if not parts["How"]:
-        return PromptItem(
-            page.head.id,
-            (
-                f"{head}\n{_text_without_addresses(page.body)}",
-                f"{head}\n{cut_middle(_text_without_addresses(page.body), 1500)}",
-                head,
-            ),
-        )
     how, legal, pitfalls = (
-        f"\n{name}:\n{_text_without_addresses(text)}" if text else "" for name, text in parts.items()
+        f"\n{said}" if (said := _named_sections(page, language, name)) else ""
+        for name in ("How", "When it is legal", "Pitfalls")
     )
-    code = (
-        f"\nHow:\n{_text_without_addresses(_code_blocks_text(parts['How']))}"
-        if CODE_BLOCK_PATTERN.search(parts["How"])
-        else ""
-    )
+    if not how:
+        body = _shown_text(page.body, language)
+        return PromptItem(page.head.id, (f"{head}\n{body}", f"{head}\n{cut_middle(body, 1500)}", head))
+    code = _code_blocks_text(how) if CODE_BLOCK_PATTERN.search(how) else ""
     # The planner has checked legality; code says the most in the fewest words.
     levels = [
         head + text for text in dict.fromkeys((how + legal + pitfalls, how + pitfalls, code + pitfalls, code, ""))
@@ -442,14 +457,14 @@ def _code_blocks_text(text: str) -> str:
     return "\n[…]\n".join([text[: first.end()], *(found[0] for found in others)]) + rest
 
 
-def fill_hints(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_hints(brief: CoderBrief, most: int | None) -> SectionContent | None:
     """Return the hints of handlers, which are trusted text."""
-    return SectionContent(values={"hints": brief.hints}) if isinstance(brief, CoderBrief) and brief.hints else None
+    return SectionContent(values={"hints": brief.hints}) if brief.hints else None
 
 
-def fill_frameworks(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_frameworks(brief: PlannerBrief | CoderBrief, most: int | None) -> SectionContent | None:
     """Return the measured times of torch, of rivals and of the incumbent."""
-    times = brief.frameworks if isinstance(brief, PlannerBrief | CoderBrief) else None
+    times = brief.frameworks
     if times is None:
         return None
     others = "torch" if {*times.against} <= {*FRAMEWORKS} else "the other"
@@ -481,9 +496,25 @@ def fill_failures(brief: Brief, most: int | None) -> SectionContent | None:
     return SectionContent((*rows, *stand), {"count": len(rows)})
 
 
-def fill_diff(brief: Brief, most: int | None) -> SectionContent | None:
+def fill_diff(brief: GatekeeperBrief, most: int | None) -> SectionContent | None:
     """Return the whole diff that the reviewer reads."""
-    return SectionContent((_whole_item("diff", brief.diff),)) if isinstance(brief, GatekeeperBrief) else None
+    return SectionContent((_whole_item("diff", brief.diff),))
+
+
+def fill_frontier(brief: PlannerBrief, most: int | None) -> SectionContent | None:
+    """Return the correct candidates that lost, the fastest first."""
+    rows = frontier_items(brief.frontier)
+    return SectionContent(rows) if rows else None
+
+
+def fill_parent(brief: CoderBrief, most: int | None) -> SectionContent | None:
+    """Return the whole kernel from which the plan starts, unless that is the incumbent."""
+    return SectionContent((_whole_item("parent", brief.parent),)) if brief.parent else None
+
+
+def fill_role(brief: Brief, most: int | None) -> SectionContent:
+    """Return what a role's text depends on."""
+    return SectionContent(values={"first": isinstance(brief, CoderBrief) and brief.writes_first_kernel})
 
 
 def fill_iteration(brief: Brief, most: int | None) -> SectionContent:
@@ -504,8 +535,8 @@ def fill_iteration(brief: Brief, most: int | None) -> SectionContent:
             return SectionContent(values=values)
         knobs = " ".join(f"{name}={value}" for name, value in sorted(brief.champion_knobs.items()))
         ablation_text = (
-            f"leave out, each once: {one_line(', '.join(brief.ablated_methods), 600)}\nthe champion's knobs: "
-            f"{one_line(knobs, 600) or 'none'}"
+            f"leave out, each once: {escape_invisible(', '.join(brief.ablated_methods))}\nthe champion's knobs: "
+            f"{escape_invisible(knobs) or 'none'}"
         )
         return SectionContent((PromptItem("ablation", (ablation_text,)),), values)
     return SectionContent(
@@ -528,6 +559,7 @@ _FILLERS: tuple[SectionFiller, ...] = (
         fill_standing,
         fill_frameworks,
         fill_remarks,
+        fill_signals,
         fill_records,
     ),
     *(
@@ -537,6 +569,9 @@ _FILLERS: tuple[SectionFiller, ...] = (
         fill_attempts,
         fill_moved,
         fill_plan,
+        fill_frontier,
+        fill_parent,
+        fill_role,
         fill_pages,
         fill_hints,
         fill_failures,
@@ -563,6 +598,11 @@ def _page_citation(page: Page) -> str:
     return f"<gpu-wiki>/{page.path}:{page.body_line}"
 
 
-def _text_without_addresses(markdown: str) -> str:
-    """Return Markdown without the addresses of links, which a model cannot follow."""
+def _language_of(brief: KernelBrief) -> str:
+    return brief.task.language if brief.task else ""
+
+
+def _shown_text(markdown: str, language: str) -> str:
+    """Return Markdown for a kernel in `language`, without the addresses of links, which a model cannot follow."""
+    markdown = TRITON_IMPORTS_PATTERN.sub("", text_for_language(markdown, language))
     return cut_middle(LINK_PATTERN.sub(r"\1", markdown), 1 << 20)

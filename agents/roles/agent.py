@@ -91,9 +91,10 @@ class Agent:
         what the model submits through it counts as answered, even if the model then gives no answer of the required
         type.
         """
-        prompt = render_blocks(self.role, brief, answer.__name__) if self.model.reads == "prompt" else ()
-        request: Request = Request(role=self.role, brief=brief, answer=answer.__name__, prompt=prompt)
         turns_left, repairs = toolbox.max_turns if toolbox and self.model.calls_tools else 0, MAX_REPAIRS
+        reads_prompt = self.model.reads == "prompt"
+        prompt = render_blocks(self.role, brief, answer.__name__, turns_left > 0) if reads_prompt else ()
+        request: Request = Request(role=self.role, brief=brief, answer=answer.__name__, prompt=prompt)
         if toolbox and turns_left:
             request = request.model_copy(update={"tools": toolbox.tools})
         refused: tuple[str, ...]

@@ -82,13 +82,17 @@ def write_candidates(
     return (*passing.values(), *last)[:wanted]
 
 
-def write_first_kernel(agent: Agent, task: Task, suffix: str, failures: tuple[str, ...] = ()) -> Candidate:
-    """Return v0 of a task without a kernel, written from its reference; `failures`: faults of earlier attempts.
+def write_first_kernel(
+    agent: Agent, task: Task, suffix: str, failures: tuple[str, ...] = (), **facts: object
+) -> Candidate:
+    """Return v0 of a task without a kernel, written from its reference; `failures`: faults of earlier attempts,
+    `facts`: of `KernelBrief`, as far as they are known.
 
     SettingsError, in one sentence, if the coder writes none.
     """
     plan = Plan(methods=(), candidates=1, reason="There is no kernel yet.")
     brief = CoderBrief(task=task, source="", plan=plan, pages=(), tried=(), failures=failures)
+    brief = brief.model_copy(update=facts)
     # Handlers apply to sources, and there is none.
     answer = _ask_for_drafts(agent, brief, ())
     candidate = next(iter(_distinct_candidates(answer, brief, (), "", suffix).values()), None)
@@ -141,7 +145,7 @@ def coder_faults(answer: Drafts, brief: CoderBrief, handlers: tuple[SourceHandle
     """Return the faults of drafts before compilation, and one sentence for each method that a draft claims although the
     plan lacks it: that method would otherwise get the credit.
     """
-    planned = _planned_methods(brief)
+    planned = brief.known_methods
     unplanned = tuple(
         f"drafts.{number}.methods: {method!r} is not planned; list only those of {', '.join(planned) or 'none'} "
         f"that the draft applies"
@@ -187,14 +191,13 @@ def _distinct_candidates(
     found: dict[str, Candidate] = {}
     for draft in _apply_handlers_to_all(answer, brief, handlers).drafts:
         made = _make_candidate(draft, brief, parent, suffix)
-        if (made.source != brief.source or brief.ablated_methods) and not draft_faults(draft, brief):
+        is_new = made.source not in (brief.source, brief.parent) or brief.ablated_methods
+        if is_new and not draft_faults(draft, brief):
             found.setdefault(made.id, made)
     return found
 
 
 def _make_candidate(draft: Draft, brief: CoderBrief, parent: str, suffix: str) -> Candidate:
-    return make_candidate(draft, brief.task.language, parent, suffix, _planned_methods(brief))
-
-
-def _planned_methods(brief: CoderBrief) -> tuple[str, ...]:
-    return tuple(item.method for item in brief.plan.methods)
+    # What the parent has, its child keeps; else a method of the plan would be credited with the parent's gain.
+    applied = draft.model_copy(update={"methods": (*brief.parent_methods, *draft.methods)})
+    return make_candidate(applied, brief.task.language, parent, suffix, brief.known_methods)

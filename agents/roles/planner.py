@@ -36,7 +36,8 @@ def write_plan(agent: Agent, brief: PlannerBrief) -> Plan:
     struck = method_violations(proposed, brief)
     notes = [f"{proposed.methods[number].method} struck out: {fault}" for number, fault in struck.items()]
     # Check this before the reason is extended: only the model's own words explain a deviation.
-    notes += [f"{step}, unexplained" for step in _unexplained_deviations(proposed, struck, brief)]
+    notes += [f"{step}, unexplained" for step, _ in _unexplained_deviations(proposed, struck, brief)]
+    notes += _parent_faults(proposed, brief)
     notes += [f"left out: {fault}" for fault in figure_faults(proposed.figures, brief)]
     kept = tuple(
         _without_unresolved(item, brief) for number, item in enumerate(proposed.methods) if number not in struck
@@ -45,6 +46,7 @@ def write_plan(agent: Agent, brief: PlannerBrief) -> Plan:
     candidates = min(max(proposed.candidates, 1), brief.candidates) if proposed.methods else 0
     figures = resolved_figures(proposed.figures, brief)
     update = {"methods": kept, "reason": reason, "candidates": candidates, "figures": figures}
+    update |= {"parent": ""} if _parent_faults(proposed, brief) else {}
     return proposed.model_copy(update=update)
 
 
@@ -54,10 +56,8 @@ def plan_faults(proposed: Plan, brief: PlannerBrief) -> tuple[str, ...]:
     proposed = _with_page_axes(proposed, brief)
     struck = method_violations(proposed, brief)
     found = [f"methods.{number} ({proposed.methods[number].method}): {why}" for number, why in struck.items()]
-    found += [
-        f"{step}; change the plan, or give the reason in `reason`, by name"
-        for step in _unexplained_deviations(proposed, struck, brief)
-    ]
+    found += [f"{step}; {remedy}" for step, remedy in _unexplained_deviations(proposed, struck, brief)]
+    found += _parent_faults(proposed, brief)
     for number, item in enumerate(proposed.methods):
         wrong = [
             f"{one!r} is not a record, finding or wiki line that you were given; cite one of those"
@@ -90,17 +90,25 @@ def method_violations(proposed: Plan, brief: PlannerBrief) -> dict[int, str]:
     return found
 
 
-def _unexplained_deviations(proposed: Plan, struck: Collection[int], brief: PlannerBrief) -> Iterator[str]:
-    """Yield a sentence for each deviation from budget and priorities (A4, A5) that `reason` does not mention."""
+def _parent_faults(proposed: Plan, brief: PlannerBrief) -> list[str]:
+    if proposed.parent in ("", *(one.candidate for one in brief.frontier)):
+        return []
+    return [f"parent: {proposed.parent!r} is no candidate that you were offered; name one of those, or leave it empty"]
+
+
+def _unexplained_deviations(proposed: Plan, struck: Collection[int], brief: PlannerBrief) -> Iterator[tuple[str, str]]:
+    """Yield each deviation from budget and priorities (A4, A5) that the plan does not explain, and the remedy."""
     kept = [item for number, item in enumerate(proposed.methods) if number not in struck]
     for axis, count in Counter(item.axis for item in kept).items():
         worth = brief.budget.get(axis, 0)
         if count > worth and not re.search(rf"\b{axis}\b", proposed.reason):
-            yield f"{count} method{'s' * (count > 1)} on the {axis} axis, beyond its budget of {worth}"
+            where = f"{count} method{'s' * (count > 1)} on the {axis} axis, beyond its budget of {worth}"
+            yield where, "change the plan, or give the reason in `reason`, with the axis by name"
     for item in kept:
         better = skipped_higher_priority_methods(item.method, proposed, brief)
         if better:
-            yield f"{', '.join(better)} come before {item.method} on the {item.axis} axis"
+            where = f"{', '.join(better)} come before {item.method} on the {item.axis} axis"
+            yield where, "plan them, or give each its own reason in `passed_over`"
 
 
 def _is_free_method(item: PlannedMethod) -> bool:
@@ -138,6 +146,8 @@ def _listing_fault(item: PlannedMethod, kept: list[PlannedMethod], brief: Planne
         return "the method is planned twice"
     if len(kept) >= brief.methods_per_iteration:
         return f"more than {brief.methods_per_iteration} methods in one iteration"
+    if sum(other.axis == item.axis for other in kept) >= brief.methods_per_axis:
+        return f"more than {brief.methods_per_axis} methods on the {item.axis} axis in one iteration"
     return ""
 
 

@@ -108,7 +108,7 @@ class CoderTools(Toolbox):
         self.bench = bench
         self.brief = brief
         self.max_turns = bench.max_turns
-        self.planned = tuple(item.method for item in brief.plan.methods)
+        self.planned = brief.known_methods
         self.wanted = max(brief.plan.candidates, 1)
         self.drafts: dict[str, str] = {}
         """Name -> source."""

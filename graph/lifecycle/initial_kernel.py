@@ -71,7 +71,9 @@ def lift_initial_kernel(task: Task, executor: Executor, blobs: Blobs, limit_s: f
 
 def _ask_coder(loaded: LoadedTask, services: Services, failures: tuple[str, ...]) -> Candidate:
     try:
-        return coder.write_first_kernel(services.agents["coder"], loaded.task, services.language.suffix, failures)
+        known = {"machine": services.machine, "architecture": services.architecture}
+        suffix = services.language.suffix
+        return coder.write_first_kernel(services.agents["coder"], loaded.task, suffix, failures, **known)
     except BudgetError as error:
         # Without v0 there is nothing to report.
         raise SettingsError(

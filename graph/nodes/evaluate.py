@@ -487,10 +487,10 @@ def learn(state: State, services: Services) -> State:
     stop = state.get("stop") or Routes(services.settings).stop_reason_if_exhausted(state, over)
     if over and stop == "budget":
         services.record_reached_cap(over)
-    unexplained = memory.verdict == "accept" and not any(attempt.verdict == "accept" for attempt in memory.attempts)
-    left_out = ", the accepted one not: its mechanism did not show" if unexplained else ""
+    unexplained = any(not attempt.explained for attempt in memory.attempts)
+    marked = ", the accepted one as unexplained: its mechanism did not show" if unexplained else ""
     return State(
         stop=stop,
         summary=f"{len(memory.attempts)} outcome{'s' * (len(memory.attempts) != 1)} "
-        f"kept{left_out}{f'; stop: {stop}' if stop else ''}",
+        f"kept{marked}{f'; stop: {stop}' if stop else ''}",
     )

@@ -9,7 +9,6 @@ from agents.artifacts import GatekeeperBrief, Plan
 from agents.checks.cited_sources import WIKI_LINE_PATTERN
 from agents.roles import gatekeeper
 from graph.artifacts import (
-    PREDICTION_FACTOR,
     Attribution,
     Closing,
     Inspection,
@@ -17,6 +16,7 @@ from graph.artifacts import (
     MethodOutcome,
     ScoredPrediction,
     VersionMemory,
+    is_borne_out,
 )
 from graph.nodes.commits import commit_version, require_own_history
 from graph.nodes.prepare import read_or_make_inspection, read_or_run_profilers
@@ -41,8 +41,8 @@ from tools.store.records import record_key
 from tools.store.repository import oldest_with_trailer
 from tools.tasks import loader as tasks
 
-WORTHLESS = ("ineffective", "implementation_failed", "unreached")
-"""Statuses of methods without a part in a version's gain."""
+WITHOUT_PART = ("ineffective", "implementation_failed", "unreached")
+"""Statuses of methods that have no part in their version's gain."""
 MAX_PROSE_CHARS = 800
 """The number of characters of a free method's description that the experience log stores."""
 
@@ -401,33 +401,25 @@ def _version_memory(
 def _score_predictions(
     plan: Plan, verdict: Verdict, champion: Candidate | None, attribution: Attribution | None, min_effect: float
 ) -> tuple[ScoredPrediction, ...]:
-    """Score each prediction on time against the method's ablation if there is one, else against the whole plan (F6).
+    """Score each prediction on time against the method's ablation, or against the version's gain if it is its only
+    method (F6): a gain that cannot be separated is no method's own.
 
-    A method that the coder omitted is not scored. A hit has the predicted direction (its interval excludes
-    1 + `min_effect`) and a size within a factor of `PREDICTION_FACTOR`; a miss has the opposite direction, or an
-    interval without such a size. An effect that noise hides is neither.
+    A method that the coder omitted is not scored. A hit lies in the band of the prediction (`is_borne_out`), a miss
+    outside of it; an effect that noise hides is neither.
     """
     found = attribution.methods if attribution else ()
     # What failed or is never run has no effect, the whole plan's neither.
     ratios = {o.method: o.ratio for o in found if o.ratio or o.visible is False}
+    whole = verdict.reported_speedup if champion is not None and len(champion.methods) == 1 else None
     scored = []
     for item in plan.methods:
         applied = champion is not None and item.method in champion.methods
-        gain = ratios.get(item.method, verdict.reported_speedup) if applied else None
-        expected = next((e.factor for e in item.hypothesis.expected if e.metric == "time"), None)
+        gain = ratios.get(item.method, whole) if applied else None
+        expected = next((e for e in item.hypothesis.expected if e.metric == "time"), None)
         hit = None
         if gain is not None and expected is not None:
-            shown, opposite = gain.low > 1 + min_effect, gain.high <= 1 + min_effect
-            if expected >= 1:
-                shown, opposite = gain.high < 1, gain.low >= 1
-            far = gain.high * expected < 1 / PREDICTION_FACTOR or gain.low * expected > PREDICTION_FACTOR
-            hit = (
-                False
-                if opposite or far
-                else True
-                if shown and 1 / PREDICTION_FACTOR <= gain.estimate * expected <= PREDICTION_FACTOR
-                else None
-            )
+            factor = Interval(estimate=1 / gain.estimate, low=1 / gain.high, high=1 / gain.low)
+            hit = is_borne_out(expected, factor, min_effect)
         scored.append(ScoredPrediction(planned=item, observed_factor=1 / gain.estimate if gain else None, hit=hit))
     return tuple(scored)
 
@@ -437,27 +429,44 @@ def _attempts_to_learn(
 ) -> tuple[Attempt, ...]:
     """Return the attempts for the experience log.
 
-    Failures of the machine and of caps are excluded, as are accepted versions whose mechanism did not show and
-    successes of methods that did not show. A refusal by screen, review or physics is included: it
-    describes code that need not be written again, and says nothing about the worth of the methods.
+    Failures of the machine and of caps are excluded, as are successes of methods that did not show or that an ablation
+    found ineffective: these get an attempt of their own. An accepted version whose mechanism did not show is marked. A
+    refusal by screen, review or physics is included: it describes code that need not be written again, and says nothing
+    about the worth of the methods.
     """
     unmeasured = verdict.outcome == "inconclusive" and verdict.speedup is None
     if champion is None or unmeasured or verdict.outcome == "infra_error":
         return ()
-    if not verdict.explained:
-        return tuple(_sibling_attempts(state, services, champion))
     attribution = _read_attribution(state, services) if verdict.outcome == "accept" else None
-    absent = {o.method for o in attribution.methods if o.visible is False} if attribution else set()
-    credited = champion.model_copy(update={"methods": tuple(name for name in champion.methods if name not in absent)})
+    idle = {o.method: o for o in attribution.methods if o.status in WITHOUT_PART} if attribution else {}
+    # Where no method alone accounts for the gain, the set does.
+    credited = tuple(name for name in champion.methods if name not in idle) or champion.methods
     attempt = _make_attempt(
-        state, services, credited, verdict.outcome, verdict.reported_speedup, record.id, "; ".join(verdict.reasons)
+        state,
+        services,
+        champion.model_copy(update={"methods": credited if verdict.explained else champion.methods}),
+        verdict.outcome,
+        verdict.reported_speedup,
+        record.id,
+        "; ".join(verdict.reasons),
     )
     if verdict.outcome == "accept":
-        attempt = attempt.model_copy(
-            update={"free": tuple(_free_methods(state, services, champion, verdict.reported_speedup))}
-        )
+        free = tuple(_free_methods(state, services, champion, verdict.reported_speedup)) if verdict.explained else ()
+        attempt = attempt.model_copy(update={"free": free, "explained": verdict.explained})
     # The newest line about a set of methods counts, so the gate's candidate comes last.
-    return (*_sibling_attempts(state, services, champion), attempt)
+    ineffective = [o for o in idle.values() if o.status == "ineffective" and (o.method,) != champion.methods]
+    alone = (_ablated_attempt(one, champion, state, services) for one in ineffective)
+    return (*_sibling_attempts(state, services, champion), *alone, attempt)
+
+
+def _ablated_attempt(outcome: MethodOutcome, champion: Candidate, state: State, services: Services) -> Attempt:
+    """Return the attempt of a method whose ablation says that it is ineffective, whatever the version gained."""
+    applied = champion.model_copy(update={"methods": (outcome.method,)})
+    said = f"ablation: ineffective in {champion.id}, timed against the kernel without it"
+    evidence = state.get("attribution") or ""
+    attempt = _make_attempt(state, services, applied, "reject_perf", outcome.ratio, evidence, said)
+    without = services.candidate(outcome.ablation or "")
+    return attempt.model_copy(update={"before": source_digest(without.source)})
 
 
 def _free_methods(
@@ -473,7 +482,7 @@ def _free_methods(
         outcome_of_method = outcomes.get(item.method)
         if not item.method.startswith(FREE_METHOD_PREFIX) or item.method not in champion.methods:
             continue
-        if outcome_of_method is None or outcome_of_method.status not in WORTHLESS:
+        if outcome_of_method is None or outcome_of_method.status not in WITHOUT_PART:
             yield FreeMethod(
                 method=item.method,
                 axis=item.axis,
@@ -495,45 +504,23 @@ def _sibling_attempts(state: State, services: Services, champion: Candidate) -> 
     refusal = first_refusal(state, services)
     for judged in trials_of_iteration(state, services):
         trial = judged.trial
+        outcome: Outcome
+        effect, evidence = None, state["trials"][f"{state['iteration']}/{trial.candidate}"]
         if refusal and trial.candidate == refusal[1].candidate:
-            record, verdict = refusal
-            candidate_refused = services.candidate(trial.candidate, state["iteration"])
-            yield _make_attempt(
-                state,
-                services,
-                candidate_refused,
-                verdict.outcome,
-                verdict.reported_speedup,
-                record.id,
-                "; ".join(verdict.reasons),
-            )
+            evidence, (outcome, effect) = refusal[0].id, (refusal[1].outcome, refusal[1].reported_speedup)
+            note = "; ".join(refusal[1].reasons)
+        elif trial.candidate == champion.id or isinstance(trial, Unmeasured):
             continue
-        if trial.candidate == champion.id or isinstance(trial, Unmeasured):
-            continue
-        evidence = state["trials"][f"{state['iteration']}/{trial.candidate}"]
-        candidate = services.candidate(trial.candidate, state["iteration"])
-        if isinstance(trial, Failed):
-            outcome: Outcome = "reject_policy" if trial.stage == "screen" else "reject_correctness"
-            yield _make_attempt(state, services, candidate, outcome, None, evidence, f"{trial.stage}: {trial.reason}")
+        elif isinstance(trial, Failed):
+            outcome = "reject_policy" if trial.stage == "screen" else "reject_correctness"
+            note = f"{trial.stage}: {trial.reason}"
         else:
-            slower = trial.speedup.high < 1
-            note = (
-                "slower than the incumbent"
-                if slower
-                else "timed, but the gate judged another candidate of its iteration"
-            )
+            effect, slower = trial.speedup, trial.speedup.high < 1
             outcome = "reject_perf" if slower else "inconclusive"
-            # The figure is not confirmed: the note shows it, and there is no effect.
-            effect = trial.speedup if slower else None
-            yield _make_attempt(
-                state,
-                services,
-                candidate,
-                outcome,
-                effect,
-                evidence,
-                f"{note}: {format_speedup(trial.speedup)}, not confirmed",
-            )
+            said = "slower than the incumbent" if slower else "the gate judged another candidate of its iteration"
+            note = f"{said}: {format_speedup(effect)}, not confirmed"
+        candidate = services.candidate(trial.candidate, state["iteration"])
+        yield _make_attempt(state, services, candidate, outcome, effect, evidence, note)
 
 
 def _make_attempt(

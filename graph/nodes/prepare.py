@@ -290,8 +290,12 @@ def _inspect_kernel(
         for r in rows
         if r.workload == name
     }
-    findings = rules.evaluate_workloads(tuple(zip(profiles, records, strict=True)), facts, services.rules)
     headroom = _combined_headroom(services, rows)
+    if headroom.total is not None:
+        # One headroom for findings, prompts and stop conditions: that of the objective.
+        total = {"roofline.headroom": Quantity(value=headroom.total, unit="fraction")}
+        facts = {name: {**held, **total} for name, held in facts.items()}
+    findings = rules.evaluate_workloads(tuple(zip(profiles, records, strict=True)), facts, services.rules)
     # One bottleneck stands in every text about the kernel.
     headroom = headroom.model_copy(update={"bound": bottleneck.find_bottleneck(findings, headroom, profiles)})
     target = _roofline_target(services, rows, ceiling)
@@ -315,6 +319,7 @@ def _inspect_kernel(
         },
         machine_code=_hot_loops(services, records),
         operator=services.guide.operator_passages(services.operator, services.device.kind),
+        thresholds=_thresholds_text(calibration, services),
     )
     brief = AnalystBrief(
         source=candidate.source,
@@ -325,6 +330,7 @@ def _inspect_kernel(
         observations=seen,
         specs=specs,
         architecture=services.architecture,
+        machine=services.machine,
         task=services.task,
         skills=services.guide.skills(services.task.language, [finding.rule for finding in findings]),
     )
@@ -354,6 +360,16 @@ def _inspect_kernel(
         seen=seen,
     )
     return inspection, (calibration.id, *records)
+
+
+def _thresholds_text(calibration: Record, services: Services) -> str:
+    """Return what a gain must exceed and what a workload may lose, in words."""
+    judge = services.settings.judge
+    floor = evidence.noise_floor(calibration, judge.objective)
+    return (
+        f"noise floor {format_percent(floor)}; least gain that counts {format_percent(judge.min_effect)}; a workload "
+        f"may become slower by {format_percent(judge.workload_margin)} unless the task says otherwise"
+    )
 
 
 def _remeasure_doubted_roofs(state: State, services: Services, candidate: Candidate) -> str:

@@ -6,8 +6,9 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
-from agents.artifacts import CoderBrief, Dossier, Plan, PlannerBrief, RetrieverBrief, RunAttempt
+from agents.artifacts import CoderBrief, Dossier, FrontierKernel, Plan, PlannerBrief, RetrieverBrief, RunAttempt
 from agents.handlers.base import handler_hints
 from agents.lift.from_reference import LIFT_METHOD
 from agents.roles import coder, knowledge_retriever, planner
@@ -17,19 +18,21 @@ from graph.nodes import lift
 from graph.nodes.prepare import read_or_run_profilers, relevant_metrics, requests_of_candidates
 from graph.report.content import frameworks
 from graph.report.content.placeholders import analysis_text
+from graph.report.content.version_files import planned_budget
 from graph.services import Services
 from graph.specs import hardware_sheet
 from graph.state import State, branch_of
-from graph.workspace.versions import read_versions
+from graph.workspace.versions import accepted_version_of, read_versions
 from knowledge_base.artifacts import Page
 from knowledge_base.experience.forecasts import MIN_SCORED_PREDICTIONS, scores_by_model
-from tools.artifacts import Candidate, Failed
+from tools.artifacts import Candidate, Failed, Passed
 from tools.errors import BudgetError, InfrastructureError
-from tools.roofline.roofline import method_budget
 from tools.store.records import record_key
 
 MAX_ATTEMPTS_WITH_COUNTERS = 3
 """The number of attempts for which prompts show the changes of counters."""
+MAX_FRONTIER_KERNELS = 4
+"""The number of correct candidates that lost and that the planner is offered."""
 MIN_COUNTER_CHANGE = 0.02
 """The smallest relative change of a counter that prompts show."""
 
@@ -47,14 +50,9 @@ def retrieve_evidence(state: State, services: Services) -> State:
         arch = None if "arch" in services.index.unknown_filters(arch=services.architecture) else services.architecture
         brief = RetrieverBrief(
             task=task,
-            findings=inspection.findings,
             bottleneck=inspection.bottleneck,
             source=services.candidate(state["incumbent"]).source,
-            headroom=inspection.headroom,
-            specs=hardware_sheet.read_verified_sheet(state["specs"], services).target_specs,
-            architecture=services.architecture,
-            skills=services.guide.skills(task.language, fired),
-            observations=inspection.seen,
+            **_shared_facts(state, services, inspection),
         )
         # Before the question, so that from its answer to the coder's nothing needs the device.
         lifted = (
@@ -149,31 +147,84 @@ def planner_brief(state: State, services: Services) -> PlannerBrief:
     inspected = services.records.get(state["profile"])
     inspection, memory = Inspection.model_validate(inspected.payload), earlier_outcomes(services)
     search = services.settings.search
+    said = analysis_text(inspected, short=True)
     dossier = Dossier.model_validate(services.records.get(state["dossier"]).payload)
-    axes = {finding.axis for finding in inspection.findings} | {
-        page.head.axis for page in dossier.methods if page.head.axis
-    }
     return PlannerBrief(
         task=services.task,
         source=services.candidate(state["incumbent"]).source,
-        findings=inspection.findings,
-        headroom=inspection.headroom,
+        **_shared_facts(state, services, inspection),
         dossier=dossier,
         tried=tried_versions(services, state["iteration"]),
-        budget=method_budget(inspection.headroom, search.methods_per_iteration, search.methods_per_axis, asked=axes),
+        budget=planned_budget(inspection, dossier, services.settings),
         methods_per_iteration=search.methods_per_iteration,
+        methods_per_axis=search.methods_per_axis,
         candidates=search.candidates,
+        frontier=frontier_kernels(state, services),
         records=(state["profile"], *inspected.parents),
-        specs=hardware_sheet.read_verified_sheet(state["specs"], services).target_specs,
-        architecture=services.architecture,
         memory=memory.attempts,
+        remarks=tuple(one for profile in inspection.profiles for one in profile.remarks if one.tool == "ncu"),
+        signals=_unfired_signals(services, {finding.rule for finding in inspection.findings}),
         forecasts=memory.forecasts,
         shape_class=services.shape_class,
-        skills=services.guide.skills(services.task.language, [finding.rule for finding in inspection.findings]),
-        observations=inspection.seen,
-        analysis=f"most important first: {', '.join(inspection.analysis.ranking)}. {analysis_text(inspected)}",
+        analysis=f"most important first: {', '.join(inspection.analysis.ranking)}. {said}",
         frameworks=frameworks.torch_times(state, services, is_open=True),
     )
+
+
+def _shared_facts(state: State, services: Services, inspection: Inspection) -> dict[str, Any]:
+    """Return the fields of `KernelBrief` for the incumbent, which are the same for all roles."""
+    return {
+        "findings": inspection.findings,
+        "headroom": inspection.headroom,
+        "specs": hardware_sheet.read_verified_sheet(state["specs"], services).target_specs,
+        "architecture": services.architecture,
+        "machine": services.machine,
+        "skills": services.guide.skills(services.task.language, [finding.rule for finding in inspection.findings]),
+        "observations": inspection.seen,
+    }
+
+
+def _unfired_signals(services: Services, fired: set[str]) -> tuple[str, ...]:
+    """Return the rules that did not fire and on which the guide has a skill page for the language, one line for each
+    axis."""
+    by_axis: dict[str, list[str]] = {}
+    for page in services.guide.pages_about("skill", services.task.language):
+        by_axis.setdefault(page.head.axis or "other", []).extend(rule for rule in page.head.rules if rule not in fired)
+    return tuple(f"{axis}: {', '.join(dict.fromkeys(rules))}" for axis, rules in sorted(by_axis.items()) if rules)
+
+
+def frontier_kernels(state: State, services: Services) -> tuple[FrontierKernel, ...]:
+    """Return correct candidates of earlier iterations that are not at HEAD (A6): those timed against the incumbent
+    first, then the fastest."""
+    root = services.workspace.root
+    versions = {memory.iteration: memory for memory in read_versions(root)}
+    accepted = {memory.candidate for memory in versions.values() if memory.verdict in ("accept", "baseline")}
+    found: dict[str, FrontierKernel] = {}
+    for name, identity in state.get("trials", {}).items():
+        memory = versions.get(int(name.split("/")[0]))
+        trial = JudgedTrial.model_validate(services.records.get(identity).payload).trial
+        if memory is None or memory.masked or not isinstance(trial, Passed) or trial.candidate in accepted:
+            continue
+        candidate, against = (
+            services.candidate(trial.candidate, memory.iteration),
+            accepted_version_of(root, memory.parent),
+        )
+        reason = "; ".join(memory.reasons)
+        if memory.candidate != trial.candidate:
+            reason = f"its iteration's {memory.candidate} was judged in its place: {memory.verdict}"
+        found[trial.candidate] = FrontierKernel(
+            candidate=trial.candidate,
+            iteration=memory.iteration,
+            methods=candidate.methods,
+            knobs=candidate.knobs,
+            verdict=memory.verdict,
+            speedup=trial.speedup,
+            timed_against=against,
+            reason=f"slower than {against}; {reason}" if trial.speedup.high < 1 else reason,
+        )
+    here = accepted_version_of(root, state["incumbent"])
+    ranked = sorted(found.values(), key=lambda one: (one.timed_against != here, -one.speedup.estimate))
+    return tuple(ranked[:MAX_FRONTIER_KERNELS])
 
 
 def write(state: State, services: Services) -> State:
@@ -182,8 +233,10 @@ def write(state: State, services: Services) -> State:
     if not plan_made.methods:
         return State(drafts=[], champion=None, attribution=None, summary="no method of the plan is valid")
     incumbent = services.candidate(state["incumbent"])
+    parent = services.candidate(plan_made.parent) if plan_made.parent else incumbent
+    begins = {"parent": parent.source, "parent_methods": parent.methods} if parent is not incumbent else {}
     brief = coder_brief(state, services, plan_made, incumbent.source).model_copy(
-        update={"failures": failure_texts(state, services)}
+        update={"failures": failure_texts(state, services), **begins}
     )
     known = {
         judged.trial.candidate: services.candidate(judged.trial.candidate)
@@ -200,7 +253,7 @@ def write(state: State, services: Services) -> State:
     drafts = [
         services.save_draft(candidate, state["iteration"])
         for candidate in coder.write_candidates(
-            services.agents["coder"], brief, incumbent.id, services.language.suffix, bench
+            services.agents["coder"], brief, parent.id, services.language.suffix, bench
         )
         if candidate.id not in known
     ]
@@ -235,14 +288,9 @@ def coder_brief(state: State, services: Services, plan: Plan, source: str) -> Co
             if (page := services.guide.page(item.method) or pages.get(item.method)) is not None
         ),
         tried=tried_versions(services, state["iteration"]),
-        specs=hardware_sheet.read_verified_sheet(state["specs"], services).target_specs,
-        architecture=services.architecture,
         memory=earlier_outcomes(services).attempts,
         shape_class=services.shape_class,
-        findings=inspection.findings,
-        headroom=inspection.headroom,
-        skills=services.guide.skills(services.task.language, [finding.rule for finding in inspection.findings]),
-        observations=inspection.seen,
+        **_shared_facts(state, services, inspection),
         hints=handler_hints(services.handlers, source, services.task.language),
         frameworks=frameworks.torch_times(state, services, is_open=True),
         lifted_source=lift.lifted_source(services) if any(item.method == LIFT_METHOD for item in plan.methods) else "",

@@ -85,7 +85,7 @@ def _reason_lines(one: MethodAdvice) -> Iterator[str]:
             _knobs(attempt.knobs),
             f"likeness {evidence.likeness:g}{differing}",
         )
-        yield f"    {attempt.result} {effect_text(attempt.effect)}: {', '.join(part for part in parts if part)}"
+        yield f"    {attempt.result} {_attempt_effect(attempt)}: {', '.join(part for part in parts if part)}"
     if one.citation:
         yield f"    {one.citation}"
 
@@ -101,7 +101,7 @@ def attempt_lines(found: AttemptList) -> Iterator[str]:
         noise = "" if one.noise_floor is None else f"  noise floor {one.noise_floor:.1%}"
         origin = "" if one.origin == "run" else f"  ({one.origin}, not measured by a run)"
         where = f"{place}  evidence {one.evidence}{noise}{origin}"
-        yield f"{one.result:8} {effect_text(one.effect)}  {'+'.join(one.methods)}  {_knobs(one.knobs)}  {where}"
+        yield f"{one.result:8} {_attempt_effect(one)}  {'+'.join(one.methods)}  {_knobs(one.knobs)}  {where}"
     if found.total > len(found.attempts):
         yield f"{len(found.attempts)} of {found.total}; -n shows more"
 
@@ -157,6 +157,11 @@ def effect_text(found: Interval | None) -> str:
     return f"{found.estimate:.3f}x" + (
         f" [{found.low:.3g}, {found.high:.3g}]" if found.is_bounded else " (no interval)"
     )
+
+
+def _attempt_effect(one: Attempt) -> str:
+    unconfirmed = ", not confirmed" if one.result == "unknown" and one.effect else ""
+    return f"{effect_text(one.effect)}{unconfirmed}{'' if one.explained else ', unexplained'}"
 
 
 def _knobs(knobs: Mapping[str, str]) -> str:

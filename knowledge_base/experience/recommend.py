@@ -27,7 +27,7 @@ STATED_WEIGHT = 0.5
 """Weight of an outcome that no run measured."""
 PRIOR_WEIGHT = 1.0
 """Weight of a fictitious outcome of 1x in every rank, so that a single lucky measurement weighs less."""
-DECIDED = ("success", "failure")
+DECIDED = ("success", "failure", "neutral")
 """Results with a confirmed effect: that of an unconfirmed trial, the best of a few, is usually too high."""
 BOUNDS = tuple(bound for bound in get_args(Bound) if bound != "unknown")
 

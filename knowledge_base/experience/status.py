@@ -24,7 +24,10 @@ RESULT_BY_VERDICT: dict[str, AttemptResult] = {
 
 
 def attempt_result(verdict: Outcome, effect: Interval | None) -> AttemptResult:
-    """The result of a verdict in the experience log; a failure is an outcome that surely gained nothing."""
+    """The result of a verdict in the experience log; a failure is an outcome that surely gained nothing, and neutral is
+    one that surely lost nothing either."""
+    if verdict in ("reject_perf", "inconclusive") and effect and abs(effect.low - 1) <= MIN_EFFECT >= effect.high - 1:
+        return "neutral"
     return (
         "unknown"
         if verdict == "reject_perf" and method_status(verdict, effect) != "avoid"

@@ -42,12 +42,18 @@ def schema(name: str) -> str:
     return json.dumps(found.model_json_schema(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def prompt(language: str, role: str) -> str:
-    """The last prompt of a role in the story of `benchmarks/scenario.py` before it ends, block after block."""
+def prompt(language: str, role: str, ablated: bool = False) -> str:
+    """The last prompt of a role in the story of `benchmarks/scenario.py` before it ends, block after block; `ablated`:
+    for the ablation of a kernel with the plan's methods."""
+    from agents.artifacts import CoderBrief
     from agents.prompting.render import render_blocks
     from benchmarks.scenario import Scenario
 
     asked = [one for one in Scenario(language).asked() if one.role == role and one.iteration < 6]
+    if ablated and isinstance(brief := asked[-1].brief, CoderBrief):
+        methods = tuple(item.method for item in brief.plan.methods)
+        champion = {"champion": f"{brief.source}# the champion\n", "champion_knobs": {"WARPS": "8"}, "failures": ()}
+        asked.append(asked[-1]._replace(brief=brief.model_copy(update={"ablated_methods": methods, **champion})))
     return "\n".join(
         f"<!-- {block.scope} -->\n{block.text}"
         for block in render_blocks(asked[-1].role, asked[-1].brief, asked[-1].answer)
@@ -68,6 +74,7 @@ GOLDEN: dict[str, Callable[[], str]] = {
         for role in ROLES
         for language in ("cpp", "triton")
     },
+    "prompts/ablation.triton.md": partial(prompt, "triton", "coder", ablated=True),
 }
 """File under this folder -> what must stand in it."""
 

@@ -94,11 +94,11 @@ def continuation_text() -> str:
     return _render_prompt("continue")
 
 
-def request_as_text(request: Request, where: str) -> str:
+def request_as_text(request: Request, where: str = "") -> str:
     """Return the request as one text for providers without blocks, turns and schemas: the prompt, refused answers with
     the reasons, and the answer instructions.
 
-    `where`: where to write the answer, for the last sentence.
+    `where`: where to write the answer, for a last sentence; empty: who reads it learns that elsewhere.
     """
     parts = ["\n\n".join(block.text for block in request.prompt)]
     for number, turn in enumerate(request.turns, 1):
@@ -108,7 +108,8 @@ def request_as_text(request: Request, where: str) -> str:
         ]
         said += [refusal_text(turn.refused)] if turn.refused else []
         parts.append("\n\n".join(said))
-    parts.append(f"{answer_instructions(request.answer, structured=False)}\n\nWrite your answer {where}.")
+    last = f"\n\nWrite your answer {where}." if where else ""
+    parts.append(f"{answer_instructions(request.answer, structured=False)}{last}")
     return "\n\n---\n\n".join(parts) + "\n"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import combinations
 from math import ceil
 
-from agents.artifacts import Hypothesis, Plan, PlannedMethod, PlannerBrief, Prediction, RunAttempt
+from agents.artifacts import Hypothesis, PassedOver, Plan, PlannedMethod, PlannerBrief, Prediction, RunAttempt
 from agents.checks.priorities import skipped_higher_priority_methods
 from agents.lift.from_reference import LIFT_METHOD
 from agents.models.playbook.past_outcomes import MethodSet, accepted_here, method_votes, rejected_here
@@ -71,7 +71,7 @@ def _plan_of(brief: PlannerBrief, chosen: list[Page], reason: str, candidates: i
     if not over:
         return plan
     why = "no recipe of theirs changes this source, no finding asks for them, or an earlier run rejected them"
-    return plan.model_copy(update={"reason": f"{plan.reason} Passed over, {why}: {', '.join(over)}."})
+    return plan.model_copy(update={"passed_over": tuple(PassedOver(method=name, reason=why) for name in over)})
 
 
 def _accepted_before(brief: PlannerBrief, pages: list[Page], tried: list[MethodSet]) -> tuple[list[Page], str] | None:

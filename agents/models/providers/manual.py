@@ -61,10 +61,8 @@ class Manual(Model):
         stem = self._file_stem(request)
         prompt, answer, refused = (self.directory / f"{stem}.{what}.md" for what in ("prompt", "answer", "refused"))
         if not prompt.exists():
-            # Without the workspace's path: the file may be read on another machine.
-            onward = f"then run `python -m graph resume` on {self.folder.name if self.folder else 'the workspace'}"
-            text = parsing.request_as_text(request, f"into the file {answer.name} beside this one, {onward}")
-            write_atomically(prompt, text.encode())
+            # Without paths and commands, which the error names: a model on another machine may read the file alone.
+            write_atomically(prompt, parsing.request_as_text(request).encode())
         try:
             said, written = answer.read_text(encoding="utf-8", errors="replace"), answer.stat().st_mtime
         except FileNotFoundError:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.models.ledger import format_dollars
-from graph.artifacts import PREDICTION_FACTOR
 from tools.artifacts import Interval, Task, Verdict
 from tools.cli.formatting import format_percent, format_seconds, format_si, format_speedup
 from tools.gate.ranking import FRAMEWORKS, FrameworkTimes, contestant_label
@@ -185,5 +184,4 @@ def _environment() -> Environment:
             "bar": framework_times_words,
         }
     )
-    environment.globals["SIZE"] = PREDICTION_FACTOR
     return environment

@@ -14,10 +14,13 @@ Figures = dict[str, dict[str, Quantity]]
 """Record -> metric -> value."""
 
 
-def analysis_text(record: Record) -> str:
+def analysis_text(record: Record, *, short: bool = False) -> str:
     """Return the analysis in an inspection's record, with each reference replaced by its figure and record, and the
-    figures that it uses."""
+    figures that it uses; `short`: with the names of findings alone, for a reader who has their texts."""
     inspection = Inspection.model_validate(record.payload)
+    if short:
+        named = re.sub(r"\[rule:([\w.-]+)\]", r"\1", inspection.analysis.text)
+        inspection = inspection.model_copy(update={"analysis": inspection.analysis.model_copy(update={"text": named})})
     return text_with_figures(inspection.analysis, inspection.findings, inspection.seen.counters, record.id)
 
 

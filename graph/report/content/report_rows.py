@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from agents.artifacts import Dossier, Plan, Prediction
 from agents.models.ledger import Spending
-from graph.artifacts import PREDICTION_FACTOR, FinalBenchmark, Inspection, JudgedTrial, SpecSheet, VersionMemory
+from graph.artifacts import FinalBenchmark, Inspection, JudgedTrial, SpecSheet, VersionMemory, is_borne_out
 from graph.settings import Settings
 from graph.state import State
 from graph.workspace.versions import closing_of
 from tools.artifacts import Dims, Interval, Measurement, Outcome, Passed, Quantity, Task, Verdict
+from tools.gate.judge_settings import MIN_EFFECT
 from tools.gate.ranking import order_frameworks
 from tools.roofline import roofline
 from tools.roofline.hardware import Roof
@@ -114,7 +115,7 @@ class CounterRow:
     kernels: tuple[str, str]
     """The candidate ids of the parent and of the version."""
     hit: bool | None
-    """The change has the predicted direction and size (within `PREDICTION_FACTOR`); None: a value is missing."""
+    """The change lies in the band of the prediction; None: a value is missing, or noise leaves it open."""
 
 
 def counter_rows(memories: Iterable[VersionMemory], inspections: Mapping[str, Inspection]) -> Iterator[CounterRow]:
@@ -134,11 +135,10 @@ def counter_rows(memories: Iterable[VersionMemory], inspections: Mapping[str, In
 def _is_borne_out(movement: Prediction, before: Quantity | None, after: Quantity | None) -> bool | None:
     if before is None or after is None:
         return None
-    shown = after.value > before.value if movement.direction == "up" else after.value < before.value
-    predicted = movement.factor * before.value
-    return shown and (
-        not predicted or not after.value or 1 / PREDICTION_FACTOR <= after.value / predicted <= PREDICTION_FACTOR
-    )
+    if not before.value or after.value / before.value <= 0:
+        return after.value > before.value if movement.direction == "up" else after.value < before.value
+    factor, noise = after.value / before.value, 1 + MIN_EFFECT
+    return is_borne_out(movement, Interval(estimate=factor, low=factor / noise, high=factor * noise))
 
 
 def workload_rows(

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agents.artifacts import Dossier, Plan
+from agents.checks.cited_figures import quantity_text
 from graph.artifacts import (
     Attribution,
     Inspection,
@@ -23,15 +24,20 @@ from graph.artifacts import (
 from graph.report.content import frameworks
 from graph.report.content.phrases import render
 from graph.report.content.placeholders import analysis_text
-from tools.artifacts import Artifact, Candidate, Record, Verdict
+from tools.analysis.rules import load_rules
+from tools.artifacts import Artifact, Axis, Candidate, Record, Verdict
 from tools.gate.ranking import FrameworkTimes
 from tools.judge import evidence
 from tools.roofline import microbenchmarks, roofline
 
 if TYPE_CHECKING:
     from graph.services import Services
+    from graph.settings import Settings
     from graph.state import State
+    from tools.store.records import Records
 
+MAX_TOP_METRICS = 8
+"""The number of metrics of an axis that a version shows."""
 SPARSE_ARTIFACTS = (Attribution, InstructionCheck, NotAvailable)
 """Artifacts that are written without the defaults of fields that were not set."""
 
@@ -75,7 +81,7 @@ def render_version(
         "attribution.json": _json(attribution or seen),
         "sass_check.json": _json(seen),
         **(
-            profile_files(inspection, frameworks.torch_times(state, services, verdict))
+            profile_files(inspection, frameworks.torch_times(state, services, verdict), services.records)
             if inspection
             else _unprofiled_files(state["profile"])
         ),
@@ -91,7 +97,12 @@ def render_version(
             if state["drafts"]
             else "The coder wrote no candidate for this plan.\n"
         )
+    budget = planned_budget(Inspection.model_validate(get_record(state["profile"]).payload), dossier, services.settings)
+    files["budget.json"] = json.dumps(budget) + "\n"
+    files |= services.candidate(verdict.candidate).files if verdict.candidate else {}
     for method, judged in ablations.items():
+        without = services.candidate(judged.trial.candidate, iteration)
+        files |= {f"ablations/{method}/{name}": text for name, text in without.files.items()}
         files[f"ablations/{method}.json"] = judged.model_dump_json(indent=1) + "\n"
     if not ablations:
         files["ablations/none.md"] = (
@@ -100,11 +111,34 @@ def render_version(
     return files
 
 
-def profile_files(found: Record, times: FrameworkTimes | None) -> dict[str, str]:
+def planned_budget(inspection: Inspection, dossier: Dossier, settings: Settings) -> dict[Axis, int]:
+    """Return the number of methods that each axis deserves in the next iteration, given the incumbent's inspection."""
+    axes = {one.axis for one in inspection.findings} | {page.head.axis for page in dossier.methods if page.head.axis}
+    search = settings.search
+    return roofline.method_budget(
+        inspection.headroom, search.methods_per_iteration, search.methods_per_axis, asked=axes
+    )
+
+
+def _top_metrics(inspection: Inspection) -> dict[str, dict[str, str]]:
+    """Axis -> the collected metrics that its rules read, those of rules that fired first."""
+    fired, found = {finding.rule for finding in inspection.findings}, dict[str, dict[str, str]]()
+    for rule in sorted(load_rules(), key=lambda rule: rule.id not in fired):
+        on_axis = found.setdefault(rule.axis, {})
+        for name in (c.metric for c in rule.when if c.metric in inspection.metrics):
+            if len(on_axis) < MAX_TOP_METRICS:
+                on_axis[name] = quantity_text(inspection.metrics[name])
+    return found
+
+
+def profile_files(found: Record, times: FrameworkTimes | None, records: Records) -> dict[str, str]:
     """The files that describe the profile of a version's kernel, from the inspection's record; `times`: of torch
-    beside it."""
+    beside it. A report of ncu comes as `diagnose` opens it."""
     inspection, record = Inspection.model_validate(found.payload), found.id
+    pages = [blobs["raw.csv"] for one in inspection.profile_records if "raw.csv" in (blobs := records.get(one).blobs)]
     return {
+        **({"ncu_report.csv": records.blobs.text(pages[0])} if pages else {}),
+        "top_metrics.json": json.dumps(_top_metrics(inspection), indent=1) + "\n",
         "roofline.json": _json(
             KernelRoofline(
                 record=record,
@@ -129,7 +163,8 @@ def render_baseline_version(
     files = {
         "correctness.md": render("correctness.md", checked=_parse_correctness(checked), record=checked.id),
         "bench.json": _json(measurements),
-        **profile_files(inspection, frameworks.torch_times(state, services)),
+        **profile_files(inspection, frameworks.torch_times(state, services), services.records),
+        **services.candidate(state["baseline"]).files,
     }
     return {f"versions/v0/{name}": text for name, text in files.items()}
 

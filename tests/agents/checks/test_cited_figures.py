@@ -37,7 +37,7 @@ def planner_brief() -> PlannerBrief:
     given, _ = ASKED["planner"]
     assert isinstance(given, PlannerBrief)
     dossier = Dossier(queries=(), passages=(PASSAGE,), methods=(PAGE,), attempts=())
-    seen = KernelObservations(counters={RECORD: COUNTERS})
+    seen = KernelObservations(counters={RECORD: COUNTERS}, times={"w": {"measured roof": 6.904e-5}})
     return given.model_copy(
         update={"dossier": dossier, "records": (RECORD,), "specs": (cited(),), "observations": seen}
     )
@@ -77,6 +77,7 @@ def figure(**changed: object) -> Figure:
         (Figure(metric="gcc.share", value=0.04, unit="fraction", citation=RECORD), "gives 0.03142 fraction; copy"),
         (Figure(metric="time.w", value=33, unit="us", citation=RECORD), ""),
         (Figure(metric="time.w", value=33, unit="ms", citation=RECORD), "gives 33 us; copy value and unit"),
+        (Figure(metric="measured roof", value=69.04, unit="us", citation=RECORD), ""),
         (Figure(metric="bytes", value=8, unit="bytes", citation=str(PASSAGE.citation)), ""),
         (Figure(metric="bytes", value=987654, unit="bytes", citation=str(PASSAGE.citation)), "does not occur in"),
     ],

@@ -40,13 +40,14 @@ def shown(given: CoderBrief) -> PromptSection:
     return next(part for part in render_sections("coder", given, "Drafts") if part.section == "pages")
 
 
-def code(page: Page) -> list[str]:
-    """The blocks of a page as they stand, less the imports that every example of Triton begins with."""
-    blocks = re.findall(r"^```[^\n]*\n(.*?)^```", section_text(page.body, "How"), flags=re.DOTALL | re.MULTILINE)
-    return [re.sub(r"^import triton[^\n]*\n+", "", block, flags=re.MULTILINE) for block in blocks]
+def code(page: Page, language: str) -> list[str]:
+    """The blocks of a page in a language as they stand, less the imports that every example of Triton begins with."""
+    blocks = re.findall(r"^```([^\n]*)\n(.*?)^```", section_text(page.body, "How"), flags=re.DOTALL | re.MULTILINE)
+    spoken = [block for tags, block in blocks if language in tags.split()]
+    return [re.sub(r"^import triton[^\n]*\n+", "", block, flags=re.MULTILINE) for block in spoken]
 
 
-def lacking(text: str, planned: tuple[Page, ...]) -> list[str]:
+def lacking(text: str, planned: tuple[Page, ...], language: str = "cpp") -> list[str]:
     """What is not there of the pages' code and pitfalls."""
     pitfalls = {
         page.head.id: len(re.findall("^- ", section_text(page.body, "Pitfalls"), flags=re.MULTILINE))
@@ -59,7 +60,8 @@ def lacking(text: str, planned: tuple[Page, ...]) -> list[str]:
     missing = [
         f"code of {page.head.id}"
         for page in planned
-        if not code(page) or any(block not in text for block in code(page))
+        if (not code(page, language) and len(page.head.languages) == 1)
+        or any(block not in text for block in code(page, language))
     ]
     return missing + [
         f"pitfalls of {name}" for name, count in pitfalls.items() if len(re.findall("^- ", said[name], re.M)) != count
@@ -74,7 +76,7 @@ def of_methods(language: str) -> tuple[Page, ...]:
 
 def size(page: Page) -> int:
     """Of what is dear in a page."""
-    content = fill_pages(brief("cpp", (page,)), None)
+    content = fill_pages(brief(page.head.languages[0], (page,)), None)
     assert content is not None
     [item] = content.items
     assert item.costly_level is not None
@@ -89,8 +91,9 @@ def test_any_pages_that_are_planned_together_keep_code_and_pitfalls(language: st
     assert len(found) > PLANNED
     for planned in (found[-count:], found[: -count - 1 : -1], found[:count], found[len(found) // 2 :][:count]):
         part = shown(brief(language, planned))
-        assert not lacking(part.text, planned), [page.head.id for page in planned]
+        assert not lacking(part.text, planned, language), [page.head.id for page in planned]
         assert part.most is not None and token_upper_bound(part.text) <= part.most
+        assert language == "cpp" or "#pragma omp" not in part.text, "code of another language"
 
 
 def test_prose_goes_first_and_it_is_said() -> None:

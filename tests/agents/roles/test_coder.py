@@ -144,3 +144,14 @@ def test_copies_of_the_parent_and_of_each_other_are_dropped(tmp_path: Path) -> N
     assert [one.source for one in coder.write_candidates(asked, brief(), "p", ".cpp")] == [FASTER, ALSO], (
         "two candidates are wanted"
     )
+
+
+def test_a_child_of_a_candidate_that_lost_keeps_its_methods(tmp_path: Path) -> None:
+    begun = brief(1).model_copy(update={"parent": ALSO, "parent_methods": ("fuse-passes",)})
+    asked, _ = agent("coder", tmp_path, [drafts(ALSO, FASTER)])
+    [made] = coder.write_candidates(asked, begun, "lost", ".cpp")
+    assert (made.source, made.parent) == (FASTER, "lost"), "the parent itself is no draft"
+    assert made.methods == ("fuse-passes", METHOD), "else the plan's method gets the credit for the parent's"
+    champion = made.model_copy(update={"files": {"kernel.cpp": FASTER + "// all\n"}})
+    asked, _ = agent("coder", tmp_path / "ablation", [drafts(FASTER, methods=("fuse-passes",))])
+    assert coder.write_ablations(asked, brief(1), champion, ".cpp")[METHOD].methods == ("fuse-passes",)

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from agents.artifacts import Dossier, Hypothesis, Plan, PlannedMethod, PlannerBrief, Prediction, RunAttempt
+from agents.artifacts import (
+    Dossier,
+    FrontierKernel,
+    Hypothesis,
+    PassedOver,
+    Plan,
+    PlannedMethod,
+    PlannerBrief,
+    Prediction,
+    RunAttempt,
+)
 from agents.checks.cited_sources import NOT_GIVEN_PLACEHOLDER
 from agents.models.answers import parsing
 from agents.models.base import Request, UnfitReply, Usage
@@ -23,18 +33,18 @@ from tests.agents.checks.test_cited_figures import RECORD, cited, planner_brief
 from tests.agents.scripted import agent
 from tests.contracts.test_models import FINDINGS
 from tests.knowledge_base.experience.test_free_methods import outcome
-from tools.artifacts import Axis
+from tools.artifacts import Axis, Interval
 
 WIKI = Wiki.open()
 COMPUTE: Axis = "compute"
 TIME = Prediction(metric="time", direction="down", factor=0.5, confidence=0.6)
 
 
-def pages(*axes: Axis) -> tuple[Page, ...]:
-    """C++ methods of some axes, the two of highest priority on each."""
+def pages(*axes: Axis, most: int = 2) -> tuple[Page, ...]:
+    """C++ methods of some axes, those of highest priority on each."""
     found = [page for page in WIKI.pages if page.head.type == "method" and "cpp" in page.head.languages]
     ranked = sorted(found, key=lambda page: (-page.head.priority, page.head.id))
-    return tuple(page for axis in axes for page in [p for p in ranked if p.head.axis == axis][:2])
+    return tuple(page for axis in axes for page in [p for p in ranked if p.head.axis == axis][:most])
 
 
 FIRST, SECOND = pages(COMPUTE)
@@ -128,6 +138,34 @@ def test_no_more_methods_than_an_iteration_may_have_and_each_once(tmp_path: Path
     )
 
 
+def test_three_methods_on_one_axis_are_cut_to_two(tmp_path: Path) -> None:
+    three = pages(COMPUTE, most=3)
+    given = brief(three, room=3).model_copy(update={"methods_per_iteration": 3})
+    crowded = Plan(methods=tuple(planned(method=page.head.id) for page in three), candidates=2)
+    made, told = answered(tmp_path, given, crowded)
+    assert [item.method for item in made.methods] == [page.head.id for page in three[:2]]
+    assert any("more than 2 methods on the compute axis" in fault for fault in told)
+
+
+def test_a_plan_may_build_on_an_offered_candidate_and_on_no_other(tmp_path: Path) -> None:
+    lost = FrontierKernel(
+        candidate="0123456789ab",
+        iteration=1,
+        methods=("vector-exp",),
+        knobs={},
+        speedup=Interval(estimate=1.01, low=0.99, high=1.03),
+        timed_against="v0",
+        verdict="inconclusive",
+        reason="noise",
+    )
+    given = brief().model_copy(update={"frontier": (lost,)})
+    plan = Plan(methods=(planned(),), candidates=2, parent=lost.candidate)
+    assert answered(tmp_path / "a", given, plan) == (plan, ())
+    made, told = answered(tmp_path / "b", given, plan.model_copy(update={"parent": "feedfeedfeed"}))
+    assert not made.parent and "'feedfeedfeed' is no candidate that you were offered" in made.reason
+    assert told == (made.reason,)
+
+
 def test_budget_and_priority_advise_want_a_word_once_and_never_block(tmp_path: Path) -> None:
     both = brief((FIRST, SECOND), room=0)
     lower = Plan(methods=(planned(method=SECOND.head.id, axis="memory"),), candidates=2, reason="I like it.")
@@ -140,15 +178,13 @@ def test_budget_and_priority_advise_want_a_word_once_and_never_block(tmp_path: P
     assert made.methods == (planned(method=SECOND.head.id),) and made.reason.count(", unexplained") == 2, (
         "on its page's axis, and kept"
     )
-    said = lower.model_copy(
-        update={
-            "reason": f"{FIRST.head.id} stands in the source; the compute axis alone is left.",
-            "methods": made.methods,
-        }
-    )
+    named = f"{FIRST.head.id} and others stand in the source; the compute axis alone is left."
+    said = lower.model_copy(update={"reason": named, "methods": made.methods})
+    assert "its own reason in `passed_over`" in answered(tmp_path / "named", both, said)[1][0]
+    said = said.model_copy(update={"passed_over": (PassedOver(method=FIRST.head.id, reason="It stands in it."),)})
     assert answered(tmp_path / "b", both, said) == (said, ())
     tried = (RunAttempt(iteration=1, methods=(FIRST.head.id,), knobs={}, verdict="reject_perf", reason="slow"),)
-    untold = said.model_copy(update={"reason": "By now."})
+    untold = said.model_copy(update={"reason": "By now.", "passed_over": ()})
     assert answered(tmp_path / "c", brief((FIRST, SECOND), tried=tried), untold) == (untold, ())
 
 

@@ -11,20 +11,21 @@ from typing import Literal
 import pytest
 
 from agents.artifacts import Hypothesis, Plan, PlannedMethod, Prediction
-from graph.artifacts import Attribution, MethodOutcome
+from graph.artifacts import Attribution, MethodOutcome, is_borne_out
 from graph.lifecycle import run as runs
 from graph.lifecycle.verify import accepted_commits
 from graph.nodes import gate_evidence
 from graph.nodes.gate_evidence import _attempts_to_learn, _idle_methods, _score_predictions
 from graph.nodes.propose import _prediction_summary, earlier_outcomes, trials_of_iteration
+from graph.report.content.version_files import profile_files
 from graph.workspace.folder import open_read_only
-from graph.workspace.versions import read_versions
+from graph.workspace.versions import closing_of, read_versions
 from knowledge_base.artifacts import Forecast, source_digest
 from knowledge_base.experience.forecasts import MIN_SCORED_PREDICTIONS
 from tests.graph.conftest import FinishedRun, gain_of, state_of
 from tools.artifacts import Candidate, Claim, Interval, Outcome, Passed, Verdict
 from tools.gate.confirmation import claim_of
-from tools.store.records import Records
+from tools.store.records import Records, record_key
 from tools.store.repository import Repository
 
 
@@ -70,9 +71,33 @@ def test_what_says_nothing_about_the_idea_is_not_remembered_of_it(
             "no success of what did not show"
         )
         unsure = [attempt for attempt in found[:-1] if attempt.result == "unknown"]
-        assert all(a.effect is None and "not confirmed" in a.note for a in unsure), (
-            "what nothing confirmed is said, and no effect"
+        assert all(a.effect is not None and "not confirmed" in a.note for a in unsure), "as it was timed, and said so"
+
+
+def test_an_ablation_wins_over_the_versions_gain_and_an_unexplained_version_is_kept_and_marked(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = read_versions(copied)[1]
+    none = Interval(estimate=1.0, low=0.99, high=1.01)
+    with runs.open_services(copied) as services:
+        state = state_of(services, iteration=1)
+        record = services.records.get(memory.records[0])
+        champion = services.candidate(memory.candidate or "", 1).model_copy(update={"methods": ("worth", "idle")})
+        outcomes = (
+            MethodOutcome(method="worth", status="effective", visible=True, seconds=1.0, ratio=none, ablation="x"),
+            MethodOutcome(
+                method="idle", status="ineffective", visible=True, seconds=0, ratio=none, ablation=state["incumbent"]
+            ),
         )
+        found = Attribution(champion=champion.id, methods=outcomes)
+        monkeypatch.setattr(gate_evidence, "_read_attribution", lambda state, services: found)
+        verdict = Verdict.model_validate(record.payload).model_copy(update={"outcome": "accept"})
+        *_, idle, gained = _attempts_to_learn(state, services, verdict, record, champion)
+        unexplained = verdict.model_copy(update={"explained": False})
+        *_, marked = _attempts_to_learn(state, services, unexplained, record, champion)
+    assert (idle.methods, idle.result, idle.effect) == (("idle",), "neutral", none)
+    assert (gained.methods, gained.result, gained.explained) == (("worth",), "success", True)
+    assert (marked.methods, marked.result, marked.explained) == (champion.methods, "success", False)
 
 
 @pytest.mark.parametrize("wanted", ["champion", "all"])
@@ -108,6 +133,8 @@ SEEN = Hypothesis(
     [
         ((2.1, 1.9, 2.3), True),
         ((1.0, 0.97, 1.01), False),
+        # Half the time was predicted, and seven eighths were measured.
+        ((8 / 7, 1.13, 1.15), False),
         ((9.0, 8.0, 9.9), False),
         ((1.44, 0.26, 6.56), None),
         ((1.3, 0.9, 2.5), None),
@@ -127,6 +154,24 @@ def test_a_prediction_that_noise_hides_is_neither_hit_nor_missed(
     )
     (scored,) = _score_predictions(made, verdict, champion, Attribution(champion="c", methods=(failed,)), 0.02)
     assert (scored.observed_factor, scored.hit) == (None, None), "the gain is not its own"
+
+
+def test_a_gain_that_cannot_be_separated_bears_out_no_single_prediction() -> None:
+    items = tuple(PlannedMethod(method=name, axis="compute", hypothesis=SEEN) for name in ("m", "n"))
+    gain = Interval(estimate=2.0, low=1.9, high=2.1)
+    verdict = Verdict(outcome="accept", reasons=(), candidate="c", incumbent="i", speedup=gain)
+    champion = Candidate(language="cpp", files={"kernel.cpp": ""}, methods=("m", "n"))
+    scored = _score_predictions(Plan(methods=items, candidates=1), verdict, champion, None, 0.02)
+    assert [(one.hit, one.observed_factor) for one in scored] == [(None, None)] * 2
+
+
+def test_the_band_narrows_with_the_confidence_and_noise_leaves_it_open() -> None:
+    half = SEEN.expected[0]
+    measured = Interval(estimate=0.635, low=0.62, high=0.65)
+    held = [is_borne_out(half.model_copy(update={"confidence": sure}), measured) for sure in (0.5, 0.7, 0.95)]
+    assert held == [True, None, False]
+    noisy = Interval(estimate=0.62, low=0.3, high=1.2)
+    assert is_borne_out(half, noisy) is None and is_borne_out(half, noisy.model_copy(update={"low": 0.8})) is False
 
 
 def test_experience_keeps_stated_confidence_where_something_is_known(copied: Path) -> None:
@@ -279,3 +324,24 @@ def test_of_a_method_that_a_plan_named_itself_its_own_worth_is_kept_and_no_line_
     assert [one.effect.estimate if one.effect else None for one in found] == kept
     assert all((one.change, one.rationale) == ("Two rows.", "As the wiki says.") for one in found)
     assert all(one.device == "CPU @ 2.10GHz" for one in found)
+
+
+def test_a_versions_folder_holds_its_kernel_report_metrics_ablations_and_budget(copied: Path) -> None:
+    memory = next(one for one in read_versions(copied)[1:] if one.verdict == "accept")
+    folder = f"versions/v{memory.iteration}"
+    with runs.open_services(copied) as services:
+        record = services.records.get(memory.records[0])
+        texts = gate_evidence.version_texts(closing_of(record, services.records), services, record)
+        kernel = services.candidate(memory.candidate or "", memory.iteration).source
+        inspected = services.records.find(record_key("inspection", candidate=memory.candidate))
+        assert inspected is not None
+        raw = "==PROF== a report"
+        reports = SimpleNamespace(
+            get=lambda one: SimpleNamespace(blobs={"raw.csv": "sha"}), blobs=SimpleNamespace(text=lambda sha: raw)
+        )
+        files = profile_files(inspected, None, reports)  # type: ignore[arg-type]
+    assert texts[f"{folder}/kernel.cpp"] == kernel and files["ncu_report.csv"] == raw
+    assert any(json.loads(texts[f"{folder}/top_metrics.json"]).values())
+    assert set(json.loads(texts[f"{folder}/budget.json"])) <= {"compute", "memory", "latency", "occupancy"}
+    ablated = [name for name in texts if name.startswith(f"{folder}/ablations/") and name.endswith(".json")]
+    assert all(f"{name.removesuffix('.json')}/kernel.cpp" in texts for name in ablated)

@@ -30,6 +30,17 @@ class Occupant:
     """Name from the driver or the operating system, or "a process of another container" if neither knows it."""
 
 
+LIMITS = (
+    "warp_size",
+    "max_threads_per_block",
+    "max_threads_per_multi_processor",
+    "shared_memory_per_block_optin",
+    "shared_memory_per_multiprocessor",
+    "regs_per_multiprocessor",
+)
+"""Attributes of a GPU that bound a kernel's launch; a device's details hold each after the word `limit`."""
+
+
 class LockedClocks:
     """Locked clocks of one GPU. A process of its own holds the lock and releases it on request and when this process
     ends."""
@@ -149,6 +160,7 @@ class NvidiaDriver:
                 "uuid": uuid,
                 "driver": gpu.text("nvmlSystemGetDriverVersion"),
                 "memory_bytes": str(gpu.total_memory()),
+                **{f"limit {name}": str(cuda[name]) for name in LIMITS if name in cuda},
                 "mig": SWITCH_STATE_NAMES.get(gpu.number("nvmlDeviceGetMigMode", pending=True), "not reported"),
                 "ecc": SWITCH_STATE_NAMES.get(gpu.number("nvmlDeviceGetEccMode", pending=True), "not reported"),
                 **{name: "not reported" if number is None else str(number) for name, number in numbers.items()},
