@@ -151,8 +151,16 @@ def check(settings: Settings) -> CheckReport:
             pages=len(wiki.pages),
             unset=tuple(dict.fromkeys(unset)),
             unpublished=hardware_sheet.unpublished_warning(wiki, task, settings.hardware, settings.variant),
-            inferred=task.inferred,
+            inferred=(*task.inferred, *_stream_note(task.baseline, language)),
         )
+
+
+def _stream_note(kernel: str | None, language: Language) -> tuple[str, ...]:
+    """Return the sentence that marks a kernel of a GPU which works on the default stream alone; empty: it does not."""
+    if kernel is None or language.device == "cpu" or language.takes_stream(kernel):
+        return ()
+    how = "; a last parameter `cudaStream_t stream` of `solve` ends that" if language.entry == "solve" else ""
+    return (f"Default stream only: the kernel cannot run on another stream or in a CUDA graph{how}.",)
 
 
 def _compiler_name(language: Language, toolchain: Toolchain, absent: str | None) -> str:

@@ -23,6 +23,8 @@ ALLOWED_POINTERS = (
     "float*, double*, int8_t* … int64_t*, uint8_t*, bool*, _Float16*; in CUDA also half*, __half*, __nv_bfloat16*"
 )
 ALLOWED_SCALARS = "int, int32_t, int64_t, long, long long, size_t, float, double, bool"
+STREAM_TYPE = "cudaStream_t"
+"""Type of a last parameter of `solve` in CUDA C++, which is no argument of the task."""
 
 _DTYPE_BY_TYPE_NAME: dict[str, DType] = {
     "float": "float32",
@@ -75,11 +77,20 @@ _NODE_TYPES_WITHOUT_ENTRY = frozenset({"compound_statement", "field_declaration_
 
 
 def read_solve_parameters(source: str, file: str, grammar: str = "cpp") -> tuple[Parameter, ...]:
-    """Return the parameters of `solve` in order; error messages name `file`.
+    """Return the parameters of `solve` in order, without a stream; error messages name `file`.
 
     Raises SettingsError if there is no such function, if it is not extern "C" or does not return void, if two
     definitions differ in their parameters, or if a parameter has an unknown type.
     """
+    return _read_signature(source, file, grammar)[0]
+
+
+def takes_stream(source: str, file: str) -> bool:
+    """Whether the last parameter of `solve` in CUDA C++ is a stream; SettingsError as of `read_solve_parameters`."""
+    return _read_signature(source, file, "cuda")[1]
+
+
+def _read_signature(source: str, file: str, grammar: str) -> tuple[tuple[Parameter, ...], bool]:
     unit = CppSource(expand_macros(source), grammar)
     entries = [
         node
@@ -163,7 +174,8 @@ def _is_extern_c(node: Node | None) -> bool:
     return False
 
 
-def _read_parameters(node: Node, aliases: dict[str, list[str]], file: str) -> tuple[Parameter, ...]:
+def _read_parameters(node: Node, aliases: dict[str, list[str]], file: str) -> tuple[tuple[Parameter, ...], bool]:
+    """Return the parameters, and whether a stream follows them."""
     declarator = function_declarator(node)
     parameter_list = declarator.child_by_field_name("parameters") if declarator is not None else None
     assert parameter_list is not None, (
@@ -179,11 +191,14 @@ def _read_parameters(node: Node, aliases: dict[str, list[str]], file: str) -> tu
             f"them as in {ENTRY_SIGNATURE}"
         )
     token_lists = [list(tokens(child)) for child in parameter_list.named_children if child.type != "comment"]
+    streamed = bool(token_lists) and STREAM_TYPE in token_lists[-1] and "*" not in token_lists[-1]
+    token_lists = token_lists[:-1] if streamed else token_lists
     if token_lists in ([], [["void"]]):
         raise SettingsError(
             f"{file}: `{ENTRY}` has no parameters; it must take its inputs, outputs and sizes: {ENTRY_SIGNATURE}"
         )
-    return tuple(_read_parameter(words, position, aliases, file) for position, words in enumerate(token_lists))
+    read = (_read_parameter(words, position, aliases, file) for position, words in enumerate(token_lists))
+    return tuple(read), streamed
 
 
 def _read_parameter(written: Sequence[str], position: int, aliases: dict[str, list[str]], file: str) -> Parameter:
@@ -213,7 +228,8 @@ def _read_parameter(written: Sequence[str], position: int, aliases: dict[str, li
         declaration = re.sub(r" (?=[*&>,\[\]])|(?<=[<\[]) | ?(::) ?", r"\1", " ".join(written))
         raise SettingsError(
             f"{file}: parameter `{name}` of `{ENTRY}` is declared `{declaration}`, which the contract does not know; "
-            f"use a pointer ({ALLOWED_POINTERS}) or a scalar ({ALLOWED_SCALARS})"
+            f"use a pointer ({ALLOWED_POINTERS}) or a scalar ({ALLOWED_SCALARS}); in CUDA the last parameter may be a "
+            f"{STREAM_TYPE}"
         )
     # Only `const float*` declares that the kernel does not write; `float* const` is a constant pointer.
     pointee = type_tokens[: type_tokens.index("*")] if "*" in type_tokens else type_tokens

@@ -18,7 +18,7 @@ from tools.executors.protocol import Parameter
 from tools.executors.toolchain import Compiler, Toolchain
 from tools.harness.compilation import cuda_compile
 from tools.languages.base import Language
-from tools.languages.cpp_signature import read_solve_parameters
+from tools.languages.cpp_signature import read_solve_parameters, takes_stream
 from tools.store.blobs import Blobs
 
 KERNEL_FILE = "kernel.cu"
@@ -72,8 +72,13 @@ class Cuda(Language):
         return Compiler(name="nvcc", version=version[1], family="nvcc", argv=("nvcc",))
 
     def parameters(self, source: str) -> tuple[Parameter, ...]:
-        """Return the parameters of `solve` in order; SettingsError names the error and what is allowed."""
+        """Return the parameters of `solve` in order, without a stream; SettingsError names the error and what is
+        allowed."""
         return read_solve_parameters(source, KERNEL_FILE, "cuda")
+
+    def takes_stream(self, source: str) -> bool:
+        """Whether the last parameter of `solve` is a `cudaStream_t`."""
+        return takes_stream(source, KERNEL_FILE)
 
     def flags(self, task: Task, toolchain: Toolchain) -> tuple[str, ...]:
         """Return the required flags and the user's flags, or -O3 without any; --target is passed to nvcc separately."""

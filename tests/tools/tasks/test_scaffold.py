@@ -78,7 +78,7 @@ def test_a_function_of_tensors_becomes_a_launch_to_fill_without_torch(tmp_path: 
     assert not re.search(r"^[^/\n]*torch", kernel, re.MULTILINE) and "PYBIND" not in kernel
     assert KERNEL.strip() in kernel
     assert "scaled launches scale<float><<<(rows * columns + threads - 1) / threads, threads>>>(x.data_ptr" in kernel
-    assert kernel.rstrip().endswith("scale<float><<<1, 256>>>(x, out, by, n);\n}")
+    assert kernel.rstrip().endswith("scale<float><<<1, 256, 0, stream>>>(x, out, by, n);\n}")
     assert signature(_without_kernel(kernel)) == [
         ("x", "float32", True),
         ("out", "float32", True),
@@ -110,12 +110,14 @@ def test_a_launcher_of_pointers_is_called_and_its_threads_are_no_size(tmp_path: 
     assert "const int block_size = 256;  // FILL:" in kernel and "launch(out, in, n, block_size);" in kernel
 
 
-def test_a_launcher_gets_the_default_stream(tmp_path: Path) -> None:
+def test_a_launcher_gets_the_stream_of_solve(tmp_path: Path) -> None:
     source = (
         ADDS + "void run(const float* x, float* sum, int n, cudaStream_t s) { k<<<n / 256, 256, 0, s>>>(x, sum, n); }"
     )
     done, kernel, _ = made(tmp_path, "run.cu", source)
-    assert "void solve(const float* x, float* sum, int n) {\n  run(x, sum, n, nullptr);\n}" in kernel
+    assert (
+        "void solve(const float* x, float* sum, int n, cudaStream_t stream) {\n  run(x, sum, n, stream);\n}" in kernel
+    )
     assert not any(line.startswith("kernel.cu") for line in done.to_fill)
 
 
@@ -135,7 +137,7 @@ def test_cutlass_is_known_by_its_headers_and_a_line_that_ends_the_process_is_to_
 
 def test_a_bare_kernel_leaves_its_launch_to_be_filled(tmp_path: Path) -> None:
     done, kernel, _ = made(tmp_path, "bare.cu", KERNEL.replace("template <typename T>\n", "").replace("T*", "float*"))
-    assert done.launchers == () and "scale<<<1, 256>>>(x, out, by, n);" in kernel
+    assert done.launchers == () and "scale<<<1, 256, 0, stream>>>(x, out, by, n);" in kernel
     assert done.to_fill[0].startswith("kernel.cu:")
 
 
