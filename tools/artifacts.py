@@ -30,6 +30,9 @@ Axis = Literal["compute", "memory", "latency", "occupancy"]
 Bound = Literal["memory", "compute", "latency", "occupancy", "mixed", "unknown"]
 Outcome = Literal["accept", "reject_correctness", "reject_policy", "reject_perf", "inconclusive", "infra_error"]
 Stage = Literal["screen", "build", "correctness", "timing"]
+TaskClock = Literal["device", "launch", "graph"]
+"""Clock of a GPU task's objective: the device's events, the wall clock with launches, or the wall clock over replays of
+captured CUDA graphs."""
 
 
 class Artifact(BaseModel):
@@ -161,6 +164,8 @@ class Task(Artifact):
     """Operators of torch (`aten.mm`) that host code may call on the arguments and its own buffers; None: none."""
     rivals: Rivals | None = None
     """Functions of other packages that compute the same; None: the user named none."""
+    clock: TaskClock | None = None
+    """Clock of the objective; None: the device's events where launches hide a gain, else the wall clock."""
 
     def identity(self) -> str:
         """Return the sha256 of the canonical JSON of the task, in hex."""
@@ -376,9 +381,10 @@ class Finding(Artifact):
     """Ids of the records that the finding rests on."""
 
 
-Clock = Literal["wall", "launch-included", "device-only"]
+Clock = Literal["wall", "launch-included", "device-only", "graph"]
 """The clock of a time. "wall": the host's clock around a call on the CPU; "launch-included": the host's clock around a
-call that launches work on a device; "device-only": the device's own events."""
+call that launches work on a device; "device-only": the device's own events; "graph": the host's clock around a train
+of replays, each of a CUDA graph that holds one call."""
 
 
 class Claim(Artifact):

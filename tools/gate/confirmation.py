@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import median
+from typing import Literal
 
-from tools.artifacts import Artifact, Claim, Interval, Record
+from tools.artifacts import Artifact, Claim, Interval, Record, TaskClock
 from tools.errors import StorageError
 from tools.executors.protocol import ContestOfWorkload, ContestResult
 from tools.gate.statistics import Objective, PairedTimes, pool_by_workload, speedup_interval
@@ -46,12 +47,22 @@ class Contest(Artifact):
     """Contestant -> candidate id; eager and compile have none."""
     attempt: int
     weights: dict[str, float]
+    clock: TaskClock | None = None
+    """The task's clock (`Task.clock`)."""
     result: ContestResult
 
 
 def contest_problem(record: Record) -> str | None:
-    """Return the fault of the candidate in a contest, or None."""
-    return Contest.model_validate(record.payload).result.problem
+    """Return the fault of the candidate in a contest, or None. Under `clock: graph` it is one not to be captured where
+    the incumbent is."""
+    contest = Contest.model_validate(record.payload)
+    uncaptured = [
+        w.uncaptured["candidate"]
+        for w in contest.result.workloads
+        if contest.clock == "graph" and w.uncaptured.keys() & {"candidate", "incumbent"} == {"candidate"}
+    ]
+    what = "its calls cannot be captured in a CUDA graph, which `clock: graph` asks for: "
+    return contest.result.problem or next((what + reason for reason in uncaptured), None)
 
 
 def is_policy_violation(record: Record) -> bool:
@@ -60,7 +71,8 @@ def is_policy_violation(record: Record) -> bool:
 
 
 def confirmed_speedup(contests: Sequence[Record], objective: Objective, confidence: float) -> Interval:
-    """Return the interval of incumbent / candidate over the rounds of the counted `contests`, pooled.
+    """Return the interval of incumbent / candidate by the supervisor's clock over the rounds of the counted `contests`,
+    pooled (`is_confirmed_by_graphs`).
 
     Each of the `MAX_CONFIRMATIONS` looks has the confidence with which all together keep `confidence`. Raises
     StorageError unless the records are the attempts of one confirmation, from the first on.
@@ -70,10 +82,27 @@ def confirmed_speedup(contests: Sequence[Record], objective: Objective, confiden
         raise StorageError("the records are not the attempts of a confirmation from the first on")
     if any(contest.candidates != loaded[0].candidates for contest in loaded):
         raise StorageError("the records are confirmations of several candidates")
-    samples = pool_by_workload(
-        [sample for record in counted_contests(contests) for sample in paired_times(record, "incumbent", "candidate")]
+    return _speedup_from_outside(contests, objective, confidence, replayed=is_confirmed_by_graphs(contests))
+
+
+def _speedup_from_outside(
+    contests: Sequence[Record], objective: Objective, confidence: float, *, replayed: bool
+) -> Interval:
+    rounds = [
+        _paired_times(weight, w, w.graph_rounds if replayed else w.rounds)
+        for weight, w in _weighted_workloads(contests)
+    ]
+    return speedup_interval(pool_by_workload(rounds), objective, confidence_per_confirmation(confidence))
+
+
+def is_confirmed_by_graphs(contests: Sequence[Record]) -> bool:
+    """Whether the supervisor's clock that confirms a gain is the one over replays of CUDA graphs, in which launches
+    hide little: the task's clock is that of graphs or the device's, and both kernels were captured."""
+    clock = Contest.model_validate(contests[0].payload).clock
+    return clock in ("device", "graph") and all(
+        w.graph_rounds and {"incumbent", "candidate"} <= w.graph_rounds[0].keys()
+        for _, w in _weighted_workloads(contests)
     )
-    return speedup_interval(samples, objective, confidence_per_confirmation(confidence))
 
 
 def counted_contests(contests: Sequence[Record]) -> Sequence[Record]:
@@ -151,7 +180,7 @@ def speedup_on_device(
     wall, device = (
         sum(r.weight * median(r.candidate) for r in times) for times in ([wall for wall, _ in rounds], device_times)
     )
-    if wall <= (1.0 + min_effect) * device:
+    if wall <= (1.0 + min_effect) * device and Contest.model_validate(contests[0].payload).clock is None:
         return None
     each_confidence = confidence_per_confirmation(confidence)
     if (
@@ -163,17 +192,22 @@ def speedup_on_device(
 
 
 def claim_of(contests: Sequence[Record], objective: Objective, confidence: float, min_effect: float) -> Claim:
-    """Return the candidate's confirmed gain by the clock that decides, and by the other clock if there is one."""
-    wall = confirmed_speedup(contests, objective, confidence)
-    device = speedup_on_device(contests, objective, confidence, min_effect)
+    """Return the candidate's confirmed gain by the clock that decides, and by the other clock if there is one.
+
+    The task's clock decides if it could be measured. Without one, the device's decides where launches hide the gain
+    (`speedup_on_device`), else the wall clock.
+    """
+    outside = confirmed_speedup(contests, objective, confidence)
+    wanted = Contest.model_validate(contests[0].payload).clock
+    device = None if wanted in ("launch", "graph") else speedup_on_device(contests, objective, confidence, min_effect)
     if device is not None:
+        wall = _speedup_from_outside(contests, objective, confidence, replayed=False)
         return Claim(speedup=device, clock="device-only", other=wall)
-    rounds = _wall_and_device_times(contests)
-    if not rounds:
-        return Claim(speedup=wall, clock="wall")
+    if not _wall_and_device_times(contests):
+        return Claim(speedup=outside, clock="wall")
     return Claim(
-        speedup=wall,
-        clock="launch-included",
+        speedup=outside,
+        clock="graph" if is_confirmed_by_graphs(contests) else "launch-included",
         other=speedup_interval(_device_only_times(contests), objective, confidence_per_confirmation(confidence)),
     )
 
@@ -192,16 +226,24 @@ def is_contradicted_by_wall_clock(contests: Sequence[Record], objective: Objecti
 
 
 def _wall_and_device_times(contests: Sequence[Record]) -> tuple[tuple[PairedTimes, PairedTimes], ...]:
-    """Return (times by the wall clock, times by the device's events) of each workload, pooled over the counted
+    """Return (times by the supervisor's clock, times by the device's events) of each workload, pooled over the counted
     `contests`; empty if a workload has no events."""
     weighted = _weighted_workloads(contests)
+    if is_confirmed_by_graphs(contests):
+        pairs = [(w.graph_rounds, w.kernel_rounds or w.graph_device_rounds) for _, w in weighted]
+    else:
+        pairs = [(w.rounds, w.device_rounds) for _, w in weighted]
     if not all(
         w.device_rounds and min(r[name] for r in w.device_rounds for name in ("incumbent", "candidate")) > 0
         for _, w in weighted
     ):
         return ()
-    wall = pool_by_workload([_paired_times(weight, w, w.rounds) for weight, w in weighted])
-    device = pool_by_workload([_paired_times(weight, w, w.device_rounds) for weight, w in weighted])
+    wall, device = (
+        pool_by_workload(
+            [_paired_times(weight, w, pair[at]) for (weight, w), pair in zip(weighted, pairs, strict=True)]
+        )
+        for at in (0, 1)
+    )
     return tuple(zip(wall, device, strict=True))
 
 
@@ -273,16 +315,43 @@ def device_seconds(record: Record) -> dict[str, float]:
     }
 
 
-def with_device_times(record: Record) -> Record | None:
-    """Return the contest's record with device-only times in place of the host's; None if they were not measured."""
+def with_device_times(
+    record: Record, series: Literal["kernel_rounds", "graph_rounds"] = "kernel_rounds"
+) -> Record | None:
+    """Return the contest's record with device-only times, or those of replayed graphs, in place of the host's; None if
+    they were not measured."""
     contest = Contest.model_validate(record.payload)
-    if not all(
-        w.kernel_rounds and min(t for r in w.kernel_rounds for t in r.values()) > 0 for w in contest.result.workloads
-    ):
+    rounds = [getattr(w, series) for w in contest.result.workloads]
+    if not all(found and min((t for r in found for t in r.values()), default=0.0) > 0 for found in rounds):
         return None
-    workloads = tuple(w.model_copy(update={"rounds": w.kernel_rounds}) for w in contest.result.workloads)
+    workloads = tuple(
+        w.model_copy(update={"rounds": found}) for w, found in zip(contest.result.workloads, rounds, strict=True)
+    )
     device_contest = contest.model_copy(update={"result": contest.result.model_copy(update={"workloads": workloads})})
     return record.model_copy(update={"payload": device_contest.model_dump(mode="json")})
+
+
+def graph_seconds(record: Record) -> dict[str, float]:
+    """Return contestant -> weighted sum of its medians by the supervisor's clock over replays of its CUDA graphs, for
+    those that were captured in all workloads."""
+    replayed = with_device_times(record, "graph_rounds")
+    if replayed is None:
+        return {}
+    weights, medians = Contest.model_validate(record.payload).weights, median_seconds(replayed)
+    names = set.intersection(*(set(times) for times in medians.values()))
+    return {
+        name: sum(weights[workload] * times[name] for workload, times in medians.items())
+        for name in next(iter(medians.values()))
+        if name in names
+    }
+
+
+def uncaptured(record: Record) -> dict[str, str]:
+    """Return contestant -> why its calls cannot be captured in a CUDA graph."""
+    found: dict[str, str] = {}
+    for workload in Contest.model_validate(record.payload).result.workloads:
+        found = dict(workload.uncaptured) | found
+    return found
 
 
 def host_bound_rounds(record: Record) -> dict[str, int]:

@@ -25,12 +25,13 @@ from harness.measurement.contestants import (
     KernelContestant,
     TorchContestant,
 )
+from harness.measurement.graph_rounds import time_graphs
 from harness.measurement.paired_samples import BrokenRuleError, TelemetryMeter, baseline_errors, make_sets
 from harness.memory.input_ring import InfraError, Ring, WorkloadError
 
 DIRTY_ROUND_WAIT_S = 200e-6
 SLOT_BYTES_PER_CONTESTANT = 256 << 20
-ROUND_FIELDS = ("rounds", "device_rounds", "kernel_rounds")
+ROUND_FIELDS = ("rounds", "device_rounds", "kernel_rounds", "graph_rounds", "graph_device_rounds")
 
 
 def answer(supervisor, request: dict) -> dict:
@@ -115,6 +116,9 @@ def run_workload(
         kernels = [c for c in field.values() if isinstance(c, KernelContestant)]
         for contestant in kernels[1:] or [c for c in kernels if c.operators]:
             check_executed_kernels(contestant, where, ran)
+        wanted = request.get("graph_rounds", 0)
+        if where.launched and wanted:
+            found[-1] |= time_graphs(field, calls, ring, workload, order, wanted, DIRTY_ROUND_WAIT_S)
     finally:
         for contestant in field.values():
             contestant.finish()

@@ -62,6 +62,17 @@ def names_from_shared_object(names: list[str], library: str) -> set[str]:
     return found
 
 
+def missing_from_graph(seen: dict, nodes: list[str]) -> str | None:
+    """Return why a graph whose kernels have the symbols `nodes` does not hold a call, of which `seen` is the profile;
+    None if it does, as far as the profiler works."""
+    named = names_from_shared_object(seen.get("kernels", []), "\0".join(["", *nodes, ""]))
+    lacking = [name for name in seen.get("kernels", ()) if name not in named and not FILL_OR_COPY.search(name)]
+    if lacking or not nodes:
+        what = f"it lacks {lacking[0][:160]}" if lacking else "it holds no kernel"
+        return f"{what}: the call launches on another stream than the one given, such as the default stream"
+    return None
+
+
 def complaint(seen: dict, source: str, library=()) -> str | None:
     """Completes "the candidate …"; None when all is well. `seen` is {kernels: names, streams: theirs, stream: the one
     given}.

@@ -187,10 +187,25 @@ class GpuKernelProcess(cpu_kernel.KernelProcess):
 
     def run(self, name: str, packed: list[tuple[int, int]], calls: int) -> TrainSample:
         """Run a train of calls; raise KernelError if it does not return, raises, or changes guarded state."""
+        return self._timed_train("run", name, packed, calls)
+
+    def replay(self, name: str, packed: list[tuple[int, int]], calls: int) -> TrainSample:
+        """Replay the captured graphs of the first calls; `packed` has those that were captured."""
+        return self._timed_train("replay", name, packed, calls)
+
+    def capture(self, name: str, packed: list[tuple[int, int]]) -> dict:
+        """Capture each call as a graph; {nodes: kernels that all graphs launch}, or {uncaptured: why}."""
+        self._ask({"op": "prepare", "calls": packed, "fn": name, "spin": False}, "between calls")
+        moment = "while it was captured in a CUDA graph"
+        answer = self._ask({"op": "capture"}, moment, max(self.limit_s, 60), blamed=moment)
+        self._ask({"op": "inspect"}, "between calls", blamed=moment)
+        return answer
+
+    def _timed_train(self, verb: str, name: str, packed: list[tuple[int, int]], calls: int) -> TrainSample:
         self.prepared = None
         self._ask({"op": "prepare", "calls": packed, "fn": name, "spin": self.spin}, "between calls")
         start = time.perf_counter()
-        self._send({"op": "run"})
+        self._send({"op": verb})
         if not self.spin:
             self.channel.watch(BUSY_WAIT_S)
         answer = self._answer("", self.limit_s)

@@ -7,6 +7,7 @@ reads them. Times come from device events, and the supervisor compares them with
 
 import contextlib
 import ctypes
+import functools
 import importlib
 import importlib.util
 import os
@@ -18,7 +19,7 @@ import time
 import traceback
 from pathlib import Path
 
-from harness.device import precision
+from harness.device import graphs, precision
 from harness.isolation import integrity, ipc, native, sandbox
 from harness.memory import cuda_driver
 
@@ -27,7 +28,19 @@ SPIN_SLACK_S = 150e-6
 MAX_SPIN_S = 20e-3
 PEEK_BYTES = 64
 """Bytes of an output that are read to detect writes before the train's turn."""
-VERBS = ("load", "map", "scatter_noise", "prepare", "run", "inspect", "flush", "profile", "profile_own")
+VERBS = (
+    "load",
+    "map",
+    "scatter_noise",
+    "prepare",
+    "run",
+    "capture",
+    "replay",
+    "inspect",
+    "flush",
+    "profile",
+    "profile_own",
+)
 MAX_SPIN_MISSES = 3
 """Number of successive trains not covered by a spin, after which a kernel (one that waits for the device itself) is
 timed without a spin."""
@@ -89,6 +102,7 @@ class GpuBackend:
         """(kernel, number of calls) -> seconds that launching the last trains took."""
         self.misses: dict[str, int] = {}
         self.calls: list[dict] = []
+        self.captured: graphs.CapturedCalls | None = None
 
     # ------------------------------------------------------------ verbs
 
@@ -321,11 +335,51 @@ class GpuBackend:
             trace["seconds"] = [e.duration_ns() / 1e9 for e in kernels]
         return trace
 
+    def capture(self, message: dict, fds: list[int]) -> dict:
+        """Capture each call of the last `prepare` as a graph; answer the kernels that all graphs launch, or why a call
+        is {uncaptured}."""
+        function, path = self.functions[self.name]
+        self._drop_graphs()
+
+        def call(given: dict) -> None:
+            function(**given)
+            if isinstance(function, native.Native):
+                function.raise_launch_error()
+
+        try:
+            self.captured = graphs.CapturedCalls(self.torch, [functools.partial(call, given) for given in self.calls])
+            return {"nodes": self.captured.kernel_names()}
+        except BaseException as error:
+            return {"uncaptured": describe_error(error, path)}
+
+    def replay(self, message: dict, fds: list[int]) -> dict:
+        """Replay the first graphs, as many as the last `prepare` has calls; answers as `run`."""
+        driver, clock = self.driver, self.clock
+        try:
+            driver.record(self.start, None)
+            launch_start = clock()
+            self.captured.replay(len(self.calls))
+            launch_end = clock()
+            driver.record(self.end, None)
+            driver.check(driver.wait(self.end), "cuEventSynchronize")
+            train_end = clock()
+            driver.check(driver.wait_for_all(), "cuCtxSynchronize")
+        except Exception as error:
+            return {"error": describe_device_fault(str(error))}
+        times = {"device_s": driver.elapsed(self.start, self.end), "enqueue_s": launch_end - launch_start}
+        return times | {"spin_s": 0.0, "starved": False, "left_s": clock() - train_end}
+
     # ------------------------------------------------------------ inside
+
+    def _drop_graphs(self) -> None:
+        if self.captured:
+            self.captured.close()
+            self.captured = None
 
     def _unmap(self) -> None:
         """Unmap all arenas."""
         self.calls, self.inputs, self.outputs = [], {}, {}
+        self._drop_graphs()
         if self.mapped:
             self.driver.check(self.driver.wait_for_all(), "cuCtxSynchronize")
         while self.mapped:

@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 import warnings
+from functools import partial
 from pathlib import Path
 
 # For this import only: other files of the job's folder, such as a candidate's kernel.py, must not be importable.
@@ -41,6 +42,8 @@ class TorchBackend:
         torch.set_grad_enabled(False)
         warnings.filterwarnings("ignore")
         self.calls: list[dict] = []
+        self.captured = None
+        """Graphs of the last `capture`."""
 
     def warm_up(self, message: dict, fds) -> dict:
         """Prepare for a contest: import the compiler and, on a CPU, compile at the task's sizes, which fills Inductor's
@@ -129,6 +132,7 @@ class TorchBackend:
     def attach(self, message: dict, fds: list[int]) -> dict:
         """Make tensors over the shared inputs, one set of keyword arguments for each address."""
         torch = self.torch
+        self._drop_graphs()
         view = self._map_inputs(fds[0], message["size"])
         os.close(fds[0])
 
@@ -207,6 +211,35 @@ class TorchBackend:
         self.driver("cuCtxSynchronize")
         return {"seconds": self.driver.elapsed(*self.events)}
 
+    def capture(self, message: dict, fds) -> dict:
+        """Capture a graph of the call at each address of the train; {uncaptured: why} where that is impossible."""
+        from harness.device import graphs
+
+        first, size = self.arena
+        calls = [self.calls[at] for at in message["train"]]
+        try:
+            self._drop_graphs()
+            self.captured = graphs.CapturedCalls(self.torch, [partial(self.function, **given) for given in calls])
+            wrong = self.captured.wrong_replay(
+                self.function, calls[0], lambda tensor: not first <= tensor.data_ptr() < first + size
+            )
+        except Exception as error:
+            return {"uncaptured": error_answer(error)["error"]}
+        return {"uncaptured": wrong} if wrong else {}
+
+    def replay(self, message: dict, fds) -> dict:
+        """Replay the first graphs, as many as the train has calls; answer the seconds of the device."""
+        self.driver.record(self.events[0], None)
+        self.captured.replay(len(message["train"]))
+        self.driver.record(self.events[1], None)
+        self.driver("cuCtxSynchronize")
+        return {"seconds": self.driver.elapsed(*self.events)}
+
+    def _drop_graphs(self) -> None:
+        if self.captured:
+            self.captured.close()
+            self.captured = None
+
     def run_queued(self, message: dict, fds) -> dict:
         """Queue the train behind a spin and answer the device's seconds for each call. `starved`: the launches
         outlasted the spin even with few calls."""
@@ -244,7 +277,7 @@ def main() -> None:
     channel = ipc.Channel(socket.socket(fileno=int(sys.argv[1])))
     backend = TorchBackend()
     verbs = (backend.warm_up, backend.begin, backend.attach, backend.set_scalars, backend.run, backend.run_queued)
-    verbs += (backend.release_inputs,)
+    verbs += (backend.release_inputs, backend.capture, backend.replay)
     ipc.serve_verbs(channel, {verb.__name__: verb for verb in verbs}, error_answer)
 
 
