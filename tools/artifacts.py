@@ -383,8 +383,8 @@ class Finding(Artifact):
 
 Clock = Literal["wall", "launch-included", "device-only", "graph"]
 """The clock of a time. "wall": the host's clock around a call on the CPU; "launch-included": the host's clock around a
-call that launches work on a device; "device-only": the device's own events; "graph": the host's clock around a train
-of replays, each of a CUDA graph that holds one call."""
+call that launches work on a device; "device-only": the device's own events; "graph": the host's clock around the
+replay of a CUDA graph that holds many calls."""
 
 
 class Claim(Artifact):

@@ -76,11 +76,10 @@ def final_benchmark(record: Record, services: Services, unfit: Mapping[str, str]
     """Return the final benchmark in a contest's record; `unfit`: contestants that were excluded -> the reason."""
     contest = confirmation.Contest.model_validate(record.payload)
     best: Literal["baseline", "best"] = "best" if "best" in contest.candidates else "baseline"
-    graph_s, ranked_record = confirmation.graph_seconds(record), record
-    by_graphs = services.task.clock == "graph" and {"baseline", best} <= graph_s.keys()
-    if by_graphs:
-        ranked_record = confirmation.with_device_times(record, "graph_rounds") or record
-    ranked = ranking.rank_contestants(ranked_record, services.settings.judge.objective, anchor="baseline", best=best)
+    replayed = confirmation.with_graph_times(record, "baseline", best)
+    ranked = ranking.rank_contestants(
+        replayed or record, services.settings.judge.objective, anchor="baseline", best=best
+    )
     return FinalBenchmark(
         best=best,
         standings=tuple(
@@ -97,9 +96,9 @@ def final_benchmark(record: Record, services: Services, unfit: Mapping[str, str]
         objective_of=objective_words(services.settings.judge.objective, services.task),
         device_s=confirmation.device_seconds(record),
         host_bound=confirmation.host_bound_rounds(record),
-        graph_s=graph_s,
+        graph_s=confirmation.graph_seconds(record),
         uncaptured=confirmation.uncaptured(record),
-        by_graphs=by_graphs,
+        by_graphs=replayed is not None,
         unavailable={**contest.result.unavailable, **unfit},
         disturbed=confirmation.any_disturbed((record,)),
         wall_s=services.wall_s(),

@@ -100,7 +100,8 @@ def test_kernels_and_torch_are_captured_and_their_replays_are_clocked_from_outsi
         )
         print(f"{name}: wall {wall:.3g} graph {graph:.3g} its events {device:.3g} kernel {alone:.3g}")
         assert alone * 0.8 < graph, "a replay takes no less than the kernels"
-        assert device <= graph * 1.05 and graph < wall, "launches of graphs hide less than launches of kernels"
+        assert device <= graph * 1.05 and graph < wall, "a graph hides less than launches do"
+        assert graph < 2 * alone, "of a call of 4 us the outside clock sees most"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ def test_kernels_and_torch_are_captured_and_their_replays_are_clocked_from_outsi
         (gpu.HONEST + "    torch.cuda.synchronize()\n", "capturing"),
         (
             "    with torch.cuda.stream(torch.cuda.default_stream()):\n        softmax(x, out, M, N)\n",
-            "another stream than the one given",
+            "default stream",
         ),
         (
             # Computes while it is captured, and only copies in the graph.
@@ -141,7 +142,7 @@ def test_a_cuda_kernel_is_captured_by_its_stream(bench: gpu.GpuBench, tmp_path: 
         said[name] = answer["workloads"][0]["uncaptured"]
     print(said)
     assert said["streamed"] == {} and said["without"].keys() == said["waits"].keys() == {"candidate"}
-    assert "holds no kernel" in said["without"]["candidate"]
+    assert "default stream" in said["without"]["candidate"] and "capturing" in said["waits"]["candidate"]
 
 
 def test_a_gain_hidden_by_launches_is_confirmed_from_outside_by_graphs(bench: gpu.GpuBench) -> None:
@@ -161,7 +162,7 @@ def test_a_gain_hidden_by_launches_is_confirmed_from_outside_by_graphs(bench: gp
         record = Record(kind="confirmation", key="k", protocol=PROTOCOL, payload=payload.model_dump(mode="json"))
         claims[clock] = confirmation.claim_of([record], "total_time", 0.95, 0.02)
         print(clock, claims[clock].clock, claims[clock].speedup, claims[clock].other)
-    assert claims["graph"].clock == "graph" and claims["graph"].speedup.low > 1.02
+    assert claims["graph"].clock == "graph" and claims["graph"].speedup.low > 1.1
     assert claims["device"].clock == "device-only" and claims["device"].speedup.low > 1.02
     assert claims["launch"].clock == "launch-included"
 

@@ -345,8 +345,8 @@ class ContestOfWorkload(Artifact):
     """Contestant -> number of its `kernel_rounds` in which launching outlasted the spin, so that they may contain
     gaps."""
     graph_rounds: tuple[dict[str, float], ...] = ()
-    """Seconds per call by the supervisor's clock over a train of replays, each of the CUDA graph of one call on inputs
-    drawn after its capture."""
+    """Seconds per call by the supervisor's clock over the replay of a CUDA graph that holds a call for each slot, on
+    inputs drawn after its capture."""
     graph_device_rounds: tuple[dict[str, float], ...] = ()
     """The same rounds by the device's events."""
     uncaptured: dict[str, str] = Field(default_factory=dict)

@@ -331,6 +331,13 @@ def with_device_times(
     return record.model_copy(update={"payload": device_contest.model_dump(mode="json")})
 
 
+def with_graph_times(record: Record, *names: str) -> Record | None:
+    """Return the contest's record with the times of replayed graphs in place of the host's; None if the task has
+    another clock or one of `names` was not captured."""
+    wanted = Contest.model_validate(record.payload).clock == "graph" and {*names} <= graph_seconds(record).keys()
+    return with_device_times(record, "graph_rounds") if wanted else None
+
+
 def graph_seconds(record: Record) -> dict[str, float]:
     """Return contestant -> weighted sum of its medians by the supervisor's clock over replays of its CUDA graphs, for
     those that were captured in all workloads."""

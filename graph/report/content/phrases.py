@@ -106,11 +106,7 @@ def graph_times_words(final: FinalBenchmark) -> str:
     """Return the times of replayed CUDA graphs in a final benchmark and why others were not captured; empty: none was
     tried."""
     times = [f"{name} {format_seconds(seconds)}" for name, seconds in final.graph_s.items()]
-    said = (
-        f" As CUDA graphs of one call each, replayed one after another by the wall clock: {', '.join(times)}."
-        if times
-        else ""
-    )
+    said = f" In a CUDA graph of many calls, by the wall clock over its replay: {', '.join(times)}." if times else ""
     return said + "".join(f" {name} cannot be captured: {why.rstrip('.')}." for name, why in final.uncaptured.items())
 
 

@@ -75,7 +75,7 @@ class KernelContestant:
         self.session.announce(self.name, piece, list(range(len(piece))))
 
     def time_piece(self, piece: list[int], replay: bool = False) -> float:
-        """Call the kernel once at each address of `piece`, or `replay` the graph captured for it, and return the
+        """Call the kernel once at each address of `piece`, or `replay` the graph of these calls, and return the
         seconds by the supervisor's clock. The slots are poisoned before, so that no call finds an output in its
         slot."""
         self.clear_slots()
@@ -96,14 +96,14 @@ class KernelContestant:
         return sample.seconds / len(piece), sample.starved
 
     def capture(self, piece: list[int]) -> str | None:
-        """Capture a graph of the call at each address of `piece`; return why that is impossible, or None."""
+        """Capture the calls at the addresses of `piece` in a graph; return why that is impossible, or None."""
         seen = self.executed()
         try:
             answer = self.kernel.capture(self.name, self.kernel.train(self.session.ring, piece, piece))
         except KernelError as error:
             return str(error)
         self.settle()  # the profiler's threads stay
-        return answer.get("uncaptured") or kernel_trace.missing_from_graph(seen, answer["nodes"])
+        return answer.get("uncaptured") or kernel_trace.missing_from_graph(seen, answer["nodes"], len(piece))
 
     def reopen(self) -> None:
         """Start a new process after one that could not be captured."""
@@ -201,7 +201,7 @@ class TorchContestant:
         """Do nothing: torch's processes run no kernel that is judged."""
 
     def time_piece(self, piece: list[int], replay: bool = False) -> float:
-        """Call the function once at each address of `piece`, or `replay` the graph captured for it, and return the
+        """Call the function once at each address of `piece`, or `replay` the graph of these calls, and return the
         seconds by the supervisor's clock."""
         self._update_scalars()
         self.ring.flush(piece, [])
@@ -225,7 +225,7 @@ class TorchContestant:
         return answer["seconds"], answer["starved"]
 
     def capture(self, piece: list[int]) -> str | None:
-        """Capture a graph of the call at each address of `piece`; return why that is impossible, or None."""
+        """Capture the calls at the addresses of `piece` in a graph; return why that is impossible, or None."""
         return self._call_or_lose("capture", train=piece).get("uncaptured")
 
     def reopen(self) -> None:

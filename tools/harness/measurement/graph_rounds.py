@@ -1,7 +1,7 @@
-"""Rounds of a contest in which each call is the replay of a captured CUDA graph, one graph for each address.
+"""Rounds of a contest in which each contestant's train of calls, one for each address, is the replay of a CUDA graph.
 
 A graph is captured before the inputs of its replays are drawn, so that what a kernel computes while it is captured
-helps no replay. The supervisor clocks trains of replays: launches hide little of what a kernel saves in them.
+helps no replay. The supervisor clocks the replays: launches do not hide what a kernel saves in them.
 """
 
 import random

@@ -62,11 +62,15 @@ def names_from_shared_object(names: list[str], library: str) -> set[str]:
     return found
 
 
-def missing_from_graph(seen: dict, nodes: list[str]) -> str | None:
-    """Return why a graph whose kernels have the symbols `nodes` does not hold a call, of which `seen` is the profile;
-    None if it does, as far as the profiler works."""
-    named = names_from_shared_object(seen.get("kernels", []), "\0".join(["", *nodes, ""]))
-    lacking = [name for name in seen.get("kernels", ()) if name not in named and not FILL_OR_COPY.search(name)]
+def missing_from_graph(seen: dict, nodes: list[str], calls: int) -> str | None:
+    """Return why a graph whose kernels have the symbols `nodes` does not hold `calls` calls, of one of which `seen` is
+    the profile; None if it does, as far as the profiler works."""
+    executed = [name for name in seen.get("kernels", ()) if not FILL_OR_COPY.search(name)]
+    lacking = [
+        name
+        for name in dict.fromkeys(executed)
+        if sum(bool(names_from_shared_object([name], f"\0{node}\0")) for node in nodes) < executed.count(name) * calls
+    ]
     if lacking or not nodes:
         what = f"it lacks {lacking[0][:160]}" if lacking else "it holds no kernel"
         return f"{what}: the call launches on another stream than the one given, such as the default stream"

@@ -143,7 +143,7 @@ class TimingSession:
         self, name: str, at: list[int], slots: list[int], *, flush: bool = True, keep: bool = True, replay: bool = False
     ) -> TrainSample:
         """Run a train of calls over the addresses `at`, each of which writes to its slot of `slots`; `replay`: by the
-        graphs that were captured for them."""
+        graph that was captured of them."""
         ring = self.ring
         if self.kernel.launches and self.scalar_changes != ring.sets.scalar_changes:
             # A kernel's process on a GPU got the scalars when it mapped the buffers.

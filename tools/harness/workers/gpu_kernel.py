@@ -190,11 +190,11 @@ class GpuKernelProcess(cpu_kernel.KernelProcess):
         return self._timed_train("run", name, packed, calls)
 
     def replay(self, name: str, packed: list[tuple[int, int]], calls: int) -> TrainSample:
-        """Replay the captured graphs of the first calls; `packed` has those that were captured."""
+        """Replay the graph of the calls `packed`, which `capture` made."""
         return self._timed_train("replay", name, packed, calls)
 
     def capture(self, name: str, packed: list[tuple[int, int]]) -> dict:
-        """Capture each call as a graph; {nodes: kernels that all graphs launch}, or {uncaptured: why}."""
+        """Capture the calls in a graph; {nodes: symbols of its kernels}, or {uncaptured: why}."""
         self._ask({"op": "prepare", "calls": packed, "fn": name, "spin": False}, "between calls")
         moment = "while it was captured in a CUDA graph"
         answer = self._ask({"op": "capture"}, moment, max(self.limit_s, 60), blamed=moment)

@@ -336,10 +336,10 @@ class GpuBackend:
         return trace
 
     def capture(self, message: dict, fds: list[int]) -> dict:
-        """Capture each call of the last `prepare` as a graph; answer the kernels that all graphs launch, or why a call
-        is {uncaptured}."""
+        """Capture the calls of the last `prepare` in a graph; answer the kernels of its {nodes}, or why they cannot be
+        captured."""
         function, path = self.functions[self.name]
-        self._drop_graphs()
+        self._drop_graph()
 
         def call(given: dict) -> None:
             function(**given)
@@ -353,12 +353,12 @@ class GpuBackend:
             return {"uncaptured": describe_error(error, path)}
 
     def replay(self, message: dict, fds: list[int]) -> dict:
-        """Replay the first graphs, as many as the last `prepare` has calls; answers as `run`."""
+        """Replay the captured calls; answers as `run`."""
         driver, clock = self.driver, self.clock
         try:
             driver.record(self.start, None)
             launch_start = clock()
-            self.captured.replay(len(self.calls))
+            self.captured.replay()
             launch_end = clock()
             driver.record(self.end, None)
             driver.check(driver.wait(self.end), "cuEventSynchronize")
@@ -371,7 +371,7 @@ class GpuBackend:
 
     # ------------------------------------------------------------ inside
 
-    def _drop_graphs(self) -> None:
+    def _drop_graph(self) -> None:
         if self.captured:
             self.captured.close()
             self.captured = None
@@ -379,7 +379,7 @@ class GpuBackend:
     def _unmap(self) -> None:
         """Unmap all arenas."""
         self.calls, self.inputs, self.outputs = [], {}, {}
-        self._drop_graphs()
+        self._drop_graph()
         if self.mapped:
             self.driver.check(self.driver.wait_for_all(), "cuCtxSynchronize")
         while self.mapped:

@@ -43,7 +43,7 @@ class TorchBackend:
         warnings.filterwarnings("ignore")
         self.calls: list[dict] = []
         self.captured = None
-        """Graphs of the last `capture`."""
+        """The graph of the last `capture`."""
 
     def warm_up(self, message: dict, fds) -> dict:
         """Prepare for a contest: import the compiler and, on a CPU, compile at the task's sizes, which fills Inductor's
@@ -132,7 +132,7 @@ class TorchBackend:
     def attach(self, message: dict, fds: list[int]) -> dict:
         """Make tensors over the shared inputs, one set of keyword arguments for each address."""
         torch = self.torch
-        self._drop_graphs()
+        self._drop_graph()
         view = self._map_inputs(fds[0], message["size"])
         os.close(fds[0])
 
@@ -212,13 +212,13 @@ class TorchBackend:
         return {"seconds": self.driver.elapsed(*self.events)}
 
     def capture(self, message: dict, fds) -> dict:
-        """Capture a graph of the call at each address of the train; {uncaptured: why} where that is impossible."""
+        """Capture the calls at the addresses of the train; {uncaptured: why} where that is impossible."""
         from harness.device import graphs
 
         first, size = self.arena
         calls = [self.calls[at] for at in message["train"]]
         try:
-            self._drop_graphs()
+            self._drop_graph()
             self.captured = graphs.CapturedCalls(self.torch, [partial(self.function, **given) for given in calls])
             wrong = self.captured.wrong_replay(
                 self.function, calls[0], lambda tensor: not first <= tensor.data_ptr() < first + size
@@ -228,14 +228,14 @@ class TorchBackend:
         return {"uncaptured": wrong} if wrong else {}
 
     def replay(self, message: dict, fds) -> dict:
-        """Replay the first graphs, as many as the train has calls; answer the seconds of the device."""
+        """Replay the captured calls; answer the seconds of the device."""
         self.driver.record(self.events[0], None)
-        self.captured.replay(len(message["train"]))
+        self.captured.replay()
         self.driver.record(self.events[1], None)
         self.driver("cuCtxSynchronize")
         return {"seconds": self.driver.elapsed(*self.events)}
 
-    def _drop_graphs(self) -> None:
+    def _drop_graph(self) -> None:
         if self.captured:
             self.captured.close()
             self.captured = None
