@@ -4,7 +4,7 @@ of an accept or in the final benchmark."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Literal
 
@@ -36,6 +36,8 @@ intervals. Verified again, 13 versions on H100 and H200 differed by at most 2 % 
 (benchmarks/results/seats.md, h200.md and cuda.md), and the intervals of 20 runs beside other work on two virtual cores
 overlapped in all cases (claims.md)."""
 
+Rounds = Sequence[Mapping[str, float]]
+"""Contestant -> seconds per call, for each round."""
 UNPROFILED_PREFIX = "not known: "
 """Prefix of the harness's message if the profiler could not determine what a kernel executed."""
 
@@ -55,14 +57,11 @@ class Contest(Artifact):
 def contest_problem(record: Record) -> str | None:
     """Return the fault of the candidate in a contest, or None. Under `clock: graph` it is one not to be captured where
     the incumbent is."""
-    contest = Contest.model_validate(record.payload)
-    uncaptured = [
-        w.uncaptured["candidate"]
-        for w in contest.result.workloads
-        if contest.clock == "graph" and w.uncaptured.keys() & {"candidate", "incumbent"} == {"candidate"}
-    ]
-    what = "its calls cannot be captured in a CUDA graph, which `clock: graph` asks for: "
-    return contest.result.problem or next((what + reason for reason in uncaptured), None)
+    contest, missing = Contest.model_validate(record.payload), uncaptured(record)
+    if contest.clock != "graph" or "candidate" not in missing or "incumbent" in missing:
+        return contest.result.problem
+    why = f"its calls cannot be captured in a CUDA graph, which `clock: graph` asks for: {missing['candidate']}"
+    return contest.result.problem or why
 
 
 def is_policy_violation(record: Record) -> bool:
@@ -70,9 +69,11 @@ def is_policy_violation(record: Record) -> bool:
     return Contest.model_validate(record.payload).result.policy
 
 
-def confirmed_speedup(contests: Sequence[Record], objective: Objective, confidence: float) -> Interval:
+def confirmed_speedup(
+    contests: Sequence[Record], objective: Objective, confidence: float, *, replayed: bool | None = None
+) -> Interval:
     """Return the interval of incumbent / candidate by the supervisor's clock over the rounds of the counted `contests`,
-    pooled (`is_confirmed_by_graphs`).
+    pooled. `replayed`: over those of graphs; None: where `is_confirmed_by_graphs`.
 
     Each of the `MAX_CONFIRMATIONS` looks has the confidence with which all together keep `confidence`. Raises
     StorageError unless the records are the attempts of one confirmation, from the first on.
@@ -82,16 +83,7 @@ def confirmed_speedup(contests: Sequence[Record], objective: Objective, confiden
         raise StorageError("the records are not the attempts of a confirmation from the first on")
     if any(contest.candidates != loaded[0].candidates for contest in loaded):
         raise StorageError("the records are confirmations of several candidates")
-    return _speedup_from_outside(contests, objective, confidence, replayed=is_confirmed_by_graphs(contests))
-
-
-def _speedup_from_outside(
-    contests: Sequence[Record], objective: Objective, confidence: float, *, replayed: bool
-) -> Interval:
-    rounds = [
-        _paired_times(weight, w, w.graph_rounds if replayed else w.rounds)
-        for weight, w in _weighted_workloads(contests)
-    ]
+    rounds = [_paired_times(weight, w, w.rounds) for weight, w in _weighted_workloads(contests, replayed)]
     return speedup_interval(pool_by_workload(rounds), objective, confidence_per_confirmation(confidence))
 
 
@@ -99,9 +91,9 @@ def is_confirmed_by_graphs(contests: Sequence[Record]) -> bool:
     """Whether the supervisor's clock that confirms a gain is the one over replays of CUDA graphs, in which launches
     hide little: the task's clock is that of graphs or the device's, and both kernels were captured."""
     clock = Contest.model_validate(contests[0].payload).clock
+    workloads = [w for _, w in _weighted_workloads(contests, replayed=False)]
     return clock in ("device", "graph") and all(
-        w.graph_rounds and {"incumbent", "candidate"} <= w.graph_rounds[0].keys()
-        for _, w in _weighted_workloads(contests)
+        w.graph_rounds and {"incumbent", "candidate"} <= w.graph_rounds[0].keys() for w in workloads
     )
 
 
@@ -201,7 +193,7 @@ def claim_of(contests: Sequence[Record], objective: Objective, confidence: float
     wanted = Contest.model_validate(contests[0].payload).clock
     device = None if wanted in ("launch", "graph") else speedup_on_device(contests, objective, confidence, min_effect)
     if device is not None:
-        wall = _speedup_from_outside(contests, objective, confidence, replayed=False)
+        wall = confirmed_speedup(contests, objective, confidence, replayed=False)
         return Claim(speedup=device, clock="device-only", other=wall)
     if not _wall_and_device_times(contests):
         return Claim(speedup=outside, clock="wall")
@@ -229,21 +221,13 @@ def _wall_and_device_times(contests: Sequence[Record]) -> tuple[tuple[PairedTime
     """Return (times by the supervisor's clock, times by the device's events) of each workload, pooled over the counted
     `contests`; empty if a workload has no events."""
     weighted = _weighted_workloads(contests)
-    if is_confirmed_by_graphs(contests):
-        pairs = [(w.graph_rounds, w.kernel_rounds or w.graph_device_rounds) for _, w in weighted]
-    else:
-        pairs = [(w.rounds, w.device_rounds) for _, w in weighted]
     if not all(
         w.device_rounds and min(r[name] for r in w.device_rounds for name in ("incumbent", "candidate")) > 0
         for _, w in weighted
     ):
         return ()
-    wall, device = (
-        pool_by_workload(
-            [_paired_times(weight, w, pair[at]) for (weight, w), pair in zip(weighted, pairs, strict=True)]
-        )
-        for at in (0, 1)
-    )
+    wall = pool_by_workload([_paired_times(weight, w, w.rounds) for weight, w in weighted])
+    device = pool_by_workload([_paired_times(weight, w, w.device_rounds) for weight, w in weighted])
     return tuple(zip(wall, device, strict=True))
 
 
@@ -255,9 +239,16 @@ def _device_only_times(contests: Sequence[Record]) -> Sequence[PairedTimes]:
     )
 
 
-def _weighted_workloads(contests: Sequence[Record]) -> list[tuple[float, ContestOfWorkload]]:
+def _weighted_workloads(
+    contests: Sequence[Record], replayed: bool | None = None
+) -> list[tuple[float, ContestOfWorkload]]:
+    """Return (weight, rounds) of each workload of each counted contest; with `replayed`, by default where they confirm,
+    the replays' times stand in place of the host's, beside those of the device alone."""
     loaded = [Contest.model_validate(record.payload) for record in counted_contests(contests)]
-    return [(contest.weights[w.workload], w) for contest in loaded for w in contest.result.workloads]
+    weighted = [(contest.weights[w.workload], w) for contest in loaded for w in contest.result.workloads]
+    if replayed is False or not is_confirmed_by_graphs(contests):
+        return weighted
+    return [(x, w.model_copy(update={"rounds": w.graph_rounds, "device_rounds": w.kernel_rounds})) for x, w in weighted]
 
 
 def _paired_times(weight: float, w: ContestOfWorkload, rounds: Sequence[Mapping[str, float]]) -> PairedTimes:
@@ -303,15 +294,26 @@ def library_share(contests: Sequence[Record], name: str = "candidate") -> float 
 def device_seconds(record: Record) -> dict[str, float]:
     """Return contestant -> weighted sum of its medians by the device's own events, without gaps between launches where
     they were measured so; empty if there are no events."""
+    return _weighted_medians(record, lambda w: w.kernel_rounds or w.device_rounds)
+
+
+def graph_seconds(record: Record) -> dict[str, float]:
+    """Return contestant -> weighted sum of its medians by the supervisor's clock over replays of its CUDA graphs, for
+    those that were captured in all workloads."""
+    return _weighted_medians(record, lambda w: w.graph_rounds)
+
+
+def _weighted_medians(record: Record, series: Callable[[ContestOfWorkload], Rounds]) -> dict[str, float]:
     contest = Contest.model_validate(record.payload)
-    weighted_rounds = [
-        (contest.weights[w.workload], w.kernel_rounds or w.device_rounds)
-        for w in contest.result.workloads
-        if w.device_rounds
-    ]
-    names = weighted_rounds[0][1][0] if weighted_rounds else ()
+    rounds = {w.workload: series(w) for w in contest.result.workloads}
+    names = (
+        [n for n in next(iter(rounds.values()))[0] if all(n in r[0] for r in rounds.values())]
+        if all(rounds.values())
+        else []
+    )
     return {
-        name: sum(weight * median([r[name] for r in rounds]) for weight, rounds in weighted_rounds) for name in names
+        name: sum(contest.weights[workload] * median([r[name] for r in found]) for workload, found in rounds.items())
+        for name in names
     }
 
 
@@ -338,27 +340,10 @@ def with_graph_times(record: Record, *names: str) -> Record | None:
     return with_device_times(record, "graph_rounds") if wanted else None
 
 
-def graph_seconds(record: Record) -> dict[str, float]:
-    """Return contestant -> weighted sum of its medians by the supervisor's clock over replays of its CUDA graphs, for
-    those that were captured in all workloads."""
-    replayed = with_device_times(record, "graph_rounds")
-    if replayed is None:
-        return {}
-    weights, medians = Contest.model_validate(record.payload).weights, median_seconds(replayed)
-    names = set.intersection(*(set(times) for times in medians.values()))
-    return {
-        name: sum(weights[workload] * times[name] for workload, times in medians.items())
-        for name in next(iter(medians.values()))
-        if name in names
-    }
-
-
 def uncaptured(record: Record) -> dict[str, str]:
     """Return contestant -> why its calls cannot be captured in a CUDA graph."""
-    found: dict[str, str] = {}
-    for workload in Contest.model_validate(record.payload).result.workloads:
-        found = dict(workload.uncaptured) | found
-    return found
+    workloads = Contest.model_validate(record.payload).result.workloads
+    return {name: why for workload in workloads for name, why in workload.uncaptured.items()}
 
 
 def host_bound_rounds(record: Record) -> dict[str, int]:

@@ -77,20 +77,11 @@ _NODE_TYPES_WITHOUT_ENTRY = frozenset({"compound_statement", "field_declaration_
 
 
 def read_solve_parameters(source: str, file: str, grammar: str = "cpp") -> tuple[Parameter, ...]:
-    """Return the parameters of `solve` in order, without a stream; error messages name `file`.
+    """Return the parameters of `solve` in order; error messages name `file`. A stream in the last place has no dtype.
 
     Raises SettingsError if there is no such function, if it is not extern "C" or does not return void, if two
     definitions differ in their parameters, or if a parameter has an unknown type.
     """
-    return _read_signature(source, file, grammar)[0]
-
-
-def takes_stream(source: str, file: str) -> bool:
-    """Whether the last parameter of `solve` in CUDA C++ is a stream; SettingsError as of `read_solve_parameters`."""
-    return _read_signature(source, file, "cuda")[1]
-
-
-def _read_signature(source: str, file: str, grammar: str) -> tuple[tuple[Parameter, ...], bool]:
     unit = CppSource(expand_macros(source), grammar)
     entries = [
         node
@@ -174,8 +165,7 @@ def _is_extern_c(node: Node | None) -> bool:
     return False
 
 
-def _read_parameters(node: Node, aliases: dict[str, list[str]], file: str) -> tuple[tuple[Parameter, ...], bool]:
-    """Return the parameters, and whether a stream follows them."""
+def _read_parameters(node: Node, aliases: dict[str, list[str]], file: str) -> tuple[Parameter, ...]:
     declarator = function_declarator(node)
     parameter_list = declarator.child_by_field_name("parameters") if declarator is not None else None
     assert parameter_list is not None, (
@@ -191,14 +181,14 @@ def _read_parameters(node: Node, aliases: dict[str, list[str]], file: str) -> tu
             f"them as in {ENTRY_SIGNATURE}"
         )
     token_lists = [list(tokens(child)) for child in parameter_list.named_children if child.type != "comment"]
-    streamed = bool(token_lists) and STREAM_TYPE in token_lists[-1] and "*" not in token_lists[-1]
-    token_lists = token_lists[:-1] if streamed else token_lists
     if token_lists in ([], [["void"]]):
         raise SettingsError(
             f"{file}: `{ENTRY}` has no parameters; it must take its inputs, outputs and sizes: {ENTRY_SIGNATURE}"
         )
-    read = (_read_parameter(words, position, aliases, file) for position, words in enumerate(token_lists))
-    return tuple(read), streamed
+    streamed = STREAM_TYPE in token_lists[-1]
+    given = token_lists[: len(token_lists) - streamed]
+    parameters = tuple(_read_parameter(words, position, aliases, file) for position, words in enumerate(given))
+    return (*parameters, *[Parameter(name="stream", dtype=None, pointer=None)] * streamed)
 
 
 def _read_parameter(written: Sequence[str], position: int, aliases: dict[str, list[str]], file: str) -> Parameter:

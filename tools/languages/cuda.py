@@ -18,7 +18,7 @@ from tools.executors.protocol import Parameter
 from tools.executors.toolchain import Compiler, Toolchain
 from tools.harness.compilation import cuda_compile
 from tools.languages.base import Language
-from tools.languages.cpp_signature import read_solve_parameters, takes_stream
+from tools.languages.cpp_signature import read_solve_parameters
 from tools.store.blobs import Blobs
 
 KERNEL_FILE = "kernel.cu"
@@ -74,11 +74,11 @@ class Cuda(Language):
     def parameters(self, source: str) -> tuple[Parameter, ...]:
         """Return the parameters of `solve` in order, without a stream; SettingsError names the error and what is
         allowed."""
-        return read_solve_parameters(source, KERNEL_FILE, "cuda")
+        return tuple(p for p in read_solve_parameters(source, KERNEL_FILE, "cuda") if p.dtype is not None)
 
     def takes_stream(self, source: str) -> bool:
         """Whether the last parameter of `solve` is a `cudaStream_t`."""
-        return takes_stream(source, KERNEL_FILE)
+        return read_solve_parameters(source, KERNEL_FILE, "cuda")[-1].dtype is None
 
     def flags(self, task: Task, toolchain: Toolchain) -> tuple[str, ...]:
         """Return the required flags and the user's flags, or -O3 without any; --target is passed to nvcc separately."""

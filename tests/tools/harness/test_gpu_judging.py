@@ -290,11 +290,11 @@ def replay(rounds: ModuleType, *contestants: Replays, scalars: int = 0) -> tuple
         sets=SimpleNamespace(scalar_changes=scalars),
     )
     field, calls = {one.name: one for one in contestants}, {one.name: 6 for one in contestants}
-    return rounds.time_graphs(field, calls, ring, {"dims": {}}, random.Random(1), 2, 1e-4), log
+    return rounds.run_graph_rounds(field, calls, ring, {"dims": {}}, random.Random(1), 2), log
 
 
 def test_a_graph_is_captured_before_its_inputs_are_drawn_and_timed_on_new_ones_each_round() -> None:
-    rounds = module("measurement.graph_rounds")
+    rounds = module("measurement.interleaved")
     found, log = replay(rounds, Replays(rounds, "candidate"))
     assert log == ["capture 4", "renew 4", "replay", "renew 4", "replay"]
     assert found == {
@@ -305,7 +305,7 @@ def test_a_graph_is_captured_before_its_inputs_are_drawn_and_timed_on_new_ones_e
 
 
 def test_contestants_that_cannot_be_captured_leave_the_rounds_and_say_why() -> None:
-    rounds = module("measurement.graph_rounds")
+    rounds = module("measurement.interleaved")
     waits, wrong, fine = (
         Replays(rounds, "waits", "it waits"),
         Replays(rounds, "wrong", fails=2),

@@ -97,10 +97,10 @@ class KernelContestant:
 
     def capture(self, piece: list[int]) -> str | None:
         """Capture the calls at the addresses of `piece` in a graph; return why that is impossible, or None."""
-        seen = self.executed()
         try:
+            seen = self.executed()
             answer = self.kernel.capture(self.name, self.kernel.train(self.session.ring, piece, piece))
-        except KernelError as error:
+        except (KernelError, BrokenRuleError) as error:
             return str(error)
         self.settle()  # the profiler's threads stay
         return answer.get("uncaptured") or kernel_trace.missing_from_graph(seen, answer["nodes"], len(piece))
@@ -150,9 +150,12 @@ class KernelContestant:
 class ContestantLostError(Exception):
     """A contestant that is not a kernel failed; the contest goes on without it."""
 
+    wrong = True
+    """The contestant's own failure, and no broken rule."""
+
     def __init__(self, name: str, reason: str):
         super().__init__(reason)
-        self.name = name
+        self.name = self.culprit = name
 
 
 class TorchContestant:
@@ -207,7 +210,7 @@ class TorchContestant:
         self.ring.flush(piece, [])
         start = time.perf_counter()
         watched_s = BUSY_WAIT_S if self.backend.launched else 0.0
-        answer = self._call_or_lose("replay" if replay else "run", watched_s=watched_s, train=piece)
+        answer = self._call_or_lose("run", watched_s=watched_s, train=piece, replay=replay)
         took = time.perf_counter() - start
         self.device_s = answer.get("seconds", 0.0)
         return max(took - self.order_s, took / 2)
@@ -226,7 +229,9 @@ class TorchContestant:
 
     def capture(self, piece: list[int]) -> str | None:
         """Capture the calls at the addresses of `piece` in a graph; return why that is impossible, or None."""
-        return self._call_or_lose("capture", train=piece).get("uncaptured")
+        with contextlib.suppress(ContestantLostError):
+            return self._call_or_lose("capture", train=piece)["uncaptured"]
+        return "its process ended while it was captured"
 
     def reopen(self) -> None:
         """Start a new process after one that could not be captured."""

@@ -157,7 +157,7 @@ class TimingSession:
             if self.flush:
                 self._ask(name, self.kernel.flush, self.flush)
         self._ask(self.owner, self.kernel.check_idle)
-        result = self._ask(name, self.kernel.replay if replay else self.kernel.run, name, packed, len(at))
+        result = self._ask(name, self.kernel.run, name, packed, len(at), *[True] * replay)
         if keep:
             written = dict(zip(slots, at, strict=True))  # a slot used twice holds the last call
             self.clocks.setdefault(name, []).append((result.wall, result.accounted_s))

@@ -35,7 +35,6 @@ VERBS = (
     "prepare",
     "run",
     "capture",
-    "replay",
     "inspect",
     "flush",
     "profile",
@@ -200,17 +199,20 @@ class GpuBackend:
         return {}
 
     def run(self, message: dict, fds: list[int]) -> dict:
-        """Run one train: an optional spin, the start event, launches, the end event; then wait for the end event and
-        for all other work."""
+        """Run one train: an optional spin, the start event, launches (or the replay of the captured ones), the end
+        event; then wait for the end event and for all other work."""
         driver, clock, name = self.driver, self.clock, self.name
         function, path = self.functions[name]
+        calls = self.calls
+        if message.get("replay"):
+            function, calls, name = self.captured.replay, [{}], f"{name}'s graph"
         spin = self._spin_seconds() if self.spinning else 0.0
         try:
             if spin:
                 self.sleep(int(spin * self.cycles))
             driver.record(self.start, None)
             launch_start = clock()
-            for given in self.calls:
+            for given in calls:
                 function(**given)
             launch_end = clock()
             driver.record(self.end, None)
@@ -351,23 +353,6 @@ class GpuBackend:
             return {"nodes": self.captured.kernel_names()}
         except BaseException as error:
             return {"uncaptured": describe_error(error, path)}
-
-    def replay(self, message: dict, fds: list[int]) -> dict:
-        """Replay the captured calls; answers as `run`."""
-        driver, clock = self.driver, self.clock
-        try:
-            driver.record(self.start, None)
-            launch_start = clock()
-            self.captured.replay()
-            launch_end = clock()
-            driver.record(self.end, None)
-            driver.check(driver.wait(self.end), "cuEventSynchronize")
-            train_end = clock()
-            driver.check(driver.wait_for_all(), "cuCtxSynchronize")
-        except Exception as error:
-            return {"error": describe_device_fault(str(error))}
-        times = {"device_s": driver.elapsed(self.start, self.end), "enqueue_s": launch_end - launch_start}
-        return times | {"spin_s": 0.0, "starved": False, "left_s": clock() - train_end}
 
     # ------------------------------------------------------------ inside
 

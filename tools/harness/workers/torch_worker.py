@@ -199,13 +199,16 @@ class TorchBackend:
         return {}
 
     def run(self, message: dict, fds) -> dict:
-        """Call the function for each address in the train; on a GPU answer the seconds of the device."""
+        """Call the function for each address in the train, or replay their graph; on a GPU answer the seconds of the
+        device."""
         if self.device == "cpu":
             for at in message["train"]:
                 self.function(**self.calls[at])
             return {}
         self.driver.record(self.events[0], None)
-        for at in message["train"]:
+        if message["replay"]:
+            self.captured.replay()
+        for at in message["train"] * (not message["replay"]):
             self.function(**self.calls[at])
         self.driver.record(self.events[1], None)
         self.driver("cuCtxSynchronize")
@@ -215,25 +218,13 @@ class TorchBackend:
         """Capture the calls at the addresses of the train; {uncaptured: why} where that is impossible."""
         from harness.device import graphs
 
-        first, size = self.arena
-        calls = [self.calls[at] for at in message["train"]]
+        self._drop_graph()
+        calls = [partial(self.function, **self.calls[at]) for at in message["train"]]
         try:
-            self._drop_graph()
-            self.captured = graphs.CapturedCalls(self.torch, [partial(self.function, **given) for given in calls])
-            wrong = self.captured.wrong_replay(
-                self.function, calls[0], lambda tensor: not first <= tensor.data_ptr() < first + size
-            )
+            self.captured = graphs.CapturedCalls(self.torch, calls)
+            return {"uncaptured": self.captured.wrong_replay(calls[0])}
         except Exception as error:
             return {"uncaptured": error_answer(error)["error"]}
-        return {"uncaptured": wrong} if wrong else {}
-
-    def replay(self, message: dict, fds) -> dict:
-        """Replay the captured calls; answer the seconds of the device."""
-        self.driver.record(self.events[0], None)
-        self.captured.replay()
-        self.driver.record(self.events[1], None)
-        self.driver("cuCtxSynchronize")
-        return {"seconds": self.driver.elapsed(*self.events)}
 
     def _drop_graph(self) -> None:
         if self.captured:
@@ -277,7 +268,7 @@ def main() -> None:
     channel = ipc.Channel(socket.socket(fileno=int(sys.argv[1])))
     backend = TorchBackend()
     verbs = (backend.warm_up, backend.begin, backend.attach, backend.set_scalars, backend.run, backend.run_queued)
-    verbs += (backend.release_inputs, backend.capture, backend.replay)
+    verbs += (backend.release_inputs, backend.capture)
     ipc.serve_verbs(channel, {verb.__name__: verb for verb in verbs}, error_answer)
 
 
