@@ -453,13 +453,6 @@ class Judge:
         rivals = self.task.rivals.names if frameworks and self.task.rivals else ()
         return (*frameworks, *longest, *rivals)
 
-    def _graph_rounds(self, kind: str, rounds: int) -> int:
-        """Rounds of replayed CUDA graphs in a contest: all where the task's clock needs them, a few in any benchmark on
-        a GPU, for its report."""
-        if self.language.device != "cuda":
-            return 0
-        return rounds if self.task.clock in ("device", "graph") else SHOWN_GRAPH_ROUNDS * (kind == "benchmark")
-
     def _margin_is_open(self, timings: Sequence[Record], confidence: float) -> bool:
         """Whether more pairs are needed to tell if every workload keeps its margin."""
         limited = self._with_margins(timings, confidence)
@@ -526,8 +519,8 @@ class Judge:
             "frameworks": frameworks,
             "workloads": self._workload_names(),
         }
-        graph_rounds = self._graph_rounds(kind, rounds)
-        if graph_rounds:
+        graph_rounds = rounds if self.task.clock in ("device", "graph") else SHOWN_GRAPH_ROUNDS * (kind == "benchmark")
+        if graph_rounds := graph_rounds * (self.language.device == "cuda"):
             key_fields["graph_rounds"] = graph_rounds
         seed_parts = (kind, *(c.id for c in kernels.values()), attempt)
 

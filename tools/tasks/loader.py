@@ -331,11 +331,8 @@ def _possible_clock(clock: TaskClock | None, language: Language, source: str | N
         )
     if clock == "graph" and source is not None and not language.takes_stream(source):
         raise SettingsError(
-            "task.yaml: clock: graph needs a kernel that runs on the stream given; let `solve` take a last parameter "
-            "`cudaStream_t stream`"
-            if language.entry == "solve"
-            else f"task.yaml: clock: graph needs kernels on the stream given, and those in {language.name} run on the "
-            f"default one; use device or launch"
+            "task.yaml: clock: graph needs a kernel that runs on the stream given (in CUDA C++ the last parameter of "
+            "`solve`, `cudaStream_t stream`); this one runs on the default stream, so use device or launch"
         )
     return clock
 

@@ -289,7 +289,7 @@ def replay(rounds: ModuleType, *contestants: Replays, scalars: int = 0) -> tuple
         renew=lambda at, dims: log.append(f"renew {len(at)}"),
         sets=SimpleNamespace(scalar_changes=scalars),
     )
-    field, calls = {one.name: one for one in contestants}, {one.name: 6 for one in contestants}
+    field, calls = {one.name: one for one in contestants}, {one.name: 4 for one in contestants}
     return rounds.run_graph_rounds(field, calls, ring, {"dims": {}}, random.Random(1), 2), log
 
 

@@ -156,6 +156,10 @@ ATTACKS = {
     "the events' clock": (attack(host="float ms; cudaEventElapsedTime(&ms, nullptr, nullptr);"), "reads a clock"),
     "a callback": (attack(host="cudaLaunchHostFunc(0, nullptr, nullptr);"), "state of the whole device"),
     "the driver": (attack(host="cuCtxSynchronize();"), "function of the driver"),
+    "whether it is captured": (
+        attack(host="cudaStreamCaptureStatus s; cudaStreamIsCapturing(0, &s);"),
+        "tells a captured",
+    ),
     "a look-up in the driver": (
         attack(host='void* f; cudaGetDriverEntryPoint("cuEventElapsedTime", &f, 0, nullptr);'),
         "looks up",

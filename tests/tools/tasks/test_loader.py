@@ -237,9 +237,9 @@ STREAMED = 'extern "C" void solve(const float* x, float* out, int M, int N{}) {{
     ("language", "clock", "last", "refused"),
     [
         (Cuda(), "graph", ", cudaStream_t stream", None),
-        (Cuda(), "graph", "", "clock: graph needs .* last parameter `cudaStream_t stream`"),
+        (Cuda(), "graph", "", "clock: graph needs .*last parameter of `solve`, `cudaStream_t stream`"),
         (Cuda(), "device", "", None),
-        (CuteDsl(), "graph", None, "those in cutedsl run on the default one"),
+        (CuteDsl(), "graph", None, "this one runs on the default stream"),
         (Cpp(), "launch", "", "clock: kernels in cpp launch nothing"),
     ],
 )

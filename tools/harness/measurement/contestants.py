@@ -105,9 +105,8 @@ class KernelContestant:
         self.settle()  # the profiler's threads stay
         return answer.get("uncaptured") or kernel_trace.missing_from_graph(seen, answer["nodes"], len(piece))
 
-    def reopen(self) -> None:
-        """Start a new process after one that could not be captured."""
-        self.open()
+    reopen = open
+    """Start a new process after one that could not be captured."""
 
     def piece_calls(self) -> int:
         """Most calls of a piece."""

@@ -243,8 +243,7 @@ def run_graph_rounds(
     A graph is captured before the inputs of its replays are drawn, so that what a kernel computes while it is captured
     helps no replay. Launches do not hide what it saves from the supervisor's clock.
     """
-    counts = {name: min(count, field[name].piece_calls()) for name, count in calls.items()}
-    rounds, on_device, spare = [], [], max(wanted // 2, 2)
+    counts, rounds, on_device, spare = dict(calls), [], [], max(wanted // 2, 2)
 
     def leave_out(name: str, reason: str) -> None:
         if not field[name].uncaptured:
@@ -254,7 +253,7 @@ def run_graph_rounds(
         rounds.clear()
         on_device.clear()
 
-    for name, count in list(counts.items()):
+    for name, count in calls.items():
         if reason := field[name].uncaptured or field[name].capture(list(range(count))):
             leave_out(name, reason)
     while counts and len(rounds) < wanted:
