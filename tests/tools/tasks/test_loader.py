@@ -450,7 +450,7 @@ ROTARY = logic(
     "a, c = x.unflatten(-1, (2, 8, -1)).flatten(2).unbind(1)\n    return torch.cat((a * w.cos() - c * w.sin(), c * w.cos() + a * w.sin()), -1)",
 )
 GROUPED = logic(
-    '{"n": 2, "C": 48, "HW": 25, "groups": 12}',
+    '{"n": 2, "C": 48, "HW": 27, "groups": 12}',
     '{"x": drawn("n", "C", "HW"), "out": drawn("n", "C", "HW"), **dims}',
     'return torch.group_norm(x, sizes["groups"])',
 )
