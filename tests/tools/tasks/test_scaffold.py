@@ -11,7 +11,7 @@ import pytest
 from graph.__main__ import main
 from tests.support import Capsys
 from tools.errors import SettingsError
-from tools.languages.cpp_signature import read_solve_parameters
+from tools.languages.cuda import Cuda
 from tools.tasks.scaffold import Scaffold, scaffold
 
 KERNEL = """template <typename T>
@@ -63,7 +63,7 @@ def made(folder: Path, name: str, source: str, entry: str | None = None) -> tupl
 
 
 def signature(kernel: str) -> list[tuple[str, str, bool]]:
-    return [(p.name, p.dtype, p.pointer) for p in read_solve_parameters(kernel, "kernel.cu")]
+    return [(p.name, p.dtype, p.pointer) for p in Cuda().parameters(kernel)]
 
 
 def inputs(reference: str) -> dict[str, object]:
