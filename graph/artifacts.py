@@ -359,7 +359,14 @@ class FinalBenchmark(Artifact):
     """Contestant -> the number of rounds whose device time may include gaps between launches."""
     device_s: dict[str, float] = {}
     """Contestant -> weighted sum of its median device times, if calls only launch; all other times then include
-    launches."""
+    launches, or are those of graphs."""
+    graph_s: dict[str, float] = {}
+    """Contestant -> weighted sum of its median times by the wall clock over replays of its CUDA graphs, each of one
+    call."""
+    uncaptured: dict[str, str] = {}
+    """Contestant -> why its calls cannot be captured in a CUDA graph."""
+    by_graphs: bool = False
+    """Whether the standings are by those replays, as the task's clock asks."""
     unavailable: dict[str, str]
     disturbed: bool = False
     """Other processes kept the machine busy in more than half of the rounds of a workload."""

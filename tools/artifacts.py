@@ -32,6 +32,9 @@ Axis = Literal["compute", "memory", "latency", "occupancy"]
 Bound = Literal["memory", "compute", "latency", "occupancy", "mixed", "unknown"]
 Outcome = Literal["accept", "reject_correctness", "reject_policy", "reject_perf", "inconclusive", "infra_error"]
 Stage = Literal["screen", "build", "correctness", "timing"]
+TaskClock = Literal["device", "launch", "graph"]
+"""Clock of a GPU task's objective: the device's events, the wall clock with launches, or the wall clock over replays of
+captured CUDA graphs."""
 
 
 class Artifact(BaseModel):
@@ -166,10 +169,13 @@ class Task(Artifact):
     product_type: ProductType | None = None
     """Type of the values that the reference's products take, where most of its operations are products; "" where they
     are not, None if they were not counted."""
+    clock: TaskClock | None = None
+    """Clock of the objective; None: the device's events where launches hide a gain, else the wall clock."""
 
     def identity(self) -> str:
-        """Return the sha256 of the canonical JSON of the task, in hex; `product_type` follows from the reference."""
-        return digest(self.model_dump_json(exclude={"product_type"}))
+        """Return the sha256 of the canonical JSON of the task, in hex, without `product_type`, which follows from the
+        reference, and a clock that nobody stated."""
+        return digest(self.model_dump_json(exclude={"product_type"} | ({"clock"} if self.clock is None else set())))
 
     @property
     def margins(self) -> dict[str, float]:
@@ -406,9 +412,10 @@ class Finding(Artifact):
     """Ids of the records that the finding rests on."""
 
 
-Clock = Literal["wall", "launch-included", "device-only"]
+Clock = Literal["wall", "launch-included", "device-only", "graph"]
 """The clock of a time. "wall": the host's clock around a call on the CPU; "launch-included": the host's clock around a
-call that launches work on a device; "device-only": the device's own events."""
+call that launches work on a device; "device-only": the device's own events; "graph": the host's clock around the
+replay of a CUDA graph that holds many calls."""
 
 
 class Claim(Artifact):

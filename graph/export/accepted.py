@@ -40,6 +40,8 @@ class AcceptedKernel(Artifact):
     """Text of the kernel."""
     suffix: str
     device: str
+    takes_stream: bool = False
+    """On a GPU: the kernel works on the stream that its caller chooses, and not only on the default one."""
     architecture: str = ""
     """Of the GPU that it was judged on, as the driver reports it."""
     flags: tuple[str, ...]
@@ -92,6 +94,7 @@ class AcceptedKernel(Artifact):
             "device": self.device,
             "align": ALIGNMENT[self.device],
             "triton": not self.is_compiled,
+            "stream": self.takes_stream,
         }
 
     def _covers_ranges(self) -> bool:

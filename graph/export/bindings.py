@@ -69,7 +69,12 @@ def _run_function(kernel: AcceptedKernel, given: tuple[Argument, ...]) -> str:
         value = a.name if a in given else _size_expression(kernel, a, given)
         passed.append(f"static_cast<{C_TYPES[a.dtype]}>({value})" if a.role == "scalar" else f"{a.name}.data_ptr()")
     parameters = ", ".join(f"{_torch_types(a)[0] if a.role == 'scalar' else 'torch::Tensor'} {a.name}" for a in given)
-    head = f'extern "C" void solve({", ".join(declared)});'
+    head = ""
+    if kernel.takes_stream:
+        head = "#include <c10/cuda/CUDAStream.h>\n\n"
+        declared.append("cudaStream_t stream")
+        passed.append("c10::cuda::getCurrentCUDAStream()")
+    head += f'extern "C" void solve({", ".join(declared)});'
     return f"{head}\n\nstatic void run({parameters}) {{\n  solve({', '.join(passed)});\n}}\n"
 
 

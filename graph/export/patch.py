@@ -25,7 +25,7 @@ SWITCH = "KERNELWRIGHT"
 HEADER = """\
 // {title}
 // `accepts` holds the conditions under which the kernel was judged. It cannot see how much memory a pointer has, or
-// whether buffers overlap in part. The kernel runs on the default stream and was judged as built with {flags}.
+// whether buffers overlap in part. The kernel runs on {stream} and was judged as built with {flags}.
 #pragma once
 #include <cstdint>
 {includes}
@@ -139,7 +139,10 @@ def _cpp_guard(kernel: AcceptedKernel, space: str, replaced: str) -> str:
     """The user's C++ or CUDA lines behind a call of the kernel, whose arguments have the task's names there, too."""
     arguments = kernel.task.arguments
     parameters = [[one.strip() for one in _COMMA.split(launch)] for launch in _LAUNCH.findall(replaced)]
-    streams = {launch[3] for launch in parameters if len(launch) > 3} - {"0", "nullptr", "NULL"}
+    named_streams = [launch[3] if len(launch) > 3 else "0" for launch in parameters]
+    streams = {"0" if stream in ("nullptr", "NULL") else stream for stream in named_streams}
+    given = ([*streams] if len(streams) == 1 else ["nullptr"]) if kernel.takes_stream else []
+    streams -= {"0", *given}
     return CPP_GUARD.format(
         switch=SWITCH,
         indent=_indent(replaced),
@@ -148,7 +151,7 @@ def _cpp_guard(kernel: AcceptedKernel, space: str, replaced: str) -> str:
         entry=ENTRY,
         pointers=", ".join(a.name for a in arguments if a.role != "scalar"),
         scalars="".join(f", {a.name}" for a in arguments if a.role == "scalar"),
-        arguments=", ".join(a.name for a in arguments),
+        arguments=", ".join([*(a.name for a in arguments), *given]),
         replaced=replaced,
     )
 
@@ -165,6 +168,7 @@ def _header(kernel: AcceptedKernel, space: str) -> str:
     capability = kernel.architecture.removeprefix("sm_")
     text = HEADER.format(
         title=kernel.title,
+        stream="the stream given" if kernel.takes_stream else "the default stream",
         flags=" ".join(kernel.flags) or "the compiler's defaults",
         includes="\n".join(includes),
         push_macros="\n".join(f'#pragma push_macro("{name}")\n#undef {name}' for name in macros),

@@ -31,8 +31,9 @@ class Exported:
 
     `contract`: `arguments` in ABI order (name, role, dtype, axes), `points` (each argument's shape or value at the
     sizes that were timed), `ranges` (of dims from which further sizes were drawn and found right; empty: none), `seen`
-    (values of what has no range), `most` (the largest product of ranged dims), `device`, `align` in bytes, `triton`;
-    where it is built at its first call `flags`, `file`, `source`.
+    (values of what has no range), `most` (the largest product of ranged dims), `device`, `align` in bytes, `triton`,
+    `stream` (it works on torch's current stream, and so in a CUDA graph, not only on the default one); where it is
+    built at its first call `flags`, `file`, `source`.
     """
 
     def __init__(self, contract: dict[str, Any], run: Callable[..., Any] | None = None) -> None:
@@ -59,7 +60,8 @@ class Exported:
                 SCALARS[dtype](filled[name]) if role == "scalar" else ctypes.c_void_p(filled[name].data_ptr())
                 for name, role, dtype, _ in self.contract["arguments"]
             )
-            self._built_entry()(*passed)
+            stream = [ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)] if self.contract["stream"] else []
+            self._built_entry()(*passed, *stream)
         return self._as_result([filled[name] for name, role, *_ in self.contract["arguments"] if role == "output"])
 
     def complete_arguments(self, given: dict[str, Any]) -> dict[str, Any] | str:
@@ -85,7 +87,7 @@ class Exported:
             filled[name] = value
         if (
             self.device == "cuda"
-            and not self.contract["triton"]
+            and not self.contract["stream"]
             and torch.cuda.current_stream() != torch.cuda.default_stream()
         ):
             return "a stream other than the default one"

@@ -17,7 +17,7 @@ from graph.report.content.phrases import render
 from graph.services import open_agents, open_index, open_ledger, open_profilers
 from graph.settings import Settings
 from graph.specs import hardware_sheet
-from tools.artifacts import Argument, Artifact
+from tools.artifacts import Argument, Artifact, Task
 from tools.errors import SettingsError
 from tools.executors.base import pick_device, reason_if_device_missing
 from tools.executors.protocol import ProbedWorkload
@@ -28,6 +28,10 @@ from tools.languages.triton_interpreter import InterpreterResult
 from tools.tasks import trace
 from tools.tasks.trace import LaunchGroup
 
+DEFAULT_STREAM_ONLY = (
+    "Default stream only: the kernel cannot run on another stream or in a CUDA graph; in CUDA C++ a last parameter "
+    "`cudaStream_t stream` of `solve` ends that."
+)
 _NO_COMPILER = "none on this machine, so the kernel was not compiled"
 
 
@@ -151,8 +155,14 @@ def check(settings: Settings) -> CheckReport:
             pages=len(wiki.pages),
             unset=tuple(dict.fromkeys(unset)),
             unpublished=hardware_sheet.unpublished_warning(wiki, task, settings.hardware, settings.variant),
-            inferred=task.inferred,
+            inferred=(*task.inferred, *_default_stream_note(task, language)),
         )
+
+
+def _default_stream_note(task: Task, language: Language) -> list[str]:
+    """Return the sentence that marks a GPU kernel which works on the default stream alone; empty: it does not."""
+    marked = language.device != "cpu" and task.baseline and not language.takes_stream(task.baseline)
+    return [DEFAULT_STREAM_ONLY] if marked else []
 
 
 def _compiler_name(language: Language, toolchain: Toolchain, absent: str | None) -> str:

@@ -105,17 +105,20 @@ def read_accepted_kernel(
             f"{version}: the kernel in commit {commit[:12]} is {kernel.id}, and its record names {memory.candidate}"
         )
     origin = "the kernel that the run began with" if memory.verdict == "baseline" else f"made by Kernelwright{gain}"
+    takes_stream = language.takes_stream(source)
+    limit = "" if takes_stream or language.device == "cpu" else " Default stream only."
     return AcceptedKernel(
         task=loaded.task,
         probed_workloads=loaded.workloads,
         source=source,
         suffix=language.suffix,
         device=language.device,
+        takes_stream=takes_stream,
         architecture=_device_architecture(workspace, language.device),
         flags=_build_flags(workspace),
         covers_drawn_sizes=bool(drawn_statuses) and {*drawn_statuses} == {"passed"},
         user_file=_user_file(file, at) if file is not None else None,
-        title=f"{version} of {workspace.root.name} (commit {commit[:12]}), {origin}.",
+        title=f"{version} of {workspace.root.name} (commit {commit[:12]}), {origin}.{limit}",
     )
 
 

@@ -76,7 +76,10 @@ def final_benchmark(record: Record, services: Services, unfit: Mapping[str, str]
     """Return the final benchmark in a contest's record; `unfit`: contestants that were excluded -> the reason."""
     contest = confirmation.Contest.model_validate(record.payload)
     best: Literal["baseline", "best"] = "best" if "best" in contest.candidates else "baseline"
-    ranked = ranking.rank_contestants(record, services.settings.judge.objective, anchor="baseline", best=best)
+    replayed = confirmation.with_graph_times(record, "baseline", best)
+    ranked = ranking.rank_contestants(
+        replayed or record, services.settings.judge.objective, anchor="baseline", best=best
+    )
     return FinalBenchmark(
         best=best,
         standings=tuple(
@@ -93,6 +96,9 @@ def final_benchmark(record: Record, services: Services, unfit: Mapping[str, str]
         objective_of=objective_words(services.settings.judge.objective, services.task),
         device_s=confirmation.device_seconds(record),
         host_bound=confirmation.host_bound_rounds(record),
+        graph_s=confirmation.graph_seconds(record),
+        uncaptured=confirmation.uncaptured(record),
+        by_graphs=replayed is not None,
         unavailable={**contest.result.unavailable, **unfit},
         disturbed=confirmation.any_disturbed((record,)),
         wall_s=services.wall_s(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,13 +81,13 @@ class GpuBench:
             text=True,
         )
 
-    def ask(self, request: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
+    def ask(self, request: dict[str, Any], files: Mapping[str, str | bytes]) -> dict[str, Any]:
         """The harness's answer as it stands in result.json."""
         job = self.folder / f"job{self.count}"
         self.count += 1
         job.mkdir()
         for name, text in files.items():
-            (job / name).write_text(text)
+            (job / name).write_bytes(text.encode() if isinstance(text, str) else text)
         (job / "request.json").write_text(json.dumps({"device": "cuda", "device_index": 0, **request}))
         assert self.process.stdin and self.process.stdout
         self.process.stdin.write(json.dumps({"folder": str(job), "memory_bytes": self.memory_bytes}) + "\n")
@@ -127,10 +128,11 @@ class GpuBench:
     def contest(
         self,
         contestants: list[dict[str, Any]],
-        files: dict[str, str],
+        files: Mapping[str, str | bytes],
         dims: dict[str, int],
         rounds: int = 6,
         library: tuple[str, ...] = (),
+        graph_rounds: int = 0,
     ) -> dict[str, Any]:
         workload = {"name": "w", "dims": dims, "weight": 1.0, "seed": 2, "pairs": rounds, "warm_pairs": 0}
         request = {
@@ -139,6 +141,7 @@ class GpuBench:
             "contestants": contestants,
             "workloads": [workload],
             "order_seed": 9,
+            "graph_rounds": graph_rounds,
             "call_limit_s": 300.0,
         }
         return self.ask(request, files)

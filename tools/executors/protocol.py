@@ -320,6 +320,8 @@ class ContestRequest(DeviceRequest):
     workloads: tuple[TimedWorkload, ...]
     """Workloads to time; `pairs` is the number of rounds."""
     order_seed: int
+    graph_rounds: int = 0
+    """On a GPU: rounds of replays of captured CUDA graphs, after the others; 0: nothing is captured."""
     call_limit_s: float = 120.0
 
 
@@ -344,6 +346,13 @@ class ContestOfWorkload(Artifact):
     host_bound: dict[str, int] = Field(default_factory=dict)
     """Contestant -> number of its `kernel_rounds` in which launching outlasted the spin, so that they may contain
     gaps."""
+    graph_rounds: tuple[dict[str, float], ...] = ()
+    """Seconds per call by the supervisor's clock over the replay of a CUDA graph that holds a call for each slot, on
+    inputs drawn after its capture."""
+    graph_device_rounds: tuple[dict[str, float], ...] = ()
+    """The same rounds by the device's events."""
+    uncaptured: dict[str, str] = Field(default_factory=dict)
+    """Contestant -> why its calls cannot be captured in a CUDA graph; it has no `graph_rounds`."""
 
 
 class ContestResult(Artifact):

@@ -4,10 +4,11 @@ of an accept or in the final benchmark."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
+from typing import Literal
 
-from tools.artifacts import Artifact, Claim, Interval, Record
+from tools.artifacts import Artifact, Claim, Interval, Record, TaskClock
 from tools.errors import StorageError
 from tools.executors.protocol import ContestOfWorkload, ContestResult
 from tools.gate.statistics import Objective, PairedTimes, pool_by_workload, speedup_interval
@@ -35,6 +36,8 @@ intervals. Verified again, 13 versions on H100 and H200 differed by at most 2 % 
 (benchmarks/results/seats.md, h200.md and cuda.md), and the intervals of 20 runs beside other work on two virtual cores
 overlapped in all cases (claims.md)."""
 
+Rounds = Sequence[Mapping[str, float]]
+"""Contestant -> seconds per call, for each round."""
 UNPROFILED_PREFIX = "not known: "
 """Prefix of the harness's message if the profiler could not determine what a kernel executed."""
 
@@ -46,12 +49,19 @@ class Contest(Artifact):
     """Contestant -> candidate id; eager and compile have none."""
     attempt: int
     weights: dict[str, float]
+    clock: TaskClock | None = None
+    """The task's clock (`Task.clock`)."""
     result: ContestResult
 
 
 def contest_problem(record: Record) -> str | None:
-    """Return the fault of the candidate in a contest, or None."""
-    return Contest.model_validate(record.payload).result.problem
+    """Return the fault of the candidate in a contest, or None. Under `clock: graph` it is one not to be captured where
+    the incumbent is."""
+    contest, missing = Contest.model_validate(record.payload), uncaptured(record)
+    if contest.clock != "graph" or "candidate" not in missing or "incumbent" in missing:
+        return contest.result.problem
+    why = f"its calls cannot be captured in a CUDA graph, which `clock: graph` asks for: {missing['candidate']}"
+    return contest.result.problem or why
 
 
 def is_policy_violation(record: Record) -> bool:
@@ -59,8 +69,11 @@ def is_policy_violation(record: Record) -> bool:
     return Contest.model_validate(record.payload).result.policy
 
 
-def confirmed_speedup(contests: Sequence[Record], objective: Objective, confidence: float) -> Interval:
-    """Return the interval of incumbent / candidate over the rounds of the counted `contests`, pooled.
+def confirmed_speedup(
+    contests: Sequence[Record], objective: Objective, confidence: float, *, replayed: bool | None = None
+) -> Interval:
+    """Return the interval of incumbent / candidate by the supervisor's clock over the rounds of the counted `contests`,
+    pooled. `replayed`: over those of graphs; None: where `is_confirmed_by_graphs`.
 
     Each of the `MAX_CONFIRMATIONS` looks has the confidence with which all together keep `confidence`. Raises
     StorageError unless the records are the attempts of one confirmation, from the first on.
@@ -70,10 +83,18 @@ def confirmed_speedup(contests: Sequence[Record], objective: Objective, confiden
         raise StorageError("the records are not the attempts of a confirmation from the first on")
     if any(contest.candidates != loaded[0].candidates for contest in loaded):
         raise StorageError("the records are confirmations of several candidates")
-    samples = pool_by_workload(
-        [sample for record in counted_contests(contests) for sample in paired_times(record, "incumbent", "candidate")]
+    rounds = [_paired_times(weight, w, w.rounds) for weight, w in _weighted_workloads(contests, replayed)]
+    return speedup_interval(pool_by_workload(rounds), objective, confidence_per_confirmation(confidence))
+
+
+def is_confirmed_by_graphs(contests: Sequence[Record]) -> bool:
+    """Whether the supervisor's clock that confirms a gain is the one over replays of CUDA graphs, in which launches
+    hide little: the task's clock is that of graphs or the device's, and both kernels were captured."""
+    clock = Contest.model_validate(contests[0].payload).clock
+    workloads = [w for _, w in _weighted_workloads(contests, replayed=False)]
+    return clock in ("device", "graph") and all(
+        w.graph_rounds and {"incumbent", "candidate"} <= w.graph_rounds[0].keys() for w in workloads
     )
-    return speedup_interval(samples, objective, confidence_per_confirmation(confidence))
 
 
 def counted_contests(contests: Sequence[Record]) -> Sequence[Record]:
@@ -151,7 +172,7 @@ def speedup_on_device(
     wall, device = (
         sum(r.weight * median(r.candidate) for r in times) for times in ([wall for wall, _ in rounds], device_times)
     )
-    if wall <= (1.0 + min_effect) * device:
+    if wall <= (1.0 + min_effect) * device and Contest.model_validate(contests[0].payload).clock is None:
         return None
     each_confidence = confidence_per_confirmation(confidence)
     if (
@@ -163,17 +184,22 @@ def speedup_on_device(
 
 
 def claim_of(contests: Sequence[Record], objective: Objective, confidence: float, min_effect: float) -> Claim:
-    """Return the candidate's confirmed gain by the clock that decides, and by the other clock if there is one."""
-    wall = confirmed_speedup(contests, objective, confidence)
-    device = speedup_on_device(contests, objective, confidence, min_effect)
+    """Return the candidate's confirmed gain by the clock that decides, and by the other clock if there is one.
+
+    The task's clock decides if it could be measured. Without one, the device's decides where launches hide the gain
+    (`speedup_on_device`), else the wall clock.
+    """
+    outside = confirmed_speedup(contests, objective, confidence)
+    wanted = Contest.model_validate(contests[0].payload).clock
+    device = None if wanted in ("launch", "graph") else speedup_on_device(contests, objective, confidence, min_effect)
     if device is not None:
+        wall = confirmed_speedup(contests, objective, confidence, replayed=False)
         return Claim(speedup=device, clock="device-only", other=wall)
-    rounds = _wall_and_device_times(contests)
-    if not rounds:
-        return Claim(speedup=wall, clock="wall")
+    if not _wall_and_device_times(contests):
+        return Claim(speedup=outside, clock="wall")
     return Claim(
-        speedup=wall,
-        clock="launch-included",
+        speedup=outside,
+        clock="graph" if is_confirmed_by_graphs(contests) else "launch-included",
         other=speedup_interval(_device_only_times(contests), objective, confidence_per_confirmation(confidence)),
     )
 
@@ -192,7 +218,7 @@ def is_contradicted_by_wall_clock(contests: Sequence[Record], objective: Objecti
 
 
 def _wall_and_device_times(contests: Sequence[Record]) -> tuple[tuple[PairedTimes, PairedTimes], ...]:
-    """Return (times by the wall clock, times by the device's events) of each workload, pooled over the counted
+    """Return (times by the supervisor's clock, times by the device's events) of each workload, pooled over the counted
     `contests`; empty if a workload has no events."""
     weighted = _weighted_workloads(contests)
     if not all(
@@ -213,9 +239,16 @@ def _device_only_times(contests: Sequence[Record]) -> Sequence[PairedTimes]:
     )
 
 
-def _weighted_workloads(contests: Sequence[Record]) -> list[tuple[float, ContestOfWorkload]]:
+def _weighted_workloads(
+    contests: Sequence[Record], replayed: bool | None = None
+) -> list[tuple[float, ContestOfWorkload]]:
+    """Return (weight, rounds) of each workload of each counted contest; with `replayed`, by default where they confirm,
+    the replays' times stand in place of the host's, beside those of the device alone."""
     loaded = [Contest.model_validate(record.payload) for record in counted_contests(contests)]
-    return [(contest.weights[w.workload], w) for contest in loaded for w in contest.result.workloads]
+    weighted = [(contest.weights[w.workload], w) for contest in loaded for w in contest.result.workloads]
+    if replayed is False or not is_confirmed_by_graphs(contests):
+        return weighted
+    return [(x, w.model_copy(update={"rounds": w.graph_rounds, "device_rounds": w.kernel_rounds})) for x, w in weighted]
 
 
 def _paired_times(weight: float, w: ContestOfWorkload, rounds: Sequence[Mapping[str, float]]) -> PairedTimes:
@@ -261,28 +294,56 @@ def library_share(contests: Sequence[Record], name: str = "candidate") -> float 
 def device_seconds(record: Record) -> dict[str, float]:
     """Return contestant -> weighted sum of its medians by the device's own events, without gaps between launches where
     they were measured so; empty if there are no events."""
+    return _weighted_medians(record, lambda w: w.kernel_rounds or w.device_rounds)
+
+
+def graph_seconds(record: Record) -> dict[str, float]:
+    """Return contestant -> weighted sum of its medians by the supervisor's clock over replays of its CUDA graphs, for
+    those that were captured in all workloads."""
+    return _weighted_medians(record, lambda w: w.graph_rounds)
+
+
+def _weighted_medians(record: Record, series: Callable[[ContestOfWorkload], Rounds]) -> dict[str, float]:
     contest = Contest.model_validate(record.payload)
-    weighted_rounds = [
-        (contest.weights[w.workload], w.kernel_rounds or w.device_rounds)
-        for w in contest.result.workloads
-        if w.device_rounds
-    ]
-    names = weighted_rounds[0][1][0] if weighted_rounds else ()
+    rounds = {w.workload: series(w) for w in contest.result.workloads}
+    names = (
+        [n for n in next(iter(rounds.values()))[0] if all(n in r[0] for r in rounds.values())]
+        if all(rounds.values())
+        else []
+    )
     return {
-        name: sum(weight * median([r[name] for r in rounds]) for weight, rounds in weighted_rounds) for name in names
+        name: sum(contest.weights[workload] * median([r[name] for r in found]) for workload, found in rounds.items())
+        for name in names
     }
 
 
-def with_device_times(record: Record) -> Record | None:
-    """Return the contest's record with device-only times in place of the host's; None if they were not measured."""
+def with_device_times(
+    record: Record, series: Literal["kernel_rounds", "graph_rounds"] = "kernel_rounds"
+) -> Record | None:
+    """Return the contest's record with device-only times, or those of replayed graphs, in place of the host's; None if
+    they were not measured."""
     contest = Contest.model_validate(record.payload)
-    if not all(
-        w.kernel_rounds and min(t for r in w.kernel_rounds for t in r.values()) > 0 for w in contest.result.workloads
-    ):
+    rounds = [getattr(w, series) for w in contest.result.workloads]
+    if not all(found and min((t for r in found for t in r.values()), default=0.0) > 0 for found in rounds):
         return None
-    workloads = tuple(w.model_copy(update={"rounds": w.kernel_rounds}) for w in contest.result.workloads)
+    workloads = tuple(
+        w.model_copy(update={"rounds": found}) for w, found in zip(contest.result.workloads, rounds, strict=True)
+    )
     device_contest = contest.model_copy(update={"result": contest.result.model_copy(update={"workloads": workloads})})
     return record.model_copy(update={"payload": device_contest.model_dump(mode="json")})
+
+
+def with_graph_times(record: Record, *names: str) -> Record | None:
+    """Return the contest's record with the times of replayed graphs in place of the host's; None if the task has
+    another clock or one of `names` was not captured."""
+    wanted = Contest.model_validate(record.payload).clock == "graph" and {*names} <= graph_seconds(record).keys()
+    return with_device_times(record, "graph_rounds") if wanted else None
+
+
+def uncaptured(record: Record) -> dict[str, str]:
+    """Return contestant -> why its calls cannot be captured in a CUDA graph."""
+    workloads = Contest.model_validate(record.payload).result.workloads
+    return {name: why for workload in workloads for name, why in workload.uncaptured.items()}
 
 
 def host_bound_rounds(record: Record) -> dict[str, int]:

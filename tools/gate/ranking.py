@@ -141,8 +141,9 @@ class FrameworkTimes(Artifact):
 
 def framework_times(record: Record, objective: Objective, of: str = "") -> FrameworkTimes:
     """Return the times in a contest of v0 (there called baseline) with the frameworks; of the device alone if these
-    were measured."""
-    device_contest = confirmation.with_device_times(record)
+    were measured, or of replayed graphs if the task's clock asks for them."""
+    replayed = confirmation.with_graph_times(record, "baseline")
+    device_contest = replayed or confirmation.with_device_times(record)
     placings = rank_contestants(device_contest or record, objective, anchor="baseline", best="baseline").overall
     times_by_workload = [
         [seconds for name, seconds in medians.items() if name != "baseline"]
@@ -150,7 +151,13 @@ def framework_times(record: Record, objective: Objective, of: str = "") -> Frame
     ]
     return FrameworkTimes(
         record=record.id,
-        clock="device-only" if device_contest else "launch-included" if confirmation.device_seconds(record) else "wall",
+        clock="graph"
+        if replayed
+        else "device-only"
+        if device_contest
+        else "launch-included"
+        if confirmation.device_seconds(record)
+        else "wall",
         kernel_s=placings["baseline"].seconds,
         seconds={name: placing.seconds for name, placing in placings.items() if name != "baseline"},
         against={name: placing.against_best for name, placing in placings.items() if placing.against_best is not None},

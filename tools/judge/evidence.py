@@ -155,7 +155,8 @@ def check_contest(request: ContestRequest, result: ContestResult) -> None:
     for requested, timed in zip(request.workloads, result.workloads, strict=True):
         if len(timed.rounds) < requested.pairs or any(round_.keys() != present for round_ in timed.rounds):
             raise HarnessError(f"the contest left rounds of {requested.name} incomplete")
-        _require_positive_times(requested.name, [t for round_ in timed.rounds for t in round_.values()])
+        rounds = (*timed.rounds, *timed.graph_rounds)
+        _require_positive_times(requested.name, [t for round_ in rounds for t in round_.values()])
 
 
 def _require_positive_times(workload: str, seconds: Sequence[float]) -> None:

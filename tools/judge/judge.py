@@ -59,6 +59,8 @@ from tools.store.records import Records, record_key
 Emit = Callable[[str, Mapping[str, str]], None]
 REHEARSAL_PREFIX = "rehearsed_"
 """Prefix of the kinds of records that no verdict may rest on."""
+SHOWN_GRAPH_ROUNDS = 5
+"""Rounds of replayed CUDA graphs in a benchmark of a task with another clock."""
 SANITIZER_LIMIT_S = 120.0
 """Seconds that each tool of compute-sanitizer may take; it slows a kernel by a factor of ten to a hundred."""
 REHEARSAL_PAIRS = 8
@@ -517,6 +519,9 @@ class Judge:
             "frameworks": frameworks,
             "workloads": self._workload_names(),
         }
+        graph_rounds = rounds if self.task.clock in ("device", "graph") else SHOWN_GRAPH_ROUNDS * (kind == "benchmark")
+        if graph_rounds := graph_rounds * (self.language.device == "cuda"):
+            key_fields["graph_rounds"] = graph_rounds
         seed_parts = (kind, *(c.id for c in kernels.values()), attempt)
 
         def request(libraries: Mapping[str, str]) -> ContestRequest:
@@ -527,13 +532,16 @@ class Judge:
                 contestants=tuple(contestants),
                 workloads=self._timed_workloads(seed_parts, rounds, 0),
                 order_seed=checked_cases.draw_seed(self.secret, *seed_parts, "order"),
+                graph_rounds=graph_rounds,
                 device=self.language.device,
             )
 
         def payload(request: ContestRequest, result: ContestResult) -> Artifact:
             evidence.check_contest(request, result)
             ids = {name: candidate.id for name, candidate in kernels.items()}
-            return confirmation.Contest(candidates=ids, attempt=attempt, weights=self._weights(), result=result)
+            return confirmation.Contest(
+                candidates=ids, attempt=attempt, weights=self._weights(), clock=self.task.clock, result=result
+            )
 
         return self._read_or_measure(kind, key_fields, kernels, request, ContestResult, payload, exclusive=True)
 

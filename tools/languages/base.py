@@ -116,6 +116,10 @@ class Language(ABC):
         """
         return ()
 
+    def takes_stream(self, source: str) -> bool:
+        """Whether the kernel works on the stream that its caller chooses; False marks it *default stream only*."""
+        return False
+
     def reason_unsupported(self, dtype: DType, toolchain: Toolchain) -> str | None:
         """Return None if kernels built with `toolchain` can take `dtype`, else the reason as the end of a sentence."""
         return None

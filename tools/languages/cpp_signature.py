@@ -23,6 +23,8 @@ ALLOWED_POINTERS = (
     "float*, double*, int8_t* … int64_t*, uint8_t*, bool*, _Float16*; in CUDA also half*, __half*, __nv_bfloat16*"
 )
 ALLOWED_SCALARS = "int, int32_t, int64_t, long, long long, size_t, float, double, bool"
+STREAM_TYPE = "cudaStream_t"
+"""Type of a last parameter of `solve` in CUDA C++, which is no argument of the task."""
 
 _DTYPE_BY_TYPE_NAME: dict[str, DType] = {
     "float": "float32",
@@ -75,7 +77,7 @@ _NODE_TYPES_WITHOUT_ENTRY = frozenset({"compound_statement", "field_declaration_
 
 
 def read_solve_parameters(source: str, file: str, grammar: str = "cpp") -> tuple[Parameter, ...]:
-    """Return the parameters of `solve` in order; error messages name `file`.
+    """Return the parameters of `solve` in order; error messages name `file`. A stream in the last place has no dtype.
 
     Raises SettingsError if there is no such function, if it is not extern "C" or does not return void, if two
     definitions differ in their parameters, or if a parameter has an unknown type.
@@ -183,7 +185,10 @@ def _read_parameters(node: Node, aliases: dict[str, list[str]], file: str) -> tu
         raise SettingsError(
             f"{file}: `{ENTRY}` has no parameters; it must take its inputs, outputs and sizes: {ENTRY_SIGNATURE}"
         )
-    return tuple(_read_parameter(words, position, aliases, file) for position, words in enumerate(token_lists))
+    streamed = STREAM_TYPE in token_lists[-1]
+    given = token_lists[: len(token_lists) - streamed]
+    parameters = tuple(_read_parameter(words, position, aliases, file) for position, words in enumerate(given))
+    return (*parameters, *[Parameter(name="stream", dtype=None, pointer=None)] * streamed)
 
 
 def _read_parameter(written: Sequence[str], position: int, aliases: dict[str, list[str]], file: str) -> Parameter:
@@ -213,7 +218,8 @@ def _read_parameter(written: Sequence[str], position: int, aliases: dict[str, li
         declaration = re.sub(r" (?=[*&>,\[\]])|(?<=[<\[]) | ?(::) ?", r"\1", " ".join(written))
         raise SettingsError(
             f"{file}: parameter `{name}` of `{ENTRY}` is declared `{declaration}`, which the contract does not know; "
-            f"use a pointer ({ALLOWED_POINTERS}) or a scalar ({ALLOWED_SCALARS})"
+            f"use a pointer ({ALLOWED_POINTERS}) or a scalar ({ALLOWED_SCALARS}); in CUDA the last parameter may be a "
+            f"{STREAM_TYPE}"
         )
     # Only `const float*` declares that the kernel does not write; `float* const` is a constant pointer.
     pointee = type_tokens[: type_tokens.index("*")] if "*" in type_tokens else type_tokens

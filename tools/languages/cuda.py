@@ -72,8 +72,13 @@ class Cuda(Language):
         return Compiler(name="nvcc", version=version[1], family="nvcc", argv=("nvcc",))
 
     def parameters(self, source: str) -> tuple[Parameter, ...]:
-        """Return the parameters of `solve` in order; SettingsError names the error and what is allowed."""
-        return read_solve_parameters(source, KERNEL_FILE, "cuda")
+        """Return the parameters of `solve` in order, without a stream; SettingsError names the error and what is
+        allowed."""
+        return tuple(p for p in read_solve_parameters(source, KERNEL_FILE, "cuda") if p.dtype is not None)
+
+    def takes_stream(self, source: str) -> bool:
+        """Whether the last parameter of `solve` is a `cudaStream_t`."""
+        return read_solve_parameters(source, KERNEL_FILE, "cuda")[-1].dtype is None
 
     def flags(self, task: Task, toolchain: Toolchain) -> tuple[str, ...]:
         """Return the required flags and the user's flags, or -O3 without any; --target is passed to nvcc separately."""

@@ -41,6 +41,10 @@ class CuteDsl(Triton):
             raise SettingsError(_NOT_FOUND_MESSAGE)
         return Compiler(name=WHEEL_NAME, version=version, family="cutedsl", argv=("{python}", "-m", "cutlass"))
 
+    def takes_stream(self, source: str) -> bool:
+        """False: `launch` without a stream is on the default one."""
+        return False
+
     def flags(self, task: Task, toolchain: Toolchain | None = None) -> tuple[str, ...]:
         """Return the --target flag of the task, if it has one; SettingsError for any other flag."""
         for flag in task.build_flags:

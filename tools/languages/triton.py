@@ -102,6 +102,10 @@ class Triton(Language):
             )
         return pin_autotune(source), frozen_reference, tuple(notes)
 
+    def takes_stream(self, source: str) -> bool:
+        """True: Triton launches on torch's current stream."""
+        return True
+
     def flags(self, task: Task, toolchain: Toolchain | None = None) -> tuple[str, ...]:
         """Return the --target flag of the task, if it has one; SettingsError for any other flag."""
         for flag in task.build_flags:

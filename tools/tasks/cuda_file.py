@@ -83,6 +83,7 @@ class EntrySketch:
 
     parameters: dict[str, SourceParameter] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
+    takes_stream: bool = False
 
 
 class CudaFile:
@@ -139,7 +140,8 @@ class CudaFile:
         if function.is_kernel:
             self._add_launch(sketch, function, function.name, "the file launches nothing")
         elif function.can_be_called:
-            values = {p.name: "nullptr" for p in function.parameters if p.type == "cudaStream_t"}
+            values = {p.name: "stream" for p in function.parameters if p.type == "cudaStream_t"}
+            sketch.takes_stream = bool(values)
             for parameter in function.parameters:
                 if _THREADS.search(parameter.name):
                     sketch.lines.append(f"const int {parameter.name} = 256;  // {FILL} threads of a block")
@@ -188,7 +190,8 @@ class CudaFile:
         template = ", template arguments" * bool(kernel.template_parameters)
         arguments = ", ".join(p.name for p in kernel.parameters)
         sketch.lines.append(f"// {FILL} blocks and threads of the launch{template}: {reason}")
-        sketch.lines.append(f"{callee}<<<1, 256>>>({arguments});")
+        sketch.lines.append(f"{callee}<<<1, 256, 0, stream>>>({arguments});")
+        sketch.takes_stream = True
 
     def needed_source(self, sketch: EntrySketch) -> tuple[str, tuple[str, ...]]:
         """The file's code that `solve` needs, with continued lines joined; and the names of the other functions."""

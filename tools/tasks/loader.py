@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from tools.artifacts import Artifact, Dims, NumericTolerance, Task, Workload
+from tools.artifacts import Artifact, Dims, NumericTolerance, Task, TaskClock, Workload
 from tools.cli.suggestions import suggest_name, suggest_or_list
 from tools.cli.validation import read_yaml, validation_sentences, yaml_fault
 from tools.contracts import inference
@@ -71,6 +71,9 @@ class TaskSettings(Artifact):
     """Workload -> weight in the objective, instead of the weight in the reference."""
     margins: dict[str, float] = Field(default_factory=dict)
     """Workload -> relative slowdown that the gate allows, instead of the margin in the reference."""
+    clock: TaskClock | None = None
+    """Clock by which a gain on a GPU is claimed; default: the device's where launches hide a gain, else the wall
+    clock."""
 
 
 class FrozenTask(Artifact):
@@ -121,7 +124,10 @@ def load_task_files(
     if like is not None:
         name, weights = like.name, {w.name: w.weight for w in like.workloads}
         settings = TaskSettings(
-            precision=like.numeric.precision, build_flags=like.build_flags, library=like.library or ()
+            precision=like.numeric.precision,
+            build_flags=like.build_flags,
+            library=like.library or (),
+            clock=like.clock,
         )
         settings = settings if dims else settings.model_copy(update={"weights": weights, "margins": like.margins})
     sizes = parse_workloads(dims) if isinstance(dims, str) else dims
@@ -313,8 +319,23 @@ def infer_task(
         inferred=(*probe_result.inferred, *about_arguments, *about_ranges, *about_numbers),
         library=_allowed_operators(settings, language, probe_result.products) or None,
         product_type=probe_result.product_type,
+        clock=_possible_clock(settings.clock, language, source),
     )
     return LoadedTask(task=task, workloads=workloads, operator=operator_family(probe_result.operations))
+
+
+def _possible_clock(clock: TaskClock | None, language: Language, source: str | None) -> TaskClock | None:
+    """Return `clock`; SettingsError if kernels of the language, or the user's own, cannot be timed by it."""
+    if clock is not None and language.device == "cpu":
+        raise SettingsError(
+            f"task.yaml: clock: kernels in {language.name} launch nothing and have one clock; remove it"
+        )
+    if clock == "graph" and source is not None and not language.takes_stream(source):
+        raise SettingsError(
+            "task.yaml: clock: graph needs a kernel that runs on the stream given (in CUDA C++ the last parameter of "
+            "`solve`, `cudaStream_t stream`); this one runs on the default stream, so use device or launch"
+        )
+    return clock
 
 
 def _allowed_operators(

@@ -140,6 +140,7 @@ def with_headers(source: str, file: Path, inlined: list[str]) -> str:
 
 def _solve(sketch: EntrySketch) -> str:
     listed = ", ".join(f"{p.type} {p.name}" for p in sketch.parameters.values())
+    listed += ", cudaStream_t stream" * sketch.takes_stream
     body = "".join(f"  {line}\n" for line in sketch.lines)
     return f'\nextern "C" void {ENTRY}({listed}) {{\n{body}}}\n'
 

@@ -19,6 +19,7 @@ __global__ void __launch_bounds__(THREADS) rmsnorm(const float* x, const float* 
   for (int i = threadIdx.x; i < N; i += THREADS) result[i] = row[i] * scale * weight[i];
 }
 
-extern "C" void solve(const float* x, const float* weight, float* out, int M, int N, float eps) {
-  rmsnorm<<<M, THREADS>>>(x, weight, out, N, eps);
+extern "C" void solve(const float* x, const float* weight, float* out, int M, int N, float eps,
+                      cudaStream_t stream) {
+  rmsnorm<<<M, THREADS, 0, stream>>>(x, weight, out, N, eps);
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.models.ledger import format_dollars
+from graph.artifacts import FinalBenchmark
 from tools.artifacts import Interval, Task, Verdict
 from tools.cli.formatting import format_percent, format_seconds, format_si, format_speedup
 from tools.gate.ranking import FRAMEWORKS, FrameworkTimes, contestant_label
@@ -94,6 +95,19 @@ def final_difference_words(times: FrameworkTimes, finally_s: float | None) -> st
         f"time depends on their "
         "values (lengths, indices), so does a speed-up, beyond its interval."
     )
+
+
+def final_clock_words(final: FinalBenchmark) -> str:
+    """Return the clock of a final benchmark's times on a GPU, as the end of "the figures are"."""
+    return "by the wall clock" + (" over replays of CUDA graphs" if final.by_graphs else ", launches included")
+
+
+def graph_times_words(final: FinalBenchmark) -> str:
+    """Return the times of replayed CUDA graphs in a final benchmark and why others were not captured; empty: none was
+    tried."""
+    times = [f"{name} {format_seconds(seconds)}" for name, seconds in final.graph_s.items()]
+    said = f" In a CUDA graph of many calls, by the wall clock over its replay: {', '.join(times)}." if times else ""
+    return said + "".join(f" {name} cannot be captured: {why.rstrip('.')}." for name, why in final.uncaptured.items())
 
 
 def frameworks_ahead_words(times: FrameworkTimes) -> str:
@@ -182,6 +196,8 @@ def _environment() -> Environment:
             "dollars": format_dollars,
             "contestant": contestant_words,
             "bar": framework_times_words,
+            "clock": final_clock_words,
+            "graphs": graph_times_words,
         }
     )
     return environment

@@ -176,7 +176,8 @@ def gather_report(closing: Closing, services: Services) -> ReportData:
         final_record=final.parents[0] if final else None,
         end_record=final.id if final else None,
         claimed=claimed_speedup(
-            (verdicts[m.iteration][1] for m in lineage(memories) if m.verdict == "accept"), "launch-included"
+            (verdicts[m.iteration][1] for m in lineage(memories) if m.verdict == "accept"),
+            "graph" if benchmark and benchmark.by_graphs else "launch-included",
         ),
         workloads=workload_rows(task, settings, benchmark, last, inspection_records.get(state["incumbent"])),
         frameworks=compared_frameworks(benchmark),

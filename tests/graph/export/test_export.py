@@ -8,6 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 from runpy import run_path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import torch
 from graph.__main__ import main
 from graph.export.accepted import AcceptedKernel
 from graph.export.formats import FORMATS
+from graph.export.runtime import Exported
 from tests.graph.conftest import ROOT, refused
 from tests.support import Beside, Capsys, run_captured
 from tests.tools.tasks.test_suites import gpu_mode as gpu_mode
@@ -213,6 +215,29 @@ def test_a_cuda_solution_reads_sizes_from_shapes_and_keeps_the_flags(triton: Acc
     assert said["spec"]["compile_options"]["cuda_cflags"][:2] == ["-O3", "--fmad=false"]
     binding = next(one["content"] for one in said["sources"] if one["path"] == "binding.cpp")
     assert "run(torch::Tensor x, torch::Tensor out)" in binding and "static_cast<int>(x.size(1))" in binding
+    assert "stream" not in binding
+    given = FORMATS["sol"](cuda.model_copy(update={"takes_stream": True}))["solution.json"]
+    binding = next(one["content"] for one in json.loads(given)["sources"] if one["path"] == "binding.cpp")
+    assert "int N, cudaStream_t stream);" in binding and "(x.size(1)), c10::cuda::getCurrentCUDAStream());" in binding
+
+
+def test_an_exported_cuda_kernel_runs_on_torchs_stream_and_one_without_it_on_the_default_one(
+    monkeypatch: pytest.MonkeyPatch, triton: AcceptedKernel
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=23))
+    monkeypatch.setattr(torch.cuda, "default_stream", lambda: SimpleNamespace(cuda_stream=0))
+    given = {"x": torch.rand(3, 70), "M": 3, "N": 70}
+    for takes_stream in (True, False):
+        contract = {**triton.contract(), "device": "cuda", "align": 1, "triton": False, "stream": takes_stream}
+        kernel = Exported(contract)
+        kernel.device = "cuda"
+        monkeypatch.setattr(kernel, "_mismatch", lambda *_: "")
+        kernel.solve = lambda *passed: seen.append(passed)
+        answer = kernel(dict(given), lambda **_: "the reference")
+        assert isinstance(answer, torch.Tensor) if takes_stream else answer == "the reference"
+    (passed,) = seen
+    assert len(passed) == 5 and passed[-1].value == 23
 
 
 @pytest.mark.slow

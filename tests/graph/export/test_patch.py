@@ -151,9 +151,16 @@ def test_a_launch_on_a_stream_is_kept_where_the_stream_is_not_the_default_one(tm
     guard = "static_cast<cudaStream_t>(stream) == nullptr && own_kernelwright::accepts({out, in}, n)"
     assert f"if ({guard}) own_kernelwright::solve(out, in, n);\n  else\n#endif\n  {{\n  scale<<<" in changed
     assert "capability != 90" in (tmp_path / "own_kernelwright.cuh").read_text()
+    own_stream = kernel.model_copy(
+        update={"takes_stream": True, "source": CUDA.replace("void launch", 'extern "C" void solve')}
+    )
+    (tmp_path / "streamed").mkdir()
+    changed = applied(tmp_path / "streamed", with_file(own_stream, "own.cu", CUDA, (6, 6)))
+    assert "if (own_kernelwright::accepts({out, in}, n)) own_kernelwright::solve(out, in, n, stream);\n" in changed
     if (compiler := program("nvcc")) is not None:
         command = [compiler, "-std=c++17", "-arch=sm_90a", "-DKERNELWRIGHT", "-c", "own.cu"]
-        subprocess.run(command, cwd=tmp_path, check=True)
+        for folder in (tmp_path, tmp_path / "streamed"):
+            subprocess.run(command, cwd=folder, check=True)
 
 
 @pytest.mark.parametrize(("lines", "said"), [(None, "--at"), ((6, 99), "has the lines 1 to 6")])

@@ -7,6 +7,7 @@ import ctypes
 import importlib.util
 import itertools
 import os
+import random
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -222,6 +223,104 @@ def test_what_is_not_the_candidates_own_is_named(kernels: list[str], streams: li
     assert module("measurement.kernel_trace").jitted_functions(SOURCE) == {"one", "two", "three"}
     said = module("measurement.kernel_trace").complaint({"kernels": kernels, "streams": streams, "stream": 7}, SOURCE)
     assert said is None if words is None else words in str(said)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "nodes", "words"),
+    [
+        (["void rows<4>(float const*)", "Memset (Device)"], ["_Z4rowsILi4EEvPKf"], None),
+        (["softmax_kernel"], ["softmax_kernel"], None),
+        (
+            ["void (anonymous namespace)::first(float*)", "second"],
+            ["second"],
+            "it lacks void (anonymous namespace)::first",
+        ),
+        (["softmax_kernel"], [], "it lacks softmax_kernel"),
+        ([], [], "it holds no kernel"),  # The profiler may not work on this machine.
+        ([], ["softmax_kernel"], None),
+        (["softmax_kernel", "softmax_kernel"], ["softmax_kernel"], "it lacks softmax_kernel"),
+    ],
+)
+def test_a_graph_holds_every_kernel_of_a_call_by_name(kernels: list[str], nodes: list[str], words: str | None) -> None:
+    said = module("measurement.kernel_trace").missing_from_graph({"kernels": kernels}, nodes * 3, 3)
+    assert said is None if words is None else words in str(said) and "default stream" in str(said)
+
+
+class Replays:
+    """A contestant whose replays fail from the round `fails` on, by its own fault or by wrong outputs."""
+
+    device_s = 1e-3
+
+    def __init__(self, rounds: ModuleType, name: str, reason: str = "", fails: int = 99, wrong: bool = True) -> None:
+        self.rounds, self.name, self.reason, self.fails, self.wrong = rounds, name, reason, fails, wrong
+        self.uncaptured, self.log = "", list[str]()
+
+    def capture(self, piece: list[int]) -> str:
+        self.log.append(f"capture {len(piece)}")
+        return self.reason
+
+    def time_piece(self, piece: list[int], replay: bool) -> float:
+        self.log.append("replay")
+        return 2e-3 * len(piece)
+
+    def verify(self) -> None:
+        if self.log.count("replay") >= self.fails:
+            raise self.rounds.BrokenRuleError(self.name, "is wrong on a timed call: NaN", wrong=self.wrong)
+
+    def reopen(self) -> None:
+        self.log.append("reopen")
+
+    def announce(self, piece: list[int]) -> None: ...
+    def pid(self) -> int:
+        return 1
+
+    def piece_calls(self) -> int:
+        return 4
+
+
+def replay(rounds: ModuleType, *contestants: Replays, scalars: int = 0) -> tuple[dict[str, Any], list[str]]:
+    """What rounds of graphs of the contestants answer, and what was done with the first one and the ring."""
+    log = contestants[0].log
+    backend = SimpleNamespace(
+        evict_cache=lambda: None, disturbance=lambda pids: 0, disturbed=lambda *_: False, go_s=1e-3
+    )
+    ring = SimpleNamespace(
+        backend=backend,
+        renew=lambda at, dims: log.append(f"renew {len(at)}"),
+        sets=SimpleNamespace(scalar_changes=scalars),
+    )
+    field, calls = {one.name: one for one in contestants}, {one.name: 4 for one in contestants}
+    return rounds.run_graph_rounds(field, calls, ring, {"dims": {}}, random.Random(1), 2), log
+
+
+def test_a_graph_is_captured_before_its_inputs_are_drawn_and_timed_on_new_ones_each_round() -> None:
+    rounds = module("measurement.interleaved")
+    found, log = replay(rounds, Replays(rounds, "candidate"))
+    assert log == ["capture 4", "renew 4", "replay", "renew 4", "replay"]
+    assert found == {
+        "graph_rounds": [{"candidate": 2e-3}] * 2,
+        "graph_device_rounds": [{"candidate": 2.5e-4}] * 2,
+        "uncaptured": {},
+    }
+
+
+def test_contestants_that_cannot_be_captured_leave_the_rounds_and_say_why() -> None:
+    rounds = module("measurement.interleaved")
+    waits, wrong, fine = (
+        Replays(rounds, "waits", "it waits"),
+        Replays(rounds, "wrong", fails=2),
+        Replays(rounds, "fine"),
+    )
+    found, _ = replay(rounds, waits, wrong, fine)
+    assert found["uncaptured"] == {"waits": "it waits", "wrong": "its graph is wrong on a timed call: NaN"}
+    assert [one.keys() for one in found["graph_rounds"]] == [{"fine"}] * 2
+    assert [one.log.count("reopen") for one in (waits, wrong, fine)] == [1, 1, 0]
+    again, log = replay(rounds, waits, fine)
+    assert again["uncaptured"] == {"waits": "it waits"} and log.count("capture 4") == 1, "it is not tried again"
+    with pytest.raises(rounds.BrokenRuleError):
+        replay(rounds, Replays(rounds, "candidate", fails=1, wrong=False))
+    found, _ = replay(rounds, Replays(rounds, "candidate"), scalars=1)
+    assert "scalars change" in found["uncaptured"]["candidate"] and found["graph_rounds"] == []
 
 
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.support import BARE, Beside
 from tools.artifacts import Candidate, Task
@@ -154,6 +156,10 @@ ATTACKS = {
     "the events' clock": (attack(host="float ms; cudaEventElapsedTime(&ms, nullptr, nullptr);"), "reads a clock"),
     "a callback": (attack(host="cudaLaunchHostFunc(0, nullptr, nullptr);"), "state of the whole device"),
     "the driver": (attack(host="cuCtxSynchronize();"), "function of the driver"),
+    "whether it is captured": (
+        attack(host="cudaStreamCaptureStatus s; cudaStreamIsCapturing(0, &s);"),
+        "tells a captured",
+    ),
     "a look-up in the driver": (
         attack(host='void* f; cudaGetDriverEntryPoint("cuEventElapsedTime", &f, 0, nullptr);'),
         "looks up",
@@ -183,6 +189,39 @@ def test_parameters_are_read_past_launches_and_with_cudas_types() -> None:
         (p.name, p.dtype, p.pointer, p.const) for p in Cuda().parameters(TILES.replace("half* y", "__nv_bfloat16* y"))
     ]
     assert named == [("x", "float16", True, True), ("y", "bfloat16", True, False), ("n", "int32", False, False)]
+
+
+STREAMED = (
+    attack().replace("int n) {", "int n, cudaStream_t stream) {", 2).replace("<<<1, 32>>>", "<<<1, 32, 0, stream>>>")
+)
+STREAMED = STREAMED.replace("g(float* y, int n, cudaStream_t stream)", "g(float* y, int n)")
+
+
+def test_a_stream_is_the_last_parameter_and_no_argument_of_the_task() -> None:
+    plain = attack()
+    assert Cuda().parameters(STREAMED) == Cuda().parameters(plain) and screen(STREAMED, "cuda") == ()
+    assert Cuda().takes_stream(STREAMED) and not Cuda().takes_stream(plain)
+    with pytest.raises(SettingsError, match=r"`s` of `solve` .* the last parameter may be a cudaStream_t"):
+        Cuda().parameters(plain.replace("float* y, int n) {", "cudaStream_t s, float* y, int n) {"))
+
+
+def test_a_kernel_gets_torchs_current_stream_and_one_without_it_runs_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0x5EED + device, raising=False)
+    body = '{ x[0] = n + (stream == (void*)0x5EED); }\nextern "C" const char* kernelwright_error() { return nullptr; }'
+    seen = []
+    for name, last in (("with", ", void* stream"), ("without", "")):
+        text = f'static void* stream; extern "C" void solve(float* x, int n{last}) {body}'
+        (tmp_path / f"{name}.cpp").write_text(text)
+        built = ["g++", "-shared", "-fPIC", f"{name}.cpp", "-o", f"{name}.so"]
+        subprocess.run(built, cwd=tmp_path, check=True)
+        x = torch.zeros(1)
+        native.Native(str(tmp_path / f"{name}.so"))(
+            x=native.to_c_argument("float32", x), n=native.to_c_argument("int32", 7)
+        )
+        seen.append(x.item())
+    assert seen == [8.0, 7.0]
 
 
 def test_a_flag_that_changes_what_is_built_is_refused(task_of_rows: Task) -> None:

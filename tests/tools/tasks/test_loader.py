@@ -9,12 +9,15 @@ import pytest
 from knowledge_base.experience import similarity
 from tests.support import Beside, one_sentence
 from tests.tools.builders import softmax
-from tools.artifacts import DEFAULT_ERROR_CAPS, DEFAULT_ERROR_FLOORS, Dims, DType, Role, Task
+from tools.artifacts import DEFAULT_ERROR_CAPS, DEFAULT_ERROR_FLOORS, Dims, DType, Role, Task, TaskClock
 from tools.contracts.dims import parse_dims, parse_workloads
 from tools.contracts.inference import SourceNames, lift_error_caps
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.protocol import ProbedArgument, ProbedWorkload, ProbeResult
+from tools.languages.base import Language
 from tools.languages.cpp import Cpp
+from tools.languages.cuda import Cuda
+from tools.languages.cutedsl import CuteDsl
 from tools.tasks import loader as tasks
 from tools.tasks.loader import LoadedTask, TaskSettings
 
@@ -40,10 +43,12 @@ def workload(
     return ProbedWorkload(name=f"{m}x{n}", dims=dims, weight=weight, margin=margin, arguments=seen, **figures)
 
 
-def infer(probe: ProbeResult, kernel: str = KERNEL, declared: TaskSettings | None = None) -> LoadedTask:
-    files = SourceNames("mine.cpp", "ref.py")
+def infer(
+    probe: ProbeResult, kernel: str = KERNEL, declared: TaskSettings | None = None, language: Language | None = None
+) -> LoadedTask:
+    files, language = SourceNames("mine.cpp", "ref.py"), language or Cpp()
     return tasks.infer_task(
-        "t", kernel, "text", Cpp(), Cpp().parameters(kernel), 0, declared or TaskSettings(), probe, files
+        "t", kernel, "text", language, language.parameters(kernel), 0, declared or TaskSettings(), probe, files
     )
 
 
@@ -223,6 +228,30 @@ def test_a_margin_is_part_of_the_tasks_identity_and_its_absence_is_not(tmp_path:
     )
     tasks.write_frozen_task(own, tmp_path)
     assert tasks.read_frozen_task(tmp_path).margins == {"8x4": 0.05}
+
+
+STREAMED = 'extern "C" void solve(const float* x, float* out, int M, int N{}) {{}}'
+
+
+@pytest.mark.parametrize(
+    ("language", "clock", "last", "refused"),
+    [
+        (Cuda(), "graph", ", cudaStream_t stream", None),
+        (Cuda(), "graph", "", "clock: graph needs .*last parameter of `solve`, `cudaStream_t stream`"),
+        (Cuda(), "device", "", None),
+        (CuteDsl(), "graph", None, "this one runs on the default stream"),
+        (Cpp(), "launch", "", "clock: kernels in cpp launch nothing"),
+    ],
+)
+def test_the_clock_of_task_yaml_is_one_that_the_kernel_can_have(
+    language: Language, clock: TaskClock, last: str | None, refused: str | None
+) -> None:
+    source = "def run_kernel(x, out, M, N): ..." if last is None else STREAMED.format(last)
+    if refused is None:
+        assert infer(probed(workload(8, 4)), source, TaskSettings(clock=clock), language).task.clock == clock
+        return
+    with pytest.raises(SettingsError, match=refused):
+        infer(probed(workload(8, 4)), source, TaskSettings(clock=clock), language)
 
 
 # ---------------------------------------------------------------- freezing
@@ -421,7 +450,7 @@ ROTARY = logic(
     "a, c = x.unflatten(-1, (2, 8, -1)).flatten(2).unbind(1)\n    return torch.cat((a * w.cos() - c * w.sin(), c * w.cos() + a * w.sin()), -1)",
 )
 GROUPED = logic(
-    '{"n": 2, "C": 48, "HW": 25, "groups": 12}',
+    '{"n": 2, "C": 48, "HW": 27, "groups": 12}',
     '{"x": drawn("n", "C", "HW"), "out": drawn("n", "C", "HW"), **dims}',
     'return torch.group_norm(x, sizes["groups"])',
 )

@@ -11,7 +11,7 @@ import pytest
 from graph.__main__ import main
 from tests.support import Capsys
 from tools.errors import SettingsError
-from tools.languages.cpp_signature import read_solve_parameters
+from tools.languages.cuda import Cuda
 from tools.tasks.scaffold import Scaffold, scaffold
 
 KERNEL = """template <typename T>
@@ -63,7 +63,7 @@ def made(folder: Path, name: str, source: str, entry: str | None = None) -> tupl
 
 
 def signature(kernel: str) -> list[tuple[str, str, bool]]:
-    return [(p.name, p.dtype, p.pointer) for p in read_solve_parameters(kernel, "kernel.cu")]
+    return [(p.name, p.dtype, p.pointer) for p in Cuda().parameters(kernel)]
 
 
 def inputs(reference: str) -> dict[str, object]:
@@ -78,7 +78,7 @@ def test_a_function_of_tensors_becomes_a_launch_to_fill_without_torch(tmp_path: 
     assert not re.search(r"^[^/\n]*torch", kernel, re.MULTILINE) and "PYBIND" not in kernel
     assert KERNEL.strip() in kernel
     assert "scaled launches scale<float><<<(rows * columns + threads - 1) / threads, threads>>>(x.data_ptr" in kernel
-    assert kernel.rstrip().endswith("scale<float><<<1, 256>>>(x, out, by, n);\n}")
+    assert kernel.rstrip().endswith("scale<float><<<1, 256, 0, stream>>>(x, out, by, n);\n}")
     assert signature(_without_kernel(kernel)) == [
         ("x", "float32", True),
         ("out", "float32", True),
@@ -110,12 +110,14 @@ def test_a_launcher_of_pointers_is_called_and_its_threads_are_no_size(tmp_path: 
     assert "const int block_size = 256;  // FILL:" in kernel and "launch(out, in, n, block_size);" in kernel
 
 
-def test_a_launcher_gets_the_default_stream(tmp_path: Path) -> None:
+def test_a_launcher_gets_the_stream_of_solve(tmp_path: Path) -> None:
     source = (
         ADDS + "void run(const float* x, float* sum, int n, cudaStream_t s) { k<<<n / 256, 256, 0, s>>>(x, sum, n); }"
     )
     done, kernel, _ = made(tmp_path, "run.cu", source)
-    assert "void solve(const float* x, float* sum, int n) {\n  run(x, sum, n, nullptr);\n}" in kernel
+    assert (
+        "void solve(const float* x, float* sum, int n, cudaStream_t stream) {\n  run(x, sum, n, stream);\n}" in kernel
+    )
     assert not any(line.startswith("kernel.cu") for line in done.to_fill)
 
 
@@ -135,7 +137,7 @@ def test_cutlass_is_known_by_its_headers_and_a_line_that_ends_the_process_is_to_
 
 def test_a_bare_kernel_leaves_its_launch_to_be_filled(tmp_path: Path) -> None:
     done, kernel, _ = made(tmp_path, "bare.cu", KERNEL.replace("template <typename T>\n", "").replace("T*", "float*"))
-    assert done.launchers == () and "scale<<<1, 256>>>(x, out, by, n);" in kernel
+    assert done.launchers == () and "scale<<<1, 256, 0, stream>>>(x, out, by, n);" in kernel
     assert done.to_fill[0].startswith("kernel.cu:")
 
 

@@ -20,15 +20,21 @@ class LaunchError(Exception):
 
 
 class Native:
-    """A loaded shared object; called with the values of `to_c_argument`, on the default stream."""
+    """A loaded shared object; called with the values of `to_c_argument`, and torch's current stream as the last one.
+
+    By C's calling conventions a `solve` without a parameter for the stream ignores it.
+    """
 
     def __init__(self, path: str):
+        import torch
+
+        self.current_stream = torch._C._cuda_getCurrentRawStream
         library = ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
         self.solve, self.error = library.solve, library.kernelwright_error
         self.solve.restype, self.error.restype = None, ctypes.c_char_p
 
     def __call__(self, **arguments) -> None:
-        self.solve(*arguments.values())
+        self.solve(*arguments.values(), ctypes.c_void_p(self.current_stream(0)))
 
     def raise_launch_error(self) -> None:
         """Raise LaunchError if a launch failed since the last call."""

@@ -3,7 +3,7 @@
 import contextlib
 import time
 
-from harness.measurement import backend
+from harness.measurement import backend, kernel_trace
 from harness.measurement.paired_samples import BrokenRuleError, ProcessStateCheck, TimingSession
 from harness.memory.input_ring import InfraError, Ring, WorkloadError, scalars_of
 from harness.workers.cpu_kernel import KernelError, KernelProcess
@@ -32,6 +32,8 @@ class KernelContestant:
         """Seconds of an order without calls, which are subtracted from a train."""
         self.device_s = 0.0
         """Seconds of the last train by the device's own events."""
+        self.uncaptured = ""
+        """Why its calls cannot be captured in a CUDA graph, once that is known."""
 
     def open(self) -> None:
         """Start a new process and load the kernel; BrokenRuleError where that fails."""
@@ -72,11 +74,12 @@ class KernelContestant:
         """Tell the process the addresses of its next train."""
         self.session.announce(self.name, piece, list(range(len(piece))))
 
-    def time_piece(self, piece: list[int]) -> float:
-        """Call the kernel once at each address of `piece` and return the seconds by the supervisor's clock. The slots
-        are poisoned before, so that no call finds an output in its slot."""
+    def time_piece(self, piece: list[int], replay: bool = False) -> float:
+        """Call the kernel once at each address of `piece`, or `replay` the graph of these calls, and return the
+        seconds by the supervisor's clock. The slots are poisoned before, so that no call finds an output in its
+        slot."""
         self.clear_slots()
-        sample = self.session.sample(self.name, piece, list(range(len(piece))))
+        sample = self.session.sample(self.name, piece, list(range(len(piece))), replay=replay)
         self.device_s = sample.seconds
         return max(sample.wall - self.order_s, sample.wall / 2)
 
@@ -91,6 +94,19 @@ class KernelContestant:
             self.kernel.spin = False
         self.verify()
         return sample.seconds / len(piece), sample.starved
+
+    def capture(self, piece: list[int]) -> str | None:
+        """Capture the calls at the addresses of `piece` in a graph; return why that is impossible, or None."""
+        try:
+            seen = self.executed()
+            answer = self.kernel.capture(self.name, self.kernel.train(self.session.ring, piece, piece))
+        except (KernelError, BrokenRuleError) as error:
+            return str(error)
+        self.settle()  # the profiler's threads stay
+        return answer.get("uncaptured") or kernel_trace.missing_from_graph(seen, answer["nodes"], len(piece))
+
+    reopen = open
+    """Start a new process after one that could not be captured."""
 
     def piece_calls(self) -> int:
         """Most calls of a piece."""
@@ -133,9 +149,12 @@ class KernelContestant:
 class ContestantLostError(Exception):
     """A contestant that is not a kernel failed; the contest goes on without it."""
 
+    wrong = True
+    """The contestant's own failure, and no broken rule."""
+
     def __init__(self, name: str, reason: str):
         super().__init__(reason)
-        self.name = name
+        self.name = self.culprit = name
 
 
 class TorchContestant:
@@ -147,9 +166,13 @@ class TorchContestant:
         self.name, self.limit_s, self.backend = contestant["name"], request["call_limit_s"], where
         self.request = request
         self.start = {"limit_s": RIVAL_START_LIMIT_S} if contestant["kind"] == "rival" else {}
-        self.process = where.supervisor.torch_process(self.name)
         self.order_s = self.device_s = 0.0
-        task = request["task"]
+        self.uncaptured = ""
+        self._begin()
+
+    def _begin(self) -> None:
+        task, request = self.request["task"], self.request
+        self.process = self.backend.supervisor.torch_process(self.name)
         self.process.send(
             "begin",
             task={name: task.get(name) for name in ("reference", "rivals", "numeric")},
@@ -179,12 +202,14 @@ class TorchContestant:
     def announce(self, piece: list[int]) -> None:
         """Do nothing: torch's processes run no kernel that is judged."""
 
-    def time_piece(self, piece: list[int]) -> float:
-        """Call the function once at each address of `piece` and return the seconds by the supervisor's clock."""
+    def time_piece(self, piece: list[int], replay: bool = False) -> float:
+        """Call the function once at each address of `piece`, or `replay` the graph of these calls, and return the
+        seconds by the supervisor's clock."""
         self._update_scalars()
         self.ring.flush(piece, [])
         start = time.perf_counter()
-        answer = self._call_or_lose("run", watched_s=BUSY_WAIT_S if self.backend.launched else 0.0, train=piece)
+        watched_s = BUSY_WAIT_S if self.backend.launched else 0.0
+        answer = self._call_or_lose("run", watched_s=watched_s, train=piece, replay=replay)
         took = time.perf_counter() - start
         self.device_s = answer.get("seconds", 0.0)
         return max(took - self.order_s, took / 2)
@@ -200,6 +225,18 @@ class TorchContestant:
         """(device seconds per call, whether launching outlasted the spin); torch's outputs are not checked."""
         answer = self._call_or_lose("run_queued", train=train)
         return answer["seconds"], answer["starved"]
+
+    def capture(self, piece: list[int]) -> str | None:
+        """Capture the calls at the addresses of `piece` in a graph; return why that is impossible, or None."""
+        with contextlib.suppress(ContestantLostError):
+            return self._call_or_lose("capture", train=piece)["uncaptured"]
+        return "its process ended while it was captured"
+
+    def reopen(self) -> None:
+        """Start a new process after one that could not be captured."""
+        self.process.close()
+        self._begin()
+        self.open()
 
     def _call_or_lose(self, verb: str, **message) -> dict:
         try:

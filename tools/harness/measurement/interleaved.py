@@ -30,7 +30,7 @@ from harness.memory.input_ring import InfraError, Ring, WorkloadError
 
 DIRTY_ROUND_WAIT_S = 200e-6
 SLOT_BYTES_PER_CONTESTANT = 256 << 20
-ROUND_FIELDS = ("rounds", "device_rounds", "kernel_rounds")
+ROUND_FIELDS = ("rounds", "device_rounds", "kernel_rounds", "graph_rounds", "graph_device_rounds")
 
 
 def answer(supervisor, request: dict) -> dict:
@@ -115,6 +115,9 @@ def run_workload(
         kernels = [c for c in field.values() if isinstance(c, KernelContestant)]
         for contestant in kernels[1:] or [c for c in kernels if c.operators]:
             check_executed_kernels(contestant, where, ran)
+        wanted = request.get("graph_rounds", 0)
+        if where.launched and wanted:
+            found[-1] |= run_graph_rounds(field, calls, ring, workload, order, wanted)
     finally:
         for contestant in field.values():
             contestant.finish()
@@ -231,34 +234,83 @@ def run_rounds(
     )
 
 
-def draw_piece(field: dict, remaining: dict[str, int], ring: Ring, workload: dict, order: random.Random) -> dict:
-    """Draw new inputs for the next piece of each contestant's remaining calls. Returns contestant -> addresses.
+def run_graph_rounds(
+    field: dict, calls: dict[str, int], ring: Ring, workload: dict, order: random.Random, wanted: int
+) -> dict:
+    """Capture each contestant's train in a CUDA graph and time `wanted` rounds of replays. Returns {graph_rounds,
+    graph_device_rounds, uncaptured: contestant -> why its calls cannot be captured}.
+
+    A graph is captured before the inputs of its replays are drawn, so that what a kernel computes while it is captured
+    helps no replay. Launches do not hide what it saves from the supervisor's clock.
+    """
+    counts, rounds, on_device, spare = dict(calls), [], [], max(wanted // 2, 2)
+
+    def leave_out(name: str, reason: str) -> None:
+        if not field[name].uncaptured:
+            field[name].uncaptured = reason
+            field[name].reopen()
+        counts.pop(name)
+        rounds.clear()
+        on_device.clear()
+
+    for name, count in calls.items():
+        if reason := field[name].uncaptured or field[name].capture(list(range(count))):
+            leave_out(name, reason)
+    while counts and len(rounds) < wanted:
+        try:
+            wall, device, disturbed = run_round(field, counts, ring, workload, order, replay=True)
+        except (ContestantLostError, BrokenRuleError) as error:
+            if not error.wrong:
+                raise
+            leave_out(error.culprit, f"its graph {error}")
+            continue
+        except WorkloadError as error:
+            for name in list(counts):
+                leave_out(name, str(error))
+            continue
+        if disturbed and spare:
+            spare -= 1
+            continue
+        rounds.append(wall)
+        on_device.append(device)
+    uncaptured = {name: field[name].uncaptured for name in calls if field[name].uncaptured}
+    return {"graph_rounds": rounds, "graph_device_rounds": on_device, "uncaptured": uncaptured}
+
+
+def draw_piece(
+    field: dict, remaining: dict[str, int], ring: Ring, workload: dict, order: random.Random, replay: bool = False
+) -> dict:
+    """Draw new inputs for the next piece of each contestant's remaining calls, or for the `replay` of captured ones,
+    which begin at address 0. Returns contestant -> addresses.
 
     The pieces begin with the same addresses, so that all contestants get the same inputs. Each process is told its
     addresses before they are drawn, and is then left alone until its train.
     """
     sizes = {name: min(count, field[name].piece_calls()) for name, count in remaining.items() if count}
-    addresses = order.sample(range(ring.addresses), max(sizes.values()))
+    count = max(sizes.values())
+    addresses = list(range(count)) if replay else order.sample(range(ring.addresses), count)
     for name, size in sizes.items():
         field[name].announce(addresses[:size])
     ring.renew(addresses, workload["dims"])
+    if replay and ring.sets.scalar_changes:
+        raise WorkloadError("its scalars change with its inputs, and a graph keeps those of its capture")
     return {name: addresses[: sizes[name]] for name in order.sample(list(sizes), len(sizes))}
 
 
 def run_round(
-    field: dict, calls: dict[str, int], ring: Ring, workload: dict, order: random.Random
+    field: dict, calls: dict[str, int], ring: Ring, workload: dict, order: random.Random, replay: bool = False
 ) -> tuple[dict[str, float], dict[str, float], bool]:
-    """Run one train of each contestant, in pieces of new inputs and in random order, and check all outputs. Returns
-    seconds per call by the supervisor's clock, the same by the device's events, and whether other processes disturbed
-    the round."""
+    """Run or `replay` one train of each contestant, in pieces of new inputs and in random order, and check all outputs.
+    Returns seconds per call by the supervisor's clock, the same by the device's events, and whether other processes
+    disturbed the round."""
     where, remaining, disturbed = ring.backend, dict(calls), False
     wall, device = dict.fromkeys(calls, 0.0), dict.fromkeys(calls, 0.0)
     while any(remaining.values()):
-        pieces = draw_piece(field, remaining, ring, workload, order)
+        pieces = draw_piece(field, remaining, ring, workload, order, replay)
         for name, piece in pieces.items():
             where.evict_cache()
             before = where.disturbance([field[name].pid()])
-            seconds = field[name].time_piece(piece)
+            seconds = field[name].time_piece(piece, replay)
             disturbed |= where.disturbed(
                 before, where.disturbance([field[name].pid()]), seconds, [], DIRTY_ROUND_WAIT_S
             )

@@ -68,6 +68,21 @@ def own_kernels(names: list[str], source: str) -> set[str]:
     return find(names, source)
 
 
+def missing_from_graph(seen: dict, nodes: list[str], calls: int) -> str | None:
+    """Return why a graph whose kernels have the symbols `nodes` does not hold `calls` calls, of one of which `seen` is
+    the profile; None if it does, as far as the profiler works."""
+    executed = [name for name in seen.get("kernels", ()) if not FILL_OR_COPY.search(name)]
+    lacking = [
+        name
+        for name in dict.fromkeys(executed)
+        if sum(bool(names_from_shared_object([name], f"\0{node}\0")) for node in nodes) < executed.count(name) * calls
+    ]
+    if lacking or not nodes:
+        what = f"it lacks {lacking[0][:160]}" if lacking else "it holds no kernel"
+        return f"{what}: the call launches on another stream than the one given, such as the default stream"
+    return None
+
+
 def complaint(seen: dict, source: str, library=()) -> str | None:
     """Completes "the candidate …"; None when all is well. `seen` is {kernels: names, streams: theirs, stream: the one
     given}.

@@ -140,9 +140,10 @@ class TimingSession:
         self._ask(name, self.kernel.prepare, self.kernel.train(self.ring, at, slots))
 
     def sample(
-        self, name: str, at: list[int], slots: list[int], *, flush: bool = True, keep: bool = True
+        self, name: str, at: list[int], slots: list[int], *, flush: bool = True, keep: bool = True, replay: bool = False
     ) -> TrainSample:
-        """Run a train of calls over the addresses `at`, each of which writes to its slot of `slots`."""
+        """Run a train of calls over the addresses `at`, each of which writes to its slot of `slots`; `replay`: by the
+        graph that was captured of them."""
         ring = self.ring
         if self.kernel.launches and self.scalar_changes != ring.sets.scalar_changes:
             # A kernel's process on a GPU got the scalars when it mapped the buffers.
@@ -156,7 +157,7 @@ class TimingSession:
             if self.flush:
                 self._ask(name, self.kernel.flush, self.flush)
         self._ask(self.owner, self.kernel.check_idle)
-        result = self._ask(name, self.kernel.run, name, packed, len(at))
+        result = self._ask(name, self.kernel.run, name, packed, len(at), *[True] * replay)
         if keep:
             written = dict(zip(slots, at, strict=True))  # a slot used twice holds the last call
             self.clocks.setdefault(name, []).append((result.wall, result.accounted_s))

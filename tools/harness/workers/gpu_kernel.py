@@ -185,12 +185,13 @@ class GpuKernelProcess(cpu_kernel.KernelProcess):
         self._ask({"op": "scatter_noise"}, "between calls")
         self.require_idleness(packed)
 
-    def run(self, name: str, packed: list[tuple[int, int]], calls: int) -> TrainSample:
-        """Run a train of calls; raise KernelError if it does not return, raises, or changes guarded state."""
+    def run(self, name: str, packed: list[tuple[int, int]], calls: int, replay: bool = False) -> TrainSample:
+        """Run a train of calls, or `replay` the graph that `capture` made of them; raise KernelError if it does not
+        return, raises, or changes guarded state."""
         self.prepared = None
         self._ask({"op": "prepare", "calls": packed, "fn": name, "spin": self.spin}, "between calls")
         start = time.perf_counter()
-        self._send({"op": "run"})
+        self._send({"op": "run", "replay": replay})
         if not self.spin:
             self.channel.watch(BUSY_WAIT_S)
         answer = self._answer("", self.limit_s)
@@ -199,6 +200,14 @@ class GpuKernelProcess(cpu_kernel.KernelProcess):
         self._ask({"op": "inspect"}, "between calls")
         self.launched |= bool(packed)
         return GpuTrainSample(answer, wall, calls)
+
+    def capture(self, name: str, packed: list[tuple[int, int]]) -> dict:
+        """Capture the calls in a graph; {nodes: symbols of its kernels}, or {uncaptured: why}."""
+        self._ask({"op": "prepare", "calls": packed, "fn": name, "spin": False}, "between calls")
+        moment = "while it was captured in a CUDA graph"
+        answer = self._ask({"op": "capture"}, moment, max(self.limit_s, 60), blamed=moment)
+        self._ask({"op": "inspect"}, "between calls", blamed=moment)
+        return answer
 
     def flush(self, size: int) -> None:
         """Overwrite `size` bytes of other memory, to evict buffers from the cache."""

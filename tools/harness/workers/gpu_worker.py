@@ -7,6 +7,7 @@ reads them. Times come from device events, and the supervisor compares them with
 
 import contextlib
 import ctypes
+import functools
 import importlib
 import importlib.util
 import os
@@ -18,7 +19,7 @@ import time
 import traceback
 from pathlib import Path
 
-from harness.device import precision
+from harness.device import graphs, precision
 from harness.isolation import integrity, ipc, native, sandbox
 from harness.memory import cuda_driver
 
@@ -27,7 +28,18 @@ SPIN_SLACK_S = 150e-6
 MAX_SPIN_S = 20e-3
 PEEK_BYTES = 64
 """Bytes of an output that are read to detect writes before the train's turn."""
-VERBS = ("load", "map", "scatter_noise", "prepare", "run", "inspect", "flush", "profile", "profile_own")
+VERBS = (
+    "load",
+    "map",
+    "scatter_noise",
+    "prepare",
+    "run",
+    "capture",
+    "inspect",
+    "flush",
+    "profile",
+    "profile_own",
+)
 MAX_SPIN_MISSES = 3
 """Number of successive trains not covered by a spin, after which a kernel (one that waits for the device itself) is
 timed without a spin."""
@@ -89,6 +101,7 @@ class GpuBackend:
         """(kernel, number of calls) -> seconds that launching the last trains took."""
         self.misses: dict[str, int] = {}
         self.calls: list[dict] = []
+        self.captured: graphs.CapturedCalls | None = None
 
     # ------------------------------------------------------------ verbs
 
@@ -186,17 +199,20 @@ class GpuBackend:
         return {}
 
     def run(self, message: dict, fds: list[int]) -> dict:
-        """Run one train: an optional spin, the start event, launches, the end event; then wait for the end event and
-        for all other work."""
+        """Run one train: an optional spin, the start event, launches (or the replay of the captured ones), the end
+        event; then wait for the end event and for all other work."""
         driver, clock, name = self.driver, self.clock, self.name
         function, path = self.functions[name]
+        calls = self.calls
+        if message.get("replay"):
+            function, calls, name = self.captured.replay, [{}], f"{name}'s graph"
         spin = self._spin_seconds() if self.spinning else 0.0
         try:
             if spin:
                 self.sleep(int(spin * self.cycles))
             driver.record(self.start, None)
             launch_start = clock()
-            for given in self.calls:
+            for given in calls:
                 function(**given)
             launch_end = clock()
             driver.record(self.end, None)
@@ -321,11 +337,34 @@ class GpuBackend:
             trace["seconds"] = [e.duration_ns() / 1e9 for e in kernels]
         return trace
 
+    def capture(self, message: dict, fds: list[int]) -> dict:
+        """Capture the calls of the last `prepare` in a graph; answer the kernels of its {nodes}, or why they cannot be
+        captured."""
+        function, path = self.functions[self.name]
+        self._drop_graph()
+
+        def call(given: dict) -> None:
+            function(**given)
+            if isinstance(function, native.Native):
+                function.raise_launch_error()
+
+        try:
+            self.captured = graphs.CapturedCalls(self.torch, [functools.partial(call, given) for given in self.calls])
+            return {"nodes": self.captured.kernel_names()}
+        except BaseException as error:
+            return {"uncaptured": describe_error(error, path)}
+
     # ------------------------------------------------------------ inside
+
+    def _drop_graph(self) -> None:
+        if self.captured:
+            self.captured.close()
+            self.captured = None
 
     def _unmap(self) -> None:
         """Unmap all arenas."""
         self.calls, self.inputs, self.outputs = [], {}, {}
+        self._drop_graph()
         if self.mapped:
             self.driver.check(self.driver.wait_for_all(), "cuCtxSynchronize")
         while self.mapped:

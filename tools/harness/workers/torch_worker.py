@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 import warnings
+from functools import partial
 from pathlib import Path
 
 # For this import only: other files of the job's folder, such as a candidate's kernel.py, must not be importable.
@@ -41,6 +42,8 @@ class TorchBackend:
         torch.set_grad_enabled(False)
         warnings.filterwarnings("ignore")
         self.calls: list[dict] = []
+        self.captured = None
+        """The graph of the last `capture`."""
 
     def warm_up(self, message: dict, fds) -> dict:
         """Prepare for a contest: import the compiler and, on a CPU, compile at the task's sizes, which fills Inductor's
@@ -129,6 +132,7 @@ class TorchBackend:
     def attach(self, message: dict, fds: list[int]) -> dict:
         """Make tensors over the shared inputs, one set of keyword arguments for each address."""
         torch = self.torch
+        self._drop_graph()
         view = self._map_inputs(fds[0], message["size"])
         os.close(fds[0])
 
@@ -195,17 +199,37 @@ class TorchBackend:
         return {}
 
     def run(self, message: dict, fds) -> dict:
-        """Call the function for each address in the train; on a GPU answer the seconds of the device."""
+        """Call the function for each address in the train, or replay their graph; on a GPU answer the seconds of the
+        device."""
         if self.device == "cpu":
             for at in message["train"]:
                 self.function(**self.calls[at])
             return {}
         self.driver.record(self.events[0], None)
-        for at in message["train"]:
+        if message["replay"]:
+            self.captured.replay()
+        for at in message["train"] * (not message["replay"]):
             self.function(**self.calls[at])
         self.driver.record(self.events[1], None)
         self.driver("cuCtxSynchronize")
         return {"seconds": self.driver.elapsed(*self.events)}
+
+    def capture(self, message: dict, fds) -> dict:
+        """Capture the calls at the addresses of the train; {uncaptured: why} where that is impossible."""
+        from harness.device import graphs
+
+        self._drop_graph()
+        calls = [partial(self.function, **self.calls[at]) for at in message["train"]]
+        try:
+            self.captured = graphs.CapturedCalls(self.torch, calls)
+            return {"uncaptured": self.captured.wrong_replay(calls[0])}
+        except Exception as error:
+            return {"uncaptured": error_answer(error)["error"]}
+
+    def _drop_graph(self) -> None:
+        if self.captured:
+            self.captured.close()
+            self.captured = None
 
     def run_queued(self, message: dict, fds) -> dict:
         """Queue the train behind a spin and answer the device's seconds for each call. `starved`: the launches
@@ -244,7 +268,7 @@ def main() -> None:
     channel = ipc.Channel(socket.socket(fileno=int(sys.argv[1])))
     backend = TorchBackend()
     verbs = (backend.warm_up, backend.begin, backend.attach, backend.set_scalars, backend.run, backend.run_queued)
-    verbs += (backend.release_inputs,)
+    verbs += (backend.release_inputs, backend.capture)
     ipc.serve_verbs(channel, {verb.__name__: verb for verb in verbs}, error_answer)
 
 

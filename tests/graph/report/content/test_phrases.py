@@ -43,6 +43,11 @@ def test_the_final_benchmark_names_its_clock_where_calls_only_launch() -> None:
     assert "launches" not in final.render_benchmark(found, "r")
     text = final.render_benchmark(found.model_copy(update={"device_s": {"baseline": 8e-6, "best": 4e-6}}), "r")
     assert "by the wall clock, launches included" in text and "baseline 8 us, best 4 us." in text
+    assert "graph" not in text
+    graphs = {"graph_s": {"best": 5e-6}, "uncaptured": {"baseline": "it waits."}, "device_s": {"best": 4e-6}}
+    text = final.render_benchmark(found.model_copy(update={**graphs, "by_graphs": True}), "r")
+    assert "by the wall clock over replays of CUDA graphs" in text
+    assert "by the wall clock over its replay: best 5 us. baseline cannot be captured: it waits." in text
 
 
 @pytest.mark.parametrize(
