@@ -496,45 +496,45 @@ def read_or_run_profilers(
     """
     profiles: list[Profile] = []
     records: list[str] = []
-    missing: dict[str, str] = {}
     library, jobs = services.judge.builder.shared_object_of(candidate) or "", services.capped_executor()
     toolchain = read_toolchain(services.executor, services.records.blobs)
     names = diagnosis.profiled_workloads(services.probed_workloads, {row.workload: row.headroom for row in rows})
-    pairs = [(n, p, w) for n, p in services.profilers.items() for w in (names if p.runs_on_device else names[:1])]
-    for name, profiler, wanted in pairs:
-        reason = profiler.reason_unavailable(services.language, toolchain)
-        if reason:
-            missing[name] = reason
-            continue
+    missing = {
+        name: reason
+        for name, profiler in services.profilers.items()
+        if (reason := profiler.reason_unavailable(services.language, toolchain))
+    }
+
+    def read_or_profile(name: str, wanted: str) -> Record:
+        profiler = services.profilers[name]
         place = {"workload": wanted} if profiler.runs_on_device else {}
         key = record_key("profile", tool=name, candidate=candidate.id, **place)
         record = services.records.find(key)
-        if record is None:
-            try:
-                profile, blobs = profiler.profile(
-                    services.task,
-                    candidate,
-                    library,
-                    next(one for one in services.task.workloads if one.name == wanted),
-                    services.language,
-                    jobs,
-                    services.records.blobs,
-                )
-                seen = next(one for one in services.probed_workloads if one.name == wanted)
-                profile = traffic.add_traffic(profile, seen)
-            except BudgetError as error:
-                missing[name] = str(error)
-                services.record_reached_cap(str(error))
-                continue
-            record = services.records.add(
-                Record(
-                    kind="profile",
-                    key=key,
-                    environment=services.environment,
-                    payload=profile.model_dump(mode="json"),
-                    blobs=blobs,
-                )
-            )
+        if record is not None:
+            return record
+        workload = next(one for one in services.task.workloads if one.name == wanted)
+        there = (services.task, candidate, library, workload, services.language, jobs, services.records.blobs)
+        profile, blobs = profiler.profile(*there)
+        profile = traffic.add_traffic(profile, next(one for one in services.probed_workloads if one.name == wanted))
+        payload, environment = profile.model_dump(mode="json"), services.environment
+        return services.records.add(
+            Record(kind="profile", key=key, environment=environment, payload=payload, blobs=blobs)
+        )
+
+    pairs = [
+        (name, wanted)
+        for name, profiler in services.profilers.items()
+        for wanted in (names if profiler.runs_on_device else names[:1])
+        if name not in missing
+    ]
+    jobs.gather(partial(read_or_profile, *pair) for pair in pairs)
+    for name, wanted in pairs:
+        try:
+            record = read_or_profile(name, wanted)
+        except BudgetError as error:
+            missing[name] = str(error)
+            services.record_reached_cap(str(error))
+            continue
         profiles.append(Profile.model_validate(record.payload))
         records.append(record.id)
     return tuple(profiles), tuple(records), missing
