@@ -60,7 +60,7 @@ sentence for a run that can be resumed and for all others."""
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line with all its verbs."""
-    from tools.cli.suggestions import Parser
+    from tools.cli.suggestions import EXECUTOR_HELP, Parser, add_machine_options
 
     top = Parser(
         prog="python -m graph",
@@ -90,6 +90,7 @@ def build_parser() -> argparse.ArgumentParser:
         verb.add_argument("--kernel", help="the kernel file, e.g. K.cpp")
         verb.add_argument("--ref", help="the reference.py of the kernel")
         verb.add_argument("--dims", nargs="+", help="sizes and scalars, e.g. M=512 N=1000 eps=1e-5")
+        verb.add_argument("--executor", help=f"{EXECUTOR_HELP} (default: the config's, or local)")
         verb.add_argument("--problem", type=Path, metavar="PATH", help=PROBLEM_HELP)
         verb.add_argument("--out", type=Path, help="with --problem: the task folder to write; default: the file's name")
         verb.add_argument(
@@ -151,6 +152,7 @@ def build_parser() -> argparse.ArgumentParser:
             "workspace", type=_workspace_path, help="the folder of the run, or its name under workspaces/"
         )
     verify.add_argument("commit", nargs="?", help="a version or commit; default: the last accepted version")
+    add_machine_options(verify)
     verify.add_argument("--all", action="store_true", help="verify every accepted version")
     export.add_argument("version", nargs="?", help="a version, e.g. v2; default: the kernel at HEAD")
     export.add_argument("--format", required=True, choices=EXPORT_FORMATS, help="the format to write")
@@ -332,11 +334,12 @@ def dispatch(arguments: argparse.Namespace) -> int:
             raise SettingsError(report.unset[0])
         return 0
     if arguments.verb == "verify":
-        from graph.lifecycle.verify import verify
+        from graph.lifecycle.verify import Machine, verify
+        from tools.executors.choice import parse_choice
 
-        return _report_verification(
-            verify(arguments.workspace, arguments.commit, every=arguments.all), as_json=arguments.json
-        )
+        machine = Machine(parse_choice(arguments.executor), arguments.clocks)
+        verified = verify(arguments.workspace, arguments.commit, every=arguments.all, machine=machine)
+        return _report_verification(verified, as_json=arguments.json)
     if arguments.verb == "export":
         from graph.lifecycle.export import export
 
@@ -380,6 +383,10 @@ def _run_settings(arguments: argparse.Namespace) -> Settings:
         "name": getattr(arguments, "name", None),
         "trace": str(arguments.trace.resolve()) if arguments.trace else None,
     }
+    if arguments.executor:
+        from tools.executors.choice import parse_choice
+
+        more["executor"] = parse_choice(arguments.executor)
     if arguments.rivals:
         if not settings.benchmark.frameworks:
             from tools.errors import SettingsError

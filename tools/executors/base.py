@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
@@ -156,6 +157,13 @@ class Executor(ABC):
         if self._toolchain is None:
             self._toolchain = ask(self)
         return self._toolchain
+
+    def draw_secret(self) -> bytes:
+        """Return a fresh secret for measurements of this command alone.
+
+        Raises SettingsError if the command may end before they are answered: each new call would ask for others.
+        """
+        return secrets.token_bytes(32)
 
     @abstractmethod
     def close(self) -> None:
