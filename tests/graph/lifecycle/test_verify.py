@@ -285,7 +285,7 @@ def test_a_clone_is_enough_and_the_folder_is_not_believed(measured: Path, tmp_pa
 @pytest.mark.slow
 def test_a_clone_does_not_choose_what_runs_here(copied: Path, tmp_path: Path) -> None:
     payload, ran = tmp_path / "payload.sh", tmp_path / "ran"
-    payload.write_text(f"#!/bin/sh\ntouch {ran}\nexec {sys.executable} $@\n")
+    payload.write_text(f'#!/bin/sh\ntouch {ran}\nexec {sys.executable} "$@"\n')
     payload.chmod(0o755)
     commit = accepted_commits(Repository(copied))[-1]
     git(copied, "checkout", "-q", "-f", commit.id)
