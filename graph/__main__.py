@@ -130,15 +130,19 @@ def build_parser() -> argparse.ArgumentParser:
     score.add_argument(
         "--as-published", action="store_true", help="check only the suite's own sizes and inputs, as its authors do"
     )
-    show = verbs.add_parser("show", help="print the state of a run")
+    show = verbs.add_parser("show", help="print the state of a run; needs its folder .kernelwright/")
     report = verbs.add_parser("report", help="render report.md and report.html again from the records of a run")
     audit = verbs.add_parser(
         "audit",
-        help="check that every closed version is complete and follows from the records, and nothing else changed",
+        help="check that every closed version is complete and follows from the records, and nothing else changed; "
+        "needs the folder .kernelwright/, which a clone lacks",
     )
     verify = verbs.add_parser(
         "verify",
         help="compare all texts with the records, rebuild a version from git alone, and measure its claim again",
+        description="Compare all texts with the records, rebuild a version from git alone, and measure its gain over "
+        "its parent again; the total over v0 and the times of torch are not measured again. The executor in the "
+        "workspace's settings is not used. Without an accepted version there is nothing to verify (exit code 2).",
     )
     export = verbs.add_parser(
         "export",
@@ -371,7 +375,9 @@ def _run_audit(arguments: argparse.Namespace) -> int:
     _print(
         json.dumps({"faults": faults})
         if arguments.json
-        else "\n".join(faults) or "every closed version is complete and in order"
+        else "\n".join(faults)
+        or "every closed version is complete and follows from its records; "
+        "nothing was measured, and records are not signed"
     )
     return 1 if faults else 0
 
