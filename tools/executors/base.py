@@ -24,7 +24,8 @@ EXECUTORS = {
 
 DeviceKind = Literal["cpu", "cuda", "hip"]
 MISSING_DEVICE_REMEDY = (
-    "the task's language needs one, so run it on a machine that has one; without, it can be checked but not measured"
+    "the task's language needs one, so run it on a machine that has one, also through ssh (docs/gpu-host.md); without, "
+    "it can be checked but not measured"
 )
 """What a user can do about a missing device; the end of the sentence that `reason_if_device_missing` begins."""
 
