@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from tools.errors import InfrastructureError, KernelwrightError, PendingError, SettingsError
 
 EXECUTOR_HELP = "where jobs run, as in a config, e.g. '{kind: ssh, host: gpu1}'"
-ENDINGS: dict[type[BaseException], tuple[str, int, str]] = {
+ENDINGS: dict[type[KernelwrightError], tuple[str, int, str]] = {
     SettingsError: ("refused", 2, "error: {}"),
     InfrastructureError: ("machine", 4, "error: {}"),
     PendingError: ("waiting", 6, "waiting: {}; then run the command again"),
@@ -59,6 +59,7 @@ def run_command(run: Callable[[], int], arguments: Sequence[str] | None) -> int:
     process).
     """
     as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)
+    ended: tuple[type[KernelwrightError | CommandLineError], ...] = (CommandLineError, *ENDINGS)
     try:
         code = run()
         sys.stdout.flush()
@@ -66,7 +67,7 @@ def run_command(run: Callable[[], int], arguments: Sequence[str] | None) -> int:
         # The reader has closed the pipe; the interpreter must not write to it at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (CommandLineError, *ENDINGS) as error:
+    except ended as error:
         if as_json:
             sys.stdout.write(f"{failure_json(error)}\n")
         if isinstance(error, CommandLineError):

@@ -14,7 +14,7 @@ import itertools
 import json
 import threading
 import zipfile
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -208,13 +208,13 @@ class BundleExecutor(Executor):
         self._last = max(self._last, int(number) if number.isdigit() else 0)
 
 
-def _jobs_in(bundle: Path) -> Set[str]:
+def _jobs_in(bundle: Path) -> set[str]:
     """Return the keys of the jobs in a bundle; none: it is not written yet."""
     try:
         with zipfile.ZipFile(bundle) as archive:
-            return json.loads(archive.read("jobs.json"))["jobs"].keys()
+            return set(json.loads(archive.read("jobs.json"))["jobs"])
     except zipfile.BadZipFile:
-        return frozenset()
+        return set()
 
 
 def _describe_host(answer: dict[str, Any]) -> str:
