@@ -60,7 +60,7 @@ sentence for a run that can be resumed and for all others."""
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line with all its verbs."""
-    from tools.cli.suggestions import Parser
+    from tools.cli.suggestions import EXECUTOR_HELP, Parser, add_machine_options
 
     top = Parser(
         prog="python -m graph",
@@ -90,6 +90,7 @@ def build_parser() -> argparse.ArgumentParser:
         verb.add_argument("--kernel", help="the kernel file, e.g. K.cpp")
         verb.add_argument("--ref", help="the reference.py of the kernel")
         verb.add_argument("--dims", nargs="+", help="sizes and scalars, e.g. M=512 N=1000 eps=1e-5")
+        verb.add_argument("--executor", help=f"{EXECUTOR_HELP} (default: the config's, or local)")
         verb.add_argument("--problem", type=Path, metavar="PATH", help=PROBLEM_HELP)
         verb.add_argument("--out", type=Path, help="with --problem: the task folder to write; default: the file's name")
         verb.add_argument(
@@ -129,15 +130,19 @@ def build_parser() -> argparse.ArgumentParser:
     score.add_argument(
         "--as-published", action="store_true", help="check only the suite's own sizes and inputs, as its authors do"
     )
-    show = verbs.add_parser("show", help="print the state of a run")
+    show = verbs.add_parser("show", help="print the state of a run; needs its folder .kernelwright/")
     report = verbs.add_parser("report", help="render report.md and report.html again from the records of a run")
     audit = verbs.add_parser(
         "audit",
-        help="check that every closed version is complete and follows from the records, and nothing else changed",
+        help="check that every closed version is complete and follows from the records, and nothing else changed; "
+        "needs the folder .kernelwright/, which a clone lacks",
     )
     verify = verbs.add_parser(
         "verify",
         help="compare all texts with the records, rebuild a version from git alone, and measure its claim again",
+        description="Compare all texts with the records, rebuild a version from git alone, and measure its gain over "
+        "its parent again; the total over v0 and the times of torch are not measured again. The executor in the "
+        "workspace's settings is not used. Without an accepted version there is nothing to verify (exit code 2).",
     )
     export = verbs.add_parser(
         "export",
@@ -151,6 +156,7 @@ def build_parser() -> argparse.ArgumentParser:
             "workspace", type=_workspace_path, help="the folder of the run, or its name under workspaces/"
         )
     verify.add_argument("commit", nargs="?", help="a version or commit; default: the last accepted version")
+    add_machine_options(verify)
     verify.add_argument("--all", action="store_true", help="verify every accepted version")
     export.add_argument("version", nargs="?", help="a version, e.g. v2; default: the kernel at HEAD")
     export.add_argument("--format", required=True, choices=EXPORT_FORMATS, help="the format to write")
@@ -332,11 +338,12 @@ def dispatch(arguments: argparse.Namespace) -> int:
             raise SettingsError(report.unset[0])
         return 0
     if arguments.verb == "verify":
-        from graph.lifecycle.verify import verify
+        from graph.lifecycle.verify import Machine, verify
+        from tools.executors.choice import parse_choice
 
-        return _report_verification(
-            verify(arguments.workspace, arguments.commit, every=arguments.all), as_json=arguments.json
-        )
+        machine = Machine(parse_choice(arguments.executor), arguments.clocks)
+        verified = verify(arguments.workspace, arguments.commit, every=arguments.all, machine=machine)
+        return _report_verification(verified, as_json=arguments.json)
     if arguments.verb == "export":
         from graph.lifecycle.export import export
 
@@ -368,7 +375,9 @@ def _run_audit(arguments: argparse.Namespace) -> int:
     _print(
         json.dumps({"faults": faults})
         if arguments.json
-        else "\n".join(faults) or "every closed version is complete and in order"
+        else "\n".join(faults)
+        or "every closed version is complete and follows from its records; "
+        "nothing was measured, and records are not signed"
     )
     return 1 if faults else 0
 
@@ -380,6 +389,10 @@ def _run_settings(arguments: argparse.Namespace) -> Settings:
         "name": getattr(arguments, "name", None),
         "trace": str(arguments.trace.resolve()) if arguments.trace else None,
     }
+    if arguments.executor:
+        from tools.executors.choice import parse_choice
+
+        more["executor"] = parse_choice(arguments.executor)
     if arguments.rivals:
         if not settings.benchmark.frameworks:
             from tools.errors import SettingsError

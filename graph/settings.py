@@ -219,7 +219,7 @@ class Settings(Section):
     (root); the record of the environment says which applied."""
     isolation: Literal["reported", "required"] = "reported"
     """reported: env_check.md lists what the host lacks of the sandbox. required: a host that lacks network isolation,
-    Landlock or seccomp stops the run before a kernel runs."""
+    Landlock or seccomp stops the run before a kernel runs; GPU kernels never get seccomp."""
     gpu_wiki_path: str | None = None
     """The path of a gpu-wiki that replaces the bundled one."""
     reference_projects: str | None = None

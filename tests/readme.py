@@ -26,6 +26,7 @@ from knowledge_base.pages.wiki import Wiki
 from knowledge_base.specs import sheets
 from tests.kernels import corpus
 from tools.artifacts import field_docstrings
+from tools.executors.bundle import BundleOptions
 from tools.executors.choice import ExecutorChoice
 from tools.executors.local import LocalOptions
 from tools.executors.ssh import SshOptions
@@ -60,6 +61,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "executor": ExecutorChoice,
     "executor` with `kind: local": LocalOptions,
     "executor` with `kind: ssh": SshOptions,
+    "executor` with `kind: bundle": BundleOptions,
 }
 """Key in a config -> the model of what stands under it."""
 CONFIGURATION = """\
@@ -256,7 +258,10 @@ ATTACKS = """\
 `python -m tests.readme` generates this page from tests/kernels/corpus.yaml and from what `python -m tests.kernels.corpus` recorded, which takes
 each kernel through screen, build, correctness, timing, physical limits and confirmation, and ends at the first refusal. *Behind the screen*: the
 screen refuses the text, and was left out, so that the row says what the mechanisms behind it do. *No gain*: the kernel is right, and no gain is
-shown where it is measured, on inputs that it has not seen or from outside its process; a wide interval comes from a busy machine. What the judge
+shown where it is measured, on inputs that it has not seen or from outside its process. The figures are its speed-up and the interval: an interval
+that contains 1 shows no gain, and one as wide as 2.89 [0.98, 81.24] comes from a busy machine. Classes: A keeps or replays results of other calls
+(*remembering*: by values, for inputs that return), B deceives the clock or disturbs what is timed beside it, C computes less or something else than
+the reference, D attacks the harness, its process or files; *honest*: a kernel that must pass. The number tells the attacks of a class apart. What the judge
 cannot see: [trust and limits](trust-and-limits.md#limits).
 """
 

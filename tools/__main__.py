@@ -2,7 +2,7 @@
 results go to stdout.
 
 Exit codes: 0 done (also for a kernel that fails), 1 `screen` refuses the kernel, 2 the input cannot be used, 4 the
-machine failed, 130 interrupted.
+machine failed, 6 a bundle of jobs waits for its results, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.cli.signals import run_as_process
-from tools.cli.suggestions import Parser, run_command
+from tools.cli.suggestions import Parser, add_machine_options, run_command
 from tools.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -46,10 +46,7 @@ def _build_parser() -> Parser:
     parser.add_argument(
         "--store", type=Path, metavar="DIR", help="store records and blobs here, and reuse stored records"
     )
-    clocks = "observe the GPU's clocks (default), or lock them during the measurement (needs root)"
-    parser.add_argument("--clocks", choices=("observe", "lock"), default="observe", metavar="HOW", help=clocks)
-    choice = "where jobs run, as in a config, e.g. '{kind: ssh, host: gpu1}' (default: local)"
-    parser.add_argument("--executor", default="local", metavar="EXECUTOR", help=choice)
+    add_machine_options(parser)
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
     env = verbs.add_parser("env", help="print what this machine has, what it lacks, and how to fix that")

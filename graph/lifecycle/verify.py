@@ -2,17 +2,16 @@
 fresh seeds, and say whether the commit tells the truth.
 
 A clone is enough: neither the run's secret nor its private folder is needed. What is measured anew goes through the
-same gate.
+same gate, on the machine that the verifier names: the clone's settings name none.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -28,7 +27,7 @@ from tools.artifacts import Claim as Confirmed
 from tools.cli.formatting import format_speedup
 from tools.errors import SettingsError, StorageError, WorkspaceError
 from tools.executors.base import Executor, pick_device
-from tools.executors.choice import open_executor
+from tools.executors.choice import ExecutorChoice, open_executor
 from tools.gate.confirmation import MACHINE_SPREAD
 from tools.gate.judge_settings import JudgeSettings
 from tools.gate.statistics import competing_candidates
@@ -48,8 +47,8 @@ MAX_OTHER_CPU_SHARE = 0.1
 
 
 NOT_MEASURED = (
-    "Not measured again: the times of torch and other rivals, roofs and profiles, which were compared with their "
-    "records only."
+    "Measured was the gain of the version over its parent. Not measured again: the total over v0 (the final "
+    "benchmark), the times of torch and other rivals, roofs and profiles, which were compared with their records only."
 )
 
 
@@ -108,13 +107,29 @@ class Look:
         return self.trial.speedup if isinstance(self.trial, Passed) else None
 
 
+@dataclass(frozen=True)
+class Machine:
+    """The machine that measures, as the verifier names it; default: this one, under the Python that runs Kernelwright.
+
+    `clocks`: "observe" those of the GPU, or "lock" them meanwhile.
+    """
+
+    executor: ExecutorChoice = field(default_factory=ExecutorChoice)
+    clocks: str = "observe"
+
+
+THIS_MACHINE = Machine()
+
+
 class Refuted(Exception):
     """Raised if a claim does not follow from its records."""
 
 
-def verify(path: Path, commit: str | None = None, *, every: bool = False) -> tuple[Verification, ...]:
+def verify(
+    path: Path, commit: str | None = None, *, every: bool = False, machine: Machine = THIS_MACHINE
+) -> tuple[Verification, ...]:
     """Verify one commit (an id, v<N> or HEAD; default: the last accepted one) or every accepted one of a workspace or a
-    clone of it.
+    clone of it, on `machine` (default: this one).
 
     Raises WorkspaceError when there is nothing to verify, InfrastructureError when this machine cannot measure.
     """
@@ -128,7 +143,7 @@ def verify(path: Path, commit: str | None = None, *, every: bool = False) -> tup
     chosen = _chosen_commits(repository, commit, history, every=every)
     # What the records refute already need not be measured.
     refuted = {fault.commit.id for fault in history.faults if fault.outcome == "disagree"}
-    verified = (verify_commit(repository, item) for item in chosen if item.id not in refuted)
+    verified = (verify_commit(repository, item, machine) for item in chosen if item.id not in refuted)
     return (*unexpected_changes(repository, history), *verified)
 
 
@@ -174,8 +189,8 @@ def _chosen_commits(repository: Repository, commit: str | None, history: History
     return found if every else found[-1:]
 
 
-def verify_commit(repository: Repository, commit: Commit) -> Verification:
-    """Compare the claim of an accepted version's commit with its records, then measure it again."""
+def verify_commit(repository: Repository, commit: Commit, machine: Machine = THIS_MACHINE) -> Verification:
+    """Compare the claim of an accepted version's commit with its records, then measure it again on `machine`."""
     if commit.trailers.get("Protocol") != str(COMMIT_PROTOCOL):
         reason = (
             f"made under protocol {commit.trailers.get('Protocol', 'none')}; this version knows only {COMMIT_PROTOCOL}"
@@ -187,7 +202,7 @@ def verify_commit(repository: Repository, commit: Commit) -> Verification:
             claim = read_claim(copy, commit)
         except (Refuted, SettingsError, StorageError) as error:
             return _verification(commit, "disagree", str(error))
-        return compare_claim(commit, claim, measure_claim(claim, Path(folder)))
+        return compare_claim(commit, claim, measure_claim(claim, Path(folder), machine))
 
 
 def read_claim(copy: Repository, commit: Commit) -> RecordedClaim:
@@ -271,7 +286,7 @@ def _are_same_figures(one: Interval, other: Interval | None) -> bool:
     return all(math.isclose(a, b, rel_tol=1e-9) for a, b in pairs)
 
 
-def measure_claim(claim: RecordedClaim, scratch: Path) -> tuple[Look, ...]:
+def measure_claim(claim: RecordedClaim, scratch: Path, machine: Machine = THIS_MACHINE) -> tuple[Look, ...]:
     """Measure a claim with the whole judge and gate: own noise floor, fresh seeds and hidden sizes, separate processes.
 
     It is measured again, each time from nothing, while the figures speak against it; `MAX_LOOKS` times at most.
@@ -279,9 +294,8 @@ def measure_claim(claim: RecordedClaim, scratch: Path) -> tuple[Look, ...]:
     looks: list[Look] = []
     while len(looks) < MAX_LOOKS and all(_contradicts_claim(claim, look) for look in looks):
         records = Records(scratch / f"look-{len(looks)}")
-        with open_executor(
-            claim.settings.executor, records.blobs, scratch / "jobs", claim.settings.gpu, claim.settings.clocks
-        ) as executor:
+        # Whoever wrote the clone wrote its settings: `executor`, `gpu` and `clocks` in them are not used.
+        with open_executor(machine.executor, records.blobs, scratch / "jobs", clocks=machine.clocks) as executor:
             looks.append(_measure_once(claim, executor, records))
     return tuple(looks)
 
@@ -292,6 +306,8 @@ def _measure_once(claim: RecordedClaim, executor: Executor, records: Records) ->
     from tools.judge.judge import Judge
     from tools.roofline import lower_bounds, microbenchmarks
 
+    # Other seeds and other hidden sizes than those the version was accepted on.
+    secret = executor.draw_secret()
     language = open_language(claim.task.language)
     judge_settings = claim.settings.judge
     baseline = Candidate(language=claim.task.language, files={f"kernel{language.suffix}": claim.task.baseline or ""})
@@ -303,8 +319,7 @@ def _measure_once(claim: RecordedClaim, executor: Executor, records: Records) ->
         records,
         environment="",
         device=device.label,
-        # Other seeds and other hidden sizes than those the version was accepted on.
-        secret=secrets.token_bytes(32),
+        secret=secret,
         policy=judge_settings,
         emit=lambda kind, details: None,
     )

@@ -415,3 +415,13 @@ def test_unknown_versions_are_named(copied: Path, capsys: Capsys) -> None:
     for verb, version in (("mask", "v9"), ("unmask", "1"), ("restart", "../v1")):
         said = refused(capsys, verb, str(copied), version)
         assert repr(version) in said and "v0, v1" in said
+
+
+def test_a_run_without_a_config_takes_its_executor_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = ["--kernel", str(TASK / "kernel.cpp"), "--ref", str(TASK / "reference.py")]
+    for verb in ("run", "check"):
+        assert main([verb, *files, "--executor", "ssh"]) == 2
+        assert "executor.host: is missing; add it; the form is" in capsys.readouterr().err

@@ -9,7 +9,7 @@ import pytest
 from graph.settings import load
 from tests.support import one_sentence
 from tools.errors import SettingsError
-from tools.executors.choice import open_executor
+from tools.executors.choice import open_executor, parse_choice
 from tools.executors.local import LocalExecutor
 from tools.store.records import Records
 
@@ -190,3 +190,17 @@ def test_an_executor_is_a_name_or_a_kind_with_its_options(tmp_path: Path) -> Non
     chosen = load(written(tmp_path, GOOD + "executor: {kind: local, lock_wait_s: 7}\n")).executor
     with open_executor(chosen, Records(tmp_path).blobs, tmp_path / "scratch") as opened:
         assert isinstance(opened, LocalExecutor) and opened.engine.lock_wait_s == 7
+
+
+@pytest.mark.parametrize(
+    ("executor", "says"),
+    [
+        ("ssh", "executor.host: is missing; add it; the form is `executor: {kind: ssh, host: gpu1}`"),
+        ("{kind: ssh, host: my gpu}", "executor.host: must be such as 'gpu1' or 'me@gpu1.example.org', not 'my gpu'"),
+        ("{kind: local, python: /bin/true}", "executor.python: /bin/true is no Python of version 3.10 or newer"),
+        ("{kind: bundle, host: gpu1}", "the form is `executor: {kind: bundle}`"),
+    ],
+)
+def test_an_executor_that_cannot_be_is_named_with_its_form(tmp_path: Path, executor: str, says: str) -> None:
+    with one_sentence(says):
+        open_executor(parse_choice(executor), Records(tmp_path).blobs, tmp_path / "scratch")

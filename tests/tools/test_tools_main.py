@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from knowledge_base.__main__ import main as knowledge_base
+from tests.contracts.test_executors import other_python
 from tests.tools import builders
 from tools.__main__ import main
 from tools.store.records import Records
@@ -26,6 +27,15 @@ def test_bad_input_is_one_sentence_and_exit_2(arguments, said, capsys):
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
+
+
+def test_a_python_without_torch_is_named_with_its_key(tmp_path, capsys):
+    (tmp_path / "reference.py").write_text(REFERENCE)
+    (tmp_path / "kernel.cpp").write_text(SEED.read_text())
+    executor = {"kind": "local", "python": str(other_python(tmp_path / "other"))}
+    assert main(["--executor", json.dumps(executor), "check", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "torch, which computes it, is not installed" in error and "under executor.python" in error
 
 
 @pytest.mark.slow

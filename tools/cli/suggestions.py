@@ -10,7 +10,15 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
-from tools.errors import InfrastructureError, KernelwrightError, SettingsError
+from tools.errors import InfrastructureError, KernelwrightError, PendingError, SettingsError
+
+EXECUTOR_HELP = "where jobs run, as in a config, e.g. '{kind: ssh, host: gpu1}'"
+ENDINGS: dict[type[KernelwrightError], tuple[str, int, str]] = {
+    SettingsError: ("refused", 2, "error: {}"),
+    InfrastructureError: ("machine", 4, "error: {}"),
+    PendingError: ("waiting", 6, "waiting: {}; then run the command again"),
+}
+"""Error -> the status, the exit code and the sentence of a command that ends with it."""
 
 
 def suggest_name(word: str, known: Iterable[str], otherwise: str = "", *, cutoff: float = 0.6) -> str:
@@ -40,17 +48,18 @@ class CommandLineError(SystemExit):
 
 def failure_json(error: KernelwrightError | CommandLineError) -> str:
     """Return the `--json` object of a command that ended with `error`; `graph` adds the workspace."""
-    status = "machine" if isinstance(error, InfrastructureError) else "refused"
+    status = next((ending[0] for kind, ending in ENDINGS.items() if isinstance(error, kind)), "refused")
     return json.dumps({"status": status, "reason": error.reason if isinstance(error, CommandLineError) else str(error)})
 
 
 def run_command(run: Callable[[], int], arguments: Sequence[str] | None) -> int:
-    """Run a command and return its exit code: that of `run`, 2 for bad input, or 4 if the machine failed.
+    """Run a command and return its exit code: that of `run`, or of `ENDINGS` for an error.
 
     A failure prints one sentence on stderr, and an object if `--json` is among `arguments` (None: those of the
     process).
     """
     as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)
+    ended: tuple[type[KernelwrightError | CommandLineError], ...] = (CommandLineError, *ENDINGS)
     try:
         code = run()
         sys.stdout.flush()
@@ -58,14 +67,22 @@ def run_command(run: Callable[[], int], arguments: Sequence[str] | None) -> int:
         # The reader has closed the pipe; the interpreter must not write to it at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (CommandLineError, SettingsError, InfrastructureError) as error:
+    except ended as error:
         if as_json:
             sys.stdout.write(f"{failure_json(error)}\n")
         if isinstance(error, CommandLineError):
             raise
-        sys.stderr.write(f"error: {error}\n")
-        return 2 if isinstance(error, SettingsError) else 4
+        code, sentence = next(ending[1:] for kind, ending in ENDINGS.items() if isinstance(error, kind))
+        sys.stderr.write(f"{sentence.format(error)}\n")
     return code
+
+
+def add_machine_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name the machine of a command's jobs."""
+    clocks = "observe the GPU's clocks (default), or lock them during the measurement (needs root)"
+    parser.add_argument("--clocks", choices=("observe", "lock"), default="observe", metavar="HOW", help=clocks)
+    executor = f"{EXECUTOR_HELP} (default: local)"
+    parser.add_argument("--executor", default="local", metavar="EXECUTOR", help=executor)
 
 
 class Parser(argparse.ArgumentParser):

@@ -143,6 +143,9 @@ def _sentence(problem: ErrorDetails, model: type[BaseModel], elsewhere: Mapping[
         return (
             f"{named}must hold keys and values such as `{example}: …`{found}; allowed here are {_allowed_keys(section)}"
         )
+    field = owner.model_fields.get(str(problem["loc"][-1]))
+    if problem["type"] == "string_pattern_mismatch" and field and field.examples:
+        return f"{key}: must be such as {' or '.join(map(repr, field.examples))}{found}; {_correction(problem)}"
     rule = re.sub(r"^(Input|Value) should (be|have)", lambda m: "must " + m[2], problem["msg"].split(", unable to")[0])
     for technical, plain in _PLAIN_WORDS.items():
         rule = rule.replace(technical, plain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
@@ -23,7 +24,8 @@ EXECUTORS = {
 
 DeviceKind = Literal["cpu", "cuda", "hip"]
 MISSING_DEVICE_REMEDY = (
-    "the task's language needs one, so run it on a machine that has one; without, it can be checked but not measured"
+    "the task's language needs one, so run it on a machine that has one, also through ssh (docs/gpu-host.md); without, "
+    "it can be checked but not measured"
 )
 """What a user can do about a missing device; the end of the sentence that `reason_if_device_missing` begins."""
 
@@ -158,6 +160,13 @@ class Executor(ABC):
         if self._toolchain is None:
             self._toolchain = ask(self)
         return self._toolchain
+
+    def draw_secret(self) -> bytes:
+        """Return a fresh secret for measurements of this command alone.
+
+        Raises SettingsError if the command may end before they are answered: each new call would ask for others.
+        """
+        return secrets.token_bytes(32)
 
     @abstractmethod
     def close(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import threading
 import zipfile
@@ -123,6 +124,14 @@ class BundleExecutor(Executor):
             results,
         )
 
+    def draw_secret(self) -> bytes:
+        if type(self).carry is BundleExecutor.carry:
+            raise SettingsError(
+                "executor: a command that draws fresh seeds cannot wait for bundles, because it draws others when it "
+                "is called again; copy the workspace or task to the machine with the device and run the command there"
+            )
+        return super().draw_secret()
+
     def close(self) -> None:
         """Do nothing: bundles and results stay."""
 
@@ -144,7 +153,7 @@ class BundleExecutor(Executor):
 
     def _carry(self) -> None:
         """Have the jobs that wait carried; PendingError until their results are here."""
-        bundle = self.folder / f"{self._last + 1:03d}.pyz"
+        bundle = self._next_bundle()
         results = bundle.with_suffix(".results.zip")
         self._write_bundle(bundle)
         self.carry(bundle, results)
@@ -154,6 +163,20 @@ class BundleExecutor(Executor):
                 f"executor: {results} lacks {len(missing)} results of its bundle; run `python3 {bundle.name}` again"
             )
         self._waiting = {}
+
+    def _next_bundle(self) -> Path:
+        """Return the file for the jobs that wait: the one in which they wait already, or a new one, as another run may
+        wait for the results of those that are there."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(self._last + 1):
+            bundle = self.folder / f"{number:03d}.pyz"
+            try:
+                bundle.touch(exist_ok=False)
+            except FileExistsError:
+                if _jobs_in(bundle) != self._waiting.keys():
+                    continue
+            return bundle
+        raise AssertionError("unreachable")
 
     def _write_bundle(self, bundle: Path) -> None:
         """Write the jobs that wait, with their files and the code that runs them."""
@@ -183,6 +206,15 @@ class BundleExecutor(Executor):
         self._answers |= {key: (path, answer) for key, answer in answers.items()}
         number = path.name.partition(".")[0]
         self._last = max(self._last, int(number) if number.isdigit() else 0)
+
+
+def _jobs_in(bundle: Path) -> set[str]:
+    """Return the keys of the jobs in a bundle; none: it is not written yet."""
+    try:
+        with zipfile.ZipFile(bundle) as archive:
+            return set(json.loads(archive.read("jobs.json"))["jobs"])
+    except zipfile.BadZipFile:
+        return set()
 
 
 def _describe_host(answer: dict[str, Any]) -> str:

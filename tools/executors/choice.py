@@ -22,7 +22,7 @@ class ExecutorChoice(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     kind: str = "local"
-    """local, ssh, or your own executor as package.module:Class; `executor: local` is short for
+    """local, ssh, bundle, or your own executor as package.module:Class; `executor: local` is short for
     `executor: {kind: local}`."""
 
     @model_validator(mode="before")
@@ -51,7 +51,10 @@ def open_executor(
     try:
         options = kind.options.model_validate(choice.model_extra)
     except ValidationError as error:
-        raise SettingsError(f"{validation_sentences(error, kind.options, 'executor.')} (kind {choice.kind})") from None
+        required = {name: field for name, field in kind.options.model_fields.items() if field.is_required()}
+        form = "".join(f", {name}: {(field.examples or ['…'])[0]}" for name, field in required.items())
+        sentences = validation_sentences(error, kind.options, "executor.")
+        raise SettingsError(f"{sentences}; the form is `executor: {{kind: {choice.kind}{form}}}`") from None
     chosen = options.model_dump(exclude_unset=True)
     chosen |= ({} if gpu is None else {"gpu": gpu}) | ({} if clocks == "observe" else {"clocks": clocks})
     opened: Callable[..., Executor] = kind

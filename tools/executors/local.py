@@ -12,6 +12,7 @@ from pydantic import Field
 from tools.errors import SettingsError
 from tools.executors.base import Device, Executor, ExecutorOptions, FinishedJob, Job
 from tools.executors.host.engine import LOCK_WAIT_S, Engine
+from tools.executors.host.interpreter import problem_of_python
 from tools.store.blobs import Blobs
 
 
@@ -37,10 +38,12 @@ class LocalExecutor(Executor):
         python: str = "",
         **options: Any,
     ) -> None:
-        """Create an executor with the `options` of `Engine`; raise SettingsError if there is no program `python`."""
+        """Create an executor with the `options` of `Engine`; raise SettingsError if `python` is no Python here."""
         found = shutil.which(Path(python).expanduser()) if python else sys.executable
         if found is None:
             raise SettingsError(f"executor.python: {python!r} is not a program here; name the Python that has torch")
+        if python and (problem := problem_of_python(found, needs_torch=False)):
+            raise SettingsError(f"executor.python: {python} {problem}; name the Python that has torch")
         self.blobs = blobs
         self.scratch = scratch
         # A link is kept as it is: a virtual environment is known by the folder of its link.

@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 import shlex
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -74,7 +75,7 @@ REMEDIES = {
 class SshOptions(ExecutorOptions):
     """Options of `ssh`."""
 
-    host: str = Field(pattern=r"^[^-\s]\S*$")
+    host: str = Field(pattern=r"^[^-\s]\S*$", examples=["gpu1", "me@gpu1.example.org"])
     """The host, as `ssh HOST` takes it: a name of your ~/.ssh/config, user@address, or ssh://user@address:port."""
     python: str = "python3"
     """The Python with torch on the host that runs the worker and jobs, 3.10 or newer, e.g. /opt/py/bin/python."""
@@ -187,10 +188,19 @@ class SshExecutor(Executor):
 
     def _login(self) -> list[str]:
         """Return the words of `ssh` that reach the host."""
-        config = ["-F", str(Path(self.settings.config).expanduser())] if self.settings.config else []
-        return [*config, self.settings.host]
+        config = Path(self.settings.config).expanduser()
+        return [*(["-F", str(config)] if self.settings.config else []), self.settings.host]
 
     def _command(self) -> list[str]:
+        """Return the command that starts the worker there; SettingsError if this machine lacks a part of it."""
+        if shutil.which("ssh") is None:
+            raise SettingsError(
+                "executor: there is no ssh on this machine's PATH; install the OpenSSH client "
+                "(Debian, Ubuntu: `apt install openssh-client`)"
+            )
+        config = Path(self.settings.config).expanduser()
+        if not config.exists():
+            raise SettingsError(f"executor.config: {config} does not exist here; name a configuration of ssh, or none")
         # The shell there expands ~ in front of quotes alone.
         python = re.sub("^'~/", "~/'", shlex.quote(self.settings.python))
         return ["ssh", "-T", *(f"-o{one}" for one in SSH_OPTIONS), *self._login(), f"exec {python} -I -c '{START}'"]

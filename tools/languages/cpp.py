@@ -33,7 +33,7 @@ _NO_OBJDUMP_MESSAGE = (
 )
 _ALLOWED_FLAG = re.compile(r"-(O\w*|f[a-z].*|m[a-z].*|std=.+|W[a-z].*|[DUIlL].+|g\d?|pthread|pipe|isystem.+)")
 _REFUSED_FLAG = re.compile(
-    r"-(fplugin|fprofile|fdump|fsyntax-only|flto-partition|Wl,|Wp,|Wa,|mllvm|fpass-plugin|fsanitize|save-temps).*"
+    r"-(fplugin|fuse-ld=.*/|fprofile|fdump|fsyntax-only|flto-partition|Wl,|Wp,|Wa,|mllvm|fpass-plugin|fsanitize|save-temps).*"
 )
 _SOURCE_SUFFIXES = (".cpp", ".cc", ".cxx", ".c")
 

@@ -17,7 +17,7 @@ from tools.store.blobs import Blobs
 
 _NOT_FOUND_MESSAGE = (
     "CUTLASS was not found: {} contains no include/cutlass/version.h; name its folder with `--cutlass DIR` or "
-    "CUTLASS_PATH, or `pip install nvidia-cutlass`"
+    "CUTLASS_PATH, or `pip install nvidia-cutlass` (only CUTLASS kernels need it)"
 )
 _BUILD_LIMITS = Limits(wall_s=600.0, memory_bytes=32 << 30)
 

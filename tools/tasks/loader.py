@@ -268,10 +268,12 @@ def probe_reference(executor: Executor, blobs: Blobs, request: ProbeRequest, fil
     """
     job = harness_job(request, {}, blobs, limits=Limits(wall_s=PROBE_LIMIT_S))
     executor.gather((partial(read_toolchain, executor, blobs), partial(executor.run, job)))
-    if "torch" not in read_toolchain(executor, blobs).packages:
+    toolchain = read_toolchain(executor, blobs)
+    if "torch" not in toolchain.packages:
         raise SettingsError(
-            f"{files.reference}: torch, which computes it, is not installed beside the device; install the extra "
-            "`device`: `pip install -e '.[device]'` in Kernelwright's folder"
+            f"{files.reference}: torch, which computes it, is not installed in the Python that runs jobs "
+            f"({toolchain.python}); name the Python that has it under executor.python, or install it there (beside "
+            "Kernelwright: `pip install -e '.[device]'` in its folder)"
         )
     result = read_answer(executor.run(job), blobs, ProbeResult)
     if result.error is not None:

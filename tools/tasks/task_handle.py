@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -80,7 +79,7 @@ class TaskHandle:
     @cached_property
     def judge(self) -> Judge:
         """The judge of the task on the device, with default settings and a random secret."""
-        device, secret = self.device.label, secrets.token_bytes(32)
+        secret, device = self.executor.draw_secret(), self.device.label
         parts = (self.task, self.language, self.executor, self.records)
         return Judge(*parts, environment="", device=device, secret=secret, policy=JudgeSettings(), emit=self.emit)
 

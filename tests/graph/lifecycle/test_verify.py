@@ -30,6 +30,7 @@ from graph.lifecycle.verify import (
     accepted_commits,
     compare_claim,
     compare_speedups,
+    measure_claim,
     read_claim,
     unexpected_changes,
     verify,
@@ -38,6 +39,7 @@ from graph.lifecycle.verify import (
 from tests.graph.conftest import ROOT, TASK, TRIES, FinishedRun, gain_of, printed_json
 from tests.support import Capsys, run_captured
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Unmeasured, Verdict
+from tools.executors.choice import ExecutorChoice
 from tools.store.records import Records, record_key
 from tools.store.repository import Commit, Repository
 from tools.tasks.loader import read_frozen_task, write_frozen_task
@@ -281,6 +283,28 @@ def test_a_clone_is_enough_and_the_folder_is_not_believed(measured: Path, tmp_pa
 
 
 @pytest.mark.slow
+def test_a_clone_does_not_choose_what_runs_here(copied: Path, tmp_path: Path) -> None:
+    payload, ran = tmp_path / "payload.sh", tmp_path / "ran"
+    payload.write_text(f'#!/bin/sh\ntouch {ran}\nexec {sys.executable} "$@"\n')
+    payload.chmod(0o755)
+    commit = accepted_commits(Repository(copied))[-1]
+    git(copied, "checkout", "-q", "-f", commit.id)
+    claim = read_claim(Repository(copied), commit)
+    chosen = claim.settings.model_copy(
+        update={"executor": ExecutorChoice.model_validate({"kind": "local", "python": str(payload)}), "gpu": 77}
+    )
+    assert measure_claim(replace(claim, settings=chosen), tmp_path / "scratch") and not ran.exists()
+
+
+def test_a_measurement_that_cannot_wait_is_not_put_into_bundles(
+    copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["verify", str(copied), "--executor", "bundle"]) == 2
+    assert "cannot wait for bundles" in capsys.readouterr().err and not (tmp_path / "bundles").exists()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("trailers", ["", "\n\nVersion: v7\nVerdict: reject_perf\n"])
 def test_verify_disagrees_with_a_kernel_that_nobody_accepted(measured: Path, trailers: str) -> None:
     """The accepted commit below stays as it was; what HEAD holds is another kernel."""
@@ -370,7 +394,7 @@ def test_outcomes_and_their_exit_codes(
     found = compare_claim(*claim, [look])
     assert found.outcome == outcome
     assert _report_verification((found,), as_json=False) == code
-    assert ("Not measured again: the times of torch" in found.sentence()) == (found.measured is not None)
+    assert ("Not measured again: the total over v0" in found.sentence()) == (found.measured is not None)
     agreed = found.model_copy(update={"outcome": "agree"})
     assert _report_verification((agreed, found), as_json=True) == code
 

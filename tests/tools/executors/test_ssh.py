@@ -139,7 +139,9 @@ def leaks(path: Path) -> bool:
         return False
 
 
-def test_what_a_user_reads_when_the_host_cannot_be_used(config: Path, tmp_path: Path) -> None:
+def test_what_a_user_reads_when_the_host_cannot_be_used(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def variant(name: str, old: str, new: str) -> Path:
         path = tmp_path / name
         path.write_text(config.read_text().replace(old, new))
@@ -156,6 +158,11 @@ def test_what_a_user_reads_when_the_host_cannot_be_used(config: Path, tmp_path: 
         opened(variant("closed", "Port ", "Port 1 # "), tmp_path).devices()
     with one_sentence("the worker cannot start on gpu1", "NotADirectoryError"):
         opened(config, tmp_path, folder="/dev/null/there").devices()
+    with one_sentence("executor.config: /nowhere/config does not exist here"):
+        opened(Path("/nowhere/config"), tmp_path).devices()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with one_sentence("no ssh on this machine's PATH", "openssh-client"):
+        opened(config, tmp_path).devices()
 
 
 def test_the_worker_needs_nothing_but_python_3_10(tmp_path: Path) -> None:

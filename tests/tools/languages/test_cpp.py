@@ -163,7 +163,20 @@ def test_own_flags_replace_the_optimisations_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    "flag", ["-o", "other.so", "-Wl,-rpath,/x", "-fplugin=x.so", "@file", "-c", "-S", "-x", "-fprofile-use", "-shared"]
+    "flag",
+    [
+        "-o",
+        "other.so",
+        "-Wl,-rpath,/x",
+        "-fplugin=x.so",
+        "-fuse-ld=/tmp/x",
+        "@file",
+        "-c",
+        "-S",
+        "-x",
+        "-fprofile-use",
+        "-shared",
+    ],
 )
 def test_flags_that_change_what_is_built_are_refused(flag: str) -> None:
     with pytest.raises(SettingsError, match="build_flags"):

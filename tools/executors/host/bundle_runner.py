@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import time
 import zipfile
@@ -16,6 +17,7 @@ from typing import Any
 
 from tools.errors import KernelwrightError
 from tools.executors.host.engine import Engine, available_memory
+from tools.executors.host.interpreter import problem_of_python
 from tools.store.blobs import Blobs, write_atomically
 
 HOST = "host"
@@ -29,6 +31,10 @@ def main(bundle: Path) -> int:
     parser.add_argument("--gpu", type=int, help="the GPU to use, by its index")
     arguments = parser.parse_args()
     folder = bundle.with_suffix(".work")
+    if problem := problem_of_python(arguments.python, needs_torch=True):
+        _say(f"{arguments.python} {problem}; name the Python that has torch: `python3 {bundle.name} --python PATH`")
+        return 2
+    _forget_other_machine(folder, json.dumps([arguments.python, arguments.gpu]))
     order = json.loads((folder / "jobs.json").read_text())
     blobs = Blobs(folder / "blobs")
     named = {"gpu": arguments.gpu} if arguments.gpu is not None else {}
@@ -57,6 +63,14 @@ def main(bundle: Path) -> int:
     )
     _say(f"{results.name} holds the results{again}; put it beside the bundle on the machine where the run waits")
     return 4 if failed else 0
+
+
+def _forget_other_machine(folder: Path, named: str) -> None:
+    """Remove the results of an earlier call that named another Python or GPU."""
+    made_with = folder / "made_with.json"
+    if made_with.exists() and made_with.read_text() != named:
+        shutil.rmtree(folder / "results", ignore_errors=True)
+    made_with.write_text(named)
 
 
 def _answer(engine: Engine, key: str, job: dict[str, Any]) -> dict[str, Any]:
