@@ -296,7 +296,15 @@ def test_no_question_that_failed_as_infrastructure_is_asked_a_third_time() -> No
     candidate = Candidate(language="cpp", files={"kernel.cpp": "text"})
     asking = services(**given(HarnessError("the oracle died")))
     judge: Any = asking.judge
-    branch = {"incumbent": "i", "baseline": "b", "siblings": 1, "earlier": 0, "iteration": 1, "noise_floor": 0.0}
+    branch = {
+        "incumbent": "i",
+        "baseline": "b",
+        "drafts": [],
+        "siblings": 1,
+        "earlier": 0,
+        "iteration": 1,
+        "noise_floor": 0.0,
+    }
     assert evaluate._measure_with_retry(candidate, branch, asking).kind == "unmeasured"  # type: ignore[arg-type]
     with pytest.raises(InfrastructureError, match="proposed again: the oracle died"):
         evaluate._measure_with_retry(candidate, branch, asking)  # type: ignore[arg-type]

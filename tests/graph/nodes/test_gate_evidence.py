@@ -46,7 +46,9 @@ def test_what_says_nothing_about_the_idea_is_not_remembered_of_it(
     copied: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, kept: list[str]
 ) -> None:
     statuses = {"seen": "effective", "unseen": "implementation_failed"}
-    methods = [SimpleNamespace(method=method, visible=method == "seen") for method in statuses]
+    methods = [
+        SimpleNamespace(method=method, status=status, visible=method == "seen") for method, status in statuses.items()
+    ]
     monkeypatch.setattr(gate_evidence, "_read_attribution", lambda state, services: SimpleNamespace(methods=methods))
     memory = read_versions(copied)[1]
     with runs.open_services(copied) as services:
