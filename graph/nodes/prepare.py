@@ -483,7 +483,8 @@ def requests_of_candidates(
         candidates, incumbent, baseline, siblings=branch["siblings"], earlier=branch["earlier"]
     )
     for candidate in candidates:
-        yield partial(read_or_run_profilers, candidate, services)
+        if services.judge.screen_failure(candidate) is None:
+            yield partial(read_or_run_profilers, candidate, services)
 
 
 def read_or_run_profilers(

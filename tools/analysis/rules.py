@@ -113,8 +113,11 @@ def evaluate_rules(
         counted |= profile.metrics.keys() if profile.launches else set()
     remarks = [remark for profile, _ in profiles for remark in profile.remarks]
     launches = [launch for profile, _ in profiles for launch in profile.launches]
+    # What is counted for each launch is never taken from the call: a kernel without such accesses would get others'.
+    of_launches = {name for launch in launches for name in launch.metrics}
+    of_call = {name: value for name, value in metrics.items() if name not in of_launches}
     kernels = [
-        (launch.name, launch.share, metrics | launch.metrics)
+        (launch.name, launch.share, of_call | launch.metrics)
         for launch in sorted(launches, key=lambda launch: -launch.share)
         if launch.own and launch.share >= MIN_LAUNCH_SHARE
     ]

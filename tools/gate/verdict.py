@@ -405,10 +405,11 @@ def _confirmation_check(evidence: GateEvidence, settings: JudgeSettings) -> Chec
             f"{_interval_text(confirmed)} on the device, {_interval_text(wall)} "
             f"{outside or 'by the wall clock with launches'}, in separate processes"
         )
+        outer = "In replayed graphs" if outside else "With launches"
         if is_surely_slower(wall, settings.workload_margin):
-            return "reject_perf", f"With launches the candidate is slower: {comparison}{citation}."
+            return "reject_perf", f"{outer} the candidate is slower: {comparison}{citation}."
         if seems_slower(wall, settings.workload_margin):
-            return "inconclusive", f"With launches the candidate may be slower: {comparison}{citation}."
+            return "inconclusive", f"{outer} the candidate may be slower: {comparison}{citation}."
     if any(
         confirmation.is_explained_by_disturbance(seen, disturbed=evidence.confirmation_disturbed)
         for seen in (confirmed, wall)

@@ -251,8 +251,8 @@ class Replays:
 
     device_s = 1e-3
 
-    def __init__(self, rounds: ModuleType, name: str, reason: str = "", fails: int = 99, wrong: bool = True) -> None:
-        self.rounds, self.name, self.reason, self.fails, self.wrong = rounds, name, reason, fails, wrong
+    def __init__(self, rounds: ModuleType, name: str, reason: str = "", fails: int = 99, policy: bool = False) -> None:
+        self.rounds, self.name, self.reason, self.fails, self.policy = rounds, name, reason, fails, policy
         self.uncaptured, self.log = "", list[str]()
 
     def capture(self, piece: list[int]) -> str:
@@ -265,7 +265,7 @@ class Replays:
 
     def verify(self) -> None:
         if self.log.count("replay") >= self.fails:
-            raise self.rounds.BrokenRuleError(self.name, "is wrong on a timed call: NaN", wrong=self.wrong)
+            raise self.rounds.BrokenRuleError(self.name, "is wrong on a timed call: NaN", policy=self.policy)
 
     def reopen(self) -> None:
         self.log.append("reopen")
@@ -318,7 +318,7 @@ def test_contestants_that_cannot_be_captured_leave_the_rounds_and_say_why() -> N
     again, log = replay(rounds, waits, fine)
     assert again["uncaptured"] == {"waits": "it waits"} and log.count("capture 4") == 1, "it is not tried again"
     with pytest.raises(rounds.BrokenRuleError):
-        replay(rounds, Replays(rounds, "candidate", fails=1, wrong=False))
+        replay(rounds, Replays(rounds, "candidate", fails=1, policy=True))
     found, _ = replay(rounds, Replays(rounds, "candidate"), scalars=1)
     assert "scalars change" in found["uncaptured"]["candidate"] and found["graph_rounds"] == []
 

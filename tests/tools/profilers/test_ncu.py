@@ -248,3 +248,19 @@ def test_a_kernel_under_ncu_has_its_folder_to_read_and_two_to_write(tmp_path: Pa
     if not report["landlock"].startswith("abi"):
         pytest.skip(f"Landlock is {report['landlock']} here")
     assert json.loads(done.stdout) == ["kernel.py", "scratch/made", "compiled/made"]
+
+
+def test_a_kernel_is_not_said_to_access_memory_as_another_kernel_of_the_call_does() -> None:
+    used = "ncu.sector_use.ld"
+    call = read_call(*report("two_pass"), elements=8192 * 8192)
+    first, second = (one.model_copy(update={"metrics": dict(one.metrics)}) for one in call.launches)
+    first.metrics.pop(used, None)
+    second.metrics[used] = Quantity(value=0.125)
+    call = call.model_copy(
+        update={"launches": (first, second), "metrics": {**call.metrics, used: Quantity(value=0.01)}}
+    )
+    rule = rules.Rule(
+        id="r", axis="memory", severity="high", when=(rules.Condition(metric=used, op="<", value=0.5),), text="few"
+    )
+    (found,) = rules.evaluate_rules([(call, "record")], {}, [rule])
+    assert found.kernel == second.name

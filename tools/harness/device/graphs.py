@@ -47,6 +47,8 @@ class CapturedCalls:
         """Return what is wrong with the first call's result after a replay over poison; empty if it equals `call()`."""
         torch = self.torch
         results = [one for one in torch.utils._pytree.tree_leaves(self.results[0]) if isinstance(one, torch.Tensor)]
+        if not results:
+            return "it returns no tensor whose replay could be checked"
         for result in results:
             result.untyped_storage().fill_(POISON_BYTE)
         self.graph.replay()

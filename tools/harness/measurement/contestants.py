@@ -149,7 +149,7 @@ class KernelContestant:
 class ContestantLostError(Exception):
     """A contestant that is not a kernel failed; the contest goes on without it."""
 
-    wrong = True
+    policy = False
     """The contestant's own failure, and no broken rule."""
 
     def __init__(self, name: str, reason: str):
@@ -233,10 +233,13 @@ class TorchContestant:
         return "its process ended while it was captured"
 
     def reopen(self) -> None:
-        """Start a new process after one that could not be captured."""
+        """Start a new process after one that could not be captured; ContestantLostError if it does not start."""
         self.process.close()
-        self._begin()
-        self.open()
+        try:
+            self._begin()
+            self.open()
+        except (WorkloadError, InfraError) as error:
+            raise ContestantLostError(self.name, str(error)) from error
 
     def _call_or_lose(self, verb: str, **message) -> dict:
         try:

@@ -120,7 +120,11 @@ def run_workload(
             check_executed_kernels(contestant, where, ran)
         wanted = request.get("graph_rounds", 0)
         if where.launched and wanted:
-            found[-1] |= run_graph_rounds(field, calls, ring, workload, order, wanted)
+            try:
+                found[-1] |= run_graph_rounds(field, calls, ring, workload, order, wanted)
+            except ContestantLostError as left:  # its process did not start again
+                unavailable[left.name] = str(left)
+                field.pop(left.name).close()
     finally:
         for contestant in field.values():
             contestant.finish()
@@ -260,10 +264,12 @@ def run_graph_rounds(
         if reason := field[name].uncaptured or field[name].capture(list(range(count))):
             leave_out(name, reason)
     while counts and len(rounds) < wanted:
+        share_shortest_order(field)
         try:
             wall, device, disturbed = run_round(field, counts, ring, workload, order, replay=True)
         except (ContestantLostError, BrokenRuleError) as error:
-            if not error.wrong:
+            # A call that is right without a graph may use what its replay no longer has, such as its stack.
+            if error.policy:
                 raise
             leave_out(error.culprit, f"its graph {error}")
             continue

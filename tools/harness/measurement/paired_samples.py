@@ -33,11 +33,9 @@ COLD_CACHE_FACTOR = 2
 class BrokenRuleError(Exception):
     """A timed call broke a rule; `culprit` is the library's name."""
 
-    def __init__(self, culprit: str, text: str, *, wrong: bool = False, policy: bool = False):
+    def __init__(self, culprit: str, text: str, *, policy: bool = False):
         super().__init__(text)
         self.culprit = culprit
-        self.wrong = wrong
-        """The values were wrong; nothing else was broken."""
         self.policy = policy
         """The values may be right, but not how it came by them."""
 
@@ -214,7 +212,7 @@ class TimingSession:
             self.max_error = max(self.max_error, verdict.max_error or 0.0)
             self.tolerance = verdict.tolerance
             if not verdict.ok:
-                raise BrokenRuleError(call.name, f"is wrong on a timed call: {verdict.reason}", wrong=True)
+                raise BrokenRuleError(call.name, f"is wrong on a timed call: {verdict.reason}")
 
     def check_no_trailing_work(self) -> None:
         """BrokenRuleError where the candidate's work goes on after the train's last event."""
