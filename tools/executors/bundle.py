@@ -34,12 +34,15 @@ if sys.version_info < (3, 10):
 from pathlib import Path
 bundle = Path(sys.argv[0]).absolute()
 folder = bundle.with_suffix(".work")
+folder.mkdir(exist_ok=True)
+folder.chmod(0o700)
 zipfile.ZipFile(bundle).extractall(folder)
 sys.path[0] = str(folder)
 from tools.executors.host import bundle_runner
 sys.exit(bundle_runner.main(bundle))
 """
-"""The program of a bundle: a job's files must lie on the disk, so all is unpacked."""
+"""The program of a bundle: a job's files must lie on the disk, so all is unpacked. Hidden sizes and
+seeds are among them, which other users may not read."""
 
 
 class BundleOptions(ExecutorOptions):
@@ -167,7 +170,7 @@ class BundleExecutor(Executor):
     def _next_bundle(self) -> Path:
         """Return the file for the jobs that wait: the one in which they wait already, or a new one, as another run may
         wait for the results of those that are there."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for number in itertools.count(self._last + 1):
             bundle = self.folder / f"{number:03d}.pyz"
             try:
@@ -186,7 +189,7 @@ class BundleExecutor(Executor):
             archive.writestr("jobs.json", json.dumps({"engine": self._engine, "jobs": self._waiting}))
             for sha in sorted({sha for job in self._waiting.values() for sha in job.get("files", {}).values()}):
                 archive.writestr(f"blobs/{sha}", self.blobs.get(sha))
-        write_atomically(bundle, content.getvalue())
+        write_atomically(bundle, content.getvalue(), mode=0o600)
 
     def _read_results(self, path: Path) -> None:
         """Take the answers in a file of results; SettingsError if it cannot be read."""

@@ -89,6 +89,7 @@ def _pack(folder: Path, results: Path, blobs: Blobs) -> None:
         answers[path.stem] = json.loads(path.read_text())
     named = sorted({sha for answer in answers.values() for sha in answer.get("files", {}).values()})
     part = results.with_suffix(".part")
+    part.touch(mode=0o600)
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("results.json", json.dumps(answers))
         for sha in named:
