@@ -14,7 +14,9 @@ import itertools
 import json
 import threading
 import zipfile
-from collections.abc import Callable, Iterable
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +26,7 @@ from tools import errors
 from tools.artifacts import digest
 from tools.errors import InfrastructureError, KernelwrightError, PendingError, SettingsError
 from tools.executors.base import Device, Executor, ExecutorOptions, FinishedJob, Job
-from tools.executors.host.bundle_runner import HOST
+from tools.executors.host.bundle_runner import HOST, is_final
 from tools.executors.worker_code import worker_code
 from tools.store.blobs import Blobs, write_atomically
 
@@ -34,12 +36,15 @@ if sys.version_info < (3, 10):
 from pathlib import Path
 bundle = Path(sys.argv[0]).absolute()
 folder = bundle.with_suffix(".work")
+folder.mkdir(exist_ok=True)
+folder.chmod(0o700)
 zipfile.ZipFile(bundle).extractall(folder)
 sys.path[0] = str(folder)
 from tools.executors.host import bundle_runner
 sys.exit(bundle_runner.main(bundle))
 """
-"""The program of a bundle: a job's files must lie on the disk, so all is unpacked."""
+"""The program of a bundle: a job's files must lie on the disk, so all is unpacked. Hidden sizes and
+seeds are among them, which other users may not read."""
 
 
 class BundleOptions(ExecutorOptions):
@@ -70,7 +75,9 @@ class BundleExecutor(Executor):
         self.folder = Path(folder).expanduser().absolute()
         self._engine = {"gpu": gpu, "clocks": clocks}
         self._waiting: dict[str, dict[str, Any]] = {}
-        self._answers: dict[str, tuple[Path, dict[str, Any]]] = {}
+        self._answers: dict[str, list[tuple[Path, dict[str, Any]]]] = defaultdict(list)
+        """The answers to each job, the oldest first: what may be a failure of the machine is taken once."""
+        self._begun_on = ""
         self._is_collecting = False
         self._guard = threading.Lock()
         self._last = 0
@@ -79,10 +86,10 @@ class BundleExecutor(Executor):
             self._read_results(path)
 
     def devices(self) -> tuple[Device, ...]:
-        return tuple(Device.model_validate(device) for device in self._answer(HOST, {})["devices"])
+        return tuple(Device.model_validate(device) for device in self._answer(HOST, {})[1]["devices"])
 
     def available_memory(self) -> int:
-        return int(self._answer(HOST, {})["memory"])
+        return int(self._answer(HOST, {})[1]["memory"])
 
     def run(self, job: Job) -> FinishedJob:
         """Return the result of `job`, or raise PendingError until it is here.
@@ -90,12 +97,13 @@ class BundleExecutor(Executor):
         The limits on time depend on what the run has spent, so a job is known without them.
         """
         key = digest(job.model_dump_json(exclude={"limits", "warm"}))[:32]
-        finished = FinishedJob.model_validate(self._answer(key, job.model_dump(mode="json")))
+        path, answer = self._answer(key, job.model_dump(mode="json"))
+        finished = FinishedJob.model_validate(answer)
         for sha in set(finished.files.values()):
             if not self.blobs.has(sha):
-                with zipfile.ZipFile(self._answers[key][0]) as archive:
+                with _opened(path) as archive:
                     if self.blobs.put(archive.read(f"blobs/{sha}")) != sha:
-                        raise SettingsError(f"executor: {self._answers[key][0]} is damaged; copy it again")
+                        raise ValueError(f"the file {sha} is damaged")
         return finished
 
     def gather(self, requests: Iterable[Callable[[], object]]) -> None:
@@ -135,21 +143,30 @@ class BundleExecutor(Executor):
     def close(self) -> None:
         """Do nothing: bundles and results stay."""
 
-    def _answer(self, key: str, order: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to a job, which is carried if there is none."""
+    def _answer(self, key: str, order: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
+        """Return the answer to a job and the file that holds it; the job is carried if there is none."""
         with self._guard:
-            if key not in self._answers:
+            # A job that a nearly spent cap cut short has not been answered; two calls seldom leave quite the same time.
+            attempts = self._answers[key] = sorted(
+                (
+                    (path, answer)
+                    for path, answer in self._answers[key]
+                    if not answer.get("timed_out") or answer["usage"]["wall_s"] > 0.9 * order["limits"]["wall_s"]
+                ),
+                key=lambda one: not is_final(one[1], order),
+            )
+            if not attempts:
                 self._waiting[key] = order
                 if self._is_collecting:
                     raise PendingError("executor: a job waits for the next bundle", self.folder)
                 self._carry()
-            path, answer = self._answers[key]
-            if "error" in answer and not self._is_collecting:
-                del self._answers[key]  # Another attempt is another job.
+            path, answer = attempts[0]
+            if not is_final(answer, order) and not self._is_collecting:
+                del attempts[0]  # Another attempt is another job.
         if "error" in answer:
             kind = getattr(errors, answer["error"], InfrastructureError)
             raise kind(f"{answer['sentence']} (on the machine of {path.name}, where its bundle can be run again)")
-        return answer
+        return path, answer
 
     def _carry(self) -> None:
         """Have the jobs that wait carried; PendingError until their results are here."""
@@ -158,7 +175,7 @@ class BundleExecutor(Executor):
         self._write_bundle(bundle)
         self.carry(bundle, results)
         self._read_results(results)
-        if missing := self._waiting.keys() - self._answers.keys():
+        if missing := [key for key in self._waiting if not self._answers[key]]:
             raise InfrastructureError(
                 f"executor: {results} lacks {len(missing)} results of its bundle; run `python3 {bundle.name}` again"
             )
@@ -167,7 +184,7 @@ class BundleExecutor(Executor):
     def _next_bundle(self) -> Path:
         """Return the file for the jobs that wait: the one in which they wait already, or a new one, as another run may
         wait for the results of those that are there."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for number in itertools.count(self._last + 1):
             bundle = self.folder / f"{number:03d}.pyz"
             try:
@@ -186,26 +203,35 @@ class BundleExecutor(Executor):
             archive.writestr("jobs.json", json.dumps({"engine": self._engine, "jobs": self._waiting}))
             for sha in sorted({sha for job in self._waiting.values() for sha in job.get("files", {}).values()}):
                 archive.writestr(f"blobs/{sha}", self.blobs.get(sha))
-        write_atomically(bundle, content.getvalue())
+        write_atomically(bundle, content.getvalue(), mode=0o600)
 
     def _read_results(self, path: Path) -> None:
         """Take the answers in a file of results; SettingsError if it cannot be read."""
-        try:
-            with zipfile.ZipFile(path) as archive:
-                answers = json.loads(archive.read("results.json"))
-        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-            raise SettingsError(f"executor: {path} cannot be read ({error}); copy it again") from None
-        host = answers[HOST]
-        if "error" in host:
-            raise SettingsError(f"executor: {path.name}: {host['sentence']}")
-        here, begun_on = _describe_host(host), _describe_host(self._answers.get(HOST, (path, host))[1])
-        if here != begun_on:
+        with _opened(path) as archive:
+            answers = json.loads(archive.read("results.json"))
+            host = answers[HOST]
+            if "error" in host:
+                raise SettingsError(f"executor: {path.name}: {host['sentence']}")
+            here = _describe_host(host)
+        self._begun_on = self._begun_on or here
+        if here != self._begun_on:
             raise SettingsError(
-                f"executor: {path} comes from {here}, and the first results from {begun_on}; run it there"
+                f"executor: {path} comes from {here}, and the first results from {self._begun_on}; run it there"
             )
-        self._answers |= {key: (path, answer) for key, answer in answers.items()}
+        for key, answer in answers.items():
+            self._answers[key].append((path, answer))
         number = path.name.partition(".")[0]
         self._last = max(self._last, int(number) if number.isdigit() else 0)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open a file of results; SettingsError if the block finds it damaged or incomplete."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise SettingsError(f"executor: {path} cannot be read ({error}); copy it again") from None
 
 
 def _jobs_in(bundle: Path) -> set[str]:

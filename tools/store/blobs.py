@@ -67,9 +67,9 @@ class Blobs:
         return self.get(sha).decode(errors="replace")
 
 
-def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+def write_atomically(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o666) -> None:
     """Write `data` to `path` so that a kill leaves the old or the new file, never half of it; with `durable` a power
-    failure does so too.
+    failure does so too. The file's `mode` is that before the umask.
 
     DiskFullError on a full disk, StorageError on any other failure.
     """
@@ -77,7 +77,7 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         # A file of mkstemp could be read by its owner alone, even where the umask lets others read.
         temporary = path.parent / f".tmp-{secrets.token_hex(8)}"
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import socket
 import sys
 import time
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +36,15 @@ def main(bundle: Path) -> int:
     if problem := problem_of_python(arguments.python, needs_torch=True):
         _say(f"{arguments.python} {problem}; name the Python that has torch: `python3 {bundle.name} --python PATH`")
         return 2
-    _forget_other_machine(folder, json.dumps([arguments.python, arguments.gpu]))
     order = json.loads((folder / "jobs.json").read_text())
     blobs = Blobs(folder / "blobs")
     named = {"gpu": arguments.gpu} if arguments.gpu is not None else {}
     engine = Engine(blobs, folder / "scratch", python=arguments.python, **{**order["engine"], **named})
-    failed = 0
+    failed = unfinished = 0
     try:
+        host = _answer(engine, HOST, {})
+        if "error" not in host:
+            _forget_other_machine(folder, vars(arguments), host["devices"])
         # Every file of results says on which machine it was made.
         jobs = {HOST: {}, **order["jobs"]}
         for number, (key, job) in enumerate(jobs.items(), start=1):
@@ -50,27 +54,38 @@ def main(bundle: Path) -> int:
             start = time.monotonic()
             answer = _answer(engine, key, job)
             failed += "error" in answer
-            # A failure of the machine is told, and the job runs again when the bundle does.
-            write_atomically(path.with_suffix(".error") if "error" in answer else path, json.dumps(answer).encode())
-            ended = answer.get("sentence", "done")
+            unfinished += not (final := is_final(answer, job))
+            # What may be a failure of the machine is told, and the job runs again when the bundle does.
+            write_atomically(path if final else path.with_suffix(".error"), json.dumps(answer).encode())
+            ended = answer.get("sentence", "done" if final else "ran out of time, was killed or left no result")
             _say(f"{number} of {len(jobs)}: {ended} ({time.monotonic() - start:.1f} s)")
     finally:
         engine.close()
     results = bundle.with_suffix(".results.zip")
-    _pack(folder, results, blobs)
-    again = (
-        f"; {failed} jobs met a failure of this machine and run again with `python3 {bundle.name}`" if failed else ""
-    )
+    _pack(folder / "results", jobs, results, blobs)
+    again = f"; {unfinished} jobs did not finish and run again with `python3 {bundle.name}`" if unfinished else ""
     _say(f"{results.name} holds the results{again}; put it beside the bundle on the machine where the run waits")
     return 4 if failed else 0
 
 
-def _forget_other_machine(folder: Path, named: str) -> None:
-    """Remove the results of an earlier call that named another Python or GPU."""
-    made_with = folder / "made_with.json"
-    if made_with.exists() and made_with.read_text() != named:
+def is_final(answer: dict[str, Any], job: dict[str, Any]) -> bool:
+    """Return whether `answer` stands for good. A job that ran out of time, was killed, or ended well without any of the
+    files that it must leave may have met a failure of the machine; a compiler's refusal is an exit code."""
+    if "exit_code" not in answer:
+        return "error" not in answer
+    # What the job printed is two files.
+    left_nothing = bool(job["results"]) and len(answer["files"]) <= 2
+    return not answer["timed_out"] and answer["exit_code"] >= left_nothing
+
+
+def _forget_other_machine(folder: Path, named: dict[str, Any], devices: Iterable[dict[str, Any]]) -> None:
+    """Remove the results of an earlier call that named another Python or GPU, or of a machine with another name, other
+    GPUs or another driver. The GPUs' order, in which free ones come first, does not count."""
+    gpus = sorted(str([one["details"].get(fact) for fact in ("uuid", "driver")]) for one in devices)
+    made_with, now = folder / "made_with.json", json.dumps([named, socket.gethostname(), gpus])
+    if made_with.exists() and made_with.read_text() != now:
         shutil.rmtree(folder / "results", ignore_errors=True)
-    made_with.write_text(named)
+    made_with.write_text(now)
 
 
 def _answer(engine: Engine, key: str, job: dict[str, Any]) -> dict[str, Any]:
@@ -82,13 +97,15 @@ def _answer(engine: Engine, key: str, job: dict[str, Any]) -> dict[str, Any]:
         return {"error": type(error).__name__, "sentence": str(error)}
 
 
-def _pack(folder: Path, results: Path, blobs: Blobs) -> None:
-    """Write all answers and the files that they name into one zip."""
-    answers: dict[str, Any] = {}
-    for path in sorted((folder / "results").iterdir()):  # `.error` comes before the answer that replaces it.
-        answers[path.stem] = json.loads(path.read_text())
+def _pack(folder: Path, jobs: Iterable[str], results: Path, blobs: Blobs) -> None:
+    """Write the answers to `jobs`, which lie in `folder`, and the files that they name into one zip."""
+    paths = [folder / f"{key}.json" for key in jobs]
+    answers = {
+        path.stem: json.loads((path if path.exists() else path.with_suffix(".error")).read_text()) for path in paths
+    }
     named = sorted({sha for answer in answers.values() for sha in answer.get("files", {}).values()})
     part = results.with_suffix(".part")
+    part.touch(mode=0o600)
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("results.json", json.dumps(answers))
         for sha in named:
