@@ -296,8 +296,9 @@ def _inspect_kernel(
         total = {"roofline.headroom": Quantity(value=headroom.total, unit="fraction")}
         facts = {name: {**held, **total} for name, held in facts.items()}
     findings = rules.evaluate_workloads(tuple(zip(profiles, records, strict=True)), facts, services.rules)
-    # One bottleneck stands in every text about the kernel.
-    headroom = headroom.model_copy(update={"bound": bottleneck.find_bottleneck(findings, headroom, profiles)})
+    # One bottleneck stands in every text about the kernel; the roofline alone would be taken for one.
+    bound = bottleneck.find_bottleneck(findings, headroom, profiles) if profiles else "unknown"
+    headroom = headroom.model_copy(update={"bound": bound})
     target = _roofline_target(services, rows, ceiling)
     remarks = tuple(remark for profile in profiles for remark in profile.remarks)
     at = f"@{heaviest}" if len(rows) > 1 else ""
