@@ -425,12 +425,12 @@ class Claim(Artifact):
     speedup: Interval
     clock: Clock
     other: Interval | None = None
-    """Speed-up by `other_clock` of a device; None: there is no other clock."""
-    other_clock: Clock | None = None
+    """Speed-up by the other clock of a device, with launches if the claim is the device's own; None: there is none."""
 
     def speedup_by(self, clock: Clock) -> Interval:
         """Return the speed-up by `clock` if it was measured, else by the claim's own clock."""
-        return self.other if self.other is not None and clock == self.other_clock else self.speedup
+        other_clock = "launch-included" if self.clock == "device-only" else "device-only"
+        return self.other if self.other is not None and clock == other_clock else self.speedup
 
 
 class Verdict(Artifact):

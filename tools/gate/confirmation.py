@@ -194,14 +194,13 @@ def claim_of(contests: Sequence[Record], objective: Objective, confidence: float
     device = None if wanted in ("launch", "graph") else speedup_on_device(contests, objective, confidence, min_effect)
     if device is not None:
         wall = confirmed_speedup(contests, objective, confidence, replayed=False)
-        return Claim(speedup=device, clock="device-only", other=wall, other_clock="launch-included")
+        return Claim(speedup=device, clock="device-only", other=wall)
     if not _wall_and_device_times(contests):
         return Claim(speedup=outside, clock="wall")
     return Claim(
         speedup=outside,
         clock="graph" if is_confirmed_by_graphs(contests) else "launch-included",
         other=speedup_interval(_device_only_times(contests), objective, confidence_per_confirmation(confidence)),
-        other_clock="device-only",
     )
 
 
