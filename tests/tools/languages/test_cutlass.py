@@ -20,8 +20,10 @@ NAIVE = Path("configs/tasks/cutlass-gemm/kernel.cu").read_text()
 SKELETON = re.findall(r"```cpp\n(.*?)```", Path("agents/prompts/languages/cutlass.md").read_text(), re.DOTALL)[0]
 KERNEL = f"""#include <cuda_bf16.h>
 {SKELETON}
-extern "C" void solve(const __nv_bfloat16* a, const __nv_bfloat16* b, __nv_bfloat16* c, int M, int N, int K) {{
-  product(reinterpret_cast<const Element*>(a), reinterpret_cast<const Element*>(b), reinterpret_cast<Element*>(c), M, N, K);
+extern "C" void solve(const __nv_bfloat16* a, const __nv_bfloat16* b, __nv_bfloat16* c, int M, int N, int K,
+                      cudaStream_t stream) {{
+  product(reinterpret_cast<const Element*>(a), reinterpret_cast<const Element*>(b), reinterpret_cast<Element*>(c), M, N, K,
+          stream);
 }}
 """
 TASK = Task.model_validate(
