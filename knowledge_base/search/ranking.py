@@ -20,6 +20,10 @@ FIRST_ANSWERS = 3
 """Answers that most readers look at: each is of a page of its own, with the remedy of that page."""
 REMEDY_HEADING = re.compile(r"(?:Fixes|What usually helps|Ways out|What to do|Causes and cures|Order of attack|How$)")
 """How the heading of a section begins that says what to change (the wiki's README lists them)."""
+ASIDE_HEADING = re.compile(
+    "Signal|Symptom|Causes?$|Anti-patterns|How to verify|Pitfalls|Traps|Cost|Why|When it|What(?: it| is computed|$)"
+)
+"""How the heading of a section begins that says what is wrong, what to mind or what a thing is."""
 ALIAS_HEADING = "Other names"
 """Heading of a table of aliases."""
 DUPLICATE_WORD_SHARE = 0.85
@@ -105,16 +109,18 @@ def remedies_beside(
 ) -> dict[int, Passage]:
     """Row -> the section of its page that says what to do and has most of the question, for those of the first answers
     that say something else (what is computed, what is wrong, how to verify)."""
-    pages = {entries[row].passage.path for row in shown[:FIRST_ANSWERS]}
-    remedies: dict[str, list[int]] = defaultdict(list)
+    pages: dict[str, list[int]] = {entries[row].passage.path: [] for row in shown[:FIRST_ANSWERS]}
     for row in passing:
-        passage = entries[row].passage
-        if passage.path in pages and is_remedy(passage) and not entries[row].phrase:
-            remedies[passage.path].append(row)
+        if not entries[row].phrase and entries[row].passage.path in pages:
+            pages[entries[row].passage.path].append(row)
     found: dict[int, Passage] = {}
     for row in shown[:FIRST_ANSWERS]:
         passage = entries[row].passage
-        if not is_remedy(passage) and (rows := remedies.get(passage.path)):
+        rows = [one for one in pages[passage.path] if is_remedy(entries[one].passage)]
+        # Some guides have no such section: what they do not say aside is their answer.
+        if not rows and is_aside(passage):
+            rows = [one for one in pages[passage.path] if one in hits and not is_aside(entries[one].passage)]
+        if rows and not is_remedy(passage):
             best = max(rows, key=lambda one: (hits[one].score if one in hits else 0.0, -one))
             found[row] = entries[best].passage
     return found
@@ -123,6 +129,11 @@ def remedies_beside(
 def is_remedy(passage: Passage) -> bool:
     """Whether a section says what to change."""
     return REMEDY_HEADING.match(passage.heading[-1]) is not None
+
+
+def is_aside(passage: Passage) -> bool:
+    """Whether a section says what is wrong, what to mind or what a thing is, and not what to do."""
+    return ASIDE_HEADING.match(passage.heading[-1]) is not None
 
 
 def is_alias_list(entry: SearchEntry) -> bool:

@@ -183,6 +183,12 @@ def test_a_section_that_says_what_is_wrong_comes_with_the_one_that_says_what_to_
     assert len({hit.path for hit in found[:2]}) == 2, "a page's second passage comes after the first of three pages"
     itself = Index(wiki.reopened()).search("issue several before the first use", 1)[0]
     assert itself.heading[-1] == "Fixes" and itself.remedy is None
+    guide = SKILL.replace("slow-loads", "guide").replace("type: skill", "type: guide").replace("## Fixes", "## Queues")
+    (wiki.root / "guide.md").write_text(guide)
+    first = Index(wiki.reopened()).search("stall_loads, busy_share, dram_share before the first use", 1, kind="guide")[
+        0
+    ]
+    assert (first.heading[-1], first.remedy and first.remedy.heading[-1]) == ("How to verify", "Queues")
 
 
 def test_the_first_three_answers_are_of_three_pages(index: Index) -> None:
