@@ -82,14 +82,12 @@ def match_reason(
 def distinct_rows(entries: Sequence[SearchEntry], order: Sequence[int], k: int) -> Iterator[tuple[int, list[Passage]]]:
     """The first `k` rows of `order` with different texts, each with the passages that say nearly the same: of a page at
     most MAX_PASSAGES_PER_PAGE, and one among the FIRST_ANSWERS."""
-    leaders = dict.fromkeys(page_key(entries[row].passage) for row in order)
-    best = {
-        page: next(row for row in order if page_key(entries[row].passage) == page)
-        for page in [*leaders][:FIRST_ANSWERS]
-    }
+    leaders: dict[str, int] = {}
+    for row in order:
+        leaders.setdefault(page_key(entries[row].passage), row)
     chosen: list[tuple[int, frozenset[str], list[Passage]]] = []
     per_page: Counter[str] = Counter()
-    for row in dict.fromkeys((*[*best.values()][:FIRST_ANSWERS], *order)):
+    for row in dict.fromkeys((*[*leaders.values()][:FIRST_ANSWERS], *order)):
         passage = entries[row].passage
         if per_page[page_key(passage)] == MAX_PASSAGES_PER_PAGE or len(chosen) == k:
             continue

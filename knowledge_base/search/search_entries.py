@@ -99,8 +99,8 @@ def wiki_entries(wiki: Wiki, architectures: Architectures) -> Iterator[SearchEnt
         own = list(passages_of(page))
         for passage in own:
             yield SearchEntry(passage, tags, frozenset(head.languages), targets)
-        asked = [(own[0], head.id)] if own else []
-        for passage, key in (*asked, *((passage, f"{head.id}#{passage.heading[-1]}") for passage in own)):
+        page_start = [(own[0], head.id)] if own else []
+        for passage, key in (*page_start, *((passage, f"{head.id}#{passage.heading[-1]}") for passage in own)):
             for phrase in phrases.get(key, ()):
                 yield SearchEntry(passage, "", frozenset(head.languages), targets, phrase=phrase)
 
