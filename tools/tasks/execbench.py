@@ -233,7 +233,8 @@ class ExecBench(SuiteFormat):
             axes="\n".join([*(f'    {n} = dims["{n}"]' for n in (*variable, *fixed)), *computed]) or "    pass",
             variable=variable,
         )
-        task_yaml = task_yaml_text(definition.name, _choose_language(definition))
+        dtypes = " ".join(tensor.dtype for tensor in (*definition.inputs.values(), *definition.outputs.values()))
+        task_yaml = task_yaml_text(definition.name, default_suite_language(dtypes))
         omission = (
             f", {len(all_workloads) - len(usable)} left out that read safetensors"
             if len(usable) < len(all_workloads)
@@ -328,11 +329,3 @@ def _check_axis_expression(text: str, file: Path) -> str:
 
 def _parse_extent(axis: str | int) -> str | int:
     return int(axis) if str(axis).isdigit() else axis
-
-
-def _choose_language(definition: ProblemDefinition) -> str:
-    """Return triton for a problem with bfloat16, which C++ lacks, else the default language of this machine."""
-    has_bfloat16 = any(
-        tensor.dtype == "bfloat16" for tensor in (*definition.inputs.values(), *definition.outputs.values())
-    )
-    return "triton" if has_bfloat16 else default_suite_language()
