@@ -21,6 +21,7 @@ COMPUTING = ("binary_op", "unary_op", "ternary_op", "create_fma", "create_clampf
 """Methods of the interpreter's builder that compute with values; their result has the type of the last operand."""
 
 
+@functools.cache
 def install() -> None:
     """Replace the methods of the interpreter that compute with values, for the rest of this process."""
     builder = interpreter.InterpreterBuilder
