@@ -276,7 +276,7 @@ class ExecBench(SuiteFormat):
         )
         fixed = {name: axis.value or 0 for name, axis in definition.axes.items() if axis.type == "const"}
         workload_list = [
-            {"name": name, "dims": {**fixed, **dims_of_workload}}
+            {"name": name, "dims": {**dims_of_workload, **fixed}}
             for name, dims_of_workload in zip(workload_names, dims, strict=True)
         ]
         ranges = {n: (min(int(p[n]) for p in dims), max(int(p[n]) for p in dims)) for n in variable} | {

@@ -209,13 +209,13 @@ def expected_outputs(contract: Contract, args: list[Arg]) -> tuple[list[Expected
         mark(wide)
     try:
         found = results(contract, wide)
-        not_float64 = [
-            a.name
+        not_float64 = {
+            a.name: t.dtype
             for a, t in zip(outputs, found, strict=True)
             if a.value.dtype.is_floating_point and t.dtype is not torch.float64
-        ]
+        }
         note = (
-            f"the reference computes {', '.join(not_float64)} in {found[0].dtype} for inputs of any type"
+            f"the reference computes {', '.join(not_float64)} in {next(iter(not_float64.values()))} for inputs of any type"
             if not_float64
             else ""
         )
