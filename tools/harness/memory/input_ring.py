@@ -219,12 +219,8 @@ def numeric_at_timed_shape(numeric: dict, widen: list | None) -> dict:
     if widen is None or numeric.get("rtol") is not None or numeric.get("atol") is not None:
         return numeric
     # The floor of an 8-bit type is half a unit already.
-    return numeric | {
-        "floor": {
-            dtype: ULPS * UNITS_IN_LAST_PLACE[dtype] if dtype in UNITS_IN_LAST_PLACE else floor
-            for dtype, floor in numeric["floor"].items()
-        }
-    }
+    units = {dtype: ULPS * unit for dtype, unit in UNITS_IN_LAST_PLACE.items()}
+    return numeric | {"floor": numeric["floor"] | units}
 
 
 def tolerance(numeric: dict, dtype: str, torch_error: float | None, baseline_error: float | None) -> float:

@@ -215,7 +215,7 @@ def expected_outputs(contract: Contract, args: list[Arg]) -> tuple[list[Expected
             if a.value.dtype.is_floating_point and t.dtype is not torch.float64
         }
         note = (
-            f"the reference computes {', '.join(not_float64)} in {next(iter(not_float64.values()))} for inputs of any type"
+            f"the reference computes {', '.join(not_float64)} in {[*not_float64.values()][0]} for inputs of any type"
             if not_float64
             else ""
         )

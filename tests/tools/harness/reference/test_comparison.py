@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.tools.harness.test_gpu_judging import module
-from tools.artifacts import DEFAULT_ERROR_FLOORS
+from tools.artifacts import DEFAULT_ERROR_FLOORS, DType
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_beside_a_row_of_zeros_only_what_float64_rounds_away_is_right(number: fl
 
 
 @pytest.mark.parametrize(("name", "unit"), [("float8_e4m3fn", 2.0**-3), ("float8_e5m2", 2.0**-2)])
-def test_a_number_of_8_bits_may_be_off_by_half_a_unit_and_saturates(name: str, unit: float) -> None:
+def test_a_number_of_8_bits_may_be_off_by_half_a_unit_and_saturates(name: DType, unit: float) -> None:
     dtype = getattr(torch, name)
     right = torch.stack(
         [torch.linspace(-3, 3, 4, dtype=torch.float64) / 3, torch.tensor([1e9, -torch.inf, 1, torch.nan])]

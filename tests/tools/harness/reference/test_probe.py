@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -13,7 +14,15 @@ from tests.support import Beside
 from tools.artifacts import Argument, Dims, Task
 from tools.executors.harness_job import harness_job, read_answer
 from tools.executors.local import LocalExecutor
-from tools.executors.protocol import Case, CorrectnessRequest, CorrectnessResult, Parameter, ProbeRequest, ProbeResult
+from tools.executors.protocol import (
+    Case,
+    CorrectnessRequest,
+    CorrectnessResult,
+    Distribution,
+    Parameter,
+    ProbeRequest,
+    ProbeResult,
+)
 from tools.store.blobs import Blobs
 
 MADE = """
@@ -534,12 +543,13 @@ def test_numbers_of_8_and_4_bits_reach_a_kernel_and_are_decoded_exactly(
     libraries = {}
     for name, text in {"right": kernel, "wrong": kernel.replace(*wrong)}.items():
         (tmp_path / f"{name}.cpp").write_text(text)
-        command = ["g++", "-O1", "-shared", "-fPIC", "-o", tmp_path / f"{name}.so", tmp_path / f"{name}.cpp"]
-        subprocess.run(command, check=True)
+        subprocess.run(
+            ["g++", "-O1", "-shared", "-fPIC", "-o", tmp_path / f"{name}.so", tmp_path / f"{name}.cpp"], check=True
+        )
         libraries[f"{name}.so"] = asker.blobs.put((tmp_path / f"{name}.so").read_bytes())
-    distributions = ("as_given", "scaled", "shifted", "outliers", "near_zero")
     cases = tuple(
-        Case(workload="w", dims={"N": 128}, seed=at, distribution=name) for at, name in enumerate(distributions)
+        Case(workload="w", dims={"N": 128}, seed=at, distribution=name)
+        for at, name in enumerate(get_args(Distribution))
     )
     for name, statuses in (("right", {"passed"}), ("wrong", {"failed"})):
         request = CorrectnessRequest(task=task, libraries={"candidate": f"{name}.so"}, cases=cases)
