@@ -209,14 +209,14 @@ def expected_outputs(contract: Contract, args: list[Arg]) -> tuple[list[Expected
         mark(wide)
     try:
         found = results(contract, wide)
-        not_float64 = {
+        lossy = {
             a.name: t.dtype
             for a, t in zip(outputs, found, strict=True)
             if a.value.dtype.is_floating_point and t.dtype is not torch.float64
         }
         note = (
-            f"the reference computes {', '.join(not_float64)} in {[*not_float64.values()][0]} for inputs of any type"
-            if not_float64
+            f"the reference computes {', '.join(lossy)} in {next(iter(lossy.values()))} for inputs of any type"
+            if lossy
             else ""
         )
     except ContractError as error:
