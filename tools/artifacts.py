@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 Role = Literal["input", "output", "scalar"]
-DType = Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
+DType = Literal[
+    "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "int32", "int16", "int8",
+    "uint8", "bool",
+]  # fmt: skip
 ProductType = Literal["", "float64", "float32", "float16", "bfloat16", "float8", "int8", "other"]
 Number = int | float
 Dims = dict[str, Number]
@@ -124,8 +127,24 @@ class NumericTolerance(Artifact):
     """Absolute tolerance that the user stated: an element within atol + floor · |reference| passes, up to the cap."""
 
 
-DEFAULT_ERROR_FLOORS: dict[DType, float] = {"float64": 1e-12, "float32": 4e-5, "float16": 4e-3, "bfloat16": 3e-2}
-DEFAULT_ERROR_CAPS: dict[DType, float] = {"float64": 1e-9, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
+DEFAULT_ERROR_FLOORS: dict[DType, float] = {
+    "float64": 1e-12,
+    "float32": 4e-5,
+    "float16": 4e-3,
+    "bfloat16": 3e-2,
+    "float8_e4m3fn": 2.0**-4,
+    "float8_e5m2": 2.0**-3,
+}
+"""Of a type of 8 bits, half a unit in the last place: the error of a result that is rounded correctly."""
+DEFAULT_ERROR_CAPS: dict[DType, float] = {
+    "float64": 1e-9,
+    "float32": 1e-3,
+    "float16": 2e-2,
+    "bfloat16": 1e-1,
+    "float8_e4m3fn": 2.0**-3,
+    "float8_e5m2": 2.0**-2,
+}
+"""Of a type of 8 bits, a unit in the last place."""
 
 
 class Rivals(Artifact):

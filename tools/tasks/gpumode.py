@@ -220,7 +220,7 @@ class GpuMode(SuiteFormat):
             tolerance=_stated_tolerance(texts["reference"]),
             smallest=workload_dims[0] if sizes else workload_dims[-1],
         )
-        task_yaml = task_yaml_text(home.name, default_suite_language())
+        task_yaml = task_yaml_text(home.name, default_suite_language(text))
         return {"reference.py": text, "task.yaml": task_yaml}, f"{home.name}: {len(workloads)} workloads"
 
 

@@ -158,7 +158,7 @@ class KernelBench(SuiteFormat):
             name: number for name, number in numbers.items() if isinstance(number, int) and number >= 1
         }
         text = "\n".join(lines) + CONTRACT_TEMPLATE.format(dims=json.dumps(positive_integers or {"problem": 1}))
-        files = {REFERENCE_FILE: text, "task.yaml": task_yaml_text(problem.stem, default_suite_language())}
+        files = {REFERENCE_FILE: text, "task.yaml": task_yaml_text(problem.stem, default_suite_language(source))}
         return (
             files,
             f"{problem.name}: changed {', '.join(changes)}" if changes else f"{problem.name}: at its own sizes",

@@ -397,9 +397,10 @@ def _defines_make_inputs(reference: str) -> bool:
     return any(isinstance(node, ast.FunctionDef) and node.name == "make_inputs" for node in body)
 
 
-def default_suite_language() -> str:
-    """Return the language for a suite's problem: Triton if an NVIDIA driver is loaded, else C++."""
-    return "triton" if NVIDIA_DRIVER.exists() else "cpp"
+def default_suite_language(problem: str) -> str:
+    """Return the language for a suite's problem: Triton if an NVIDIA driver is loaded or `problem`, its text, names a
+    type that C++ lacks, else C++."""
+    return "triton" if NVIDIA_DRIVER.exists() or re.search(r"bfloat16|float8_e", problem) else "cpp"
 
 
 def task_yaml_text(name: str, language: str) -> str:

@@ -12,6 +12,7 @@ import ctypes
 import mmap
 import os
 import random
+import re
 
 PAGE = mmap.PAGESIZE
 FRONT, BEHIND = "front", "behind"
@@ -30,7 +31,7 @@ fault."""
 
 def item_bytes(dtype: str) -> int:
     """Return the bytes of one element."""
-    return 1 if dtype == "bool" else int("".join(filter(str.isdigit, dtype))) // 8
+    return 1 if dtype == "bool" else int(re.search(r"\d+", dtype)[0]) // 8
 
 
 def round_up(size: int, unit: int) -> int:

@@ -11,7 +11,7 @@ ULPS = 8
 """Units in the last place by which an output at a timed shape may differ, relative to |reference| + rms of its row,
 where neither torch nor the frozen baseline differ by half of it or more."""
 UNITS_IN_LAST_PLACE = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-FLOATING = ("float64", "float32", "float16", "bfloat16")
+FLOATING = (*UNITS_IN_LAST_PLACE, "float8_e4m3fn", "float8_e5m2")
 
 
 class WorkloadError(Exception):
@@ -218,7 +218,9 @@ def numeric_at_timed_shape(numeric: dict, widen: list | None) -> dict:
     compared with."""
     if widen is None or numeric.get("rtol") is not None or numeric.get("atol") is not None:
         return numeric
-    return numeric | {"floor": {dtype: ULPS * UNITS_IN_LAST_PLACE[dtype] for dtype in numeric["floor"]}}
+    # The floor of an 8-bit type is half a unit already.
+    units = {dtype: ULPS * unit for dtype, unit in UNITS_IN_LAST_PLACE.items()}
+    return numeric | {"floor": numeric["floor"] | units}
 
 
 def tolerance(numeric: dict, dtype: str, torch_error: float | None, baseline_error: float | None) -> float:

@@ -7,7 +7,7 @@ equal.
 
 import torch
 
-from harness.reference.contract import Arg, Contract, ContractError
+from harness.reference.contract import DTYPES, Arg, Contract, ContractError, is_eight_bit_float
 
 BLOCK = 1 << 18
 """Elements compared at a time on a CPU, so that temporaries stay in the cache."""
@@ -23,7 +23,9 @@ SENTINEL = 0x7FF8_5EED_0BAD_F00D
 class ExpectedOutput:
     """The correct values of one output: rows x columns of float64, or integers."""
 
-    def __init__(self, name: str, values: torch.Tensor, dtype: str, written: torch.Tensor | None):
+    def __init__(
+        self, name: str, values: torch.Tensor, dtype: str, written: torch.Tensor | None, *, rounded: bool = False
+    ):
         shape = list(values.shape)
         while len(shape) > 1 and shape[-1] == 1:
             shape.pop()
@@ -35,7 +37,13 @@ class ExpectedOutput:
         self.compared = self.count if written is None else int(written.sum())
         """Number of elements that the reference defines."""
         self.floating = values.dtype.is_floating_point
-        self.values = values.reshape(-1)
+        self.largest = torch.finfo(DTYPES[dtype]).max if is_eight_bit_float(DTYPES[dtype]) else None
+        """Largest number of an 8-bit type; conversions give it, infinity or NaN for anything above."""
+        self.rounded = rounded
+        """Whether the reference itself rounded to 8 bits: the exact result may lie as near to a neighbour of its value,
+        which counts as half a unit."""
+        flat = values.reshape(-1)
+        self.values = flat if self.largest is None else flat.clamp(-self.largest, self.largest)
         self.written = written.reshape(-1) if written is not None else None
         self.columns = max(columns, 1)
         self.rms = self._rms() if self.floating else None
@@ -86,11 +94,12 @@ class ExpectedOutput:
             end = min(start + rows_at_once * self.columns, self.count)
             ref = self.values[start:end]
             got = out[start:end].to(torch.float64)
+            got = got if self.largest is None else got.clamp(-self.largest, self.largest)
             rms = self.rms[start // self.columns : start // self.columns + rows_at_once]
             base = ref.abs().view(-1, self.columns).add_(rms.unsqueeze(1)).view(-1)
             error = (got - ref).abs_()
             near = error <= atol + rtol * ref.abs() if atol else None
-            error.div_(base.masked_fill_(base == 0, ZERO_ROW_SIZE))
+            error.div_(base.masked_fill_(base == 0, ZERO_ROW_SIZE)).mul_(0.5 if self.rounded else 1.0)
             if near is not None:
                 error.masked_fill_(near & (error <= cap), 0.0)
             if self.written is not None:
@@ -109,6 +118,9 @@ class ExpectedOutput:
         """Set the error of equal NaN and Inf to 0 in place, and return the first other one as (position, message) or
         None."""
         same = (got == ref) | (got.isnan() & ref.isnan())
+        if self.largest is not None:
+            # torch's own conversion made a NaN of a number that was too large.
+            same |= ref.isnan() & (got.abs() == self.largest)
         error.masked_fill_(same, 0.0)
         nonfinite = ~torch.isfinite(error)
         if not bool(nonfinite.any()):
@@ -197,14 +209,14 @@ def expected_outputs(contract: Contract, args: list[Arg]) -> tuple[list[Expected
         mark(wide)
     try:
         found = results(contract, wide)
-        not_float64 = [
-            a.name
+        lossy = {
+            a.name: t.dtype
             for a, t in zip(outputs, found, strict=True)
             if a.value.dtype.is_floating_point and t.dtype is not torch.float64
-        ]
+        }
         note = (
-            f"the reference computes {', '.join(not_float64)} in {found[0].dtype} for inputs of any type"
-            if not_float64
+            f"the reference computes {', '.join(lossy)} in {next(iter(lossy.values()))} for inputs of any type"
+            if lossy
             else ""
         )
     except ContractError as error:
@@ -225,9 +237,9 @@ def expected_outputs(contract: Contract, args: list[Arg]) -> tuple[list[Expected
             values = tensor.to(a.value.dtype) if in_place else tensor.to(a.value.dtype, copy=True)
             if in_place and bool((tensor == (0 if tensor.dtype is torch.bool else 0x5A)).any()):
                 written = tensor == _call_again(contract, args, a.name)
-        expected.append(
-            ExpectedOutput(a.name, values, a.dtype, None if written is None or bool(written.all()) else written)
-        )
+        written = None if written is None or bool(written.all()) else written
+        rounded = is_eight_bit_float(tensor.dtype)
+        expected.append(ExpectedOutput(a.name, values, a.dtype, written, rounded=rounded))
     return expected, note
 
 

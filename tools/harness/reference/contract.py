@@ -1,9 +1,11 @@
 """Reads the user's reference.py: the arguments that it makes, its outputs, and how it is called. Needs torch."""
 
+import contextlib
 import hashlib
 import inspect
 import linecache
 import math
+import os
 import re
 import sys
 import traceback
@@ -14,8 +16,11 @@ import torch
 
 DTYPES = {
     name: getattr(torch, name)
-    for name in ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
-}
+    for name in (
+        "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "int32", "int16", "int8",
+        "uint8", "bool",
+    )
+}  # fmt: skip
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 REFERENCE_FILE = "reference.py"
 NO_GPU = "not compiled with CUDA|No CUDA GPUs are available|no NVIDIA driver|Cannot get CUDA generator|CUDA driver"
@@ -50,6 +55,16 @@ class Arg:
         if self.is_tensor:
             return {"name": self.name, "role": self.role, "dtype": self.dtype, "shape": list(self.value.shape)}
         return {"name": self.name, "role": "scalar", "dtype": self.dtype, "shape": [], "value": self.value}
+
+
+def is_eight_bit_float(dtype: torch.dtype) -> bool:
+    """Whether this is a floating-point type of 8 bits, with which torch computes little."""
+    return dtype.is_floating_point and dtype.itemsize == 1
+
+
+def computable(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of 8-bit floating-point numbers in float32, which holds all of them; any other as it is."""
+    return tensor.to(torch.float32) if is_eight_bit_float(tensor.dtype) else tensor
 
 
 def total_bytes(args: list[Arg]) -> int:
@@ -162,10 +177,21 @@ def import_source(text: str, file: str) -> types.ModuleType:
     return module
 
 
+def interpret_triton() -> None:
+    """Let Triton's interpreter run the kernels that a reference launches, as there is no GPU."""
+    os.environ["TRITON_INTERPRET"] = "1"
+    from harness.compilation import narrow_floats
+
+    narrow_floats.install()
+
+
 class Contract:
     """A loaded reference."""
 
     def __init__(self, text: str):
+        if re.search(r"^\s*(?:import|from) triton\b", text, re.M) and not torch.cuda.is_available():
+            with contextlib.suppress(ImportError):
+                interpret_triton()
         self.module = import_source(text, REFERENCE_FILE)
         self.function = getattr(self.module, "reference", None)
         if not callable(self.function):

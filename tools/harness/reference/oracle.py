@@ -309,7 +309,8 @@ def transform(torch, args, distribution: str, seed: int) -> None:
             chosen = torch.rand(x.shape, generator=generator, device=x.device) < max(1e-3, 1.5 / x.numel())
             x = torch.where(chosen, x * chance.uniform(20.0, 60.0), x)
         elif distribution == "near_zero":
-            x = x * 1e-4
+            # A type of 8 bits rounds smaller values to zero.
+            x = x * (4 * torch.finfo(a.value.dtype).tiny if a.value.dtype.itemsize == 1 else 1e-4)
         largest = torch.finfo(a.value.dtype).max
         a.value = x.clamp(-largest, largest).to(a.value.dtype)
 

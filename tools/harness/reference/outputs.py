@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 
 from harness.reference.comparison import copy_arguments, mark
-from harness.reference.contract import Arg, Contract, ContractError, is_same_view
+from harness.reference.contract import Arg, Contract, ContractError, computable, is_same_view
 from harness.reference.dataflow import DataflowWatch
 from harness.reference.determinism import is_equal, is_equal_up_to_summation_order
 
@@ -191,7 +191,8 @@ def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg])
                     f"{tuple(after.value.shape)}, but make_inputs "
                     f"allocates {tuple(before.value.shape)}; make them the same"
                 )
-            where = ~((before.value == after.value) | ((before.value != before.value) & (after.value != after.value)))
+            old, new = computable(before.value), computable(after.value)
+            where = ~((old == new) | ((old != old) & (new != new)))
             if bool(where.any()):
                 written[after.name] = where
     flow = watch_call(contract, copy_arguments(args))

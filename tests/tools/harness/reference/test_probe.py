@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -12,7 +14,15 @@ from tests.support import Beside
 from tools.artifacts import Argument, Dims, Task
 from tools.executors.harness_job import harness_job, read_answer
 from tools.executors.local import LocalExecutor
-from tools.executors.protocol import Case, CorrectnessRequest, CorrectnessResult, Parameter, ProbeRequest, ProbeResult
+from tools.executors.protocol import (
+    Case,
+    CorrectnessRequest,
+    CorrectnessResult,
+    Distribution,
+    Parameter,
+    ProbeRequest,
+    ProbeResult,
+)
 from tools.store.blobs import Blobs
 
 MADE = """
@@ -456,6 +466,97 @@ def test_integers_and_unwritten_elements(asker: Asker, tmp_path_factory: pytest.
         job = harness_job(request, {"candidate.so": asker.blobs.put((folder / "k.so").read_bytes())}, asker.blobs)
         result = read_answer(asker.executor.run(job), asker.blobs, CorrectnessResult).cases[0]
         assert result.status == status, result.reason
+
+
+NEGATED = """
+import torch
+
+outputs = ("out", "wide")
+
+
+def make_inputs(dims, seed):
+    x = torch.randn(dims["N"], generator=torch.Generator().manual_seed(seed)).to(torch.DTYPE)
+    return {"x": x, "out": torch.empty_like(x), "wide": torch.empty(dims["N"]), "N": dims["N"]}
+
+
+def reference(x, **rest):
+    return (-x.to(torch.float32)).to(x.dtype), x.to(torch.float32)
+"""
+NEGATE = """#include <cmath>
+#include <cstdint>
+extern "C" void solve(const uint8_t* x, uint8_t* out, float* wide, int N) {
+  for (int i = 0; i < N; ++i) {
+    const int exponent = (x[i] & 127) >> BITS, rest = x[i] & ((1 << BITS) - 1);
+    const float size = std::ldexp((exponent ? 1 << BITS : 0) + rest, (exponent ? exponent : 1) - BIAS - BITS);
+    wide[i] = x[i] & 128 ? -size : size;
+    out[i] = x[i] ^ 128;
+  }
+}
+"""
+UNPACKED = """
+import torch
+
+outputs = ("out",)
+
+
+def make_inputs(dims, seed):
+    g = torch.Generator().manual_seed(seed)
+    packed = torch.randint(256, (dims["N"] // 2,), generator=g, dtype=torch.uint8)
+    scale = torch.rand(dims["N"] // 16, generator=g).to(torch.float16)
+    return {"packed": packed, "scale": scale, "out": torch.empty(dims["N"]), "N": dims["N"]}
+
+
+def reference(packed, scale, **rest):
+    numbers = torch.stack([packed & 15, packed >> 4], 1).flatten().to(scale.dtype) - 8
+    return (numbers.view(-1, 16) * scale[:, None]).flatten().to(torch.promote_types(scale.dtype, torch.float32))
+"""
+UNPACK = """#include <cstdint>
+extern "C" void solve(const uint8_t* packed, const _Float16* scale, float* out, int N) {
+  for (int i = 0; i < N; ++i) out[i] = ((packed[i / 2] >> i % 2 * 4 & 15) - 8) * (float)scale[i / 16];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("reference", "kernel", "wrong"),
+    [
+        (
+            NEGATED.replace("DTYPE", "float8_e4m3fn"),
+            NEGATE.replace("BITS", "3").replace("BIAS", "7"),
+            ("^ 128", "^ 129"),
+        ),
+        (NEGATED.replace("DTYPE", "float8_e5m2"), NEGATE.replace("BITS", "2").replace("BIAS", "15"), ("^ 128", "^ 0")),
+        (UNPACKED, UNPACK, ("- 8)", "- 7)")),
+    ],
+    ids=["e4m3", "e5m2", "int4"],
+)
+def test_numbers_of_8_and_4_bits_reach_a_kernel_and_are_decoded_exactly(
+    asker: Asker, tmp_path: Path, reference: str, kernel: str, wrong: tuple[str, str]
+) -> None:
+    seen = asker.probe(reference, {"N": 128})
+    assert seen.error is None and "Degenerate" not in " ".join(seen.inferred)
+    arguments = tuple(
+        Argument(name=a.name, role=a.role, dtype=a.dtype, shape=tuple(map(str, a.shape)))
+        for a in seen.workloads[0].arguments
+    )
+    task = Task(name="narrow", language="cpp", arguments=arguments, reference=reference, workloads=())
+    libraries = {}
+    for name, text in {"right": kernel, "wrong": kernel.replace(*wrong)}.items():
+        (tmp_path / f"{name}.cpp").write_text(text)
+        subprocess.run(
+            ["g++", "-O1", "-shared", "-fPIC", "-o", tmp_path / f"{name}.so", tmp_path / f"{name}.cpp"], check=True
+        )
+        libraries[f"{name}.so"] = asker.blobs.put((tmp_path / f"{name}.so").read_bytes())
+    cases = tuple(
+        Case(workload="w", dims={"N": 128}, seed=at, distribution=name)
+        for at, name in enumerate(get_args(Distribution))
+    )
+    for name, statuses in (("right", {"passed"}), ("wrong", {"failed"})):
+        request = CorrectnessRequest(task=task, libraries={"candidate": f"{name}.so"}, cases=cases)
+        answer = read_answer(
+            asker.executor.run(harness_job(request, libraries, asker.blobs)), asker.blobs, CorrectnessResult
+        )
+        assert {case.status for case in answer.cases} == statuses, [case.reason for case in answer.cases]
 
 
 DRAWN = "def make_inputs(dims, seed):\n    x = torch.rand(dims['N'], generator=torch.Generator().manual_seed(seed))\n"
