@@ -80,6 +80,12 @@ class Passage(Artifact):
     """What matched the query."""
     citation: Citation
     """Citation of the first line."""
+    remedy: Passage | None = None
+    """The section of the same page that says what to do, where a search shows one beside this passage."""
+
+    def and_remedy(self) -> tuple[Passage, ...]:
+        """This passage alone, then the remedy if there is one: to be listed one after the other."""
+        return (self.model_copy(update={"remedy": None}), *((self.remedy,) if self.remedy else ()))
 
 
 class FreeMethod(Artifact):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,7 +107,15 @@ def _passage_lines(answer: QueryAnswer) -> Iterator[str]:
     for passage in answer.passages:
         yield f"{passage.citation}-{passage.last_line}  {' > '.join(passage.heading)}"
         yield f"    {passage.kind}, score {passage.score:.4f}: {passage.why}"
-        yield textwrap.indent(textwrap.shorten(" ".join(passage.text.split()), EXCERPT_CHARS, placeholder=" …"), "    ")
+        yield _excerpt(passage)
+        if remedy := passage.remedy:
+            yield f"    what to do: {remedy.citation}-{remedy.last_line}  {remedy.heading[-1]}"
+            yield _excerpt(remedy)
+
+
+def _excerpt(passage: Passage) -> str:
+    text = re.sub(r"\A#+ .*\n+", "", passage.text)
+    return textwrap.indent(textwrap.shorten(" ".join(text.split()), EXCERPT_CHARS, placeholder=" …"), "    ")
 
 
 class PagesCommand(KnowledgeCommand):

@@ -50,8 +50,9 @@ def retrieve_dossier(
     queries = _complete_purposes(asked_queries, brief)
     passages: dict[tuple[str, int], Passage] = {}
     for query in queries:
-        for passage in [one for one in search(query.text) if holds(one)][:PASSAGES_PER_QUERY]:
-            passages.setdefault((passage.path, passage.first_line), passage)
+        for found in [one for one in search(query.text) if holds(one)][:PASSAGES_PER_QUERY]:
+            for passage in filter(holds, found.and_remedy()):
+                passages.setdefault((passage.path, passage.first_line), passage)
     return Dossier(queries=queries, passages=tuple(passages.values()), methods=tuple(methods), attempts=tuple(attempts))
 
 

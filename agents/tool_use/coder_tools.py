@@ -167,7 +167,8 @@ class CoderTools(Toolbox):
             )
         told = (
             f"{passage.citation} ({' > '.join(passage.heading)})\n{cut_middle(passage.text, MAX_PASSAGE_CHARS)}"
-            for passage in found
+            for one in found
+            for passage in one.and_remedy()
         )
         return fence_data("passages of the wiki", "\n\n".join(told))
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +15,8 @@ from knowledge_base.experience.log import Experience
 from knowledge_base.pages.wiki import Wiki, home_folder
 from knowledge_base.search.code_chunks import REFERENCE_PREFIX, ReferenceProjects
 from knowledge_base.search.embedding import open_embedder
-from knowledge_base.search.lexical_index import WORD, LexicalHit, LexicalIndex, query_terms
+from knowledge_base.search.lexical_index import WORD, LexicalIndex, query_terms
+from knowledge_base.search.ranking import distinct_rows, fused_scores, is_alias_list, match_reason, remedies_beside
 from knowledge_base.search.search_entries import (
     EXPERIENCE_PREFIX,
     Architectures,
@@ -33,16 +33,10 @@ from tools.roofline.hardware import Citation
 
 MAX_FUSED_ROWS = 200
 """Entries of each of the two rankings that are fused."""
-NEXT_PASSAGE_FACTOR = 0.5
-"""By which the points of each further passage of a page, and its share of its page's points, are multiplied."""
-PASSAGE_FACTOR = 0.5
-"""By which a passage's own points are multiplied beside those of its page."""
 IDENTIFIER_POINTS = 10.0
 """Points for a rare identifier of the question; more than anything else gives."""
-MAX_PASSAGES_PER_PAGE = 2
-"""Passages of one page in an answer; a reader who wants more opens the page."""
-DUPLICATE_WORD_SHARE = 0.85
-"""Share of common words from which on two passages say the same, and only the better one is shown."""
+MAX_NAME_WORDS = 2
+"""Words of a question that asks for a name; a longer one is a sentence."""
 
 
 class SearchFilters(NamedTuple):
@@ -184,25 +178,36 @@ class Index:
             {hit.row: hit.score for hit in hits},
             {row: weight * max(value, 0.0) for row, value in similarity_by_row.items()},
         )
-        # A question with the name of a counter or an instruction wants the page that has this name.
-        scores = _fused_scores(content.entries, rankings, {hit.row: IDENTIFIER_POINTS * hit.exact for hit in hits})
+        # A question with the name of a counter or an instruction wants the page that has this name; a list of aliases
+        # says nothing to a sentence.
+        is_sentence = len(WORD.findall(query)) > MAX_NAME_WORDS
+        named = [hit for hit in hits if not (is_sentence and is_alias_list(content.entries[hit.row]))]
+        exact = {hit.row: IDENTIFIER_POINTS * hit.exact for hit in named}
+        scores = fused_scores(content.entries, rankings, exact)
         order = sorted(scores, key=lambda row: (-scores[row], row))
+        shown = list(distinct_rows(content.entries, order, k))
+        remedies = remedies_beside(content.entries, [row for row, _ in shown], hit_by_row, passing)
         return tuple(
             content.entries[row].passage.model_copy(
                 update={
                     "score": round(scores[row], 5),
-                    "why": _match_reason(
+                    "why": match_reason(
                         content.entries[row], hit_by_row.get(row), similarity_by_row.get(row), duplicates
                     ),
+                    "remedy": remedies.get(row),
                 }
             )
-            for row, duplicates in _distinct_rows(content.entries, order, k)
+            for row, duplicates in shown
         )
 
     def words_nowhere(self, query: str) -> tuple[str, ...]:
         """The words of a question that stand nowhere in what is searched."""
-        lexical = self._current_content().lexical
-        return tuple(term for term in query_terms(query) if term[0].isalpha() and not lexical.rows_matching(term))
+        lexical, whole = self._current_content().lexical, {word.lower() for word in WORD.findall(query)}
+        return tuple(
+            term
+            for term in query_terms(query)
+            if term in whole and term[0].isalpha() and not lexical.rows_matching(term)
+        )
 
     def _nearest_rows(
         self, content: IndexedContent, query: str, passing: frozenset[int], has_hits: bool
@@ -284,76 +289,3 @@ class Index:
         else:
             line = Wiki(self._experience.folder, (), ()).line(name, citation.line) if self._experience else None
         return line is not None and digest(line) == citation.sha256
-
-
-def _fused_scores(
-    entries: Sequence[SearchEntry], rankings: Iterable[Mapping[int, float]], extra: Mapping[int, float]
-) -> dict[int, float]:
-    """Row -> score, from rankings (row -> points, the best row first) and from extra points for single rows.
-
-    A page has the points of its passages, in each ranking each further one multiplied by NEXT_PASSAGE_FACTOR once more.
-    A passage has its own points and its page's: all of these for the page's best passage, NEXT_PASSAGE_FACTOR of them
-    for its second, and so on, so that the best passage of another page comes before the third of this one. A passage
-    that has several rows, one by its own text and some by phrases, is there once, by the best row.
-    """
-    row_points, page_points = defaultdict(float, extra), defaultdict[str, float](float)
-    for ranking in rankings:
-        counted = Counter[str]()
-        for row, points in ranking.items():
-            page = _page_key(entries[row].passage)
-            row_points[row] += PASSAGE_FACTOR * points
-            page_points[page] += points * NEXT_PASSAGE_FACTOR ** counted[page]
-            counted[page] += 1
-    placed, scores = Counter[str](), dict[int, float]()
-    passages: set[tuple[str, int]] = set()
-    for row in sorted(
-        row_points, key=lambda row: (-row_points[row] - page_points[_page_key(entries[row].passage)], row)
-    ):
-        passage = entries[row].passage
-        page, place = _page_key(passage), (passage.path, passage.first_line)
-        if place not in passages:
-            passages.add(place)
-            scores[row] = row_points[row] + page_points[page] * NEXT_PASSAGE_FACTOR ** placed[page]
-            placed[page] += 1
-    return scores
-
-
-def _page_key(passage: Passage) -> str:
-    """What a passage is a part of: its file; a past outcome is a page by itself."""
-    return str(passage.citation) if passage.kind == "outcome" else passage.path
-
-
-def _match_reason(
-    entry: SearchEntry, hit: LexicalHit | None, similarity: float | None, duplicates: Sequence[Passage]
-) -> str:
-    """Why an entry was found: its phrase, words, synonyms and similarity, and where the same text stands besides."""
-    reasons = [f"asked as {entry.phrase!r}"] if entry.phrase else []
-    reasons += [", ".join(hit.words)] if hit and hit.words else []
-    reasons += [f"synonyms: {', '.join(hit.synonyms)}"] if hit and hit.synonyms else []
-    reasons += [f"similarity {similarity:.2f}"] if similarity is not None else []
-    reasons += [f"the same text at {', '.join(str(one.citation) for one in duplicates[:3])}"] if duplicates else []
-    return "; ".join(reasons)
-
-
-def _distinct_rows(entries: Sequence[SearchEntry], order: Sequence[int], k: int) -> Iterator[tuple[int, list[Passage]]]:
-    """The first `k` rows of `order` with different texts, at most MAX_PASSAGES_PER_PAGE of a page, each with the
-    passages that say nearly the same."""
-    chosen: list[tuple[int, frozenset[str], list[Passage]]] = []
-    per_page: Counter[str] = Counter()
-    for row in order:
-        passage = entries[row].passage
-        if per_page[_page_key(passage)] == MAX_PASSAGES_PER_PAGE or len(chosen) == k:
-            continue
-        words = frozenset(WORD.findall(passage.text.lower()))
-        better = next((one for one in chosen if _say_the_same(one[1], words)), None)
-        if better is not None:
-            if passage.citation != entries[better[0]].passage.citation:
-                better[2].append(passage)
-        else:
-            chosen.append((row, words, []))
-            per_page[_page_key(passage)] += 1
-    yield from ((row, duplicates) for row, _, duplicates in chosen)
-
-
-def _say_the_same(words: frozenset[str], others: frozenset[str]) -> bool:
-    return len(words & others) >= DUPLICATE_WORD_SHARE * max(1, len(words | others))

@@ -29,6 +29,8 @@ COLUMN_WEIGHTS = {"title": 4.0, "tags": 1.5, "heading": 2.5, "body": 1.0, "parts
 """Columns with their weights in the ranking (bm25); tags are the words of the front matter."""
 SYNONYM_WEIGHT = 0.6
 """Weight of a concept that an entry has in other words than the question."""
+MIN_PHRASE_TERMS = 3
+"""Words that a phrase in which people ask for a page counts as having at least."""
 RARE_SHARE = 0.03
 """An identifier in at most this share of all entries, or in at most five of them, is what the question looks for."""
 
@@ -56,6 +58,7 @@ class LexicalIndex:
         self._glossary = glossary
         self._ordinary = glossary.ordinary_words | {word for name in names for word in WORD.findall(name)}
         self._count = len(entries)
+        self._phrase_terms = {row: len(query_terms(entry.phrase)) for row, entry in enumerate(entries) if entry.phrase}
         # The graph asks from any thread; the table is only read after this.
         self._db = sqlite3.connect(":memory:", check_same_thread=False)
         columns = ", ".join(COLUMN_WEIGHTS)
@@ -95,7 +98,9 @@ class LexicalIndex:
                     covered += weight * sum(word not in words for word in question_words)
                     synonyms.append(phrase)
             # bm25 favours short passages; one that covers the whole question should beat one that repeats a word of it.
-            share = covered / len(terms)
+            # A long question says more than any phrase: there the share of the phrase counts.
+            whole = max(MIN_PHRASE_TERMS, self._phrase_terms.get(row, len(terms)))
+            share = covered / min(len(terms), whole)
             exact = sum(row in scores for scores in rare)
             hits.append(LexicalHit(row, score * share / worth, tuple(words), tuple(synonyms), exact))
         return sorted(hits, key=lambda hit: (-hit.exact, -hit.score, hit.row))

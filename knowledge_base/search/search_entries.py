@@ -99,12 +99,14 @@ def wiki_entries(wiki: Wiki, architectures: Architectures) -> Iterator[SearchEnt
         own = list(passages_of(page))
         for passage in own:
             yield SearchEntry(passage, tags, frozenset(head.languages), targets)
-        for phrase in phrases.get(head.id, ()) if own else ():
-            yield SearchEntry(own[0], "", frozenset(head.languages), targets, phrase=phrase)
+        asked = [(own[0], head.id)] if own else []
+        for passage, key in (*asked, *((passage, f"{head.id}#{passage.heading[-1]}") for passage in own)):
+            for phrase in phrases.get(key, ()):
+                yield SearchEntry(passage, "", frozenset(head.languages), targets, phrase=phrase)
 
 
 def question_phrases(path: Path = PHRASES_FILE) -> Mapping[str, tuple[str, ...]]:
-    """Page id -> phrases in which people ask for the page without its own words."""
+    """Page id, or `id#Heading` of a section -> phrases in which people ask for it without its own words."""
     import yaml
 
     found = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml_loader())

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from benchmarks import retrieval
 from knowledge_base.experience.log import Experience
-from knowledge_base.pages.wiki import Wiki
+from knowledge_base.pages.wiki import Wiki, passages_of
 from knowledge_base.search.code_chunks import MAX_PIECE_LINES, ReferenceProjects
 from knowledge_base.search.index import Index
+from knowledge_base.search.search_entries import question_phrases
 from knowledge_base.search.synonyms import Glossary
 from knowledge_base.search.vector_index import VectorIndex
 from tests.knowledge_base.experience.test_log import attempt
@@ -146,6 +147,77 @@ def test_a_passage_that_is_found_by_its_words_and_by_phrases_is_shown_once(index
     found = index.search("reading down columns on the graphics card is far slower than along rows", 8)
     assert found[0].path == "skills/gpu-poor-coalescing.md" and "asked as" in found[0].why
     assert len({hit.citation for hit in found}) == len(found)
+
+
+SKILL = """---
+id: slow-loads
+type: skill
+title: Loads wait for memory
+axis: latency
+sources: [ours]
+last_checked: 2026-11-27
+---
+## Signal
+
+`stall_loads` and `busy_share` say that warps wait.
+
+## Fixes
+
+Issue several before the first use.
+
+## How to verify
+
+`stall_loads` falls, `busy_share` rises, `dram_share` rises.
+"""
+
+
+def test_a_section_that_says_what_is_wrong_comes_with_the_one_that_says_what_to_do(tmp_path: Path) -> None:
+    wiki = written(
+        tmp_path / "wiki", {"one": ("Warps", "Warps wait in turns, says the scheduler."), "two": ("Loads", "A load.")}
+    )
+    (wiki.root / "slow-loads.md").write_text(SKILL)
+    found = Index(wiki.reopened()).search("warps wait: stall_loads, busy_share and dram_share", 4)
+    assert found[0].heading[-1] == "How to verify" and found[0].remedy is not None
+    assert found[0].remedy.heading[-1] == "Fixes" and found[0].remedy.remedy is None
+    assert [one.citation for one in found[0].and_remedy()] == [found[0].citation, found[0].remedy.citation]
+    assert len({hit.path for hit in found[:2]}) == 2, "a page's second passage comes after the first of three pages"
+    itself = Index(wiki.reopened()).search("issue several before the first use", 1)[0]
+    assert itself.heading[-1] == "Fixes" and itself.remedy is None
+    guide = SKILL.replace("slow-loads", "guide").replace("type: skill", "type: guide").replace("## Fixes", "## Queues")
+    (wiki.root / "guide.md").write_text(guide)
+    first = Index(wiki.reopened()).search("stall_loads, busy_share, dram_share before the first use", 1, kind="guide")[
+        0
+    ]
+    assert (first.heading[-1], first.remedy and first.remedy.heading[-1]) == ("How to verify", "Queues")
+
+
+def test_the_first_three_answers_are_of_three_pages(index: Index) -> None:
+    for question in retrieval.load(SMOKE, WIKI):
+        found = index.search(question.question, 8)
+        assert len({hit.path for hit in found[:3]}) == min(3, len({hit.path for hit in found}))
+        assert not [hit for hit in found[3:] if hit.remedy]
+
+
+def test_a_table_of_aliases_answers_a_name_and_no_sentence(tmp_path: Path) -> None:
+    wiki = written(
+        tmp_path / "wiki", {"one": ("Tiles", "The accumulator of a tile lies in tensor memory and is read from there.")}
+    )
+    (wiki.root / "names.md").write_text(
+        "# Names\n\n## Other names\n\n| alias | metric |\n|---|---|\n| XMEM_SIZE | tensor_memory |\n"
+    )
+    index = Index(wiki.reopened())
+    assert index.search("XMEM_SIZE")[0].path == "names.md"
+    assert index.search("how is the accumulator of a tile read from XMEM_SIZE")[0].path == "one.md"
+
+
+def test_a_phrase_leads_to_the_section_that_it_is_about(index: Index) -> None:
+    sections = {f"{page.head.id}#{one.heading[-1]}": one for page in WIKI.pages for one in passages_of(page)}
+    known = {page.head.id for page in WIKI.pages} | set(sections)
+    assert set(question_phrases()) <= known
+    asked = {key: phrases for key, phrases in question_phrases().items() if "#" in key}
+    for key, phrases in asked.items():
+        found = index.search(phrases[0], 3)
+        assert sections[key].citation in [hit.citation for hit in found], key
 
 
 def test_nothing_that_a_filter_excludes_is_found(index: Index) -> None:
