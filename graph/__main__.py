@@ -316,8 +316,11 @@ def dispatch(arguments: argparse.Namespace) -> int:
         return _optimise(arguments)
     if arguments.verb == "init":
         from tools.tasks.scaffold import scaffold
+        from tools.tasks.task_handle import open_machine
 
-        task_folder = scaffold(arguments.file, arguments.out or Path(arguments.file.stem), arguments.entry)
+        with open_machine(None) as (executor, records):
+            out, machine = arguments.out or Path(arguments.file.stem), (executor, records.blobs)
+            task_folder = scaffold(arguments.file, out, arguments.entry, machine)
         _print(task_folder.model_dump_json() if arguments.json else task_folder.text(), alone=True)
         return 0
     if arguments.verb == "score":
