@@ -6,10 +6,12 @@ source does not state them.
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.cli.suggestions import suggest_or_list
@@ -17,12 +19,48 @@ from tools.errors import SettingsError
 from tools.executors.protocol import Parameter
 from tools.languages.cpp_signature import STREAM_TYPE, read_solve_parameters
 from tools.languages.cpp_source import ENTRY, CppSource, function_declarator, walk
+from tools.tasks.loader import read_source
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 FILL = "FILL:"
 """Begins what is left to the user, in every file that `init` writes."""
+EXTENSION = '''\
+"""Builds {sources} as an extension of torch when it is run, and calls its {name}."""
+
+from pathlib import Path
+
+import torch
+from torch.utils import cpp_extension
+
+HERE = Path(__file__).resolve().parent
+try:
+    import {module} as built
+except ImportError:
+    files = [str(HERE / name) for name in {sources}]
+    built = cpp_extension.load("{module}", files, extra_include_paths=[str(HERE)], build_directory=str(HERE))
+
+
+def {function}(*, {parameters}):
+    {returns}built.{name}({given})
+'''
+BINDING = """\
+#include <torch/extension.h>
+#include "{source}"
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("{name}", &{function}); }}
+"""
+_INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*"([^"]+)".*$""", re.MULTILINE)
+_KINDS = {
+    "optional": "=None",
+    "Tensor": "",
+    "bool": ": bool",
+    "double|float": ": float",
+    "int|long": ": int",
+    "": ": str",
+}
+"""Pattern of a C++ type -> what stands behind a parameter's name in Python; the first that matches."""
 _HOST_COPY = re.compile(r"\bcudaMemcpy\w*(?=\s*\()")
 _SCALAR_REFERENCE = re.compile(r"^((?:const\s+)?\w+(?:\s+const)?)\s*&\s*(\w+)$")
 _SPECIFIER = re.compile(r'\b(?:static|inline|extern|constexpr|__\w+__)\b|"C"')
@@ -78,10 +116,10 @@ class CFile:
 
     @property
     def launchers(self) -> tuple[str, ...]:
-        """Host functions that launch a kernel or take torch's tensors; in a file without launches, all of them."""
+        """Host functions that name a kernel or take torch's tensors; in a file without kernels, all of them."""
+        named = re.compile(rf"<<<|\b(?:{'|'.join(self.kernels) or '.'})\b")
         hosts = {name: f for name, f in self.functions.items() if not f.is_kernel}
-        plain = "<<<" not in self.unit.source and not self.kernels
-        return tuple(name for name, f in hosts.items() if plain or f.takes_tensors or "<<<" in f.text)
+        return tuple(name for name, f in hosts.items() if f.takes_tensors or named.search(f.text))
 
     def choose(self, entry: str | None) -> CFunction:
         """The function named `entry`; without a name the first launcher that no other function calls, else a kernel."""
@@ -174,3 +212,39 @@ def _ancestors(node: Node | None) -> Iterator[Node]:
     while node is not None:
         yield node
         node = node.parent
+
+
+def extension(function: CFunction, source: str, path: str, stem: str) -> tuple[str, dict[str, str]]:
+    """The name of a Python module that builds the file at `path` with torch and has `function`, and path -> text of
+    what that needs: a binding where the file has none."""
+    bound = re.search(r"\bPYBIND11_MODULE\s*\(\s*(\w+)", source)
+    name = function.name.split("::")[-1]
+    exported = re.search(rf'\.def\(\s*"(\w+)"[^;]*?\b{name}\b', source)
+    binding = {} if bound else {f"{stem}_binding.cu": BINDING.format(source=path, name=name, function=function.name)}
+    parameters = {
+        one + "_" * keyword.iskeyword(one): next(kind for word, kind in _KINDS.items() if re.search(word, declared))
+        for one, declared in function.parameters.items()
+    }
+    loader = EXTENSION.format(
+        sources=[*binding] or [path],
+        module=f"{stem}_built" if bound is None or bound[1] == "TORCH_EXTENSION_NAME" else bound[1],
+        name=exported[1] if exported else name,
+        function=name,
+        parameters=", ".join(map("".join, parameters.items())),
+        given=", ".join(parameters),
+        returns="return " * (function.head.split()[-1:] != ["void"]),
+    )
+    return f"{stem}_extension", {**binding, f"{stem}_extension.py": loader}
+
+
+def with_headers(source: str, file: Path, headers: dict[Path, str]) -> str:
+    """`source` with the headers that lie beside `file` inserted, each once; they are added to `headers`."""
+
+    def header(found: re.Match[str]) -> str:
+        beside = (file.parent / found[1]).resolve()
+        if not beside.is_file() or beside in headers:
+            return "" if beside in headers else found[0]
+        headers[beside] = read_source(beside)
+        return with_headers(headers[beside], beside, headers)
+
+    return _INCLUDE.sub(header, re.sub(r"^[ \t]*#[ \t]*pragma once.*\n", "", source, flags=re.MULTILINE))

@@ -93,11 +93,10 @@ class PythonFile:
         """The function named `entry`; without a name `run_kernel`, else the first that launches."""
         chosen = entry or next(iter(self.launchers), None)
         if chosen is None:
-            what = f"launches {', '.join(self.kernels)}" if self.kernels else "launches a kernel"
-            known = f"name the one to measure with --entry (there are {', '.join(self.functions)})"
+            there = f"name the one to measure with --entry (there are {', '.join(self.functions) or 'none'})"
             raise SettingsError(
-                f"{self.file}: no function or class that a caller can name {what}; "
-                f"{known if self.functions else 'put the call into a function of its inputs'}"
+                f"{self.file}: no function, module or autograd function calls {', '.join(self.kernels) or 'a kernel'}; "
+                f"{there}, or add a function of named arguments that does"
             )
         if chosen not in self.functions:
             known = suggest_or_list(chosen, list(self.functions))
@@ -145,14 +144,12 @@ class PythonFile:
             return
         methods = {n.name: n for n in _statements(node.body) if isinstance(n, ast.FunctionDef)}
         bases = [dotted_name(base).rpartition(".")[2] for base in node.bases]
-        where = next((f"{name}, {line}" for name, m in methods.items() if (line := self._launch(m))), "")
         if "forward" in methods and bases:
-            is_function = "Function" in bases
-            arguments = methods["__init__"].args if "__init__" in methods and not is_function else None
-            needed = arguments.args[1 : len(arguments.args) - len(arguments.defaults)] if arguments else []
-            context = methods["forward"].args.args[:1]
-            skipped = int(bool(context)) if not is_function else int("setup_context" not in methods)
-            yield HostFunction(node.name, methods["forward"], skipped, where, tuple(a.arg for a in needed))
+            where = next((f"{name}, {line}" for name, m in methods.items() if (line := self._launch(m))), "")
+            built = methods["__init__"].args if "__init__" in methods else ast.arguments(args=[], defaults=[])
+            needed = tuple(a.arg for a in built.args[1 : len(built.args) - len(built.defaults)])
+            skipped = int("Function" not in bases or "setup_context" not in methods)
+            yield HostFunction(node.name, methods["forward"], skipped, where, needed)
         for name, method in methods.items():
             if any(dotted_name(d) == "staticmethod" for d in method.decorator_list) and "Function" not in bases:
                 yield HostFunction(f"{node.name}.{name}", method, 0, self._launch(method))
@@ -179,29 +176,29 @@ def project_files(file: Path, source: str) -> tuple[Path, dict[str, str]]:
     levels = max((n.level for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ImportFrom)), default=0)
     while len(file.parent.relative_to(root).parts) < levels:
         root = root.parent
-    texts, pending = dict[str, str](), {file}
+    texts, pending = dict[str, str](), [file.relative_to(root).as_posix()]
     while pending and len(texts) < MAX_PROJECT_FILES:
-        path = pending.pop()
-        texts[path.relative_to(root).as_posix()] = text = path.read_text(encoding="utf-8")
-        module = parse_module(text)
-        named = [_imported(n, path.relative_to(root).parts) for n in ast.walk(module.tree)] if module else []
-        for choices in itertools.chain.from_iterable(named):
-            paths = (root.joinpath(*parts) for parts in choices)
-            files = (p for path in paths for p in (path.with_suffix(".py"), path / "__init__.py") if p.is_file())
-            pending |= {p for p in itertools.islice(files, 1) if p.relative_to(root).as_posix() not in texts}
+        name = pending.pop()
+        if name in texts:
+            continue
+        texts[name] = (root / name).read_text(encoding="utf-8", errors="replace")
+        module = parse_module(texts[name])
+        for node in ast.walk(module.tree) if module else ():
+            for modules in _imported_modules(node, name.split("/")):
+                files = (f"{one}{end}" for one in modules if one for end in (".py", "/__init__.py"))
+                pending += itertools.islice((path for path in files if (root / path).is_file()), 1)
     folders = {parent.as_posix() for name in texts for parent in PurePosixPath(name).parents[:-1]}
     return root, {**{f"{folder}/__init__.py": "" for folder in folders}, **texts}
 
 
-def _imported(node: ast.AST, path: tuple[str, ...]) -> list[list[tuple[str, ...]]]:
-    """For each imported name the modules that it may be or come from, as parts of a path; `path` is the importer's."""
+def _imported_modules(node: ast.AST, importer: list[str]) -> list[tuple[str, ...]]:
+    """For each imported name the modules that it may be or come from, as paths; `importer` has the file's own path."""
     if isinstance(node, ast.Import):
-        return [[tuple(alias.name.split("."))] for alias in node.names]
+        return [(alias.name.replace(".", "/"),) for alias in node.names]
     if not isinstance(node, ast.ImportFrom):
         return []
-    base = (*path[: len(path) - node.level], *(node.module or "").split(".")) if node.level else None
-    base = tuple(filter(None, base if base is not None else (node.module or "").split(".")))
-    return [[(*base, alias.name), base] for alias in node.names if base]
+    base = "/".join([*importer[: -node.level or -len(importer)], *filter(None, (node.module or "").split("."))])
+    return [(f"{base}/{alias.name}" if base else alias.name, base) for alias in node.names]
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:

@@ -20,7 +20,7 @@ from tools.languages.cpp_signature import ENTRY_SIGNATURE
 from tools.languages.cpp_source import ENTRY
 from tools.screen.screen import screen
 from tools.store.blobs import Blobs
-from tools.tasks.cuda_file import FILL, CFile, CFunction, drawn
+from tools.tasks.cuda_file import FILL, CFile, drawn, extension, with_headers
 from tools.tasks.loader import detect_language, read_source
 from tools.tasks.python_file import HostFunction, PythonFile, project_files
 
@@ -33,25 +33,6 @@ task: .
 # models: {default: {provider: anthropic, model: claude-opus-5-5}}
 # budget: {usd: 10}
 """
-EXTENSION = '''\
-"""Builds {sources} as an extension of torch when it is run, and calls its {name}."""
-
-from pathlib import Path
-
-import torch
-from torch.utils import cpp_extension
-
-HERE = Path(__file__).resolve().parent
-try:
-    import {module} as built
-except ImportError:
-    files = [str(HERE / name) for name in {sources}]
-    built = cpp_extension.load("{module}", files, extra_include_paths=[str(HERE)], build_directory=str(HERE))
-
-
-def {function}({parameters}):
-    {returns}built.{name}({given})
-'''
 IMPORT = """\
 import importlib, os, sys
 sys.path.insert(0, os.path.abspath("baseline"))
@@ -69,19 +50,13 @@ except BaseException as error:
     sys.exit(f"{type(error).__name__}: {next((line for line in lines if 'error' in line), lines[0])}")
 """
 """Imports the baseline that the arguments name, and prints in one line why that failed."""
-BINDING = """\
-#include <torch/extension.h>
-#include "{source}"
-
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("{name}", &{function}); }}
-"""
 REFERENCE = f'''\
 """What {{chosen}} of {{file}} must compute."""
 
 import torch
 
 {{outputs}}
-{{inout}}{{workloads}}
+{{inout}}workloads = [{{{{"dims": {{dims}}}}}}]  # {FILL} the sizes to be timed
 
 
 def make_inputs(dims, seed):
@@ -95,10 +70,10 @@ def reference({{parameters}}):
     # {FILL} the answer with torch, returned{{order}}
     raise NotImplementedError("say in reference.py what the kernel computes")
 '''
+ENTRY_OF_PYTHON = "run_kernel"
 MAX_SHOWN = 3
 """Refused lines that are shown."""
 IMPORT_LIMIT_S = 300.0
-_INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*"([^"]+)".*$""", re.MULTILINE)
 _CUTLASS = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*["<]cut(?:lass|e)/""", re.MULTILINE)
 
 
@@ -175,139 +150,82 @@ def _draft_of_c(file: Path, source: str, entry: str | None) -> Scaffold:
     """A file in the contract, or whose launcher `solve` can call, as kernel; an extension of torch as baseline; else
     the file as kernel with the question for its `solve`."""
     headers = {file: source}
-    text = _with_headers(source, file, headers)
+    text = with_headers(source, file, headers)
     root = Path(os.path.commonpath([path.parent for path in headers]))
     copies = {f"baseline/{path.relative_to(root).as_posix()}": content for path, content in headers.items()}
     language = "cpp" if file.suffix in CPP_SUFFIXES else "cutlass" if _CUTLASS.search(text) else "cuda"
-    parsed = CFile(text)
+    parsed, stem = CFile(text), re.sub(r"\W", "_", file.stem)
     function = parsed.choose(entry or (ENTRY if ENTRY in parsed.functions else None))
     draft = Scaffold(
         language=language, kernels=parsed.kernels, launchers=parsed.launchers, chosen=function.name, files=copies
     )
     if function.takes_tensors:
-        return _draft_of_extension(file, source, function, draft)
-    left_out = tuple({"main"} & {*parsed.functions} - {function.name})
+        module, added = extension(function, source, file.relative_to(root).as_posix(), stem)
+        draft = draft.model_copy(update={"files": copies | {f"baseline/{path}": text for path, text in added.items()}})
+        python = PythonFile(added[f"{module}.py"], file.name)
+        build = f'  build: ["{{python}}", {module}.py]\n'
+        return _with_call(draft, file, python, next(iter(python.functions.values())), module, build)
+    main = {"main"} & {*parsed.functions} - {function.name}
     try:
         solve = "" if function.name == ENTRY else parsed.solve(function)
         parameters, kernel = parsed.parameters(solve), parsed.without("main" if solve else "")
     except SettingsError as error:
-        parameters, kernel, left_out = parsed.sketched_parameters(function), text, ()
+        parameters, kernel, main = parsed.sketched_parameters(function), text, set()
         rows = enumerate(text.replace("\\\n", "\n").splitlines(), 1)
         launches = [f"// line {at}: {line.strip()}" for at, line in rows if "<<<" in line]
         ask = f"// {FILL} write {ENTRY_SIGNATURE}, which does what {function.name} does, every condition included"
         solve = "\n".join([f"{ask}; init does not know enough: {error}", *launches, ""])
-    values = {p.name: drawn(p.name, str(p.dtype), is_tensor=bool(p.pointer)) for p in parameters}
-    written = [p.name for p in parameters if p.pointer and not p.const]
-    ask = "the pointers without const; take out what is only read, and name in `inout` what is read and written"
-    kernel = f"{kernel.rstrip()}\n\n{solve}" if solve else text
-    name = f"kernel{open_language(language).suffix}"
-    return _finished(draft, file, {name: kernel, **(copies if solve else {})}, values, written, ask, left_out=left_out)
-
-
-def _draft_of_extension(file: Path, source: str, function: CFunction, draft: Scaffold) -> Scaffold:
-    """A module that builds the file with torch and calls its function of tensors."""
-    stem, name = re.sub(r"\W", "_", file.stem), function.name.split("::")[-1]
-    sources = [path.removeprefix("baseline/") for path, content in draft.files.items() if content == source]
-    bound = re.search(r"\bPYBIND11_MODULE\s*\(\s*(\w+)", source)
-    exported = re.search(rf'\.def\(\s*"(\w+)"[^;]*?\b{name}\b', source)
-    files = dict(draft.files)
-    if bound is None:
-        files[f"baseline/{stem}_binding.cu"] = BINDING.format(source=sources[0], name=name, function=function.name)
-        sources = [f"{stem}_binding.cu"]
-    kinds = {
-        "optional": "=None",
-        "Tensor": "",
-        "bool": ": bool",
-        "double|float": ": float",
-        "int|long": ": int",
-        "": ": str",
-    }
-    parameters = {
-        one + "_" * keyword.iskeyword(one): next(kind for word, kind in kinds.items() if re.search(word, declared))
-        for one, declared in function.parameters.items()
-    }
-    files[f"baseline/{stem}_extension.py"] = loader = EXTENSION.format(
-        sources=sources,
-        module=f"{stem}_built" if bound is None or bound[1] == "TORCH_EXTENSION_NAME" else bound[1],
-        name=exported[1] if exported else name,
-        function=name,
-        parameters=", ".join(map("".join, parameters.items())),
-        given=", ".join(parameters),
-        returns="return " * (function.head.split()[-1:] != ["void"]),
+    kernel = {f"kernel{open_language(language).suffix}": f"{kernel.rstrip()}\n\n{solve}" if solve else text}
+    draft = draft.model_copy(
+        update={"files": kernel | copies if solve else kernel, "left_out": tuple(main) if solve else ()}
     )
-    python = PythonFile(loader, file.name)
-    settings = f'  build: ["{{python}}", {stem}_extension.py]\n'
-    return _with_call(draft, file, files, python, python.functions[name], f"{stem}_extension", settings)
+    values = {p.name: drawn(p.name, str(p.dtype), is_tensor=bool(p.pointer)) for p in parameters}
+    ask = "the pointers without const; take out what is only read, and name in `inout` what is read and written"
+    return _finished(draft, file, values, [p.name for p in parameters if p.pointer and not p.const], ask)
 
 
 def _draft_of_python(file: Path, source: str, entry: str | None) -> Scaffold:
     """A file with `run_kernel` as kernel; any other with the modules of its project as baseline."""
     python = PythonFile(source, file.name)
     function = python.choose(entry)
-    cuda = {f"baseline/{name}.cu": text for name, text in python.cuda_sources.items()}
+    files = {f"baseline/{name}.cu": text for name, text in python.cuda_sources.items()}
     draft = Scaffold(
-        language="cuda" if cuda else detect_language(file).name,
+        language="cuda" if files else detect_language(file).name,
         kernels=(
             *(f"{name} ({made})" for name, made in python.kernels.items()),
-            *(name for text in cuda.values() for name in CFile(text).kernels),
+            *(name for text in files.values() for name in CFile(text).kernels),
         ),
         launchers=tuple(f"{name} ({python.functions[name].where})" for name in python.launchers),
         chosen=function.name,
-        files=cuda,
+        files=files,
     )
-    if function.name == "run_kernel":
-        ask = "what run_kernel writes; name in `inout` what it reads and writes"
-        return _finished(draft, file, {"kernel.py": source}, python.arguments(function)[0], [], ask)
+    if function.name == ENTRY_OF_PYTHON:
+        draft = draft.model_copy(update={"files": {"kernel.py": source}})
+        ask = f"what {ENTRY_OF_PYTHON} writes; name in `inout` what it reads and writes"
+        return _finished(draft, file, python.arguments(function)[0], [], ask)
     root, texts = project_files(file, source)
     path = file.relative_to(root).with_suffix("")
     module = ".".join(path.parts)
     if len(path.parts) == 1 and (not module.isidentifier() or module in sys.stdlib_module_names):
         module = re.sub(r"\W", "_", f"file_{module}")
         texts[f"{module}.py"] = texts.pop(file.name)
-    files = {**{f"baseline/{path}": text for path, text in texts.items()}, **cuda}
-    return _with_call(draft, file, files, python, function, module)
+    files = {f"baseline/{path}": text for path, text in texts.items()} | files
+    return _with_call(draft.model_copy(update={"files": files}), file, python, function, module)
 
 
 def _with_call(
-    draft: Scaffold,
-    file: Path,
-    files: dict[str, str],
-    python: PythonFile,
-    function: HostFunction,
-    module: str,
-    settings: str = "",
+    draft: Scaffold, file: Path, python: PythonFile, function: HostFunction, module: str, settings: str = ""
 ) -> Scaffold:
-    """The draft with a baseline that calls `function` of `module`."""
+    """The draft with a baseline that calls `function` of `module`; `settings`: further lines below `baseline:`."""
     values, left_out = python.arguments(function)
     returned = python.returned(function)
     if function.required:
         settings += f"  init: []  # {FILL} the arguments of {function.name}({', '.join(function.required)})\n"
     call = f"{module}:{function.name}"
     ask = f"what {function.name} returns, in its order; name in `inout` an argument that it changes"
-    return _finished(
-        draft.model_copy(update={"call": call}),
-        file,
-        files,
-        values,
-        [name for name in returned if name not in values],
-        ask if returned else f"{function.name} returns nothing; name in `inout` what it changes",
-        [name for name in returned if name in values],
-        f'baseline:\n  call: "{call}"\n{settings}',
-        tuple(left_out),
-    )
-
-
-def _with_headers(source: str, file: Path, headers: dict[Path, str]) -> str:
-    """`source` with the headers that lie beside `file` inserted, each once; they are added to `headers`."""
-
-    def header(found: re.Match[str]) -> str:
-        beside = (file.parent / found[1]).resolve()
-        if not beside.is_file() or beside in headers:
-            return "" if beside in headers else found[0]
-        headers[beside] = read_source(beside)
-        return _with_headers(headers[beside], beside, headers)
-
-    return _INCLUDE.sub(header, re.sub(r"^[ \t]*#[ \t]*pragma once.*\n", "", source, flags=re.MULTILINE))
+    ask = ask if returned else f"{function.name} returns nothing; name in `inout` what it changes"
+    draft = draft.model_copy(update={"call": call, "left_out": tuple(left_out)})
+    return _finished(draft, file, values, returned, ask, f'baseline:\n  call: "{call}"\n{settings}')
 
 
 def _problem(draft: Scaffold, executor: Executor, blobs: Blobs) -> str:
@@ -333,42 +251,37 @@ def _problem(draft: Scaffold, executor: Executor, blobs: Blobs) -> str:
     said = blobs.text(done.files["stderr.txt"]).strip()
     said = said if draft.call else language.trim_log(said)
     verb = "import" if draft.call else "compile"
-    return f"{what} does not {verb}: {(said.splitlines() or ['no error line'])[0]}" if done.exit_code else ""
+    here = "" if any(device.kind != "cpu" for device in executor.devices()) else " here, without a GPU"
+    first = (said.splitlines() or ["no error line"])[0]
+    return f"{what} does not {verb}{here * bool(draft.call)}: {first}" if done.exit_code else ""
 
 
 def _finished(
-    draft: Scaffold,
-    file: Path,
-    files: dict[str, str],
-    values: dict[str, str],
-    outputs: list[str],
-    ask: str,
-    changed: Sequence[str] = (),
-    settings: str = "",
-    left_out: tuple[str, ...] = (),
+    draft: Scaffold, file: Path, values: dict[str, str], results: Sequence[str], ask: str, settings: str = ""
 ) -> Scaffold:
-    """The draft with all files: in reference.py texts that draw the arguments, `outputs`, for which buffers are added
-    where they are no arguments, and a `reference` that the user fills."""
+    """The draft with reference.py, task.yaml and config.yaml.
+
+    `values`: argument -> the text that draws it. `results`: what is written or returned; a returned argument is
+    perhaps changed, and for any other result a buffer is added. `ask`: the question about them.
+    """
+    changed = [name for name in results if draft.call and name in values]
+    outputs = [name for name in results if name not in changed]
     sizes = [name for name, text in values.items() if text == f'dims["{name}"]'] or ["M", "N"]
-    point = ", ".join(f'"{name}": {1024 if len(sizes) > 1 else 1 << 20}' for name in sizes)
     shape = "(" + ", ".join(f'dims["{name}"]' for name in sizes[:2]) + ",)"[len(sizes) > 1 :]
     empty = f"torch.empty(SHAPE)  # {FILL} its shape and type"
-    values = {**values, **{name: empty for name in outputs if name not in values}}
-    drawn = [text.replace("SHAPE", shape).partition("  #") for text in values.values()]
-    free = not any(keyword.iskeyword(name) or name == "torch" for name in values)
+    values = values | {name: empty for name in outputs if name not in values}
+    texts = [text.replace("SHAPE", shape).partition("  #") for text in values.values()]
+    is_free = not any(keyword.iskeyword(name) or name == "torch" for name in values)
     reference = REFERENCE.format(
         chosen=draft.chosen,
         file=file.name,
         outputs=f"outputs = {json.dumps(outputs)}  # {FILL} {ask}",
-        inout=f"inout = {json.dumps(changed)}  # {FILL} returned, so perhaps changed in place\n" if changed else "",
-        workloads=f'workloads = [{{"dims": {{{point}}}}}]  # {FILL} the sizes to be timed',
-        values="\n".join(f'        "{n}": {text},{mark}{q}' for n, (text, mark, q) in zip(values, drawn, strict=True)),
-        parameters=", ".join(values) if free else "**given",
-        order=f" in this order: {', '.join([*outputs, *changed])}" if len(outputs) + len(changed) > 1 else "",
+        inout=f"inout = {json.dumps(changed)}  # {FILL} returned, so perhaps changed in place\n" * bool(changed),
+        dims=json.dumps(dict.fromkeys(sizes, 1024 if len(sizes) > 1 else 1 << 20)),
+        values="\n".join(f'        "{n}": {text},{mark}{q}' for n, (text, mark, q) in zip(values, texts, strict=True)),
+        parameters=", ".join(values) if is_free else "**given",
+        order=f" in this order: {', '.join([*outputs, *changed])}" if len(results) > 1 else "",
     )
-    more = {
-        "reference.py": reference,
-        "task.yaml": f"name: {file.stem}\nlanguage: {draft.language}\n{settings}",
-        "config.yaml": CONFIG,
-    }
-    return draft.model_copy(update={"files": {**files, **more}, "left_out": left_out})
+    task = f"name: {file.stem}\nlanguage: {draft.language}\n{settings}"
+    files = draft.files | {"reference.py": reference, "task.yaml": task, "config.yaml": CONFIG}
+    return draft.model_copy(update={"files": files})
