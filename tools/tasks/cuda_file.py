@@ -166,9 +166,9 @@ class CFile:
     def parameters(self, solve: str = "") -> list[Parameter]:
         """The parameters of `solve`, of the file's or the given one. SettingsError for a type that no kernel takes."""
         try:
-            return [p for p in read_solve_parameters(f"{self.unit.source}\n{solve}", "", "cuda") if p.dtype]
+            return [p for p in read_solve_parameters(f"{self.unit.source}\n{solve}", "it", "cuda") if p.dtype]
         except SettingsError as error:
-            reason = str(error).removeprefix(": ").split("; ")[0].replace(f"`{ENTRY}`", "the function")
+            reason = str(error).removeprefix("it: ").replace("it:", "line ").split("; ")[0].replace(f"`{ENTRY}`", "the function")
             raise SettingsError(reason) from None
 
     def sketched_parameters(self, function: CFunction) -> list[Parameter]:
