@@ -93,6 +93,10 @@ class CFunction:
     def is_kernel(self) -> bool:
         return "__global__" in self.head
 
+    def mentions(self, name: str) -> bool:
+        """Whether the function's text contains the last part of a function's name."""
+        return re.search(rf"\b{name.rpartition('::')[2]}\b", self.text) is not None
+
     @property
     def takes_tensors(self) -> bool:
         return any(re.search(r"\bTensor\b", declared) for declared in self.parameters.values())
@@ -116,21 +120,22 @@ class CFile:
 
     @property
     def launchers(self) -> tuple[str, ...]:
-        """Host functions that name a kernel or take torch's tensors; in a file without kernels, all of them."""
-        named = re.compile(rf"<<<|\b(?:{'|'.join(self.kernels) or '.'})\b")
+        """Host functions that launch, name a kernel or take torch's tensors; in a file without kernels, all of them."""
         hosts = {name: f for name, f in self.functions.items() if not f.is_kernel}
-        return tuple(name for name, f in hosts.items() if f.takes_tensors or named.search(f.text))
+        known = (
+            n for n, f in hosts.items() if f.takes_tensors or "<<<" in f.text or any(map(f.mentions, self.kernels))
+        )
+        return tuple(known if self.kernels or "<<<" in self.unit.source else hosts)
 
     def choose(self, entry: str | None) -> CFunction:
         """The function named `entry`; without a name the first launcher that no other function calls, else a kernel."""
         if entry is not None and entry not in self.functions:
             known = suggest_or_list(entry, list(self.functions))
             raise SettingsError(f"--entry: there is no kernel or function {entry!r} in the file; {known}")
-        others = {name: f.text for name, f in self.functions.items() if name != "main"}
 
         def rank(name: str) -> tuple[bool, bool]:
-            called = rf"\b{name.split('::')[-1]}\b"
-            return name == "main", any(re.search(called, text) for other, text in others.items() if other != name)
+            callers = (f for f in self.functions.values() if f.name not in (name, "main"))
+            return name == "main", any(f.mentions(name) for f in callers)
 
         known_names = [*sorted(self.launchers, key=rank), *self.functions]
         if not known_names:
@@ -168,12 +173,18 @@ class CFile:
         try:
             return [p for p in read_solve_parameters(f"{self.unit.source}\n{solve}", "it", "cuda") if p.dtype]
         except SettingsError as error:
-            reason = str(error).removeprefix("it: ").replace("it:", "line ").split("; ")[0].replace(f"`{ENTRY}`", "the function")
+            reason = (
+                str(error)
+                .removeprefix("it: ")
+                .replace("it:", "line ")
+                .split("; ")[0]
+                .replace(f"`{ENTRY}`", "the function")
+            )
             raise SettingsError(reason) from None
 
     def sketched_parameters(self, function: CFunction) -> list[Parameter]:
         """Those of the kernel that `function` names first, or its own, by their form: float32 for types and sizes."""
-        named = (f for name, f in self.functions.items() if f.is_kernel and re.search(rf"\b{name}\b", function.text))
+        named = (self.functions[name] for name in self.kernels if function.mentions(name))
         return [
             Parameter(
                 name=name,
@@ -197,7 +208,7 @@ class CFile:
         spaces = [n.child_by_field_name("name") for n in reversed(above) if n.type == "namespace_definition"]
         outer = above[1] if above[1].type == "template_declaration" else node
         listed = declarator.child_by_field_name("parameters")
-        parameters = {}
+        parameters = dict[str, str]()
         for one in listed.named_children if listed is not None else ():
             if one.type.endswith("parameter_declaration"):
                 named = [n for n in walk(one.child_by_field_name("declarator")) if n.type == "identifier"]

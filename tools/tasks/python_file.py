@@ -58,10 +58,12 @@ class PythonFile:
         bound to, or an import."""
         found: dict[str, str] = {}
         for node in ast.walk(self.module.tree):
-            makers = node.decorator_list if isinstance(node, ast.FunctionDef) else []
-            makers = [node.value] if isinstance(node, ast.Assign) else makers
+            makers, names = list[ast.expr](), list[str]()
+            if isinstance(node, ast.FunctionDef):
+                makers, names = node.decorator_list, [node.name]
+            elif isinstance(node, ast.Assign):
+                makers, names = [node.value], [*map(dotted_name, node.targets)]
             if any(_KERNEL_MAKER.fullmatch(self.module.full_name(n)) for one in makers for n in ast.walk(one)):
-                names = [node.name] if isinstance(node, ast.FunctionDef) else map(dotted_name, node.targets)
                 found |= dict.fromkeys(names, ", ".join(filter(None, map(self.module.full_name, makers))))
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
                 found |= dict.fromkeys({dotted_name(node.func.value)} & {*self.module.import_names}, "imported")
@@ -146,10 +148,10 @@ class PythonFile:
         bases = [dotted_name(base).rpartition(".")[2] for base in node.bases]
         if "forward" in methods and bases:
             where = next((f"{name}, {line}" for name, m in methods.items() if (line := self._launch(m))), "")
-            built = methods["__init__"].args if "__init__" in methods else ast.arguments(args=[], defaults=[])
-            needed = tuple(a.arg for a in built.args[1 : len(built.args) - len(built.defaults)])
+            built = methods["__init__"].args if "__init__" in methods else None
+            needed = built.args[1 : len(built.args) - len(built.defaults)] if built else []
             skipped = int("Function" not in bases or "setup_context" not in methods)
-            yield HostFunction(node.name, methods["forward"], skipped, where, needed)
+            yield HostFunction(node.name, methods["forward"], skipped, where, tuple(a.arg for a in needed))
         for name, method in methods.items():
             if any(dotted_name(d) == "staticmethod" for d in method.decorator_list) and "Function" not in bases:
                 yield HostFunction(f"{node.name}.{name}", method, 0, self._launch(method))
@@ -159,6 +161,7 @@ class PythonFile:
         lines = [
             n.lineno
             for n in ast.walk(function)
+            if isinstance(n, ast.expr)
             if dotted_name(n) in self.kernels or _KERNEL_MAKER.fullmatch(self.module.full_name(n))
         ]
         return f"line {min(lines)}" if lines else ""

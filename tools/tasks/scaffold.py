@@ -175,10 +175,9 @@ def _draft_of_c(file: Path, source: str, entry: str | None) -> Scaffold:
         launches = [f"// line {at}: {line.strip()}" for at, line in rows if "<<<" in line]
         ask = f"// {FILL} write {ENTRY_SIGNATURE}, which does what {function.name} does, every condition included"
         solve = "\n".join([f"{ask}; init does not know enough: {error}", *launches, ""])
-    kernel = {f"kernel{open_language(language).suffix}": f"{kernel.rstrip()}\n\n{solve}" if solve else text}
-    draft = draft.model_copy(
-        update={"files": kernel | copies if solve else kernel, "left_out": tuple(main) if solve else ()}
-    )
+    files = {f"kernel{open_language(language).suffix}": f"{kernel.rstrip()}\n\n{solve}" if solve else text}
+    more = {"files": files | copies, "left_out": tuple(main)} if solve else {"files": files}
+    draft = draft.model_copy(update=more)
     values = {p.name: drawn(p.name, str(p.dtype), is_tensor=bool(p.pointer)) for p in parameters}
     ask = "the pointers without const; take out what is only read, and name in `inout` what is read and written"
     return _finished(draft, file, values, [p.name for p in parameters if p.pointer and not p.const], ask)
