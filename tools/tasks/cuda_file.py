@@ -6,7 +6,6 @@ source does not state them.
 
 from __future__ import annotations
 
-import keyword
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 from tools.cli.suggestions import suggest_or_list
 from tools.errors import SettingsError
 from tools.executors.protocol import Parameter
-from tools.languages.cpp_signature import STREAM_TYPE, read_solve_parameters
+from tools.languages.cpp_signature import STREAM_TYPE
 from tools.languages.cpp_source import ENTRY, CppSource, function_declarator, walk
 from tools.tasks.loader import read_source
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 FILL = "FILL:"
 """Begins what is left to the user, in every file that `init` writes."""
 EXTENSION = '''\
-"""Builds {sources} as an extension of torch when it is run, and calls its {name}."""
+"""Builds {source} as an extension of torch where that is not done, and has its {name}."""
 
 from pathlib import Path
 
@@ -36,14 +35,11 @@ from torch.utils import cpp_extension
 
 HERE = Path(__file__).resolve().parent
 try:
-    import {module} as built
+    import {built} as built
 except ImportError:
-    files = [str(HERE / name) for name in {sources}]
-    built = cpp_extension.load("{module}", files, extra_include_paths=[str(HERE)], build_directory=str(HERE))
-
-
-def {function}(*, {parameters}):
-    {returns}built.{name}({given})
+    files = [str(HERE / "{source}")]
+    built = cpp_extension.load("{built}", files, extra_include_paths=[str(HERE)], build_directory=str(HERE))
+{name} = built.{name}
 '''
 BINDING = """\
 #include <torch/extension.h>
@@ -52,15 +48,6 @@ BINDING = """\
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("{name}", &{function}); }}
 """
 _INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*"([^"]+)".*$""", re.MULTILINE)
-_KINDS = {
-    "optional": "=None",
-    "Tensor": "",
-    "bool": ": bool",
-    "double|float": ": float",
-    "int|long": ": int",
-    "": ": str",
-}
-"""Pattern of a C++ type -> what stands behind a parameter's name in Python; the first that matches."""
 _HOST_COPY = re.compile(r"\bcudaMemcpy\w*(?=\s*\()")
 _SCALAR_REFERENCE = re.compile(r"^((?:const\s+)?\w+(?:\s+const)?)\s*&\s*(\w+)$")
 _SPECIFIER = re.compile(r'\b(?:static|inline|extern|constexpr|__\w+__)\b|"C"')
@@ -96,6 +83,10 @@ class CFunction:
     def mentions(self, name: str) -> bool:
         """Whether the function's text contains the last part of a function's name."""
         return re.search(rf"\b{name.rpartition('::')[2]}\b", self.text) is not None
+
+    @property
+    def returns(self) -> bool:
+        return self.head.split()[-1:] != ["void"]
 
     @property
     def takes_tensors(self) -> bool:
@@ -168,29 +159,15 @@ class CFile:
         listed = ", ".join([*declared, *[f"{STREAM_TYPE} stream"] * ("stream" in given)])
         return f'extern "C" void {ENTRY}({listed}) {{\n  {call}\n}}\n'
 
-    def parameters(self, solve: str = "") -> list[Parameter]:
-        """The parameters of `solve`, of the file's or the given one. SettingsError for a type that no kernel takes."""
-        try:
-            return [p for p in read_solve_parameters(f"{self.unit.source}\n{solve}", "it", "cuda") if p.dtype]
-        except SettingsError as error:
-            reason = (
-                str(error)
-                .removeprefix("it: ")
-                .replace("it:", "line ")
-                .split("; ")[0]
-                .replace(f"`{ENTRY}`", "the function")
-            )
-            raise SettingsError(reason) from None
-
     def sketched_parameters(self, function: CFunction) -> list[Parameter]:
-        """Those of the kernel that `function` names first, or its own, by their form: float32 for types and sizes."""
-        named = (self.functions[name] for name in self.kernels if function.mentions(name))
+        """The parameters of `function`, or of the kernel that it names first if it takes no tensors, by their form."""
+        named = (self.functions[n] for n in self.kernels if function.mentions(n) and not function.takes_tensors)
         return [
             Parameter(
                 name=name,
-                dtype="int64" if re.search("int|long|size_t", text) else "float32",
-                pointer=re.search(r"[*&\[]", text) is not None,
-                const="const" in text,
+                dtype="bool" if "bool" in text else "int64" if re.search("int|long|size_t", text) else "float32",
+                pointer=re.search(r"[*\[]|Tensor|&", text) is not None,
+                const="const" in text or "Tensor" in text,
             )
             for name, text in next(named, function).parameters.items()
         ]
@@ -225,27 +202,18 @@ def _ancestors(node: Node | None) -> Iterator[Node]:
         node = node.parent
 
 
-def extension(function: CFunction, source: str, path: str, stem: str) -> tuple[str, dict[str, str]]:
-    """The name of a Python module that builds the file at `path` with torch and has `function`, and path -> text of
-    what that needs: a binding where the file has none."""
+def extension(function: CFunction, source: str, path: str, module: str) -> tuple[str, dict[str, str]]:
+    """The name under which a built extension has `function`, and the texts of `module`, which builds the file at `path`
+    with torch, and of a binding where the file has none."""
     bound = re.search(r"\bPYBIND11_MODULE\s*\(\s*(\w+)", source)
-    name = function.name.split("::")[-1]
+    name = function.name.rpartition("::")[2]
     exported = re.search(rf'\.def\(\s*"(\w+)"[^;]*?\b{name}\b', source)
-    binding = {} if bound else {f"{stem}_binding.cu": BINDING.format(source=path, name=name, function=function.name)}
-    parameters = {
-        one + "_" * keyword.iskeyword(one): next(kind for word, kind in _KINDS.items() if re.search(word, declared))
-        for one, declared in function.parameters.items()
-    }
-    loader = EXTENSION.format(
-        sources=[*binding] or [path],
-        module=f"{stem}_built" if bound is None or bound[1] == "TORCH_EXTENSION_NAME" else bound[1],
-        name=exported[1] if exported else name,
-        function=name,
-        parameters=", ".join(map("".join, parameters.items())),
-        given=", ".join(parameters),
-        returns="return " * (function.head.split()[-1:] != ["void"]),
-    )
-    return f"{stem}_extension", {**binding, f"{stem}_extension.py": loader}
+    name = exported[1] if exported else name
+    built = f"{module}_built" if bound is None or bound[1] == "TORCH_EXTENSION_NAME" else bound[1]
+    loader = EXTENSION.format(source=path if bound else f"{module}.cu", built=built, name=name)
+    binding = BINDING.format(source=path, name=name, function=function.name)
+    files = {f"baseline/{module}.py": loader, f"baseline/{module}.cu": binding}
+    return name, dict([*files.items()][: 1 if bound else 2])
 
 
 def with_headers(source: str, file: Path, headers: dict[Path, str]) -> str:

@@ -10,10 +10,12 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tools.artifacts import Artifact, Candidate, Task
 from tools.errors import KernelwrightError, SettingsError
 from tools.executors.base import Executor, Job, Limits
+from tools.executors.protocol import Parameter
 from tools.executors.toolchain_job import read_toolchain
 from tools.languages.base import open_language
 from tools.languages.cpp_signature import ENTRY_SIGNATURE
@@ -22,7 +24,7 @@ from tools.screen.screen import screen
 from tools.store.blobs import Blobs
 from tools.tasks.cuda_file import FILL, CFile, drawn, extension, with_headers
 from tools.tasks.loader import detect_language, read_source
-from tools.tasks.python_file import HostFunction, PythonFile, project_files
+from tools.tasks.python_file import PythonFile, project_files
 
 CPP_SUFFIXES = (".cpp", ".cc", ".cxx", ".c")
 CUDA_SUFFIXES = (".cu", ".cuh")
@@ -154,77 +156,58 @@ def _draft_of_c(file: Path, source: str, entry: str | None) -> Scaffold:
     root = Path(os.path.commonpath([path.parent for path in headers]))
     copies = {f"baseline/{path.relative_to(root).as_posix()}": content for path, content in headers.items()}
     language = "cpp" if file.suffix in CPP_SUFFIXES else "cutlass" if _CUTLASS.search(text) else "cuda"
-    parsed, stem = CFile(text), re.sub(r"\W", "_", file.stem)
+    parsed, kind = CFile(text), open_language(language)
     function = parsed.choose(entry or (ENTRY if ENTRY in parsed.functions else None))
-    draft = Scaffold(
-        language=language, kernels=parsed.kernels, launchers=parsed.launchers, chosen=function.name, files=copies
-    )
+    facts: dict[str, Any] = {"language": language, "kernels": parsed.kernels, "launchers": parsed.launchers}
+    facts |= {"chosen": function.name, "files": copies}
+    parameters: Sequence[Parameter] = parsed.sketched_parameters(function)
     if function.takes_tensors:
-        module, added = extension(function, source, file.relative_to(root).as_posix(), stem)
-        draft = draft.model_copy(update={"files": copies | {f"baseline/{path}": text for path, text in added.items()}})
-        python = PythonFile(added[f"{module}.py"], file.name)
+        module = re.sub(r"\W", "_", f"{file.stem}_extension")
+        name, added = extension(function, source, file.relative_to(root).as_posix(), module)
+        facts |= {"files": copies | added, "call": f"{module}:{name}"}
         build = f'  build: ["{{python}}", {module}.py]\n'
-        return _with_call(draft, file, python, next(iter(python.functions.values())), module, build)
-    main = {"main"} & {*parsed.functions} - {function.name}
+        return _finished(file, _values(parameters), ["out"] * function.returns, settings=build, **facts)
     try:
         solve = "" if function.name == ENTRY else parsed.solve(function)
-        parameters, kernel = parsed.parameters(solve), parsed.without("main" if solve else "")
+        parameters = kind.parameters(f"{text}\n{solve}")
+        facts["left_out"] = tuple({"main"} & {*parsed.functions}) if solve else ()
+        text = parsed.without("main") if solve else text
     except SettingsError as error:
-        parameters, kernel, main = parsed.sketched_parameters(function), text, set()
         rows = enumerate(text.replace("\\\n", "\n").splitlines(), 1)
         launches = [f"// line {at}: {line.strip()}" for at, line in rows if "<<<" in line]
         ask = f"// {FILL} write {ENTRY_SIGNATURE}, which does what {function.name} does, every condition included"
-        solve = "\n".join([f"{ask}; init does not know enough: {error}", *launches, ""])
-    files = {f"kernel{open_language(language).suffix}": f"{kernel.rstrip()}\n\n{solve}" if solve else text}
-    more = {"files": files | copies, "left_out": tuple(main)} if solve else {"files": files}
-    draft = draft.model_copy(update=more)
-    values = {p.name: drawn(p.name, str(p.dtype), is_tensor=bool(p.pointer)) for p in parameters}
-    ask = "the pointers without const; take out what is only read, and name in `inout` what is read and written"
-    return _finished(draft, file, values, [p.name for p in parameters if p.pointer and not p.const], ask)
+        reason = str(error).split("; ")[0].replace(f"`{ENTRY}`", function.name)
+        solve = "\n".join([f"{ask}; init does not know enough: {reason}", *launches, ""])
+    kernel = {f"kernel{kind.suffix}": f"{text.rstrip()}\n\n{solve}" if solve else text}
+    facts["files"] = kernel | copies if solve else kernel
+    return _finished(file, _values(parameters), [p.name for p in parameters if p.pointer and not p.const], **facts)
 
 
 def _draft_of_python(file: Path, source: str, entry: str | None) -> Scaffold:
     """A file with `run_kernel` as kernel; any other with the modules of its project as baseline."""
     python = PythonFile(source, file.name)
     function = python.choose(entry)
-    files = {f"baseline/{name}.cu": text for name, text in python.cuda_sources.items()}
-    draft = Scaffold(
-        language="cuda" if files else detect_language(file).name,
-        kernels=(
-            *(f"{name} ({made})" for name, made in python.kernels.items()),
-            *(name for text in files.values() for name in CFile(text).kernels),
-        ),
-        launchers=tuple(f"{name} ({python.functions[name].where})" for name in python.launchers),
-        chosen=function.name,
-        files=files,
-    )
+    values, left_out = python.arguments(function)
+    cuda = {f"baseline/{name}.cu": text for name, text in python.cuda_sources.items()}
+    facts: dict[str, Any] = {
+        "language": "cuda" if cuda else detect_language(file).name,
+        "kernels": [f"{name} ({made})" for name, made in python.kernels.items()],
+        "launchers": tuple(f"{name} ({python.functions[name].where})" for name in python.launchers),
+        "chosen": function.name,
+    }
+    facts["kernels"] += [name for text in cuda.values() for name in CFile(text).kernels]
     if function.name == ENTRY_OF_PYTHON:
-        draft = draft.model_copy(update={"files": {"kernel.py": source}})
-        ask = f"what {ENTRY_OF_PYTHON} writes; name in `inout` what it reads and writes"
-        return _finished(draft, file, python.arguments(function)[0], [], ask)
+        return _finished(file, values, [], files={"kernel.py": source}, **facts)
     root, texts = project_files(file, source)
     path = file.relative_to(root).with_suffix("")
     module = ".".join(path.parts)
     if len(path.parts) == 1 and (not module.isidentifier() or module in sys.stdlib_module_names):
         module = re.sub(r"\W", "_", f"file_{module}")
         texts[f"{module}.py"] = texts.pop(file.name)
-    files = {f"baseline/{path}": text for path, text in texts.items()} | files
-    return _with_call(draft.model_copy(update={"files": files}), file, python, function, module)
-
-
-def _with_call(
-    draft: Scaffold, file: Path, python: PythonFile, function: HostFunction, module: str, settings: str = ""
-) -> Scaffold:
-    """The draft with a baseline that calls `function` of `module`; `settings`: further lines below `baseline:`."""
-    values, left_out = python.arguments(function)
-    returned = python.returned(function)
-    if function.required:
-        settings += f"  init: []  # {FILL} the arguments of {function.name}({', '.join(function.required)})\n"
-    call = f"{module}:{function.name}"
-    ask = f"what {function.name} returns, in its order; name in `inout` an argument that it changes"
-    ask = ask if returned else f"{function.name} returns nothing; name in `inout` what it changes"
-    draft = draft.model_copy(update={"call": call, "left_out": tuple(left_out)})
-    return _finished(draft, file, values, returned, ask, f'baseline:\n  call: "{call}"\n{settings}')
+    facts["files"] = {f"baseline/{path}": text for path, text in texts.items()} | cuda
+    facts |= {"call": f"{module}:{function.name}", "left_out": tuple(left_out)}
+    init = f"  init: []  # {FILL} the arguments of {function.name}({', '.join(function.required)})\n"
+    return _finished(file, values, python.returned(function), settings=init * bool(function.required), **facts)
 
 
 def _problem(draft: Scaffold, executor: Executor, blobs: Blobs) -> str:
@@ -255,16 +238,23 @@ def _problem(draft: Scaffold, executor: Executor, blobs: Blobs) -> str:
     return f"{what} does not {verb}{here * bool(draft.call)}: {first}" if done.exit_code else ""
 
 
-def _finished(
-    draft: Scaffold, file: Path, values: dict[str, str], results: Sequence[str], ask: str, settings: str = ""
-) -> Scaffold:
-    """The draft with reference.py, task.yaml and config.yaml.
+def _values(parameters: Sequence[Parameter]) -> dict[str, str]:
+    return {p.name: drawn(p.name, str(p.dtype), is_tensor=bool(p.pointer)) for p in parameters}
 
-    `values`: argument -> the text that draws it. `results`: what is written or returned; a returned argument is
-    perhaps changed, and for any other result a buffer is added. `ask`: the question about them.
+
+def _finished(file: Path, values: dict[str, str], results: Sequence[str], settings: str = "", **facts: Any) -> Scaffold:
+    """The scaffold of these facts, with reference.py, task.yaml and config.yaml.
+
+    `values`: argument -> the text that draws it. `results`: what a kernel may write or a function returns; for a
+    result that is no argument a buffer is added. `settings`: lines of task.yaml below `baseline:`.
     """
+    draft = Scaffold(**facts)
     changed = [name for name in results if draft.call and name in values]
     outputs = [name for name in results if name not in changed]
+    ask = f"what {draft.chosen} {'returns, in its order' if results else 'writes'}; name in `inout` what it changes"
+    if results and not draft.call:
+        ask = "the pointers without const; take out what is only read, and name in `inout` what is read and written"
+    settings = f'baseline:\n  call: "{draft.call}"\n{settings}' * bool(draft.call)
     sizes = [name for name, text in values.items() if text == f'dims["{name}"]'] or ["M", "N"]
     shape = "(" + ", ".join(f'dims["{name}"]' for name in sizes[:2]) + ",)"[len(sizes) > 1 :]
     empty = f"torch.empty(SHAPE)  # {FILL} its shape and type"

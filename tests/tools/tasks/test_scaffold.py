@@ -82,7 +82,7 @@ def test_solve_calls_the_whole_of_a_function_of_pointers(tmp_path: Path, name: s
         ("main.cu", "int main() { float *a, *c; int n = 8; " + CONDITION + "}\n", "main takes no pointers"),
         ("bare.cu", "", "one is a kernel"),
         ("struct.cu", "struct P { float* a; };\nvoid f(P& p) { one<<<1, 8>>>(p.a, p.a, 8); }\n", "declared `P* p`"),
-        ("macro.cu", "#define GO(k) \\\n  k<<<1, 8>>>(a, c, n);\ntemplate <int N> void f(float* a, float* c, int n) { GO(one) }\n", "f is a template"),
+        ("macro.cu", "#define GO(k) \\\n  k<<<1, 8>>>(a, c, n);\ntemplate <int N> void f(float* a, float* c, int n) { GO(one); }\n", "f is a template"),
         ("vector.cpp", "void f(const std::vector<float>& in, float* out) {}\n", "std::vector"),
         ("square.cpp", "const int N = 8;\nvoid f(float in[N][N]) {}\n", "declared `float in[N][N]`"),
     ],
@@ -106,13 +106,13 @@ def test_no_solve_is_written_where_that_is_uncertain(tmp_path: Path, name: str, 
 )
 def test_a_function_of_tensors_is_the_baseline_as_an_extension(tmp_path: Path, binding: str, exported: str) -> None:
     done = made(tmp_path, "halves.cu", "#include <torch/extension.h>\n" + KERNELS + TENSORS + binding)
-    assert done.call == "halves_extension:halve" and "build:" in done.files["task.yaml"]
+    assert done.call == f"halves_extension:{exported}" and "build:" in done.files["task.yaml"]
     assert TENSORS in done.files["baseline/halves.cu"] and "baseline/half.cuh" in done.files
     loader = done.files["baseline/halves_extension.py"]
-    assert f"return built.{exported}(a, in_, wide, n)" in loader and ("import own as built" in loader) == bool(binding)
-    assert ("&halve); }" in done.files.get("baseline/halves_binding.cu", "")) != bool(binding)
+    assert f"{exported} = built.{exported}" in loader and ("import own as built" in loader) == bool(binding)
+    assert ("baseline/halves_extension.cu" in done.files) != bool(binding)
     assert ast.parse(loader) and not any(path.startswith("kernel.") for path in done.files)
-    assert list(inputs(done)) == ["a", "wide", "n", "out"] and done.left_out == ("in_",)
+    assert list(inputs(done)) == ["a", "in", "wide", "n", "out"]
 
 
 FUNCTION = "def f({}):\n    y = torch.empty_like(x)\n    " + LAUNCH + "    return {}\n"
