@@ -72,9 +72,9 @@ def build_parser() -> argparse.ArgumentParser:
         "init",
         help="make a task folder from a kernel file: entry, reference and config, with blanks to fill in",
     )
-    init.add_argument("file", type=Path, help="a .cu, C++, Triton or CuTe DSL file")
+    init.add_argument("file", type=Path, help="a .cu, C++ or Python file")
     init.add_argument("--out", type=Path, help="the task folder; default: the file's name without its suffix")
-    init.add_argument("--entry", help="the launcher or kernel to optimise; default: the first launcher")
+    init.add_argument("--entry", help="the function to make faster; default: the first that launches a kernel")
     run = verbs.add_parser(
         "run",
         help="optimise a kernel, given by a config or task folder, by --kernel, --ref and --dims, or by --problem",
@@ -316,8 +316,11 @@ def dispatch(arguments: argparse.Namespace) -> int:
         return _optimise(arguments)
     if arguments.verb == "init":
         from tools.tasks.scaffold import scaffold
+        from tools.tasks.task_handle import open_machine
 
-        task_folder = scaffold(arguments.file, arguments.out or Path(arguments.file.stem), arguments.entry)
+        with open_machine(None) as (executor, records):
+            out = arguments.out or Path(arguments.file.stem)
+            task_folder = scaffold(arguments.file, out, arguments.entry, (executor, records.blobs))
         _print(task_folder.model_dump_json() if arguments.json else task_folder.text(), alone=True)
         return 0
     if arguments.verb == "score":
