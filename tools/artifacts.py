@@ -137,6 +137,19 @@ class Rivals(Artifact):
     """Names of the functions, in the order of the file."""
 
 
+class BaselineFunction(Artifact):
+    """A Python function that computes what the task computes, as its owner calls it; nothing of it is rewritten."""
+
+    call: str
+    """`module:name` of a function, of a class of torch.nn.Module or of one of torch.autograd.Function."""
+    init: tuple[str | int | float | bool | None, ...] | dict[str, str | int | float | bool | None] = ()
+    """Arguments of the constructor of a module, by position or by name."""
+    build: tuple[str, ...] = ()
+    """A command that is run beside `files` before the import; `{python}` is the Python that runs jobs."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """Path -> text of the files among which the module is looked up before the installed packages."""
+
+
 class Task(Artifact):
     """What a kernel must compute, frozen for a whole run. Any field but `product_type` changes `identity()`."""
 
@@ -166,6 +179,8 @@ class Task(Artifact):
     """Operators of torch (`aten.mm`) that host code may call on the arguments and its own buffers; None: none."""
     rivals: Rivals | None = None
     """Functions of other packages that compute the same; None: the user named none."""
+    baseline_function: BaselineFunction | None = None
+    """The user's own function, over which a gain is reported; None: the user named none."""
     product_type: ProductType | None = None
     """Type of the values that the reference's products take, where most of its operations are products; "" where they
     are not, None if they were not counted."""
@@ -174,8 +189,9 @@ class Task(Artifact):
 
     def identity(self) -> str:
         """Return the sha256 of the canonical JSON of the task, in hex, without `product_type`, which follows from the
-        reference, and a clock that nobody stated."""
-        return digest(self.model_dump_json(exclude={"product_type"} | ({"clock"} if self.clock is None else set())))
+        reference, and without a clock and a function that nobody named."""
+        unnamed = {name for name in ("clock", "baseline_function") if getattr(self, name) is None}
+        return digest(self.model_dump_json(exclude={"product_type", *unnamed}))
 
     @property
     def margins(self) -> dict[str, float]:

@@ -15,17 +15,21 @@ from tools.gate.statistics import Objective, PairedTimes, interval_product, spee
 
 FRAMEWORKS = ("eager", "compile", "max_autotune")
 """Torch's contestants in the order in which they are shown."""
+USER_FUNCTION, EXPORTED = "user_function", "exported"
+"""The user's own function (`Task.baseline_function`), and the best kernel called from Python, as its export does."""
+_LABELS = {USER_FUNCTION: "your function", EXPORTED: "this kernel, called from Python"}
 
 
 def order_frameworks(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of contestants that are not kernels: torch's first, then other packages' in the given order."""
+    """Return the names of contestants that are not kernels: the user's function, torch's, then other packages' in the
+    given order."""
     names = tuple(names)
-    return tuple(dict.fromkeys(name for name in (*FRAMEWORKS, *names) if name in names))
+    return tuple(dict.fromkeys(name for name in (USER_FUNCTION, *FRAMEWORKS, *names) if name in names))
 
 
 def contestant_label(name: str) -> str:
     """Return the contestant's name as users read it, e.g. "torch max-autotune"."""
-    return f"torch {name.replace('_', '-')}" if name in FRAMEWORKS else name
+    return f"torch {name.replace('_', '-')}" if name in FRAMEWORKS else _LABELS.get(name, name)
 
 
 class Placing(Artifact):

@@ -1,5 +1,6 @@
 """Reads the user's reference.py: the arguments that it makes, its outputs, and how it is called. Needs torch."""
 
+import functools
 import hashlib
 import inspect
 import linecache
@@ -26,6 +27,9 @@ CORRECTION_HINT = "; correct it there and run again"
 
 class ContractError(Exception):
     """A mistake in the user's reference: one sentence for the user, and in `log` the traceback where there is one."""
+
+    wrong = 0
+    """The input, from 1, for which a function computed something else than the reference; 0: it did not."""
 
     def __init__(self, sentence: str, log: str = ""):
         super().__init__(sentence)
@@ -205,10 +209,9 @@ class Contract:
     def call(self, args: list[Arg]) -> tuple | None:
         """Call the reference with the arguments as they are. Returns its tensors in order, or None when it returns
         nothing."""
-        given = {a.name: a.value for a in args}
-        if self.takes is not None:
-            given = {name: value for name, value in given.items() if name in self.takes}
-        returned = call_or_contract_error("reference.py: reference(...)", self.function, **given)
+        returned = call_or_contract_error(
+            "reference.py: reference(...)", self.bind({a.name: a.value for a in args})
+        )
         self.returns = returned is not None
         if returned is None:
             return None
@@ -234,6 +237,11 @@ class Contract:
             self.returns = False
             return None
         return found
+
+    def bind(self, given: dict):
+        """Return the function's call with those of these arguments that it takes."""
+        accepted = {name: value for name, value in given.items() if self.takes is None or name in self.takes}
+        return functools.partial(self.function, **accepted)
 
     def check_call(self, args: list[Arg]) -> None:
         """Raise ContractError if the reference requires an argument that does not exist."""
