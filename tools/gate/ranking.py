@@ -108,6 +108,29 @@ def _rescale(sample: PairedTimes, incumbent_s: float) -> PairedTimes:
     )
 
 
+def factors_over_function(record: Record, objective: Objective, best: str) -> dict[Clock, Interval]:
+    """Return the time of the user's own function / the best kernel's by each clock; empty if it was not timed.
+
+    By the device's own clock the kernels alone are compared. By a clock that includes the call, the kernel is called
+    from Python as well, so that both allocate their outputs and pay Python; without that contestant it is called by
+    the harness.
+    """
+    contest = confirmation.Contest.model_validate(record.payload)
+    timed = {*contest.result.workloads[0].rounds[0]} if contest.result.workloads else set()
+    if USER_FUNCTION not in timed:
+        return {}
+    found: dict[Clock, Interval | None] = {}
+    device = confirmation.with_device_times(record)
+    for clock, measured, kernel in (
+        ("device-only", device, best),
+        ("launch-included" if device else "wall", record, EXPORTED if EXPORTED in timed else best),
+    ):
+        if measured is not None:
+            ranked = rank_contestants(measured, objective, anchor="baseline", best=kernel)
+            found[clock] = ranked.overall[USER_FUNCTION].against_best
+    return {clock: factor for clock, factor in found.items() if factor is not None}
+
+
 class FrameworkTimes(Artifact):
     """Times of torch and other packages for the reference's computation, in comparison with a kernel."""
 
