@@ -22,9 +22,9 @@ class FunctionCheck(Artifact):
     """What a few calls of the user's function showed."""
 
     call: str
-    status: Literal["agrees", "wrong", "not_run"]
+    status: Literal["agrees", "wrong", "not_timed"]
     reason: str = ""
-    """Why it was not run, or what it computes otherwise than the reference, as a sentence without an end."""
+    """Why it could not be timed, or what it computes otherwise than the reference, as a sentence without an end."""
     seconds: float | None = None
     """Weighted sum of the median times of a call of each workload, by the device's events on a GPU; None: not timed."""
     device: str = ""
@@ -33,8 +33,9 @@ class FunctionCheck(Artifact):
         """Return the result in one sentence."""
         if self.status == "wrong":
             return f"{self.reason}; correct the one that is wrong"
-        if self.status == "not_run":
-            return f"{self.call} was not run: {self.reason}"
+        if self.status == "not_timed":
+            about = self.reason if self.reason.startswith(self.call) else f"{self.call}: {self.reason}"
+            return f"{about}, so it is not timed"
         timed = "" if self.seconds is None else f"; {format_seconds(self.seconds)} at {self.device}"
         return f"{self.call} agrees with the reference{timed}{f' ({self.reason})' if self.reason else ''}"
 
@@ -64,7 +65,7 @@ def check_user_function(
     try:
         record = judge.read_or_check_user_function(device.kind)
     except HarnessError as error:
-        return FunctionCheck(call=function.call, status="not_run", reason=str(error).rstrip("."))
+        return FunctionCheck(call=function.call, status="not_timed", reason=str(error).rstrip("."))
     return _function_check(function.call, record, device, absent)
 
 
@@ -73,8 +74,8 @@ def _function_check(call: str, record: Record, device: Device, absent: str | Non
     if USER_FUNCTION in result.wrong:
         return FunctionCheck(call=call, status="wrong", reason=result.unavailable[USER_FUNCTION].rstrip("."))
     if USER_FUNCTION in result.unavailable:
-        reason = result.unavailable[USER_FUNCTION].removeprefix(f"{call}: ").rstrip(".")
-        return FunctionCheck(call=call, status="not_run", reason=f"{reason} ({absent})" if absent else reason)
+        reason = result.unavailable[USER_FUNCTION].rstrip(".")
+        return FunctionCheck(call=call, status="not_timed", reason=f"{reason} ({absent})" if absent else reason)
     if absent:
         reason = f"on the CPU, in Triton's interpreter where it is Triton's, and not timed: {absent}"
         return FunctionCheck(call=call, status="agrees", reason=reason)

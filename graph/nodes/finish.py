@@ -70,7 +70,9 @@ def exported_function(kernel: Candidate, services: Services) -> BaselineFunction
         title="",
     )
     given = [a.name for a in task.arguments if a.role != "output"]
-    call = f"\n\ndef exported({', '.join(given)}):\n    return _exported({{{', '.join(f'{n!r}: {n}' for n in given)}}})\n"
+    call = (
+        f"\n\ndef exported({', '.join(given)}):\n    return _exported({{{', '.join(f'{n!r}: {n}' for n in given)}}})\n"
+    )
     return BaselineFunction(
         call="kernelwright_export:exported", files={"kernelwright_export.py": accepted.module_source() + call}
     )

@@ -122,14 +122,16 @@ def load_task_folder(path: Path, executor: Executor, blobs: Blobs, dims: tuple[D
 
 def read_baseline_function(folder: Path, settings: BaselineSettings) -> BaselineFunction:
     """Return the user's function with the files in `folder`/baseline; SettingsError if one of them is not text."""
+    own = folder / BASELINE_FOLDER
+    found = {path.relative_to(own): path for path in sorted(own.rglob("*")) if path.is_file()}
     files = {
-        path.relative_to(folder / BASELINE_FOLDER).as_posix(): read_source(path, may_be_empty=True)
-        for path in sorted((folder / BASELINE_FOLDER).rglob("*"))
-        if path.is_file() and not any(part[0] == "." or part == "__pycache__" for part in path.parts[len(folder.parts) :])
+        name.as_posix(): read_source(path, may_be_empty=True)
+        for name, path in found.items()
+        if not any(part[0] == "." or part == "__pycache__" for part in name.parts)
     }
     if sum(map(len, files.values())) > _MAX_SOURCE_BYTES:
         raise SettingsError(
-            f"{folder / BASELINE_FOLDER}: holds more than {_MAX_SOURCE_BYTES >> 20} MiB; install the package in the "
+            f"{own}: holds more than {_MAX_SOURCE_BYTES >> 20} MiB; install the package in the "
             f"Python that runs jobs, and leave the function's own files there"
         )
     return BaselineFunction(**settings.model_dump(), files=files)

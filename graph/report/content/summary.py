@@ -99,11 +99,7 @@ class Summary(Artifact):
             return ""
         given = "v0" if self.over_function else "the kernel given"
         own = {contestant_words(USER_FUNCTION): self._own_function} if self.over_function else {}
-        own |= (
-            {given: comparison_words(_interval(self.speedup, *self.ci))}
-            if self.speedup and self.ci
-            else {}
-        )
+        own |= {given: comparison_words(_interval(self.speedup, *self.ci))} if self.speedup and self.ci else {}
         rows = {f"over {name}": factor for name, factor in (own | self._contestants).items()}
         rows |= {"report": str(page), "workspace": self.workspace, "it stopped because": self.stopped_because}
         return "\n".join(f"  {name:<24} {text}" for name, text in rows.items())

@@ -92,9 +92,10 @@ def call_or_contract_error(what: str, function, *args, **kwargs):
                 f"{what} does not fit in memory{amount}; make its dims smaller", traceback.format_exc()
             ) from error
         if re.search(NO_GPU, str(error)):
-            remedy = "make inputs on the CPU; the harness moves them to the kernel's device"
+            remedy = "; make inputs on the CPU; the harness moves them to the kernel's device"
             raise ContractError(
-                f"{what} asks for a GPU, but this process has none{_line_suffix(error)}; {remedy}",
+                f"{what} asks for a GPU, but this process has none{_line_suffix(error)}"
+                f"{remedy if REFERENCE_FILE in what else ''}",
                 traceback.format_exc(),
             ) from error
         # The hint applies to the reference alone; a user cannot correct anything else that this function calls.
@@ -169,6 +170,9 @@ def import_source(text: str, file: str) -> types.ModuleType:
 class Contract:
     """A loaded reference."""
 
+    where = "reference.py: reference(...)"
+    """How messages call the function."""
+
     def __init__(self, text: str):
         self.module = import_source(text, REFERENCE_FILE)
         self.function = getattr(self.module, "reference", None)
@@ -209,9 +213,7 @@ class Contract:
     def call(self, args: list[Arg]) -> tuple | None:
         """Call the reference with the arguments as they are. Returns its tensors in order, or None when it returns
         nothing."""
-        returned = call_or_contract_error(
-            "reference.py: reference(...)", self.bind({a.name: a.value for a in args})
-        )
+        returned = call_or_contract_error(self.where, self.bind({a.name: a.value for a in args}))
         self.returns = returned is not None
         if returned is None:
             return None
@@ -219,8 +221,7 @@ class Contract:
         for value in found:
             if not isinstance(value, torch.Tensor):
                 raise ContractError(
-                    f"reference.py: reference(...) returned {type(value).__name__}; return a tensor or a tuple "
-                    f"of tensors"
+                    f"{self.where} returned {type(value).__name__}; return a tensor or a tuple of tensors"
                 )
             unsupported = (
                 value.is_nested or value.is_quantized or value.is_complex() or value.layout is not torch.strided
@@ -228,7 +229,7 @@ class Contract:
             if unsupported or value.device.type == "meta":
                 kind = "nested" if value.is_nested else f"{value.layout}"
                 what = "a tensor without values" if value.device.type == "meta" else f"a {kind} tensor of {value.dtype}"
-                raise ContractError(f"reference.py: reference(...) returned {what}; return dense ones of real numbers")
+                raise ContractError(f"{self.where} returned {what}; return dense ones of real numbers")
         outputs = [a.value for a in args if a.role == "output"]
         if len(found) == len(outputs) and all(
             is_same_view(one, other) for one, other in zip(found, outputs, strict=True)

@@ -10,12 +10,11 @@ import re
 import subprocess
 import sys
 import tempfile
-import traceback
 from pathlib import Path
 
 import torch
 
-from harness.reference.contract import NO_GPU, Arg, Contract, ContractError, first_line
+from harness.reference.contract import Arg, Contract, ContractError, call_or_contract_error
 from harness.reference.rival import OtherFunction
 
 BUILD_LIMIT_S = 240.0
@@ -37,29 +36,17 @@ class UserFunction(OtherFunction):
         """The arguments of a call, in its order; None: not known yet."""
         self.by_name, self.weights, self.module, self.hint = True, {}, None, ""
         """`weights`: argument -> the parameter or buffer of `module` whose place it takes."""
-        named = self._run("importing it", _named_object, given)
+        named = call_or_contract_error(f"{self.where}: importing it", _named_object, given)
         if isinstance(named, type) and issubclass(named, torch.autograd.Function):
             own = named.setup_context is not torch.autograd.Function.setup_context
             self.function, self.signature, self.by_name = named.apply, _signature(named.forward, 0 if own else 1), False
         elif isinstance(named, type) and issubclass(named, torch.nn.Module):
-            self.module = self._run("its constructor", _construct, named, given["init"]).to(device)
+            self.module = call_or_contract_error(f"{self.where}(...)", _construct, named, given["init"]).to(device)
             self.function, self.signature = self.module, _signature(self.module.forward)
         else:
             self.function, self.signature = named, _signature(named)
         if not callable(self.function):
             raise ContractError(f"{self.where} is {type(named).__name__}, which cannot be called; name a function")
-
-    def _run(self, what: str, function, *args):
-        """Call the user's code; an exception becomes a ContractError."""
-        try:
-            return function(*args)
-        except ContractError:
-            raise
-        except BaseException as error:
-            reason = first_line(error)
-            if re.search(NO_GPU, str(error)):
-                reason = f"it needs a GPU, which this process does not have ({reason})"
-            raise ContractError(f"{self.where}: {what} failed: {reason}", traceback.format_exc()) from error
 
     def missing_arguments(self, args: list[Arg]) -> list[str]:
         """Decide how the function is called with these arguments; ContractError where it cannot be."""
@@ -166,8 +153,8 @@ def _named_object(given: dict):
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
         raise ContractError(
-            f"{given['call']}: there is no module {error.name!r}, neither in baseline/ nor in the Python that runs jobs "
-            f"({sys.executable}); put its file into baseline/, or install it there"
+            f"{given['call']}: there is no module {error.name!r}, neither in baseline/ nor in the Python that runs "
+            f"jobs ({sys.executable}); put its file into baseline/, or install it there"
         ) from error
     for name in path.split("."):
         if not hasattr(found, name):
