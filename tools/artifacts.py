@@ -181,6 +181,8 @@ class Task(Artifact):
     """Functions of other packages that compute the same; None: the user named none."""
     baseline_function: BaselineFunction | None = None
     """The user's own function, over which a gain is reported; None: the user named none."""
+    observed: bool = False
+    """The task was recorded from a run of the user's program."""
     product_type: ProductType | None = None
     """Type of the values that the reference's products take, where most of its operations are products; "" where they
     are not, None if they were not counted."""
@@ -190,7 +192,7 @@ class Task(Artifact):
     def identity(self) -> str:
         """Return the sha256 of the canonical JSON of the task, in hex, without `product_type`, which follows from the
         reference, and without a clock and a function that nobody named."""
-        unnamed = {name for name in ("clock", "baseline_function") if getattr(self, name) is None}
+        unnamed = {name for name in ("clock", "baseline_function", "observed") if not getattr(self, name)}
         return digest(self.model_dump_json(exclude={"product_type", *unnamed}))
 
     @property

@@ -6,6 +6,7 @@ from agents.lift.from_reference import LANGUAGE_MODEL_CODER, lift_reference
 from agents.roles import coder
 from agents.tool_use.workbench import failure_text
 from graph.artifacts import LiftResult
+from graph.report.content.authorship import NO_KERNEL_GIVEN
 from graph.services import Services
 from tools.artifacts import Candidate, Failed, Task, Unmeasured
 from tools.errors import BudgetError, SettingsError
@@ -98,7 +99,7 @@ def with_kernel(loaded: LoadedTask, kernel: Candidate, origin: str) -> LoadedTas
         else f"was {written} by the coder ({origin})"
     )
     task = loaded.task.model_copy(
-        update={"baseline": kernel.source, "inferred": (*loaded.task.inferred, f"No kernel was given: v0 {sentence}.")}
+        update={"baseline": kernel.source, "inferred": (*loaded.task.inferred, f"{NO_KERNEL_GIVEN}v0 {sentence}.")}
     )
     return loaded.model_copy(update={"task": task})
 

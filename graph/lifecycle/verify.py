@@ -48,7 +48,8 @@ MAX_OTHER_CPU_SHARE = 0.1
 
 NOT_MEASURED = (
     "Measured was the gain of the version over its parent. Not measured again: the total over v0 (the final "
-    "benchmark), the times of torch and other rivals, roofs and profiles, which were compared with their records only."
+    "benchmark), the times of torch, of the user's own function and of other rivals, roofs and profiles, which were "
+    "compared with their records only."
 )
 
 

@@ -34,6 +34,8 @@ from tools.store.blobs import Blobs, write_atomically
 
 NVIDIA_DRIVER = Path("/dev/nvidiactl")
 REFERENCE_FILE = "reference.py"
+OBSERVED_FILE = "captured.json"
+"""The evidence beside a task that was recorded from a run."""
 BASELINE_FOLDER = "baseline"
 """Folder of a task with the user's own files."""
 PROBE_LIMIT_S = 300.0
@@ -117,7 +119,8 @@ def load_task_folder(path: Path, executor: Executor, blobs: Blobs, dims: tuple[D
         loaded = _load_reference_task(name, reference, language, dims, settings, executor, blobs)
     else:
         loaded = _load_kernel_task(name, kernel, reference, language, dims, 0, settings, executor, blobs)
-    return loaded.model_copy(update={"task": loaded.task.model_copy(update={"baseline_function": function})})
+    update = {"baseline_function": function, "observed": (path / OBSERVED_FILE).is_file()}
+    return loaded.model_copy(update={"task": loaded.task.model_copy(update=update)})
 
 
 def read_baseline_function(folder: Path, settings: BaselineSettings) -> BaselineFunction:
