@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
+import math
 import re
 import textwrap
 from contextlib import suppress
@@ -263,6 +264,11 @@ class Interval(Artifact):
         """Whether both ends are finite: with too few samples for the confidence, an end stays open."""
         # The factor 2 tolerates rounding of an interval that was inverted (1 / end).
         return self.low > 2 / UNBOUNDED_RATIO and self.high < UNBOUNDED_RATIO / 2
+
+    def is_close_to(self, other: Interval) -> bool:
+        """Whether two intervals are equal up to the last digits, in which machines may differ."""
+        pairs = zip(self.model_dump().values(), other.model_dump().values(), strict=True)
+        return all(math.isclose(a, b, rel_tol=1e-9) for a, b in pairs)
 
 
 class Measurement(Artifact):

@@ -16,7 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
-from graph.artifacts import COMMIT_PROTOCOL, Closing, VersionMemory
+from graph.artifacts import COMMIT_PROTOCOL, Closing, FinalBenchmark, VersionMemory
 from graph.budget.metering import MeteredExecutor
 from graph.lifecycle.run import assemble_services
 from graph.nodes.commits import (
@@ -39,6 +39,8 @@ from tools.artifacts import Record, Verdict
 from tools.environment import Environment, sources_digest
 from tools.errors import InfrastructureError, StorageError, WorkspaceError
 from tools.executors.base import Device, Executor, FinishedJob, Job
+from tools.gate.confirmation import with_graph_times
+from tools.gate.ranking import factors_over_function, rank_contestants
 from tools.store.records import record_key
 from tools.store.repository import Commit, Repository, commit_text
 from tools.tasks.loader import LoadedTask
@@ -219,6 +221,7 @@ class _Replay:
                 texts |= final.render_reports(closing, services)
             return commit_text(*mask_message(closing, closes.id)), texts
         if closes.kind == "final":
+            _require_factors_of_contest(closes, services)
             return commit_text(REPORT_MESSAGE, {"Report": closes.id}), final.render_reports(closing, services)
         message = commit_text(*version_message(closing, services, closes))
         iteration = closing.state["iteration"]
@@ -226,6 +229,19 @@ class _Replay:
             return message, baseline_texts(closing, services, closes) | first_root_texts(closing, services, closes)
         verdict = Verdict.model_validate(closes.payload)
         return message, version_texts(closing, services, closes) | root_texts(iteration, verdict, services)
+
+
+def _require_factors_of_contest(closes: Record, services: Services) -> None:
+    """Raise StorageError unless the factors over v0 and over the user's function follow from the final contest."""
+    final_benchmark = FinalBenchmark.model_validate(closes.payload)
+    contest, objective = services.records.get(closes.parents[0]), services.settings.judge.objective
+    graphs = with_graph_times(contest, "baseline", final_benchmark.best) if final_benchmark.by_graphs else None
+    ranked = rank_contestants(graphs or contest, objective, anchor="baseline", best=final_benchmark.best).overall
+    said = {**final_benchmark.overall, **final_benchmark.over_function}
+    own = factors_over_function(contest, objective, final_benchmark.best)
+    found = {name: placing.against_best for name, placing in ranked.items() if placing.against_best} | own
+    if said.keys() != found.keys() or any(not found[name].is_close_to(factor) for name, factor in said.items()):
+        raise StorageError(f"its factors do not follow from the contest {contest.id}")
 
 
 def _text_faults(found: str, expected: str) -> Iterator[str]:
