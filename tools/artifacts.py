@@ -141,12 +141,13 @@ class Rivals(Artifact):
 class BaselineFunction(Artifact):
     """A Python function that computes what the task computes, as its owner calls it; nothing of it is rewritten."""
 
-    call: str
+    call: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")
     """`module:name` of a function, of a class of torch.nn.Module or of one of torch.autograd.Function."""
     init: tuple[str | int | float | bool | None, ...] | dict[str, str | int | float | bool | None] = ()
     """Arguments of the constructor of a module, by position or by name."""
     build: tuple[str, ...] = ()
-    """A command that is run beside `files` before the import; `{python}` is the Python that runs jobs."""
+    """A command that is run beside `files` before the import, such as `["{python}", "setup.py", "build_ext",
+    "--inplace"]`; `{python}` is the Python that runs jobs."""
     files: dict[str, str] = Field(default_factory=dict)
     """Path -> text of the files among which the module is looked up before the installed packages."""
 

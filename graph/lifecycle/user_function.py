@@ -7,7 +7,7 @@ from typing import Literal
 
 from tools.artifacts import Artifact, Record
 from tools.cli.formatting import format_seconds
-from tools.errors import HarnessError, SettingsError
+from tools.errors import InfrastructureError, SettingsError
 from tools.executors.base import Device, Executor, pick_device, reason_if_device_missing
 from tools.gate import confirmation
 from tools.gate.judge_settings import JudgeSettings
@@ -64,7 +64,7 @@ def check_user_function(
     )
     try:
         record = judge.read_or_check_user_function(device.kind)
-    except HarnessError as error:
+    except InfrastructureError as error:
         return FunctionCheck(call=function.call, status="not_timed", reason=str(error).rstrip("."))
     return _function_check(function.call, record, device, absent)
 

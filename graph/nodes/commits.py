@@ -99,7 +99,7 @@ def commit_trailers(services: Services, version: str, verdict: Verdict, record: 
         trailers["Confidence"] = f"{said.confidence:.4f}"
     if verdict.claim is not None:
         trailers["Clock"] = verdict.claim.clock
-    trailers["Authors"] = str(authors_of(services.task))
+    trailers["Authors"] = "task={}; baseline={}".format(*authors_of(services.task))
     if any(a.dtype in numeric.floor and a.dtype not in numeric.cap for a in services.task.outputs):
         trailers["Tolerance"] = "as stated"
     return trailers

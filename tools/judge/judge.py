@@ -561,7 +561,14 @@ class Judge:
             )
 
         return self._read_or_measure(
-            kind, key_fields, kernels, request, ContestResult, payload, exclusive=True, device=device
+            kind,
+            key_fields,
+            kernels,
+            request,
+            ContestResult,
+            payload,
+            exclusive=device == self.language.device,
+            device=device,
         )
 
     def _read_or_measure(

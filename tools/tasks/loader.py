@@ -59,18 +59,6 @@ class LoadedTask(Artifact):
     """Source of the kernel with which the first of several linked runs began; empty: the task's own kernel."""
 
 
-class BaselineSettings(Artifact):
-    """`baseline` in task.yaml: the user's own function."""
-
-    call: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")
-    """`module:name`; the module lies in baseline/ beside task.yaml or is installed in the Python that runs jobs."""
-    init: tuple[str | int | float | bool | None, ...] | dict[str, str | int | float | bool | None] = ()
-    """Arguments of the constructor, where `call` names a class of torch.nn.Module."""
-    build: tuple[str, ...] = ()
-    """A command that is run in baseline/ before the import, such as `["{python}", "setup.py", "build_ext",
-    "--inplace"]`."""
-
-
 class TaskSettings(Artifact):
     """The contents of task.yaml; every key is optional."""
 
@@ -87,7 +75,7 @@ class TaskSettings(Artifact):
     """Workload -> weight in the objective, instead of the weight in the reference."""
     margins: dict[str, float] = Field(default_factory=dict)
     """Workload -> relative slowdown that the gate allows, instead of the margin in the reference."""
-    baseline: BaselineSettings | None = None
+    baseline: BaselineFunction | None = None
     """The user's own function, which is timed as it is; gains are reported over it."""
     clock: TaskClock | None = None
     """Clock by which a gain on a GPU is claimed; default: the device's where launches hide a gain, else the wall
@@ -110,7 +98,7 @@ def load_task_folder(path: Path, executor: Executor, blobs: Blobs, dims: tuple[D
         raise SettingsError(f"task: {path} is not a folder; name one that contains {REFERENCE_FILE} and a kernel")
     settings = _read_task_yaml(path / "task.yaml")
     settings = settings.model_copy(update={"weights": {}, "margins": {}}) if dims else settings
-    function = read_baseline_function(path, settings.baseline) if settings.baseline else None
+    function = with_baseline_files(settings.baseline, path) if settings.baseline else None
     language = detect_language(path)
     kernel, reference = path / f"kernel{language.suffix}", path / REFERENCE_FILE
     name = settings.name or path.resolve().name
@@ -123,7 +111,7 @@ def load_task_folder(path: Path, executor: Executor, blobs: Blobs, dims: tuple[D
     return loaded.model_copy(update={"task": loaded.task.model_copy(update=update)})
 
 
-def read_baseline_function(folder: Path, settings: BaselineSettings) -> BaselineFunction:
+def with_baseline_files(function: BaselineFunction, folder: Path) -> BaselineFunction:
     """Return the user's function with the files in `folder`/baseline; SettingsError if one of them is not text."""
     own = folder / BASELINE_FOLDER
     found = {path.relative_to(own): path for path in sorted(own.rglob("*")) if path.is_file()}
@@ -137,7 +125,7 @@ def read_baseline_function(folder: Path, settings: BaselineSettings) -> Baseline
             f"{own}: holds more than {_MAX_SOURCE_BYTES >> 20} MiB; install the package in the "
             f"Python that runs jobs, and leave the function's own files there"
         )
-    return BaselineFunction(**settings.model_dump(), files=files)
+    return function.model_copy(update={"files": files})
 
 
 def load_task_files(

@@ -284,7 +284,7 @@ def test_the_files_of_the_users_function_are_frozen_with_the_task(tmp_path: Path
     (own / "__pycache__" / "mine.pyc").write_bytes(b"\xff")
     settings = TaskSettings.model_validate({"baseline": {"call": "pack.k:Model", "init": [3]}}).baseline
     assert settings is not None
-    function = tasks.read_baseline_function(tmp_path, settings)
+    function = tasks.with_baseline_files(settings, tmp_path)
     assert function.files == {"mine.py": "x", "pack/__init__.py": "", "pack/k.cu": "y"} and function.init == (3,)
     plain = infer(probed(workload(8, 4))).task
     task = plain.model_copy(update={"baseline_function": function})
@@ -296,7 +296,7 @@ def test_the_files_of_the_users_function_are_frozen_with_the_task(tmp_path: Path
         tasks.read_frozen_task(tmp_path / "task")
     (own / "built.so").write_bytes(b"\xff\xfe")
     with one_sentence("built.so", "not UTF-8"):
-        tasks.read_baseline_function(tmp_path, settings)
+        tasks.with_baseline_files(settings, tmp_path)
 
 
 # ---------------------------------------------------------------- files, through a real probe

@@ -69,27 +69,27 @@ def test_factors_over_the_users_function_come_with_their_clock() -> None:
 @pytest.mark.parametrize(
     ("update", "authors", "said"),
     [
-        ({}, "task=submitter; baseline=submitter", "whoever submitted this run wrote the task; the baseline, v0, is"),
+        ({}, ("submitter", "submitter"), "whoever submitted this run wrote the task; the baseline, v0, is"),
         (
             {"inferred": (f"{NO_KERNEL_GIVEN}v0 is what torch.compile makes of reference.py.",), "observed": True},
-            "task=observed; baseline=run",
-            "the task was recorded from a run of the submitter's program; the baseline is v0, which this run wrote.",
+            ("observed", "run"),
+            "the task was recorded from a run of the submitter's program; the baseline, v0, was written by this run.",
         ),
         (
             {"reference": f"\n{SUITE_MARK}problem a task\n", "baseline_function": BaselineFunction(call="liger:rms")},
-            "task=suite; baseline=package",
+            ("suite", "package"),
             "the baseline, `liger:rms`, comes from a package that was installed there.",
         ),
         (
             {"baseline_function": BaselineFunction(call="mine:f", files={"mine.py": "f = 3"})},
-            "task=submitter; baseline=submitter",
+            ("submitter", "submitter"),
             "`mine:f`, is the submitter's own. Nobody else has said that the task asks for the right thing, or that",
         ),
     ],
 )
-def test_it_is_said_who_wrote_task_and_baseline(update: dict[str, object], authors: str, said: str) -> None:
+def test_it_is_said_who_wrote_task_and_baseline(update: dict[str, object], authors: tuple[str, str], said: str) -> None:
     task = softmax().model_copy(update=update)
-    assert str(authors_of(task)) == authors
+    assert authors_of(task) == authors
     words = authorship_words(task)
     assert said.lower() in words.lower() and ("Nobody else" in words) is ("submitter" in authors)
 
