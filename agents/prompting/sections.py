@@ -166,8 +166,9 @@ def fill_champion(brief: Brief, most: int | None) -> SectionContent | None:
 
 def fill_user_function(brief: Brief, most: int | None) -> SectionContent | None:
     """Return the files of the user's own function, its module first, for a port of it."""
-    function = brief.task.baseline_function if isinstance(brief, CoderBrief) else None
-    if function is None or not function.files or not brief.writes_first_kernel:
+    is_port = isinstance(brief, CoderBrief) and brief.writes_first_kernel
+    function = brief.task.baseline_function if is_port and brief.task else None
+    if function is None or not function.files:
         return None
     module = function.call.partition(":")[0].replace(".", "/")
     own = (f"{module}.py", f"{module}/__init__.py")

@@ -10,11 +10,11 @@ from __future__ import annotations
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from graph.artifacts import COMMIT_PROTOCOL, Closing, FinalBenchmark, VersionMemory
 from graph.budget.metering import MeteredExecutor
@@ -35,7 +35,7 @@ from graph.workspace import drift
 from graph.workspace.events import Events
 from graph.workspace.folder import Workspace
 from graph.workspace.versions import closing_of, masked_memories, memory_texts, read_versions
-from tools.artifacts import Record, Verdict
+from tools.artifacts import Interval, Record, Verdict
 from tools.environment import Environment, sources_digest
 from tools.errors import InfrastructureError, StorageError, WorkspaceError
 from tools.executors.base import Device, Executor, FinishedJob, Job
@@ -237,11 +237,14 @@ def _require_factors_of_contest(closes: Record, services: Services) -> None:
     contest, objective = services.records.get(closes.parents[0]), services.settings.judge.objective
     graphs = with_graph_times(contest, "baseline", final_benchmark.best) if final_benchmark.by_graphs else None
     ranked = rank_contestants(graphs or contest, objective, anchor="baseline", best=final_benchmark.best).overall
-    said = {**final_benchmark.overall, **final_benchmark.over_function}
+    found = {name: placing.against_best for name, placing in ranked.items() if placing.against_best is not None}
     own = factors_over_function(contest, objective, final_benchmark.best)
-    found = {name: placing.against_best for name, placing in ranked.items() if placing.against_best} | own
-    if said.keys() != found.keys() or any(not found[name].is_close_to(factor) for name, factor in said.items()):
+    if not (_are_close(final_benchmark.overall, found) and _are_close(final_benchmark.over_function, own)):
         raise StorageError(f"its factors do not follow from the contest {contest.id}")
+
+
+def _are_close(said: Mapping[Any, Interval], found: Mapping[Any, Interval]) -> bool:
+    return said.keys() == found.keys() and all(found[name].is_close_to(factor) for name, factor in said.items())
 
 
 def _text_faults(found: str, expected: str) -> Iterator[str]:
