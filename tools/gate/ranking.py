@@ -119,16 +119,15 @@ def factors_over_function(record: Record, objective: Objective, best: str) -> di
     timed = {*contest.result.workloads[0].rounds[0]} if contest.result.workloads else set()
     if USER_FUNCTION not in timed:
         return {}
-    found: dict[Clock, Interval | None] = {}
     device = confirmation.with_device_times(record)
-    for clock, measured, kernel in (
-        ("device-only", device, best),
-        ("launch-included" if device else "wall", record, EXPORTED if EXPORTED in timed else best),
-    ):
-        if measured is not None:
-            ranked = rank_contestants(measured, objective, anchor="baseline", best=kernel)
-            found[clock] = ranked.overall[USER_FUNCTION].against_best
-    return {clock: factor for clock, factor in found.items() if factor is not None}
+    outside: Clock = "launch-included" if device else "wall"
+    clocks: list[tuple[Clock, Record, str]] = [(outside, record, EXPORTED if EXPORTED in timed else best)]
+    clocks = [("device-only", device, best), *clocks] if device else clocks
+    factors = {
+        clock: rank_contestants(measured, objective, anchor="baseline", best=kernel).overall[USER_FUNCTION].against_best
+        for clock, measured, kernel in clocks
+    }
+    return {clock: factor for clock, factor in factors.items() if factor is not None}
 
 
 class FrameworkTimes(Artifact):
