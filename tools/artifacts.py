@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
+import math
 import re
 import textwrap
 from contextlib import suppress
@@ -156,6 +157,20 @@ class Rivals(Artifact):
     """Names of the functions, in the order of the file."""
 
 
+class BaselineFunction(Artifact):
+    """A Python function that computes what the task computes, as its owner calls it; nothing of it is rewritten."""
+
+    call: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")
+    """`module:name` of a function, of a class of torch.nn.Module or of one of torch.autograd.Function."""
+    init: tuple[str | int | float | bool | None, ...] | dict[str, str | int | float | bool | None] = ()
+    """Arguments of the constructor of a module, by position or by name."""
+    build: tuple[str, ...] = ()
+    """A command that is run beside `files` before the import, such as `["{python}", "setup.py", "build_ext",
+    "--inplace"]`; `{python}` is the Python that runs jobs."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """Path -> text of the files among which the module is looked up before the installed packages."""
+
+
 class Task(Artifact):
     """What a kernel must compute, frozen for a whole run. Any field but `product_type` changes `identity()`."""
 
@@ -185,6 +200,10 @@ class Task(Artifact):
     """Operators of torch (`aten.mm`) that host code may call on the arguments and its own buffers; None: none."""
     rivals: Rivals | None = None
     """Functions of other packages that compute the same; None: the user named none."""
+    baseline_function: BaselineFunction | None = None
+    """The user's own function, over which a gain is reported; None: the user named none."""
+    observed: bool = False
+    """The task was recorded from a run of the user's program."""
     product_type: ProductType | None = None
     """Type of the values that the reference's products take, where most of its operations are products; "" where they
     are not, None if they were not counted."""
@@ -193,8 +212,9 @@ class Task(Artifact):
 
     def identity(self) -> str:
         """Return the sha256 of the canonical JSON of the task, in hex, without `product_type`, which follows from the
-        reference, and a clock that nobody stated."""
-        return digest(self.model_dump_json(exclude={"product_type"} | ({"clock"} if self.clock is None else set())))
+        reference, and without a clock and a function that nobody named."""
+        unnamed = {name for name in ("clock", "baseline_function", "observed") if not getattr(self, name)}
+        return digest(self.model_dump_json(exclude={"product_type", *unnamed}))
 
     @property
     def margins(self) -> dict[str, float]:
@@ -264,6 +284,11 @@ class Interval(Artifact):
         """Whether both ends are finite: with too few samples for the confidence, an end stays open."""
         # The factor 2 tolerates rounding of an interval that was inverted (1 / end).
         return self.low > 2 / UNBOUNDED_RATIO and self.high < UNBOUNDED_RATIO / 2
+
+    def is_close_to(self, other: Interval) -> bool:
+        """Whether two intervals are equal up to the last digits, in which machines may differ."""
+        pairs = zip(self.model_dump().values(), other.model_dump().values(), strict=True)
+        return all(math.isclose(a, b, rel_tol=1e-9) for a, b in pairs)
 
 
 class Measurement(Artifact):

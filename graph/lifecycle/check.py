@@ -10,7 +10,7 @@ from agents.artifacts import RoleName
 from agents.handlers.base import applicable_handlers, handler_hints, open_handlers
 from graph.budget import feasibility, reserve
 from graph.budget.estimate import ASSUMPTIONS, Estimate, estimate_cost
-from graph.lifecycle import initial_kernel
+from graph.lifecycle import initial_kernel, user_function
 from graph.lifecycle.run import load_task, open_new_workspace
 from graph.lifecycle.static_report import missing_device_sentence, report_without_device
 from graph.report.content.phrases import render
@@ -55,6 +55,8 @@ class CheckReport(Artifact):
     precision: str
     library: tuple[str, ...]
     """Operators of torch that host code may call."""
+    baseline: user_function.FunctionCheck | None
+    """What a few calls of the user's own function showed; None: the task names none."""
     rivals: tuple[str, ...]
     """Functions of other libraries that are timed beside torch."""
     device: str | None
@@ -111,6 +113,7 @@ def check(settings: Settings) -> CheckReport:
             report_without_device(settings, loaded, executor, records.blobs, absent) if absent and has_kernel else None
         )
         name = settings.sources(language.suffix).kernel
+        function = user_function.check_user_function(loaded, executor, records, settings.judge)
         if task.baseline is None and not absent:
             # The lift costs nothing and is deterministic, so a refusal is found here.
             with suppress(SettingsError) if writer.reads == "prompt" else nullcontext():
@@ -140,6 +143,7 @@ def check(settings: Settings) -> CheckReport:
             dims_range=task.dims_range,
             precision=task.numeric.precision,
             library=task.library or (),
+            baseline=function,
             rivals=task.rivals.names if task.rivals else (),
             device=missing_device_sentence(settings, absent) if absent else None,
             interpreted=static.interpreted if static else None,

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from tools.artifacts import Artifact, Dims, DType, ProductType, Role, Task
+from tools.artifacts import Artifact, BaselineFunction, Dims, DType, ProductType, Role, Task
 from tools.executors.base import DeviceKind
 
 PROTOCOL = 1
@@ -302,10 +302,11 @@ class Contestant(Artifact):
     """One program in a process of its own."""
 
     name: str
-    kind: Literal["library", "eager", "compile", "max_autotune", "rival"]
+    kind: Literal["library", "eager", "compile", "max_autotune", "rival", "function"]
     """A kernel (`library`), the reference under torch eager, under torch.compile or under torch.compile with its
-    longest search, or the function `name` of the task's rivals."""
+    longest search, the function `name` of the task's rivals, or a `function` of its own files."""
     library: str | None = None
+    function: BaselineFunction | None = None
 
 
 class ContestRequest(DeviceRequest):
@@ -362,6 +363,8 @@ class ContestResult(Artifact):
     workloads: tuple[ContestOfWorkload, ...]
     unavailable: dict[str, str] = Field(default_factory=dict)
     """Contestant -> why it could not run (for example torch.compile without a compiler)."""
+    wrong: tuple[str, ...] = ()
+    """Those of `unavailable` that ran, and computed something else than the reference."""
     problem: str | None = None
     culprit: str | None = None
     policy: bool = False

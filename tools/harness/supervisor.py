@@ -43,6 +43,9 @@ FOR_TORCH = (
     "SSL_CERT_FILE",
     "CUDA_HOME",
     "CUDA_PATH",
+    "TORCH_EXTENSIONS_DIR",
+    "TORCH_CUDA_ARCH_LIST",
+    "MAX_JOBS",
 )
 ORACLE_LIMIT_S = 600.0
 # The oracle allocates and frees the same tens of megabytes many times. Malloc keeps them, or page faults cost more than
@@ -112,7 +115,7 @@ class TorchProcess:
             raise InfraError(f"{answer['infra']}: {answer.get('log', '')[-600:]}")
         if "error" in answer:
             workload_error = WorkloadError(answer["error"])
-            workload_error.log = answer.get("log", "")
+            workload_error.log, workload_error.wrong = answer.get("log", ""), answer.get("wrong", 0)
             raise workload_error
         return answer
 

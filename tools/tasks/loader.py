@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from tools.artifacts import Artifact, Dims, NumericTolerance, Task, TaskClock, Workload
+from tools.artifacts import Artifact, BaselineFunction, Dims, NumericTolerance, Task, TaskClock, Workload
 from tools.cli.suggestions import suggest_name, suggest_or_list
 from tools.cli.validation import read_yaml, validation_sentences, yaml_fault
 from tools.contracts import inference
@@ -34,6 +34,10 @@ from tools.store.blobs import Blobs, write_atomically
 
 NVIDIA_DRIVER = Path("/dev/nvidiactl")
 REFERENCE_FILE = "reference.py"
+OBSERVED_FILE = "captured.json"
+"""The evidence beside a task that was recorded from a run."""
+BASELINE_FOLDER = "baseline"
+"""Folder of a task with the user's own files."""
 PROBE_LIMIT_S = 300.0
 """Time limit of a probe, which imports torch and calls the reference once in float64 on each workload."""
 _MAX_SOURCE_BYTES = 4 << 20
@@ -71,6 +75,8 @@ class TaskSettings(Artifact):
     """Workload -> weight in the objective, instead of the weight in the reference."""
     margins: dict[str, float] = Field(default_factory=dict)
     """Workload -> relative slowdown that the gate allows, instead of the margin in the reference."""
+    baseline: BaselineFunction | None = None
+    """The user's own function, which is timed as it is; gains are reported over it."""
     clock: TaskClock | None = None
     """Clock by which a gain on a GPU is claimed; default: the device's where launches hide a gain, else the wall
     clock."""
@@ -92,16 +98,34 @@ def load_task_folder(path: Path, executor: Executor, blobs: Blobs, dims: tuple[D
         raise SettingsError(f"task: {path} is not a folder; name one that contains {REFERENCE_FILE} and a kernel")
     settings = _read_task_yaml(path / "task.yaml")
     settings = settings.model_copy(update={"weights": {}, "margins": {}}) if dims else settings
+    function = with_baseline_files(settings.baseline, path) if settings.baseline else None
     language = detect_language(path)
     kernel, reference = path / f"kernel{language.suffix}", path / REFERENCE_FILE
+    name = settings.name or path.resolve().name
     if not kernel.exists() and reference.exists():
         _refuse_misnamed_kernel(path, kernel.name, language)
-        return _load_reference_task(
-            settings.name or path.resolve().name, reference, language, dims, settings, executor, blobs
+        loaded = _load_reference_task(name, reference, language, dims, settings, executor, blobs)
+    else:
+        loaded = _load_kernel_task(name, kernel, reference, language, dims, 0, settings, executor, blobs)
+    update = {"baseline_function": function, "observed": (path / OBSERVED_FILE).is_file()}
+    return loaded.model_copy(update={"task": loaded.task.model_copy(update=update)})
+
+
+def with_baseline_files(function: BaselineFunction, folder: Path) -> BaselineFunction:
+    """Return the user's function with the files in `folder`/baseline; SettingsError if one of them is not text."""
+    own = folder / BASELINE_FOLDER
+    found = {path.relative_to(own): path for path in sorted(own.rglob("*")) if path.is_file()}
+    files = {
+        name.as_posix(): read_source(path, may_be_empty=True)
+        for name, path in found.items()
+        if not any(part[0] == "." or part == "__pycache__" for part in name.parts)
+    }
+    if sum(map(len, files.values())) > _MAX_SOURCE_BYTES:
+        raise SettingsError(
+            f"{own}: holds more than {_MAX_SOURCE_BYTES >> 20} MiB; install the package in the "
+            f"Python that runs jobs, and leave the function's own files there"
         )
-    return _load_kernel_task(
-        settings.name or path.resolve().name, kernel, reference, language, dims, 0, settings, executor, blobs
-    )
+    return function.model_copy(update={"files": files})
 
 
 def load_task_files(
@@ -427,7 +451,7 @@ def detect_language(path: Path) -> Language:
     )
 
 
-def read_source(path: Path) -> str:
+def read_source(path: Path, *, may_be_empty: bool = False) -> str:
     """Return a source file's text; SettingsError if it is missing, empty, larger than 4 MiB or not UTF-8."""
     try:
         if path.stat().st_size > _MAX_SOURCE_BYTES:
@@ -439,7 +463,7 @@ def read_source(path: Path) -> str:
         raise SettingsError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8 text") from None
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror}); give a readable file") from None
-    if not content.strip():
+    if not content.strip() and not may_be_empty:
         raise SettingsError(f"{path}: the file is empty; put the source there or name another")
     return content
 
@@ -467,6 +491,7 @@ def write_frozen_task(task: Task, folder: Path) -> None:
     """Write task.json, reference.py and the kernel's source to `folder`, the `task/` of a workspace."""
     frozen = FrozenTask(identity=task.identity(), task=task)
     for name, text in _frozen_source_files(task).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / name, text.encode())
     write_atomically(folder / "task.json", frozen.model_dump_json(indent=1).encode() + b"\n")
 
@@ -495,4 +520,6 @@ def _frozen_source_files(task: Task) -> dict[str, str]:
     if task.baseline is not None:
         suffix = open_language(task.language).suffix
         files[f"kernel{suffix}"] = task.baseline
+    if task.baseline_function is not None:
+        files |= {f"{BASELINE_FOLDER}/{path}": text for path, text in task.baseline_function.files.items()}
     return files

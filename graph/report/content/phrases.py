@@ -12,7 +12,7 @@ from agents.models.ledger import format_dollars
 from graph.artifacts import FinalBenchmark
 from tools.artifacts import Interval, Task, Verdict
 from tools.cli.formatting import format_percent, format_seconds, format_si, format_speedup
-from tools.gate.ranking import FRAMEWORKS, FrameworkTimes, contestant_label
+from tools.gate.ranking import EXPORTED, FRAMEWORKS, FrameworkTimes, contestant_label
 from tools.gate.statistics import Objective
 
 if TYPE_CHECKING:
@@ -85,6 +85,17 @@ def framework_times_words(times: FrameworkTimes) -> str:
     return f"{said}.{f' {frameworks_ahead_words(times)}.' if times.ahead else ''}"
 
 
+def over_function_words(final: FinalBenchmark, mark: str = "") -> str:
+    """Return the best kernel's factors over the user's own function in words, the device's clock first; `mark` is put
+    around the first of them."""
+    factors = [
+        f"{mark * (at == 0)}{comparison_words(found)}{mark * (at == 0)} "
+        + ("by the device" if clock == "device-only" else "with both called from Python")
+        for at, (clock, found) in enumerate(final.over_function.items())
+    ]
+    return f"Over your function: {', '.join(factors)}."
+
+
 def final_difference_words(times: FrameworkTimes, finally_s: float | None) -> str:
     """Return a sentence if the final benchmark's time `finally_s` differs from the expected time; empty: they agree."""
     if times.clock != "device-only" or not finally_s or abs(finally_s / times.kernel_s - 1) < MIN_SHOWN_DIFFERENCE:
@@ -136,7 +147,7 @@ def stop_reason_words(
     faster = [
         contestant_words(name)
         for name, found in final.items()
-        if name not in ("baseline", "original") and found.high < 1
+        if name not in ("baseline", "original", EXPORTED) and found.high < 1
     ]
     still = f", while {' and '.join(faster)} {'is' if len(faster) == 1 else 'are'} still faster" if faster else ""
     return words[stop] + still if stop else ""
@@ -198,6 +209,7 @@ def _environment() -> Environment:
             "bar": framework_times_words,
             "clock": final_clock_words,
             "graphs": graph_times_words,
+            "own": over_function_words,
         }
     )
     return environment

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.builders import REFERENCE, softmax
-from tools.artifacts import DEFAULT_ERROR_CAPS, Dims, DType, NumericTolerance, Record, Rivals, Task
+from tools.artifacts import DEFAULT_ERROR_CAPS, BaselineFunction, Dims, DType, NumericTolerance, Record, Rivals, Task
 from tools.errors import HarnessError
 from tools.executors.base import Needs
 from tools.executors.harness_job import Answer, harness_job, read_answer
@@ -534,14 +534,22 @@ def test_another_library_is_timed_where_it_computes_the_same_and_costs_nobody_el
     said = Rivals(source=RIVALS, names=("right", "written", *SAID))
     both = kernels(bench.library(HONEST + HONEST), bench.library(HONEST))
     rivals = [(Contestant(name=name, kind="rival"), None) for name in said.names]
+    files = {"mine.py": "import torch\ndef f(x): return torch.softmax(x, -1)\ndef g(x): return x"}
+    rivals += [
+        (Contestant(name=name, kind="function", function=BaselineFunction(call=call, files=files)), None)
+        for name, call in (("user_function", "mine:f"), ("exported", "mine:g"))
+    ]
     result = contest(
         bench, *both, *rivals, task=TASK.model_copy(update={"rivals": said}), sizes=((256, 256), (64, 512))
     )
     assert result.problem is None
     for workload in result.workloads:
         assert len(workload.rounds) == 5 and all(
-            r.keys() == {"incumbent", "candidate", "right", "written"} for r in workload.rounds
+            r.keys() == {"incumbent", "candidate", "right", "written", "user_function"} for r in workload.rounds
         )
+    why = result.unavailable.pop("exported")
+    assert "mine:g does not compute 'out'" in why and why.endswith("; on the workload 256x256, input 1 of 2")
+    assert {*result.wrong} == {"exported", "other", "half", "memo", "changing"}
     assert result.unavailable.keys() == SAID.keys()
     assert all(SAID[name] in why for name, why in result.unavailable.items()), result.unavailable
 

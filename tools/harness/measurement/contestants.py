@@ -9,8 +9,9 @@ from harness.memory.input_ring import InfraError, Ring, WorkloadError, scalars_o
 from harness.workers.cpu_kernel import KernelError, KernelProcess
 from harness.workers.gpu_kernel import BUSY_WAIT_S
 
-RIVAL_START_LIMIT_S = 150.0
-"""Seconds in which another library must be imported, compile its first call, and be compared with the reference."""
+RIVAL_START_LIMIT_S = 300.0
+"""Seconds in which a function that is not ours must be built, imported, compile its first call, and be compared with
+the reference."""
 MAX_TRAIN_PIECES = 8
 """Most pieces of a train on a CPU. A piece calls a function at most once at each address, and all addresses get new
 inputs before the next piece."""
@@ -165,7 +166,8 @@ class TorchContestant:
     def __init__(self, where: backend.TimingBackend, request: dict, contestant: dict, lane: int):
         self.name, self.limit_s, self.backend = contestant["name"], request["call_limit_s"], where
         self.request = request
-        self.start = {"limit_s": RIVAL_START_LIMIT_S} if contestant["kind"] == "rival" else {}
+        self.start = {"limit_s": RIVAL_START_LIMIT_S} if contestant["kind"] in ("rival", "function") else {}
+        self.function = contestant.get("function")
         self.order_s = self.device_s = 0.0
         self.uncaptured = ""
         self._begin()
@@ -177,6 +179,7 @@ class TorchContestant:
             "begin",
             task={name: task.get(name) for name in ("reference", "rivals", "numeric")},
             mode=self.name,
+            function=self.function,
             device=request.get("device", "cpu"),
         )
 

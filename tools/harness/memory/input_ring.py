@@ -18,6 +18,8 @@ class WorkloadError(Exception):
     """The reference cannot compute this workload, or it does not fit in memory; the text is a sentence."""
 
     log = ""
+    wrong = 0
+    """The input, from 1, for which a contestant computed something else than the reference; 0: it did not."""
 
 
 class InfraError(Exception):

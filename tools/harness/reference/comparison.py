@@ -180,20 +180,20 @@ def results(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
     if len(returned) != len(outputs):
         names = ", ".join(a.name for a in outputs)
         raise ContractError(
-            f"reference.py: reference(...) returned {len(returned)} tensors for {len(outputs)} outputs ({names}); "
+            f"{contract.where} returned {len(returned)} tensors for {len(outputs)} outputs ({names}); "
             f"return one for each output"
         )
     for tensor, a in zip(returned, outputs, strict=True):
         flat_ok = a.value.dim() == 1 and not contract.has_make_inputs and tensor.numel() <= a.value.numel()
         if not flat_ok and not contract.has_make_inputs and tensor.numel() > a.value.numel():
             raise ContractError(
-                f"reference.py: reference(...) returned {tensor.numel():,} elements for output {a.name!r}, whose "
+                f"{contract.where} returned {tensor.numel():,} elements for output {a.name!r}, whose "
                 f"buffer has "
                 f"{a.value.numel():,}; give --ptr-size {tensor.numel()} or more"
             )
         if tensor.shape != a.value.shape and not flat_ok:
             raise ContractError(
-                f"reference.py: reference(...) returned shape {tuple(tensor.shape)} for output {a.name!r}, "
+                f"{contract.where} returned shape {tuple(tensor.shape)} for output {a.name!r}, "
                 f"but make_inputs allocates {tuple(a.value.shape)}; make them the same"
             )
     return [t.contiguous() for t in returned]

@@ -1,6 +1,7 @@
 """Reads the user's reference.py: the arguments that it makes, its outputs, and how it is called. Needs torch."""
 
 import contextlib
+import functools
 import hashlib
 import inspect
 import linecache
@@ -31,6 +32,9 @@ CORRECTION_HINT = "; correct it there and run again"
 
 class ContractError(Exception):
     """A mistake in the user's reference: one sentence for the user, and in `log` the traceback where there is one."""
+
+    wrong = 0
+    """The input, from 1, for which a function computed something else than the reference; 0: it did not."""
 
     def __init__(self, sentence: str, log: str = ""):
         super().__init__(sentence)
@@ -103,9 +107,10 @@ def call_or_contract_error(what: str, function, *args, **kwargs):
                 f"{what} does not fit in memory{amount}; make its dims smaller", traceback.format_exc()
             ) from error
         if re.search(NO_GPU, str(error)):
-            remedy = "make inputs on the CPU; the harness moves them to the kernel's device"
+            remedy = "; make inputs on the CPU; the harness moves them to the kernel's device"
             raise ContractError(
-                f"{what} asks for a GPU, but this process has none{_line_suffix(error)}; {remedy}",
+                f"{what} asks for a GPU, but this process has none{_line_suffix(error)}"
+                f"{remedy if REFERENCE_FILE in what else ''}",
                 traceback.format_exc(),
             ) from error
         # The hint applies to the reference alone; a user cannot correct anything else that this function calls.
@@ -188,6 +193,9 @@ def interpret_triton() -> None:
 class Contract:
     """A loaded reference."""
 
+    where = "reference.py: reference(...)"
+    """How messages call the function."""
+
     def __init__(self, text: str):
         if re.search(r"^\s*(?:import|from) triton\b", text, re.M) and not torch.cuda.is_available():
             with contextlib.suppress(ImportError):
@@ -231,10 +239,7 @@ class Contract:
     def call(self, args: list[Arg]) -> tuple | None:
         """Call the reference with the arguments as they are. Returns its tensors in order, or None when it returns
         nothing."""
-        given = {a.name: a.value for a in args}
-        if self.takes is not None:
-            given = {name: value for name, value in given.items() if name in self.takes}
-        returned = call_or_contract_error("reference.py: reference(...)", self.function, **given)
+        returned = call_or_contract_error(self.where, self.bind({a.name: a.value for a in args}))
         self.returns = returned is not None
         if returned is None:
             return None
@@ -242,8 +247,7 @@ class Contract:
         for value in found:
             if not isinstance(value, torch.Tensor):
                 raise ContractError(
-                    f"reference.py: reference(...) returned {type(value).__name__}; return a tensor or a tuple "
-                    f"of tensors"
+                    f"{self.where} returned {type(value).__name__}; return a tensor or a tuple of tensors"
                 )
             unsupported = (
                 value.is_nested or value.is_quantized or value.is_complex() or value.layout is not torch.strided
@@ -251,7 +255,7 @@ class Contract:
             if unsupported or value.device.type == "meta":
                 kind = "nested" if value.is_nested else f"{value.layout}"
                 what = "a tensor without values" if value.device.type == "meta" else f"a {kind} tensor of {value.dtype}"
-                raise ContractError(f"reference.py: reference(...) returned {what}; return dense ones of real numbers")
+                raise ContractError(f"{self.where} returned {what}; return dense ones of real numbers")
         outputs = [a.value for a in args if a.role == "output"]
         if len(found) == len(outputs) and all(
             is_same_view(one, other) for one, other in zip(found, outputs, strict=True)
@@ -260,6 +264,11 @@ class Contract:
             self.returns = False
             return None
         return found
+
+    def bind(self, given: dict):
+        """Return the function's call with those of these arguments that it takes."""
+        accepted = {name: value for name, value in given.items() if self.takes is None or name in self.takes}
+        return functools.partial(self.function, **accepted)
 
     def check_call(self, args: list[Arg]) -> None:
         """Raise ContractError if the reference requires an argument that does not exist."""
