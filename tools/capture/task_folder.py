@@ -315,12 +315,12 @@ def _summary(contract: ObservedContract, baseline: str, files: dict[str, str], n
     observation = contract.observation
     covered = sum(workload.share for workload in contract.workloads)
     calls = sum(group.count for group in observation.groups)
-    rows = [
+    head = (
         f"{observation.target}: {calls} calls of {len(observation.groups)} classes in {observation.processes} "
         f"process{'es' * (observation.processes != 1)}, called by {contract.sample.caller or 'unknown'}; the recorder "
         f"took {observation.own_s / max(observation.wall_s, 1e-9):.1%} of {observation.wall_s:.1f} s"
-    ]
-    rows += [f"apart: {count} {reason}" for reason, count in observation.apart.items()]
+    )
+    rows = [head, *(f"apart: {count} {reason}" for reason, count in observation.apart.items())]
     for a in contract.arguments:
         extents = [re.sub(r'dims\["(\w+)"\]', r"\1", str(one)) for one in (*a.shape, a.value)]
         what = f"{a.dtype} = {extents[-1]}" if a.role == "scalar" else f"{a.dtype}[{', '.join(extents[:-1])}]"

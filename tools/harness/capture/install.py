@@ -194,9 +194,9 @@ def watch_operator(torch, target) -> None:
             kwargs = kwargs or {}
             if not target.matches(func):
                 return func(*args, **kwargs)
-            if target.overload is None:
+            first, target.overload = target.overload is None, func
+            if first:
                 _recorder.described = target.line()
-            target.overload = func
             return _recorder.call(target, func, args, kwargs)
 
     Observer().__enter__()

@@ -224,7 +224,11 @@ class OperatorTarget:
 
     def line(self) -> dict:
         """Return what the file says of the target once."""
-        return {"kind": "target", "form": self.form, "name": self.name, "file": "", "parameters": []}
+        parameters = [
+            {"name": p.name, "kind": "KEYWORD_ONLY" if p.kwarg_only else "POSITIONAL_OR_KEYWORD", "default": None}
+            for p in self.overload._schema.arguments
+        ]
+        return {"kind": "target", "form": self.form, "name": self.name, "file": "", "parameters": parameters}
 
 
 def wrap_target(name: str, value, recorder):
