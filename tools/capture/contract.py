@@ -16,6 +16,8 @@ from tools.errors import SettingsError
 from tools.tasks.trace import MIN_COVERED_SHARE
 
 MOST_WORKLOADS = 12
+MOST_VALUES = 8
+"""A whole number that is no size and takes more values than these does not tell workloads apart."""
 RESERVED = ("dims", "seed", "random", "torch", "reference", "make_inputs", "workloads", "outputs", "inout")
 Extent = int | str
 """An extent as it stands in make_inputs: a number, or an expression of dims."""
@@ -152,6 +154,9 @@ class _Sizes:
             sized = vector in axes and set(vector) != {1} if position.axis < 0 else set(vector) != {1}
             if vector not in self.names and (varies if position.axis < 0 and not sized else sized):
                 self.names[vector] = self._free_name(position)
+        self.loose = [p.path for p, vector in self.vectors.items() if p.axis < 0 and vector not in axes]
+        self.loose = [path for path in self.loose if len(set(self.vectors[Position(path, -1)])) > MOST_VALUES]
+        """Whole numbers that are no sizes and take many values, such as the number of a step."""
         self.derived = {vector: text for vector in self.names if (text := self._expression(vector))}
 
     def _add_axes(self, path: str, values: Sequence[ObservedValue]) -> None:
@@ -159,7 +164,7 @@ class _Sizes:
             self.vectors[Position(path, axis)] = tuple(value.shape[axis] for value in values)
 
     def _free_name(self, position: Position) -> str:
-        base = identifier(position.path)
+        base = identifier(position.path.replace("result", "out"))
         name = base if position.axis < 0 else f"{base}_{position.axis}"
         return name if name not in self.names.values() else f"{name}_size"
 
@@ -169,8 +174,9 @@ class _Sizes:
         earlier = earlier[: list(self.names).index(vector)]
         for one, name in earlier:
             varies = len(set(one)) > 1
-            if all(a + 1 == b for a, b in zip(one, vector, strict=True)) and varies:
-                return f'dims["{name}"] + 1'
+            step = {b - a for a, b in zip(one, vector, strict=True)}
+            if varies and step in ({1}, {-1}):
+                return f'dims["{name}"] {"+" if step == {1} else "-"} 1'
             if varies and all(one) and len({b / a for a, b in zip(one, vector, strict=True)}) == 1:
                 factor = vector[0] / one[0]
                 if factor == int(factor):
@@ -246,7 +252,7 @@ def _input_arguments(observation: Observation, groups: Sequence[CallGroup], size
                     role=role,
                     dtype=value.dtype,
                     shape=sizes.shape(path, len(value.shape)),
-                    order=_order(value),
+                    order=() if value.order == tuple(range(len(value.shape))) else value.order or (),
                     evidence=evidence,
                 )
             )
@@ -269,17 +275,6 @@ def _scalar(path: str, name: str, values: Sequence[ObservedValue], sizes: _Sizes
     varies = len(set(numbers)) > 1
     number = f'dims["{name}"]' if varies else float(numbers[0] or 0.0)
     return TaskArgument(name=name, path=path, role="scalar", dtype=kind, value=number, evidence=f"values: {shown}")
-
-
-def _order(value: ObservedValue) -> tuple[int, ...]:
-    """Return the order of the axes in memory of a permuted dense tensor; empty: contiguous, or not dense."""
-    if value.is_contiguous:
-        return ()
-    order = tuple(sorted(range(len(value.shape)), key=lambda axis: -value.strides[axis]))
-    permuted = value.model_copy(
-        update={"shape": tuple(value.shape[a] for a in order), "strides": tuple(value.strides[a] for a in order)}
-    )
-    return order if permuted.is_contiguous else ()
 
 
 def _unread_pointers(observation: Observation) -> set[str]:
@@ -334,7 +329,7 @@ def _alias_notes(groups: Sequence[CallGroup]) -> list[str]:
         notes += [f"{one} and {other} share memory in calls; the task gives each its own." for one, other in shared]
         for path in call.tensors:
             value = call.leaves[path]
-            if not value.is_contiguous and not _order(value):
+            if value.order is None:
                 notes.append(
                     f"{path} has strides {list(value.strides)} for {list(value.shape)}; the task makes it dense."
                 )
@@ -346,21 +341,26 @@ def _alias_notes(groups: Sequence[CallGroup]) -> list[str]:
 def _workloads(groups: Sequence[CallGroup], sizes: _Sizes, total_s: float) -> list[TaskWorkload]:
     """Return the sizes of a family, largest share of the time first; groups with equal dims become one."""
     by_dims: dict[tuple[tuple[str, int | float], ...], list[CallGroup]] = {}
+    values: dict[tuple[tuple[str, int | float], ...], Dims] = {}
     floats = [path for path, value in groups[0].calls[0].leaves.items() if value.type == "float"]
     floats = [p for p in floats if len({group.calls[0].leaves[p].value for group in groups}) > 1]
+    loose = {sizes.names[sizes.vectors[Position(path, -1)]] for path in sizes.loose}
     for at, group in enumerate(groups):
-        dims = sizes.dims(at) | {identifier(p): float(group.calls[0].leaves[p].value or 0.0) for p in floats}
-        by_dims.setdefault(tuple(dims.items()), []).append(group)
+        dims = sizes.dims(at)
+        key = tuple((name, value) for name, value in dims.items() if name not in loose)
+        by_dims.setdefault(key, []).append(group)
+        # Of the longest group: `groups` are sorted.
+        values.setdefault(key, dims | {identifier(p): float(group.calls[0].leaves[p].value or 0.0) for p in floats})
     workloads = []
     varying = {name for dims in by_dims for name, value in dims if len({dict(one)[name] for one in by_dims}) > 1}
     for dims, members in by_dims.items():
         count = sum(group.count for group in members)
         spent = sum(group.total_s for group in members)
-        name = "_".join(f"{name}{value:g}" for name, value in dims if name in varying) or "observed"
+        name = "x".join(f"{value:g}" for name, value in dims if name in varying) or "observed"
         workloads.append(
             TaskWorkload(
                 name=name,
-                dims=dict(dims),
+                dims=values[dims],
                 calls=count,
                 replays=sum(group.replays for group in members),
                 median_s=spent / count,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
@@ -37,15 +37,24 @@ class ObservedValue(Artifact):
         for key, item in pairs:
             yield from item.leaves(f"{path}.{key}" if self.kind == "struct" else f"{path}[{key!r}]")
 
-    @property
-    def is_contiguous(self) -> bool:
-        """Whether a tensor's elements follow each other in the order of its axes."""
-        expected = 1
-        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
-            if extent not in (0, 1) and stride != expected:
-                return False
-            expected *= extent
-        return True
+    @cached_property
+    def order(self) -> tuple[int, ...] | None:
+        """Axes of a dense tensor from the longest stride to the shortest; None: its elements have gaps or overlap."""
+        order = tuple(sorted(range(len(self.shape)), key=lambda axis: (-self.strides[axis], axis)))
+        if self.shape and _is_dense(self.shape, self.strides):
+            return tuple(range(len(self.shape)))
+        dense = _is_dense([self.shape[axis] for axis in order], [self.strides[axis] for axis in order])
+        return order if dense else None
+
+
+def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether elements follow each other in the order of these axes."""
+    expected = 1
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent not in (0, 1) and stride != expected:
+            return False
+        expected *= extent
+    return True
 
 
 class Content(Artifact):
@@ -108,7 +117,7 @@ class ObservedCall(Artifact):
 
     def fixed_part(self, path: str, value: ObservedValue) -> tuple[str, ...]:
         """Return the part of one value that its contract fixes."""
-        what = value.code or value.dtype or value.type
+        what = f"{value.code or value.dtype or value.type}{value.order if value.kind == 'tensor' else ''}"
         bit = str(value.value) if value.type == "bool" or path in self.constexprs else ""
         return path, value.kind, what, str(len(value.shape)), bit
 
@@ -173,6 +182,7 @@ def read_observation(recorded: Recorded, target: str) -> Observation:
     """
     described: dict[str, Any] = {}
     last_counts = []
+    unknown = defaultdict[str, int](int)
     groups: defaultdict[str, list[tuple[dict[str, Any], list[ObservedCall]]]] = defaultdict(list)
     for lines in recorded.processes:
         described = next((line for line in lines if line["kind"] == "target"), described)
@@ -185,10 +195,12 @@ def read_observation(recorded: Recorded, target: str) -> Observation:
         if counts is not None:
             last_counts.append(counts)
             for one in counts["classes"]:
-                if calls[one["class"]]:
+                if not calls[one["class"]]:
+                    unknown["of further classes, not told apart"] += one["calls"]
+                else:
                     groups[_class_key(calls[one["class"]][0])].append((one, calls[one["class"]]))
     merged = sorted((_merge(parts) for parts in groups.values()), key=lambda group: -group.total_s)
-    apart = _sum(line["apart"] for line in last_counts)
+    apart = _sum([unknown, *(line["apart"] for line in last_counts)])
     problems = tuple(dict.fromkeys(problem for line in last_counts for problem in line["problems"]))
     modules = {name: file for line in last_counts for name, file in line["modules"].items()}
     if not any(group.count for group in merged):
@@ -235,7 +247,7 @@ def _merge(parts: list[tuple[dict[str, Any], list[ObservedCall]]]) -> CallGroup:
     )
 
 
-def _sum(counts: Iterator[Mapping[str, int]]) -> dict[str, int]:
+def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     total: defaultdict[str, int] = defaultdict(int)
     for one in counts:
         for name, count in one.items():

@@ -174,6 +174,7 @@ def _reference(contract: ObservedContract, text: CallText) -> tuple[str, Observe
         "",
     ]
     head += ["`python -m graph capture` wrote this; captured.json beside it has the evidence.", '"""', ""]
+    head += ["from __future__ import annotations", ""]
     head += ["import base64", "import zlib", ""] if whole else []
     head += ["import torch", ""]
     head += [f"outputs = {literal(outputs)}"] if outputs else []
@@ -217,7 +218,8 @@ def _reference_function(contract: ObservedContract, text: CallText, notes: list[
     if observation.form in ("function", "module") and observation.file and not text.unknown:
         source = Path(observation.file).read_text(encoding="utf-8")
         needed = needed_statements(ast.parse(source), text.path.partition(".")[0])
-        own = text_of_statements(source, needed)
+        # Imports of the future stand at the top of a file alone.
+        own = text_of_statements(source, [one for one in needed if getattr(one, "module", "") != "__future__"])
         clashes = {"reference", "make_inputs", "normal", "uniform", "integers", "recorded"}
         free = not any(getattr(one, "name", "") in clashes for one in needed)
         if is_pure_torch(needed) and free and not text.imports:

@@ -17,7 +17,7 @@ from harness.capture.targets import trampolines
 FULL_RECORDS = 4
 """Calls of one class that are recorded with their contents."""
 MOST_CLASSES = 512
-"""Classes that are told apart; all further ones are counted together."""
+"""Classes that are told apart, the second half of them without their whole numbers; all others count together."""
 MOST_DURATIONS = 256
 """Durations that are kept of one class."""
 FLUSH_S = 10.0
@@ -65,7 +65,8 @@ class Recorder:
         self.reset()
         util = sys.modules.get("multiprocessing.util")
         if util is not None:
-            util.Finalize(None, self.close, exitpriority=0)
+            # The child forgets all finalizers, and then runs what is registered here.
+            util.register_after_fork(self, lambda _: util.Finalize(None, self.close, exitpriority=0))
 
     # ------------------------------------------------------------------ calls
 
@@ -126,8 +127,11 @@ class Recorder:
         named = target.arguments(args, kwargs)
         if named is None:
             return None
-        key = tuple((name, values.argument_key(value)) for name, value in named.items())
-        found = self.classes.get(key)
+        for numbers in (True, False):
+            key = tuple((name, values.argument_key(value, numbers)) for name, value in named.items())
+            found = self.classes.get(key)
+            if found is not None or len(self.classes) < MOST_CLASSES // 2:
+                break
         if found is None:
             key = key if len(self.classes) < MOST_CLASSES else "all further classes"
             found = self.classes.setdefault(key, CallClass(len(self.classes)))
@@ -250,7 +254,8 @@ class Recorder:
         try:
             self.flush()
         except Exception as error:
-            with self.path.open("a") as file:
+            # Of a process that outlives the program the folder may be gone.
+            with contextlib.suppress(OSError), self.path.open("a") as file:
                 file.write(json.dumps({"kind": "lost", "reason": f"{type(error).__name__}: {error}"}) + "\n")
 
 

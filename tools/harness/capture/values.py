@@ -86,22 +86,22 @@ def tensor_layout(tensor) -> dict:
     }
 
 
-def argument_key(value):
+def argument_key(value, numbers: bool):
     """Return what tells calls of one class from those of others: layouts and whole numbers, but no contents and no
-    floating-point numbers."""
+    floating-point numbers. Without `numbers` whole ones are left out, too."""
     if is_tensor(value):
         strides = value.stride() if str(value.layout) == "torch.strided" else ()
         return value.dtype, tuple(value.shape), strides, value.storage_offset() % 16 if strides else 0
-    if isinstance(value, float):
-        return "float"
+    if isinstance(value, float) or (type(value) is int and not numbers):
+        return type(value).__name__
     if isinstance(value, (list, tuple)):
-        return type(value).__name__, tuple(argument_key(one) for one in value)
+        return type(value).__name__, tuple(argument_key(one, numbers) for one in value)
     if isinstance(value, dict):
-        return tuple((key, argument_key(one)) for key, one in value.items())
+        return tuple((key, argument_key(one, numbers)) for key, one in value.items())
     if value is None or isinstance(value, (bool, int, str)):
         return type(value).__name__, value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return tuple(argument_key(getattr(value, field.name)) for field in dataclasses.fields(value))
+        return tuple(argument_key(getattr(value, field.name), numbers) for field in dataclasses.fields(value))
     return str(value) if type(value).__module__ == "torch" else type(value).__qualname__
 
 
