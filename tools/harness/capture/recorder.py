@@ -138,7 +138,7 @@ class Recorder:
         found.calls += 1
         torch = values.torch_module()
         tensors: list = []
-        tree = {name: values.describe(value, tensors) for name, value in named.items()} if torch else {}
+        tree = {name: values.describe(value, tensors) for name, value in named.items()}
         if any(values.is_traced(one) for one in tensors):
             found.calls -= 1
             self.apart["with tensors that have no values"] = self.apart.get("with tensors that have no values", 0) + 1

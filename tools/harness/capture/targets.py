@@ -3,6 +3,7 @@
 import inspect
 import sys
 import types
+from pathlib import Path
 
 from harness.capture import values
 
@@ -78,7 +79,7 @@ class FunctionTarget:
     def line(self) -> dict:
         """Return what the file says of the target once."""
         function = inspect.unwrap(self.function)
-        module = sys.modules.get(getattr(function, "__module__", ""))
+        file = getattr(sys.modules.get(getattr(function, "__module__", "")), "__file__", None)
         parameters = [
             {"name": p.name, "kind": p.kind.name, "default": None if p.default is p.empty else repr(p.default)}
             for p in self.signature.parameters.values()
@@ -87,7 +88,7 @@ class FunctionTarget:
             "kind": "target",
             "form": self.form,
             "name": self.name,
-            "file": getattr(module, "__file__", None) or "",
+            "file": str(Path(file).resolve()) if file else "",
             "parameters": parameters,
         }
 
