@@ -198,7 +198,9 @@ def read_observation(recorded: Recorded, target: str) -> Observation:
                 if not calls[one["class"]]:
                     unknown["of further classes, not told apart"] += one["calls"]
                 else:
-                    groups[_class_key(calls[one["class"]][0])].append((one, calls[one["class"]]))
+                    groups[_class_key(max(calls[one["class"]], key=lambda call: len(call.contents)))].append(
+                        (one, calls[one["class"]])
+                    )
     merged = sorted((_merge(parts) for parts in groups.values()), key=lambda group: -group.total_s)
     apart = _sum([unknown, *(line["apart"] for line in last_counts)])
     problems = tuple(dict.fromkeys(problem for line in last_counts for problem in line["problems"]))
@@ -239,7 +241,8 @@ def _merge(parts: list[tuple[dict[str, Any], list[ObservedCall]]]) -> CallGroup:
     firsts = [one["first_s"] for one, _ in parts if one["first_s"] is not None]
     replays = sum(one["replays"] for one, _ in parts)
     return CallGroup(
-        calls=tuple(call for _, calls in parts for call in calls),
+        # Those within the capture of a CUDA graph have no contents.
+        calls=tuple(sorted((call for _, calls in parts for call in calls), key=lambda call: not call.contents)),
         count=sum(one["calls"] for one, _ in parts) + replays,
         replays=replays,
         median_s=statistics.median(durations or firsts or [0.0]),
