@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from tools.artifacts import Artifact, Dims
-from tools.capture.observation import CallGroup, Content, Observation, ObservedCall, ObservedValue
+from tools.capture.observation import CallGroup, Observation, ObservedCall, ObservedValue
 from tools.capture.user_code import read_pointers
 from tools.errors import SettingsError
 from tools.tasks.trace import MIN_COVERED_SHARE
@@ -273,8 +273,8 @@ def _scalar(path: str, name: str, values: Sequence[ObservedValue], sizes: _Sizes
         number = None if fixed else extent
         return TaskArgument(name=name, path=path, role="scalar", dtype=kind, value=number, evidence=f"values: {shown}")
     varies = len(set(numbers)) > 1
-    number = f'dims["{name}"]' if varies else float(numbers[0] or 0.0)
-    return TaskArgument(name=name, path=path, role="scalar", dtype=kind, value=number, evidence=f"values: {shown}")
+    value: Extent | float = f'dims["{name}"]' if varies else float(numbers[0] or 0.0)
+    return TaskArgument(name=name, path=path, role="scalar", dtype=kind, value=value, evidence=f"values: {shown}")
 
 
 def _unread_pointers(observation: Observation) -> set[str]:
@@ -353,14 +353,14 @@ def _workloads(groups: Sequence[CallGroup], sizes: _Sizes, total_s: float) -> li
         values.setdefault(key, dims | {identifier(p): float(group.calls[0].leaves[p].value or 0.0) for p in floats})
     workloads = []
     varying = {name for dims in by_dims for name, value in dims if len({dict(one)[name] for one in by_dims}) > 1}
-    for dims, members in by_dims.items():
+    for key, members in by_dims.items():
         count = sum(group.count for group in members)
         spent = sum(group.total_s for group in members)
-        name = "x".join(f"{value:g}" for name, value in dims if name in varying) or "observed"
+        name = "x".join(f"{value:g}" for name, value in key if name in varying) or "observed"
         workloads.append(
             TaskWorkload(
                 name=name,
-                dims=values[dims],
+                dims=values[key],
                 calls=count,
                 replays=sum(group.replays for group in members),
                 median_s=spent / count,
@@ -372,10 +372,3 @@ def _workloads(groups: Sequence[CallGroup], sizes: _Sizes, total_s: float) -> li
     if not workloads[0].dims:
         raise SettingsError("capture: the calls have no size: every extent is 1; name a function that works on tensors")
     return sorted(workloads, key=lambda workload: -workload.share)
-
-
-def recorded_contents(contract: ObservedContract, path: str, workload: TaskWorkload) -> list[Content]:
-    """Return the different contents of an integer tensor that were recorded for a workload."""
-    calls = [call for group in workload.groups for call in group.calls if call.contents]
-    contents = [call.contents[call.tensors.index(path)] for call in calls]
-    return list({content.sha256: content for content in contents if content.sha256}.values())

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from tools.capture.contract import ObservedContract, TaskArgument, TaskWorkload
-from tools.capture.observation import Content
 
 if TYPE_CHECKING:
     import numpy
@@ -113,8 +112,3 @@ def decode(text: str, dtype: str) -> numpy.ndarray:
     import numpy
 
     return numpy.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="bool" if dtype == "bool" else dtype)
-
-
-def bounds(contents: Sequence[Content]) -> tuple[int, int]:
-    """Return the least and the largest value of integer tensors that were not recorded whole."""
-    return int(min(c.min for c in contents)), int(max(c.max for c in contents))
