@@ -1,4 +1,4 @@
-"""`python -m graph`: init, run, resume, check, score, show, report, audit, verify, export, mask, unmask,
+"""`python -m graph`: init, capture, run, resume, check, score, show, report, audit, verify, export, mask, unmask,
 restart.
 
 In this layer it alone prints."""
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from graph.artifacts import NotMeasured
     from graph.lifecycle.verify import Verification
     from graph.settings import Settings
+    from tools.capture.task_folder import CapturedTask
+    from tools.tasks.scaffold import Scaffold
 
 OPTIMISING_VERBS = ("run", "resume", "restart")
 EXIT_CODES = {
@@ -75,6 +77,19 @@ def build_parser() -> argparse.ArgumentParser:
     init.add_argument("file", type=Path, help="a .cu, C++ or Python file")
     init.add_argument("--out", type=Path, help="the task folder; default: the file's name without its suffix")
     init.add_argument("--entry", help="the function to make faster; default: the first that launches a kernel")
+    capture = verbs.add_parser(
+        "capture",
+        help="run your program once, record the calls of one function, and make a task folder from them",
+    )
+    capture.add_argument("program", nargs="*", help="after `--`: a Python script or `-m module`, with its arguments")
+    capture.add_argument(
+        "--target",
+        required=True,
+        help="pkg.mod:function, __main__:function, a class or a Triton kernel there, or an operator such as aten.mm",
+    )
+    capture.add_argument("--out", type=Path, help="the task folder; default: the target's name")
+    capture.add_argument("--python", default="", help="the Python that runs the program; default: the one that runs")
+    capture.add_argument("--values", action="store_true", help="record small floating-point tensors whole, too")
     run = verbs.add_parser(
         "run",
         help="optimise a kernel, given by a config or task folder, by --kernel, --ref and --dims, or by --problem",
@@ -176,7 +191,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     caps = "caps that differ from the old run, by their keys below `budget`, e.g. usd=5 wall_s=7200"
     restart.add_argument("--budget", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=caps)
-    for verb in (init, run, check, resume, score, show, audit, verify, restart):
+    for verb in (init, capture, run, check, resume, score, show, audit, verify, restart):
         verb.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     for verb in (run, check, resume, verify, restart):
         verb.add_argument(
@@ -314,15 +329,8 @@ def dispatch(arguments: argparse.Namespace) -> int:
         os.environ["CUTLASS_PATH"] = str(arguments.cutlass.resolve())
     if arguments.verb in OPTIMISING_VERBS:
         return _optimise(arguments)
-    if arguments.verb == "init":
-        from tools.tasks.scaffold import scaffold
-        from tools.tasks.task_handle import open_machine
-
-        with open_machine(None) as (executor, records):
-            out = arguments.out or Path(arguments.file.stem)
-            task_folder = scaffold(arguments.file, out, arguments.entry, (executor, records.blobs))
-        _print(task_folder.model_dump_json() if arguments.json else task_folder.text(), alone=True)
-        return 0
+    if arguments.verb in ("init", "capture"):
+        return _write_task(arguments)
     if arguments.verb == "score":
         from graph.score.runs import AS_PUBLISHED, score
 
@@ -368,6 +376,25 @@ def dispatch(arguments: argparse.Namespace) -> int:
     from graph.report.content.summary import show
 
     _print(show(arguments.workspace, as_json=arguments.json), alone=True)
+    return 0
+
+
+def _write_task(arguments: argparse.Namespace) -> int:
+    """Write a task folder from a file, or from the calls in a run of the user's program."""
+    if arguments.verb == "init":
+        from tools.tasks.scaffold import scaffold
+        from tools.tasks.task_handle import open_machine
+
+        with open_machine(None) as (executor, records):
+            out = arguments.out or Path(arguments.file.stem)
+            parts = executor, records.blobs
+            task_folder: Scaffold | CapturedTask = scaffold(arguments.file, out, arguments.entry, parts)
+    else:
+        from tools.capture.task_folder import capture
+
+        program, target, out = arguments.program, arguments.target, arguments.out
+        task_folder = capture(program, target, out, arguments.python, whole_floats=arguments.values)
+    _print(task_folder.model_dump_json() if arguments.json else task_folder.text(), alone=True)
     return 0
 
 

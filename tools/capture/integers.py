@@ -1,0 +1,114 @@
+"""Recorded integers in reference.py: which fit in it, and how make_inputs may reorder them without breaking them."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from tools.capture.contract import ObservedContract, TaskArgument, TaskWorkload
+
+if TYPE_CHECKING:
+    import numpy
+
+Reordering = Literal["offsets", "rows", "ids", "kept"]
+MOST_TEXT = 1 << 16
+"""Characters of recorded integers in a reference.py."""
+RECORDED_INTEGERS = '''
+def recorded(name, dims, seed, dtype, shape):
+    """Return the recorded integers `name` at these dims: with seed 0 as they were, else of another call or reordered.
+
+    Rows of all tensors with one number of rows change places together, so that what belongs together stays together.
+    """
+    calls = RECORDED.get(tuple(dims[size] for size in HELD))
+    if calls is None:
+        raise ValueError("no call with these sizes was recorded, and the integers of others do not fit")
+    data = bytearray(zlib.decompress(base64.b64decode(calls[seed % len(calls)][name])))
+    values = torch.frombuffer(data, dtype=dtype).reshape(shape)
+    how = REORDERING[name]
+    if seed == 0 or how == "kept":
+        return values
+    rows = len(values) - (how == "offsets")
+    order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed * 1_000_003 + rows))
+    if how == "offsets":  # of consecutive pieces, whose lengths change places
+        return torch.cat([values[:1], values.diff()[order].cumsum(0).to(dtype)])
+    values = values[order]
+    if how == "ids":  # which keep their structure and get other names
+        known = values[values >= 0].unique()
+        names = known[torch.randperm(len(known), generator=torch.Generator().manual_seed(seed))]
+        values = torch.where(values < 0, values, names[torch.searchsorted(known, values.clamp(min=int(known[0])))])
+    return values
+'''
+
+
+def recorded_arguments(contract: ObservedContract) -> list[TaskArgument]:
+    """Return the arguments whose integers were recorded whole."""
+    call = contract.sample
+    whole = {path for path, content in zip(call.tensors, call.contents, strict=False) if content.sha256}
+    return [a for a in contract.arguments if a.path in whole and a.role in ("input", "inout")]
+
+
+def recorded_calls(workload: TaskWorkload, arguments: Sequence[TaskArgument]) -> list[dict[str, str]]:
+    """Return the contents of the recorded arguments by name, of each different call of a workload."""
+    calls = []
+    for call in (call for group in workload.groups for call in group.calls if call.contents):
+        contents = {a.name: call.contents[call.tensors.index(a.path)].zlib for a in arguments}
+        if all(contents.values()) and contents not in calls:
+            calls.append(contents)
+    return calls
+
+
+def fit_recorded_calls(
+    contract: ObservedContract, arguments: Sequence[TaskArgument]
+) -> tuple[dict[tuple[int | float, ...], list[dict[str, str]]], list[TaskWorkload], list[str]]:
+    """Return the recorded calls by the held dims, the workloads that have one, and notes about what did not fit.
+
+    Each workload's first call comes before the second call of any, up to `MOST_TEXT` characters.
+    """
+    chosen: dict[tuple[int | float, ...], list[dict[str, str]]] = {}
+    length, kept = 0, list[TaskWorkload]()
+    by_workload = [(workload, recorded_calls(workload, arguments)) for workload in contract.workloads]
+    for turn in range(max(len(calls) for _, calls in by_workload)):
+        for workload, calls in by_workload:
+            size = sum(map(len, calls[turn].values())) if turn < len(calls) else MOST_TEXT
+            if length + size < MOST_TEXT and (turn == 0 or workload in kept):
+                length += size
+                key = tuple(workload.dims[name] for name in contract.held)
+                chosen.setdefault(key, []).append(calls[turn])
+                kept += [workload] if workload not in kept else []
+    lost = [workload.name for workload in contract.workloads if workload not in kept]
+    notes = [
+        f"{', '.join(lost)}: left out, because their integers are larger than {MOST_TEXT >> 10} KiB together."
+    ] * bool(lost)
+    return chosen, kept, notes
+
+
+def reorderings(
+    arguments: Sequence[TaskArgument], calls: Mapping[tuple[int | float, ...], Sequence[Mapping[str, str]]]
+) -> dict[str, Reordering]:
+    """Return how each argument's integers may be reordered, judged by all that was recorded of it."""
+    found: dict[str, Reordering] = {}
+    for argument in arguments:
+        arrays = [decode(call[argument.name], argument.dtype) for group in calls.values() for call in group]
+        rising = all(len(a) > 1 and bool((a[1:] >= a[:-1]).all()) for a in arrays)
+        if not argument.shape or argument.role == "inout":
+            found[argument.name] = "kept"
+        elif len(argument.shape) > 1:
+            found[argument.name] = "ids"
+        elif rising and all(a[0] == 0 and len(a) > 2 for a in arrays):
+            found[argument.name] = "offsets"
+        else:
+            found[argument.name] = "kept" if rising and sum(map(len, arrays)) > 8 else "rows"
+    for argument in arguments:
+        # Rows beside a list that must stay sorted must stay where they are.
+        if found[argument.name] == "kept" and argument.shape:
+            found |= {a.name: "kept" for a in arguments if a.shape[:1] == argument.shape[:1]}
+    return found
+
+
+def decode(text: str, dtype: str) -> numpy.ndarray:
+    """Return recorded integers as a flat array."""
+    import numpy
+
+    return numpy.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="bool" if dtype == "bool" else dtype)

@@ -1,0 +1,258 @@
+"""Starts the recorder in the user's process, before the program's first line: on import, and in the main script."""
+
+import ast
+import functools
+import importlib.abc
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from harness.capture.recorder import Recorder
+from harness.capture.targets import OperatorTarget, wrap_target
+
+VARIABLE = "KERNELWRIGHT_CAPTURE"
+"""Environment variable "FOLDER\\nTARGET\\nwhole floats: 0 or 1" of an observed process and its children."""
+HOOK = "__kernelwright_observe__"
+_recorder = None
+
+
+class ObservingLoader(importlib.abc.Loader):
+    """A module's own loader, and then a call."""
+
+    def __init__(self, loader, loaded):
+        self.loader, self.loaded = loader, loaded
+
+    def create_module(self, spec):
+        """Create the module as its own loader does."""
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module):
+        """Execute the module, and observe what it defines."""
+        module.__loader__ = module.__spec__.loader = self.loader
+        self.loader.exec_module(module)
+        self.loaded(module)
+
+
+class ObservingFinder(importlib.abc.MetaPathFinder):
+    """Finds the modules of `watched` (name -> call) by the finders that come after it."""
+
+    def __init__(self, watched: dict):
+        self.watched = watched
+
+    def find_spec(self, name, path, target=None):
+        """Return the module's spec with a loader that calls, or None for any other module."""
+        if name not in self.watched:
+            return None
+        for finder in sys.meta_path:
+            spec = finder.find_spec(name, path, target) if finder is not self else None
+            if spec is not None:
+                if spec.loader is not None and hasattr(spec.loader, "exec_module"):
+                    spec.loader = ObservingLoader(spec.loader, self.watched[name])
+                return spec
+        return None
+
+
+def start() -> None:
+    """Install the recorder that the environment asks for."""
+    global _recorder
+    folder, target, whole_floats = os.environ[VARIABLE].split("\n")
+    recorder = _recorder = Recorder(target, folder, whole_floats=whole_floats == "1")
+    watched = {"triton.runtime.jit": watch_launches, "triton.runtime.interpreter": watch_launches}
+    watched["triton.runtime.autotuner"] = watch_autotuner
+    watched["torch.cuda.graphs"] = watch_graphs
+    module_name, colon, path = target.partition(":")
+    if target.startswith("op:") or not colon:
+        watched["torch"] = functools.partial(watch_operator, target=OperatorTarget(target))
+    elif module_name != "__main__":
+        watched[module_name] = functools.partial(watch_attribute, path=path)
+        if module_name in sys.modules:
+            watch_attribute(sys.modules[module_name], path)
+    else:
+        import runpy
+
+        # A child that multiprocessing spawns runs the script again as __mp_main__.
+        def code_of_file(*arguments, original=runpy._get_code_from_file):
+            code = script_code(arguments[-1])
+            return (
+                code if len(arguments) == 1 and not isinstance(original(*arguments), tuple) else (code, arguments[-1])
+            )
+
+        runpy._get_code_from_file = code_of_file
+        import builtins
+
+        setattr(builtins, HOOK, observe)
+    recorder.kernels = {}
+    sys.meta_path.insert(0, ObservingFinder(watched))
+
+
+def observe(value):
+    """Wrap a value that the main script has just bound to the target's name."""
+    try:
+        return wrap_target(_recorder.target, value, _recorder)
+    except TypeError as error:
+        _recorder.problems[f"{_recorder.target} cannot be observed: {error}"] = 1
+        return value
+
+
+def watch_attribute(module, path: str) -> None:
+    """Wrap an attribute of a module that has been imported, wherever it is bound."""
+    *owners, name = path.split(".")
+    owner = module
+    try:
+        for part in owners:
+            owner = getattr(owner, part)
+        value = getattr(owner, name)
+    except AttributeError:
+        public = ", ".join(
+            sorted(one for one in vars(module) if not one.startswith("_") and callable(vars(module)[one]))
+        )
+        _recorder.problems[f"{module.__name__} defines no {path}; it defines {public or 'nothing'}"] = 1
+        return
+    wrapped = observe(value)
+    if wrapped is value:
+        return
+    setattr(owner, name, wrapped)
+    for other in list(sys.modules.values()):
+        for bound, held in list(vars(other).items()) if hasattr(other, "__dict__") else ():
+            if held is value:
+                setattr(other, bound, wrapped)
+
+
+# ---------------------------------------------------------------- Triton, operators, graphs
+
+
+def watch_launches(module) -> None:
+    """Let each jitted function of Triton record its launches."""
+    for name in ("JITFunction", "InterpretedFunction"):
+        kind = vars(module).get(name)
+        if kind is not None and kind.__module__ == module.__name__:
+            kind.run = recorded_launch(kind.run)
+
+
+def recorded_launch(run):
+    """Return `run` of a jitted function, extended to record the target's launches and to note all others."""
+
+    @functools.wraps(run)
+    def launch(jitted, *args, **kwargs):
+        if kwargs.get("warmup"):
+            return run(jitted, *args, **kwargs)
+        target = _recorder.kernels.get(id(jitted))
+        if target is not None:
+            return _recorder.call(target, functools.partial(run, jitted), args, kwargs)
+        if getattr(_recorder.local, "depth", 0) and not getattr(_recorder.local, "tuning", 0):
+            grid = kwargs.get("grid")
+            options = {k: v for k, v in kwargs.items() if isinstance(v, (bool, int)) and k != "warmup"}
+            shown = (
+                None if callable(grid) else [int(one) for one in (grid if isinstance(grid, (tuple, list)) else [grid])]
+            )
+            _recorder.local.launches.append({"kernel": jitted.__name__, "grid": shown, "options": options})
+        return run(jitted, *args, **kwargs)
+
+    return launch
+
+
+def watch_autotuner(module) -> None:
+    """Mark the trials of an autotuner."""
+    bench = module.Autotuner._bench
+
+    @functools.wraps(bench)
+    def marked(*args, **kwargs):
+        local = _recorder.local
+        local.tuning = getattr(local, "tuning", 0) + 1
+        try:
+            return bench(*args, **kwargs)
+        finally:
+            local.tuning -= 1
+
+    module.Autotuner._bench = marked
+
+
+def watch_graphs(module) -> None:
+    """Count what the replays of a CUDA graph repeat."""
+    graph = module.CUDAGraph
+    begin, replay = graph.capture_begin, graph.replay
+
+    def capture_begin(self, *args, **kwargs):
+        _recorder.capturing = _recorder.captured[id(self)] = []
+        return begin(self, *args, **kwargs)
+
+    def counted_replay(self):
+        for found in _recorder.captured.get(id(self), ()):
+            found.replays += 1
+        return replay(self)
+
+    graph.capture_begin, graph.replay = capture_begin, counted_replay
+
+
+def watch_operator(torch, target) -> None:
+    """Let all operators of torch pass by the recorder."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Observer(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            kwargs = kwargs or {}
+            if not target.matches(func):
+                return func(*args, **kwargs)
+            first, target.overload = target.overload is None, func
+            if first:
+                _recorder.described = target.line()
+            return _recorder.call(target, func, args, kwargs)
+
+    Observer().__enter__()
+
+
+# ---------------------------------------------------------------- the main script
+
+
+class NameObserver(ast.NodeTransformer):
+    """Adds a call of the hook after each statement outside functions that binds the target's name."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def visit_FunctionDef(self, node):
+        """Observe the function if it is the target; what it contains stays."""
+        return [node, self.hook(node)] if node.name == self.name else node
+
+    visit_AsyncFunctionDef = visit_ClassDef = visit_FunctionDef
+
+    def visit_Assign(self, node):
+        """Observe the value if its only target is the name."""
+        is_target = [getattr(one, "id", "") for one in node.targets] == [self.name]
+        return [node, self.hook(node)] if is_target else node
+
+    def hook(self, node):
+        """Return `NAME = HOOK(NAME)` at the place of a statement."""
+        added = ast.parse(f"{self.name} = {HOOK}({self.name})").body[0]
+        for one in ast.walk(added):
+            ast.copy_location(one, node)
+        return added
+
+
+def script_code(path, source=None):
+    """Return the code of the main script, which is read and not changed on disk; the target is observed in it."""
+    name = _recorder.target.partition(":")[2].partition(".")[0]
+    if source is None:
+        source = Path(path).read_bytes()
+    tree = ast.fix_missing_locations(NameObserver(name).visit(ast.parse(source, str(path))))
+    return compile(tree, str(path), "exec", dont_inherit=True)
+
+
+def run_main(argv: list) -> None:
+    """Run a script, or a module after -m, as `__main__`, with the target observed in it."""
+    main = sys.modules["__main__"]
+    if argv[0] == "-m":
+        spec = importlib.util.find_spec(argv[1])
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{argv[1]}.__main__")
+        path, sys.argv = spec.origin, [spec.origin, *argv[2:]]
+        main.__spec__, main.__package__ = spec, spec.parent
+        code = script_code(path, spec.loader.get_source(spec.name))
+    else:
+        path, sys.argv = argv[0], argv
+        sys.path[0] = str(Path(path).resolve().parent)
+        main.__spec__ = None
+        code = script_code(path)
+    main.__file__ = path
+    exec(code, main.__dict__)
