@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import CoreSchema
 
-Role = Literal["input", "output", "scalar"]
+Role = Literal["input", "output", "inout", "scalar"]
+"""An `inout` argument is read and written: its content is restored before each call."""
 DType = Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
 ProductType = Literal["", "float64", "float32", "float16", "bfloat16", "float8", "int8", "other"]
 Number = int | float
@@ -93,6 +94,16 @@ class Argument(Artifact):
     shape: tuple[str, ...] = ()
     """Extent of each axis: the name of the dim that it equals in all visible workloads, else a number. Scalars have
     no axes."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it is a tensor whose content the kernel is given."""
+        return self.role in ("input", "inout")
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the kernel writes it."""
+        return self.role in ("output", "inout")
 
 
 class Workload(Artifact):
@@ -190,7 +201,7 @@ class Task(Artifact):
     @property
     def outputs(self) -> tuple[Argument, ...]:
         """The arguments that the kernel writes, in ABI order."""
-        return tuple(a for a in self.arguments if a.role == "output")
+        return tuple(a for a in self.arguments if a.is_written)
 
 
 class Candidate(Artifact):

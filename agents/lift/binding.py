@@ -44,7 +44,7 @@ class Binding:
         self.given = {name: self._given(what) for name, what in self.bound.items()}
         self.outputs: dict[str, str] = {}
         self.copies: list[Returned] = []
-        self._return([a.name for a in arguments if a.role == "output"], wrapper, dict(variant.scalars))
+        self._return([a.name for a in arguments if a.is_written], wrapper, dict(variant.scalars))
 
     def _given(self, what: str) -> str:
         name, _, at = what.partition(".")

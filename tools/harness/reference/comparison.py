@@ -161,7 +161,7 @@ def mark(args: list[Arg], integer: int = 0x5A) -> None:
 
 def results(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
     """Call the reference and return one tensor per output: what it returned, or else what it wrote."""
-    outputs = [a for a in args if a.role == "output"]
+    outputs = [a for a in args if a.is_written]
     returned = contract.call(args)
     if returned is None:
         return [a.value for a in outputs]
@@ -190,7 +190,7 @@ def results(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
 def expected_outputs(contract: Contract, args: list[Arg]) -> tuple[list[ExpectedOutput], str]:
     """Return the float64 outputs, in native precision where the reference cannot run in float64, and a note that says
     why then."""
-    outputs = [a for a in args if a.role == "output"]
+    outputs = [a for a in args if a.is_written]
     note = ""
     wide = float64_copies(args, outputs=not contract.returns)
     if not contract.returns:
@@ -241,4 +241,5 @@ def _call_again(contract: Contract, args: list[Arg], name: str) -> torch.Tensor:
 
 def native_outputs(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
     """Return the reference's outputs in the task's own dtypes, which show torch's own accuracy."""
-    return results(contract, args if contract.returns else copy_arguments(args))
+    changes = not contract.returns or any(a.role == "inout" for a in args)
+    return results(contract, copy_arguments(args) if changes else args)

@@ -1,5 +1,6 @@
 """Reads the user's reference.py: the arguments that it makes, its outputs, and how it is called. Needs torch."""
 
+import functools
 import hashlib
 import inspect
 import linecache
@@ -11,6 +12,9 @@ import types
 import warnings
 
 import torch
+from torch.utils import _pytree
+
+from harness.reference import structures
 
 DTYPES = {
     name: getattr(torch, name)
@@ -20,6 +24,8 @@ DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 REFERENCE_FILE = "reference.py"
 NO_GPU = "not compiled with CUDA|No CUDA GPUs are available|no NVIDIA driver|Cannot get CUDA generator|CUDA driver"
 """Pattern of torch's messages about a GPU that this process does not have."""
+NO_GRADIENT = "does not require grad"
+"""Part of torch's messages where a gradient is asked for that was not recorded."""
 CORRECTION_HINT = "; correct it there and run again"
 """End of a message about a mistake in reference.py; omitted where the sizes are not the user's own."""
 
@@ -45,6 +51,16 @@ class Arg:
     def is_tensor(self) -> bool:
         return isinstance(self.value, torch.Tensor)
 
+    @property
+    def is_read(self) -> bool:
+        """Whether it is a tensor whose content the kernel is given."""
+        return self.is_tensor and self.role in ("input", "inout")
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the kernel writes it."""
+        return self.role in ("output", "inout")
+
     def json(self) -> dict:
         """Return name, role, dtype and shape, and the value of a scalar."""
         if self.is_tensor:
@@ -53,8 +69,8 @@ class Arg:
 
 
 def total_bytes(args: list[Arg]) -> int:
-    """Return the bytes of all tensors."""
-    return sum(a.value.numel() * a.value.element_size() for a in args if a.is_tensor)
+    """Return the bytes of all tensors; those that are read and written count twice."""
+    return sum(a.value.numel() * a.value.element_size() * (1 + (a.role == "inout")) for a in args if a.is_tensor)
 
 
 def format_dims(dims: dict) -> str:
@@ -70,7 +86,7 @@ def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[0] if text else ''}".rstrip(": ")[:300]
 
 
-def call_or_contract_error(what: str, function, *args, **kwargs):
+def call_or_contract_error(what: str, function, /, *args, **kwargs):
     """Call the user's code; an exception becomes a ContractError whose message begins with `what`."""
     try:
         with warnings.catch_warnings():
@@ -162,8 +178,24 @@ def import_source(text: str, file: str) -> types.ModuleType:
     return module
 
 
+def with_gradients(function, leaves: set[str]):
+    """Return the function, called with gradients on and with new tensors over the given ones, of which `leaves` are
+    fresh leaves."""
+
+    @functools.wraps(function)
+    def call(**given):
+        given = _pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, given)
+        with torch.enable_grad():
+            return function(**{name: one.requires_grad_() if name in leaves else one for name, one in given.items()})
+
+    return call
+
+
 class Contract:
     """A loaded reference."""
+
+    records_gradients: bool | None = None
+    """Whether the reference asks for gradients, which are off otherwise; None before its first call."""
 
     def __init__(self, text: str):
         self.module = import_source(text, REFERENCE_FILE)
@@ -175,6 +207,15 @@ class Contract:
             )
         self.has_make_inputs = callable(getattr(self.module, "make_inputs", None))
         self.takes = self._parameter_names()
+        self.mentions_gradients = "grad" in text or "backward" in text
+        self.made: dict = {}
+        """What make_inputs gave, by name, without the tensors and numbers that are a kernel's arguments."""
+        self.fixed: dict[str, object] = {}
+        """What the reference is given and no kernel is, by name."""
+        self.leaves: set[str] = set()
+        """Names of the tensors that make_inputs gave with requires_grad."""
+        self.strides: dict[str, tuple[int, ...]] = {}
+        """Name -> strides of the tensors that make_inputs gave other than contiguous."""
         self.device = "cpu"
         """Device on which the arguments are made, or to which they are moved."""
         self.returns = False
@@ -205,10 +246,7 @@ class Contract:
     def call(self, args: list[Arg]) -> tuple | None:
         """Call the reference with the arguments as they are. Returns its tensors in order, or None when it returns
         nothing."""
-        given = {a.name: a.value for a in args}
-        if self.takes is not None:
-            given = {name: value for name, value in given.items() if name in self.takes}
-        returned = call_or_contract_error("reference.py: reference(...)", self.function, **given)
+        returned = self._call_function(args)
         self.returns = returned is not None
         if returned is None:
             return None
@@ -226,14 +264,45 @@ class Contract:
                 kind = "nested" if value.is_nested else f"{value.layout}"
                 what = "a tensor without values" if value.device.type == "meta" else f"a {kind} tensor of {value.dtype}"
                 raise ContractError(f"reference.py: reference(...) returned {what}; return dense ones of real numbers")
-        outputs = [a.value for a in args if a.role == "output"]
-        if len(found) == len(outputs) and all(
-            is_same_view(one, other) for one, other in zip(found, outputs, strict=True)
-        ):
+        if self.records_gradients:
+            found = tuple(value.detach() for value in found)
+        outputs = [a for a in args if a.is_written]
+        changed = [a for a in outputs if a.role == "inout"]
+        in_order = len(found) == len(outputs) and all(
+            is_same_view(one, a.value) for one, a in zip(found, outputs, strict=True)
+        )
+        if in_order or (changed and all(any(is_same_view(one, a.value) for a in outputs) for one in found)):
             # The reference wrote into its outputs and returns these; elements that it did not write are undefined.
             self.returns = False
             return None
+        if changed and len(found) == len(outputs) - len(changed):
+            rest = iter(found)
+            return tuple(a.value if a.role == "inout" else next(rest) for a in outputs)
         return found
+
+    def _call_function(self, args: list[Arg]):
+        """Return what the function returns. If its first call asks for gradients, it is made again with gradients on;
+        they stay on from then on."""
+        contents = {a.name: a.value.clone() for a in args if a.role == "inout" and self.records_gradients is None}
+        what = "reference.py: reference(...)"
+        try:
+            returned = call_or_contract_error(what, self.function, **self.keywords({a.name: a.value for a in args}))
+        except ContractError as error:
+            if self.records_gradients is not None or NO_GRADIENT not in str(error):
+                raise
+            self.function, self.records_gradients = with_gradients(self.function, self.leaves), True
+            for a in args:
+                if a.name in contents:
+                    a.value.copy_(contents[a.name])
+            returned = call_or_contract_error(what, self.function, **self.keywords({a.name: a.value for a in args}))
+        self.records_gradients = bool(self.records_gradients)
+        return returned
+
+    def keywords(self, values: dict) -> dict:
+        """Return what the function is called with: the arguments' values by name as make_inputs arranges them, and what
+        is fixed."""
+        given = {name: structures.put_together(name, made, values) for name, made in self.made.items()} or values
+        return given if self.takes is None else {name: one for name, one in given.items() if name in self.takes}
 
     def check_call(self, args: list[Arg]) -> None:
         """Raise ContractError if the reference requires an argument that does not exist."""
@@ -251,7 +320,7 @@ class Contract:
             parameters = inspect.signature(self.function).parameters.values()
         except (TypeError, ValueError):
             return []
-        names = {a.name for a in args}
+        names = {a.name for a in args} | set(self.made)
         required = [
             p.name for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
         ]
@@ -292,23 +361,44 @@ class Contract:
             raise ContractError(
                 "reference.py: make_inputs must return a dict of every argument by name, in the kernel's order"
             )
+        self.leaves.clear()
+        self.strides.clear()
         args = []
-        for name, value in made.items():
+        fixed: dict[str, object] = {}
+        for name, value in (leaf for top, whole in made.items() for leaf in structures.flatten(top, whole)):
+            if name in fixed or name in {a.name for a in args}:
+                raise ContractError(f"reference.py: make_inputs gives two values the name {name!r}; rename one")
+            if isinstance(value, structures.FIXED):
+                fixed[name] = value
+                continue
             if isinstance(value, torch.Tensor):
                 if value.dtype not in DTYPE_NAMES:
                     raise ContractError(
                         f"reference.py: make_inputs gave {name!r} the dtype {value.dtype}; use one of "
                         f"{', '.join(DTYPES)}"
                     )
+                if value.requires_grad:
+                    self.leaves.add(name)
+                if not value.is_contiguous():
+                    self.strides[name] = value.stride()
                 args.append(Arg(name, value.detach().to(self.device).contiguous(), DTYPE_NAMES[value.dtype]))
             elif isinstance(value, (bool, int, float)):
                 kind = "bool" if isinstance(value, bool) else "float32" if isinstance(value, float) else "int32"
                 args.append(Arg(name, value, "int64" if kind == "int32" and not -(2**31) <= value < 2**31 else kind))
             else:
                 raise ContractError(
-                    f"reference.py: make_inputs gave {name!r} a {type(value).__name__}; use a tensor, int, "
-                    f"float or bool"
+                    f"reference.py: make_inputs gave {name!r} a {type(value).__name__}; use a tensor, int, float or "
+                    f"bool, lists, dicts or dataclasses of these, and None, a str or a torch.dtype for what is fixed"
                 )
+        if self.made and fixed != self.fixed:
+            raise ContractError(
+                f"reference.py: make_inputs gives other fixed values at {format_dims(dims)} ({fixed}, not "
+                f"{self.fixed}); no kernel is given them, so they must stay the same: make a number of what changes"
+            )
+        self.fixed = fixed
+        if list(made) != [a.name for a in args]:
+            nothing = dict.fromkeys(a.name for a in args)
+            self.made = {name: structures.put_together(name, value, nothing) for name, value in made.items()}
         return args
 
     def _arguments_from_signature(self, dims: dict, seed: int, parameters: list[dict], elements: int) -> list[Arg]:

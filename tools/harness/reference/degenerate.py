@@ -19,7 +19,7 @@ def coarse_errors(contract: Contract, args: list[Arg], expected: list[ExpectedOu
     for name, bits in COARSE.items():
         rounded = copy_arguments(args)
         for a in rounded:
-            if a.is_tensor and a.role == "input" and a.value.dtype is torch.float32:
+            if a.is_read and a.value.dtype is torch.float32:
                 bits_of_value = a.value.view(torch.int32)
                 a.value = ((bits_of_value + (1 << (23 - bits))) & -(1 << (24 - bits))).view(torch.float32)
         try:
@@ -59,7 +59,7 @@ def look_for_degenerate(
             varied.append(found)
     try:
         others = other()
-        inputs = [(a.value, b.value) for a, b in zip(args, others, strict=True) if a.is_tensor and a.role == "input"]
+        inputs = [(a.value, b.value) for a, b in zip(args, others, strict=True) if a.is_read]
         if inputs and all(is_equal(one, two) for one, two in inputs):
             inferred.append(
                 "Degenerate: make_inputs gives the same inputs for every seed, so a kernel is checked on these alone."

@@ -354,11 +354,11 @@ def compiled(
     """Compile the reference for these arguments and return the recorder with its code. Raises ContractError with the
     reason if torch.compile fails."""
     takes = contract.takes
-    kinds = [a.value.dtype for a in args if a.role == "output"]
-    given = {a.name: a.value for a in args if takes is None or a.name in takes}
+    kinds = [a.value.dtype for a in args if a.is_written]
+    given = {a.name: a.value for a in args if takes is None or contract.made or a.name in takes}
 
     def call_reference(given):
-        found = contract.function(**given)
+        found = contract.function(**(contract.keywords(given) if contract.made else given))
         found = () if found is None else tuple(found) if isinstance(found, (tuple, list)) else (found,)
         return tuple(value.to(kind).contiguous() for value, kind in zip(found, kinds, strict=True)) if found else ()
 

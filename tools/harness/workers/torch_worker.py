@@ -35,13 +35,18 @@ class TorchBackend:
     def __init__(self):
         import torch
 
-        from harness.reference import contract, rival
+        from harness.reference import comparison, contract, rival
 
         self.torch, self.contract, self.rivals = torch, contract, rival
+        self.copy_arguments = comparison.copy_arguments
         torch.set_num_threads(sandbox.torch_thread_count())
         torch.set_grad_enabled(False)
         warnings.filterwarnings("ignore")
         self.calls: list[dict] = []
+        self.values: list[dict] = []
+        """The arguments by name, one dict for each call of `calls`."""
+        self.changed: list[list[tuple]] = []
+        """(tensor, its content) of each in/out argument of each call."""
         self.captured = None
         """The graph of the last `capture`."""
 
@@ -69,7 +74,7 @@ class TorchBackend:
             given = {
                 a.name: self.torch.zeros_like(a.value) if roles[a.name] == "output" else a.value for a in arguments
             }
-            self.calls = [self._accepted_arguments(given)]
+            self.calls = [self.reference.keywords(given)]
             self.compile_for_inputs()
         self.calls = []
 
@@ -142,38 +147,61 @@ class TorchBackend:
             dtype = self.contract.DTYPES[a["dtype"]]
             if a["role"] == "output":
                 return torch.zeros(a["shape"], dtype=dtype, device=self.device)
-            return view(dtype, torch.Size(a["shape"]).numel(), next(remaining_offsets)).view(a["shape"])
+            content = view(dtype, torch.Size(a["shape"]).numel(), next(remaining_offsets)).view(a["shape"])
+            if a["role"] == "input":
+                return content
+            self.changed[-1].append((content.clone(), content))
+            return self.changed[-1][-1][0]
 
-        sets = []
+        self.reference.device = self.device
+        if made_by := message["arguments"][0][0].get("made_by"):
+            # What no kernel is given, and how make_inputs arranges the rest.
+            self.reference.build(made_by["dims"], made_by["seed"], [], 0)
+        sets, self.changed = [], []
         for arguments, offsets in zip(message["arguments"], message["offsets"], strict=True):
             remaining_offsets = iter(offsets)
+            self.changed.append([])
             sets.append(
                 [
                     self.contract.Arg(a["name"], argument_value(a, remaining_offsets), a["dtype"], a["role"])
                     for a in arguments
                 ]
             )
-        self.calls = [self._accepted_arguments({a.name: a.value for a in args}) for args in sets]
+        self.values = [{a.name: a.value for a in args} for args in sets]
+        self.calls = [self._keywords(values) for values in self.values]
+        if self.reference.mentions_gradients and self.rival is None:
+            self.reference.call(self.copy_arguments(sets[0]))
+            self.function = self.reference.function
         if self.mode in COMPILE_MODES:
             self.compile_for_inputs()
         elif self.rival:
             # Two sets of inputs, because a result that is cached for one must not be correct for the other.
             for args in sets[:2]:
                 self.rival.check(args, self.task["numeric"])
+            self.function = self.rival.function
             if self.device != "cpu":
                 torch.cuda.empty_cache()
         return {}
 
     def set_scalars(self, message: dict, fds) -> dict:
         """Replace the scalars at each address by those of new inputs."""
-        for call, scalars in zip(self.calls, message["scalars"], strict=True):
-            call.update(self._accepted_arguments(scalars))
+        for call, values, scalars in zip(self.calls, self.values, message["scalars"], strict=True):
+            values.update(scalars)
+            call.update(self._keywords(values))
         return {}
 
-    def _accepted_arguments(self, given: dict) -> dict:
-        """Return those arguments that the contestant's function accepts."""
-        takes = (self.rival or self.reference).takes
-        return given if takes is None else {name: value for name, value in given.items() if name in takes}
+    def restore(self, message: dict, fds) -> dict:
+        """Give the in/out arguments of the calls in the train their content again."""
+        for at in message["train"]:
+            for tensor, content in self.changed[at]:
+                tensor.copy_(content)
+        if self.device != "cpu":
+            self.driver("cuCtxSynchronize")
+        return {}
+
+    def _keywords(self, values: dict) -> dict:
+        """Return the arguments with which the contestant's function is called."""
+        return (self.rival or self.reference).keywords(values)
 
     def _map_inputs(self, fd: int, size: int):
         """Map the inputs, which this process cannot write; return view(dtype, count, offset)."""
@@ -181,7 +209,7 @@ class TorchBackend:
         if self.device == "cpu":
             memory = mmap.mmap(fd, size, access=mmap.ACCESS_READ)
             return lambda dtype, count, offset: torch.frombuffer(memory, dtype=dtype, count=count, offset=offset)
-        self.calls = []
+        self.calls, self.values, self.changed = [], [], []
         if self.arena:
             torch.cuda.synchronize()
             self.driver.unmap(*self.arena)
@@ -195,7 +223,7 @@ class TorchBackend:
 
     def release_inputs(self, message: dict, fds) -> dict:
         """Release the inputs, which stay mapped as long as a tensor lies over them."""
-        self.calls, self.function = [], None
+        self.calls, self.values, self.changed, self.function = [], [], [], None
         return {}
 
     def run(self, message: dict, fds) -> dict:
@@ -222,7 +250,9 @@ class TorchBackend:
         calls = [partial(self.function, **self.calls[at]) for at in message["train"]]
         try:
             self.captured = graphs.CapturedCalls(self.torch, calls)
-            return {"uncaptured": self.captured.wrong_replay(calls[0])}
+            self.restore(message, fds)
+            changed = [tensor for tensor, _ in self.changed[message["train"][0]]]
+            return {"uncaptured": self.captured.wrong_replay(calls[0], changed, partial(self.restore, message, fds))}
         except Exception as error:
             return {"uncaptured": error_answer(error)["error"]}
 
@@ -236,6 +266,7 @@ class TorchBackend:
         outlasted the spin even with few calls."""
         driver, addresses = self.driver, message["train"][:MAX_QUEUED_CALLS]
         for divisor in (1, 4):
+            self.restore(message, fds)
             train = addresses[: max(min(len(addresses) // divisor, int(MAX_SPIN_S / (2 * self.launch_s))), 1)]
             self.torch.cuda._sleep(int(min(1.5 * self.launch_s * len(train) + SPIN_SLACK_S, MAX_SPIN_S) * self.cycles))
             driver.record(self.events[0], None)
@@ -268,7 +299,7 @@ def main() -> None:
     channel = ipc.Channel(socket.socket(fileno=int(sys.argv[1])))
     backend = TorchBackend()
     verbs = (backend.warm_up, backend.begin, backend.attach, backend.set_scalars, backend.run, backend.run_queued)
-    verbs += (backend.release_inputs, backend.capture)
+    verbs += (backend.release_inputs, backend.capture, backend.restore)
     ipc.serve_verbs(channel, {verb.__name__: verb for verb in verbs}, error_answer)
 
 
