@@ -249,8 +249,10 @@ def tolerance(numeric: dict, dtype: str, torch_error: float | None, baseline_err
 def describe_failure(answer: dict, limit: float, *, secret: bool) -> str:
     """Return why an output is wrong; without its values if the inputs are `secret`."""
     difference = answer["problem"] or f"relative error {answer['error']:.3g} exceeds the tolerance {limit:.3g}"
+    difference += answer["ties"]
     if secret:
-        return f"output {answer['name']}: {'wrong values' if answer['problem'] else 'the error exceeds the tolerance'}"
+        said = f"wrong values{answer['ties']}" if answer["problem"] else "the error exceeds the tolerance"
+        return f"output {answer['name']}: {said}"
     element = f"{answer['name']}[{', '.join(map(str, answer['index']))}]"
     return f"{difference}; {element} is {answer['got']}, expected {answer['expected']}"
 

@@ -130,6 +130,30 @@ class ExpectedOutput:
         return {"index": index[::-1], "got": repr(out[where].item()), "expected": repr(self.values[where].item())}
 
 
+def describe_ties(expected: ExpectedOutput, out: torch.Tensor, args: list[Arg]) -> str:
+    """Return ", ... ties ..." where integers that differ are indices into equal values of an input; else an empty
+    text."""
+    if expected.floating or expected.dtype == "bool":
+        return ""
+    right = expected.values.view(expected.shape).to(torch.int64)
+    got = out.reshape(-1)[: expected.count].view(expected.shape).to(torch.int64)
+    differ = (right != got).unsqueeze(-1)
+    for a in args if bool(differ.any()) else ():
+        for axis in range(a.value.dim() if a.is_read else 0):
+            rows = a.value.movedim(axis, -1)
+            one, other = (index.unsqueeze(-1) for index in (right, got))
+            if rows.shape[:-1] != right.shape and right.dim() == rows.dim():
+                one, other = right.movedim(axis, -1), got.movedim(axis, -1)
+            if one.shape[:-1] != rows.shape[:-1] or not bool(((other >= 0) & (other < rows.shape[-1])).all()):
+                continue
+            if bool(((one < 0) | (one >= rows.shape[-1])).any()):
+                continue
+            equal = (one != other) & (rows.gather(-1, one) == rows.gather(-1, other))
+            if count := int(equal.sum()):
+                return f", of which {count} are ties: {a.name} holds equal values at both indices"
+    return ""
+
+
 def float64_copies(args: list[Arg], *, outputs: bool = True) -> list[Arg]:
     """Return copies of the arguments with floating tensors in float64; without `outputs`, output tensors are passed
     through."""

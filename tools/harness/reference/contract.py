@@ -250,7 +250,7 @@ class Contract:
         self.returns = returned is not None
         if returned is None:
             return None
-        found = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
+        found = tuple(value for _, value in structures.flatten("", returned) if value is not None)
         for value in found:
             if not isinstance(value, torch.Tensor):
                 raise ContractError(

@@ -98,7 +98,7 @@ class DependencyProbe(TorchDispatchMode):
                 mask = self.unread_row_ends(name, mask)
                 if self.rows_that_change({**self.spared, name: mask}).any():
                     continue
-            if self.rows_that_change({name: torch.ones_like(mask)}).any():
+            if name in self.unchanged or self.rows_that_change({name: torch.ones_like(mask)}).any():
                 self.spared[name] = mask
 
     def outputs_with(self, others: dict[str, torch.Tensor]) -> list[torch.Tensor]:

@@ -239,6 +239,12 @@ def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg])
             if bool(where.any()):
                 written[after.name] = where
     flow = watch_call(contract, copy_arguments(args))
+    only_read = flow.read - flow.written - {*written} if flow and not contract.returns else set()
+    if name := next((a.name for a in args if a.role == "output" and a.name in only_read), None):
+        raise ContractError(
+            f"reference.py: reference(...) reads {name!r} and does not write it, although `outputs` names it; take it "
+            f"out of `outputs` if the kernel only reads it"
+        )
     name = next((a.name for a in args if a.role == "output" and flow and a.name in flow.updated), None)
     if name is None and contract.returns and flow:
         # The outputs are declared, so only a read that changes the result counts, not a copy that is overwritten.
@@ -253,18 +259,12 @@ def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg])
         name = changed_outputs(contract, args, plain, written, marked=True)
         # Another order of sums changes what is written as well.
         name = None if name is None or changed_outputs(contract, args, plain, written, marked=False) else name
-    if name is None:
-        return
-    if flow and contract.get("outputs") is not None and not contract.returns and not {name} & {*flow.written, *written}:
+    if name is not None:
         raise ContractError(
-            f"reference.py: reference(...) reads {name!r} and does not write it, although `outputs` names it; take it "
-            f"out of `outputs` if the kernel only reads it"
+            f"reference.py: reference(...) reads its output {name!r} before writing it, but outputs hold noise when a "
+            f'kernel begins; name it in `inout = ("{name}",)` and not in `outputs` if the kernel changes it in place, '
+            f"else zero it first in reference, or take it out of `outputs` if the kernel only reads it"
         )
-    raise ContractError(
-        f"reference.py: reference(...) reads its output {name!r} before writing it, but outputs hold noise when a "
-        f'kernel begins; name it in `inout = ("{name}",)` and not in `outputs` if the kernel changes it in place, else '
-        f"zero it first in reference, or take it out of `outputs` if the kernel only reads it"
-    )
 
 
 def changed_outputs(
