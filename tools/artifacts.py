@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
+import operator
 import re
 import textwrap
 from contextlib import suppress
@@ -173,6 +174,9 @@ class Task(Artifact):
     """Elements of every pointer buffer in the seed style; 0: the product of the two largest dims of the workload."""
     inferred: tuple[str, ...] = ()
     """One sentence for each property that was inferred and not declared; `check` prints them."""
+    restructured: bool = Field(default=False, exclude_if=operator.not_)
+    """True: make_inputs gives lists, structs or fixed values, so that the reference takes other arguments than the
+    kernel."""
     library: tuple[str, ...] | None = None
     """Operators of torch (`aten.mm`) that host code may call on the arguments and its own buffers; None: none."""
     rivals: Rivals | None = None

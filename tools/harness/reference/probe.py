@@ -61,7 +61,7 @@ def probe(request: dict) -> dict:
         )
         figures = {"weight": weight, "margin": margin, "flops": counter.total or None, "unique_bytes": size}
         answer["workloads"].append(describe_workload(name, dims, args, compared) | figures)
-    return answer | {"inferred": inferred}
+    return answer | {"inferred": inferred} | ({"restructured": True} if contract.made else {})
 
 
 def look_for_operators(library: list[str]) -> None:
