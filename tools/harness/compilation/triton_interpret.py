@@ -185,8 +185,8 @@ def case(contract, dims: dict, request: dict, folder: Path) -> dict:
 
 def answer(folder: Path) -> None:
     """Answer one job in a child of the server."""
-    from harness.device.precision import set_precision
     from harness.reference.contract import Contract
+    from harness.reference.precision import set_precision
 
     request = json.loads((folder / "interpret.json").read_text())
     set_precision(request["numeric"]["precision"])

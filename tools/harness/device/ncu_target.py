@@ -23,8 +23,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import harness  # noqa: F401
 
 sys.path.pop(0)
-from harness.device import precision
+
 from harness.isolation import native, sandbox
+from harness.reference import precision
 
 SECTIONS = (
     "SpeedOfLight",

@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import harness  # noqa: F401
 
 sys.path.pop(0)
-from harness.device.precision import set_precision
 from harness.isolation import ipc, sandbox
+from harness.reference.precision import set_precision
 
 VERBS = (
     "probe",

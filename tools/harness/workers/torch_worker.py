@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import harness  # noqa: F401
 
 sys.path.pop(0)
-from harness.device.precision import set_precision
 from harness.isolation import ipc, sandbox
+from harness.reference.precision import set_precision
 
 COMPILE_MODES = {"compile": None, "max_autotune": "max-autotune-no-cudagraphs"}
 """Contestant -> mode of torch.compile. CUDA graphs are off, because they record addresses and each call has its own."""
