@@ -10,6 +10,7 @@ import ast
 import hashlib
 import inspect
 import math
+import operator
 import re
 import textwrap
 from contextlib import suppress
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import CoreSchema
 
-Role = Literal["input", "output", "scalar"]
+Role = Literal["input", "output", "inout", "scalar"]
+"""An `inout` argument is read and written: its content is restored before each call."""
 DType = Literal[
     "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "int32", "int16", "int8",
     "uint8", "bool",
@@ -97,6 +99,16 @@ class Argument(Artifact):
     shape: tuple[str, ...] = ()
     """Extent of each axis: the name of the dim that it equals in all visible workloads, else a number. Scalars have
     no axes."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it is a tensor whose content the kernel is given."""
+        return self.role in ("input", "inout")
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the kernel writes it."""
+        return self.role in ("output", "inout")
 
 
 class Workload(Artifact):
@@ -196,6 +208,9 @@ class Task(Artifact):
     """Elements of every pointer buffer in the seed style; 0: the product of the two largest dims of the workload."""
     inferred: tuple[str, ...] = ()
     """One sentence for each property that was inferred and not declared; `check` prints them."""
+    restructured: bool = Field(default=False, exclude_if=operator.not_)
+    """True: make_inputs gives lists, structs or fixed values, so that the reference takes other arguments than the
+    kernel."""
     library: tuple[str, ...] | None = None
     """Operators of torch (`aten.mm`) that host code may call on the arguments and its own buffers; None: none."""
     rivals: Rivals | None = None
@@ -229,7 +244,7 @@ class Task(Artifact):
     @property
     def outputs(self) -> tuple[Argument, ...]:
         """The arguments that the kernel writes, in ABI order."""
-        return tuple(a for a in self.arguments if a.role == "output")
+        return tuple(a for a in self.arguments if a.is_written)
 
 
 class Candidate(Artifact):

@@ -85,6 +85,8 @@ def fill_task(brief: Brief, most: int | None) -> SectionContent | None:
         f"  {a.name}: {a.role} {a.dtype}{' [' + ', '.join(a.shape) + ']' if a.role != 'scalar' else ''}"
         for a in task.arguments
     ]
+    if any(a.role == "inout" for a in task.arguments):
+        rows += ["inout: the kernel reads what the argument holds and changes it in place; each call finds it as given"]
     # A Task never contains the judge's hidden workloads; the flag is checked here all the same.
     rows += ["visible workloads (timed, with their weights):"]
     visible = [w for w in task.workloads if not w.hidden]

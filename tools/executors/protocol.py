@@ -7,6 +7,7 @@ longer comparable.
 
 from __future__ import annotations
 
+import operator
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
@@ -112,6 +113,8 @@ class ProbeResult(Artifact):
     """Products, convolutions and attention among the operators, with those that may replace them: `aten.mm`."""
     product_type: ProductType | None = None
     """Same as `Task.product_type`."""
+    restructured: bool = Field(default=False, exclude_if=operator.not_)
+    """Same as `Task.restructured`."""
     rtol: float | None = None
     atol: float | None = None
     coarse: dict[str, float] = Field(default_factory=dict)

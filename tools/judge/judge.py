@@ -374,7 +374,7 @@ class Judge:
             checked_cases.smallest_workload(self.task),
             self.builder.read_or_build(candidate),
         )
-        arguments = [a.model_dump(mode="json", include={"name", "dtype"}) for a in self.task.arguments]
+        arguments = [a.model_dump(mode="json", include={"name", "dtype", "role"}) for a in self.task.arguments]
         limit = self.policy.job_limit_s
         launch = {
             "dims": workload.dims,

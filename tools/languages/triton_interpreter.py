@@ -158,6 +158,7 @@ def _run_until_problem(
     """Run the cases in the interpreter and return their results up to the first that has a problem."""
     outputs = [a.name for a in task.outputs]
     request = {"reference": task.reference, "cases": cases, "outputs": outputs, "numeric": task.numeric.model_dump()}
+    request["roles"] = {a.name: a.role for a in task.arguments}
     job = Job(
         files={
             **harness_files(blobs),

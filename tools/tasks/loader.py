@@ -342,6 +342,7 @@ def infer_task(
         build_flags=settings.build_flags,
         seed_style=not probe_result.has_make_inputs,
         pointer_elements=0 if probe_result.has_make_inputs else elements,
+        restructured=probe_result.restructured,
         inferred=(*probe_result.inferred, *about_arguments, *about_ranges, *about_numbers),
         library=_allowed_operators(settings, language, probe_result.products) or None,
         product_type=probe_result.product_type,

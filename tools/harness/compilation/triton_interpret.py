@@ -147,7 +147,7 @@ def case(contract, dims: dict, request: dict, folder: Path) -> dict:
     try:
         args = contract.build(dims, 7, [], 0)
         for arg in args:
-            arg.role = "output" if arg.name in request["outputs"] else "input" if arg.is_tensor else "scalar"
+            arg.role = request["roles"][arg.name]
             if arg.role == "output":
                 # As on a device, elements that the kernel does not write are detected.
                 arg.value.fill_(float("nan") if arg.value.dtype.is_floating_point else 77)
@@ -190,8 +190,8 @@ def case(contract, dims: dict, request: dict, folder: Path) -> dict:
 
 def answer(folder: Path) -> None:
     """Answer one job in a child of the server."""
-    from harness.device.precision import set_precision
     from harness.reference.contract import Contract
+    from harness.reference.precision import set_precision
 
     request = json.loads((folder / "interpret.json").read_text())
     set_precision(request["numeric"]["precision"])

@@ -43,16 +43,21 @@ class CapturedCalls:
         """Return the symbol of each kernel node."""
         return _kernel_names(ctypes.CDLL("libcuda.so.1"), c_void_p(self.graph.raw_cuda_graph()))
 
-    def wrong_replay(self, call) -> str:
-        """Return what is wrong with the first call's result after a replay over poison; empty if it equals `call()`."""
+    def wrong_replay(self, call, changed, restore) -> str:
+        """Return what is wrong with the first call's result after a replay over poison; empty if it equals `call()`.
+        `changed` are its in/out arguments, which `restore` gives their content again."""
         torch = self.torch
         results = [one for one in torch.utils._pytree.tree_leaves(self.results[0]) if isinstance(one, torch.Tensor)]
-        if not results:
+        if not results + changed:
             return "it returns no tensor whose replay could be checked"
         for result in results:
             result.untyped_storage().fill_(POISON_BYTE)
+        restore()
         self.graph.replay()
-        for result, wanted in zip(results, torch.utils._pytree.tree_leaves(call()), strict=False):
+        replayed = [result.clone() for result in results + changed]
+        restore()
+        returned = [one for one in torch.utils._pytree.tree_leaves(call()) if isinstance(one, torch.Tensor)]
+        for result, wanted in zip(replayed, returned + changed, strict=False):
             if not torch.allclose(result.double(), wanted.double(), rtol=1e-2, atol=1e-2, equal_nan=True):
                 return "its replay does not compute what a call computes"
         return ""

@@ -130,6 +130,7 @@ class KernelContestant:
         if not self.kernel.launches:
             return {}
         self.clear_slots()
+        self.session.ring.restore([0], [0])
         try:
             return self.kernel.profile(self.name, self.kernel.train(self.session.ring, [0], [0]), bool(self.operators))
         except KernelError as error:
@@ -209,6 +210,9 @@ class TorchContestant:
         """Call the function once at each address of `piece`, or `replay` the graph of these calls, and return the
         seconds by the supervisor's clock."""
         self._update_scalars()
+        if self.ring.changed:
+            self._call_or_lose("restore", train=piece)
+            self.backend.evict_cache()
         self.ring.flush(piece, [])
         start = time.perf_counter()
         watched_s = BUSY_WAIT_S if self.backend.launched else 0.0

@@ -191,6 +191,12 @@ class HostSlots:
             for start, size, byte in zip(self.plan.offsets[slot], self.plan.sizes, self.bytes, strict=True):
                 self.shared.fill(start, size, byte)
 
+    def restore(self, inputs: HostInputs, copies: list[tuple[int, int, int]], *, cold: bool) -> None:
+        """Copy buffers of the inputs into slots; a copy is (offset, offset, bytes). Flushing the slots makes them
+        `cold`."""
+        for source, target, size in copies:
+            ctypes.memmove(self.shared.address + target, inputs.shared.address + source, size)
+
     def intact(self, slots: list[int]) -> list[bool]:
         """Return for each slot whether its guards are unchanged."""
         memory = self.shared.memory

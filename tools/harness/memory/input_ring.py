@@ -14,6 +14,10 @@ UNITS_IN_LAST_PLACE = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0*
 FLOATING = (*UNITS_IN_LAST_PLACE, "float8_e4m3fn", "float8_e5m2")
 
 
+READ_ROLES, WRITTEN_ROLES = ("input", "inout"), ("output", "inout")
+"""Roles of the arguments whose content a kernel is given, and of those that it writes."""
+
+
 class WorkloadError(Exception):
     """The reference cannot compute this workload, or it does not fit in memory; the text is a sentence."""
 
@@ -85,8 +89,13 @@ class Ring:
         self.lane = 0
         self.sets = InputSets(made, addresses)
         first = made[0]
-        self.ins = [a for a in first if a["role"] == "input"]
-        self.outs = [a for a in first if a["role"] == "output"]
+        self.ins = [a for a in first if a["role"] in READ_ROLES]
+        self.outs = [a for a in first if a["role"] in WRITTEN_ROLES]
+        self.changed = [
+            (self.ins.index(a), at, self._bytes(a)) for at, a in enumerate(self.outs) if a["role"] == "inout"
+        ]
+        """Place among the inputs, place among the outputs and bytes of each in/out argument. Its content lies among the
+        inputs, where no kernel can change it, and is copied into the slot of each call."""
         self.names = [a["name"] for a in self.ins]
         self._allocate(addresses, slots, edge)
 
@@ -118,12 +127,12 @@ class Ring:
     @staticmethod
     def set_bytes(args: list[dict]) -> int:
         """Return the bytes of one set's inputs and outputs."""
-        return sum(Ring._bytes(a) for a in args if a["role"] != "scalar")
+        return sum(Ring._bytes(a) * (1 + (a["role"] == "inout")) for a in args if a["role"] != "scalar")
 
     @staticmethod
     def output_bytes(args: list[dict]) -> list[int]:
         """Return the bytes of each output."""
-        return [Ring._bytes(a) for a in args if a["role"] == "output"]
+        return [Ring._bytes(a) for a in args if a["role"] in WRITTEN_ROLES]
 
     @staticmethod
     def _bytes(argument: dict) -> int:
@@ -153,6 +162,14 @@ class Ring:
         dropped = sorted(set(before) - set(sets.ids))
         made = self.oracle.call("renew_inputs", dims=dims, sets=drawn, dropped=dropped)["made"]
         sets.replace(dropped, {one["id"]: args for one, args in zip(drawn, made, strict=True)})
+
+    def restore(self, at: list[int], slots: list[int], *, cold: bool = False) -> None:
+        """Give the in/out arguments of each slot the content of the input set at its address."""
+        inputs, outputs = self.inputs.offsets, self.slots.plan.offsets
+        if self.changed:
+            pairs = zip(at, slots, strict=True)
+            copies = [(inputs[a][i], outputs[s][o], size) for a, s in pairs for i, o, size in self.changed]
+            self.slots.restore(self.inputs, copies, cold=cold)
 
     def check(self, entries: list[dict]) -> list[dict]:
         """Return the oracle's comparison of outputs; an entry is {at, slot, tag}."""
@@ -236,8 +253,10 @@ def tolerance(numeric: dict, dtype: str, torch_error: float | None, baseline_err
 def describe_failure(answer: dict, limit: float, *, secret: bool) -> str:
     """Return why an output is wrong; without its values if the inputs are `secret`."""
     difference = answer["problem"] or f"relative error {answer['error']:.3g} exceeds the tolerance {limit:.3g}"
+    difference += answer["ties"]
     if secret:
-        return f"output {answer['name']}: {'wrong values' if answer['problem'] else 'the error exceeds the tolerance'}"
+        said = f"wrong values{answer['ties']}" if answer["problem"] else "the error exceeds the tolerance"
+        return f"output {answer['name']}: {said}"
     element = f"{answer['name']}[{', '.join(map(str, answer['index']))}]"
     return f"{difference}; {element} is {answer['got']}, expected {answer['expected']}"
 

@@ -142,6 +142,30 @@ class ExpectedOutput:
         return {"index": index[::-1], "got": repr(out[where].item()), "expected": repr(self.values[where].item())}
 
 
+def describe_ties(expected: ExpectedOutput, out: torch.Tensor, args: list[Arg]) -> str:
+    """Return ", ... ties ..." where integers that differ are indices into equal values of an input; else an empty
+    text."""
+    if expected.floating or expected.dtype == "bool":
+        return ""
+    right = expected.values.view(expected.shape).to(torch.int64)
+    got = out.reshape(-1)[: expected.count].view(expected.shape).to(torch.int64)
+    differ = (right != got).unsqueeze(-1)
+    for a in args if bool(differ.any()) else ():
+        for axis in range(a.value.dim() if a.is_read else 0):
+            rows = a.value.movedim(axis, -1)
+            one, other = (index.unsqueeze(-1) for index in (right, got))
+            if rows.shape[:-1] != right.shape and right.dim() == rows.dim():
+                one, other = right.movedim(axis, -1), got.movedim(axis, -1)
+            if one.shape[:-1] != rows.shape[:-1] or not bool(((other >= 0) & (other < rows.shape[-1])).all()):
+                continue
+            if bool(((one < 0) | (one >= rows.shape[-1])).any()):
+                continue
+            equal = (one != other) & (rows.gather(-1, one) == rows.gather(-1, other))
+            if count := int(equal.sum()):
+                return f", of which {count} are ties: {a.name} holds equal values at both indices"
+    return ""
+
+
 def float64_copies(args: list[Arg], *, outputs: bool = True) -> list[Arg]:
     """Return copies of the arguments with floating tensors in float64; without `outputs`, output tensors are passed
     through."""
@@ -173,7 +197,7 @@ def mark(args: list[Arg], integer: int = 0x5A) -> None:
 
 def results(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
     """Call the reference and return one tensor per output: what it returned, or else what it wrote."""
-    outputs = [a for a in args if a.role == "output"]
+    outputs = [a for a in args if a.is_written]
     returned = contract.call(args)
     if returned is None:
         return [a.value for a in outputs]
@@ -202,7 +226,7 @@ def results(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
 def expected_outputs(contract: Contract, args: list[Arg]) -> tuple[list[ExpectedOutput], str]:
     """Return the float64 outputs, in native precision where the reference cannot run in float64, and a note that says
     why then."""
-    outputs = [a for a in args if a.role == "output"]
+    outputs = [a for a in args if a.is_written]
     note = ""
     wide = float64_copies(args, outputs=not contract.returns)
     if not contract.returns:
@@ -253,4 +277,5 @@ def _call_again(contract: Contract, args: list[Arg], name: str) -> torch.Tensor:
 
 def native_outputs(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
     """Return the reference's outputs in the task's own dtypes, which show torch's own accuracy."""
-    return results(contract, args if contract.returns else copy_arguments(args))
+    changes = not contract.returns or any(a.role == "inout" for a in args)
+    return results(contract, copy_arguments(args) if changes else args)

@@ -14,6 +14,9 @@ import types
 import warnings
 
 import torch
+from torch.utils import _pytree
+
+from harness.reference import structures
 
 DTYPES = {
     name: getattr(torch, name)
@@ -26,6 +29,8 @@ DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 REFERENCE_FILE = "reference.py"
 NO_GPU = "not compiled with CUDA|No CUDA GPUs are available|no NVIDIA driver|Cannot get CUDA generator|CUDA driver"
 """Pattern of torch's messages about a GPU that this process does not have."""
+NO_GRADIENT = "does not require grad"
+"""Part of torch's messages where a gradient is asked for that was not recorded."""
 CORRECTION_HINT = "; correct it there and run again"
 """End of a message about a mistake in reference.py; omitted where the sizes are not the user's own."""
 
@@ -54,6 +59,16 @@ class Arg:
     def is_tensor(self) -> bool:
         return isinstance(self.value, torch.Tensor)
 
+    @property
+    def is_read(self) -> bool:
+        """Whether it is a tensor whose content the kernel is given."""
+        return self.is_tensor and self.role in ("input", "inout")
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the kernel writes it."""
+        return self.role in ("output", "inout")
+
     def json(self) -> dict:
         """Return name, role, dtype and shape, and the value of a scalar."""
         if self.is_tensor:
@@ -72,8 +87,8 @@ def computable(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def total_bytes(args: list[Arg]) -> int:
-    """Return the bytes of all tensors."""
-    return sum(a.value.numel() * a.value.element_size() for a in args if a.is_tensor)
+    """Return the bytes of all tensors; those that are read and written count twice."""
+    return sum(a.value.numel() * a.value.element_size() * (1 + (a.role == "inout")) for a in args if a.is_tensor)
 
 
 def format_dims(dims: dict) -> str:
@@ -89,7 +104,7 @@ def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[0] if text else ''}".rstrip(": ")[:300]
 
 
-def call_or_contract_error(what: str, function, *args, **kwargs):
+def call_or_contract_error(what: str, function, /, *args, **kwargs):
     """Call the user's code; an exception becomes a ContractError whose message begins with `what`."""
     try:
         with warnings.catch_warnings():
@@ -190,11 +205,27 @@ def interpret_triton() -> None:
     narrow_floats.install()
 
 
+def with_gradients(function, leaves: set[str]):
+    """Return the function, called with gradients on and with new tensors over the given ones, of which `leaves` are
+    fresh leaves."""
+
+    @functools.wraps(function)
+    def call(*positional, **given):
+        positional, given = _pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, (positional, given))
+        given = {name: one.requires_grad_() if name in leaves else one for name, one in given.items()}
+        with torch.enable_grad():
+            return function(*positional, **given)
+
+    return call
+
+
 class Contract:
     """A loaded reference."""
 
     where = "reference.py: reference(...)"
     """How messages call the function."""
+    records_gradients: bool | None = None
+    """Whether the function asks for gradients, which are off otherwise; None before its first call."""
 
     def __init__(self, text: str):
         if re.search(r"^\s*(?:import|from) triton\b", text, re.M) and not torch.cuda.is_available():
@@ -209,6 +240,15 @@ class Contract:
             )
         self.has_make_inputs = callable(getattr(self.module, "make_inputs", None))
         self.takes = self._parameter_names()
+        self.mentions_gradients = "grad" in text or "backward" in text
+        self.made: dict = {}
+        """What make_inputs gave, by name, without the tensors and numbers that are a kernel's arguments."""
+        self.fixed: dict[str, object] = {}
+        """What the reference is given and no kernel is, by name."""
+        self.leaves: set[str] = set()
+        """Names of the tensors that make_inputs gave with requires_grad."""
+        self.strides: dict[str, tuple[int, ...]] = {}
+        """Name -> strides of the tensors that make_inputs gave other than contiguous."""
         self.device = "cpu"
         """Device on which the arguments are made, or to which they are moved."""
         self.returns = False
@@ -239,11 +279,11 @@ class Contract:
     def call(self, args: list[Arg]) -> tuple | None:
         """Call the reference with the arguments as they are. Returns its tensors in order, or None when it returns
         nothing."""
-        returned = call_or_contract_error(self.where, self.bind({a.name: a.value for a in args}))
+        returned = self._call_function(args)
         self.returns = returned is not None
         if returned is None:
             return None
-        found = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
+        found = tuple(value for _, value in structures.flatten("", returned) if value is not None)
         for value in found:
             if not isinstance(value, torch.Tensor):
                 raise ContractError(
@@ -256,19 +296,50 @@ class Contract:
                 kind = "nested" if value.is_nested else f"{value.layout}"
                 what = "a tensor without values" if value.device.type == "meta" else f"a {kind} tensor of {value.dtype}"
                 raise ContractError(f"{self.where} returned {what}; return dense ones of real numbers")
-        outputs = [a.value for a in args if a.role == "output"]
-        if len(found) == len(outputs) and all(
-            is_same_view(one, other) for one, other in zip(found, outputs, strict=True)
-        ):
+        if self.records_gradients:
+            found = tuple(value.detach() for value in found)
+        outputs = [a for a in args if a.is_written]
+        changed = [a for a in outputs if a.role == "inout"]
+        in_order = len(found) == len(outputs) and all(
+            is_same_view(one, a.value) for one, a in zip(found, outputs, strict=True)
+        )
+        if in_order or (changed and all(any(is_same_view(one, a.value) for a in outputs) for one in found)):
             # The reference wrote into its outputs and returns these; elements that it did not write are undefined.
             self.returns = False
             return None
+        if changed and len(found) == len(outputs) - len(changed):
+            rest = iter(found)
+            return tuple(a.value if a.role == "inout" else next(rest) for a in outputs)
         return found
 
     def bind(self, given: dict):
-        """Return the function's call with those of these arguments that it takes."""
-        accepted = {name: value for name, value in given.items() if self.takes is None or name in self.takes}
+        """Return the function's call with those of these arguments that it takes, as make_inputs arranges them, and
+        with what is fixed."""
+        arranged = self.arrange(given)
+        accepted = {name: one for name, one in arranged.items() if self.takes is None or name in self.takes}
         return functools.partial(self.function, **accepted)
+
+    def arrange(self, values: dict) -> dict:
+        """Return the arguments' values by name as make_inputs gives them, with what is fixed."""
+        return {name: structures.put_together(name, made, values) for name, made in self.made.items()} or values
+
+    def _call_function(self, args: list[Arg]):
+        """Return what the function returns. If its first call asks for gradients, it is made again with gradients on;
+        they stay on from then on."""
+        contents = {a.name: a.value.clone() for a in args if a.role == "inout" and self.records_gradients is None}
+        values = {a.name: a.value for a in args}
+        try:
+            returned = call_or_contract_error(self.where, self.bind(values))
+        except ContractError as error:
+            if self.records_gradients is not None or NO_GRADIENT not in str(error):
+                raise
+            self.function, self.records_gradients = with_gradients(self.function, self.leaves), True
+            for a in args:
+                if a.name in contents:
+                    a.value.copy_(contents[a.name])
+            returned = call_or_contract_error(self.where, self.bind(values))
+        self.records_gradients = bool(self.records_gradients)
+        return returned
 
     def check_call(self, args: list[Arg]) -> None:
         """Raise ContractError if the reference requires an argument that does not exist."""
@@ -286,7 +357,7 @@ class Contract:
             parameters = inspect.signature(self.function).parameters.values()
         except (TypeError, ValueError):
             return []
-        names = {a.name for a in args}
+        names = {a.name for a in args} | set(self.made)
         required = [
             p.name for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
         ]
@@ -327,23 +398,44 @@ class Contract:
             raise ContractError(
                 "reference.py: make_inputs must return a dict of every argument by name, in the kernel's order"
             )
+        self.leaves.clear()
+        self.strides.clear()
         args = []
-        for name, value in made.items():
+        fixed: dict[str, object] = {}
+        for name, value in (leaf for top, whole in made.items() for leaf in structures.flatten(top, whole)):
+            if name in fixed or name in {a.name for a in args}:
+                raise ContractError(f"reference.py: make_inputs gives two values the name {name!r}; rename one")
+            if isinstance(value, structures.FIXED):
+                fixed[name] = value
+                continue
             if isinstance(value, torch.Tensor):
                 if value.dtype not in DTYPE_NAMES:
                     raise ContractError(
                         f"reference.py: make_inputs gave {name!r} the dtype {value.dtype}; use one of "
                         f"{', '.join(DTYPES)}"
                     )
+                if value.requires_grad:
+                    self.leaves.add(name)
+                if not value.is_contiguous():
+                    self.strides[name] = value.stride()
                 args.append(Arg(name, value.detach().to(self.device).contiguous(), DTYPE_NAMES[value.dtype]))
             elif isinstance(value, (bool, int, float)):
                 kind = "bool" if isinstance(value, bool) else "float32" if isinstance(value, float) else "int32"
                 args.append(Arg(name, value, "int64" if kind == "int32" and not -(2**31) <= value < 2**31 else kind))
             else:
                 raise ContractError(
-                    f"reference.py: make_inputs gave {name!r} a {type(value).__name__}; use a tensor, int, "
-                    f"float or bool"
+                    f"reference.py: make_inputs gave {name!r} a {type(value).__name__}; use a tensor, int, float or "
+                    f"bool, lists, dicts or dataclasses of these, and None, a str or a torch.dtype for what is fixed"
                 )
+        if self.made and fixed != self.fixed:
+            raise ContractError(
+                f"reference.py: make_inputs gives other fixed values at {format_dims(dims)} ({fixed}, not "
+                f"{self.fixed}); no kernel is given them, so they must stay the same: make a number of what changes"
+            )
+        self.fixed = fixed
+        if list(made) != [a.name for a in args]:
+            nothing = dict.fromkeys(a.name for a in args)
+            self.made = {name: structures.put_together(name, value, nothing) for name, value in made.items()}
         return args
 
     def _arguments_from_signature(self, dims: dict, seed: int, parameters: list[dict], elements: int) -> list[Arg]:

@@ -8,6 +8,7 @@ import re
 import time
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations_with_replacement
 
 import sympy
@@ -354,11 +355,11 @@ def compiled(
     """Compile the reference for these arguments and return the recorder with its code. Raises ContractError with the
     reason if torch.compile fails."""
     takes = contract.takes
-    kinds = [a.value.dtype for a in args if a.role == "output"]
-    given = {a.name: a.value for a in args if takes is None or a.name in takes}
+    kinds = [a.value.dtype for a in args if a.is_written]
+    given = {a.name: a.value for a in args if takes is None or contract.made or a.name in takes}
 
     def call_reference(given):
-        found = contract.function(**given)
+        found = (contract.bind(given) if contract.made else partial(contract.function, **given))()
         found = () if found is None else tuple(found) if isinstance(found, (tuple, list)) else (found,)
         return tuple(value.to(kind).contiguous() for value, kind in zip(found, kinds, strict=True)) if found else ()
 

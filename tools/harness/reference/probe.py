@@ -12,6 +12,7 @@ from harness.reference.determinism import is_equal, look_for_chance
 from harness.reference.flops import FlopCounter, products
 from harness.reference.needed import needed_bytes
 from harness.reference.outputs import infer_roles, look_for_read_outputs
+from harness.reference.structures import flatten
 from harness.reference.workloads import build_arguments, check_dims, dims_range, requested_workloads
 
 NEEDED_S = 8.0
@@ -43,7 +44,7 @@ def probe(request: dict) -> dict:
         contract.check_call(args)
         require_memory(args, dims, request["memory_bytes"])
         if at == 0:
-            inferred += buffer_notes(contract, request, args)
+            inferred += buffer_notes(contract, request, args) + structure_notes(contract)
             roles = infer_roles(contract, args, inferred)
         set_roles(args, roles)
         counter, compared, coarse = run_once(
@@ -60,7 +61,7 @@ def probe(request: dict) -> dict:
         )
         figures = {"weight": weight, "margin": margin, "flops": counter.total or None, "unique_bytes": size}
         answer["workloads"].append(describe_workload(name, dims, args, compared) | figures)
-    return answer | {"inferred": inferred}
+    return answer | {"inferred": inferred} | ({"restructured": True} if contract.made else {})
 
 
 def look_for_operators(library: list[str]) -> None:
@@ -138,6 +139,21 @@ def buffer_notes(contract: Contract, request: dict, args: list[Arg]) -> list[str
     return [f"Every pointer is a flat buffer of {count} elements ({origin})."]
 
 
+def structure_notes(contract: Contract) -> list[str]:
+    """Return a sentence for each thing that a kernel gets in another form than make_inputs gives it, or not at all."""
+    notes = [
+        f"{name} is fixed to {value!r}: the reference gets it, a kernel does not."
+        for name, value in contract.fixed.items()
+    ]
+    for name, made in contract.made.items():
+        parts = [leaf for leaf, _ in flatten(name, made) if leaf != name and leaf not in contract.fixed]
+        if parts:
+            notes.append(f"{name} is given to a kernel as {', '.join(parts)}; the reference gets it whole.")
+    for name, strides in contract.strides.items():
+        notes.append(f"{name}: its strides {strides} are not kept; reference and kernel get it contiguous.")
+    return notes
+
+
 def check_declared_bytes(name: str, declared: int, args: list[Arg], inferred: list[str]) -> int:
     """Return the bytes that a call must move as its workload declares them, and append a note; raise ContractError if
     they exceed its tensors."""
@@ -191,7 +207,7 @@ def run_once(
     for a, b in zip(args, own, strict=True):
         if a.role == "input" and a.is_tensor and not is_equal(a.value, b.value):
             raise ContractError(
-                f"reference.py: reference(...) changes its input {a.name!r}; name it in `outputs`, or work on a copy"
+                f"reference.py: reference(...) changes its input {a.name!r}; name it in `inout`, or work on a copy"
             )
     if first:
         look_for_chance(contract, args, own, returned, inferred)

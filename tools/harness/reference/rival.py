@@ -18,6 +18,16 @@ class OtherFunction(Contract):
     hint = ""
     """Advice at the end of the sentence about a wrong result."""
 
+    @property
+    def made(self) -> dict:
+        """What the reference's make_inputs gave."""
+        return self.reference.made
+
+    @property
+    def leaves(self) -> set[str]:
+        """Names of the tensors that make_inputs gave with requires_grad."""
+        return self.reference.leaves
+
     def check(self, args: list[Arg], numeric: dict) -> None:
         """Raise ContractError unless the function computes the reference's result as accurately as a kernel must.
 

@@ -16,6 +16,7 @@ import torch
 
 from harness.reference.contract import Arg, Contract, ContractError, call_or_contract_error
 from harness.reference.rival import OtherFunction
+from harness.reference.structures import FIXED
 
 BUILD_LIMIT_S = 240.0
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -51,9 +52,12 @@ class UserFunction(OtherFunction):
     def missing_arguments(self, args: list[Arg]) -> list[str]:
         """Decide how the function is called with these arguments; ContractError where it cannot be."""
         self._match_weights(args)
-        given = [a for a in args if a.name not in self.weights]
-        every, tensors = [a.name for a in given], [a.name for a in given if a.is_tensor]
-        inputs = [a.name for a in given if a.role != "output"]
+        numbers = {a.name for a in args if not a.is_tensor} | {
+            name for name, one in self.made.items() if isinstance(one, FIXED) and all(a.name != name for a in args)
+        }
+        outputs = {a.name for a in args if a.role == "output"}
+        every = [name for name in self.made or [a.name for a in args] if name not in self.weights]
+        tensors, inputs = ([n for n in every if n not in left_out] for left_out in (numbers, outputs))
         parameters = self.signature or []
         plain = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         required = [p for p in plain if p.default is p.empty]
@@ -103,6 +107,7 @@ class UserFunction(OtherFunction):
 
     def bind(self, given: dict):
         """Return the call with these arguments; a module gets its own parameters for each."""
+        given = given | self.arrange(given)
         function = self.function
         if self.weights:
             # A copy that shares what it does not take from the arguments.

@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import harness  # noqa: F401
 
 sys.path.pop(0)
-from harness.device.precision import set_precision
 from harness.isolation import ipc, sandbox
+from harness.reference.precision import set_precision
 
 COMPILE_MODES = {"compile": None, "max_autotune": "max-autotune-no-cudagraphs"}
 """Contestant -> mode of torch.compile. CUDA graphs are off, because they record addresses and each call has its own."""
@@ -35,15 +35,18 @@ class TorchBackend:
     def __init__(self):
         import torch
 
-        from harness.reference import contract, rival, user_function
+        from harness.reference import comparison, contract, rival, user_function
 
         self.torch, self.contract, self.rivals, self.user_functions = torch, contract, rival, user_function
+        self.copy_arguments = comparison.copy_arguments
         torch.set_num_threads(sandbox.torch_thread_count())
         torch.set_grad_enabled(False)
         warnings.filterwarnings("ignore")
         self.calls: list[dict] = []
         """The arguments at each address, and `bound` the call with them."""
         self.bound: list[partial] = []
+        self.changed: list[list[tuple]] = []
+        """(tensor, its content) of each in/out argument of each call."""
         self.captured = None
         """The graph of the last `capture`."""
 
@@ -147,11 +150,20 @@ class TorchBackend:
             dtype = self.contract.DTYPES[a["dtype"]]
             if a["role"] == "output":
                 return torch.zeros(a["shape"], dtype=dtype, device=self.device)
-            return view(dtype, torch.Size(a["shape"]).numel(), next(remaining_offsets)).view(a["shape"])
+            content = view(dtype, torch.Size(a["shape"]).numel(), next(remaining_offsets)).view(a["shape"])
+            if a["role"] == "input":
+                return content
+            self.changed[-1].append((content.clone(), content))
+            return self.changed[-1][-1][0]
 
-        sets = []
+        self.reference.device = self.device
+        if made_by := message["arguments"][0][0].get("made_by"):
+            # What no kernel is given, and how make_inputs arranges the rest.
+            self.reference.build(made_by["dims"], made_by["seed"], [], 0)
+        sets, self.changed = [], []
         for arguments, offsets in zip(message["arguments"], message["offsets"], strict=True):
             remaining_offsets = iter(offsets)
+            self.changed.append([])
             sets.append(
                 [
                     self.contract.Arg(a["name"], argument_value(a, remaining_offsets), a["dtype"], a["role"])
@@ -159,6 +171,8 @@ class TorchBackend:
                 ]
             )
         self.calls = [{a.name: a.value for a in args} for args in sets]
+        if self.reference.mentions_gradients and self.rival is None:
+            self.reference.call(self.copy_arguments(sets[0]))
         if self.mode in COMPILE_MODES:
             self.compile_for_inputs()
             return {}
@@ -182,13 +196,22 @@ class TorchBackend:
         self.bound = known
         return {}
 
+    def restore(self, message: dict, fds) -> dict:
+        """Give the in/out arguments of the calls in the train their content again."""
+        for at in message["train"]:
+            for tensor, content in self.changed[at]:
+                tensor.copy_(content)
+        if self.device != "cpu":
+            self.driver("cuCtxSynchronize")
+        return {}
+
     def _map_inputs(self, fd: int, size: int):
         """Map the inputs, which this process cannot write; return view(dtype, count, offset)."""
         torch = self.torch
         if self.device == "cpu":
             memory = mmap.mmap(fd, size, access=mmap.ACCESS_READ)
             return lambda dtype, count, offset: torch.frombuffer(memory, dtype=dtype, count=count, offset=offset)
-        self.calls = self.bound = []
+        self.calls, self.bound, self.changed = [], [], []
         if self.arena:
             torch.cuda.synchronize()
             self.driver.unmap(*self.arena)
@@ -202,7 +225,7 @@ class TorchBackend:
 
     def release_inputs(self, message: dict, fds) -> dict:
         """Release the inputs, which stay mapped as long as a tensor lies over them."""
-        self.calls = self.bound = []
+        self.calls, self.bound, self.changed = [], [], []
         return {}
 
     def run(self, message: dict, fds) -> dict:
@@ -229,7 +252,9 @@ class TorchBackend:
         calls = [self.bound[at] for at in message["train"]]
         try:
             self.captured = graphs.CapturedCalls(self.torch, calls)
-            return {"uncaptured": self.captured.wrong_replay(calls[0])}
+            self.restore(message, fds)
+            changed = [tensor for tensor, _ in self.changed[message["train"][0]]]
+            return {"uncaptured": self.captured.wrong_replay(calls[0], changed, partial(self.restore, message, fds))}
         except Exception as error:
             return {"uncaptured": error_answer(error)["error"]}
 
@@ -243,6 +268,7 @@ class TorchBackend:
         outlasted the spin even with few calls."""
         driver, addresses = self.driver, message["train"][:MAX_QUEUED_CALLS]
         for divisor in (1, 4):
+            self.restore(message, fds)
             train = addresses[: max(min(len(addresses) // divisor, int(MAX_SPIN_S / (2 * self.launch_s))), 1)]
             self.torch.cuda._sleep(int(min(1.5 * self.launch_s * len(train) + SPIN_SLACK_S, MAX_SPIN_S) * self.cycles))
             driver.record(self.events[0], None)
@@ -275,7 +301,7 @@ def main() -> None:
     channel = ipc.Channel(socket.socket(fileno=int(sys.argv[1])))
     backend = TorchBackend()
     verbs = (backend.warm_up, backend.begin, backend.attach, backend.set_scalars, backend.run, backend.run_queued)
-    verbs += (backend.release_inputs, backend.capture)
+    verbs += (backend.release_inputs, backend.capture, backend.restore)
     ipc.serve_verbs(channel, {verb.__name__: verb for verb in verbs}, error_answer)
 
 

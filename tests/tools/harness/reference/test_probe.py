@@ -297,9 +297,17 @@ DECLARED = 'outputs = "out"'
         ("b.clamp_(0, 3); return x[b]", f'{X}, "b": torch.arange(B) % 4, {OUT}', "", "out"),
         # Its sums move their last digits from one call to the next, which is not reading.
         ("return out.zero_().index_put_((torch.arange(200_000) % 10,), x, accumulate=True)", MANY, "", "out"),
-        # What is read and written in place has no kernel.
-        ("return x.relu_()", IN_PLACE, "", ["reads its output 'x' before writing it", "work on copies"]),
-        ("x.clamp_(-1e9, 1e9)", IN_PLACE, "", ["reads its output 'x' before writing it", "work on copies"]),
+        # What is read and written in place is named in `inout`.
+        ("return x.relu_()", IN_PLACE, "", ["reads its output 'x' before writing it", 'inout = ("x",)', "noise"]),
+        ("x.clamp_(-1e9, 1e9)", IN_PLACE, "", ["reads its output 'x' before writing it", 'inout = ("x",)']),
+        (
+            "out.copy_(x + b)",
+            IN_PLACE,
+            'outputs = "b", "out"',
+            ["reads 'b'", "take it out of `outputs` if the kernel only"],
+        ),
+        ("x += 1", X, 'inout = "x"; outputs = "x"', ["'x' is named in `inout` and in `outputs`"]),
+        ("x += 1; return x, x.sum(0)", X, 'inout = "x"', ["returns more than its `inout`", "`outputs`"]),
         ("return x + torch.rand_like(x)", f"{X}, {OUT}", DECLARED, ["gives another 'out' when it is called again"]),
         ("return 2 * x + out", f"{X}, {OUT}", DECLARED, ["reads its output 'out' before writing it"]),
         ("return x.to_sparse()", f"{X}, {OUT}", DECLARED, ["returned a torch.sparse_coo tensor"]),
@@ -316,6 +324,90 @@ def test_an_output_is_a_tensor_that_is_not_read_and_what_has_none_is_told_what_t
         assert seen.error is None and [a.name for a in seen.workloads[0].arguments if a.role == "output"] == [found]
     else:
         assert seen.error is not None and not [piece for piece in found if piece not in seen.error], seen.error
+
+
+@pytest.mark.parametrize(
+    ("answer", "setup", "roles"),
+    [
+        ("x.mul_(2).add_(b)", "", "inout input input"),
+        ("return x.mul_(2).add_(b)", "", "inout input input"),
+        ("return 2 * x + b", "", "inout input input"),
+        ("out.copy_(x + b); x.mul_(2)", "", "inout input output"),
+        ("x.mul_(2); return (x + b).clone()", 'outputs = "out"', "inout input output"),
+        ("return 2 * x, x + b", 'outputs = "out"', "inout input output"),
+    ],
+)
+def test_an_argument_that_is_read_and_written_is_both(asker: Asker, answer: str, setup: str, roles: str) -> None:
+    given = f'{X}, "b": torch.ones(B, 4), {OUT}'
+    seen = asker.probe(out_of(answer, given, f'inout = ("x",)\n{setup}'))
+    assert seen.error is None, seen.error
+    (workload,) = seen.workloads
+    assert " ".join(a.role for a in workload.arguments[:3]) == roles
+    # x counts twice, as it is read and written; all three tensors have 128 bytes.
+    assert workload.unique_bytes == 4 * 128
+
+
+def test_what_a_cache_keeps_need_neither_be_read_nor_written(asker: Asker) -> None:
+    given = '"x": torch.randn(B, 4), "b": torch.randn(1000, 4)'
+    seen = asker.probe(out_of("b[7] = x[0]", given, 'inout = ("b",)'))
+    assert seen.error is None and seen.workloads[0].unique_bytes == 4 * 8
+
+
+def test_fixed_values_and_parts_reach_the_reference_as_they_were_made(asker: Asker) -> None:
+    setup = "import collections, dataclasses\nPair = collections.namedtuple('Pair', 'a b')\n"
+    setup += "@dataclasses.dataclass\nclass C:\n    w: object\n    e: float\n"
+    given = """"x": [torch.randn(B, 4), torch.randn(B, 4)], "b": None, "gate": C(torch.ones(4), 0.5), "self": "relu",
+        "what": torch.float64, "mask": Pair(torch.ones(4), {"in": torch.ones(4)}), "out": torch.empty(B, 4)"""
+    answer = """assert b is None and rest["self"] == "relu" and rest["what"] is torch.float64
+    return (x[0] + x[1]) * gate.w * gate.e + mask.a * mask.b["in"]"""
+    seen = asker.probe(out_of(answer, given, setup))
+    assert seen.error is None, seen.error
+    assert [a.name for a in seen.workloads[0].arguments] == [
+        "x_0",
+        "x_1",
+        "gate_w",
+        "gate_e",
+        "mask_a",
+        "mask_b_in",
+        "out",
+        "B",
+    ]
+    said = " ".join(seen.inferred)
+    assert (
+        "b is fixed to None" in said
+        and "self is fixed to 'relu'" in said
+        and "x is given to a kernel as x_0, x_1" in said
+    )
+    changing = asker.probe(out_of("return x", f'{X}, "b": str(seed), {OUT}'))
+    assert changing.error is None or "other fixed values" in changing.error
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "return torch.autograd.grad(torch.tanh(x), x, b)[0]",
+        "torch.tanh(x).backward(b); return x.grad",
+        "x = x.detach().requires_grad_(); out.copy_(torch.autograd.grad(torch.tanh(x), x, b)[0])",
+    ],
+)
+def test_a_reference_may_ask_for_gradients(asker: Asker, answer: str) -> None:
+    given = '"x": torch.randn(B, 4, requires_grad=True), "b": torch.randn(B, 4), "out": torch.empty(B, 4)'
+    seen = asker.probe(out_of(answer, given))
+    assert seen.error is None and shapes(seen) == "x input (8, 4), b input (8, 4), out output (8, 4)", seen.error
+    assert not any("float64" in said for said in seen.inferred)
+
+
+def test_what_changes_nothing_is_said(asker: Asker) -> None:
+    said = " ".join(
+        asker.probe(out_of("return x.sort(-1).values + b * 0", f'{X}, "b": torch.randn(B, 4), {OUT}')).inferred
+    )
+    assert "other values of the input 'b' alone change no output" in said and "input 'x'" not in said
+    said = " ".join(asker.probe(out_of("return (x * 0).cos().cumsum(-1)", f"{X}, {OUT}")).inferred)
+    assert "output 'out' is the same for other inputs" in said
+    said = " ".join(
+        asker.probe(out_of("return x + 1", '"x": torch.randn(4, B).t(), "out": torch.empty(B, 4)')).inferred
+    )
+    assert "its strides (1, 8) are not kept" in said
 
 
 def test_indices_are_not_written_where_values_belong(asker: Asker) -> None:
