@@ -250,7 +250,8 @@ def formula(scalars: list[dict], values: list[int], name: str) -> sympy.Expr:
             ):
                 return FloorDiv(product + offset, sympy.Integer(divisor))
     raise ContractError(
-        f"reference.py: the size {name} follows from none of its scalars; give it as an argument of its own"
+        f"the size {name} is no simple formula of the scalars, so that one kernel cannot serve all workloads; give the "
+        f"size as an argument of its own, or name one workload with --dims"
     )
 
 

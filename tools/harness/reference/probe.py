@@ -96,7 +96,6 @@ def look_at_values(
     for call, dims in ((shaped.get(name), dims) for name, dims, *_ in workloads):
         if call is not None:
             require_memory(call.args, dims, request["memory_bytes"])
-            call.refuse_chance()
     for name, dims, weight, margin, declared in workloads:
         call = shaped.get(name)
         if call is not None and not budget.affords(call):
@@ -131,9 +130,12 @@ def look_at_values(
         figures = {"weight": weight, "margin": margin, "flops": counter.total or None, "unique_bytes": size}
         answer["workloads"].append(describe_workload(name, dims, args, compared) | figures)
     if not roles:
+        random = next((name for call in shaped.values() for name in call.random), None)
         inferred.append(
             "The reference's values are not checked yet (chance, changed inputs, constant outputs): at its sizes that "
             f"takes this {'CPU' if request['device'] == 'cpu' else 'GPU'} minutes; smaller --dims show them."
+            + f" It draws random numbers ({random}), which may not reach its outputs."
+            * bool(random)
         )
     return answer
 
