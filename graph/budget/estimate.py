@@ -39,8 +39,8 @@ ASSUMPTIONS = (
     "every iteration accepted and each of its methods taken out once; "
     f"{ASSUMED_METHODS} methods and {ASSUMED_PASSAGES} passages retrieved, no findings and no earlier attempts in the "
     "prompts; "
-    f"kernels {KERNEL_GROWTH} times as long as yours (a missing one: {FIRST_KERNEL_CHARACTERS:,} characters, written in "
-    "one exchange more), other answers of {min(ANSWER_TOKENS.values())} to "
+    f"kernels {KERNEL_GROWTH} times as long as yours (where there is none: as one of {FIRST_KERNEL_CHARACTERS:,} "
+    f"characters, written in one exchange more), other answers of {min(ANSWER_TOKENS.values())} to "
     f"{max(ANSWER_TOKENS.values())} tokens"
 )
 

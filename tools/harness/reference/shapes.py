@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from unittest import mock
 
 import torch
@@ -24,15 +24,19 @@ CALLS_OF_FIRST, CALLS_OF_OTHERS = 9, 3
 
 
 class Numbers(TorchDispatchMode):
-    """Gives 0 for each float that is read from a tensor without values, and ends a call that takes too long."""
+    """Gives 0 for each float that is read from a tensor without values, ends a call that takes too long, and records
+    the operators that draw random numbers (attention is said to, whose dropout is a rare one)."""
 
     def __init__(self, end: float):
         super().__init__()
         self.end = end
+        self.random: list[str] = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if time.process_time() > self.end:
             raise ContractError("the call without values takes too long")
+        if torch.Tag.nondeterministic_seeded in func.tags and "attention" not in func.__name__:
+            self.random.append(func.__name__.removesuffix(".default"))
         try:
             return func(*args, **(kwargs or {}))
         except Exception:
@@ -40,19 +44,6 @@ class Numbers(TorchDispatchMode):
             if func is torch.ops.aten._local_scalar_dense.default and args[0].is_floating_point():
                 return 0.0
             raise
-
-
-class RandomOperators(TorchDispatchMode):
-    """Records the operators that draw random numbers; attention has such a tag, and its dropout is a rare one."""
-
-    def __init__(self):
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if torch.Tag.nondeterministic_seeded in func.tags and "attention" not in str(func):
-            self.names.append(str(func).removesuffix(".default"))
-        return func(*args, **(kwargs or {}))
 
 
 def apply_to_tensors(module: torch.nn.Module, function, recurse: bool = True) -> torch.nn.Module:
@@ -67,7 +58,7 @@ def apply_to_tensors(module: torch.nn.Module, function, recurse: bool = True) ->
 
 
 @contextlib.contextmanager
-def without_values(end: float):
+def without_values(end: float) -> Iterator[Numbers]:
     """Context in which new tensors have no values; no operation begins after `end` (`time.process_time`)."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -77,9 +68,9 @@ def without_values(end: float):
         with (
             mock.patch.object(torch.nn.Module, "_apply", apply_to_tensors),
             FakeTensorMode(allow_non_fake_inputs=True),
-            Numbers(end),
+            Numbers(end) as numbers,
         ):
-            yield
+            yield numbers
     finally:
         torch.distributions.Distribution.set_default_validate_args(validates)
 
@@ -87,16 +78,17 @@ def without_values(end: float):
 class ShapedCall:
     """Arguments without values at one set of dims, with the operations of a call."""
 
-    def __init__(self, contract: Contract, dims: dict, parameters: list[dict]):
+    def __init__(self, contract: Contract, dims: dict, parameters: list[dict], numbers: Numbers):
         outputs = contract.get("outputs")
         outputs = [outputs] if isinstance(outputs, str) else list(outputs)
         self.args: list[Arg] = contract.build(dims, 1, parameters, 0)
         for a in self.args:
             a.role = "scalar" if not a.is_tensor else "output" if a.name in outputs else "input"
         self.counter = FlopCounter()
-        with self.counter, RandomOperators() as random:
+        numbers.random = []
+        with self.counter:
             answer = contract.call(self.args)
-        self.random = random.names
+        self.random = numbers.random
         """Operators that draw random numbers, which need not reach the result."""
         expected = [tuple(a.value.shape) for a in self.args if a.role == "output"]
         if answer is not None and [tuple(one.shape) for one in answer] != expected:
@@ -116,14 +108,14 @@ def calls_without_values(
     found: dict[str, ShapedCall] = {}
     contract = None
     end = time.process_time() + SHAPES_S
-    with without_values(end):
+    with without_values(end) as numbers:
         with unless_definite():
             contract = Contract(text)
             if not contract.has_make_inputs or contract.get("outputs") is None:
                 return None, {}
         for name, dims in workloads(contract) if contract else ():
             with unless_definite():
-                found[name] = ShapedCall(contract, dims, parameters)
+                found[name] = ShapedCall(contract, dims, parameters, numbers)
     return contract, found
 
 
