@@ -225,8 +225,8 @@ def require_memory(args: list[Arg], dims: dict, memory: int) -> None:
     need = sum(a.value.numel() * (2 * a.value.element_size() + 8) for a in args if a.is_tensor)
     if need > memory:
         raise ContractError(
-            f"the workload {format_dims(dims)} needs about {need:,} bytes with its float64 copies, and {memory:,} are "
-            f"free here; use smaller dims"
+            f"the workload {format_dims(dims)} needs about {need:,} bytes of memory with float64 copies, and "
+            f"{memory:,} are free here; use smaller dims"
         )
 
 
