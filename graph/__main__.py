@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -260,7 +260,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report_failure(arguments, "refused", missing_module, None)
     except tuple(statuses) as error:
         status = next(name for kind, name in statuses.items() if isinstance(error, kind))
-        return _report_failure(arguments, status, str(error), error.workspace, getattr(error, "file", None))
+        file = getattr(error, "file", None)
+        more = {"file": str(file) if file else None, "contract": error.contract}
+        return _report_failure(arguments, status, str(error), error.workspace, more)
     except KeyboardInterrupt as interrupt:
         # `run.drive` names the workspace; before it there is nothing to go on with.
         unchanged = "nothing was changed; " if arguments.verb == "verify" else ""
@@ -286,27 +288,27 @@ def _remaining_workspace(arguments: argparse.Namespace, workspace_made: Path | N
 
 
 def _report_failure(
-    arguments: argparse.Namespace, status: str, reason: str, workspace_made: Path | None, file: Path | None = None
+    arguments: argparse.Namespace, status: str, reason: str, workspace_made: Path | None, more: Mapping[str, Any] = {}
 ) -> int:
     """Say why on stderr in one sentence, last on stdout as an object where one was asked for; returns the exit code.
 
-    `made`: the workspace that the run made. `file`: the one that somebody shall write.
+    `workspace_made`: the workspace that the run made. `more`: further items of the object, unless they are None.
     """
     workspace = _remaining_workspace(arguments, workspace_made)
     word, code, on, elsewhere = FAILURES[status]
     end = on.format(workspace=workspace) if workspace and arguments.verb in OPTIMISING_VERBS else elsewhere
     sentence = f"{reason.rstrip('.')}{end}" if end else reason
     _print_error(f"{word} {sentence}")
-    _print_failure_object(arguments, status, sentence, workspace, file)
+    _print_failure_object(arguments, status, sentence, workspace, more)
     return code
 
 
 def _print_failure_object(
-    arguments: argparse.Namespace, status: str, reason: str, workspace: Path | None, file: Path | None = None
+    arguments: argparse.Namespace, status: str, reason: str, workspace: Path | None, more: Mapping[str, Any] = {}
 ) -> None:
     if getattr(arguments, "json", False):
         failure = {"status": status, "reason": reason, "workspace": str(workspace) if workspace else None}
-        _print(json.dumps({**failure, "file": str(file)} if file else failure))
+        _print(json.dumps(failure | {name: value for name, value in more.items() if value is not None}))
 
 
 def hidden_package_error() -> str | None:
@@ -340,14 +342,7 @@ def dispatch(arguments: argparse.Namespace) -> int:
         _print(scored.model_dump_json() if arguments.json else scored.sentence())
         return scored.code
     if arguments.verb == "check":
-        from graph.lifecycle.check import check
-        from tools.errors import SettingsError
-
-        report = check(_run_settings(arguments))
-        _print(report.model_dump_json() if arguments.json else report.text(), alone=True)
-        if report.unset:
-            raise SettingsError(report.unset[0])
-        return 0
+        return _check(arguments)
     if arguments.verb == "verify":
         from graph.lifecycle.verify import Machine, verify
         from tools.executors.choice import parse_choice
@@ -396,6 +391,32 @@ def _write_task(arguments: argparse.Namespace) -> int:
         task_folder = capture(program, target, out, arguments.python, whole_floats=arguments.values)
     _print(task_folder.model_dump_json() if arguments.json else task_folder.text(), alone=True)
     return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from graph.lifecycle.check import ContractReport, check, contract_text
+    from tools.cli.waiting import waits_told_to
+    from tools.errors import KernelwrightError
+
+    known: list[ContractReport] = []
+
+    def announce(contract: ContractReport) -> None:
+        known.append(contract)
+        if not arguments.json:
+            _print(contract_text(contract), alone=True)
+
+    try:
+        with waits_told_to(_print_error):
+            report = check(_run_settings(arguments), announce)
+    except KernelwrightError as error:
+        error.contract = known[0].model_dump(mode="json") if known else None
+        raise
+    _print(report.model_dump_json() if arguments.json else report.text(), alone=True)
+    no_kernel = f"{report.task}: no kernel is given, and none could be written: {report.no_first_kernel}"
+    refusal = report.unset[0] if report.unset else no_kernel if report.no_first_kernel else ""
+    if refusal:
+        _print_error(f"{FAILURES['refused'][0]} {refusal}")
+    return FAILURES["refused"][1] if refusal else 0
 
 
 def _run_audit(arguments: argparse.Namespace) -> int:

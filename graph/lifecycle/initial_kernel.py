@@ -136,8 +136,12 @@ def _kernel_failure(kernel: Candidate, services: Services) -> Failed | Unmeasure
 def _derived_size_failure(kernel: Candidate, services: Services) -> Failed | None:
     """Return the failure of a written v0 on a size derived from the visible ones; None: it has none.
 
-    A user's own kernel may fail there, and the size is then dropped for all candidates.
+    A user's own kernel may fail there, and the size is then dropped for all candidates. So is a size at which a dim
+    without a range has another value than in the visible workloads: code may be made for each of these.
     """
+    task = services.task
+    fixed = {n: {w.dims.get(n) for w in task.workloads} for n in task.workloads[0].dims if n not in task.dims_range}
+    fixed = fixed if task.dims_range else {}
     record = services.judge.read_or_check_correctness(kernel, kernel, "first")
     failed = evidence.correctness_failure(record)
     if failed is not None:
@@ -146,6 +150,7 @@ def _derived_size_failure(kernel: Candidate, services: Services) -> Failed | Non
         if (
             result.status == "dropped"
             and result.case.distribution == "as_given"
+            and all(result.case.dims.get(name) in values for name, values in fixed.items())
             and result.reason.startswith("the baseline")
         ):
             reason = (

@@ -47,6 +47,8 @@ class ProbeRequest(Artifact):
     kind: Literal["probe"] = "probe"
     reference: str
     """Source text of reference.py."""
+    device: DeviceKind = "cpu"
+    """Device on which the reference is called."""
     dims: tuple[Dims, ...] = ()
     """Sizes to probe; if empty, the reference's own `workloads`."""
     parameters: tuple[Parameter, ...] = ()
@@ -99,6 +101,8 @@ class ProbeResult(Artifact):
     kind: Literal["probe"] = "probe"
     error: str | None = None
     error_log: str = ""
+    unusable: str = ""
+    """A sentence for the user if no kernel can be judged by the reference, although its arguments are known."""
     has_make_inputs: bool = False
     workloads: tuple[ProbedWorkload, ...] = ()
     tried: tuple[ProbedWorkload, ...] = ()

@@ -323,6 +323,9 @@ class Supervisor:
         """Return the answer to a request; raises InfraError and WorkloadError."""
         kind = request["kind"]
         if kind == "probe":
+            if request["device"] != "cpu":
+                self.select_gpu(0)
+                self.gpu_watch()  # before a process of the harness uses the GPU
             bound = request["memory_bytes"] or min(self.memory, telemetry.available_memory())
             try:
                 return self.oracle().call("probe", request={**request, "memory_bytes": bound})

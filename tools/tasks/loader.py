@@ -19,13 +19,14 @@ from pydantic import Field, ValidationError
 from tools.artifacts import Artifact, BaselineFunction, Dims, NumericTolerance, Task, TaskClock, Workload
 from tools.cli.suggestions import suggest_name, suggest_or_list
 from tools.cli.validation import read_yaml, validation_sentences, yaml_fault
+from tools.cli.waiting import reported_wait
 from tools.contracts import inference
 from tools.contracts.checked_cases import draw_hidden_workloads
 from tools.contracts.dims import check_seed_dims, parse_workloads
 from tools.contracts.inference import SourceNames, default_task_name
 from tools.contracts.operators import operator_family
-from tools.errors import SettingsError, WorkspaceError
-from tools.executors.base import Executor, Limits
+from tools.errors import SettingsError, UnusableTaskError, WorkspaceError
+from tools.executors.base import DeviceKind, Executor, Limits, Needs, reason_if_device_missing
 from tools.executors.harness_job import harness_job, read_answer
 from tools.executors.protocol import Parameter, ProbedWorkload, ProbeRequest, ProbeResult
 from tools.executors.toolchain_job import read_toolchain
@@ -179,7 +180,9 @@ def _load_kernel_task(
     # With make_inputs only the reference is probed: `tools.contracts` compares it with the kernel and names both files.
     probed_parameters = () if _defines_make_inputs(logic) else parameters
     asking = ProbeRequest(reference=logic, dims=dims, parameters=probed_parameters, pointer_elements=elements)
-    request = asking.model_copy(update={"library": _allowed_operators(settings, language)})
+    request = asking.model_copy(
+        update={"library": _allowed_operators(settings, language), "device": _probed_device(executor, language)}
+    )
     probe_result = probe_reference(executor, blobs, request, files)
     probe_result = probe_result.model_copy(update={"inferred": (*freeze_notes, *probe_result.inferred)})
     infer = partial(infer_task, name, source, logic, language, parameters, elements, settings, files=files)
@@ -236,6 +239,7 @@ def _load_reference_task(
         )
     request = ProbeRequest(
         reference=logic,
+        device=_probed_device(executor, language),
         dims=dims,
         library=_allowed_operators(settings, language),
     )
@@ -257,7 +261,10 @@ def _infer_with_other_sizes(
     The second probe shows which dims the shapes depend on if they are equal in all visible workloads, and which sizes
     the reference refuses. Raises SettingsError if it refuses all of them.
     """
-    task = infer(probe_result=probe_result).task
+    loaded = infer(probe_result=probe_result)
+    if probe_result.unusable:
+        raise UnusableTaskError(_name_file(probe_result.unusable, files), loaded)
+    task = loaded.task
     language, toolchain = open_language(task.language), read_toolchain(executor, blobs)
     for argument in task.arguments:
         unsupported = language.reason_unsupported(argument.dtype, toolchain)
@@ -265,6 +272,7 @@ def _infer_with_other_sizes(
             raise SettingsError(f"{files.kernel}: `{argument.name}` is {argument.dtype}, but {unsupported}")
     request = ProbeRequest(
         reference=task.reference,
+        device=_probed_device(executor, language),
         parameters=tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for a in task.arguments),
         pointer_elements=task.pointer_elements,
         tentative=tuple(choices for _, choices in draw_hidden_workloads(task, b"known to everybody", 2)),
@@ -290,7 +298,8 @@ def probe_reference(executor: Executor, blobs: Blobs, request: ProbeRequest, fil
     Raises SettingsError, with the user's file name, for a mistake in the reference, and InfrastructureError if the
     harness or its machine failed.
     """
-    job = harness_job(request, {}, blobs, limits=Limits(wall_s=PROBE_LIMIT_S))
+    needs = Needs(device=request.device)
+    job = harness_job(request, {}, blobs, needs=needs, limits=Limits(wall_s=PROBE_LIMIT_S))
     executor.gather((partial(read_toolchain, executor, blobs), partial(executor.run, job)))
     toolchain = read_toolchain(executor, blobs)
     if "torch" not in toolchain.packages:
@@ -299,12 +308,30 @@ def probe_reference(executor: Executor, blobs: Blobs, request: ProbeRequest, fil
             f"({toolchain.python}); name the Python that has it under executor.python, or install it there (beside "
             "Kernelwright: `pip install -e '.[device]'` in its folder)"
         )
-    result = read_answer(executor.run(job), blobs, ProbeResult)
+    sizes = f" at {len(request.dims)} sizes" if request.dims else " at its own sizes" * (not request.tentative)
+    with reported_wait(f"{files.reference} is called{sizes or ' at sizes like the hidden ones'}, to learn its shapes"):
+        finished = executor.run(job)
+    if finished.timed_out:
+        raise SettingsError(
+            f"{files.reference}: its shapes and values are not known after {PROBE_LIMIT_S:g} s here; use smaller dims, "
+            f"or a machine with a GPU"
+        )
+    result = read_answer(finished, blobs, ProbeResult)
     if result.error is not None:
-        message = result.error.replace(REFERENCE_FILE, files.reference)
-        names_file = files.reference in message or message.startswith(("--dims", "task.yaml"))
-        raise SettingsError(message if names_file else f"{files.reference}: {message}")
+        raise SettingsError(_name_file(result.error, files))
     return result
+
+
+def _probed_device(executor: Executor, language: Language) -> DeviceKind:
+    """Return the kind of device on which the reference is called: that of the kernel, where there is one."""
+    return "cpu" if reason_if_device_missing(executor.devices(), language.device) else language.device
+
+
+def _name_file(message: str, files: SourceNames) -> str:
+    """Return a message of the probe with the user's name of the reference."""
+    message = message.replace(REFERENCE_FILE, files.reference)
+    names_file = files.reference in message or message.startswith(("--dims", "task.yaml"))
+    return message if names_file else f"{files.reference}: {message}"
 
 
 def infer_task(

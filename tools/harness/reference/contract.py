@@ -33,6 +33,8 @@ NO_GRADIENT = "does not require grad"
 """Part of torch's messages where a gradient is asked for that was not recorded."""
 CORRECTION_HINT = "; correct it there and run again"
 """End of a message about a mistake in reference.py; omitted where the sizes are not the user's own."""
+GENERATED = "# ---- the code below makes the problem a task"
+"""Beginning of the line after which the reference of a suite's problem holds our code."""
 
 
 class ContractError(Exception):
@@ -44,6 +46,8 @@ class ContractError(Exception):
     def __init__(self, sentence: str, log: str = ""):
         super().__init__(sentence)
         self.log = log
+        self.is_definite = False
+        """Whether the reference itself refuses, whatever the values."""
 
 
 class Arg:
@@ -112,6 +116,13 @@ def call_or_contract_error(what: str, function, /, *args, **kwargs):
             return function(*args, **kwargs)
     except ContractError:
         raise
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        raise ContractError(
+            f"{what} needs the package {package!r}, which the Python that runs jobs ({sys.executable}) lacks; "
+            f"pip install {package} there",
+            traceback.format_exc(),
+        ) from error
     except MemoryError as error:
         raise ContractError(f"{what} does not fit in memory; make its dims smaller", traceback.format_exc()) from error
     except BaseException as error:
@@ -128,6 +139,10 @@ def call_or_contract_error(what: str, function, /, *args, **kwargs):
                 f"{remedy if REFERENCE_FILE in what else ''}",
                 traceback.format_exc(),
             ) from error
+        if getattr(error, "is_sentence", False):
+            refusal = ContractError(f"reference.py: {error}", traceback.format_exc())
+            refusal.is_definite = True
+            raise refusal from error
         # The hint applies to the reference alone; a user cannot correct anything else that this function calls.
         remedy = CORRECTION_HINT if REFERENCE_FILE in what else ""
         raise ContractError(
@@ -136,8 +151,12 @@ def call_or_contract_error(what: str, function, /, *args, **kwargs):
 
 
 def _line_suffix(error: BaseException) -> str:
-    """Return " (line N)" with the last line of reference.py in the traceback, or an empty text."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == REFERENCE_FILE]
+    """Return " (line N)" with the last line of reference.py in the traceback, or an empty text; for a problem of a
+    suite, the last one that its authors wrote."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == REFERENCE_FILE]
+    text = (linecache.cache.get(REFERENCE_FILE) or (0, 0, []))[2]
+    end = next((at for at, line in enumerate(text, 1) if line.startswith(GENERATED)), len(text) + 1)
+    lines = [frame.lineno for frame in frames if frame.lineno < end]
     return f" (line {lines[-1]})" if lines else ""
 
 

@@ -70,10 +70,18 @@ class Oracle:
         self.outputs: dict[int, mmap.mmap] = {}
 
     def probe(self, message: dict, fds) -> dict:
-        """Answer a ProbeResult, with the request's bound on memory."""
-        bound_memory(message["request"]["memory_bytes"])
+        """Answer a ProbeResult, with the request's bound on memory; on a GPU, its free memory is the bound."""
+        request = message["request"]
+        set_precision("ieee")
+        if request["device"] != "cpu":
+            free = self.torch.cuda.mem_get_info()[0]
+            try:
+                return self.prober.probe({**request, "memory_bytes": free})
+            finally:
+                self.torch.cuda.empty_cache()
+        bound_memory(request["memory_bytes"])
         try:
-            return self.prober.probe(message["request"])
+            return self.prober.probe(request)
         finally:
             bound_memory(0)
 

@@ -78,6 +78,52 @@ def shapes(seen: ProbeResult, count: int = 3) -> str:
     return ", ".join(f"{a.name} {a.role} {a.shape}" for a in seen.workloads[0].arguments[:count])
 
 
+LARGE = """
+import torch
+from torch import nn
+outputs = ["out"]
+large = True
+workloads = [{"name": "big", "dims": {"M": 40000}}, {"name": "small", "dims": {"M": 64}}]
+rate = [one.item() for one in torch.linspace(0, 1, 3)][0]
+
+def make_inputs(dims, seed):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.distributions.Cauchy(0, 2).sample((dims["M"], dims["M"])) * torch.randn(1, generator=g)
+    return {"x": x.float(), "out": torch.zeros(dims["M"], dims["M"])}
+
+def reference(x, out):
+    layer = nn.Linear(x.shape[1], 1, bias=False).to("cpu", x.dtype)
+    layer.weight = nn.Parameter(torch.ones_like(layer.weight))
+    return x @ x.mT + layer(x) * rate
+"""
+
+
+def test_shapes_of_a_large_workload_are_found_without_values(asker: Asker) -> None:
+    """The large call alone would take an hour here; the small one is made, and shows what values show."""
+    seen = asker.probe(LARGE, memory=1 << 40)
+    assert [w.arguments[0].shape for w in seen.workloads] == [(40000, 40000), (64, 64)]
+    assert (seen.workloads[0].flops or 0) > 2 * 40000**3 and not seen.unusable
+    assert "aten.mm" in seen.products and not any("not checked" in one for one in seen.inferred)
+    alone = asker.probe(LARGE, {"M": 40000}, memory=1 << 40)
+    assert any(
+        "values are not checked yet" in one and "draws random numbers (uniform_)" in one for one in alone.inferred
+    )
+
+
+def test_a_contract_is_known_where_its_values_are_refused(asker: Asker) -> None:
+    for reference, memory, said in (
+        (LARGE, 1 << 30, "float64 copies"),
+        (LARGE.replace("+ layer(x)", "+ torch.rand_like(x) + layer(x)"), 1 << 40, "called again"),
+    ):
+        seen = asker.probe(reference, memory=memory)
+        assert seen.error is None and said in seen.unusable
+        assert [w.arguments[0].shape[0] for w in seen.workloads] == [40000, 64]
+
+
+def test_a_missing_package_is_to_be_installed_where_jobs_run(asker: Asker) -> None:
+    assert "pip install nowhere there" in (asker.probe("import nowhere.kernels\n" + MADE).error or "")
+
+
 def test_nothing_in_the_jobs_folder_can_be_imported(asker: Asker) -> None:
     """A candidate's files lie there: only the harness's entry looks into it, and only for the harness itself."""
     looks = (
@@ -241,9 +287,10 @@ def test_seed_style_outputs_that_are_returned_are_the_last_pointers(asker: Asker
 )  # fmt: skip
 def test_one_sentence_for_each_mistake(asker: Asker, reference: str, words: list[str]) -> None:
     seen = asker.probe(reference)
-    assert seen.error is not None and not seen.workloads and "\n" not in seen.error
+    said = seen.error or seen.unusable
+    assert said and (seen.unusable or not seen.workloads) and "\n" not in said
     for word in words:
-        assert word in seen.error, seen.error
+        assert word in said
 
 
 def out_of(answer: str, inputs: str = '"x": torch.randn(B, 4), "b": torch.ones(B, 4)', setup: str = "") -> str:
