@@ -190,8 +190,8 @@ def case(contract, dims: dict, request: dict, folder: Path) -> dict:
 
 def answer(folder: Path) -> None:
     """Answer one job in a child of the server."""
+    from harness.numerics.precision import set_precision
     from harness.reference.contract import Contract
-    from harness.reference.precision import set_precision
 
     request = json.loads((folder / "interpret.json").read_text())
     set_precision(request["numeric"]["precision"])
@@ -230,7 +230,7 @@ def main() -> None:
     import torch
     import triton  # noqa: F401
 
-    from harness.compilation import narrow_floats
+    from harness.numerics import narrow_floats
 
     narrow_floats.install()
     # Torch's threads would not exist after a fork.

@@ -25,7 +25,7 @@ import harness  # noqa: F401
 sys.path.pop(0)
 
 from harness.isolation import native, sandbox
-from harness.reference import precision
+from harness.numerics import precision
 
 SECTIONS = (
     "SpeedOfLight",

@@ -219,7 +219,7 @@ def import_source(text: str, file: str) -> types.ModuleType:
 def interpret_triton() -> None:
     """Let Triton's interpreter run the kernels that a reference launches, as there is no GPU."""
     os.environ["TRITON_INTERPRET"] = "1"
-    from harness.compilation import narrow_floats
+    from harness.numerics import narrow_floats
 
     narrow_floats.install()
 

@@ -22,7 +22,7 @@ import harness  # noqa: F401
 
 sys.path.pop(0)
 from harness.isolation import ipc, sandbox
-from harness.reference.precision import set_precision
+from harness.numerics.precision import set_precision
 
 VERBS = (
     "probe",

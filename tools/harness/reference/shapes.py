@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.reference.contract import Arg, Contract, ContractError
 from harness.reference.flops import FlopCounter
+from harness.reference.outputs import declared_names
 
 SHAPES_S = 12.0
 """Seconds of a core for the calls without values of all workloads. A tensor without values costs up to a millisecond
@@ -79,10 +80,10 @@ class ShapedCall:
     """Arguments without values at one set of dims, with the operations of a call."""
 
     def __init__(self, contract: Contract, dims: dict, parameters: list[dict], numbers: Numbers):
-        outputs = contract.get("outputs")
-        roles = dict.fromkeys([outputs] if isinstance(outputs, str) else outputs, "output")
-        roles |= dict.fromkeys(contract.get("inout") or (), "inout")
         self.args: list[Arg] = contract.build(dims, 1, parameters, 0)
+        tensors = [a.name for a in self.args if a.is_tensor]
+        roles = dict.fromkeys(declared_names(contract, "outputs", tensors) or (), "output")
+        roles |= dict.fromkeys(declared_names(contract, "inout", tensors) or (), "inout")
         for a in self.args:
             a.role = roles.get(a.name, "input") if a.is_tensor else "scalar"
         self.counter = FlopCounter()

@@ -23,7 +23,7 @@ from harness.device import graphs
 from harness.isolation import integrity, ipc, native, sandbox
 from harness.memory import cuda_driver
 from harness.memory.input_ring import READ_ROLES, WRITTEN_ROLES
-from harness.reference import precision
+from harness.numerics import precision
 
 SPIN_SLACK_S = 150e-6
 """Seconds by which a spin exceeds one and a half times the longest recent launch of the train."""

@@ -19,7 +19,7 @@ import harness  # noqa: F401
 
 sys.path.pop(0)
 from harness.isolation import ipc, sandbox
-from harness.reference.precision import set_precision
+from harness.numerics.precision import set_precision
 
 COMPILE_MODES = {"compile": None, "max_autotune": "max-autotune-no-cudagraphs"}
 """Contestant -> mode of torch.compile. CUDA graphs are off, because they record addresses and each call has its own."""
