@@ -256,7 +256,7 @@ class GpuMode(SuiteFormat):
                 workload_dims, key=lambda dims: prod(v for v in dims.values() if isinstance(v, int) and v > 0)
             ),
         )
-        task_yaml = task_yaml_text(home.name, default_suite_language(text))
+        task_yaml = task_yaml_text(home.name, default_suite_language(" ".join(texts.values())))
         return {"reference.py": text, "task.yaml": task_yaml}, f"{home.name}: {len(workloads)} workloads"
 
 

@@ -323,7 +323,12 @@ def probe_reference(executor: Executor, blobs: Blobs, request: ProbeRequest, fil
 
 
 def _probed_device(executor: Executor, language: Language) -> DeviceKind:
-    """Return the kind of device on which the reference is called: that of the kernel, where there is one."""
+    """Return the kind of device on which the reference is called: that of the kernel, where there is one.
+
+    Where answers are carried by files it is the CPU, since the list of devices would be a round trip of its own.
+    """
+    if not executor.answers_at_once:
+        return "cpu"
     return "cpu" if reason_if_device_missing(executor.devices(), language.device) else language.device
 
 

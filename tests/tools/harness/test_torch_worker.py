@@ -51,7 +51,7 @@ def test_each_call_finds_its_arguments_as_they_were_made(backend: TorchBackend) 
     ]
     arguments[0]["made_by"] = {"dims": {"N": 2}, "seed": 1}
     task = {"reference": REFERENCE, "numeric": {"precision": "ieee"}, "rivals": None}
-    backend.begin({"task": task, "mode": "eager", "device": "cpu"}, [])
+    backend.begin({"task": task, "mode": "eager", "device": "cpu", "function": None}, [])
     backend.attach({"arguments": [arguments], "offsets": [[0, 8]], "size": 16}, [handle])
     changed = backend.calls[0]["y"]
     assert changed.tolist() == [1.0, 2.0]
