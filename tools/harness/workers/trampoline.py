@@ -165,7 +165,7 @@ static void scatter_in_heap(char *start) {
   enum { KEPT = 7 };
 #endif
   void *cached[64][KEPT];
-  char *chunk = (char *)(((size_t)start + 15) & ~(size_t)15), *end = (char *)sbrk(0), *next;
+  char *chunk = (char *)(((size_t)start + 15) & ~(size_t)15), *end, *next;
   size_t size, links;
   int i, j;
   for (i = 0; i < 64; ++i)
@@ -174,6 +174,7 @@ static void scatter_in_heap(char *start) {
   for (i = 0; i < 64; ++i)
     for (j = 0; j < KEPT; ++j) free(cached[i][j]);
   mallopt(M_PERTURB, 0); /* No change, but it joins small free chunks. */
+  end = (char *)sbrk(0); /* Now, because free() may have given the end of the heap back. */
   for (; start && chunk + 32 <= end; chunk = next) {
     size = *(size_t *)(chunk + 8) & ~(size_t)7;
     next = chunk + size;
