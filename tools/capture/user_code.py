@@ -1,5 +1,4 @@
-"""What the user's own code says: the statements that a function needs, the files that it imports, and which pointers
-a Triton kernel reads."""
+"""What the user's own code says: the statements that a function needs, and the files that it imports."""
 
 from __future__ import annotations
 
@@ -7,6 +6,8 @@ import ast
 import builtins
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from tools.capture.observation import Observation
 
 PURE_MODULES = frozenset({"torch", "math", "typing", "collections", "dataclasses", "functools", "__future__", "enum"})
 """Modules that a reference may import."""
@@ -124,27 +125,6 @@ def _imported_names(tree: ast.Module, package: str) -> list[str]:
     return names
 
 
-def read_pointers(kernel: ast.FunctionDef) -> set[str]:
-    """Return the parameters of a Triton kernel whose memory it may read: by a load, an atomic, or in a function that
-    gets them."""
-    reads = set[str]()
-    for argument in kernel.args.args:
-        derived, before = {argument.arg}, 0
-        while len(derived) != before:
-            before = len(derived)
-            for node in ast.walk(kernel):
-                if isinstance(node, (ast.Assign, ast.AugAssign)) and _mentions(node.value, derived):
-                    derived |= bound_names(node) if not _is_call_of(node.value, ("load",)) else set()
-        for node in ast.walk(kernel):
-            stores = _is_call_of(node, ("store",)) and not any(_mentions(one, derived) for one in node.args[1:])  # type: ignore[attr-defined]
-            if isinstance(node, ast.Call) and not stores and any(_mentions(one, derived) for one in node.args):
-                reads.add(argument.arg)
-    return reads
-
-
-def _mentions(node: ast.AST, names: set[str]) -> bool:
-    return any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(node))
-
-
-def _is_call_of(node: ast.AST, names: tuple[str, ...]) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names
+def is_torch(observation: Observation) -> bool:
+    """Whether the target is a function of torch itself."""
+    return observation.form == "operator" or observation.target.split(":")[0].partition(".")[0] == "torch"

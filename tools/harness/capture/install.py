@@ -1,6 +1,7 @@
 """Starts the recorder in the user's process, before the program's first line: on import, and in the main script."""
 
 import ast
+import builtins
 import functools
 import importlib.abc
 import importlib.util
@@ -9,10 +10,10 @@ import sys
 from pathlib import Path
 
 from harness.capture.recorder import Recorder
-from harness.capture.targets import OperatorTarget, wrap_target
+from harness.capture.targets import OperatorTarget, launch_of, wrap_target
 
 VARIABLE = "KERNELWRIGHT_CAPTURE"
-"""Environment variable "FOLDER\\nTARGET\\nwhole floats: 0 or 1" of an observed process and its children."""
+"""Environment variable "FOLDER\\nTARGET" of an observed process and its children."""
 HOOK = "__kernelwright_observe__"
 _recorder = None
 
@@ -56,11 +57,10 @@ class ObservingFinder(importlib.abc.MetaPathFinder):
 def start() -> None:
     """Install the recorder that the environment asks for."""
     global _recorder
-    folder, target, whole_floats = os.environ[VARIABLE].split("\n")
-    recorder = _recorder = Recorder(target, folder, whole_floats=whole_floats == "1")
+    folder, target = os.environ[VARIABLE].split("\n")
+    _recorder = Recorder(target, folder)
     watched = {"triton.runtime.jit": watch_launches, "triton.runtime.interpreter": watch_launches}
     watched["triton.runtime.autotuner"] = watch_autotuner
-    watched["torch.cuda.graphs"] = watch_graphs
     module_name, colon, path = target.partition(":")
     if target.startswith("op:") or not colon:
         watched["torch"] = functools.partial(watch_operator, target=OperatorTarget(target))
@@ -74,15 +74,10 @@ def start() -> None:
         # A child that multiprocessing spawns runs the script again as __mp_main__.
         def code_of_file(*arguments, original=runpy._get_code_from_file):
             code = script_code(arguments[-1])
-            return (
-                code if len(arguments) == 1 and not isinstance(original(*arguments), tuple) else (code, arguments[-1])
-            )
+            return (code, arguments[-1]) if isinstance(original(*arguments), tuple) else code
 
         runpy._get_code_from_file = code_of_file
-        import builtins
-
         setattr(builtins, HOOK, observe)
-    recorder.kernels = {}
     sys.meta_path.insert(0, ObservingFinder(watched))
 
 
@@ -119,7 +114,7 @@ def watch_attribute(module, path: str) -> None:
                 setattr(other, bound, wrapped)
 
 
-# ---------------------------------------------------------------- Triton, operators, graphs
+# ---------------------------------------------------------------- Triton and operators
 
 
 def watch_launches(module) -> None:
@@ -135,18 +130,13 @@ def recorded_launch(run):
 
     @functools.wraps(run)
     def launch(jitted, *args, **kwargs):
-        if kwargs.get("warmup"):
-            return run(jitted, *args, **kwargs)
         target = _recorder.kernels.get(id(jitted))
-        if target is not None:
+        if target is not None and not kwargs.get("warmup"):
             return _recorder.call(target, functools.partial(run, jitted), args, kwargs)
-        if getattr(_recorder.local, "depth", 0) and not getattr(_recorder.local, "tuning", 0):
-            grid = kwargs.get("grid")
-            options = {k: v for k, v in kwargs.items() if isinstance(v, (bool, int)) and k != "warmup"}
-            shown = (
-                None if callable(grid) else [int(one) for one in (grid if isinstance(grid, (tuple, list)) else [grid])]
-            )
-            _recorder.local.launches.append({"kernel": jitted.__name__, "grid": shown, "options": options})
+        if _recorder.depth and not _recorder.tuning:
+            # A grid that is computed may be so but once.
+            grid, options = launch_of(kwargs | {"grid": () if callable(kwargs["grid"]) else kwargs["grid"]}, {})
+            _recorder.launches.append({"kernel": jitted.__name__, "grid": grid, "options": options})
         return run(jitted, *args, **kwargs)
 
     return launch
@@ -158,31 +148,13 @@ def watch_autotuner(module) -> None:
 
     @functools.wraps(bench)
     def marked(*args, **kwargs):
-        local = _recorder.local
-        local.tuning = getattr(local, "tuning", 0) + 1
+        _recorder.tuning += 1
         try:
             return bench(*args, **kwargs)
         finally:
-            local.tuning -= 1
+            _recorder.tuning -= 1
 
     module.Autotuner._bench = marked
-
-
-def watch_graphs(module) -> None:
-    """Count what the replays of a CUDA graph repeat."""
-    graph = module.CUDAGraph
-    begin, replay = graph.capture_begin, graph.replay
-
-    def capture_begin(self, *args, **kwargs):
-        _recorder.capturing = _recorder.captured[id(self)] = []
-        return begin(self, *args, **kwargs)
-
-    def counted_replay(self):
-        for found in _recorder.captured.get(id(self), ()):
-            found.replays += 1
-        return replay(self)
-
-    graph.capture_begin, graph.replay = capture_begin, counted_replay
 
 
 def watch_operator(torch, target) -> None:
@@ -191,13 +163,10 @@ def watch_operator(torch, target) -> None:
 
     class Observer(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            kwargs = kwargs or {}
             if not target.matches(func):
-                return func(*args, **kwargs)
-            first, target.overload = target.overload is None, func
-            if first:
-                _recorder.described = target.line()
-            return _recorder.call(target, func, args, kwargs)
+                return func(*args, **(kwargs or {}))
+            _recorder.described = target.line()
+            return _recorder.call(target, func, args, kwargs or {})
 
     Observer().__enter__()
 

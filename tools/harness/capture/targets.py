@@ -53,183 +53,107 @@ def replace_code(function, target, recorder) -> None:
     function.__kwdefaults__ = None
 
 
-class FunctionTarget:
-    """A plain function; also the base of the other targets."""
+class Target:
+    """What is observed; `skipped` parameters at the front are not arguments of a task."""
 
-    form = "function"
-
-    def __init__(self, name: str, function):
-        self.name, self.function = name, function
-        self.signature = inspect.signature(function)
+    def __init__(self, name: str, form: str, signature, function=None, skipped: int = 0):
+        self.name, self.form, self.signature, self.function, self.skipped = name, form, signature, function, skipped
 
     def concerns(self, args) -> bool:
         """Whether a call is the target's own."""
         return True
 
     def arguments(self, args, kwargs):
-        """Return the arguments of a call by name, defaults included."""
+        """Return the arguments of a call by name, defaults included, and further fields of its record."""
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return dict(bound.arguments)
-
-    def extras(self, named: dict) -> dict:
-        """Return further fields of a full record."""
-        return {}
+        return dict(list(bound.arguments.items())[self.skipped :]), {}
 
     def line(self) -> dict:
-        """Return what the file says of the target once."""
-        function = inspect.unwrap(self.function)
-        file = getattr(sys.modules.get(getattr(function, "__module__", "")), "__file__", None)
+        """Return what the record says of the target."""
+        module = sys.modules.get(getattr(inspect.unwrap(self.function), "__module__", "")) if self.function else None
+        file = getattr(module, "__file__", None)
         parameters = [
-            {"name": p.name, "kind": p.kind.name, "default": None if p.default is p.empty else repr(p.default)}
-            for p in self.signature.parameters.values()
+            {"name": p.name, "kind": p.kind.name} for p in list(self.signature.parameters.values())[self.skipped :]
         ]
-        return {
-            "kind": "target",
-            "form": self.form,
-            "name": self.name,
-            "file": str(Path(file).resolve()) if file else "",
-            "parameters": parameters,
-        }
+        return {"form": self.form, "file": str(Path(file).resolve()) if file else "", "parameters": parameters}
 
 
-class ModuleTarget(FunctionTarget):
-    """The `forward` of a class that is a torch.nn.Module, or `__call__` of another class."""
-
-    form = "module"
+class ModuleTarget(Target):
+    """The `forward` of a class that is a torch.nn.Module."""
 
     def __init__(self, name: str, kind, function):
-        super().__init__(name, function)
+        super().__init__(name, "module", inspect.signature(function), function, 1)
         self.kind = kind
         self.made: dict = {}
         """Object id -> the arguments with which it was made."""
+        constructor = kind.__init__
+        if isinstance(constructor, types.FunctionType):
+            replace_code(constructor, self, types.SimpleNamespace(call=self.note_constructor))
 
     def concerns(self, args) -> bool:
         """Whether the object is of the class: `forward` may be inherited by others."""
         return bool(args) and isinstance(args[0], self.kind)
 
-    def arguments(self, args, kwargs):
-        """Return the arguments, and under `self.NAME` parameters, buffers and numbers of the object."""
-        named = super().arguments(args, kwargs)
-        owner = named.pop(next(iter(self.signature.parameters)))
-        state: dict = {}
-        if hasattr(owner, "named_parameters"):
-            state = {**dict(owner.named_parameters()), **dict(owner.named_buffers())}
-        state.update((k, v) for k, v in vars(owner).items() if isinstance(v, (int, float)) and not k.startswith("_"))
-        self.owner = owner
-        return {**named, **{f"self.{name}": value for name, value in state.items()}}
-
-    def extras(self, named: dict) -> dict:
-        """Return the arguments of the constructor, where all can be written down."""
-        made = self.made.get(id(self.owner))
-        return {"made": made} if made is not None else {}
-
-    def watch_constructor(self) -> None:
-        """Note the arguments with which objects of the class are made."""
-        constructor = self.kind.__init__
-        if not isinstance(constructor, types.FunctionType):
-            return
-        signature = inspect.signature(constructor)
-        made = self.made
-
-        def call(_, original, args, kwargs):
-            result = original(*args, **kwargs)
-            named = signature.bind(*args, **kwargs).arguments
-            owner = named.pop(next(iter(signature.parameters)))
-            tensors: list = []
-            made[id(owner)] = {name: values.describe(value, tensors) for name, value in named.items()}
-            return result
-
-        always = types.SimpleNamespace(concerns=lambda args: True)
-        replace_code(constructor, always, types.SimpleNamespace(call=call))
-
-
-class AutogradTarget(FunctionTarget):
-    """The `forward` of a torch.autograd.Function, without its context."""
-
-    form = "autograd"
-
-    def __init__(self, name: str, kind, function):
-        super().__init__(name, function)
-        torch = values.torch_module()
-        separate = getattr(kind, "setup_context", None) is not torch.autograd.Function.setup_context
-        self.skipped = 0 if separate else 1
+    def note_constructor(self, _, original, args, kwargs):
+        """Make an object, and note with which arguments."""
+        named = inspect.signature(original).bind(*args, **kwargs).arguments
+        self.made[id(args[0])] = {name: values.describe(one, []) for name, one in list(named.items())[1:]}
+        return original(*args, **kwargs)
 
     def arguments(self, args, kwargs):
-        """Return the arguments after the context."""
-        return dict(list(super().arguments(args, kwargs).items())[self.skipped :])
-
-    def line(self) -> dict:
-        """As of a function, without the context."""
-        line = super().line()
-        line["parameters"] = line["parameters"][self.skipped :]
-        return line
+        """Return the arguments, and under `self.NAME` parameters and buffers of the object."""
+        named, owner = super().arguments(args, kwargs)[0], args[0]
+        state = {**dict(owner.named_parameters()), **dict(owner.named_buffers())}
+        named |= {f"self.{name}": value for name, value in state.items()}
+        return named, {"made": self.made.get(id(owner)), "training": owner.training}
 
 
-class TritonTarget(FunctionTarget):
+class TritonTarget(Target):
     """A kernel under @triton.jit, on a device or in Triton's interpreter."""
 
-    form = "triton"
-
-    def __init__(self, name: str, jitted, function):
-        super().__init__(name, function)
-        self.jitted = jitted
-        self.constexprs = [
-            p.name for p in self.signature.parameters.values() if "constexpr" in str(getattr(p, "annotation", ""))
-        ]
-
     def arguments(self, args, kwargs):
-        """Return the kernel's arguments; grid and options of the launch are kept for `extras`."""
+        """Return the kernel's arguments, and grid, constexprs and options of the launch."""
         names = self.signature.parameters
-        launch = {name: value for name, value in kwargs.items() if name not in names}
-        bound = self.signature.bind(*args, **{k: v for k, v in kwargs.items() if k in names})
-        bound.apply_defaults()
-        named = dict(bound.arguments)
-        grid = launch.pop("grid")
-        grid = grid(named) if callable(grid) else grid
-        self.launch = {
-            "grid": [int(extent) for extent in (grid if isinstance(grid, (tuple, list)) else (grid,))],
-            "options": {k: v for k, v in launch.items() if isinstance(v, (bool, int, float)) and k != "warmup"},
-        }
-        return named
-
-    def extras(self, named: dict) -> dict:
-        """Return grid, constexprs and options of the launch."""
-        return {**self.launch, "constexprs": self.constexprs}
+        named, _ = super().arguments(args, {k: v for k, v in kwargs.items() if k in names})
+        constexprs = [name for name, p in names.items() if "constexpr" in str(p.annotation)]
+        grid, options = launch_of({k: v for k, v in kwargs.items() if k not in names}, named)
+        return named, {"grid": grid, "options": options, "constexprs": constexprs}
 
 
-class OperatorTarget:
+def launch_of(given: dict, named: dict):
+    """Return grid and options of a launch of Triton."""
+    grid = given.get("grid")
+    grid = grid(named) if callable(grid) else grid
+    options = {k: v for k, v in given.items() if isinstance(v, (bool, int, float)) and k != "warmup"}
+    return [int(extent) for extent in (grid if isinstance(grid, (tuple, list)) else (grid,))], options
+
+
+class OperatorTarget(Target):
     """An operator of torch, such as aten._softmax, with all its overloads."""
 
-    form = "operator"
-
     def __init__(self, name: str):
-        self.name, self.overload = name, None
+        super().__init__(name, "operator", None)
+        self.overload = None
         self.wanted = name.split(":", 1)[-1].replace("::", ".").split(".")[:2]
 
     def matches(self, overload) -> bool:
-        """Whether an operator that torch calls is the target."""
-        namespace, _, name = overload._schema.name.partition("::")
-        return [namespace, name] == self.wanted
+        """Whether an operator that torch calls is the target; its parameters are then those of the overload."""
+        if overload is not self.overload and overload._schema.name.split("::") == self.wanted:
+            self.overload = overload
+            self.signature = inspect.Signature(
+                inspect.Parameter(
+                    one.name,
+                    inspect.Parameter.KEYWORD_ONLY if one.kwarg_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                    default=one.default_value if one.has_default_value() else inspect.Parameter.empty,
+                )
+                for one in overload._schema.arguments
+            )
+        return overload is self.overload
 
     def arguments(self, args, kwargs):
-        """Return the arguments by the names of the operator's schema, defaults included."""
-        schema = self.overload._schema.arguments
-        given = {one.name: value for one, value in zip(schema, args)}  # noqa: B905
-        defaults = {one.name: one.default_value for one in schema if one.has_default_value()}
-        return {**given, **{k: v for k, v in {**defaults, **kwargs}.items() if k not in given}}
-
-    def extras(self, named: dict) -> dict:
-        """Return the overload that was called."""
-        return {"overload": str(self.overload)}
-
-    def line(self) -> dict:
-        """Return what the file says of the target once."""
-        parameters = [
-            {"name": p.name, "kind": "KEYWORD_ONLY" if p.kwarg_only else "POSITIONAL_OR_KEYWORD", "default": None}
-            for p in self.overload._schema.arguments
-        ]
-        return {"kind": "target", "form": self.form, "name": self.name, "file": "", "parameters": parameters}
+        """Return the arguments by the names of the operator's schema, and the overload that was called."""
+        return super().arguments(args, kwargs)[0], {"overload": str(self.overload)}
 
 
 def wrap_target(name: str, value, recorder):
@@ -237,41 +161,34 @@ def wrap_target(name: str, value, recorder):
 
     Raises TypeError with a clause for what cannot be observed.
     """
-    if isinstance(value, type):
-        torch = values.torch_module()
-        autograd = torch is not None and issubclass(value, torch.autograd.Function)
-        method = "forward" if autograd or hasattr(value, "forward") else "__call__"
-        function = getattr(value, method, None)
-        if not isinstance(function, types.FunctionType):
-            raise TypeError(f"the class has no {method} in Python")
-        target = (AutogradTarget if autograd else ModuleTarget)(name, value, function)
-        recorder.described = target.line()
-        replace_code(function, target, recorder)
-        if not autograd:
-            target.watch_constructor()
-        return value
-    jitted = value
-    while type(jitted).__module__.startswith("triton.") and not hasattr(jitted, "rewrite"):
-        if type(jitted).__name__ == "JITFunction":
-            break
+    function = jitted = value
+    while type(jitted).__module__.startswith("triton.") and not type(jitted).__name__.endswith("Function"):
         jitted = jitted.fn
     if type(jitted).__module__.startswith("triton."):
-        target = TritonTarget(name, jitted, jitted.fn)
+        target = TritonTarget(name, "triton", inspect.signature(jitted.fn), jitted.fn)
         recorder.described = target.line()
         recorder.kernels[id(jitted)] = target
         return value
-    if isinstance(value, types.FunctionType):
-        if inspect.isgeneratorfunction(value) or inspect.iscoroutinefunction(value):
-            raise TypeError("it is a generator or a coroutine, whose call is not its work")
-        target = FunctionTarget(name, value)
-        recorder.described = target.line()
-        replace_code(value, target, recorder)
-        return value
-    if not callable(value):
+    if isinstance(value, type):
+        torch, function = values.torch_module(), getattr(value, "forward", None)
+        if not isinstance(function, types.FunctionType):
+            raise TypeError("the class has no `forward` in Python")
+        if torch is not None and issubclass(value, torch.autograd.Function):
+            skipped = int(value.setup_context is torch.autograd.Function.setup_context)
+            target = Target(name, "autograd", inspect.signature(function), function, skipped)
+        else:
+            target = ModuleTarget(name, value, function)
+    elif not callable(value):
         raise TypeError(f"it is a {type(value).__name__}, which nobody can call")
-    try:
-        target = FunctionTarget(name, value)
-    except ValueError as error:
-        raise TypeError("it has no signature in Python; for an operator of torch, name aten.NAME") from error
+    elif inspect.isgeneratorfunction(value) or inspect.iscoroutinefunction(value):
+        raise TypeError("it is a generator or a coroutine, whose call is not its work")
+    else:
+        try:
+            target = Target(name, "function", inspect.signature(value), value)
+        except ValueError as error:
+            raise TypeError("it has no signature in Python; for an operator of torch, name aten.NAME") from error
     recorder.described = target.line()
+    if isinstance(function, types.FunctionType):
+        replace_code(function, target, recorder)
+        return value
     return lambda *args, **kwargs: recorder.call(target, value, args, kwargs)
