@@ -14,8 +14,9 @@ from tools.capture.contract import ObservedContract, identifier, infer_contract
 from tools.capture.observation import Observation, read_observation
 from tools.capture.program import run_program
 from tools.capture.reference_text import reference_text
-from tools.capture.user_code import has_effects, imported_files, is_torch, needed_statements, text_of_statements
+from tools.capture.user_code import has_effects, is_torch, needed_statements, text_of_statements
 from tools.errors import SettingsError
+from tools.tasks.python_file import project_files
 
 CALL = "observed_call"
 """Name of the baseline's module and function where the user's own cannot be called with the task's arguments."""
@@ -98,22 +99,22 @@ def write_captured_task(observation: Observation, folder: Path) -> CapturedTask:
 
 def _user_files(observation: Observation) -> tuple[dict[str, str], str, list[str]]:
     """Return the user's files that the target needs, the module of the target below baseline/, and notes."""
-    module, notes, modules = observation.target.rpartition(":")[0], list[str](), observation.modules
-    if is_torch(observation):
-        return {}, module, notes
+    module, notes = observation.target.rpartition(":")[0], list[str]()
+    if module not in observation.modules or is_torch(observation):
+        installed = [f"{module} is an installed package; it must be installed where jobs run."]
+        return {}, module, [] if is_torch(observation) else installed
+    file = Path(observation.modules[module])
+    source = file.read_text(encoding="utf-8")
+    root, texts = project_files(file, source, file.parents[module.count(".") + (file.stem == "__init__")])
     if module == "__main__":
-        module = identifier(Path(observation.file).stem)
-        modules = {**modules, module: observation.file}
-    imported = imported_files(modules, module)
-    texts = {f"baseline/{p}": f.read_text(encoding="utf-8") for p, f in imported.items() if f.suffix == ".py"}
-    own = f"baseline/{module}.py"
-    if "__main__" in observation.target and has_effects(tree := ast.parse(texts[own])):
-        name = observation.target.rpartition(":")[2].partition(".")[0]
-        texts[own] = text_of_statements(texts[own], needed_statements(tree, name))
-        notes.append(f"{own} holds what {name} needs of {observation.file}, whose import runs the program.")
-    if len(texts) < len(imported) or not imported:
-        notes.append(f"{module} is installed, or imports what is no text; install it where jobs run.")
-    return texts, module, notes
+        del texts[file.relative_to(root).as_posix()]
+        module = identifier(file.stem)
+        if has_effects(tree := ast.parse(source)):
+            name = observation.target.rpartition(":")[2].partition(".")[0]
+            source = text_of_statements(source, needed_statements(tree, name))
+            notes.append(f"baseline/{module}.py holds what {name} needs of {file.name}, whose import runs the program.")
+        texts[f"{module}.py"] = source
+    return {f"baseline/{path}": text for path, text in texts.items()}, module, notes
 
 
 # ---------------------------------------------------------------- what was seen
