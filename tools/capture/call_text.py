@@ -111,8 +111,6 @@ class CallText:
         kinds = {p.kind for p in self.observation.parameters}
         if self.observation.form != "function" or "." in self.path:
             return True
-        new, changed = new_results(self.sample), [at >= 0 and self.sample.written[at] for at in self.sample.result_is]
-        same = all(changed) and len(changed) == len(self.sample.result_leaves)
-        return bool(kinds - {"POSITIONAL_OR_KEYWORD", "KEYWORD_ONLY"}) or not (
-            new == [*self.sample.result_leaves] or same
-        )
+        new, results = new_results(self.sample), [v for _, v in self.sample.results.leaves("") if v.code != "None"]
+        is_plain = kinds <= {"POSITIONAL_OR_KEYWORD", "KEYWORD_ONLY"} and all(one.kind == "tensor" for one in results)
+        return not is_plain or len(new) not in (0, len(results))

@@ -56,7 +56,7 @@ class ObservedContract(Artifact):
     left_out: tuple[TaskWorkload, ...]
     dims_range: dict[str, tuple[int, int]]
     held: tuple[str, ...]
-    """Dims that decide which recorded integers fit."""
+    """Dims that decide which recorded integers fit, whether they size the tensors or bound their values."""
     notes: tuple[str, ...]
 
     @property
@@ -74,30 +74,35 @@ def infer_contract(observation: Observation) -> ObservedContract:
     families: dict[str, list[CallGroup]] = {}
     for group in observation.groups:
         families.setdefault(group.calls[0].structure(), []).append(group)
-    chosen, *others = sorted(families.values(), key=lambda groups: -sum(group.total_s for group in groups))
-    total_s = sum(group.total_s for group in observation.groups) or 1.0
+    chosen, *others = sorted(families.values(), key=_total_s, reverse=True)
+    total_s = _total_s(observation.groups) or 1.0
     notes = [
-        f"{sum(group.count for group in other)} calls ({sum(group.total_s for group in other) / total_s:.0%} of the "
-        f"time) have other types, ranks or flags, such as {_signature(other[0].calls[0])}; they are not in this task."
+        f"{sum(group.count for group in other)} calls ({_total_s(other) / total_s:.0%} of the time) have other types, "
+        f"ranks or flags, such as {_signature(other[0].calls[0])}; they are not in this task."
         for other in others
     ]
     sizes = _Sizes(chosen)
     arguments = _arguments(chosen, sizes)
     workloads = _workloads(chosen, sizes, total_s)
     # Those that take the most time, until they cover enough of it.
-    before = itertools.accumulate((workload.share for workload in workloads), initial=0.0)
-    needed = MIN_COVERED_SHARE * sum(workload.share for workload in workloads)
-    count = min(sum(covered < needed for covered in list(before)[:-1]), MOST_WORKLOADS)
-    held = sizes.held_by_contents()
+    covered = list(itertools.accumulate(workload.share for workload in workloads))
+    count = min(1 + sum(share < MIN_COVERED_SHARE * covered[-1] for share in covered), MOST_WORKLOADS)
+    ranges = sizes.ranges()
+    recorded = any(content.sha256 for content in chosen[0].calls[0].contents)
+    held = tuple(name for name, (low, high) in ranges.items() if recorded and low < high)
     return ObservedContract(
         observation=observation,
         arguments=tuple(arguments),
         workloads=tuple(workloads[:count]),
         left_out=tuple(workloads[count:]),
-        dims_range={n: (low, high) for n, (low, high) in sizes.ranges().items() if n not in held and low >= 1},
+        dims_range={name: bounds for name, bounds in ranges.items() if name not in held and bounds[0] >= 1},
         held=held,
         notes=(*notes, *_layout_notes(chosen), *observation.problems),
     )
+
+
+def _total_s(groups: Sequence[CallGroup]) -> float:
+    return sum(group.total_s for group in groups)
 
 
 def _signature(call: ObservedCall) -> str:
@@ -120,15 +125,15 @@ class _Sizes:
     """The dims of a family of calls: each is a column with its type and its value in each group."""
 
     def __init__(self, groups: Sequence[CallGroup]) -> None:
-        self.call = groups[0].calls[0]
         self.columns: dict[tuple[str, int], tuple[Extent, ...]] = {}
         """Path and axis of an extent, or path and -1 of a number -> its column."""
         self.names: dict[tuple[Extent, ...], str] = {}
-        for path, first in (self.call.leaves | self.call.result_leaves).items():
-            values = [(group.calls[0].leaves | group.calls[0].result_leaves)[path] for group in groups]
+        leaves = [group.calls[0].leaves | group.calls[0].result_tensors for group in groups]
+        for path, first in leaves[0].items():
+            values = [one[path] for one in leaves]
             for axis in range(len(first.shape)):
                 self.columns[path, axis] = ("int", *(value.shape[axis] for value in values))
-            if first.kind == "number" and not isinstance(first.value, bool) and path in self.call.leaves:
+            if first.kind == "number":
                 self.columns[path, -1] = (type(first.value).__name__, *(value.value or 0 for value in values))
         extents = {column for (_, axis), column in self.columns.items() if axis >= 0}
         for (path, axis), column in sorted(self.columns.items(), key=lambda pair: pair[0][1] >= 0):
@@ -152,13 +157,6 @@ class _Sizes:
         whole = {name: column[1:] for column, name in self.names.items() if column[0] == "int"}
         return {name: (min(values), max(values)) for name, values in whole.items()}  # type: ignore[type-var, misc]
 
-    def held_by_contents(self) -> tuple[str, ...]:
-        """Return the dims on which recorded integers depend: they size their tensors, or may bound their values."""
-        recorded = {path for path, content in zip(self.call.tensors, self.call.contents, strict=True) if content.sha256}
-        sizing = {self.names.get(column) for (path, _), column in self.columns.items() if path in recorded}
-        ranges = self.ranges().items()
-        return tuple(name for name, (low, high) in ranges if recorded and (name in sizing or low < high))
-
 
 # ---------------------------------------------------------------- arguments
 
@@ -168,24 +166,32 @@ def _arguments(groups: Sequence[CallGroup], sizes: _Sizes) -> list[TaskArgument]
     them carries: a kernel that takes pointers sees no shapes."""
     calls, sample = [call for group in groups for call in group.calls], groups[0].calls[0]
     arguments, new = dict[str, TaskArgument](), new_results(sample)
-    for path, value in (sample.leaves | {path: sample.result_leaves[path] for path in new}).items():
+    for path, value in (sample.leaves | {path: sample.result_tensors[path] for path in new}).items():
+        if value.kind not in ("tensor", "number"):
+            continue
         name = identifier(path) if path not in new else "out" if len(new) == 1 else identifier(f"out{path[6:]}")
         name = f"{name}_value" if name in arguments else name
-        fields = {"name": name, "path": path, "dtype": value.dtype or type(value.value).__name__}
-        if value.kind == "tensor":
-            at = sample.tensors.index(path) if path not in new else -1
-            written = sum(call.written[at] for call in calls) if at >= 0 else 0
-            fields |= {"role": "output" if at < 0 else "inout" if written else "input"}
-            seen = f"{written} of {len(calls)} calls changed it" if written else f"unchanged in {len(calls)} calls"
-            arguments[name] = TaskArgument(
-                **fields,
-                shape=tuple(sizes.extent(path, axis) for axis in range(len(value.shape))),
-                evidence="a result in memory of its own" if at < 0 else seen,
-            )
-        elif value.kind == "number":
-            seen = ", ".join(dict.fromkeys(str(group.calls[0].leaves[path].value) for group in groups[:4]))
-            number = value.value if isinstance(value.value, bool) else sizes.extent(path, -1)
-            arguments[name] = TaskArgument(**fields, role="scalar", value=number, evidence=f"values: {seen}")
+        at = sample.tensors.index(path) if path in sample.tensors else -1
+        written = sum(call.written[at] for call in calls if at >= 0)
+        numbers = dict.fromkeys(str(call.leaves[path].value) for call in calls[:9] if value.kind == "number")
+        role, evidence = (
+            ("scalar", f"values: {', '.join(numbers)}")
+            if numbers
+            else ("output", "a result in memory of its own")
+            if at < 0
+            else ("inout", f"{written} of {len(calls)} calls changed it")
+            if written
+            else ("input", f"unchanged in {len(calls)} calls")
+        )
+        arguments[name] = TaskArgument(
+            name=name,
+            path=path,
+            role=role,
+            dtype=value.dtype or type(value.value).__name__,
+            shape=tuple(sizes.extent(path, axis) for axis in range(len(value.shape))),
+            value=sizes.extent(path, -1) if numbers else None,
+            evidence=evidence,
+        )
     carried = {argument.value for argument in arguments.values()}
     added = [
         TaskArgument(name=n, path="", role="scalar", dtype="int", value=text, evidence=f"from {low} to {high}")
@@ -196,10 +202,9 @@ def _arguments(groups: Sequence[CallGroup], sizes: _Sizes) -> list[TaskArgument]
 
 
 def new_results(call: ObservedCall) -> list[str]:
-    """Return the results that are tensors of their own, or views of arguments that the call leaves unchanged."""
-    tensors = [path for path, value in call.result_leaves.items() if value.kind == "tensor"]
-    found = zip(tensors, call.result_is, call.result_within, strict=True)
-    return [path for path, same, within in found if same < 0 and (within < 0 or not call.written[within])]
+    """Return the results that are tensors of their own, or lie in arguments that the call leaves unchanged."""
+    found = zip(call.result_tensors, call.result_within, strict=True)
+    return [path for path, within in found if within < 0 or not call.written[within]]
 
 
 def _layout_notes(groups: Sequence[CallGroup]) -> list[str]:
@@ -228,7 +233,7 @@ def _workloads(groups: Sequence[CallGroup], sizes: _Sizes, total_s: float) -> li
     varying = {name for column, name in sizes.names.items() if len(set(column[1:])) > 1}
     workloads = []
     for dims, members in by_dims.items():
-        count, spent = sum(group.count for group in members), sum(group.total_s for group in members)
+        count, spent = sum(group.count for group in members), _total_s(members)
         workloads.append(
             TaskWorkload(
                 name="x".join(f"{value:g}" for name, value in dims if name in varying) or "observed",

@@ -68,15 +68,13 @@ def fit_recorded_calls(
     """
     chosen: dict[tuple[int | float, ...], list[dict[str, str]]] = {}
     length, kept = 0, list[TaskWorkload]()
-    by_workload = [(workload, recorded_calls(workload, arguments)) for workload in contract.workloads]
-    for turn in range(max(len(calls) for _, calls in by_workload)):
-        for workload, calls in by_workload:
-            size = sum(map(len, calls[turn].values())) if turn < len(calls) else MOST_TEXT
-            if length + size < MOST_TEXT and (turn == 0 or workload in kept):
-                length += size
-                key = tuple(workload.dims[name] for name in contract.held)
-                chosen.setdefault(key, []).append(calls[turn])
-                kept += [workload] if workload not in kept else []
+    numbered = [(turn, w, call) for w in contract.workloads for turn, call in enumerate(recorded_calls(w, arguments))]
+    for turn, workload, call in sorted(numbered, key=lambda one: one[0]):
+        size = sum(map(len, call.values()))
+        if length + size < MOST_TEXT and (turn == 0 or workload in kept):
+            length += size
+            chosen.setdefault(tuple(workload.dims[name] for name in contract.held), []).append(call)
+            kept += [workload] * (turn == 0)
     lost = [workload.name for workload in contract.workloads if workload not in kept]
     notes = [
         f"{', '.join(lost)}: left out, because their integers are larger than {MOST_TEXT >> 10} KiB together."

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Literal
+
+from pydantic import Field
 
 from tools.artifacts import Artifact
 from tools.capture.program import Recorded
@@ -45,7 +47,8 @@ class Content(Artifact):
     """The whole content of a small integer tensor (`sha256`, `zlib` in base64), or the distribution of another."""
 
     sha256: str = ""
-    zlib: str = ""
+    zlib: str = Field("", exclude=True)
+    """Not in captured.json, as it stands in reference.py."""
     min: float = 0.0
     max: float = 0.0
     mean: float = 0.0
@@ -63,8 +66,6 @@ class ObservedCall(Artifact):
     """Whether the call changed it."""
     alias: tuple[int, ...] = ()
     """Index of the first tensor in the same memory."""
-    result_is: tuple[int, ...] = ()
-    """Index of the argument where a result begins, or -1."""
     result_within: tuple[int, ...] = ()
     """Index of the argument in whose memory a result lies, or -1."""
     launches: tuple[dict[str, Any], ...] = ()
@@ -89,9 +90,9 @@ class ObservedCall(Artifact):
         return [path for path, value in self.leaves.items() if value.kind == "tensor"]
 
     @cached_property
-    def result_leaves(self) -> dict[str, ObservedValue]:
-        """Path -> value, for the results that contain no others and are not None."""
-        return {path: value for path, value in self.results.leaves("result") if value.code != "None"}
+    def result_tensors(self) -> dict[str, ObservedValue]:
+        """Path -> tensor among the results."""
+        return {path: value for path, value in self.results.leaves("result") if value.kind == "tensor"}
 
     def structure(self) -> str:
         """Return what calls of one contract share: everything but sizes, strides, numbers and constexprs."""
@@ -152,41 +153,41 @@ class Observation(Artifact):
     """Seconds that the recorder took, over all processes."""
 
 
+_NO_TARGET: dict[str, Any] = {"form": "function", "file": "", "parameters": ()}
+_NO_RECORD: dict[str, Any] = {"versions": {}, "device": "cpu"}
+
+
 def read_observation(recorded: Recorded, target: str) -> Observation:
     """Return the observation that the recorder wrote.
 
     Raises SettingsError, which says what was imported and what to try, if no call was recorded.
     """
     records = recorded.processes
-    described: dict[str, Any] = next((one["target"] for one in records if one["target"]), {})
+    records = recorded.processes
     groups: defaultdict[str, list[tuple[dict[str, Any], list[ObservedCall]]]] = defaultdict(list)
     for record in records:
         for one in record["classes"]:
-            lines = [line for line in record["calls"] if line["class"] == one["class"]]
-            calls = [ObservedCall.model_validate({k: v for k, v in line.items() if k != "class"}) for line in lines]
-            if calls:
+            if calls := [ObservedCall.model_validate(line) for line in one["records"]]:
                 groups[_class_key(calls[0])].append((one, calls))
-    apart = dict(sum((Counter(record["apart"]) for record in records), Counter()))
-    problems = tuple(dict.fromkeys(problem for record in records for problem in record["problems"]))
-    modules = {name: file for record in records for name, file in record["modules"].items()}
-    if not groups:
-        raise SettingsError(_nothing_seen(recorded, target, described, apart, problems, modules))
-    fullest = max(records, key=lambda record: len(record["classes"]))
-    return Observation(
+    fullest = max(records, key=lambda record: len(record["classes"]), default=_NO_RECORD)
+    observation = Observation(
         target=target,
-        **described,
+        **next((record["target"] for record in records if record["target"]), _NO_TARGET),
         command=recorded.command,
         groups=tuple(sorted(map(_merge, groups.values()), key=lambda group: -group.total_s)),
         processes=sum(bool(record["classes"]) for record in records),
-        apart=apart,
-        problems=problems,
-        modules=modules,
+        apart=sum((Counter(record["apart"]) for record in records), Counter()),
+        problems=tuple(dict.fromkeys(problem for record in records for problem in record["problems"])),
+        modules={name: file for record in records for name, file in record["modules"].items()},
         versions=fullest["versions"],
         device=fullest["device"],
         exit_code=recorded.exit_code,
         wall_s=recorded.wall_s,
         own_s=sum(record["own_s"] for record in records),
     )
+    if not groups:
+        raise SettingsError(_nothing_seen(observation, is_found=any(record["target"] for record in records)))
+    return observation
 
 
 def _class_key(call: ObservedCall) -> str:
@@ -208,33 +209,26 @@ def _merge(parts: list[tuple[dict[str, Any], list[ObservedCall]]]) -> CallGroup:
     )
 
 
-def _nothing_seen(
-    recorded: Recorded,
-    target: str,
-    described: Mapping[str, Any],
-    apart: Mapping[str, int],
-    problems: tuple[str, ...],
-    modules: Mapping[str, str],
-) -> str:
+def _nothing_seen(seen: Observation, *, is_found: bool) -> str:
     """Return the sentence for a run without a recorded call: what was seen instead, and what to try."""
-    module = target.partition(":")[0]
-    said = f"--target: no call of {target} was recorded in `{' '.join(recorded.command)}`"
-    if recorded.exit_code:
-        return f"{said}, which ended with exit code {recorded.exit_code}; run it alone first, and mend what it prints"
-    if problems:
-        return f"{said}: {'; '.join(problems)}"
-    if apart:
-        counted = ", ".join(f"{count} {reason}" for reason, count in apart.items())
+    module = seen.target.partition(":")[0]
+    said = f"--target: no call of {seen.target} was recorded in `{' '.join(seen.command)}`"
+    if seen.exit_code:
+        return f"{said}, which ended with exit code {seen.exit_code}; run it alone first, and mend what it prints"
+    if seen.problems:
+        return f"{said}: {'; '.join(seen.problems)}"
+    if seen.apart:
+        counted = ", ".join(f"{count} {reason}" for reason, count in seen.apart.items())
         return f"{said} apart from {counted}; name a function that the program calls outside of these"
-    if described:
+    if is_found:
         return (
             f"{said}; {module} was imported and it defines the target, but nothing called it in Python (a function "
             f"inside torch.compile, or another one of the same name?); name its caller, or run the program without "
             f"compilation"
         )
-    if not recorded.processes:
+    if not seen.modules:
         return f"{said}: the recorder did not start (python -S or -I, or a program that ends by a signal?)"
-    imported = ", ".join(sorted(name for name in modules if not name.startswith("__"))) or "none"
+    imported = ", ".join(sorted(name for name in seen.modules if not name.startswith("__"))) or "none"
     return (
         f"{said}; {module} was not imported. The user's own modules that were: {imported}. Name one of these, or "
         f"`__main__:function` for a function of the script itself"

@@ -123,29 +123,10 @@ def _user_files(observation: Observation) -> tuple[dict[str, str], str, list[str
 def _evidence(contract: ObservedContract, baseline: str) -> dict[str, object]:
     """Return captured.json: each statement of the task with what was seen; no environment, and of the values of tensors
     neither the integers, which stand in reference.py, nor floats."""
-    observation = {
-        "target",
-        "form",
-        "command",
-        "processes",
-        "apart",
-        "versions",
-        "device",
-        "exit_code",
-        "wall_s",
-        "own_s",
-    }
-    contents = {"calls": {"__all__": {"contents": {"__all__": {"zlib"}}}}}
-    seen = contract.model_dump(
-        mode="json",
-        exclude={
-            "observation": True,
-            "workloads": {"__all__": {"groups": {"__all__": contents}}},
-            "left_out": {"__all__": {"groups"}},
-        },
-        exclude_defaults=True,
-    )
-    return {**contract.observation.model_dump(mode="json", include=observation), "baseline": baseline, **seen}
+    groups = {"__all__": {"groups"}}
+    left_out = {"observation": {"groups", "parameters", "modules"}, "workloads": groups, "left_out": groups}
+    samples = [w.groups[0].calls[0].model_dump(mode="json", exclude_defaults=True) for w in contract.workloads]
+    return {"baseline": baseline, **contract.model_dump(mode="json", exclude=left_out), "calls": samples}
 
 
 def _summary(contract: ObservedContract) -> list[str]:

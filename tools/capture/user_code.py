@@ -35,10 +35,9 @@ def text_of_statements(source: str, statements: Iterable[ast.stmt]) -> str:
     """Return the lines of these statements as they stand in the source, decorators included."""
     lines, parts = source.splitlines(), []
     for statement in statements:
-        first = min([statement.lineno, *(one.lineno for one in getattr(statement, "decorator_list", ()))])
-        gap = "\n\n" if isinstance(statement, _DEFINITIONS) else ""
-        parts.append(gap + "\n".join(lines[first - 1 : statement.end_lineno]) + gap)
-    return "\n".join(parts).strip() + "\n"
+        first = min(getattr(node, "lineno", statement.lineno) for node in ast.walk(statement))
+        parts.append("\n".join(lines[first - 1 : statement.end_lineno]))
+    return "\n\n".join(parts) + "\n"
 
 
 def has_effects(tree: ast.Module) -> bool:

@@ -157,7 +157,7 @@ def test_paged_attention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     names = [argument.name for argument in contract.build(task.reference.workloads[0]["dims"], 1, [], 0)]
     assert names == [argument["name"] for argument in task.captured["arguments"]]
     assert contract.fixed == {"window": None, "mode": "causal"}
-    assert "zlib" not in json.dumps(task.captured) and task.captured["exit_code"] == 0
+    assert "zlib" not in json.dumps(task.captured) and task.captured["observation"]["exit_code"] == 0
 
 
 def test_a_module_becomes_a_function_of_its_parameters(
@@ -179,7 +179,7 @@ def test_a_triton_kernel_is_launched_as_the_autotuner_chose(tmp_path: Path, monk
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     folder = capture(tmp_path, "__main__:_axpy", {"axpy.py": TRITON}, monkeypatch)
     captured = json.loads((folder / "captured.json").read_text())
-    assert captured["apart"] == {"in autotuning": 4}
+    assert captured["observation"]["apart"] == {"in autotuning": 4}
     roles = {argument["name"]: argument["role"] for argument in captured["arguments"]}
     assert roles == {"x_ptr": "input", "y_ptr": "input", "o_ptr": "inout", "n": "scalar", "alpha": "scalar"}
     assert sum(workload["calls"] for workload in captured["workloads"]) == 3

@@ -18,23 +18,6 @@ HOOK = "__kernelwright_observe__"
 _recorder = None
 
 
-class ObservingLoader(importlib.abc.Loader):
-    """A module's own loader, and then a call."""
-
-    def __init__(self, loader, loaded):
-        self.loader, self.loaded = loader, loaded
-
-    def create_module(self, spec):
-        """Create the module as its own loader does."""
-        return self.loader.create_module(spec)
-
-    def exec_module(self, module):
-        """Execute the module, and observe what it defines."""
-        module.__loader__ = module.__spec__.loader = self.loader
-        self.loader.exec_module(module)
-        self.loaded(module)
-
-
 class ObservingFinder(importlib.abc.MetaPathFinder):
     """Finds the modules of `watched` (name -> call) by the finders that come after it."""
 
@@ -45,13 +28,17 @@ class ObservingFinder(importlib.abc.MetaPathFinder):
         """Return the module's spec with a loader that calls, or None for any other module."""
         if name not in self.watched:
             return None
-        for finder in sys.meta_path:
-            spec = finder.find_spec(name, path, target) if finder is not self else None
-            if spec is not None:
-                if spec.loader is not None and hasattr(spec.loader, "exec_module"):
-                    spec.loader = ObservingLoader(spec.loader, self.watched[name])
-                return spec
-        return None
+        others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, others), None)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module):
+                execute(module)
+                self.watched[name](module)
+
+            spec.loader.exec_module = exec_module
+        return spec
 
 
 def start() -> None:

@@ -37,9 +37,9 @@ class Recorder:
     def reset(self) -> None:
         """Forget everything that was recorded; in a child of a fork the parent's record is the parent's."""
         self.classes: dict = {}
-        """Description of the arguments -> class, number of calls and durations in seconds of such calls."""
+        """Description of the arguments -> number, durations in seconds, and records of such calls."""
         self.calls: list = []
-        """(record, summaries of the tensors, whether each was changed) of calls that returned."""
+        """(records of the class, record, summaries of the tensors, whether each was changed) of calls that returned."""
         self.events: list = []
         """(durations, two events of the device) of calls that returned."""
         self.problems: dict = {}
@@ -116,7 +116,7 @@ class Recorder:
         key = json.dumps(tree)
         if key not in self.classes and len(self.classes) == MOST_CLASSES:
             return self.count_apart("of further classes, not told apart")
-        found = self.classes.setdefault(key, {"class": len(self.classes), "calls": 0, "durations": []})
+        found = self.classes.setdefault(key, {"calls": 0, "durations": [], "records": []})
         found["calls"] += 1
         observed = {"class": found, "events": (), "line": None, "tensors": tensors}
         if on_gpu and found["calls"] <= MOST_DURATIONS:
@@ -124,7 +124,7 @@ class Recorder:
         if found["calls"] <= FULL_RECORDS:
             storages = [one.untyped_storage().data_ptr() for one in tensors]
             alias = [storages.index(one) for one in storages]
-            observed["line"] = {"class": found["class"], "arguments": tree, "alias": alias, **more, "caller": caller()}
+            observed["line"] = {"arguments": tree, "alias": alias, **more, "caller": caller()}
             observed["summaries"] = [values.summary(one) for one in tensors]
             observed["before"] = [values.snapshot(one) for one in tensors]
         return observed
@@ -141,22 +141,19 @@ class Recorder:
         results: list = []
         line["results"] = values.describe(result, results)
         storages = [one.untyped_storage().data_ptr() for one in tensors]
-        addresses = [one.data_ptr() for one in tensors]
         within = [one.untyped_storage().data_ptr() for one in results]
         line["result_within"] = [storages.index(one) if one in storages else -1 for one in within]
-        line["result_is"] = [addresses.index(one.data_ptr()) if one.data_ptr() in addresses else -1 for one in results]
         line["launches"] = self.launches[:64]
         changed = [(one != values.snapshot(other)).any() for one, other in zip(observed["before"], tensors)]  # noqa: B905
-        self.calls.append((line, observed["summaries"], changed))
+        self.calls.append((observed["class"]["records"], line, observed["summaries"], changed))
 
     def close(self) -> None:
         """Write the record at the end of the process; waits for the device."""
-        calls = []
-        for line, summaries, changed in self.calls:
+        for records, line, summaries, changed in self.calls:
             with self._guarded():
                 line["contents"] = [values.read_summary(one) for one in summaries]
                 line["written"] = [bool(one) for one in changed]
-                calls.append(line)
+                records.append(line)
         for durations, (begin, end) in self.events:
             with self._guarded():
                 end.synchronize()
@@ -165,7 +162,6 @@ class Recorder:
         versions = {"python": sys.version.split()[0], "torch": getattr(torch, "__version__", None)}
         record = {
             "target": self.described,
-            "calls": calls,
             "classes": list(self.classes.values()),
             "apart": self.apart,
             "problems": list(self.problems),

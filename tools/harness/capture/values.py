@@ -12,8 +12,8 @@ import zlib
 
 CONTENT_BYTES = 1 << 16
 """Integer tensors of at most this size are recorded whole."""
-COPIED_BYTES, BLOCK = 1 << 24, 1 << 10
-"""A larger tensor is compared before and after a call by sums of blocks of so many elements, not bit by bit."""
+COMPARED = 1 << 22
+"""Numbers by which a tensor is compared before and after a call."""
 SAMPLE = 1 << 20
 """Elements from which a distribution is computed."""
 ALIGNMENT = 16
@@ -74,15 +74,13 @@ def tensor_layout(tensor) -> dict:
 
 
 def snapshot(tensor):
-    """Return a copy of a tensor's bits; of a tensor above `COPIED_BYTES` the sums of blocks of them."""
+    """Return a tensor's bits as `COMPARED` whole numbers: of a larger one each is the sum of a block of elements."""
     torch = torch_module()
     flat = tensor.detach().contiguous().reshape(-1)
     words = flat.view({1: torch.uint8, 2: torch.int16, 4: torch.int32}.get(flat.element_size(), torch.int64))
-    if words.numel() * words.element_size() <= COPIED_BYTES:
-        return words.clone()
-    whole = words.numel() // BLOCK * BLOCK
-    sums = words[:whole].view(-1, BLOCK).sum(1, dtype=torch.int64)
-    return torch.cat([sums, words[whole:].sum(dtype=torch.int64).reshape(1)])
+    block = math.ceil(words.numel() / COMPARED) or 1
+    whole = words.numel() // block * block
+    return torch.cat([words[:whole].view(-1, block).sum(1, dtype=torch.int64), words[whole:]])
 
 
 def summary(tensor):
