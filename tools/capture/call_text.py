@@ -63,8 +63,8 @@ class CallText:
         kinds = {"VAR_POSITIONAL": "*{0}", "VAR_KEYWORD": "**{0}", "KEYWORD_ONLY": "{0}={0}"}
         if self.observation.form == "triton":
             kinds = dict.fromkeys(("POSITIONAL_OR_KEYWORD", "KEYWORD_ONLY"), "{0}={0}")
-        parameters = [p for p in self.observation.parameters if p.name not in self.sample.constexprs]
-        texts = [kinds.get(p.kind, "{0}").format(p.name) for p in parameters]
+        parameters = self.observation.parameters.items()
+        texts = [kinds.get(kind, "{0}").format(n) for n, kind in parameters if n not in self.sample.constexprs]
         given, named = ", ".join(texts), [text for text in texts if "=" in text or text.startswith("**")]
         if self.observation.form == "triton":
             carriers = {str(a.value): a.name for a in self.contract.arguments}
@@ -108,7 +108,7 @@ class CallText:
 
     def needs_wrapper(self) -> bool:
         """Whether the target cannot be called by the names of the task's arguments alone."""
-        kinds = {p.kind for p in self.observation.parameters}
+        kinds = {*self.observation.parameters.values()}
         if self.observation.form != "function" or "." in self.path:
             return True
         new, results = new_results(self.sample), [v for _, v in self.sample.results.leaves("") if v.code != "None"]

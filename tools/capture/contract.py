@@ -40,7 +40,6 @@ class TaskWorkload(Artifact):
     dims: Dims
     calls: int
     median_s: float
-    first_s: float
     share: float
     """Of the time of all observed calls."""
     groups: tuple[CallGroup, ...]
@@ -88,7 +87,7 @@ def infer_contract(observation: Observation) -> ObservedContract:
     covered = list(itertools.accumulate(workload.share for workload in workloads))
     count = min(1 + sum(share < MIN_COVERED_SHARE * covered[-1] for share in covered), MOST_WORKLOADS)
     ranges = sizes.ranges()
-    recorded = any(content.sha256 for content in chosen[0].calls[0].contents)
+    recorded = any(content.zlib for content in chosen[0].calls[0].contents)
     held = tuple(name for name, (low, high) in ranges.items() if recorded and low < high)
     return ObservedContract(
         observation=observation,
@@ -97,7 +96,7 @@ def infer_contract(observation: Observation) -> ObservedContract:
         left_out=tuple(workloads[count:]),
         dims_range={name: bounds for name, bounds in ranges.items() if name not in held and bounds[0] >= 1},
         held=held,
-        notes=(*notes, *_layout_notes(chosen), *observation.problems),
+        notes=(*notes, *observation.problems),
     )
 
 
@@ -190,7 +189,7 @@ def _arguments(groups: Sequence[CallGroup], sizes: _Sizes) -> list[TaskArgument]
             dtype=value.dtype or type(value.value).__name__,
             shape=tuple(sizes.extent(path, axis) for axis in range(len(value.shape))),
             value=sizes.extent(path, -1) if numbers else None,
-            evidence=evidence,
+            evidence="; ".join([evidence, *(_layout(sample, at) if at >= 0 else ())]),
         )
     carried = {argument.value for argument in arguments.values()}
     added = [
@@ -207,20 +206,14 @@ def new_results(call: ObservedCall) -> list[str]:
     return [path for path, within in found if within < 0 or not call.written[within]]
 
 
-def _layout_notes(groups: Sequence[CallGroup]) -> list[str]:
-    notes = []
-    for call in (group.calls[0] for group in groups):
-        for path, first in zip(call.tensors, call.alias, strict=True):
-            value, other = call.leaves[path], call.tensors[first]
-            if other != path:
-                notes.append(f"{other} and {path} share memory in calls; the task gives each its own.")
-            if not value.contiguous:
-                notes.append(
-                    f"{path} has strides {list(value.strides)} for {list(value.shape)}; the task makes it contiguous."
-                )
-            if value.alignment < 16:
-                notes.append(f"{path} begins at a multiple of {value.alignment} bytes; in the task of 256.")
-    return list(dict.fromkeys(notes))
+def _layout(call: ObservedCall, at: int) -> list[str]:
+    """Return what the task does not keep of a tensor's place in memory."""
+    value, other = call.leaves[call.tensors[at]], call.tensors[call.alias[at]]
+    return [
+        *[f"strides {list(value.strides)}, in the task contiguous"] * (not value.contiguous),
+        *[f"begins at a multiple of {value.alignment} bytes, in the task of 256"] * (value.alignment < 16),
+        *[f"shares memory with {other}, in the task not"] * (call.alias[at] != at),
+    ]
 
 
 def _workloads(groups: Sequence[CallGroup], sizes: _Sizes, total_s: float) -> list[TaskWorkload]:
@@ -240,7 +233,6 @@ def _workloads(groups: Sequence[CallGroup], sizes: _Sizes, total_s: float) -> li
                 dims=dict(dims),
                 calls=count,
                 median_s=spent / count,
-                first_s=max(group.first_s for group in members),
                 share=spent / total_s,
                 groups=tuple(members),
             )

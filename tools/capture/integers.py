@@ -45,7 +45,7 @@ def recorded(name, dims, seed, dtype, shape):
 def recorded_arguments(contract: ObservedContract) -> list[TaskArgument]:
     """Return the arguments whose integers were recorded whole."""
     call = contract.sample
-    whole = {path for path, content in zip(call.tensors, call.contents, strict=False) if content.sha256}
+    whole = {path for path, content in zip(call.tensors, call.contents, strict=False) if content.zlib}
     return [a for a in contract.arguments if a.path in whole and a.role in ("input", "inout")]
 
 

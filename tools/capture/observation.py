@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Literal
@@ -44,9 +44,8 @@ PARTS = {"list": "[{}]", "tuple": "[{}]", "dict": "[{!r}]", "struct": ".{}"}
 
 
 class Content(Artifact):
-    """The whole content of a small integer tensor (`sha256`, `zlib` in base64), or the distribution of another."""
+    """The whole content of a small integer tensor (in base64), or the distribution of another."""
 
-    sha256: str = ""
     zlib: str = Field("", exclude=True)
     """Not in captured.json, as it stands in reference.py."""
     min: float = 0.0
@@ -69,7 +68,6 @@ class ObservedCall(Artifact):
     result_within: tuple[int, ...] = ()
     """Index of the argument in whose memory a result lies, or -1."""
     launches: tuple[dict[str, Any], ...] = ()
-    caller: str = ""
     grid: tuple[int, ...] = ()
     options: dict[str, int | float | bool] = {}
     constexprs: tuple[str, ...] = ()
@@ -105,27 +103,18 @@ class ObservedCall(Artifact):
 
 
 class CallGroup(Artifact):
-    """Calls of one class, in all processes."""
+    """Calls of one class in one process."""
 
     calls: tuple[ObservedCall, ...]
     """The calls that were recorded in full."""
     count: int
     median_s: float
-    first_s: float
-    """Longest first call of a process, which may include compilation."""
+    """Without the first one, which may include compilation."""
 
     @property
     def total_s(self) -> float:
         """Median duration times number of calls."""
         return self.median_s * self.count
-
-
-class Parameter(Artifact):
-    """A parameter of the target."""
-
-    name: str
-    kind: str
-    """As in `inspect.Parameter.kind.name`."""
 
 
 class Observation(Artifact):
@@ -135,26 +124,19 @@ class Observation(Artifact):
     form: Literal["function", "module", "autograd", "triton", "operator"]
     file: str
     """File of the module that defines the target; empty for an operator."""
-    parameters: tuple[Parameter, ...]
+    parameters: dict[str, str]
+    """Name -> kind, as in `inspect.Parameter.kind.name`."""
     command: tuple[str, ...]
     groups: tuple[CallGroup, ...]
-    """Classes of calls, longest total duration first."""
+    """Longest total duration first."""
     processes: int
     apart: dict[str, int]
     """Why calls were not recorded -> their number."""
     problems: tuple[str, ...]
     modules: dict[str, str]
     """The user's own modules that were imported, by name, with their files."""
-    versions: dict[str, str | None]
     device: str
     exit_code: int
-    wall_s: float
-    own_s: float
-    """Seconds that the recorder took, over all processes."""
-
-
-_NO_TARGET: dict[str, Any] = {"form": "function", "file": "", "parameters": ()}
-_NO_RECORD: dict[str, Any] = {"versions": {}, "device": "cpu"}
 
 
 def read_observation(recorded: Recorded, target: str) -> Observation:
@@ -163,50 +145,31 @@ def read_observation(recorded: Recorded, target: str) -> Observation:
     Raises SettingsError, which says what was imported and what to try, if no call was recorded.
     """
     records = recorded.processes
-    records = recorded.processes
-    groups: defaultdict[str, list[tuple[dict[str, Any], list[ObservedCall]]]] = defaultdict(list)
-    for record in records:
-        for one in record["classes"]:
-            if calls := [ObservedCall.model_validate(line) for line in one["records"]]:
-                groups[_class_key(calls[0])].append((one, calls))
-    fullest = max(records, key=lambda record: len(record["classes"]), default=_NO_RECORD)
+    classes = [one for record in records for one in record["classes"] if one["records"]]
+    groups = [
+        CallGroup(
+            calls=tuple(map(ObservedCall.model_validate, one["records"])),
+            count=one["calls"],
+            median_s=statistics.median(one["durations"][1:] or one["durations"]),
+        )
+        for one in classes
+    ]
+    described = next((record["target"] for record in records if record["target"]), None)
     observation = Observation(
         target=target,
-        **next((record["target"] for record in records if record["target"]), _NO_TARGET),
+        **(described or {"form": "function", "file": "", "parameters": {}}),
         command=recorded.command,
-        groups=tuple(sorted(map(_merge, groups.values()), key=lambda group: -group.total_s)),
+        groups=tuple(sorted(groups, key=lambda group: -group.total_s)),
         processes=sum(bool(record["classes"]) for record in records),
         apart=sum((Counter(record["apart"]) for record in records), Counter()),
         problems=tuple(dict.fromkeys(problem for record in records for problem in record["problems"])),
         modules={name: file for record in records for name, file in record["modules"].items()},
-        versions=fullest["versions"],
-        device=fullest["device"],
+        device=next((record["device"] for record in records if record["device"] != "cpu"), "cpu"),
         exit_code=recorded.exit_code,
-        wall_s=recorded.wall_s,
-        own_s=sum(record["own_s"] for record in records),
     )
     if not groups:
-        raise SettingsError(_nothing_seen(observation, is_found=any(record["target"] for record in records)))
+        raise SettingsError(_nothing_seen(observation, is_found=described is not None))
     return observation
-
-
-def _class_key(call: ObservedCall) -> str:
-    """Return what calls of a class share; floating-point numbers are left out."""
-    leaves = call.leaves.values()
-    numbers = [(value.shape, None if isinstance(value.value, float) else value.value) for value in leaves]
-    return call.structure() + json.dumps(numbers)
-
-
-def _merge(parts: list[tuple[dict[str, Any], list[ObservedCall]]]) -> CallGroup:
-    """Return one class of several processes as one group."""
-    firsts = [seconds for one, _ in parts for seconds in one["durations"][:1]]
-    durations = [seconds for one, _ in parts for seconds in one["durations"][1:]]
-    return CallGroup(
-        calls=tuple(call for _, calls in parts for call in calls),
-        count=sum(one["calls"] for one, _ in parts),
-        median_s=statistics.median(durations or firsts or [0.0]),
-        first_s=max(firsts, default=0.0),
-    )
 
 
 def _nothing_seen(seen: Observation, *, is_found: bool) -> str:

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -43,7 +42,6 @@ class Recorded(NamedTuple):
     command: tuple[str, ...]
     """The command as the user gave it."""
     exit_code: int
-    wall_s: float
 
 
 def run_program(command: Sequence[str], target: str, python: str = "") -> Recorded:
@@ -69,14 +67,12 @@ def run_program(command: Sequence[str], target: str, python: str = "") -> Record
             VARIABLE: f"{record}\n{target}",
         }
         through_main = ["-c", _RUN_MAIN] if target.startswith("__main__:") else []
-        begun = time.perf_counter()
         try:
             done = subprocess.run([python or sys.executable, *through_main, *command], env=environment, check=False)
         except OSError as error:
             raise SettingsError(f"--python: {python} cannot be started ({error.strerror}); name a Python") from None
-        wall_s = time.perf_counter() - begun
         processes = tuple(json.loads(path.read_text(encoding="utf-8")) for path in sorted(record.glob("*.json")))
-    return Recorded(processes, tuple(command), done.returncode, wall_s)
+    return Recorded(processes, tuple(command), done.returncode)
 
 
 def _write_recorder(folder: Path) -> None:

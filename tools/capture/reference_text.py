@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
-from collections.abc import Mapping
 from pathlib import Path
 
 from tools.capture.call_text import FILL, CallText
@@ -43,15 +41,15 @@ def reference_text(contract: ObservedContract) -> tuple[str, ObservedContract, l
             raise SettingsError("capture: no call's integers fit into reference.py; call the program with smaller ones")
         lost = [workload for workload in contract.workloads if workload not in kept]
         contract = contract.model_copy(update={"workloads": (*kept,), "left_out": (*lost, *contract.left_out)})
-        rows = "".join(f"    {key!r}: {literal(found)},\n" for key, found in calls.items())
-        tables = f"\nHELD = {literal(contract.held)}\nREORDERING = {literal(reorderings(recorded, calls))}\n"
+        rows = "".join(f"    {key!r}: {found},\n" for key, found in calls.items())
+        tables = f"\nHELD = {contract.held}\nREORDERING = {reorderings(recorded, calls)}\n"
         tables = f"\n{RECORDED_INTEGERS}{tables}RECORDED = {{\n{rows}}}\n"
     text = CallText(contract)
     leaves = {a.path: draw(contract, a, is_recorded=a in recorded) for a in contract.arguments if a.path}
     made = "".join(f'        "{name}": {one},\n' for name, one in text.made(leaves).items())
-    structs = "".join(f'{n} = namedtuple("{n}", {literal(fields)})\n' for n, fields in text.structs.items())
+    structs = "".join(f'{n} = namedtuple("{n}", {fields})\n' for n, fields in text.structs.items())
     sizes = "".join(
-        f"    {literal({'name': w.name, 'dims': w.dims, 'weight': float(w.calls)})},  # {w.share:.1%} of the time\n"
+        f"    { ({'name': w.name, 'dims': w.dims, 'weight': float(w.calls)}) },  # {w.share:.1%} of the time\n"
         for w in contract.workloads
     )
     head = f'''"""What {observation.target} computes, with arguments as `{" ".join(observation.command)}` gave them.
@@ -67,12 +65,12 @@ from collections import namedtuple
 
 import torch
 
-outputs = {literal(contract.named("output"))}
+outputs = {contract.named("output")}
 # Of `inout` the content before the call counts; what is only written belongs into `outputs`.
-inout = {literal(contract.named("inout"))}
+inout = {contract.named("inout")}
 workloads = [
 {sizes}]
-dims_range = {literal(contract.dims_range)}
+dims_range = {contract.dims_range}
 {structs}{"".join(text.unknown)}
 
 def make_inputs(dims, seed, device="cpu"):
@@ -82,15 +80,6 @@ def make_inputs(dims, seed, device="cpu"):
 
 '''
     return head + _reference_function(contract, text, notes) + DRAWS + tables, contract, notes
-
-
-def literal(value: object) -> str:
-    """Return what contains numbers and names as Python text, with names in double quotes."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "(" + "".join(f"{literal(item)}, " for item in value) + ")"
-    return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
 def _reference_function(contract: ObservedContract, text: CallText, notes: list[str]) -> str:

@@ -132,11 +132,7 @@ def _evidence(contract: ObservedContract, baseline: str) -> dict[str, object]:
 def _summary(contract: ObservedContract) -> list[str]:
     observation = contract.observation
     calls = sum(group.count for group in observation.groups)
-    head = (
-        f"{observation.target}: {calls} calls of {len(observation.groups)} classes in {observation.processes} "
-        f"process{'es' * (observation.processes != 1)}, called by {contract.sample.caller or 'unknown'}; the recorder "
-        f"took {observation.own_s / max(observation.wall_s, 1e-9):.1%} of {observation.wall_s:.1f} s"
-    )
+    head = f"{observation.target}: {calls} calls of {len(observation.groups)} classes"
     rows = [head, *(f"apart: {count} {reason}" for reason, count in observation.apart.items())]
     for a in contract.arguments:
         what = a.dtype + (f" = {a.value}" if a.role == "scalar" else f"[{', '.join(map(str, a.shape))}]")

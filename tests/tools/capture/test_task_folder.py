@@ -19,7 +19,7 @@ from graph.__main__ import main
 from tests.support import Capsys
 from tools.capture.contract import infer_contract
 from tools.capture.integers import RECORDED_INTEGERS
-from tools.capture.observation import CallGroup, Content, Observation, ObservedCall, ObservedValue, Parameter
+from tools.capture.observation import CallGroup, Content, Observation, ObservedCall, ObservedValue
 from tools.capture.task_folder import write_captured_task
 
 TOOLS = Path(__file__).parents[3] / "tools"
@@ -171,7 +171,7 @@ def test_a_module_becomes_a_function_of_its_parameters(
     torch.testing.assert_close(task.call({**given, "weight": given["weight"] * 2}), task.call(given) * 2)
     # The script would run again if its file were imported.
     assert "for n in" not in (tmp_path / "task" / "baseline" / "norm.py").read_text()
-    assert "called by __main__:<module>" in capsys.readouterr().out
+    assert "3 calls of 2 classes" in capsys.readouterr().out
 
 
 def test_a_triton_kernel_is_launched_as_the_autotuner_chose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ def test_an_operator_is_its_own_reference(tmp_path: Path, monkeypatch: pytest.Mo
     program = "import torch\nfor n in (4, 4, 9):\n    torch.rand(n, 7).t().softmax(0)\n"
     task = Task(capture(tmp_path, "op:aten._softmax", {"soft.py": program}, monkeypatch), monkeypatch)
     assert "torch.ops.aten._softmax.default(self, dim, half_to_float)" in task.text
-    assert "self has strides" in " ".join(task.captured["notes"]) and task.agrees()
+    assert "strides [1, 7]" in task.captured["arguments"][0]["evidence"] and task.agrees()
 
 
 # ---------------------------------------------------------------- without a program
@@ -218,10 +218,10 @@ def observed(calls: list[tuple[dict[str, ObservedValue], int, float]], **more: o
             written=tuple(name.startswith("y") for name in tensors),
             alias=tuple(range(len(tensors))),
         )
-        groups.append(CallGroup(calls=(call,), count=count, median_s=seconds, first_s=seconds))
+        groups.append(CallGroup(calls=(call,), count=count, median_s=seconds))
     fields = {"target": "m:f", "form": "function", "file": "", "command": ("p.py",), "processes": 1, "apart": {}}
-    names = [Parameter(name=name, kind="POSITIONAL_OR_KEYWORD") for name in calls[0][0]]
-    fields |= {"problems": (), "modules": {}, "versions": {}, "device": "cpu", "exit_code": 0, "wall_s": 1, "own_s": 0}
+    names = dict.fromkeys(calls[0][0], "POSITIONAL_OR_KEYWORD")
+    fields |= {"problems": (), "modules": {}, "device": "cpu", "exit_code": 0}
     return Observation.model_validate({**fields, "parameters": names, "groups": groups, **more})
 
 
@@ -267,8 +267,8 @@ def test_other_types_and_layouts_are_another_task() -> None:
 
 def test_a_layout_with_gaps_and_a_bad_alignment_are_said() -> None:
     gap = tensor(8, 4, strides=(9, 1)).model_copy(update={"alignment": 4})
-    notes = " ".join(infer_contract(observed([({"x": gap}, 1, 1.0)])).notes)
-    assert "x has strides [9, 1] for [8, 4]; the task makes it contiguous" in notes and "multiple of 4 bytes" in notes
+    evidence = infer_contract(observed([({"x": gap}, 1, 1.0)])).arguments[0].evidence
+    assert "strides [9, 1], in the task contiguous" in evidence and "multiple of 4 bytes" in evidence
 
 
 def test_lists_and_structs_are_given_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,15 +80,11 @@ def observe(value):
 def watch_attribute(module, path: str) -> None:
     """Wrap an attribute of a module that has been imported, wherever it is bound."""
     *owners, name = path.split(".")
-    owner = module
     try:
-        for part in owners:
-            owner = getattr(owner, part)
+        owner = functools.reduce(getattr, owners, module)
         value = getattr(owner, name)
     except AttributeError:
-        public = ", ".join(
-            sorted(one for one in vars(module) if not one.startswith("_") and callable(vars(module)[one]))
-        )
+        public = ", ".join(sorted(one for one, held in vars(module).items() if one[0] != "_" and callable(held)))
         _recorder.problems[f"{module.__name__} defines no {path}; it defines {public or 'nothing'}"] = 1
         return
     wrapped = observe(value)

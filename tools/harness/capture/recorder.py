@@ -2,7 +2,6 @@
 
 import atexit
 import contextlib
-import inspect
 import json
 import os
 import sys
@@ -11,7 +10,6 @@ import traceback
 from pathlib import Path
 
 from harness.capture import values
-from harness.capture.targets import trampolines
 
 FULL_RECORDS = 4
 """Calls of one class that are recorded with their contents."""
@@ -48,7 +46,6 @@ class Recorder:
         self.launches: list = []
         """Launches of Triton within the current call."""
         self.depth = self.tuning = 0
-        self.own_s = 0.0
         self.path = Path(self.folder, f"calls-{os.getpid()}-{time.time_ns()}.part")
 
     def start_in_child(self) -> None:
@@ -64,7 +61,7 @@ class Recorder:
         if self.tuning or self.depth:
             self.count_apart("in autotuning" if self.tuning else "within another call of it")
             return original(*args, **kwargs)
-        begun, observed, events = time.perf_counter(), None, ()
+        observed, events = None, ()
         with self._guarded():
             observed = self._before(target, args, kwargs)
             events = observed["events"] if observed else ()
@@ -82,7 +79,6 @@ class Recorder:
         with self._guarded():
             if observed:
                 self._after(observed, result, returned - called)
-        self.own_s += time.perf_counter() - begun - (returned - called)
         return result
 
     def count_apart(self, reason: str) -> None:
@@ -124,7 +120,7 @@ class Recorder:
         if found["calls"] <= FULL_RECORDS:
             storages = [one.untyped_storage().data_ptr() for one in tensors]
             alias = [storages.index(one) for one in storages]
-            observed["line"] = {"arguments": tree, "alias": alias, **more, "caller": caller()}
+            observed["line"] = {"arguments": tree, "alias": alias, **more}
             observed["summaries"] = [values.summary(one) for one in tensors]
             observed["before"] = [values.snapshot(one) for one in tensors]
         return observed
@@ -158,29 +154,20 @@ class Recorder:
             with self._guarded():
                 end.synchronize()
                 durations.append(begin.elapsed_time(end) / 1e3)
-        torch, triton = values.torch_module(), sys.modules.get("triton")
-        versions = {"python": sys.version.split()[0], "torch": getattr(torch, "__version__", None)}
+        torch = values.torch_module()
+        on_gpu = torch is not None and hasattr(torch, "cuda") and torch.cuda.is_initialized()
         record = {
             "target": self.described,
             "classes": list(self.classes.values()),
             "apart": self.apart,
             "problems": list(self.problems),
-            "own_s": self.own_s,
-            "versions": {**versions, "triton": getattr(triton, "__version__", None)},
-            "device": device_name(torch),
+            "device": torch.cuda.get_device_name() if on_gpu else "cpu",
             "modules": own_modules(),
         }
         # Of a process that outlives the program the folder may be gone.
         with contextlib.suppress(OSError):
             self.path.write_text(json.dumps(record))
             self.path.rename(self.path.with_suffix(".json"))
-
-
-def device_name(torch) -> str:
-    """Return the name of the program's GPU, or cpu."""
-    if torch is None or not hasattr(torch, "cuda") or not torch.cuda.is_initialized():
-        return "cpu"
-    return torch.cuda.get_device_name()
 
 
 def own_modules() -> dict:
@@ -192,15 +179,3 @@ def own_modules() -> dict:
         for name, file in files.items()
         if isinstance(file, str) and not any(part in file for part in elsewhere) and Path(file).is_file()
     }
-
-
-def caller() -> str:
-    """Return the function of the program that makes the current call, as "module:function"."""
-    frame = inspect.currentframe()
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        ours = module.startswith(("harness.", "_kernelwright", "triton.", "torch.", "contextlib"))
-        if not ours and id(frame.f_code) not in trampolines:
-            return f"{module}:{getattr(frame.f_code, 'co_qualname', frame.f_code.co_name)}"
-        frame = frame.f_back
-    return ""

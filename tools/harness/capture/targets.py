@@ -10,15 +10,13 @@ from harness.capture import values
 _TRAMPOLINE = """
 def factory({cells}):
     def trampoline(*args, **kwargs):
-        {cells}
+        [{cells}]
         from {module} import record_call
         return record_call({key}, args, kwargs)
     return trampoline
 """
 _by_key: dict = {}
 """Key of a trampoline -> the target, the function as it was, and the recorder."""
-trampolines: set = set()
-"""Ids of the codes that stand in for functions."""
 
 
 def record_call(key, args, kwargs):
@@ -33,23 +31,20 @@ def record_call(key, args, kwargs):
 
 def replace_code(function, target, recorder) -> None:
     """Let a function record its calls, whoever holds a reference to it: its code is exchanged, the object stays."""
+    code = function.__code__
     original = types.FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+        code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
-    original.__kwdefaults__, original.__qualname__ = function.__kwdefaults__, function.__qualname__
-    original.__module__, original.__doc__ = function.__module__, function.__doc__
+    original.__kwdefaults__ = function.__kwdefaults__
     key = len(_by_key)
     _by_key[key] = (target, original, recorder)
-    cells = ", ".join(function.__code__.co_freevars)
-    text = _TRAMPOLINE.format(cells=cells or "", module=__name__, key=key)
-    text = text if cells else text.replace("        \n", "")
     scope: dict = {}
-    exec(compile(text, function.__code__.co_filename, "exec"), scope)
-    code = scope["factory"](*[None] * len(function.__code__.co_freevars)).__code__
+    text = _TRAMPOLINE.format(cells=", ".join(code.co_freevars), module=__name__, key=key)
+    exec(compile(text, code.co_filename, "exec"), scope)
     function.__signature__ = inspect.signature(original)
+    stand_in = scope["factory"](*[None] * len(code.co_freevars)).__code__
     # `inspect.getsource` goes by the first line.
-    function.__code__ = code.replace(co_name=function.__code__.co_name, co_firstlineno=function.__code__.co_firstlineno)
-    trampolines.add(id(function.__code__))
+    function.__code__ = stand_in.replace(co_name=code.co_name, co_firstlineno=code.co_firstlineno)
     function.__kwdefaults__ = None
 
 
@@ -73,9 +68,7 @@ class Target:
         """Return what the record says of the target."""
         module = sys.modules.get(getattr(inspect.unwrap(self.function), "__module__", "")) if self.function else None
         file = getattr(module, "__file__", None)
-        parameters = [
-            {"name": p.name, "kind": p.kind.name} for p in list(self.signature.parameters.values())[self.skipped :]
-        ]
+        parameters = {p.name: p.kind.name for p in list(self.signature.parameters.values())[self.skipped :]}
         return {"form": self.form, "file": str(Path(file).resolve()) if file else "", "parameters": parameters}
 
 
