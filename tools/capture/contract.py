@@ -14,7 +14,7 @@ from tools.tasks.trace import MIN_COVERED_SHARE
 
 MOST_WORKLOADS = 12
 MOST_VALUES = 8
-"""A number that is no size and takes more values than these, such as the number of a step, is no dim."""
+"""A number that takes more values than these where all sizes stay, such as the number of a step, is no dim."""
 Extent = bool | int | float | str
 """A number as it stands in make_inputs, or an expression of dims."""
 
@@ -135,9 +135,11 @@ class _Sizes:
             if first.kind == "number":
                 self.columns[path, -1] = (type(first.value).__name__, *(value.value or 0 for value in values))
         extents = {column for (_, axis), column in self.columns.items() if axis >= 0}
+        rows = list(zip(*extents, strict=True))[1:]
         for (path, axis), column in sorted(self.columns.items(), key=lambda pair: pair[0][1] >= 0):
             different = {*column[1:]}
-            is_dim = different != {1} if column in extents else 1 < len(different) <= MOST_VALUES
+            follows = len(different) <= MOST_VALUES or len({*zip(rows, column[1:], strict=True)}) == len({*rows})
+            is_dim = different != {1} if column in extents else len(different) > 1 and follows
             if is_dim and column not in self.names:
                 name = identifier(path.replace("result", "out")) + (f"_{axis}" if axis >= 0 else "")
                 self.names[column] = name if name not in self.names.values() else f"{name}_size"

@@ -89,11 +89,9 @@ def reorderings(
     found: dict[str, Reordering] = {}
     for argument in arguments:
         arrays = [decode(call[argument.name], argument.dtype) for group in calls.values() for call in group]
-        rising = all(len(a) > 1 and bool((a[1:] >= a[:-1]).all()) for a in arrays)
-        if not argument.shape or argument.role == "inout":
-            found[argument.name] = "kept"
-        elif len(argument.shape) > 1:
-            found[argument.name] = "ids"
+        rising = all(bool((a[1:] >= a[:-1]).all()) for a in arrays)
+        if len(argument.shape) != 1 or argument.role == "inout":
+            found[argument.name] = "ids" if argument.shape and argument.role != "inout" else "kept"
         elif rising and all(a[0] == 0 and len(a) > 2 for a in arrays):
             found[argument.name] = "offsets"
         else:

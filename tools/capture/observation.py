@@ -122,8 +122,6 @@ class Observation(Artifact):
 
     target: str
     form: Literal["function", "module", "autograd", "triton", "operator"]
-    file: str
-    """File of the module that defines the target; empty for an operator."""
     parameters: dict[str, str]
     """Name -> kind, as in `inspect.Parameter.kind.name`."""
     command: tuple[str, ...]
@@ -157,7 +155,7 @@ def read_observation(recorded: Recorded, target: str) -> Observation:
     described = next((record["target"] for record in records if record["target"]), None)
     observation = Observation(
         target=target,
-        **(described or {"form": "function", "file": "", "parameters": {}}),
+        **(described or {"form": "function", "parameters": {}}),
         command=recorded.command,
         groups=tuple(sorted(groups, key=lambda group: -group.total_s)),
         processes=sum(bool(record["classes"]) for record in records),

@@ -87,17 +87,16 @@ def _reference_function(contract: ObservedContract, text: CallText, notes: list[
     observation, definition = contract.observation, f"\ndef reference({text.parameters()}):\n"
     if is_torch(observation) and not text.unknown:
         return definition + text.body(f"{observation.target.rpartition(':')[0]}.")
-    if observation.form in ("function", "module") and observation.file and not text.unknown:
-        source = Path(observation.file).read_text(encoding="utf-8")
+    file = observation.modules.get(observation.target.rpartition(":")[0])
+    if observation.form in ("function", "module") and file and not text.unknown:
+        source = Path(file).read_text(encoding="utf-8")
         needed = needed_statements(ast.parse(source), text.path.partition(".")[0])
         clashes = {"reference", "make_inputs", "normal", "uniform", "integers", "recorded"}
         if is_pure_torch(needed) and not any(getattr(one, "name", "") in clashes for one in needed):
             notes.append("The reference is the user's own function, which is plain torch; the baseline is the same.")
             # Imports of the future stand at the top of a file alone.
             own = text_of_statements(source, [one for one in needed if getattr(one, "module", "") != "__future__"])
-            marker = (
-                f"# The user's own code, from {Path(observation.file).name}: what it computes is right by definition."
-            )
+            marker = f"# The user's own code, from {Path(file).name}: what it computes is right by definition."
             return f"{marker}\n{own}{text.setup}\n{definition}{text.body()}"
     wanted = ", ".join(contract.named("output")) or "nothing: it changes its arguments"
     return (

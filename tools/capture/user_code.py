@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import builtins
 from collections.abc import Iterable, Sequence
 
 from tools.capture.observation import Observation
@@ -24,7 +23,8 @@ def bound_names(statement: ast.stmt) -> set[str]:
 
 def needed_statements(tree: ast.Module, name: str) -> list[ast.stmt]:
     """Return the statements of a module that the definition of `name` needs, in their order."""
-    wanted, kept = {name, "annotations"}, list[ast.stmt]()
+    # What a star imports is not known, and the future concerns the whole file.
+    wanted, kept = {name, "*", "annotations"}, list[ast.stmt]()
     while more := [one for one in tree.body if one not in kept and bound_names(one) & wanted]:
         kept += more
         wanted |= {node.id for one in more for node in ast.walk(one) if isinstance(node, ast.Name)}
@@ -52,16 +52,11 @@ def has_effects(tree: ast.Module) -> bool:
 
 
 def is_pure_torch(statements: Sequence[ast.stmt]) -> bool:
-    """Whether statements import torch and plain Python alone and know all names that they use."""
+    """Whether statements import torch and plain Python alone."""
     nodes = [node for one in statements for node in ast.walk(one)]
-    known = {*dir(builtins), *(node.arg for node in nodes if isinstance(node, ast.arg))}
-    known |= {node.name or "" for node in nodes if isinstance(node, ast.ExceptHandler)}
-    known = known.union(*(bound_names(node) for node in nodes if isinstance(node, ast.stmt)))
     modules = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     modules += ["." * node.level + (node.module or "") for node in nodes if isinstance(node, ast.ImportFrom)]
-    return PURE_MODULES.issuperset(module.partition(".")[0] for module in modules) and all(
-        node.id in known for node in nodes if isinstance(node, ast.Name)
-    )
+    return PURE_MODULES.issuperset(module.partition(".")[0] for module in modules)
 
 
 def is_torch(observation: Observation) -> bool:

@@ -53,8 +53,6 @@ def start() -> None:
         watched["torch"] = functools.partial(watch_operator, target=OperatorTarget(target))
     elif module_name != "__main__":
         watched[module_name] = functools.partial(watch_attribute, path=path)
-        if module_name in sys.modules:
-            watch_attribute(sys.modules[module_name], path)
     else:
         import runpy
 
@@ -71,30 +69,21 @@ def start() -> None:
 def observe(value):
     """Wrap a value that the main script has just bound to the target's name."""
     try:
-        return wrap_target(_recorder.target, value, _recorder)
+        return wrap_target(value, _recorder)
     except TypeError as error:
         _recorder.problems[f"{_recorder.target} cannot be observed: {error}"] = 1
         return value
 
 
 def watch_attribute(module, path: str) -> None:
-    """Wrap an attribute of a module that has been imported, wherever it is bound."""
+    """Wrap an attribute of a module that has been imported."""
     *owners, name = path.split(".")
     try:
         owner = functools.reduce(getattr, owners, module)
-        value = getattr(owner, name)
+        setattr(owner, name, observe(getattr(owner, name)))
     except AttributeError:
         public = ", ".join(sorted(one for one, held in vars(module).items() if one[0] != "_" and callable(held)))
         _recorder.problems[f"{module.__name__} defines no {path}; it defines {public or 'nothing'}"] = 1
-        return
-    wrapped = observe(value)
-    if wrapped is value:
-        return
-    setattr(owner, name, wrapped)
-    for other in list(sys.modules.values()):
-        for bound, held in list(vars(other).items()) if hasattr(other, "__dict__") else ():
-            if held is value:
-                setattr(other, bound, wrapped)
 
 
 # ---------------------------------------------------------------- Triton and operators
@@ -157,37 +146,14 @@ def watch_operator(torch, target) -> None:
 # ---------------------------------------------------------------- the main script
 
 
-class NameObserver(ast.NodeTransformer):
-    """Adds a call of the hook after each statement outside functions that binds the target's name."""
-
-    def __init__(self, name: str):
-        self.name = name
-
-    def visit_FunctionDef(self, node):
-        """Observe the function if it is the target; what it contains stays."""
-        return [node, self.hook(node)] if node.name == self.name else node
-
-    visit_AsyncFunctionDef = visit_ClassDef = visit_FunctionDef
-
-    def visit_Assign(self, node):
-        """Observe the value if its only target is the name."""
-        is_target = [getattr(one, "id", "") for one in node.targets] == [self.name]
-        return [node, self.hook(node)] if is_target else node
-
-    def hook(self, node):
-        """Return `NAME = HOOK(NAME)` at the place of a statement."""
-        added = ast.parse(f"{self.name} = {HOOK}({self.name})").body[0]
-        for one in ast.walk(added):
-            ast.copy_location(one, node)
-        return added
-
-
 def script_code(path, source=None):
-    """Return the code of the main script, which is read and not changed on disk; the target is observed in it."""
+    """Return the code of the main script, which is read and not changed on disk, with a call of the hook after each
+    statement of the module that binds the target's name."""
     name = _recorder.target.partition(":")[2].partition(".")[0]
-    if source is None:
-        source = Path(path).read_bytes()
-    tree = ast.fix_missing_locations(NameObserver(name).visit(ast.parse(source, str(path))))
+    tree = ast.parse(Path(path).read_bytes() if source is None else source, str(path))
+    for at, one in reversed([*enumerate(tree.body, 1)]):
+        if name in (getattr(one, "name", ""), *(getattr(bound, "id", "") for bound in getattr(one, "targets", ()))):
+            tree.body[at:at] = ast.parse(f"{name} = {HOOK}({name})").body
     return compile(tree, str(path), "exec", dont_inherit=True)
 
 

@@ -1,9 +1,7 @@
 """What is observed: a function, a module's or an autograd function's `forward`, a Triton kernel, or an operator."""
 
 import inspect
-import sys
 import types
-from pathlib import Path
 
 from harness.capture import values
 
@@ -51,8 +49,8 @@ def replace_code(function, target, recorder) -> None:
 class Target:
     """What is observed; `skipped` parameters at the front are not arguments of a task."""
 
-    def __init__(self, name: str, form: str, signature, function=None, skipped: int = 0):
-        self.name, self.form, self.signature, self.function, self.skipped = name, form, signature, function, skipped
+    def __init__(self, form: str, signature, skipped: int = 0):
+        self.form, self.signature, self.skipped = form, signature, skipped
 
     def concerns(self, args) -> bool:
         """Whether a call is the target's own."""
@@ -66,17 +64,15 @@ class Target:
 
     def line(self) -> dict:
         """Return what the record says of the target."""
-        module = sys.modules.get(getattr(inspect.unwrap(self.function), "__module__", "")) if self.function else None
-        file = getattr(module, "__file__", None)
-        parameters = {p.name: p.kind.name for p in list(self.signature.parameters.values())[self.skipped :]}
-        return {"form": self.form, "file": str(Path(file).resolve()) if file else "", "parameters": parameters}
+        parameters = list(self.signature.parameters.values())[self.skipped :]
+        return {"form": self.form, "parameters": {p.name: p.kind.name for p in parameters}}
 
 
 class ModuleTarget(Target):
     """The `forward` of a class that is a torch.nn.Module."""
 
-    def __init__(self, name: str, kind, function):
-        super().__init__(name, "module", inspect.signature(function), function, 1)
+    def __init__(self, kind, function):
+        super().__init__("module", inspect.signature(function), 1)
         self.kind = kind
         self.made: dict = {}
         """Object id -> the arguments with which it was made."""
@@ -126,7 +122,7 @@ class OperatorTarget(Target):
     """An operator of torch, such as aten._softmax, with all its overloads."""
 
     def __init__(self, name: str):
-        super().__init__(name, "operator", None)
+        super().__init__("operator", None)
         self.overload = None
         self.wanted = name.split(":", 1)[-1].replace("::", ".").split(".")[:2]
 
@@ -149,7 +145,7 @@ class OperatorTarget(Target):
         return super().arguments(args, kwargs)[0], {"overload": str(self.overload)}
 
 
-def wrap_target(name: str, value, recorder):
+def wrap_target(value, recorder):
     """Let the object `value` record its calls; return the object that must take its place, usually itself.
 
     Raises TypeError with a clause for what cannot be observed.
@@ -158,7 +154,7 @@ def wrap_target(name: str, value, recorder):
     while type(jitted).__module__.startswith("triton.") and not type(jitted).__name__.endswith("Function"):
         jitted = jitted.fn
     if type(jitted).__module__.startswith("triton."):
-        target = TritonTarget(name, "triton", inspect.signature(jitted.fn), jitted.fn)
+        target = TritonTarget("triton", inspect.signature(jitted.fn))
         recorder.described = target.line()
         recorder.kernels[id(jitted)] = target
         return value
@@ -168,16 +164,16 @@ def wrap_target(name: str, value, recorder):
             raise TypeError("the class has no `forward` in Python")
         if torch is not None and issubclass(value, torch.autograd.Function):
             skipped = int(value.setup_context is torch.autograd.Function.setup_context)
-            target = Target(name, "autograd", inspect.signature(function), function, skipped)
+            target = Target("autograd", inspect.signature(function), skipped)
         else:
-            target = ModuleTarget(name, value, function)
+            target = ModuleTarget(value, function)
     elif not callable(value):
         raise TypeError(f"it is a {type(value).__name__}, which nobody can call")
     elif inspect.isgeneratorfunction(value) or inspect.iscoroutinefunction(value):
         raise TypeError("it is a generator or a coroutine, whose call is not its work")
     else:
         try:
-            target = Target(name, "function", inspect.signature(value), value)
+            target = Target("function", inspect.signature(value))
         except ValueError as error:
             raise TypeError("it has no signature in Python; for an operator of torch, name aten.NAME") from error
     recorder.described = target.line()
