@@ -156,7 +156,7 @@ class _Sizes:
     def ranges(self) -> dict[str, tuple[int, int]]:
         """Return the least and the largest observed value of each whole dim."""
         whole = {name: column[1:] for column, name in self.names.items() if column[0] == "int"}
-        return {name: (min(values), max(values)) for name, values in whole.items()}  # type: ignore[type-var, misc]
+        return {name: (min(values), max(values)) for name, values in whole.items()}  # type: ignore[misc]
 
 
 # ---------------------------------------------------------------- arguments

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from tools.capture.contract import ObservedContract, TaskArgument, TaskWorkload
+from tools.errors import SettingsError
 
 if TYPE_CHECKING:
     import numpy
@@ -52,7 +53,7 @@ def recorded_arguments(contract: ObservedContract) -> list[TaskArgument]:
 def recorded_calls(workload: TaskWorkload, arguments: Sequence[TaskArgument]) -> list[dict[str, str]]:
     """Return the contents of the recorded arguments by name, of each different call of a workload."""
     calls = []
-    for call in (call for group in workload.groups for call in group.calls if call.contents):
+    for call in (call for group in workload.groups for call in group.calls):
         contents = {a.name: call.contents[call.tensors.index(a.path)].zlib for a in arguments}
         if all(contents.values()) and contents not in calls:
             calls.append(contents)
@@ -61,8 +62,10 @@ def recorded_calls(workload: TaskWorkload, arguments: Sequence[TaskArgument]) ->
 
 def fit_recorded_calls(
     contract: ObservedContract, arguments: Sequence[TaskArgument]
-) -> tuple[dict[tuple[int | float, ...], list[dict[str, str]]], list[TaskWorkload], list[str]]:
-    """Return the recorded calls by the held dims, the workloads that have one, and notes about what did not fit.
+) -> tuple[dict[tuple[int | float, ...], list[dict[str, str]]], ObservedContract]:
+    """Return the recorded calls by the held dims, and the contract with the workloads that have one.
+
+    SettingsError if none has.
 
     Each workload's first call comes before the second call of any, up to `MOST_TEXT` characters.
     """
@@ -75,11 +78,13 @@ def fit_recorded_calls(
             length += size
             chosen.setdefault(tuple(workload.dims[name] for name in contract.held), []).append(call)
             kept += [workload] * (turn == 0)
-    lost = [workload.name for workload in contract.workloads if workload not in kept]
-    notes = [
-        f"{', '.join(lost)}: left out, because their integers are larger than {MOST_TEXT >> 10} KiB together."
-    ] * bool(lost)
-    return chosen, kept, notes
+    if not kept:
+        raise SettingsError("capture: no call's integers fit into reference.py; call the program with smaller ones")
+    lost = [workload for workload in contract.workloads if workload not in kept]
+    names = ", ".join(workload.name for workload in lost)
+    note = [f"{names}: left out, because their integers are larger than {MOST_TEXT >> 10} KiB together."] * bool(lost)
+    update = {"workloads": (*kept,), "left_out": (*lost, *contract.left_out), "notes": (*contract.notes, *note)}
+    return chosen, contract.model_copy(update=update)
 
 
 def reorderings(

@@ -10,7 +10,6 @@ from tools.capture.contract import ObservedContract, TaskArgument
 from tools.capture.integers import RECORDED_INTEGERS, fit_recorded_calls, recorded_arguments, reorderings
 from tools.capture.observation import Content
 from tools.capture.user_code import is_pure_torch, is_torch, needed_statements, text_of_statements
-from tools.errors import SettingsError
 
 NOISE = 1e18
 """A value above this comes from memory that the program had not written yet."""
@@ -32,15 +31,11 @@ def integers(random, shape, dtype, low, high):
 '''
 
 
-def reference_text(contract: ObservedContract) -> tuple[str, ObservedContract, list[str]]:
-    """Return the text of reference.py, the contract with the workloads whose integers fit in it, and notes."""
-    observation, notes, recorded, tables = contract.observation, list[str](), recorded_arguments(contract), ""
+def reference_text(contract: ObservedContract) -> tuple[str, ObservedContract]:
+    """Return the text of reference.py, and the contract with the workloads whose integers fit in it."""
+    observation, recorded, tables = contract.observation, recorded_arguments(contract), ""
     if recorded:
-        calls, kept, notes = fit_recorded_calls(contract, recorded)
-        if not kept:
-            raise SettingsError("capture: no call's integers fit into reference.py; call the program with smaller ones")
-        lost = [workload for workload in contract.workloads if workload not in kept]
-        contract = contract.model_copy(update={"workloads": (*kept,), "left_out": (*lost, *contract.left_out)})
+        calls, contract = fit_recorded_calls(contract, recorded)
         rows = "".join(f"    {key!r}: {found},\n" for key, found in calls.items())
         tables = f"\nHELD = {contract.held}\nREORDERING = {reorderings(recorded, calls)}\n"
         tables = f"\n{RECORDED_INTEGERS}{tables}RECORDED = {{\n{rows}}}\n"
@@ -79,10 +74,10 @@ def make_inputs(dims, seed, device="cpu"):
 {made}    }}
 
 '''
-    return head + _reference_function(contract, text, notes) + DRAWS + tables, contract, notes
+    return head + _reference_function(contract, text) + DRAWS + tables, contract
 
 
-def _reference_function(contract: ObservedContract, text: CallText, notes: list[str]) -> str:
+def _reference_function(contract: ObservedContract, text: CallText) -> str:
     """Return `reference`: an operator of torch, the user's own pure torch, or a line to fill."""
     observation, definition = contract.observation, f"\ndef reference({text.parameters()}):\n"
     if is_torch(observation) and not text.unknown:
@@ -93,7 +88,6 @@ def _reference_function(contract: ObservedContract, text: CallText, notes: list[
         needed = needed_statements(ast.parse(source), text.path.partition(".")[0])
         clashes = {"reference", "make_inputs", "normal", "uniform", "integers", "recorded"}
         if is_pure_torch(needed) and not any(getattr(one, "name", "") in clashes for one in needed):
-            notes.append("The reference is the user's own function, which is plain torch; the baseline is the same.")
             # Imports of the future stand at the top of a file alone.
             own = text_of_statements(source, [one for one in needed if getattr(one, "module", "") != "__future__"])
             marker = f"# The user's own code, from {Path(file).name}: what it computes is right by definition."

@@ -14,7 +14,7 @@ from tools.capture.contract import ObservedContract, identifier, infer_contract
 from tools.capture.observation import Observation, read_observation
 from tools.capture.program import run_program
 from tools.capture.reference_text import reference_text
-from tools.capture.user_code import has_effects, is_torch, needed_statements, text_of_statements
+from tools.capture.user_code import is_torch, needed_statements, text_of_statements
 from tools.errors import SettingsError
 from tools.tasks.python_file import project_files
 
@@ -63,7 +63,7 @@ def target_in_script(program: Sequence[str], target: str) -> str:
 def write_captured_task(observation: Observation, folder: Path) -> CapturedTask:
     """Write the task folder of an observation."""
     files, module, notes = _user_files(observation)
-    reference, contract, more = reference_text(infer_contract(observation))
+    reference, contract = reference_text(infer_contract(observation))
     text = CallText(contract)
     baseline = f"{module}:{text.path}"
     if text.needs_wrapper():
@@ -76,11 +76,10 @@ def write_captured_task(observation: Observation, folder: Path) -> CapturedTask:
     # C++ takes none of these types.
     is_small = any(a.dtype.startswith(("bfloat16", "float16", "float8")) for a in contract.arguments)
     language = "triton" if observation.form == "triton" or observation.device != "cpu" or is_small else "cpp"
-    contract = contract.model_copy(update={"notes": (*contract.notes, *notes, *more)})
+    contract = contract.model_copy(update={"notes": (*contract.notes, *notes)})
     files |= {
         "reference.py": reference,
-        "task.yaml": f"name: {identifier(re.split('[:.]', text.path)[-1])}\nlanguage: {language}\n"
-        f'library: [reference]\nbaseline: {{call: "{baseline}"}}\n',
+        "task.yaml": f'language: {language}\nlibrary: [reference]\nbaseline: {{call: "{baseline}"}}\n',
         "config.yaml": CONFIG,
         "captured.json": json.dumps(_evidence(contract, baseline), indent=1) + "\n",
     }
@@ -108,12 +107,9 @@ def _user_files(observation: Observation) -> tuple[dict[str, str], str, list[str
     root, texts = project_files(file, source, file.parents[module.count(".") + (file.stem == "__init__")])
     if module == "__main__":
         del texts[file.relative_to(root).as_posix()]
-        module = identifier(file.stem)
-        if has_effects(tree := ast.parse(source)):
-            name = observation.target.rpartition(":")[2].partition(".")[0]
-            source = text_of_statements(source, needed_statements(tree, name))
-            notes.append(f"baseline/{module}.py holds what {name} needs of {file.name}, whose import runs the program.")
-        texts[f"{module}.py"] = source
+        module, name = identifier(file.stem), observation.target.rpartition(":")[2].partition(".")[0]
+        texts[f"{module}.py"] = text_of_statements(source, needed_statements(ast.parse(source), name))
+        notes.append(f"baseline/{module}.py holds what {name} needs of {file.name}, whose import may run the program.")
     return {f"baseline/{path}": text for path, text in texts.items()}, module, notes
 
 

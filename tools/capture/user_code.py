@@ -40,17 +40,6 @@ def text_of_statements(source: str, statements: Iterable[ast.stmt]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def has_effects(tree: ast.Module) -> bool:
-    """Whether importing a module does more than define names; `if __name__ == ...` does not count."""
-    harmless = (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
-    return any(
-        not isinstance(one, harmless)
-        and not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
-        and not (isinstance(one, ast.If) and "__name__" in ast.unparse(one.test))
-        for one in tree.body
-    )
-
-
 def is_pure_torch(statements: Sequence[ast.stmt]) -> bool:
     """Whether statements import torch and plain Python alone."""
     nodes = [node for one in statements for node in ast.walk(one)]

@@ -61,24 +61,23 @@ class Recorder:
         if self.tuning or self.depth:
             self.count_apart("in autotuning" if self.tuning else "within another call of it")
             return original(*args, **kwargs)
-        observed, events = None, ()
+        finish, events = None, ()
         with self._guarded():
-            observed = self._before(target, args, kwargs)
-            events = observed["events"] if observed else ()
+            finish, events = self._before(target, args, kwargs)
         self.depth, self.launches = 1, []
         try:
             for event in events[:1]:
                 event.record()
             called = time.perf_counter()
             result = original(*args, **kwargs)
-            returned = time.perf_counter()
+            seconds = time.perf_counter() - called
             for event in events[1:]:
                 event.record()
         finally:
             self.depth = 0
         with self._guarded():
-            if observed:
-                self._after(observed, result, returned - called)
+            if finish:
+                finish(result, seconds)
         return result
 
     def count_apart(self, reason: str) -> None:
@@ -100,48 +99,46 @@ class Recorder:
             self.problems[f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"] = 1
 
     def _before(self, target, args, kwargs):
-        """Return what is known before the call, or None for a call that is not recorded."""
+        """Return what completes the record with result and seconds of the call, or None for a call that is not
+        recorded, and two events of the device, which measure instead, or none."""
         named, more = target.arguments(args, kwargs)
         tensors: list = []
         tree = {name: values.describe(value, tensors) for name, value in named.items()}
+        torch, on_gpu, key = values.torch_module(), any(one.is_cuda for one in tensors), json.dumps(tree)
+        reason = ""
         if any(values.is_traced(one) for one in tensors):
-            return self.count_apart("with tensors that have no values")
-        torch, on_gpu = values.torch_module(), any(one.is_cuda for one in tensors)
-        if on_gpu and torch.cuda.is_current_stream_capturing():
-            return self.count_apart("in the capture of a CUDA graph")
-        key = json.dumps(tree)
-        if key not in self.classes and len(self.classes) == MOST_CLASSES:
-            return self.count_apart("of further classes, not told apart")
+            reason = "with tensors that have no values"
+        elif on_gpu and torch.cuda.is_current_stream_capturing():
+            reason = "in the capture of a CUDA graph"
+        elif key not in self.classes and len(self.classes) == MOST_CLASSES:
+            reason = "of further classes, not told apart"
+        if reason:
+            self.count_apart(reason)
+            return None, ()
         found = self.classes.setdefault(key, {"calls": 0, "durations": [], "records": []})
         found["calls"] += 1
-        observed = {"class": found, "events": (), "line": None, "tensors": tensors}
-        if on_gpu and found["calls"] <= MOST_DURATIONS:
-            observed["events"] = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-        if found["calls"] <= FULL_RECORDS:
-            storages = [one.untyped_storage().data_ptr() for one in tensors]
-            alias = [storages.index(one) for one in storages]
-            observed["line"] = {"arguments": tree, "alias": alias, **more}
-            observed["summaries"] = [values.summary(one) for one in tensors]
-            observed["before"] = [values.snapshot(one) for one in tensors]
-        return observed
+        is_timed, is_full = found["calls"] <= MOST_DURATIONS, found["calls"] <= FULL_RECORDS
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if on_gpu and is_timed else ()
+        summaries = [values.summary(one) for one in tensors if is_full]
+        before = [values.snapshot(one) for one in tensors if is_full]
 
-    def _after(self, observed: dict, result, seconds: float) -> None:
-        """Complete the record of a call that has returned."""
-        durations, line, tensors = observed["class"]["durations"], observed["line"], observed["tensors"]
-        if observed["events"]:
-            self.events.append((durations, observed["events"]))
-        elif len(durations) < MOST_DURATIONS:
-            durations.append(seconds)
-        if line is None:
-            return
-        results: list = []
-        line["results"] = values.describe(result, results)
-        storages = [one.untyped_storage().data_ptr() for one in tensors]
-        within = [one.untyped_storage().data_ptr() for one in results]
-        line["result_within"] = [storages.index(one) if one in storages else -1 for one in within]
-        line["launches"] = self.launches[:64]
-        changed = [(one != values.snapshot(other)).any() for one, other in zip(observed["before"], tensors)]  # noqa: B905
-        self.calls.append((observed["class"]["records"], line, observed["summaries"], changed))
+        def finish(result, seconds):
+            if events:
+                self.events.append((found["durations"], events))
+            elif is_timed:
+                found["durations"].append(seconds)
+            if is_full:
+                results: list = []
+                line = {"arguments": tree, "results": values.describe(result, results), **more}
+                storages = [one.untyped_storage().data_ptr() for one in tensors]
+                line["alias"] = [storages.index(one) for one in storages]
+                within = [one.untyped_storage().data_ptr() for one in results]
+                line["result_within"] = [storages.index(one) if one in storages else -1 for one in within]
+                line["launches"] = self.launches[:64]
+                changed = [(one != values.snapshot(other)).any() for one, other in zip(before, tensors)]  # noqa: B905
+                self.calls.append((found["records"], line, summaries, changed))
+
+        return finish, events
 
     def close(self) -> None:
         """Write the record at the end of the process; waits for the device."""
@@ -173,9 +170,9 @@ class Recorder:
 def own_modules() -> dict:
     """Return name -> file of the imported modules that belong neither to Python nor to an installed package."""
     elsewhere = ("site-packages", "dist-packages", str(Path(__file__).parents[1]), str(Path(os.__file__).parent))
-    files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+    files = {name: getattr(module, "__file__", None) or "" for name, module in list(sys.modules.items())}
     return {
         name: str(Path(file).resolve())
         for name, file in files.items()
-        if isinstance(file, str) and not any(part in file for part in elsewhere) and Path(file).is_file()
+        if file.endswith(".py") and not any(part in file for part in elsewhere)
     }

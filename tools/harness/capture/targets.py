@@ -154,11 +154,8 @@ def wrap_target(value, recorder):
     while type(jitted).__module__.startswith("triton.") and not type(jitted).__name__.endswith("Function"):
         jitted = jitted.fn
     if type(jitted).__module__.startswith("triton."):
-        target = TritonTarget("triton", inspect.signature(jitted.fn))
-        recorder.described = target.line()
-        recorder.kernels[id(jitted)] = target
-        return value
-    if isinstance(value, type):
+        target = recorder.kernels[id(jitted)] = TritonTarget("triton", inspect.signature(jitted.fn))
+    elif isinstance(value, type):
         torch, function = values.torch_module(), getattr(value, "forward", None)
         if not isinstance(function, types.FunctionType):
             raise TypeError("the class has no `forward` in Python")
@@ -179,5 +176,6 @@ def wrap_target(value, recorder):
     recorder.described = target.line()
     if isinstance(function, types.FunctionType):
         replace_code(function, target, recorder)
+    if isinstance(function, types.FunctionType) or target.form == "triton":
         return value
     return lambda *args, **kwargs: recorder.call(target, value, args, kwargs)

@@ -42,10 +42,8 @@ def describe(value, tensors: list) -> dict:
     if isinstance(value, (bool, int, float)):
         return {"kind": "number", "value": value}
     torch = torch_module()
-    if value is None or isinstance(value, str) or (torch is not None and isinstance(value, torch.dtype)):
-        return {"kind": "fixed", "code": repr(value)}
-    if torch is not None and isinstance(value, torch.device):
-        return {"kind": "fixed", "code": f"torch.{value!r}"}
+    if value is None or isinstance(value, (str, *((torch.dtype, torch.device) if torch is not None else ()))):
+        return {"kind": "fixed", "code": repr(value).replace("device(", "torch.device(", type(value) is not str)}
     if hasattr(value, "_asdict"):
         kind, parts = "struct", value._asdict()
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
