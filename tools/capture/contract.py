@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from typing import Literal
 
 from tools.artifacts import Artifact, Dims
 from tools.capture.observation import CallGroup, Observation, ObservedCall
@@ -25,7 +24,8 @@ class TaskArgument(Artifact):
     name: str
     path: str
     """Where the observed call has it, such as `xs[0]` or `self.weight`; empty for a size that was added."""
-    role: Literal["input", "inout", "output", "scalar"]
+    role: str
+    """input, inout, output or scalar."""
     dtype: str
     shape: tuple[Extent, ...] = ()
     value: Extent | None = None
@@ -106,7 +106,7 @@ def _total_s(groups: Sequence[CallGroup]) -> float:
 
 def _signature(call: ObservedCall) -> str:
     return ", ".join(
-        f"{path}: {value.dtype}{list(value.shape)}" if value.kind == "tensor" else f"{path}={value.code or value.value}"
+        f"{path}: {value.dtype or value.code or value.value}{list(value.shape) or ''}"
         for path, value in call.leaves.items()
     )[:200]
 
@@ -175,15 +175,13 @@ def _arguments(groups: Sequence[CallGroup], sizes: _Sizes) -> list[TaskArgument]
         at = sample.tensors.index(path) if path in sample.tensors else -1
         written = sum(call.written[at] for call in calls if at >= 0)
         numbers = dict.fromkeys(str(call.leaves[path].value) for call in calls[:9] if value.kind == "number")
-        role, evidence = (
-            ("scalar", f"values: {', '.join(numbers)}")
-            if numbers
-            else ("output", "a result in memory of its own")
-            if at < 0
-            else ("inout", f"{written} of {len(calls)} calls changed it")
-            if written
-            else ("input", f"unchanged in {len(calls)} calls")
-        )
+        role = "scalar" if numbers else "output" if at < 0 else "inout" if written else "input"
+        evidence = {
+            "scalar": f"values: {', '.join(numbers)}",
+            "output": "a result in memory of its own",
+            "inout": f"{written} of {len(calls)} calls changed it",
+            "input": f"unchanged in {len(calls)} calls",
+        }[role]
         arguments[name] = TaskArgument(
             name=name,
             path=path,
@@ -191,7 +189,7 @@ def _arguments(groups: Sequence[CallGroup], sizes: _Sizes) -> list[TaskArgument]
             dtype=value.dtype or type(value.value).__name__,
             shape=tuple(sizes.extent(path, axis) for axis in range(len(value.shape))),
             value=sizes.extent(path, -1) if numbers else None,
-            evidence="; ".join([evidence, *(_layout(sample, at) if at >= 0 else ())]),
+            evidence=evidence + (_layout(sample, at) if at >= 0 else ""),
         )
     carried = {argument.value for argument in arguments.values()}
     added = [
@@ -208,14 +206,14 @@ def new_results(call: ObservedCall) -> list[str]:
     return [path for path, within in found if within < 0 or not call.written[within]]
 
 
-def _layout(call: ObservedCall, at: int) -> list[str]:
-    """Return what the task does not keep of a tensor's place in memory."""
+def _layout(call: ObservedCall, at: int) -> str:
+    """Return what the task does not keep of a tensor's place in memory, or an empty text."""
     value, other = call.leaves[call.tensors[at]], call.tensors[call.alias[at]]
-    return [
-        *[f"strides {list(value.strides)}, in the task contiguous"] * (not value.contiguous),
-        *[f"begins at a multiple of {value.alignment} bytes, in the task of 256"] * (value.alignment < 16),
-        *[f"shares memory with {other}, in the task not"] * (call.alias[at] != at),
-    ]
+    return (
+        f"; strides {list(value.strides)}, in the task contiguous" * (not value.contiguous)
+        + f"; begins at a multiple of {value.alignment} bytes, in the task of 256" * (value.alignment < 16)
+        + f"; shares memory with {other}, in the task not" * (call.alias[at] != at)
+    )
 
 
 def _workloads(groups: Sequence[CallGroup], sizes: _Sizes, total_s: float) -> list[TaskWorkload]:

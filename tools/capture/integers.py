@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import numpy
 
 from tools.capture.contract import ObservedContract, TaskArgument, TaskWorkload
 from tools.errors import SettingsError
-
-if TYPE_CHECKING:
-    import numpy
 
 Reordering = Literal["offsets", "rows", "ids", "kept"]
 MOST_TEXT = 1 << 16
@@ -65,9 +64,8 @@ def fit_recorded_calls(
 ) -> tuple[dict[tuple[int | float, ...], list[dict[str, str]]], ObservedContract]:
     """Return the recorded calls by the held dims, and the contract with the workloads that have one.
 
-    SettingsError if none has.
-
-    Each workload's first call comes before the second call of any, up to `MOST_TEXT` characters.
+    Each workload's first call comes before the second call of any, up to `MOST_TEXT` characters. SettingsError if not
+    even one fits.
     """
     chosen: dict[tuple[int | float, ...], list[dict[str, str]]] = {}
     length, kept = 0, list[TaskWorkload]()
@@ -110,6 +108,4 @@ def reorderings(
 
 def decode(text: str, dtype: str) -> numpy.ndarray:
     """Return recorded integers as a flat array."""
-    import numpy
-
-    return numpy.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="bool" if dtype == "bool" else dtype)
+    return numpy.frombuffer(zlib.decompress(base64.b64decode(text)), dtype)

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tools.artifacts import Artifact
 from tools.capture.call_text import FILL, CallText
@@ -33,12 +34,10 @@ class CapturedTask(Artifact):
     folder: str
     lines: tuple[str, ...]
     """What was seen and written, one sentence or row each."""
-    to_fill: tuple[str, ...]
 
     def text(self) -> str:
         """The same as lines of text."""
-        rows = [*self.lines, *(["to fill:", *self.to_fill] if self.to_fill else [])]
-        return "\n".join([*rows, f"then: python -m graph check {self.folder}"])
+        return "\n".join(self.lines)
 
 
 def capture(program: Sequence[str], target: str, out: Path | None, python: str = "") -> CapturedTask:
@@ -86,14 +85,11 @@ def write_captured_task(observation: Observation, folder: Path) -> CapturedTask:
     for path, content in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(content, encoding="utf-8")
-    marked = tuple(
-        f"{path}:{number}: {line.split(FILL, 1)[1].strip()}"
-        for path in ("reference.py", f"baseline/{CALL}.py")
-        for number, line in enumerate(files.get(path, "").splitlines(), 1)
-        if FILL in line
-    )
-    lines = (*_summary(contract), f"written: {', '.join(sorted(files))}; baseline: {baseline}")
-    return CapturedTask(folder=str(folder), lines=lines, to_fill=marked)
+    lines = [*_summary(contract), f"written: {', '.join(sorted(files))}; baseline: {baseline}"]
+    for path in ("reference.py", f"baseline/{CALL}.py"):
+        numbered = enumerate(files.get(path, "").splitlines(), 1)
+        lines += [f"to fill: {path}:{at}: {line.split(FILL, 1)[1].strip()}" for at, line in numbered if FILL in line]
+    return CapturedTask(folder=str(folder), lines=(*lines, f"then: python -m graph check {folder}"))
 
 
 def _user_files(observation: Observation) -> tuple[dict[str, str], str, list[str]]:
@@ -119,8 +115,8 @@ def _user_files(observation: Observation) -> tuple[dict[str, str], str, list[str
 def _evidence(contract: ObservedContract, baseline: str) -> dict[str, object]:
     """Return captured.json: each statement of the task with what was seen; no environment, and of the values of tensors
     neither the integers, which stand in reference.py, nor floats."""
-    groups = {"__all__": {"groups"}}
-    left_out = {"observation": {"groups", "parameters", "modules"}, "workloads": groups, "left_out": groups}
+    groups: Any = {"__all__": {"groups"}}
+    left_out: Any = {"observation": {"groups", "parameters", "modules"}, "workloads": groups, "left_out": groups}
     samples = [w.groups[0].calls[0].model_dump(mode="json", exclude_defaults=True) for w in contract.workloads]
     return {"baseline": baseline, **contract.model_dump(mode="json", exclude=left_out), "calls": samples}
 

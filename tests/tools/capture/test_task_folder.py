@@ -281,8 +281,8 @@ def test_lists_and_structs_are_given_as_they_are(tmp_path: Path, monkeypatch: py
         "handle": ObservedValue(kind="opaque", type="Stream"),
     }
     written = write_captured_task(observed([(nested, 1, 1.0)]), tmp_path / "t")
-    assert "baseline: m:f" in written.lines[-1] and not (tmp_path / "t" / "baseline").exists()
-    assert "reference.py:" in written.to_fill[0] and "handle is a Stream" in written.to_fill[0]
+    assert "baseline: m:f" in written.text() and not (tmp_path / "t" / "baseline").exists()
+    assert "to fill: reference.py:" in written.text() and "handle is a Stream" in written.text()
     text = (tmp_path / "t" / "reference.py").read_text().replace('        "handle": None,\n', "")
     monkeypatch.syspath_prepend(str(TOOLS))
     from harness.reference.contract import Contract

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from harness.capture.recorder import Recorder
-from harness.capture.targets import OperatorTarget, launch_of, wrap_target
+from harness.capture.targets import OperatorTarget, wrap_target
 
 VARIABLE = "KERNELWRIGHT_CAPTURE"
 """Environment variable "FOLDER\\nTARGET" of an observed process and its children."""
@@ -106,9 +106,8 @@ def recorded_launch(run):
         if target is not None and not kwargs.get("warmup"):
             return _recorder.call(target, functools.partial(run, jitted), args, kwargs)
         if _recorder.depth and not _recorder.tuning:
-            # A grid that is computed may be so but once.
-            grid, options = launch_of(kwargs | {"grid": () if callable(kwargs["grid"]) else kwargs["grid"]}, {})
-            _recorder.launches.append({"kernel": jitted.__name__, "grid": grid, "options": options})
+            options = {name: str(value) for name, value in kwargs.items() if isinstance(value, (int, float, tuple))}
+            _recorder.launches.append({"kernel": jitted.__name__, **options})
         return run(jitted, *args, **kwargs)
 
     return launch

@@ -106,16 +106,13 @@ class TritonTarget(Target):
         names = self.signature.parameters
         named, _ = super().arguments(args, {k: v for k, v in kwargs.items() if k in names})
         constexprs = [name for name, p in names.items() if "constexpr" in str(p.annotation)]
-        grid, options = launch_of({k: v for k, v in kwargs.items() if k not in names}, named)
-        return named, {"grid": grid, "options": options, "constexprs": constexprs}
-
-
-def launch_of(given: dict, named: dict):
-    """Return grid and options of a launch of Triton."""
-    grid = given.get("grid")
-    grid = grid(named) if callable(grid) else grid
-    options = {k: v for k, v in given.items() if isinstance(v, (bool, int, float)) and k != "warmup"}
-    return [int(extent) for extent in (grid if isinstance(grid, (tuple, list)) else (grid,))], options
+        grid, options = kwargs["grid"], {k: v for k, v in kwargs.items() if k not in names}
+        grid = grid(named) if callable(grid) else grid
+        return named, {
+            "grid": [int(extent) for extent in (grid if isinstance(grid, (tuple, list)) else (grid,))],
+            "options": {k: v for k, v in options.items() if isinstance(v, (int, float)) and k != "warmup"},
+            "constexprs": constexprs,
+        }
 
 
 class OperatorTarget(Target):
